@@ -32,7 +32,7 @@ from path_mapping.errors import Cancelled, NotFound
 from path_mapping.localfs import crc64
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.stores import Store
-from path_mapping.transfer import Progress, RetryPolicy, listing
+from path_mapping.transfer import Progress, RetriedStore, RetryPolicy
 from path_mapping.workers import retrying
 
 
@@ -103,7 +103,8 @@ class SetsByHand:
         """What of a set is not as its manifests say: by a listing, or by the `contents` of all objects."""
         stored: Dict[str, tuple[int, str]] = {}
         prefix = f"{self.place.prefix}{found.name.attempt}/"
-        for one in listing(self.store, self.cancel, self.remote.bucket, prefix, patience=self.patience):
+        store = RetriedStore(self.store, self.cancel, self.patience)
+        for one in store.listing(self.remote.bucket, prefix):
             stored[one.key[len(self.place.prefix) :]] = (one.size, one.etag.strip('"'))
         wrong: List[str] = []
         for file in (one for part in found.parts for one in part.files):

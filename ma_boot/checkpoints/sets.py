@@ -12,7 +12,7 @@ from ma_boot.checkpoints.manifest import CheckpointSet, read_part, whole_set
 from ma_boot.errors import CheckpointDamaged
 from path_mapping.errors import NotFound
 from path_mapping.stores import Store
-from path_mapping.transfer import RetryPolicy, listing
+from path_mapping.transfer import RetriedStore, RetryPolicy
 from path_mapping.workers import retrying
 
 
@@ -34,7 +34,7 @@ class Documents:
 
     def sizes(self, prefix: str) -> Iterator[Tuple[str, int]]:
         """The same keys, each with the number of its bytes."""
-        objects = listing(self.store, self.cancel, self.bucket, prefix, patience=self.patience)
+        objects = RetriedStore(self.store, self.cancel, self.patience).listing(self.bucket, prefix)
         return ((stored.key, stored.size) for stored in objects)
 
     def read(self, key: str) -> Optional[Any]:

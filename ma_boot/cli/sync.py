@@ -36,7 +36,7 @@ from path_mapping.localfs import printable
 from path_mapping.mapping import PathMapping, Route, Shard
 from path_mapping.planning import REFUSE, RouteScan, Step, scan_download, scan_upload, space_problems
 from path_mapping.stores import Store
-from path_mapping.transfer import LeftUpload, RetryPolicy, abort_uploads, left_uploads, listing
+from path_mapping.transfer import LeftUpload, RetriedStore, RetryPolicy, abort_uploads, left_uploads
 
 _BATCH = 1000  # lines that are printed at once
 
@@ -152,9 +152,7 @@ def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int
     """
     transfers, store = _opened(environ, request)
     mapping, shard = transfers.mapping, transfers.shard
-    lister = partial(
-        listing, store, threading.Event(), patience=RetryPolicy(min(request.timeout, PLAN_SECONDS))
-    )
+    lister = RetriedStore(store, patience=RetryPolicy(min(request.timeout, PLAN_SECONDS))).listing
     notices: List[str] = []
     try:
         inputs = [(route, scan_download(route, Path.cwd(), lister, shard)) for route in mapping.inputs]

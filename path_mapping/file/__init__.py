@@ -30,8 +30,8 @@ from path_mapping.file.file_tree import (
     mk_dir as mk_dir,
     remove as remove,
     scan_dir as scan_dir,
+    set_auth as set_auth,
     stat as stat,
     walk as walk,
 )
 from path_mapping.file.os_patch import shift as shift
-from path_mapping.file.own_store import set_auth as set_auth

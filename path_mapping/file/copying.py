@@ -21,9 +21,9 @@ from path_mapping.file.file_tree import (
     missing,
     prefix_of,
     state_of_object,
+    store,
     url_of,
 )
-from path_mapping.file.own_store import store
 from path_mapping.localfs import FileState, chunks, state_of, write_verified
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.stores import StoredObject

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, Optional, Tuple, Union
 
 from path_mapping.errors import NoWorkers
-from path_mapping.file.file_tree import url_of
+from path_mapping.file.file_tree import store, url_of
 from path_mapping.file.object_reader import ObjectReader, warn_unclosed
-from path_mapping.file.own_store import store
 from path_mapping.localfs import CHUNK, FileState, chunks, md5_of, state_of
 from path_mapping.mapping import ObsUrl
 from path_mapping.stores import ObjectState

@@ -9,7 +9,7 @@ import warnings
 from typing import Any, BinaryIO, Callable, Iterator, List, Optional, TypeVar
 
 from path_mapping.errors import Unreachable
-from path_mapping.file.own_store import store
+from path_mapping.file.file_tree import store
 from path_mapping.localfs import crc64
 from path_mapping.mapping import ObsUrl
 from path_mapping.stores import UNSURE, WRONG, ContentSum, ObjectState

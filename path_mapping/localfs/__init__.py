@@ -2,19 +2,20 @@
 
 from path_mapping.errors import printable as printable
 from path_mapping.localfs.atomic_file import (
+    PartJournal as PartJournal,
     TargetDir as TargetDir,
+    allocate as allocate,
     contained as contained,
+    host_mark as host_mark,
+    is_locked as is_locked,
+    leftovers as leftovers,
+    locks_are_local as locks_are_local,
     make_directories as make_directories,
     put_mark as put_mark,
     read_mark as read_mark,
+    stem_of as stem_of,
     write_all as write_all,
     write_verified as write_verified,
-)
-from path_mapping.localfs.checksums import (
-    crc64 as crc64,
-    crc64_of_parts as crc64_of_parts,
-    md5_of as md5_of,
-    new_md5 as new_md5,
 )
 from path_mapping.localfs.names import (
     LONGEST_PATH as LONGEST_PATH,
@@ -33,14 +34,9 @@ from path_mapping.localfs.source_file import (
     RangeReader as RangeReader,
     check_unchanged as check_unchanged,
     chunks as chunks,
+    crc64 as crc64,
+    crc64_of_parts as crc64_of_parts,
+    md5_of as md5_of,
+    new_md5 as new_md5,
     state_of as state_of,
-)
-from path_mapping.localfs.unfinished import (
-    PartJournal as PartJournal,
-    allocate as allocate,
-    host_mark as host_mark,
-    is_locked as is_locked,
-    leftovers as leftovers,
-    locks_are_local as locks_are_local,
-    stem_of as stem_of,
 )

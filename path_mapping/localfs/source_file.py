@@ -1,12 +1,120 @@
-"""Reads local files, which others may change meanwhile."""
+"""Reads local files, which others may change meanwhile, and computes the checksums that OBS reports.
+
+CRC-64/XZ is computed by liblzma where the system has it (6 GB/s), else by crcmod (0.5 GB/s).
+"""
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import os
+import sys
+from ctypes import util
+from functools import lru_cache
 from pathlib import Path
-from typing import Callable, Iterator, NamedTuple, Optional
+from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Union
 
-from path_mapping.localfs.checksums import crc64, md5_of
+Buffer = Union[bytes, bytearray, memoryview]
+Update = Callable[[Buffer, int], int]
+
+_REFLECTED = 0xC96C5795D7870F42  # ECMA-182: x^64 + x^62 + ... + 1, lowest bit first
+_BITS = 64
+
+
+def new_md5() -> hashlib._Hash:
+    """An empty MD5: a checksum against damage, not against an attacker."""
+    if sys.version_info < (3, 9):  # noqa: UP036 -- training code may run on 3.7
+        return hashlib.md5()
+    return hashlib.md5(usedforsecurity=False)  # allowed in FIPS mode, too
+
+
+def md5_of(pieces: Iterable[Union[bytes, memoryview]]) -> str:
+    """The MD5 of the pieces in hex, as an ETag has it."""
+    digest = new_md5()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def crc64(data: Buffer, before: int = 0) -> int:
+    """The CRC-64 of the bytes that had the CRC-64 `before`, followed by `data`."""
+    return _fastest()(data, before)
+
+
+@lru_cache(maxsize=1)
+def _fastest() -> Update:
+    return by_liblzma() or by_crcmod()
+
+
+def by_liblzma() -> Optional[Update]:
+    """`crc64` by liblzma, None if it is not installed; it releases the GIL."""
+    native = _lzma_crc64("liblzma.so.5") or _lzma_crc64(_found_lzma())
+    if native is None:
+        return None
+    native.restype = ctypes.c_uint64
+    native.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64)
+
+    def by_address(data: Buffer, before: int) -> int:
+        if isinstance(data, bytes):
+            return int(native(data, len(data), before))
+        size = len(data)
+        if not size:
+            return before
+        return int(native(ctypes.addressof(ctypes.c_char.from_buffer(data)), size, before))
+
+    return by_address
+
+
+def _found_lzma() -> Optional[str]:
+    return util.find_library("lzma")
+
+
+def _lzma_crc64(name: Optional[str]) -> Any:
+    try:
+        return ctypes.CDLL(name).lzma_crc64 if name else None
+    except (OSError, AttributeError):
+        return None
+
+
+def by_crcmod() -> Update:
+    """`crc64` by crcmod, which the SDK depends on."""
+    import crcmod  # type: ignore[import-untyped]
+
+    whole: Callable[[Buffer, int], int] = crcmod.mkCrcFun(
+        0x142F0E1EBA9EA3693, rev=True, xorOut=0xFFFFFFFFFFFFFFFF
+    )
+    return lambda data, before: whole(bytes(data), before)
+
+
+def crc64_of_parts(crcs: List[int], sizes: List[int]) -> int:
+    """The CRC-64 of a whole from those of its consecutive parts, and their sizes in bytes."""
+    whole = 0
+    for crc, size in zip(crcs, sizes):
+        whole = _times(_shift(size), whole) ^ crc
+    return whole
+
+
+@lru_cache(maxsize=64)
+def _shift(size: int) -> int:
+    """x to the power of 8 * size, modulo the polynomial: the effect of `size` zero bytes on a CRC."""
+    power, square = 1 << (_BITS - 1), 1 << (_BITS - 9)  # reflected: 1, and x^8
+    while size:
+        if size & 1:
+            power = _times(square, power)
+        square = _times(square, square)
+        size >>= 1
+    return power
+
+
+def _times(one: int, other: int) -> int:
+    """The product of two reflected polynomials, modulo the CRC's."""
+    product = 0
+    for bit in range(_BITS - 1, -1, -1):
+        if one >> bit & 1:
+            product ^= other
+        other = other >> 1 ^ (_REFLECTED if other & 1 else 0)
+    return product
+
 
 CHUNK = 1 << 20  # bytes that are read at once
 CHANGED_ATTEMPTS = 3  # uploads of a file that changes meanwhile, until it has failed

@@ -1,6 +1,5 @@
 """Decides what moves, before the first byte."""
 
-from path_mapping.planning.ends import Copy as Copy
 from path_mapping.planning.local_tree import (
     SpaceNeed as SpaceNeed,
     files_below as files_below,
@@ -10,6 +9,7 @@ from path_mapping.planning.local_tree import (
 )
 from path_mapping.planning.plan import (
     REFUSE as REFUSE,
+    Copy as Copy,
     LocalEntry as LocalEntry,
     Step as Step,
     unquoted as unquoted,

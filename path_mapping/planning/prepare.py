@@ -29,7 +29,6 @@ from typing import (
 from path_mapping.errors import Failure, MissingInputs, NoSpace, UnsafeTarget
 from path_mapping.localfs import chunks, md5_of, printable, shown, write_all
 from path_mapping.mapping import PathMapping, Route, Shard, overlaps
-from path_mapping.planning.ends import Copy, Ends
 from path_mapping.planning.local_tree import look
 from path_mapping.planning.plan import (
     COPY,
@@ -37,6 +36,8 @@ from path_mapping.planning.plan import (
     MAKE,
     REFUSE,
     SKIP,
+    Copy,
+    Ends,
     LocalEntry,
     RecordEntry,
     Step,

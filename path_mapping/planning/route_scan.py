@@ -11,9 +11,21 @@ from typing import Callable, Iterable, Iterator, List, Optional, Tuple
 from path_mapping.errors import StoreError
 from path_mapping.localfs import chunks, read_mark
 from path_mapping.mapping import Route, Shard
-from path_mapping.planning.ends import Ends, Objects, directory_ends, find_input, uploaded_file_ends
 from path_mapping.planning.local_tree import SpaceNeed, files_below, folds_case, free_space, look, shortages
-from path_mapping.planning.plan import COPY, SKIP, LocalEntry, RecordEntry, Step, plan_downloads, plan_uploads
+from path_mapping.planning.plan import (
+    COPY,
+    SKIP,
+    Ends,
+    LocalEntry,
+    Objects,
+    RecordEntry,
+    Step,
+    directory_ends,
+    find_input,
+    plan_downloads,
+    plan_uploads,
+    uploaded_file_ends,
+)
 from path_mapping.planning.record import Record
 from path_mapping.stores import Checksums, ContentSum, StoredObject
 

@@ -1,5 +1,27 @@
 """Object stores: OBS, or a directory in its place, and the HTTP requests to OBS."""
 
+from path_mapping.stores.access import (
+    KEY_VARIABLES as KEY_VARIABLES,
+    STALL_SECONDS as STALL_SECONDS,
+    Access as Access,
+    Credentials as Credentials,
+    endpoint_of as endpoint_of,
+    read_credentials as read_credentials,
+)
+from path_mapping.stores.contents import (
+    RIGHT as RIGHT,
+    UNKNOWN as UNKNOWN,
+    UNSURE as UNSURE,
+    WRONG as WRONG,
+    ContentMatch as ContentMatch,
+    ContentSum as ContentSum,
+)
+from path_mapping.stores.objects import (
+    Checksums as Checksums,
+    ObjectState as ObjectState,
+    StoredObject as StoredObject,
+    part_sizes_of as part_sizes_of,
+)
 from path_mapping.stores.open_store import open_store as open_store, open_store_of as open_store_of
 from path_mapping.stores.signer import Signer as Signer
 from path_mapping.stores.store import (
@@ -23,22 +45,4 @@ from path_mapping.stores.units import (
     UnitRunner as UnitRunner,
     UnitRunners as UnitRunners,
     bytes_of as bytes_of,
-)
-from path_mapping.wire import (
-    KEY_VARIABLES as KEY_VARIABLES,
-    RIGHT as RIGHT,
-    STALL_SECONDS as STALL_SECONDS,
-    UNKNOWN as UNKNOWN,
-    UNSURE as UNSURE,
-    WRONG as WRONG,
-    Access as Access,
-    Checksums as Checksums,
-    ContentMatch as ContentMatch,
-    ContentSum as ContentSum,
-    Credentials as Credentials,
-    ObjectState as ObjectState,
-    StoredObject as StoredObject,
-    endpoint_of as endpoint_of,
-    part_sizes_of as part_sizes_of,
-    read_credentials as read_credentials,
 )

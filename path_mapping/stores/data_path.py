@@ -29,7 +29,18 @@ from path_mapping.localfs import (
     state_of,
     write_all,
 )
+from path_mapping.stores.contents import (
+    UNSURE,
+    ContentMatch,
+    ContentSum,
+    Piece,
+    base64_of_md5,
+    compared,
+    summed,
+)
 from path_mapping.stores.exchange import NOTHING, Exchange, Request, SentAhead, limited
+from path_mapping.stores.http_connection import HttpConnection, Response
+from path_mapping.stores.objects import Checksums, md5_of_etag
 from path_mapping.stores.store import Store
 from path_mapping.stores.units import (
     BeginParts,
@@ -45,19 +56,6 @@ from path_mapping.stores.units import (
     StoredFile,
     Unit,
     UnitRunner,
-)
-from path_mapping.wire import (
-    UNSURE,
-    Checksums,
-    ContentMatch,
-    ContentSum,
-    HttpConnection,
-    Piece,
-    Response,
-    base64_of_md5,
-    compared,
-    md5_of_etag,
-    summed,
 )
 
 Moved = Callable[[int], None]

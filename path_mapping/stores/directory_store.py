@@ -22,10 +22,11 @@ from path_mapping.localfs import (
     unsafe,
     write_verified,
 )
+from path_mapping.stores.contents import RIGHT, UNKNOWN, ContentMatch
 from path_mapping.stores.data_path import send_unchanged
+from path_mapping.stores.objects import ObjectState, StoredObject
 from path_mapping.stores.store import Store
 from path_mapping.stores.units import GetFile, PutFile, StoredContent, Unit, UnitRunner, UnitRunners
-from path_mapping.wire import RIGHT, UNKNOWN, ContentMatch, ObjectState, StoredObject
 
 
 class DirectoryStore(Store):

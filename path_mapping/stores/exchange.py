@@ -17,29 +17,19 @@ from path_mapping.errors import (
     Refused,
     Unreachable,
 )
-from path_mapping.stores.signer import Signer, server_of
-from path_mapping.stores.units import StoredContent
-from path_mapping.wire import (
-    MOST_REDIRECTS,
-    OBS,
-    REDIRECTS,
-    S3,
-    BucketAddress,
-    Checksums,
+from path_mapping.stores.access import MOST_REDIRECTS, REDIRECTS, Credentials, is_untrusted
+from path_mapping.stores.contents import ContentSum, Piece, summed
+from path_mapping.stores.http_connection import (
     ConnectionFailed,
-    ContentSum,
-    Credentials,
     HttpConnection,
     OpenConnections,
     Origin,
-    Piece,
     Response,
-    error_of_status,
-    is_untrusted,
-    request_head,
-    seconds_to_wait,
-    summed,
 )
+from path_mapping.stores.objects import Checksums
+from path_mapping.stores.responses import error_of_status, seconds_to_wait
+from path_mapping.stores.signer import OBS, S3, BucketAddress, Signer, request_head, server_of, signed
+from path_mapping.stores.units import StoredContent
 
 LONGEST_ERROR = 64 << 10  # bytes
 LONGEST_DOCUMENT = 32 << 20  # bytes: the largest is a page of 1,000 keys of 1,024 bytes, each as %XX
@@ -311,8 +301,9 @@ class Exchange:
 
     def _head(self, address: BucketAddress, request: Request) -> Tuple[Origin, bytes]:
         """The server, and the signed head of the request."""
-        origin, path, headers = self.signer.sign(
-            address, request.method, request.key, request.query, request.headers
+        keys = self.signer.access.credentials
+        origin, path, headers = signed(
+            address, keys, request.method, request.key, request.query, request.headers
         )
         return origin, request_head(request.doing, request.method, path, {**headers, **request.plain})
 

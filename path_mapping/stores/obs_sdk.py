@@ -12,15 +12,9 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence
 from urllib.parse import urlsplit
 
 from path_mapping.errors import Corrupted, PathMappingError, Refused, Unreachable
+from path_mapping.stores.access import MOST_REDIRECTS, REDIRECTS, Credentials, bucket_in_path, is_untrusted
+from path_mapping.stores.responses import error_of_status
 from path_mapping.stores.signer import Signer, server_of
-from path_mapping.wire import (
-    MOST_REDIRECTS,
-    REDIRECTS,
-    Credentials,
-    bucket_in_path,
-    error_of_status,
-    is_untrusted,
-)
 
 if TYPE_CHECKING:
     from obs import ObsClient

@@ -9,34 +9,25 @@ from typing import Any, Callable, Generator, Iterable, Iterator, List, Optional,
 
 from path_mapping.errors import NotFound, Refused, Unreachable
 from path_mapping.localfs import chunks, md5_of
+from path_mapping.stores.access import Access, Credentials
+from path_mapping.stores.contents import RIGHT, ContentSum, Piece, base64_of_md5, etag_of_parts
 from path_mapping.stores.data_path import DataPath, if_match
 from path_mapping.stores.exchange import Exchange, Request
+from path_mapping.stores.http_connection import HttpConnection, OpenConnections, Response
+from path_mapping.stores.objects import Checksums, ObjectState, StoredObject
 from path_mapping.stores.obs_sdk import ObsSdk, delete_by_sdk, seconds_of
-from path_mapping.stores.signer import Signer, warned
-from path_mapping.stores.store import Store, UnfinishedUpload
-from path_mapping.stores.units import MultipartUpload, UnitRunners
-from path_mapping.wire import (
-    RIGHT,
-    Access,
-    Checksums,
-    ContentSum,
-    Credentials,
-    HttpConnection,
+from path_mapping.stores.responses import (
     ObjectPage,
-    ObjectState,
-    OpenConnections,
-    Piece,
-    Response,
-    StoredObject,
-    base64_of_md5,
     checked_size,
-    etag_of_parts,
     object_state,
     parsed_completion,
     parsed_page,
     parsed_upload,
     parts_document,
 )
+from path_mapping.stores.signer import Signer, warned
+from path_mapping.stores.store import Store, UnfinishedUpload
+from path_mapping.stores.units import MultipartUpload, UnitRunners
 
 PAGE = 1000  # entries in one answer, the most that OBS returns (API reference, "Listing Objects in a Bucket")
 BUFFER = 1 << 20  # bytes: a page in one piece

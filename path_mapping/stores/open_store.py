@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Callable, Mapping, Optional
 
 from path_mapping.errors import CredentialsMissing
-from path_mapping.stores.signer import warned
-from path_mapping.stores.store import Store
-from path_mapping.wire import (
+from path_mapping.stores.access import (
     KEY_VARIABLES,
     STALL_SECONDS,
     Access,
@@ -21,6 +19,8 @@ from path_mapping.wire import (
     proxy_for,
     read_credentials,
 )
+from path_mapping.stores.signer import warned
+from path_mapping.stores.store import Store
 
 
 def open_store(

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Callable, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 from path_mapping.errors import StoreError
+from path_mapping.stores.objects import ObjectState, StoredObject
 from path_mapping.stores.signer import Signer
 from path_mapping.stores.units import MultipartUpload, UnitRunners
-from path_mapping.wire import ObjectState, StoredObject
 
 MOST_DELETED = 1000  # objects by one request (API reference, "Batch Deleting Objects")
 

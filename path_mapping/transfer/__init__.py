@@ -3,18 +3,10 @@
 `download` and `upload` prepare the plan, and turn each file to copy into a job (`jobs`). `move_files` chooses
 a pool of threads or processes (`parts`) and runs the jobs on it (`scheduler`): each job yields units, the
 requests in `path_mapping.stores`, until its file is complete. `periodic` uploads in rounds, and
-`chosen_files` moves files without a plan.
+`fetch_files` and `send_files` move files without a plan.
 """
 
 from path_mapping.planning import UploadChoice as UploadChoice
-from path_mapping.transfer.chosen_files import (
-    FailedCopy as FailedCopy,
-    abort_unfinished as abort_unfinished,
-    download_file as download_file,
-    fetch_files as fetch_files,
-    send_files as send_files,
-    upload_file as upload_file,
-)
 from path_mapping.transfer.left_uploads import (
     LeftUpload as LeftUpload,
     abort_uploads as abort_uploads,
@@ -29,10 +21,15 @@ from path_mapping.transfer.periodic import (
 )
 from path_mapping.transfer.scheduler import Progress as Progress
 from path_mapping.transfer.transfer import (
+    FailedCopy as FailedCopy,
     Transferred as Transferred,
+    abort_unfinished as abort_unfinished,
     download as download,
-    listing as listing,
+    download_file as download_file,
+    fetch_files as fetch_files,
+    send_files as send_files,
     upload as upload,
+    upload_file as upload_file,
 )
 from path_mapping.workers import (
     RetriedStore as RetriedStore,

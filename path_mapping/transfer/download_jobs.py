@@ -89,6 +89,12 @@ def ranges_of(store: Store) -> float:
     return RANGES_FROM if store.signer is not None else math.inf
 
 
+def download_job(copy: Copy, number: Number, store: Store, by_length: ByLength) -> Job:
+    """The job for an object of the store: in ranges if it is large."""
+    kind = LargeDownload if copy.size > ranges_of(store) else SmallDownload
+    return kind(copy, number, by_length)
+
+
 def temporary_of(copy: Copy) -> str:
     """The name of the temporary file of a large download, by which a later run finds it.
 

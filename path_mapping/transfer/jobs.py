@@ -15,6 +15,7 @@ from path_mapping.stores import (
     MultipartUpload,
     PutFile,
     PutPart,
+    Store,
     StoredContent,
     StoredFile,
     Unit,
@@ -185,3 +186,18 @@ class LargeUpload(Job):
         """The upload is aborted."""
         assert isinstance(unit, EndParts)
         self._uploads.ended(unit.upload)
+
+
+def upload_job(
+    copy: Copy,
+    number: Number,
+    store: Store,
+    checked: bool,
+    settled: bool,
+    uploads: BegunUploads,
+    by_length: ByLength,
+) -> Job:
+    """The job for a file that goes to the store: in parts if it is large."""
+    if copy.size >= store.multipart_from:
+        return LargeUpload(copy, number, store.part, checked, settled, uploads, by_length)
+    return SmallUpload(copy, number, checked, settled, by_length)

@@ -7,7 +7,7 @@ import threading
 import time
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
 from path_mapping.errors import Corrupted, Failure, StoreError, TransferFailed, UnsafeTarget
 from path_mapping.localfs import (
@@ -19,7 +19,7 @@ from path_mapping.localfs import (
     printable,
     shown,
 )
-from path_mapping.mapping import Route, Shard
+from path_mapping.mapping import ObsUrl, Route, Shard
 from path_mapping.planning import (
     Copy,
     PreparedTransfer,
@@ -28,15 +28,14 @@ from path_mapping.planning import (
     prepare_uploads,
     unquoted,
 )
-from path_mapping.stores import Store, StoredObject
+from path_mapping.stores import ObjectState, Store
 from path_mapping.transfer.download_jobs import (
-    LargeDownload,
-    SmallDownload,
+    download_job,
     journal_of,
     ranges_of,
     temporary_of,
 )
-from path_mapping.transfer.jobs import Job, LargeUpload, SmallUpload
+from path_mapping.transfer.jobs import Job, Number, upload_job
 from path_mapping.transfer.left_uploads import abort_left, unfinished_uploads
 from path_mapping.transfer.scheduler import Progress, Work, move_files
 from path_mapping.workers import RetriedStore, RetryPolicy, Troubled, ignore_retry
@@ -174,13 +173,11 @@ def download(
     with closing(prepare_downloads(routes, base, to.listing, part, to.check, recorded)) as prepared:
         failures = list(prepared.blocked)
         _change_directories(prepared, failures)
-        ranges_from = ranges_of(store)
         by_length = 0
         uncompared: Set[Copy] = set()
 
-        def job(copy: Copy, number: Callable[[], int]) -> Job:
-            kind = LargeDownload if copy.size > ranges_from else SmallDownload
-            return kind(copy, number, uncompared.add)
+        def job(copy: Copy, number: Number) -> Job:
+            return download_job(copy, number, store, uncompared.add)
 
         def done(copy: Copy) -> None:
             nonlocal by_length
@@ -192,7 +189,7 @@ def download(
         def failed(copy: Copy, error: Exception) -> None:
             failures.append(Failure(copy.url, shown(copy.local), error))
 
-        own, places = _unfinished(prepared, ranges_from)
+        own, places = _unfinished(prepared, ranges_of(store))
         _sweep(own, places)
         try:
             work = Work(prepared.copies(), prepared.files, prepared.size, job, done, failed, True)
@@ -230,13 +227,10 @@ def upload(
         _mark_directories(prepared, to, failures)
         uploads = stack.enter_context(unfinished_uploads(routes, base))
 
-        def job(copy: Copy, number: Callable[[], int]) -> Job:
+        def job(copy: Copy, number: Number) -> Job:
             sending.begin(copy)
-            checked, by_length = routes[copy.route].checksum, sending.by_length
-            if copy.size >= store.multipart_from:
-                of_route = uploads[copy.route]
-                return LargeUpload(copy, number, store.part, checked, choice.settled, of_route, by_length)
-            return SmallUpload(copy, number, checked, choice.settled, by_length)
+            checked, noted = routes[copy.route].checksum, uploads[copy.route]
+            return upload_job(copy, number, store, checked, choice.settled, noted, sending.by_length)
 
         sending = Sending(prepared, failures, choice.settled)
         copies = prepared.newest_first() if choice.hurry else prepared.copies()
@@ -318,17 +312,6 @@ def _delete_objects(prepared: PreparedTransfer, to: RetriedStore, failures: List
             prepared.forget(copy)
 
 
-def listing(
-    store: Store,
-    cancel: threading.Event,
-    bucket: str,
-    prefix: str,
-    patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
-) -> Iterator[StoredObject]:
-    """See `RetriedStore.listing`."""
-    return RetriedStore(store, cancel, patience).listing(bucket, prefix)
-
-
 def _unfinished(prepared: PreparedTransfer, ranges_from: float) -> Tuple[Set[str], Set[Tuple[Path, Path]]]:
     """The names of the temporary files that this run, or the next, resumes; and where there may be others.
 
@@ -353,3 +336,114 @@ def _sweep(own: Set[str], places: Set[Tuple[Path, Path]]) -> None:
                 contained(directory / "x", root)
                 if os.path.basename(path) not in own:
                     os.unlink(path)
+
+
+class FailedCopy(NamedTuple):
+    """A file that was not moved, and why."""
+
+    copy: Copy
+    error: Exception
+
+
+class Moved(NamedTuple):
+    """The files that were moved, in the state in which they were sent, and those that were not."""
+
+    done: List[Copy]
+    failed: List[FailedCopy]
+
+
+def ignored(progress: Progress) -> None:
+    """For those who do not want to know the progress."""
+
+
+def fetch_files(
+    copies: Iterable[Copy],
+    store: Store,
+    cancel: threading.Event,
+    progress: Callable[[Progress], None] = ignored,
+    patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
+    troubled: Troubled = ignore_retry,
+) -> Moved:
+    """Downloads objects, each completely or not at all. Raises `Cancelled` and `WorkersLost`."""
+
+    def job(copy: Copy, number: Number) -> Job:
+        return download_job(copy, number, store, lambda by_length: None)
+
+    return _moved(list(copies), job, RetriedStore(store, cancel, patience, troubled), progress)
+
+
+def send_files(
+    copies: Iterable[Copy],
+    store: Store,
+    way: Route,
+    base: Path,
+    cancel: threading.Event,
+    *,
+    checked: bool = False,
+    settled: bool = False,
+    progress: Callable[[Progress], None] = ignored,
+    patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
+    troubled: Troubled = ignore_retry,
+) -> Moved:
+    """Uploads files, each completely or not at all. Raises `Cancelled` and `WorkersLost`.
+
+    Multipart uploads are noted beside the local path of `way`, relative to `base`: the next upload of the
+    same key resumes what a killed one has left. `checked` and `settled` are those of `LargeUpload`.
+    """
+
+    def job(copy: Copy, number: Number) -> Job:
+        return upload_job(copy, number, store, checked, settled, uploads, lambda by_length: None)
+
+    with unfinished_uploads([way], base) as (uploads,):
+        return _moved(list(copies), job, RetriedStore(store, cancel, patience, troubled), progress)
+
+
+def abort_unfinished(store: Store, way: Route, base: Path, cancel: threading.Event) -> List[str]:
+    """Aborts the multipart uploads that killed runs of `send_files` have left; returns a notice for each."""
+    with unfinished_uploads([way], base) as uploads:
+        return list(abort_left(uploads, RetriedStore(store, cancel)))
+
+
+def download_file(store: Store, bucket: str, key: str, found: ObjectState, local: Path) -> None:
+    """Downloads an object, completely or not at all.
+
+    Raises:
+        StoreError: it failed, also after retries.
+        OSError: the disk failed.
+    """
+    etag = found.version if store.signer is not None else ""
+    copy = Copy(os.fspath(local), os.fspath(local.parent), bucket, key, found.size, etag)
+    _raise_failure(fetch_files([copy], store, threading.Event()))
+
+
+def upload_file(store: Store, local: Path, bucket: str, key: str) -> None:
+    """Uploads a file, completely or not at all. Raises what `download_file` raises."""
+    status, parent = os.stat(local), os.fspath(local.parent)
+    copy = Copy(os.fspath(local), parent, bucket, key, status.st_size, mtime_ns=status.st_mtime_ns)
+    route = Route(os.fspath(local), ObsUrl(bucket, key))
+    _raise_failure(send_files([copy], store, route, local.parent, threading.Event(), checked=True))
+
+
+def _raise_failure(moved: Moved) -> None:
+    for failed in moved.failed:
+        raise failed.error
+
+
+def _moved(
+    copies: List[Copy],
+    job: Callable[[Copy, Callable[[], int]], Job],
+    to: RetriedStore,
+    progress: Callable[[Progress], None],
+) -> Moved:
+    found = Moved([], [])
+    work = Work(
+        iter(copies),
+        len(copies),
+        sum(copy.size for copy in copies),
+        job,
+        found.done.append,
+        lambda copy, error: found.failed.append(FailedCopy(copy, error)),
+    )
+    if copies:
+        move_files(work, to, progress)
+    return found

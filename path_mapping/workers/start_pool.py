@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from path_mapping.workers.rate_limit import RateLimiter
 from path_mapping.workers.retry import RetriedStore
-from path_mapping.workers.thread_pool import Moved, Pool, ThreadPool
+from path_mapping.workers.thread_pool import Moved, Pool, RateLimiter, ThreadPool
 
 
 def start_pool(to: RetriedStore, processes: int, threads: int, ahead: int, moved: Moved) -> Pool:

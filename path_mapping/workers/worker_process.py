@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 from path_mapping.errors import NoWorkers
 from path_mapping.stores import Access, Credentials, open_store_of
-from path_mapping.workers.rate_limit import RateLimiter
 from path_mapping.workers.retry import RetryPolicy
-from path_mapping.workers.thread_pool import NO_THREADS, Batch, Outcomes, ThreadPool
+from path_mapping.workers.thread_pool import NO_THREADS, Batch, Outcomes, RateLimiter, ThreadPool
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 REPORT_SECONDS = 0.5  # between two reports of what long batches have done

@@ -21,7 +21,7 @@ from obs import (
 )
 
 from ma_boot.rehearsal.obs_server import KeyPair, ObsServer
-from path_mapping.localfs.checksums import by_crcmod
+from path_mapping.localfs.source_file import by_crcmod
 from tests.conformance.clients import Account, Boto, Sdk
 
 CONTENT = b"0123456789" * 1000

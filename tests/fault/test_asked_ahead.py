@@ -16,8 +16,7 @@ import trustme
 from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from path_mapping.errors import NotFound
 from path_mapping.stores import GetFile
-from path_mapping.workers.rate_limit import RateLimiter
-from path_mapping.workers.thread_pool import Outcome, ThreadPool
+from path_mapping.workers.thread_pool import Outcome, RateLimiter, ThreadPool
 from tests.transfers import names_are_here, obs_store, send, tree, write
 
 FILES = {f"{number:02}": os.urandom(20_000 + number) for number in range(30)}

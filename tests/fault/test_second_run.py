@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import threading
 from pathlib import Path
 from typing import Any, Callable, Iterator, List, Optional, Tuple
 
@@ -12,14 +11,13 @@ import pytest
 
 from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from path_mapping.errors import NoSpace, TransferFailed
-from path_mapping.localfs.checksums import md5_of
-from path_mapping.localfs.source_file import chunks
+from path_mapping.localfs.source_file import chunks, md5_of
 from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.mapping.selection import Shard
 from path_mapping.planning.prepare import UploadChoice
 from path_mapping.planning.record import is_record, record_path
 from path_mapping.stores import Store, StoredObject, open_store
-from path_mapping.transfer import Transferred, listing
+from path_mapping.transfer import RetriedStore, Transferred
 from tests import transfers
 from tests.conftest import CREDENTIALS
 from tests.transfers import PartialStore, obs_store, route, tree, write
@@ -124,7 +122,7 @@ def test_an_interrupted_listing_continues_after_its_last_key(obs: ObsServer, tmp
     for number in range(1003):
         store.write("bucket", f"data/{number:04}", Path(os.devnull), md5_of([]), lambda size: None)
     obs.faults.append(ObsFault("503", "GET", "marker=", times=2))
-    found = [one.key for one in listing(store, threading.Event(), "bucket", "data/")]
+    found = [one.key for one in RetriedStore(store).listing("bucket", "data/")]
     assert found == [f"data/{number:04}" for number in range(1003)]
 
 

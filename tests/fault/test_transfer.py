@@ -25,8 +25,8 @@ from path_mapping.errors import (
 )
 from path_mapping.stores import Store, StoredObject
 from path_mapping.stores.obs_store import ObsStore
+from path_mapping.stores.responses import error_of_status
 from path_mapping.transfer import Progress
-from path_mapping.wire import error_of_status
 from tests.transfers import PartialStore, fetch, obs_store, route, send, tree
 
 EMPTY_MD5 = "d41d8cd98f00b204e9800998ecf8427e"

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from path_mapping.stores import Access, Credentials
+from path_mapping.stores.access import Proxy
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.wire import Proxy
 from tests.conformance.clients import Account, Boto
 from tests.conformance.fault_proxy import FaultProxy
 

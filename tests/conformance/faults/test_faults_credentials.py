@@ -13,7 +13,7 @@ import pytest
 
 import path_mapping as mox
 from path_mapping.errors import Cancelled, Expired, Refused, TransferFailed
-from path_mapping.file import own_store
+from path_mapping.file import file_tree
 from path_mapping.stores import Access, Credentials, obs_store
 from path_mapping.stores.obs_store import ObsStore
 from tests import transfers
@@ -200,10 +200,10 @@ def test_mox_file_goes_on_too(
             temporary.end_before(proxy, 1, late, code)
             store = temporary.open(proxy, patience)
             with monkeypatch.context() as patched:
-                patched.setattr(own_store, "open_store", lambda environ, root, store=store: store)
-                own_store._local.__dict__.clear()
+                patched.setattr(file_tree, "open_store", lambda environ, root, store=store: store)
+                file_tree._local.__dict__.clear()
                 assert call(), number
-        own_store._local.__dict__.clear()
+        file_tree._local.__dict__.clear()
 
 
 def test_a_refusal_that_has_another_reason_is_not_waited_for(

@@ -11,7 +11,7 @@ import pytest
 
 import path_mapping as mox
 from path_mapping.errors import Refused, Replaced, TransferFailed, Unreachable
-from path_mapping.file import own_store
+from path_mapping.file import file_tree
 from tests.conformance.clients import Account, Boto
 from tests.conformance.fault_proxy import Fault, FaultProxy, Seen, operation
 from tests.transfers import tree, write
@@ -44,12 +44,12 @@ def bucket(
     monkeypatch.setenv("OBS_ENDPOINT", proxy.url)
     monkeypatch.setenv("OBS_ACCESS_KEY_ID", radosgw_account.access_key)
     monkeypatch.setenv("OBS_SECRET_ACCESS_KEY", radosgw_account.secret_key)
-    monkeypatch.setattr(own_store, "_settings", {})
-    own_store.set_auth()
+    monkeypatch.setattr(file_tree, "_settings", {})
+    file_tree.set_auth()
     proxy.faults.clear()
     proxy.seen.clear()
     yield boto, f"obs://{name}"
-    own_store.set_auth()
+    file_tree.set_auth()
 
 
 def through_file(url: str, local: Path) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List
 
 from path_mapping import file, transfer
 from path_mapping.errors import PathMappingError, TransferFailed
-from path_mapping.file import own_store
+from path_mapping.file import file_tree
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.stores import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
@@ -168,7 +168,7 @@ class Calls:
 
 def operate(task: Dict[str, Any]) -> None:
     """Performs operations of `path_mapping.file` up to the first that fails."""
-    vars(own_store)["open_store"] = lambda environ, root: store_of(task)  # with small parts
+    vars(file_tree)["open_store"] = lambda environ, root: store_of(task)  # with small parts
     calls = Calls(task["bucket"], task["base"])
     for one in task["operations"]:
         try:

@@ -21,10 +21,9 @@ from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.errors import Cancelled
 from path_mapping.localfs import is_temporary, md5_of
 from path_mapping.stores import GetFile
+from path_mapping.stores.http_connection import ConnectionFailed, HttpConnection, Origin
 from path_mapping.transfer import Progress
-from path_mapping.wire import ConnectionFailed, HttpConnection, Origin
-from path_mapping.workers.rate_limit import RateLimiter
-from path_mapping.workers.thread_pool import ThreadPool
+from path_mapping.workers.thread_pool import RateLimiter, ThreadPool
 from tests.transfers import fetch, obs_store, tree
 
 MIB = 1 << 20
@@ -159,7 +158,7 @@ def test_as_many_threads_as_there_may_be() -> None:
 import resource, sys, threading
 sys.path[:0] = {sys.path!r}
 from path_mapping.errors import WorkersLost
-from path_mapping.workers.rate_limit import RateLimiter
+from path_mapping.workers.thread_pool import RateLimiter
 from path_mapping.workers.retry import RetryPolicy
 from path_mapping.workers.thread_pool import ThreadPool
 

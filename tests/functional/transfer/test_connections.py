@@ -16,8 +16,9 @@ import pytest
 from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.errors import NotFound, Refused, TransferFailed, Unreachable
 from path_mapping.stores import Access, Credentials, open_store
+from path_mapping.stores.access import Proxy, address_of, proxy_for
+from path_mapping.stores.http_connection import ConnectionFailed, HttpConnection, Origin
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.wire import ConnectionFailed, HttpConnection, Origin, Proxy, address_of, proxy_for
 from tests.conformance.fault_proxy import FaultProxy
 from tests.conftest import CREDENTIALS
 from tests.transfers import fetch, names_are_here, obs_store, route, send, tree, write

@@ -18,7 +18,7 @@ import pytest
 import path_mapping as mox
 from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from path_mapping.errors import Refused, StoreError
-from path_mapping.file import own_store
+from path_mapping.file import file_tree
 from tests.conftest import CREDENTIALS
 
 FILES = {"a.txt": b"hello", "b.jpg": b"\xff\xd8", "sub/c.txt": b"c" * 100, "sub/deep/d.txt": b"d"}
@@ -27,10 +27,10 @@ FILES = {"a.txt": b"hello", "b.jpg": b"\xff\xd8", "sub/c.txt": b"c" * 100, "sub/
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test has its own stores."""
-    monkeypatch.setattr(own_store, "_settings", {})
-    own_store.set_auth()
+    monkeypatch.setattr(file_tree, "_settings", {})
+    file_tree.set_auth()
     yield
-    own_store.set_auth()
+    file_tree.set_auth()
 
 
 @pytest.fixture
@@ -348,7 +348,7 @@ class TestUrls:
         odd = ["a b+%&<>\"'ü中.", "end ", "tab\t", "line\r\n", "\x01"]
         names = [*odd, *(f"{number:04}" for number in range(1005))]
         for name in names:
-            own_store.store().store.write_bytes("bucket", f"base/d/{name}", b"")
+            file_tree.store().store.write_bytes("bucket", f"base/d/{name}", b"")
         mox.file.write(f"{obs_base}/kept", "x")
         obs.seen.clear()
         mox.file.remove(f"{obs_base}/d", recursive=True)
@@ -398,13 +398,13 @@ class TestUrls:
     def test_a_listing_of_several_pages_is_complete(self, obs_base: str, obs: ObsServer) -> None:
         for number in range(1005):
             key = f"base/{number:04}/f" if number % 2 else f"base/{number:04}"
-            own_store.store().write_bytes("bucket", key, b"")
+            file_tree.store().write_bytes("bucket", key, b"")
         assert len(mox.file.list_directory(obs_base)) == 1005
         assert len(mox.file.list_directory(obs_base, skip_dir=True)) == 503
 
     def test_each_thread_has_its_own_store(self, where: str) -> None:
-        stores: List[Any] = [own_store.store(), own_store.store()]
-        thread = threading.Thread(target=lambda: stores.append(own_store.store()))
+        stores: List[Any] = [file_tree.store(), file_tree.store()]
+        thread = threading.Thread(target=lambda: stores.append(file_tree.store()))
         thread.start()
         thread.join()
         assert stores[0] is stores[1] is not stores[2]

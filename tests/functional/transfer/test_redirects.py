@@ -11,8 +11,8 @@ import pytest
 from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.errors import Refused, Rejected, TransferFailed
 from path_mapping.stores import Access, Credentials
+from path_mapping.stores.access import redirected
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.wire import redirected
 from tests.conformance.fault_proxy import Fault, FaultProxy, Seen
 from tests.conftest import KNOWN
 from tests.transfers import KEYS, content_of, fetch, names_are_here, obs_store, route, send, tree, write

@@ -15,8 +15,8 @@ from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.errors import CredentialsMissing, NotFound, Refused, Unreachable
 from path_mapping.stores import Store, open_store
 from path_mapping.stores.obs_store import ObsStore
+from path_mapping.stores.responses import error_of_status
 from path_mapping.transfer import upload_file
-from path_mapping.wire import error_of_status
 from tests.conftest import CREDENTIALS
 from tests.transfers import content_of, obs_store, route, send
 

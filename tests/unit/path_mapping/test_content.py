@@ -10,9 +10,9 @@ from hypothesis import given, strategies as st
 
 from path_mapping.errors import Unreachable
 from path_mapping.stores import RIGHT, UNKNOWN, UNSURE, WRONG, ContentMatch
+from path_mapping.stores.objects import Checksums, part_sizes_of
 from path_mapping.transfer.download_jobs import is_good
 from path_mapping.transfer.parts import part_size
-from path_mapping.wire import Checksums, part_sizes_of
 
 MIB = 1 << 20
 ETAG = "0123456789abcdef" * 2 + "-3"

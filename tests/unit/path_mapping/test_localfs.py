@@ -22,6 +22,7 @@ from path_mapping.localfs import (
     RangeReader,
     TargetDir,
     allocate,
+    atomic_file,
     check_unchanged,
     chunks,
     contained,
@@ -35,14 +36,12 @@ from path_mapping.localfs import (
     read_mark,
     state_of,
     stem_of,
-    unfinished,
     unsafe,
     write_all,
     write_verified,
 )
-from path_mapping.localfs.atomic_file import FileMark
-from path_mapping.localfs.checksums import _lzma_crc64, by_liblzma
-from path_mapping.localfs.unfinished import _are_local, lock
+from path_mapping.localfs.atomic_file import FileMark, _are_local, lock
+from path_mapping.localfs.source_file import _lzma_crc64, by_liblzma
 from tests.requirement import unavailable
 
 ROOT = Path(__file__).parents[3]
@@ -211,7 +210,7 @@ class TestUnfinishedFiles:
         os.utime(old, (yesterday, yesterday))
         directory = tmp_path / "in"
         assert sorted(leftovers(str(directory))) == sorted(map(str, directory.iterdir()))
-        monkeypatch.setattr(unfinished, "locks_are_local", lambda path: True)
+        monkeypatch.setattr(atomic_file, "locks_are_local", lambda path: True)
         assert sorted(leftovers(str(directory))) == sorted(map(str, (directory / own, journal, old)))
 
     @pytest.mark.parametrize(

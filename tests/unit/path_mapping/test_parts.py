@@ -10,9 +10,9 @@ from typing import List, Tuple
 import pytest
 from hypothesis import given, strategies as st
 
-from path_mapping.localfs.atomic_file import FileMark, put_mark, read_mark
-from path_mapping.localfs.checksums import by_crcmod, by_liblzma, crc64, crc64_of_parts
-from path_mapping.localfs.unfinished import PartJournal
+from path_mapping.localfs.atomic_file import FileMark, PartJournal, put_mark, read_mark
+from path_mapping.localfs.source_file import by_crcmod, by_liblzma, crc64, crc64_of_parts
+from path_mapping.stores.responses import seconds_to_wait
 from path_mapping.transfer.parts import (
     BATCH,
     MIB,
@@ -26,7 +26,6 @@ from path_mapping.transfer.parts import (
     pool_size,
     spans,
 )
-from path_mapping.wire import seconds_to_wait
 
 
 @given(st.integers(0, 1 << 50), st.integers(MIB, 1 << 30))

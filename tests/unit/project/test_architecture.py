@@ -241,7 +241,7 @@ def test_path_mapping_knows_nothing_of_ma_boot() -> None:
 
 def test_only_the_command_line_reads_the_environment_and_the_arguments() -> None:
     own_programs = {"attach.py", "guard.py", "sandbox.py", "__main__.py"}
-    in_the_training = {"own_store.py"}
+    in_the_training = {"file_tree.py"}
     reads = {
         str(path.relative_to(ROOT))
         for path in SOURCES

@@ -10,7 +10,7 @@ from ma_boot.reporting.hints import MOST_HINTS, OUTPUT_HINTS, STORE_HINTS, hints
 from ma_boot.reporting.page.language import Text, hint_in_both, in_both
 from ma_boot.transfers.transfers import boot_error
 from path_mapping.errors import Failure, MissingInputs, NoSpace, Refused, TransferFailed, Unreachable
-from path_mapping.wire import error_of_status
+from path_mapping.stores.responses import error_of_status
 
 DOING = "listing obs://bucket/data/"
 

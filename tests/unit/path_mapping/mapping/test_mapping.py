@@ -12,8 +12,7 @@ from path_mapping.errors import CredentialsMissing, MappingInvalid
 from path_mapping.mapping.mapping_file import parse_mapping, read_mapping
 from path_mapping.mapping.routes import ObsUrl, PathMapping, Route
 from path_mapping.mapping.selection import Shard
-from path_mapping.planning.ends import find_input
-from path_mapping.planning.plan import plan_downloads
+from path_mapping.planning.plan import find_input, plan_downloads
 from path_mapping.stores import StoredObject, open_store
 
 # Shaped as X2MindSpore generates it: single quotes, comments within the dictionaries, commas at their ends.

@@ -14,7 +14,7 @@ from typing import List
 import pytest
 
 from path_mapping.localfs import allocate
-from path_mapping.localfs.unfinished import PartJournal
+from path_mapping.localfs.atomic_file import PartJournal
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.planning import BegunUploads, files_below
 from path_mapping.planning.local_tree import folds_case

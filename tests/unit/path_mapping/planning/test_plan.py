@@ -15,7 +15,6 @@ from path_mapping.errors import printable
 from path_mapping.localfs.names import Clashes, key_problem, unsafe
 from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.mapping.selection import FILE_COST, Shard, selected, sharer
-from path_mapping.planning.ends import Ends, find_input
 from path_mapping.planning.local_tree import FreeSpace, SpaceNeed, free_space, shortages
 from path_mapping.planning.plan import (
     COPY,
@@ -23,17 +22,19 @@ from path_mapping.planning.plan import (
     MAKE,
     REFUSE,
     SKIP,
+    Ends,
     LocalEntry,
     RecordEntry,
     Step,
     compare_download,
     compare_upload,
+    find_input,
     plan_downloads,
     plan_uploads,
 )
 from path_mapping.planning.prepare import urgency
 from path_mapping.stores import Checksums, ContentSum, StoredObject
-from path_mapping.wire import etag_of_parts
+from path_mapping.stores.contents import etag_of_parts
 
 BASE = Path("/base")
 ROUTE = Route("in", ObsUrl("bucket", "in/"))

@@ -12,8 +12,7 @@ import pytest
 
 from path_mapping.stores import Access, Credentials, GetFile
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.workers.rate_limit import RateLimit, RateLimiter
-from path_mapping.workers.thread_pool import Outcome, ThreadPool
+from path_mapping.workers.thread_pool import Outcome, RateLimit, RateLimiter, ThreadPool
 
 
 def simulated(capacity: float, seconds: float, clients: int) -> Tuple[int, int, RateLimit]:

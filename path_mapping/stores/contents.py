@@ -7,7 +7,7 @@ from typing import Iterable, List, NamedTuple, Union
 
 from path_mapping.errors import Corrupted
 from path_mapping.localfs import crc64, md5_of, new_md5
-from path_mapping.wire.objects import Checksums, md5_of_etag
+from path_mapping.stores.objects import Checksums, md5_of_etag
 
 RIGHT, WRONG, UNSURE, UNKNOWN = "right", "wrong", "unsure", "unknown"
 

@@ -12,22 +12,17 @@ from obs.auth import Authentication
 from obs.convertor import Adapter
 
 from path_mapping.errors import Corrupted, Rejected
-from path_mapping.wire import (
-    OBS,
-    S3,
-    BucketAddress,
-    Credentials,
+from path_mapping.stores.access import Credentials
+from path_mapping.stores.http_connection import Origin
+from path_mapping.stores.objects import StoredObject
+from path_mapping.stores.responses import (
     ObjectPage,
-    Origin,
-    SignatureKind,
-    StoredObject,
     parsed_completion,
     parsed_page,
     parsed_upload,
     parts_document,
-    request_head,
-    signed,
 )
+from path_mapping.stores.signer import OBS, S3, BucketAddress, SignatureKind, request_head, signed
 
 HOST = Origin("obs.example.com", 443, True)
 PAGE = b"""<?xml version="1.0" encoding="UTF-8"?>

@@ -15,7 +15,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Type, Union
 
-from path_mapping.wire.access import Proxy
+from path_mapping.stores.access import Proxy
 
 if TYPE_CHECKING:
     import ssl

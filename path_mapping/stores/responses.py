@@ -19,7 +19,7 @@ from path_mapping.errors import (
     StoreError,
     Unreachable,
 )
-from path_mapping.wire.objects import Checksums, ObjectState, StoredObject, md5_of_etag
+from path_mapping.stores.objects import Checksums, ObjectState, StoredObject, md5_of_etag
 
 # Codes of the OBS API reference, "Error Codes".
 NETWORK_CODES = {"IncompleteBody", "RequestTimeout"}  # status 400, but a fault of the network
