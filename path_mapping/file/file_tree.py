@@ -52,10 +52,8 @@ def store() -> RetriedStore:
 
     Its requests are retried; `store().store` is the one for transfers, which retry by themselves.
 
-    Each process and thread has its own, because the SDK's connections must not be shared after a fork.
-
-    Raises:
-        CredentialsMissing: the environment names neither.
+    Each process and thread has its own, because the SDK's connections must not be shared after a fork. Raises
+    `CredentialsMissing` if the environment names neither.
     """
     local = _local  # as `set_auth` may replace it now
     if getattr(local, "owner", None) != os.getpid():
@@ -86,8 +84,7 @@ class Stat(NamedTuple):
 def url_of(path: Union[str, os.PathLike[str]]) -> Optional[ObsUrl]:
     """The URL, repeated slashes merged into one; None for a local path.
 
-    Raises:
-        ValueError: the URL has no bucket, or is otherwise invalid.
+    Raises `ValueError` if the URL has no bucket, or is otherwise invalid.
     """
     text = os.fspath(path)
     match = re.match(r"(?:obs|s3)://", text)
@@ -113,8 +110,7 @@ def is_directory(url: str, **_: Any) -> bool:
 def stat(url: str, **_: Any) -> Stat:
     """The size, time and kind of a file or directory.
 
-    Raises:
-        MoxFileNotExistsException: there is neither.
+    Raises `MoxFileNotExistsException` if there is neither.
     """
     place = url_of(url)
     if place is None:
@@ -141,10 +137,8 @@ def status(path: str, **_: Any) -> os.stat_result:
 def get_size(url: str, recursive: bool = False, **_: Any) -> int:
     """The size of a file in bytes; of a directory 0, or with `recursive` the sum of everything below it.
 
-    A local directory is always summed up.
-
-    Raises:
-        MoxFileNotExistsException: there is no such file or directory.
+    A local directory is always summed up. Raises `MoxFileNotExistsException` if there is no such file or
+    directory.
     """
     place, found = url_of(url), stat(url)
     if not found.is_directory:
@@ -165,10 +159,8 @@ def list_directory(
 ) -> List[str]:
     """The names in a directory, sorted; with `recursive` the relative paths of everything below it.
 
-    Names of directories end with `/` if `remove_sep` is false.
-
-    Raises:
-        MoxFileNotExistsException: there is no such directory.
+    Names of directories end with `/` if `remove_sep` is false. Raises `MoxFileNotExistsException` if there is
+    no such directory.
     """
     names: List[str] = []
     for top, directories, files in walk(url):
@@ -183,11 +175,7 @@ def list_directory(
 
 
 def walk(url: str, topdown: bool = True, **settings: Any) -> Iterator[Tuple[str, List[str], List[str]]]:
-    """Like `os.walk`.
-
-    Raises:
-        MoxFileNotExistsException: there is no such directory.
-    """
+    """Like `os.walk`. Raises `MoxFileNotExistsException` if there is no such directory."""
     place = url_of(url)
     if not is_directory(url):
         raise missing(url)
@@ -258,8 +246,7 @@ class Entries(Iterator[Entry]):
 def scan_dir(url: str) -> Any:
     """Like `os.scandir`: an iterator of what `os.DirEntry` has, and a context manager with `close`.
 
-    Raises:
-        MoxFileNotExistsException: there is no such directory.
+    Raises `MoxFileNotExistsException` if there is no such directory.
     """
     if url_of(url) is None:
         return os.scandir(url)
@@ -296,11 +283,7 @@ def make_dirs(url: str, **_: Any) -> None:
 
 
 def mk_dir(url: str, **_: Any) -> None:
-    """Creates a directory; its parent must exist.
-
-    Raises:
-        FileNotFoundError: there is no such parent.
-    """
+    """Creates a directory; its parent must exist. Raises `FileNotFoundError` if there is no such parent."""
     place = url_of(url)
     if place is None:
         os.mkdir(url)
@@ -314,8 +297,7 @@ def mk_dir(url: str, **_: Any) -> None:
 def remove(url: str, recursive: bool = False, **_: Any) -> None:
     """Deletes a file; with `recursive` a directory and everything below it. It need not exist.
 
-    Raises:
-        ValueError: the URL is a whole bucket, which is never deleted.
+    Raises `ValueError` if the URL is a whole bucket, which is never deleted.
     """
     place = url_of(url)
     if place is None:

@@ -39,8 +39,7 @@ class SequentialCheck:
     def add(self, offset: int, piece: bytes) -> None:
         """Takes a piece at an offset.
 
-        Raises:
-            WrongContent: it is the last one, and the whole is not what was stored.
+        Raises `WrongContent` if it is the last one, and the whole is not what was stored.
         """
         if self._error is not None:
             raise self._error

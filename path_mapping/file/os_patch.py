@@ -117,10 +117,7 @@ _FUNCTIONS: Tuple[Tuple[Any, str, Callable[..., Any]], ...] = (
 def shift(source: str, target: str) -> None:
     """`shift('os', 'mox')` makes Python's own functions accept URLs; `shift('mox', 'os')` undoes it.
 
-    Local paths still go to the original functions.
-
-    Raises:
-        ValueError: any other pair of names.
+    Local paths still go to the original functions. Raises `ValueError`: any other pair of names.
     """
     if (source, target) == ("os", "mox"):
         for module, name, on_urls in _FUNCTIONS:

@@ -199,8 +199,7 @@ def read_mapping(
 ) -> PathMapping:
     """The mapping in a file; `placeholders` has the values of the placeholders, `more` options of outputs.
 
-    Raises:
-        MappingInvalid: The file cannot be read, or has mistakes: all of them.
+    Raises `MappingInvalid` if the file cannot be read, or has mistakes: all of them.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -219,9 +218,7 @@ def parse_mapping(
 
     Each `obs` is a URL, or a dict with the URL as `obs` and the options of `Route`. The suffix of `source`
     decides the format: .yaml and .yml, .json, else Python with the assignment `PATH_MAPPING_CONFIG = {...}`.
-
-    Raises:
-        MappingInvalid: The text has mistakes: all of them, each with its place.
+    Raises `MappingInvalid` if the text has mistakes: all of them, each with its place.
     """
     problems: List[str] = []
     suffix = Path(source).suffix.lower()

@@ -346,8 +346,7 @@ def prepare_uploads(
 ) -> PreparedTransfer:
     """Prepares all outputs. What cannot be uploaded is in `blocked`, and stops nothing else.
 
-    Raises:
-        UnsafeTarget: Outputs overlap.
+    Raises `UnsafeTarget`: outputs overlap.
     """
     _refuse_overlaps(PathMapping((), tuple(routes)))
     notices: List[str] = []

@@ -43,7 +43,8 @@ def never_cancelled() -> None:
 class RouteScan:
     """A route whose two sides are known. Its steps can be read once, which counts them.
 
-    `files` and `bytes` are by action, and `same` is the number of files that are the same on both sides.
+    `files` and `bytes` are by action, `same` is the number of files that are the same on both sides, and
+    `need` is the space that the copies take on the disk.
     """
 
     def __init__(self, route: Route, ends: Ends, record: Record, steps: Iterator[Step]) -> None:
@@ -53,28 +54,16 @@ class RouteScan:
         self.files: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
         self.same = 0
-        self._new = [0, 0]  # bytes and files where nothing is yet: nearly always all
-        self._over = SpaceNeed()  # of all other copies
+        self.need = SpaceNeed()
         self._steps = steps
 
-    @property
-    def need(self) -> SpaceNeed:
-        """The space that the copies take on the disk."""
-        size, files = self._new
-        return self._over._replace(size=self._over.size + size, files=self._over.files + files)
-
     def __iter__(self) -> Iterator[Step]:
-        files, sizes, new = self.files, self.bytes, self._new
         for step in self._steps:
             action, size, local = step.action, step.size, step.local
-            files[action] += 1
-            sizes[action] += size
+            self.files[action] += 1
+            self.bytes[action] += size
             if action == COPY:
-                if local is None:
-                    new[0] += size
-                    new[1] += 1
-                else:
-                    self._over = self._over.plus(size, local.file_size)
+                self.need = self.need.plus(size, None if local is None else local.file_size)
             elif action == SKIP and local is not None and not step.name.endswith("/"):
                 self.same += not local.problem
             yield step

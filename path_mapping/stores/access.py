@@ -83,8 +83,7 @@ def endpoint_of(environ: Mapping[str, str]) -> Optional[str]:
 def address_of(endpoint: str) -> SplitResult:
     """The endpoint as a URL, with https as the default scheme.
 
-    Raises:
-        CredentialsMissing: the endpoint is not a URL of a server.
+    Raises `CredentialsMissing` if the endpoint is not a URL of a server.
     """
     address = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
     if not address.hostname or address.scheme not in ("http", "https"):
@@ -112,8 +111,7 @@ def credentials_of(environ: Mapping[str, str]) -> Optional[Credentials]:
 def patience_of(environ: Mapping[str, str]) -> float:
     """The seconds for which a file with new credentials may be late: OBS_CREDENTIALS_WAIT, by default 60.
 
-    Raises:
-        CredentialsMissing: that is not a number of seconds.
+    Raises `CredentialsMissing` if that is not a number of seconds.
     """
     text = environ.get(WAIT_VARIABLE) or str(WAIT_SECONDS)
     try:
@@ -131,10 +129,8 @@ def read_credentials(file: Path) -> Credentials:
     """The temporary credentials in a file.
 
     The file holds the answer of IAM to POST /v3.0/OS-CREDENTIAL/securitytokens (IAM API reference), that is
-    `{"credential": {"access": ..., "secret": ..., "securitytoken": ...}}`, or the inner object alone.
-
-    Raises:
-        CredentialsMissing: the file cannot be read; the message does not show its content.
+    `{"credential": {"access": ..., "secret": ..., "securitytoken": ...}}`, or the inner object alone. Raises
+    `CredentialsMissing`: the file cannot be read; the message does not show its content.
     """
     expected = 'expected {"credential": {"access": ..., "secret": ..., "securitytoken": ...}}'
     try:
@@ -163,10 +159,7 @@ def bucket_in_path(host: str) -> bool:
 def verifying(bundle: Optional[str]) -> ssl.SSLContext:
     """A TLS context that verifies the certificate chain and the host name.
 
-    Without a bundle by that of certifi.
-
-    Raises:
-        CredentialsMissing: the file is not a CA bundle.
+    Without a bundle by that of certifi. Raises `CredentialsMissing` if the file is not a CA bundle.
     """
     import ssl  # slow to import, like the others: only once OBS is really used
 
@@ -192,8 +185,7 @@ def is_untrusted(error: Optional[BaseException]) -> bool:
 def proxy_for(address: SplitResult, environ: Mapping[str, str]) -> Optional[Proxy]:
     """The proxy for this address, by https_proxy, http_proxy and no_proxy as curl reads them.
 
-    Raises:
-        CredentialsMissing: the variable is not a URL of a proxy.
+    Raises `CredentialsMissing` if the variable is not a URL of a proxy.
     """
     name = f"{address.scheme}_proxy"
     text = environ.get(name) or (environ.get(name.upper()) if name == "https_proxy" else None)
@@ -218,8 +210,7 @@ def proxy_for(address: SplitResult, environ: Mapping[str, str]) -> Optional[Prox
 def redirected(endpoint: SplitResult, bucket: str, key: str, location: str) -> SplitResult:
     """The endpoint to which the header Location leads a request for an object, or for the bucket itself.
 
-    Raises:
-        ValueError: the request, which is signed with our keys, must not go there.
+    Raises `ValueError` if the request, which is signed with our keys, must not go there.
     """
     before = "" if bucket_in_path(endpoint.hostname or "") else f"{bucket}."
     there = urlsplit(urljoin(f"{endpoint.scheme}://{before}{endpoint.netloc}/", location))

@@ -41,10 +41,8 @@ def open_store(
 
     `renew` returns new credentials after the current ones have expired, and takes the place of that file. A
     request without progress for `stall_timeout` seconds fails. `announce` is told when new credentials are
-    waited for; without it, a warning is logged. `read_file` reads OBS_CREDENTIALS_FILE, each time.
-
-    Raises:
-        CredentialsMissing: variables are not set, all of them named, or one of their values is unusable.
+    waited for; without it, a warning is logged. `read_file` reads OBS_CREDENTIALS_FILE, each time. Raises
+    `CredentialsMissing` if variables are not set, all of them named, or one of their values is unusable.
     """
     if obs_root is not None:
         from path_mapping.stores.directory_store import DirectoryStore

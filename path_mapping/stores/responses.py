@@ -77,8 +77,7 @@ def checked_size(doing: str, text: object) -> int:
 def object_state(doing: str, size: Optional[int], headers: Mapping[bytes, bytes]) -> ObjectState:
     """The state of an object of this size in bytes, by the headers of the response to a HEAD.
 
-    Raises:
-        Corrupted: the size is not known, or its modification time is no date.
+    Raises `Corrupted` if the size is not known, or its modification time is no date.
     """
     if size is None:
         raise Corrupted(f"{doing}: the response is damaged, it has no Content-Length")
@@ -102,8 +101,7 @@ class ObjectPage(NamedTuple):
 def parsed_page(doing: str, document: bytes) -> ObjectPage:
     """The page in a response (OBS API reference, "Listing Objects in a Bucket").
 
-    Raises:
-        Corrupted: it is not a whole answer: not well-formed, or an object has no key or no size.
+    Raises `Corrupted` if it is not a whole answer: not well-formed, or an object has no key or no size.
     """
     root = _root(doing, document)
     truncated = _text(doing, root, "IsTruncated").strip().lower() == "true"
@@ -128,8 +126,7 @@ def parsed_page(doing: str, document: bytes) -> ObjectPage:
 def parsed_upload(doing: str, document: bytes) -> str:
     """The id of the upload that has begun (OBS API reference, "Initiating a Multipart Upload").
 
-    Raises:
-        Corrupted: it is not a whole answer, or has no id.
+    Raises `Corrupted` if it is not a whole answer, or has no id.
     """
     return _text(doing, _root(doing, document), "UploadId")
 
@@ -137,8 +134,7 @@ def parsed_upload(doing: str, document: bytes) -> str:
 def parsed_completion(doing: str, document: bytes) -> str:
     """The ETag of the object that an upload of parts has become, empty if the answer does not tell.
 
-    Raises:
-        Corrupted: it is not a whole answer; one that begins with status 200 may end with an error.
+    Raises `Corrupted`: it is not a whole answer; one that begins with status 200 may end with an error.
     """
     root = _root(doing, document)
     if root.tag != "CompleteMultipartUploadResult":

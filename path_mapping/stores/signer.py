@@ -148,10 +148,8 @@ class Signer:
 
     The bucket is a subdomain of the endpoint, as OBS wants it; with an IP address (a test server) it is in
     the path. `renew` returns the newest credentials, which may come up to `patience` seconds after the
-    current ones have expired, for which `announce` is told once.
-
-    Raises:
-        CredentialsMissing: the endpoint is not a URL, or the CA bundle cannot be read.
+    current ones have expired, for which `announce` is told once. Raises `CredentialsMissing` if the endpoint
+    is not a URL, or the CA bundle cannot be read.
     """
 
     def __init__(
@@ -260,8 +258,7 @@ class Signer:
     def follow(self, doing: str, status: int, bucket: str, key: str, location: str) -> None:
         """Takes note of the endpoint to which a redirect leads: requests to the bucket go there from now on.
 
-        Raises:
-            Rejected: our credentials must not go there.
+        Raises `Rejected` if our credentials must not go there.
         """
         with self._lock:
             try:

@@ -58,9 +58,7 @@ class Store(ABC):
         """Yields the entries directly below the prefix, which is empty or ends with `/`.
 
         A directory is a `StoredObject` whose key ends with `/`; the marker of the prefix itself is left out.
-
-        Raises:
-            NotFound: there is no such bucket.
+        Raises `NotFound` if there is no such bucket.
         """
 
     @abstractmethod
@@ -94,21 +92,17 @@ class Store(ABC):
     def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> str:
         """Stores a local file, completely or not at all; `md5` (hex) is that of its content.
 
-        Returns the ETag of the object as listings have it; it is empty if that is not known.
-        `sent` is called with the number of bytes of each piece sent, and may raise to abort.
-
-        Raises:
-            Unreachable: the content that arrived is not the one that was sent.
+        Returns the ETag of the object as listings have it; it is empty if that is not known. `sent` is called
+        with the number of bytes of each piece sent, and may raise to abort. Raises `Unreachable` if the
+        content that arrived is not the one that was sent.
         """
 
     @abstractmethod
     def write_bytes(self, bucket: str, key: str, content: bytes) -> str:
         """Stores a small object, completely or not at all; needs no space on a disk here.
 
-        Returns what `write` returns.
-
-        Raises:
-            Unreachable: the content that arrived is not the one that was sent.
+        Returns what `write` returns. Raises `Unreachable` if the content that arrived is not the one that was
+        sent.
         """
 
     @abstractmethod
@@ -127,8 +121,7 @@ class Store(ABC):
     def delete_all(self, bucket: str, keys: Sequence[str]) -> None:
         """Deletes at most `MOST_DELETED` objects, which need not exist.
 
-        Raises:
-            StoreError: some could not be deleted, of which it names one.
+        Raises `StoreError` if some could not be deleted, of which it names one.
         """
         for key in keys:
             self.delete(bucket, key)
@@ -160,10 +153,8 @@ class Store(ABC):
         """Makes one object of `size` bytes of the parts; returns its ETag, without quotes.
 
         None if the upload, or a part of it, has gone, and the object is not there: it must begin anew. If the
-        parts were not `compared`, their ETags tell nothing about their content.
-
-        Raises:
-            StoreError: the upload may still be completed, or the store refused.
+        parts were not `compared`, their ETags tell nothing about their content. Raises `StoreError` if the
+        upload may still be completed, or the store refused.
         """
         raise NotImplementedError
 

@@ -43,10 +43,7 @@ def is_good(match: ContentMatch, crc: int, seen: Sequence[int]) -> bool:
     """Whether a file with this CRC-64 may move into its place; False if it has to be read once more.
 
     What nothing can be compared with is good. If one cannot be sure, two readings must be the same: `seen`
-    are the CRCs of the earlier ones.
-
-    Raises:
-        Unreachable: it has been read often enough.
+    are the CRCs of the earlier ones. Raises `Unreachable` if it has been read often enough.
     """
     if match.verdict not in MOST_READINGS or (match.verdict == UNSURE and crc in seen):
         return True

@@ -71,10 +71,8 @@ def left_uploads(
 
     To be aborted are those that killed runs of this output have noted here, and those of anybody else that
     were begun `older_than` seconds ago, or more. What a living process here has noted is always kept. If the
-    uploads may not be listed, only those that are noted here are known.
-
-    Raises:
-        StoreError: they cannot be listed.
+    uploads may not be listed, only those that are noted here are known. Raises `StoreError` if they cannot be
+    listed.
     """
     noted = noted_uploads(route.path(base), f"upload {route.remote}")
     own = {one.upload: one for one in noted.left}

@@ -7,7 +7,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import AbstractSet, Callable, Dict, Iterable, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import AbstractSet, Callable, Dict, Iterable, Mapping, Optional, Sequence, Set
 
 from path_mapping.errors import Cancelled
 from path_mapping.mapping import Route
@@ -40,58 +40,32 @@ def upload_periodically(
     if not timed:
         return
     be_nice()
-    schedule = Schedule.starting([route.interval or 0.0 for route in timed], time.monotonic())
-    while not cancel.wait(schedule.wait(time.monotonic())):
-        ready = schedule.ready(time.monotonic())
-        chosen, begun = [timed[number] for number in ready], time.monotonic()
+    intervals = [route.interval or 0.0 for route in timed]
+    due = [time.monotonic() + interval for interval in intervals]
+    while not cancel.wait(max(0.0, min(due) - time.monotonic())):
+        begun = time.monotonic()
+        ready = [index for index, seconds in enumerate(due) if seconds <= begun]
+        chosen = [timed[index] for index in ready]
         try:
             while True:
                 moved = _round(chosen, base, store, cancel, wanted)
                 if moved is not None and moved.files:
                     done(moved)
-                late = time.monotonic() - begun > max(route.interval or 0.0 for route in chosen)
+                late = time.monotonic() - begun > max(intervals[index] for index in ready)
                 if moved is None or not moved.deferred or late:
                     break  # what changed meanwhile is sent as soon as it is settled
         except Cancelled:
             return
         except Exception as error:  # whatever it is: the next round may do better
             failed(error)
-        schedule = schedule.after(ready, time.monotonic())
+        for index in ready:  # from the end of this round: missed ones are not made up
+            due[index] = time.monotonic() + intervals[index]
 
 
 def be_nice() -> None:
     """Makes this thread, and the processes that it starts, leave the processors to the training."""
     with suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
-
-
-class Schedule(NamedTuple):
-    """When each route is due next, in seconds of a monotonic clock.
-
-    The next round of a route begins one interval after the end of the last one: missed rounds are not made
-    up.
-    """
-
-    intervals: Tuple[float, ...]
-    due: Tuple[float, ...]
-
-    @classmethod
-    def starting(cls, intervals: Sequence[float], now: float) -> Schedule:
-        """The schedule whose first rounds begin after one interval."""
-        return cls(tuple(intervals), tuple(now + interval for interval in intervals))
-
-    def wait(self, now: float) -> float:
-        """The seconds until a route is due; 0 if one is."""
-        return max(0.0, min(self.due) - now)
-
-    def ready(self, now: float) -> Tuple[int, ...]:
-        """The indices of the routes that are due."""
-        return tuple(number for number, due in enumerate(self.due) if due <= now)
-
-    def after(self, done: Sequence[int], now: float) -> Schedule:
-        """The schedule after these routes have been uploaded."""
-        due = [now + self.intervals[n] if n in done else due for n, due in enumerate(self.due)]
-        return Schedule(self.intervals, tuple(due))
 
 
 def _round(

@@ -58,8 +58,7 @@ class Tally:
     def moved(self, number: int, size: int) -> None:
         """Counts bytes of a unit.
 
-        Raises:
-            Cancelled: the transfer was cancelled, so the unit should end.
+        Raises `Cancelled` if the transfer was cancelled, so the unit should end.
         """
         with self._lock:
             account = self._moved.get(number)

@@ -131,8 +131,7 @@ class Pool(ABC):
     def outcomes(self, seconds: float) -> Outcomes:
         """The outcomes since the last call; waits at most `seconds` for the end of a batch.
 
-        Raises:
-            WorkersLost: no worker is left.
+        Raises `WorkersLost` if no worker is left.
         """
 
     @abstractmethod

@@ -6,12 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict
 
 from hypothesis import given, strategies as st
 
 from path_mapping.planning import LocalEntry
-from path_mapping.transfer.periodic import Schedule, open_for_writing, settle_seconds, settled
+from path_mapping.transfer.periodic import open_for_writing, settle_seconds, settled
 
 ENTRIES = st.dictionaries(
     st.sampled_from("abcd"), st.builds(LocalEntry, st.just("file"), st.integers(0, 1), st.integers(0, 1))
@@ -29,23 +29,6 @@ def test_only_unchanged_and_closed_files_have_settled(
 
 def test_a_short_interval_leaves_time_for_the_upload() -> None:
     assert (settle_seconds(600), settle_seconds(2)) == (5, 1)
-
-
-@given(st.lists(st.floats(1, 100), min_size=1, max_size=4), st.lists(st.floats(0, 500), max_size=10))
-def test_each_route_is_due_one_interval_after_its_last_round(
-    intervals: List[float], rounds: List[float]
-) -> None:
-    schedule, now = Schedule.starting(intervals, 0.0), 0.0
-    last = [0.0] * len(intervals)
-    for took in rounds:
-        now += schedule.wait(now)
-        ready = schedule.ready(now)
-        assert ready == tuple(n for n, interval in enumerate(intervals) if last[n] + interval <= now)
-        assert ready
-        now += took
-        schedule = schedule.after(ready, now)
-        for number in ready:
-            last[number] = now
 
 
 def test_files_that_another_process_has_open_for_writing_are_found(tmp_path: Path) -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, List
+from typing import List
 
 import pytest
 
-from path_mapping.errors import PathMappingError, SlowDown, Unreachable
-from path_mapping.workers import retry
+from path_mapping.errors import SlowDown, Unreachable
+from path_mapping.workers.retry import seconds_before
 
 
-def waits(attempt: int, error: PathMappingError) -> List[float]:
+def waits(attempt: int, error: Unreachable) -> List[float]:
     """Many of the waits after this attempt."""
-    state: Any = SimpleNamespace(attempt_number=attempt, outcome=SimpleNamespace(exception=lambda: error))
-    return [retry._seconds(state) for _ in range(500)]
+    return [seconds_before(attempt, error) for _ in range(500)]
 
 
 @pytest.mark.parametrize(("attempt", "longest"), [(1, 0.3), (2, 0.6), (5, 4.8), (7, 10.0), (20, 10.0)])
