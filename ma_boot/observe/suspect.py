@@ -8,7 +8,7 @@ rank that stopped before the others. Without any evidence nobody is suspected.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ma_boot.observe.stacks import (
@@ -196,36 +196,26 @@ def _behind(rank: int, waits: Mapping[int, Sequence[int]]) -> Set[int]:
 
 def circle(waits: Mapping[int, Sequence[int]]) -> List[int]:
     """The smallest circle of ranks that wait for each other; empty if there is none."""
-    smallest: List[int] = []
-    for start in sorted(waits):
-        path = _path(start, start, waits)
-        if path and (not smallest or len(path) < len(smallest)):
-            smallest = path
-    return smallest
+    circles = (_circle_of(rank, waits) for rank in sorted(waits))
+    return min(filter(None, circles), key=len, default=[])
 
 
-def _path(start: int, goal: int, waits: Mapping[int, Sequence[int]]) -> List[int]:
-    """The shortest way from a rank back to `goal`."""
-    came: Dict[int, int] = {}
-    layer = [start]
-    while layer:
-        following: List[int] = []
-        for rank in layer:
-            for other in waits.get(rank, ()):
-                if other == goal:
-                    return _back(rank, start, came)
-                if other not in came and other != start:
-                    came[other] = rank
-                    following.append(other)
-        layer = following
+def _circle_of(start: int, waits: Mapping[int, Sequence[int]]) -> List[int]:
+    """The shortest way from a rank back to itself."""
+    came = {start: start}
+    queue = deque([start])
+    while queue:
+        rank = queue.popleft()
+        for other in waits.get(rank, ()):
+            if other == start:
+                path = [rank]
+                while path[-1] != start:
+                    path.append(came[path[-1]])
+                return path[::-1]
+            if other not in came:
+                came[other] = rank
+                queue.append(other)
     return []
-
-
-def _back(rank: int, start: int, came: Mapping[int, int]) -> List[int]:
-    path = [rank]
-    while path[-1] != start:
-        path.append(came[path[-1]])
-    return path[::-1]
 
 
 def waits_text(waits: Mapping[int, Iterable[int]]) -> List[str]:

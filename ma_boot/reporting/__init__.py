@@ -19,6 +19,7 @@ from ma_boot.reporting.exit_report import (
     write_failure as write_failure,
 )
 from ma_boot.reporting.explain import (
+    KILLED as KILLED,
     last_exception as last_exception,
     last_words as last_words,
     meaning_of as meaning_of,

@@ -10,32 +10,21 @@ import io
 import os
 import re
 import select
-import threading
 import time
-from collections import deque
-from typing import TYPE_CHECKING, Callable, Deque, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Callable, Iterator, List, Mapping, Sequence, Union
 
 from ma_boot.errors import CannotCreate
 from ma_boot.redact import without_secrets
+from ma_boot.reporting.log_writer import PATIENCE_SECONDS, BackgroundWriter
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 QUEUE_BYTES = 4 << 20
-PATIENCE_SECONDS = 5.0
 _WRITE_BYTES = 1 << 17
 _NO_WRAP, _WRAP = b"\x1b[?7l", b"\x1b[?7h"
 _RED, _YELLOW, _GREEN, _BOLD, _NO_STYLE = b"\x1b[31m", b"\x1b[33m", b"\x1b[32m", b"\x1b[1m", b"\x1b[0m"
-_OF_NUMBERS = (
-    b"36",
-    b"32",
-    b"35",
-    b"34",
-    b"96",
-    b"92",
-    b"95",
-    b"94",
-)  # red and yellow have a meaning
+_OF_NUMBERS = (b"36", b"32", b"35", b"34", b"96", b"92", b"95", b"94")  # red and yellow have a meaning
 _LOOKED_AT = 400  # bytes of a line, for what it tells
 _PREFIX = re.compile(rb"(?:\[(?:node|rank) \d{1,9}\] |\[(?:scheduler|command|ma_boot)\] ?)+")
 _TAG = re.compile(rb"\[([a-z_]+)(?: (\d{1,9}))?\]")
@@ -61,7 +50,7 @@ def has_colours(environ: Mapping[str, str], descriptor: int = 1) -> bool:
     return is_interactive(environ, descriptor) and not environ.get("NO_COLOR")
 
 
-class Console:
+class Console(BackgroundWriter[bytes]):
     """The only writer of standard output: output of different processes never mixes within a line.
 
     Output is queued. A slow reader slows the writers down: they ask `pause` before they take more output. If
@@ -72,8 +61,7 @@ class Console:
     printing thread and never enter the queue, so the output itself is not changed. With `colours`, lines get
     them as they are printed.
 
-    `accepted` counts the bytes taken so far; `room_again` is called in the printing thread when there is room
-    after a `pause`.
+    `accepted` counts the bytes taken so far.
     """
 
     def __init__(
@@ -83,23 +71,16 @@ class Console:
         patience: float = PATIENCE_SECONDS,
         colours: bool = False,
     ) -> None:
+        super().__init__("console", QUEUE_BYTES, patience)
         self.interactive = interactive
         self.accepted = 0
         self.dropped_lines = 0
-        self.room_again: Callable[[], None] = lambda: None
         self._descriptor = descriptor
         self._colours = colours
-        self._patience = patience
-        self._changed = threading.Condition()
-        self._queue: Deque[bytes] = deque()
-        self._queued = 0
-        self._progressed = time.monotonic()
         self._unreported = 0
         self._gone = False
-        self._paused = False
         self._below: Sequence[str] = ()
         self._drawn = 0  # how many of them are on the terminal
-        self._thread: Optional[threading.Thread] = None
 
     def __enter__(self) -> Console:
         return self
@@ -145,81 +126,42 @@ class Console:
     def write(self, data: bytes) -> None:
         """Queues bytes that end with a newline, as they are; returns at once."""
         with self._changed:
-            if self._gone or (self._queued > QUEUE_BYTES and self._stuck()):
+            if self._gone or self._is_full():
                 self._drop(data)
-                return
-            if not self._queue:
-                self._progressed = time.monotonic()
-            self.accepted += len(data)
-            self._queue.append(data)
-            self._queued += len(data)
-            if self._thread is None and not self._started():
-                self._print_all()
-            self._changed.notify_all()
-
-    def pause(self) -> float:
-        """How many seconds to wait before more is written: 0 if there is room, or the reader has gone."""
-        with self._changed:
-            if self._queued <= QUEUE_BYTES or self._gone:
-                return 0.0
-            self._paused = True
-            return max(0.0, self._progressed + self._patience - time.monotonic())
-
-    def flush(self) -> None:
-        """Waits until everything is printed, or the reader has stalled or gone."""
-        with self._changed:
-            while self._queue and not self._gone and not self._stuck():
-                self._changed.wait(max(0.001, self._progressed + self._patience - time.monotonic()))
-
-    def _stuck(self) -> bool:
-        return time.monotonic() - self._progressed >= self._patience
+            else:
+                self.accepted += len(data)
+                self._put(data, len(data))
 
     def _drop(self, data: bytes) -> None:
         lines = data.count(b"\n")
         self.dropped_lines += lines
         self._unreported += lines
 
-    def _started(self) -> bool:
-        """Starts the printing thread; False at the limit of threads, and the next write tries again."""
-        thread = threading.Thread(target=self._print, name="console", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:
-            return False
-        self._thread = thread
-        return True
+    def _write(self, item: bytes) -> None:
+        last = len(self._queue) == 1
+        rest = memoryview(self._with_below(painted(item) if self._colours else item, last))
+        while rest:
+            try:
+                rest = rest[os.write(self._descriptor, rest[:_WRITE_BYTES]) :]
+            except BlockingIOError:  # another process that shares the descriptor made it non-blocking
+                _await_room(self._descriptor)
+                continue
+            except OSError:
+                self._gone = True
+                return
+            self._progressed = time.monotonic()
 
-    def _print(self) -> None:
-        while True:
-            with self._changed:
-                while not self._queue:
-                    self._changed.wait()
-            self._print_next()
-
-    def _print_all(self) -> None:
-        """Prints the queue in the calling thread, as long as the reader takes it."""
-        while self._queue:
-            self._print_next()
-
-    def _print_next(self) -> None:
-        with self._changed:
-            data, last = self._queue[0], len(self._queue) == 1
-        shown = data
-        if self._colours:
-            shown = painted(data)
-        whole = self._put(self._with_below(shown, last))
-        with self._changed:
-            self._queue.popleft()
-            self._queued -= len(data)
-            if not whole:
-                self._give_up()
-            elif self._unreported and self._queued <= QUEUE_BYTES // 2:
-                self._report_dropped()
-            self._changed.notify_all()
-            room = self._paused and self._queued <= QUEUE_BYTES
-            self._paused = self._paused and not room
-        if room:
-            self.room_again()
+    def _written(self) -> None:
+        if self._gone:
+            for data, _ in self._queue:
+                self._drop(data)
+            self._queue.clear()
+            self._queued = 0
+        elif self._unreported and self._queued <= QUEUE_BYTES // 2:
+            lines, self._unreported = self._unreported, 0
+            notice = f"[ma_boot] {lines} lines are not shown here: standard output was blocked\n".encode()
+            self._queue.append((notice, len(notice)))
+            self._queued += len(notice)
 
     def _with_below(self, data: bytes, last: bool) -> bytes:
         """The data in place of the lines below, which are drawn again at the end of the queue."""
@@ -230,34 +172,6 @@ class Console:
             return away + data
         text = "".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace")
         return away + data + _NO_WRAP + text.replace(b"\n", _NO_STYLE + b"\n") + _WRAP
-
-    def _put(self, data: bytes) -> bool:
-        rest = memoryview(data)
-        while rest:
-            try:
-                rest = rest[os.write(self._descriptor, rest[:_WRITE_BYTES]) :]
-            except BlockingIOError:  # another process that shares the descriptor made it non-blocking
-                _await_room(self._descriptor)
-                continue
-            except OSError:
-                return False
-            self._progressed = time.monotonic()
-        return True
-
-    def _give_up(self) -> None:
-        self._gone = True
-        for data in self._queue:
-            self._drop(data)
-        self._queue.clear()
-        self._queued = 0
-
-    def _report_dropped(self) -> None:
-        notice = (
-            f"[ma_boot] {self._unreported} lines are not shown here: standard output was blocked\n".encode()
-        )
-        self._unreported = 0
-        self._queue.append(notice)
-        self._queued += len(notice)
 
 
 def print_lines(text: str, descriptor: int = 1) -> None:

@@ -16,11 +16,9 @@ from ma_boot.processes import (
     reap_orphans,
     signal_group,
 )
-from ma_boot.reporting import WorkerExit, tells_of_sigkill
+from ma_boot.reporting import KILLED, WorkerExit, tells_of_sigkill
 from ma_boot.supervisor.output import OutputPump
 from ma_boot.supervisor.worker_group import Worker
-
-_SIGKILLED = (137, 247)  # 247 is -9, as a launcher in between passes it on
 
 
 class ExitWatch:
@@ -107,7 +105,7 @@ class ExitWatch:
         if worker.pidfd is not None:
             self._selector.unregister(worker.pidfd)
         ended = worker.collect(now_ns, stopping)
-        killed = ended.code in _SIGKILLED or (ended.code != 0 and tells_of_sigkill(ended.output))
+        killed = ended.code in KILLED or (ended.code != 0 and tells_of_sigkill(ended.output))
         if killed and not stopping:
             ended = ended._replace(oom=self._oom.evidence())
         self.exits.append(ended)
@@ -120,14 +118,8 @@ class ExitWatch:
 # One of these, which the command itself was not given, makes a process a rank: of start scripts and torchrun,
 # of Open MPI, of MPICH, of MindSpore.
 RANK_VARIABLES = (
-    "RANK_ID",
-    "DEVICE_ID",
-    "LOCAL_RANK",
-    "RANK",
-    "OMPI_COMM_WORLD_RANK",
-    "PMI_RANK",
-    "MS_NODE_ID",
-)
+    "RANK_ID", "DEVICE_ID", "LOCAL_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MS_NODE_ID",
+)  # fmt: skip
 SETTLE_SECONDS = 60.0  # a launcher in the background has imported its framework and started the ranks by then
 LOOK_SECONDS = 5.0
 

@@ -183,19 +183,7 @@ class Worker:
 
     def so_far(self) -> WorkerExit:
         """The end of the process if it were stopped now, with its last output."""
-        return WorkerExit(
-            label=self.spec.label,
-            rank=self.spec.rank,
-            device=self.spec.local_rank,
-            pid=self.pid,
-            code=128 + signal.SIGTERM,
-            signal=signal.SIGTERM,
-            ended_ns=time.monotonic_ns(),
-            seconds=(time.monotonic_ns() - self.started_ns) / 1e9,
-            stopped=True,
-            log_file=self.spec.log_file,
-            output=self.output.tail(),
-        )
+        return self._end(-signal.SIGTERM, time.monotonic_ns(), stopped=True)
 
     def collect(self, now_ns: int, stopped: bool) -> WorkerExit:
         """Records the end of the process, once it has ended, and takes its last output.
@@ -205,21 +193,23 @@ class Worker:
         if self.pidfd is not None:
             os.close(self.pidfd)
         self.output.take()
-        code = self.process.returncode
-        self.exit = WorkerExit(
+        self.exit = self._end(self.process.returncode, now_ns, stopped)
+        return self.exit
+
+    def _end(self, returncode: int, now_ns: int, stopped: bool) -> WorkerExit:
+        return WorkerExit(
             label=self.spec.label,
             rank=self.spec.rank,
             device=self.spec.local_rank,
             pid=self.pid,
-            code=code if code >= 0 else 128 - code,
-            signal=-code if code < 0 else None,
+            code=returncode if returncode >= 0 else 128 - returncode,
+            signal=-returncode if returncode < 0 else None,
             ended_ns=now_ns,
             seconds=(now_ns - self.started_ns) / 1e9,
             stopped=stopped,
             log_file=self.spec.log_file,
             output=self.output.tail(),
         )
-        return self.exit
 
 
 @contextlib.contextmanager
