@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterable, List
+from typing import Iterable, List, Sequence
 
 
 def duration(seconds: float) -> str:
@@ -43,3 +43,9 @@ def ranks_text(ranks: Iterable[int]) -> str:
     """`rank 3`, `ranks 0-6, 8`."""
     known = set(ranks)
     return f"rank{'s' if len(known) > 1 else ''} {ranges(known)}"
+
+
+def columns(rows: Sequence[Sequence[str]]) -> List[str]:
+    """A line for each row, with its cells padded to the widths of their columns."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

@@ -8,14 +8,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections import UserDict
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
 import click
 
 from ma_boot import __version__
-from ma_boot.cli.help import Group, whole_output
+from ma_boot.cli.help import Group, LazyCommands, whole_output
 from ma_boot.errors import BootError, ConfigError, ExitCode, InternalError, Stopped
 from ma_boot.redact import is_secret, remember_secrets
 
@@ -88,15 +86,6 @@ def _has_directory() -> bool:
     return True
 
 
-class _Commands(UserDict[str, Any]):
-    """The commands by name; each is imported when it is asked for, so that no start pays for the others."""
-
-    def __getitem__(self, name: str) -> click.Command:
-        module, attribute = self.data[name][0].split(":")
-        command: click.Command = getattr(import_module(module), attribute)
-        return command
-
-
 # Where each command is, and the first sentence of its help, so that the overview imports none of them.
 COMMANDS = {
     "run": (
@@ -166,7 +155,7 @@ class _RunByDefault(Group):
 
 @click.group(
     cls=_RunByDefault,
-    commands=_Commands(COMMANDS),
+    commands=LazyCommands({name: place for name, (place, _) in COMMANDS.items()}),
     context_settings={"help_option_names": ["-h", "--help"]},
     options_metavar="",
     subcommand_metavar="[run] [OPTIONS] [--] COMMAND [ARGS]...",

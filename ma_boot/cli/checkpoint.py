@@ -6,15 +6,15 @@ import json
 import os
 import threading
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import click
 
 from ma_boot.checkpoints import CheckpointSet, Leftover, SetRow, SetsByHand, options_of
 from ma_boot.cli.help import Group
-from ma_boot.cli.options import age, directories, files, store_options
+from ma_boot.cli.options import age, directories, store_command
 from ma_boot.errors import (
     CannotCreate,
     CheckpointDamaged,
@@ -27,7 +27,7 @@ from ma_boot.errors import (
 from ma_boot.modelarts import read_job
 from ma_boot.reporting import print_lines, with_store_hint
 from ma_boot.transfers import TransferOptions, configured_store, load_mapping
-from ma_boot.wording import size
+from ma_boot.wording import columns, size
 from path_mapping.errors import PathMappingError
 from path_mapping.mapping import ObsUrl
 from path_mapping.transfer import RetryPolicy
@@ -68,35 +68,14 @@ def checkpoint() -> None:
     """
 
 
-_OPTIONS: Tuple[Callable[..., Any], ...] = (
+_command = store_command(
+    checkpoint,
+    SetsRequest,
+    "where",
+    60,
     click.option("--json", "as_json", is_flag=True, help="One JSON document per line."),
-    *store_options(timeout=60),
-    click.argument("where", shell_complete=files),
 )
-
-
 _step = click.option("--step", metavar="STEP", help="The newest whole set of this step, not of all.")
-
-
-def _command(function: Callable[..., int]) -> click.Command:
-    """A subcommand with the options that all of them have."""
-
-    @wraps(function)
-    def called(
-        environ: Mapping[str, str],
-        where: str,
-        obs_root: Optional[str],
-        stall_timeout: float,
-        timeout: float,
-        as_json: bool,
-        **more: Any,
-    ) -> int:
-        return function(SetsRequest(environ, where, obs_root, stall_timeout, timeout, as_json), **more)
-
-    command: Callable[..., Any] = called
-    for decorate in (click.pass_obj, *_OPTIONS):
-        command = decorate(command)
-    return checkpoint.command(name=function.__name__.rstrip("_"))(command)
 
 
 @_command
@@ -112,8 +91,9 @@ def list_(request: SetsRequest) -> int:
             rows = list(sets.rows())
             if request.as_json:
                 _print([json.dumps(_as_json(sets, row)) for row in rows])
-                continue
-            _print([f"{len(rows)} sets in {sets.place}", *(_table(rows) if rows else ())])
+            else:
+                table = columns([_HEADER, *map(_cells, rows)]) if rows else []
+                _print([f"{len(rows)} sets in {sets.place}", *table])
     return 0
 
 
@@ -168,7 +148,7 @@ def fetch(request: SetsRequest, step: Optional[str], to: str) -> int:
             )
         sets = places[0].sets
         found = _chosen(sets, step)
-        fetched = sets.fetch(found, Path(to).absolute(), lambda now: None, _say)
+        fetched = sets.fetch(found, Path(to).absolute(), lambda now: None, partial(print_lines, descriptor=2))
     if request.as_json:
         _print(
             [json.dumps({**_named(sets, found), "directory": to, "fetched": fetched[0], "bytes": fetched[1]})]
@@ -302,24 +282,12 @@ def _as_json(sets: SetsByHand, row: SetRow) -> Dict[str, Any]:
     }
 
 
-def _table(rows: Sequence[SetRow]) -> Iterator[str]:
-    """The rows in columns; the state is the last one, as it may be long."""
-    cells = [_HEADER, *map(_cells, rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADER))]
-    for row in cells:
-        yield "  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip()
-
-
 def _cells(row: SetRow) -> Tuple[str, ...]:
     found, attempt = row.found, str(row.known.name.attempt)
     if found is None:
         return row.step, attempt, "", "", "", "", f"not whole: {row.why}"
     written = row.written.replace("T", " ").rstrip("Z")
     return row.step, attempt, written, str(found.nodes), str(found.files), size(found.size), "whole"
-
-
-def _say(text: str) -> None:
-    print_lines(text, 2)
 
 
 def _print(lines: Sequence[str]) -> None:

@@ -5,9 +5,21 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+from collections import UserDict
+from importlib import import_module
 from typing import Any, BinaryIO, Iterator, Optional, cast
 
 import click
+
+
+class LazyCommands(UserDict[str, Any]):
+    """Commands by name, from `MODULE:ATTRIBUTE`: each is imported when it is asked for, so that no start pays
+    for the others."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        module, attribute = self.data[name].split(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
 
 
 class Group(click.Group):

@@ -32,6 +32,7 @@ from ma_boot.rank_table import (
     validate,
 )
 from ma_boot.reporting import print_lines, write_atomically
+from ma_boot.wording import columns
 
 _COLUMNS = ("rank", "pod", "server_id", "device_id", "device_ip")
 
@@ -75,10 +76,8 @@ def show(file: str, rank_order: str, as_json: bool) -> None:
     if as_json:
         print_json(ranks)
         return
-    lines = [_COLUMNS, *(tuple(_cell(row[name]) for name in _COLUMNS) for row in ranks)]
-    widths = [max(map(len, column)) for column in zip(*lines)]
-    padded = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
-    print_lines("\n".join(padded))
+    cells = [["-" if row[name] is None else str(row[name]) for name in _COLUMNS] for row in ranks]
+    print_lines("\n".join(columns([_COLUMNS, *cells])))
 
 
 @rank_table.command(name="validate")
@@ -227,10 +226,6 @@ def diff(before: str, after: str, rank_order: str) -> int:
     lines = moved(ranked(read_table(before), rank_order), ranked(read_table(after), rank_order))
     print_lines("\n".join(lines) or "no rank has moved")
     return 1 if lines else 0
-
-
-def _cell(value: object) -> str:
-    return "-" if value is None else str(value)
 
 
 def _addresses(wanted: Sequence[int], hccn_conf: Path, needed: bool) -> Dict[int, str]:

@@ -8,14 +8,14 @@ import os
 import threading
 import time
 from collections import Counter
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import click
 
 from ma_boot.cli.help import Group
-from ma_boot.cli.options import age, files, store_options
+from ma_boot.cli.options import age, store_command
 from ma_boot.errors import CannotCreate, StoreUnavailable, listed
 from ma_boot.modelarts import read_job
 from ma_boot.processes import SignalInbox
@@ -48,6 +48,7 @@ Scanned = Tuple[Route, Optional[RouteScan]]
 class SyncRequest(NamedTuple):
     """The options that the commands have; `shard` (index, count) overrides that of the job's variables."""
 
+    environ: Mapping[str, str]
     mapping: str
     obs_root: Optional[str]
     stall_timeout: float
@@ -59,28 +60,24 @@ class SyncRequest(NamedTuple):
 _NOTHING = "there is nothing to upload at these output paths:"
 
 
-class _SetLines(NamedTuple):
-    """What a start would do with the checkpoint sets of an output, in lines."""
+def _set_lines(request: SyncRequest, store: Store, as_json: bool, route: Route) -> Iterator[str]:
+    """What a start would do with the checkpoint sets of an output; no line without `checkpoint`."""
+    from ma_boot.checkpoints import SetsByHand, foreseen, options_of
 
-    store: Store
-    timeout: float
-    as_json: bool
+    options = options_of(route)
+    if options is None:
+        return
+    sets = SetsByHand(store, route.remote, threading.Event(), _patience_of_a_plan(request))
+    for action in foreseen(sets, route, options, Path.cwd()):
+        if as_json:
+            facts = {"section": "checkpoint", "local": route.local, **action._asdict()}
+            yield json.dumps({**facts, "bytes": facts.pop("size")}, ensure_ascii=False)
+        else:
+            yield f"  {action.action:7} {action.size:>14,}  {printable(action.name)}  ({action.reason})"
 
-    def of(self, route: Route) -> Iterator[str]:
-        """The lines of an output; none without `checkpoint`."""
-        from ma_boot.checkpoints import SetsByHand, foreseen, options_of
 
-        options = options_of(route)
-        if options is None:
-            return
-        patience = RetryPolicy(min(self.timeout, PLAN_SECONDS))
-        sets = SetsByHand(self.store, route.remote, threading.Event(), patience)
-        for one in foreseen(sets, route, options, Path.cwd()):
-            if self.as_json:
-                facts = {"section": "checkpoint", "local": route.local, **one._asdict()}
-                yield json.dumps({**facts, "bytes": facts.pop("size")}, ensure_ascii=False)
-            else:
-                yield f"  {one.action:7} {one.size:>14,}  {printable(one.name)}  ({one.reason})"
+def _patience_of_a_plan(request: SyncRequest) -> RetryPolicy:
+    return RetryPolicy(min(request.timeout, PLAN_SECONDS))
 
 
 def _shard(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> Optional[Tuple[int, int]]:
@@ -105,7 +102,8 @@ def sync() -> None:
     """
 
 
-_OF_FILES = (
+_command = partial(store_command, sync, SyncRequest, "mapping", 600)
+_of_files = _command(
     click.option(
         "--shard", metavar="I/N", callback=_shard, help="This node's shard of inputs with `shard: true`."
     ),
@@ -113,35 +111,9 @@ _OF_FILES = (
 )
 
 
-_OF_ALL = (*store_options(timeout=600), click.argument("mapping", shell_complete=files))
-
-
-def _command(function: Callable[..., int], of_files: bool = True) -> click.Command:
-    """A subcommand with the options that all of them have, and those that concern files."""
-
-    @wraps(function)
-    def called(
-        environ: Mapping[str, str],
-        mapping: str,
-        obs_root: Optional[str],
-        stall_timeout: float,
-        timeout: float,
-        checksum: bool = False,
-        shard: Optional[Tuple[int, int]] = None,
-        **more: Any,
-    ) -> int:
-        request = SyncRequest(mapping, obs_root, stall_timeout, timeout, checksum, shard)
-        return function(environ, request, **more)
-
-    command: Callable[..., Any] = called
-    for decorate in (click.pass_obj, *(_OF_FILES if of_files else ()), *_OF_ALL):
-        command = decorate(command)
-    return sync.command(name=function.__name__)(command)
-
-
-@_command
+@_of_files
 @click.option("--json", "as_json", is_flag=True, help="One JSON document per line, the totals last.")
-def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int:
+def plan(request: SyncRequest, as_json: bool) -> int:
     """Prints what would be done with each file, and why; transfers nothing.
 
     Exits with 66 if an input does not exist, and with 73 if one would be refused or does not fit.
@@ -150,9 +122,9 @@ def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int
     Example:
       ma_boot sync plan path_mapping_config.py --shard 0/4
     """
-    transfers, store = _opened(environ, request)
+    transfers, store = _opened(request)
     mapping, shard = transfers.mapping, transfers.shard
-    lister = RetriedStore(store, patience=RetryPolicy(min(request.timeout, PLAN_SECONDS))).listing
+    lister = RetriedStore(store, patience=_patience_of_a_plan(request)).listing
     notices: List[str] = []
     try:
         inputs = [(route, scan_download(route, Path.cwd(), lister, shard)) for route in mapping.inputs]
@@ -161,39 +133,40 @@ def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int
             (route, scan_upload(route, Path.cwd(), lister, notices.append, belongs=belongs))
             for route in mapping.outputs
         ]
-        _print(_lines(inputs, outputs, notices, as_json, _SetLines(store, request.timeout, as_json)))
+        set_lines = partial(_set_lines, request, store, as_json)
+        _print(_lines(inputs, outputs, notices, as_json, set_lines))
     except PathMappingError as error:
         raise boot_error(error) from error
     _refuse(inputs, store)
     return 0
 
 
-@_command
-def download(environ: Mapping[str, str], request: SyncRequest) -> int:
+@_of_files
+def download(request: SyncRequest) -> int:
     """Downloads the inputs, except for files that are already here.
 
     \b
     Example:
       ma_boot sync download path_mapping_config.py --obs-root obs
     """
-    transfers, _ = _opened(environ, request)
-    with SignalInbox() as inbox, Console(interactive=is_interactive(environ)) as console:
+    transfers, _ = _opened(request)
+    with SignalInbox() as inbox, Console(interactive=is_interactive(request.environ)) as console:
         downloading = downloading_inputs(transfers, Journal(console), inbox)
         with downloading:
             pass  # the block ends when they have arrived
     return 0
 
 
-@_command
-def upload(environ: Mapping[str, str], request: SyncRequest) -> int:
+@_of_files
+def upload(request: SyncRequest) -> int:
     """Uploads the outputs, except for files that are already in OBS.
 
     \b
     Example:
       ma_boot sync upload path_mapping_config.py --checksum
     """
-    transfers, _ = _opened(environ, request)
-    with SignalInbox() as inbox, Console(interactive=is_interactive(environ)) as console:
+    transfers, _ = _opened(request)
+    with SignalInbox() as inbox, Console(interactive=is_interactive(request.environ)) as console:
         look_at_outputs(transfers, inbox)
         lost = upload_outputs(transfers, Journal(console), inbox, math.inf, _NOTHING, spared=0)
         inbox.check()
@@ -202,7 +175,7 @@ def upload(environ: Mapping[str, str], request: SyncRequest) -> int:
     return 0
 
 
-@partial(_command, of_files=False)
+@_command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON document per line, the totals last.")
 @click.option("--plan", "only_plan", is_flag=True, help="Print what would be aborted; abort nothing.")
 @click.option(
@@ -211,9 +184,7 @@ def upload(environ: Mapping[str, str], request: SyncRequest) -> int:
     callback=age,
     help="Abort those of other processes and nodes, too, that were begun before: 7d, 36h.",
 )
-def prune(
-    environ: Mapping[str, str], request: SyncRequest, older_than: float, only_plan: bool, as_json: bool
-) -> int:
+def prune(request: SyncRequest, older_than: float, only_plan: bool, as_json: bool) -> int:
     """Aborts multipart uploads below the outputs' URLs that killed runs have left.
 
     Their parts are in no listing, but they cost money. Without --older-than only those are aborted that a
@@ -223,8 +194,8 @@ def prune(
     Example:
       ma_boot sync prune path_mapping_config.py --plan --older-than 7d
     """
-    transfers, store = _opened(environ, request)
-    patience = RetryPolicy(min(request.timeout, PLAN_SECONDS) if only_plan else request.timeout)
+    transfers, store = _opened(request)
+    patience = _patience_of_a_plan(request) if only_plan else RetryPolicy(request.timeout)
     failed: List[str] = []
     counts: Counter[str] = Counter()
 
@@ -263,9 +234,9 @@ def _pruned(
         yield (one if error is None else one._replace(action="fail")), error
 
 
-def _opened(environ: Mapping[str, str], request: SyncRequest) -> Tuple[NodeTransfers, Store]:
+def _opened(request: SyncRequest) -> Tuple[NodeTransfers, Store]:
     """The mapping with this node's shard, and its store."""
-    job = read_job(environ, os.uname().nodename)
+    job = read_job(request.environ, os.uname().nodename)
     mapping = load_mapping(request.mapping, job)
     options = TransferOptions(obs_root=request.obs_root, stall_timeout=request.stall_timeout)
     if request.checksum:
@@ -274,12 +245,16 @@ def _opened(environ: Mapping[str, str], request: SyncRequest) -> Tuple[NodeTrans
             tuple(route._replace(checksum=True) for route in mapping.outputs),
         )
     shard = Shard(*request.shard) if request.shard else Shard(job.node_rank, job.node_count)
-    store = configured_store(options, environ, os.getcwd())
+    store = configured_store(options, request.environ, os.getcwd())
     return NodeTransfers(mapping, store, Path.cwd(), shard, request.timeout), store
 
 
 def _lines(
-    inputs: Sequence[Scanned], outputs: Sequence[Scanned], notices: List[str], as_json: bool, sets: _SetLines
+    inputs: Sequence[Scanned],
+    outputs: Sequence[Scanned],
+    notices: List[str],
+    as_json: bool,
+    set_lines: Callable[[Route], Iterator[str]],
 ) -> Iterator[str]:
     """A headline for each route, a line for each set and each other file, then the totals."""
     files: Counter[str] = Counter()
@@ -290,11 +265,11 @@ def _lines(
         if scan is None:
             missing = {"section": section, "local": route.local, "missing": True}
             yield json.dumps(missing) if as_json else f"{headline} nothing there"
-            yield from sets.of(route)
+            yield from set_lines(route)
             continue
         if not as_json:
             yield headline
-        yield from sets.of(route)
+        yield from set_lines(route)
         for step in scan:
             yield _as_json(section, route, step) if as_json else _as_text(step)
         if not as_json:

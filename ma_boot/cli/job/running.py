@@ -53,17 +53,14 @@ def note(text: str) -> None:
     print_lines(f"ma_boot: {text}", 2)
 
 
-_STATES = ["Creating", "Pending", "Running", "Terminating", "Completed", "Failed", "Terminated", "Abnormal"]
-
-
 @click.command("list")
 @click.option(
     "--state",
     "states",
     multiple=True,
-    type=click.Choice(_STATES, case_sensitive=False),
+    type=click.Choice(STATES, case_sensitive=False),
     metavar="STATE",
-    help=f"Only jobs in this state: {', '.join(_STATES)}.",
+    help=f"Only jobs in this state: {', '.join(STATES)}.",
 )
 @click.option("--name", metavar="TEXT", help="Only jobs whose name contains this.")
 @click.option("--limit", type=click.IntRange(1, 50), default=20, show_default=True, help="Jobs at most.")

@@ -41,7 +41,7 @@ from ma_boot.cli.options.training import (
     RANKS,
     RUNNING,
     START,
-    store_options as store_options,
+    store_command as store_command,
 )
 
 TOPICS = (ENVIRONMENT, OBS, RANKS, START, RUNNING, PLAN_TOPIC, REHEARSAL, FAULTS, CONTAINERS)

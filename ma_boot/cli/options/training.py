@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional, Tuple
+from functools import wraps
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 import click
 
@@ -44,6 +45,12 @@ ENVIRONMENT = Topic(
 )
 
 
+_OBS_ROOT: Dict[str, Any] = {**DIR, "help": "Use DIR/BUCKET/KEY instead of obs://BUCKET/KEY."}
+_STALL_TIMEOUT: Dict[str, Any] = {
+    **SECONDS_ABOVE_0,
+    "default": 60,
+    "help": "Retry a request to OBS that has transferred nothing for this long.",
+}
 OBS = Topic(
     "obs",
     "inputs and outputs of the training in OBS",
@@ -53,7 +60,7 @@ OBS = Topic(
     ),
     (
         RunOption("--path-mapping", **FILE, common=True, help="Inputs and outputs in OBS."),
-        RunOption("--obs-root", **DIR, help="Use DIR/BUCKET/KEY instead of obs://BUCKET/KEY."),
+        RunOption("--obs-root", **_OBS_ROOT),
         RunOption(
             "--upload-timeout", **SECONDS, default=600, help="Timeout of the upload after the training."
         ),
@@ -63,12 +70,7 @@ OBS = Topic(
             default=600,
             help="Retry a request of the inputs that fails for this long; 0: not at all.",
         ),
-        RunVariable(
-            "--stall-timeout",
-            **SECONDS_ABOVE_0,
-            default=60,
-            help="Retry a request to OBS that has transferred nothing for this long.",
-        ),
+        RunVariable("--stall-timeout", **_STALL_TIMEOUT),
         RunOption(
             "--take-over",
             is_flag=True,
@@ -79,15 +81,22 @@ OBS = Topic(
 )
 
 
-def store_options(timeout: int) -> Tuple[Callable[..., Any], ...]:
-    """The options of commands that reach OBS without a job; `timeout` is the default in seconds."""
-    return (
-        by_variable(
-            "--stall-timeout",
-            **SECONDS_ABOVE_0,
-            default=60,
-            help="Retry a request to OBS that has transferred nothing for this long.",
-        ),
+def store_command(
+    group: click.Group,
+    request: Callable[..., Any],
+    argument: str,
+    timeout: int,
+    *options: Callable[..., Any],
+) -> Callable[[Callable[..., int]], click.Command]:
+    """Makes a function a command of `group` that reaches OBS without a job, with options that all have.
+
+    `request` takes their values and the environment, by names; the function takes its result, then the values
+    of its own options. `timeout` is the default in seconds.
+    """
+    common: Tuple[Callable[..., Any], ...] = (
+        click.pass_obj,
+        *options,
+        by_variable("--stall-timeout", **_STALL_TIMEOUT),
         click.option(
             "--timeout",
             **SECONDS,
@@ -95,8 +104,24 @@ def store_options(timeout: int) -> Tuple[Callable[..., Any], ...]:
             show_default=True,
             help="Retry a request to OBS that fails for this long; 0: not at all.",
         ),
-        click.option("--obs-root", **DIR, help="Use DIR/BUCKET/KEY instead of obs://BUCKET/KEY."),
+        click.option("--obs-root", **_OBS_ROOT),
+        click.argument(argument, shell_complete=files),
     )
+
+    def command(function: Callable[..., int]) -> click.Command:
+        own = {param.name for param in getattr(function, "__click_params__", ())}
+
+        @wraps(function)
+        def called(environ: Mapping[str, str], /, **values: Any) -> int:
+            shared = {name: value for name, value in values.items() if name not in own}
+            return function(request(environ=environ, **shared), **{name: values[name] for name in own})
+
+        decorated: Any = called
+        for decorate in common:
+            decorated = decorate(decorated)
+        return group.command(name=function.__name__.rstrip("_"))(decorated)
+
+    return command
 
 
 PRODUCT = click.Choice(["910a", "910b", "a3"])
