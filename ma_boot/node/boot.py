@@ -79,7 +79,8 @@ def boot(request: BootRequest, world: World) -> Ending:
     """
     with OtherNodes(world) as others:
         ending = _booted(request, others.world, others)
-        return ending._replace(job_cause=others.cause(ending))
+        cause, agreed = others.cause(ending)
+        return ending._replace(cause=cause, agreed=agreed)
 
 
 def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:

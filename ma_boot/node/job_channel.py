@@ -15,16 +15,19 @@ from ma_boot.node.world import World
 from ma_boot.observe import PeerMessage
 from ma_boot.rank_table import RankTable, own_pod
 from ma_boot.redact import masked
-from ma_boot.reporting import Ending, HangSuspect, WorkerExit, exit_status
+from ma_boot.reporting import Cause, Ending, HangSuspect, cause_of, causes_of, exit_status, readable
+from ma_boot.reporting.cause import OWN
+from ma_boot.reporting.exit_report import ExitStatus
 from ma_boot.supervisor import Worker
 
 if TYPE_CHECKING:
-    from ma_boot.observe.channel import JobFailure, NodeChannel
+    from ma_boot.observe.channel import NodeChannel
 
 CAUSE_SECONDS = 0.8  # that the end of a node whose ranks lost others waits for their words, at most
 STOPPED_SECONDS = (
     0.5  # if nothing failed here: others tell their failures before the platform stops this node
 )
+TOGETHER_SECONDS = 0.3  # that a node with a failure of its own waits for those of others at the same time
 _FLUSH_SECONDS = 0.15
 _POLL_SECONDS = 0.02
 
@@ -45,9 +48,10 @@ class OtherNodes:
         self._token = environ.pop(JOB_TOKEN, "")
         self.world = world._replace(environ=environ)
         self.node = 0
+        self._epoch = time.time() - time.monotonic()
         self._own: Sequence[int] = ()
         self._channel: Optional[NodeChannel] = None
-        self._failures: Dict[int, List[JobFailure]] = {}
+        self._failures: Dict[int, List[Cause]] = {}
         self._left: Dict[int, object] = {}  # the exit codes of nodes that have said that they end
         self._told: List[Tuple[Optional[int], str]] = []
         self._of_hangs: List[PeerMessage] = []
@@ -140,14 +144,14 @@ class OtherNodes:
             if self._channel is not None:
                 self._channel.tell(kind, masked(body))
 
-    def _tell(self, failures: List[JobFailure]) -> None:
+    def _tell(self, failures: List[Cause]) -> None:
         """Tells what was not told yet."""
         from ma_boot.observe.channel import told
 
-        known = [(one.rank, one.words) for one in failures]
+        known = [(failure.rank, failure.words) for failure in failures]
         if known and known != self._told:
             self._told = known
-            self.tell("failed", told(failures, time.monotonic()))
+            self.tell("failed", told(failures))
 
     def patience(self) -> float:
         """Forever: a message wakes the inbox."""
@@ -168,7 +172,7 @@ class OtherNodes:
         if another_failed or (failed and not self._has_failed):
             self._has_failed = self._has_failed or failed
             running = [worker.so_far() for worker in workers if worker.exit is None and another_failed]
-            self._tell(self._failures_of([*ends, *running]))
+            self._tell(causes_of([*ends, *running], self.node, self._epoch))
 
     def close(self) -> None:
         """Tells how the processes have ended."""
@@ -192,7 +196,7 @@ class OtherNodes:
         another_failed = False
         for message in self._channel.heard():
             if message.kind == "failed":
-                told = told_by(message.node, message.body, message.when, self._own)
+                told = told_by(message.node, message.body, self._own)
                 self._failures[message.node] = told or self._failures.get(message.node, [])
                 another_failed = True
             elif message.kind == "left":
@@ -201,62 +205,81 @@ class OtherNodes:
                 self._of_hangs.append(message)
         return another_failed
 
-    def _failures_of(self, ends: Sequence[WorkerExit]) -> List[JobFailure]:
-        from ma_boot.observe.channel import failures_of
+    def cause(self, ending: Ending) -> Tuple[Optional[Cause], bool]:
+        """The cause of the job's end, and whether the nodes have agreed on it: else it is this node's.
 
-        return failures_of(ends, self.node)
-
-    def cause(self, ending: Ending) -> Optional[str]:
-        """The job's cause, after this node has told what it knows; waits for the others at most a second."""
-        cause = None
+        After this node has told what it knows, it waits for the others for at most a second. Recorded as an
+        event.
+        """
+        status, own, agreed = exit_status(ending), self._own_causes(ending), False
+        cause = cause_of(own) or self._own_hang(ending)
+        if status.by == "signal" and (ending.run is None or ending.run.first_failure is None):
+            cause = None
         with self._only_helping():
-            cause = self._cause(ending)
-        return cause  # noqa: RET504 -- the block may have ended by an exception
+            if self._channel is not None:
+                cause, agreed = self._agreed(status, own, ending), True
+        if cause is None or not status.code:
+            return None, False
+        self.world.journal.event("job cause", cause=cause.fields())
+        return cause, agreed
 
-    def _cause(self, ending: Ending) -> Optional[str]:
-        if self._channel is None:
-            return None
-        from ma_boot.observe.channel import JobFailure
-
-        status = exit_status(ending)
-        own = self._failures_of(ending.run.exits) if ending.run is not None else []
-        suspect = ending.run.suspect if ending.run is not None else None
-        hung = ending.run is not None and bool(ending.run.hung) and suspect is not None
-        if not own and not hung and status.by in ("ma_boot", "output"):
+    def _own_causes(self, ending: Ending) -> List[Cause]:
+        """What has failed on this node."""
+        run, status = ending.run, exit_status(ending)
+        own = causes_of(run.exits, self.node, self._epoch) if run is not None else []
+        hung = self._own_hang(ending) is not None
+        if status.by in ("ma_boot", "output") and not hung and not any(failure.code for failure in own):
             words = status.cause.split("\n", 1)[0].rstrip(":")
-            own = [JobFailure(self.node, None, status.code, words, time.monotonic())]
+            own = [Cause(self.node, None, status.code, readable(words), self._now())]
+        return own
+
+    def _own_hang(self, ending: Ending) -> Optional[Cause]:
+        """The hang that has ended this node, if somebody is suspected."""
+        run = ending.run
+        return self._hang(run.suspect) if run is not None and run.hung and run.suspect is not None else None
+
+    def _hang(self, suspect: HangSuspect) -> Cause:
+        words = readable(f"it hung: it {suspect.why}")
+        return Cause(suspect.node, suspect.rank, ExitCode.HUNG, words, self._now())
+
+    def _now(self) -> float:
+        return round(time.monotonic() + self._epoch, 3)
+
+    def _agreed(self, status: ExitStatus, own: List[Cause], ending: Ending) -> Optional[Cause]:
+        """The cause by what all nodes tell.
+
+        One that has failed by itself waits for what fails elsewhere at the same time, so that all name the
+        same; one of which no rank has failed, or ranks have lost others, waits longer.
+        """
         self._tell(own)
         self.tell("left", {"code": status.code})
-        first = self._first(own, suspect, hung)
-        until = time.monotonic() + (
-            0.0 if not status.code else CAUSE_SECONDS if own or hung else STOPPED_SECONDS
-        )
-        while (first is None or first.evidence) and time.monotonic() < until:
-            time.sleep(_POLL_SECONDS)
-            first = self._first(own, suspect, hung)
-        left = until - time.monotonic() if own or hung else 0.0  # who starts later is tried again
+        began, first = time.monotonic(), self._first(own, ending)
+        concerned = bool(own) or self._own_hang(ending) is not None
+        patience = (CAUSE_SECONDS if concerned else STOPPED_SECONDS) if status.code else 0.0
+        while True:
+            certain = first is not None and first.evidence == OWN
+            left = began + (min(patience, TOGETHER_SECONDS) if certain else patience) - time.monotonic()
+            if left <= 0 or (certain and not self.others - self._failures.keys()):
+                break
+            time.sleep(min(left, _POLL_SECONDS))
+            first = self._first(own, ending)
         if self._channel is not None:  # it may have been given up meanwhile
-            self._channel.flush(max(_FLUSH_SECONDS, left))
-        if first is None or not status.code:
-            return None
-        fields = {"node": first.node, "rank": first.rank, "code": first.code, "words": first.words}
-        self.world.journal.event("job cause", cause=fields)
-        return str(first)
+            unsent = (
+                began + CAUSE_SECONDS - time.monotonic() if own else 0.0
+            )  # who starts later is tried again
+            self._channel.flush(max(_FLUSH_SECONDS, unsent))
+        return first
 
-    def _first(
-        self, own: List[JobFailure], suspect: Optional[HangSuspect], hung: bool
-    ) -> Optional[JobFailure]:
-        """The first failure by now; if there is none, the hang for which this node or another one ends."""
-        from ma_boot.observe.channel import JobFailure, first_failure_of, readable
-
+    def _first(self, own: List[Cause], ending: Ending) -> Optional[Cause]:
+        """The cause by now; if there is none, the hang for which this node or another one ends."""
         self._take()
-        theirs = [one for failures in self._failures.values() for one in failures]
+        theirs = [failure for failures in self._failures.values() for failure in failures]
         lost = sorted(set(self.unreached) - self._left.keys() - set(self._failures))
-        failures = [*own, *theirs]
-        if not failures and suspect is not None and (hung or ExitCode.HUNG in self._left.values()):
-            words = readable(f"it hung: it {suspect.why}")
-            failures = [JobFailure(suspect.node, suspect.rank, ExitCode.HUNG, words, time.monotonic())]
-        return first_failure_of(failures, lost)
+        suspect = ending.run.suspect if ending.run is not None else None
+        hung = self._own_hang(ending) is not None or ExitCode.HUNG in self._left.values()
+        if not own and not theirs and suspect is not None and hung:
+            return self._hang(suspect)
+        return cause_of([*own, *theirs], lost)
 
 
 def _own_address(job: JobEnvironment) -> str:

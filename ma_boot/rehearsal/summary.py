@@ -9,8 +9,8 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tupl
 
 from ma_boot.errors import signal_name
 from ma_boot.rehearsal.platform import SimulatedJob
-from ma_boot.reporting import RunResult, below
-from ma_boot.reporting.timeline import Event, read_events
+from ma_boot.reporting import Cause, RunResult, below, order
+from ma_boot.reporting.timeline import Event, job_cause, read_events
 
 NOT_AS_EXPECTED = 1  # exit code of a rehearsal whose faults, or what came of them, are not as expected
 LONGEST_DETAIL = 120  # characters
@@ -107,10 +107,13 @@ def _phases(job: SimulatedJob, node: int) -> Iterator[Event]:
 
 
 def cause(job: SimulatedJob, run: RunResult, code: int) -> str:
-    """The cause of an exit code in one line, from what the node that failed first has reported."""
+    """The cause of an exit code in one line: as the nodes have named it, else from what one has reported."""
     if code == 0:
         return "success"
     failure = run.first_failure
+    named = min(_named_causes(job), key=order, default=None) if failure is not None else None
+    if named is not None and named.rank is not None:
+        return str(named)
     if failure is None:
         return str(run.not_started) if run.not_started else f"stopped by {signal_name(code - 128)}"
     node = int(failure.label.split()[1])
@@ -121,6 +124,14 @@ def cause(job: SimulatedJob, run: RunResult, code: int) -> str:
         more = f" (and {len(items) - 1} more)" if len(items) > 1 else ""
         return f"{failure.label}: {headline.rstrip(':')}{first}{more}"
     return f"{failure.label} {failure.how()}"
+
+
+def _named_causes(job: SimulatedJob) -> Iterator[Cause]:
+    """The cause that the last start of each node has named."""
+    for node in range(job.nodes):
+        events = [event for text in _texts(events_of(job, node)) for event in read_events(text, str).events]
+        named = [job_cause(event) for event in events if event["kind"] == "job cause"]
+        yield from filter(None, named[-1:])
 
 
 def _failures(job: SimulatedJob, node: int) -> Iterator[str]:

@@ -1,5 +1,13 @@
 """What a run reports: output, events, and how it ended."""
 
+from ma_boot.reporting.cause import (
+    Cause as Cause,
+    cause_of as cause_of,
+    causes_of as causes_of,
+    order as order,
+    readable as readable,
+    words_of as words_of,
+)
 from ma_boot.reporting.console import (
     Console as Console,
     Show as Show,

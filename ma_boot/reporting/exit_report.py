@@ -9,21 +9,21 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from ma_boot.errors import BootError, ExitCode, InternalError, OutputLost, Stopped, listed, signal_name
 from ma_boot.modelarts import ChannelContent, JobEnvironment
 from ma_boot.redact import masked, without_secrets
+from ma_boot.reporting.cause import Cause, words_of
 from ma_boot.reporting.explain import (
-    KILLED,
     explanation,
     failed_mpi_rank,
     last_exception,
     last_words,
     one_of_mpiruns_ranks_failed,
     output_of_failed_rank,
-    own_words,
 )
 from ma_boot.reporting.files import write_atomically
 from ma_boot.reporting.hints import hints_for
 from ma_boot.reporting.journal import PhaseRecord
 from ma_boot.reporting.result import RunResult, WorkerExit
 from ma_boot.wording import counted, size
+from path_mapping.errors import printable
 
 MOST_OTHERS = 8  # fits on a screen
 MOST_OF_SUMMARY = 15  # lines
@@ -36,7 +36,8 @@ class Ending(NamedTuple):
 
     `stopped_by` is the first stop signal, `error` what ended the boot before or at the launch, `run` how
     the processes ended, `lost` which outputs were not uploaded or are empty, and `form` what the job form's
-    inputs and outputs hold. `job_cause` is the first failure of the whole job, None if the nodes do not talk.
+    inputs and outputs hold. `cause` is the failure that is the cause: of the whole job if the nodes have
+    `agreed` on it, else of this node.
     """
 
     job: Optional[JobEnvironment]
@@ -45,7 +46,8 @@ class Ending(NamedTuple):
     run: Optional[RunResult]
     lost: Optional[OutputLost]
     form: Tuple[ChannelContent, ...] = ()
-    job_cause: Optional[str] = None
+    cause: Optional[Cause] = None
+    agreed: bool = False
 
     @classmethod
     def of(
@@ -111,19 +113,9 @@ def _described(failure: WorkerExit) -> str:
     return ": ".join(filter(None, [text, explanation(failure), words_of(failure)]))
 
 
-def words_of(failure: WorkerExit) -> str:
-    """What a process that failed says of it in its own words; empty if nothing is known.
-
-    What a process printed before SIGKILL is not why it came.
-    """
-    if failure.code in KILLED:
-        return ""
-    return _shortened(own_words(output_of_failed_rank(failure.output)) or "")
-
-
 def _shortened(line: str) -> str:
     """A line that is not too long; of a secret that was cut nobody could tell that it is one."""
-    return without_secrets(line)[:LONGEST_LINE]
+    return printable(without_secrets(line))[:LONGEST_LINE]
 
 
 def exit_code(ending: Ending) -> int:
@@ -156,8 +148,9 @@ def report_lines(ending: Ending, phases: Sequence[PhaseRecord], page: Optional[s
     run, lost = ending.run, str(ending.lost).split("\n") if ending.lost is not None and by != "output" else []
     of_processes = []
     if run is not None:
-        of_processes = _failure_lines(ending, run.first_failure) if run.first_failure is not None else []
-        of_processes += _lines_of_others(run)
+        failed = _process_of(ending, run)
+        of_processes = _failure_lines(ending, failed) if failed is not None else []
+        of_processes += _lines_of_others(run, failed)
     if by == "training":  # what to do about it; the last line is what the process said itself
         of_processes, details = [*of_processes, *details], []
     summary = [
@@ -167,12 +160,27 @@ def report_lines(ending: Ending, phases: Sequence[PhaseRecord], page: Optional[s
     places = [f"logs: {ending.job.log_dir}"] if ending.job is not None else []
     places += [f"page: {page}"] if page is not None else []
     facts = [*_lost_of_logs(run), *map(_channel_line, ending.form)]
-    of_job = [f"the job's cause: {ending.job_cause}"] if ending.job_cause else []
-    room = MOST_OF_SUMMARY - len(summary) - len(places) - len(of_job) - 1
+    why = _cause_line(ending)
+    room = MOST_OF_SUMMARY - len(summary) - len(places) - len(why) - 1
     if len(facts) > room:
         facts = [*facts[: max(0, room - 1)], f"and {len(facts) - max(0, room - 1)} more inputs and outputs"]
-    last = [f"exit code {code}: {headline}", *details, *of_job]
-    return [*of_processes, *lost, *summary, *facts, *places, *last]
+    return [*of_processes, *lost, *summary, *facts, *places, f"exit code {code}: {headline}", *details, *why]
+
+
+def _cause_line(ending: Ending) -> List[str]:
+    """The last line: the cause, where in the training it is, and what to do.
+
+    Left out where the line of the exit code says it all.
+    """
+    cause = ending.cause
+    if cause is None:
+        return []
+    if ending.agreed:
+        return [f"the job's cause: {cause}"]
+    whose = f"rank {cause.rank}: " if cause.rank is not None else ""
+    failure = ending.run.first_failure if ending.run else None
+    alone = not (cause.place or cause.hint) and (failure is None or failure.rank == cause.rank)
+    return [] if alone else [f"the cause on this node: {whose}{cause.in_words}"]
 
 
 def _lost_of_logs(run: Optional[RunResult]) -> List[str]:
@@ -208,22 +216,33 @@ def _failure_lines(ending: Ending, failure: WorkerExit) -> List[str]:
     return lines + [f"hint: {hint}" for hint in hints_for(output)]
 
 
-def _lines_of_others(run: RunResult) -> List[str]:
+def _process_of(ending: Ending, run: RunResult) -> Optional[WorkerExit]:
+    """The process that is the cause, as far as it ran here; else the one that failed first."""
+    cause = ending.cause
+    here = ending.job is None or cause is None or cause.node == ending.job.node_rank
+    named = [ended for ended in run.exits if here and cause is not None and ended.rank == cause.rank]
+    return named[0] if named and named[0].code else run.first_failure
+
+
+def _lines_of_others(run: RunResult, failed: Optional[WorkerExit]) -> List[str]:
     """The other processes, one line each, those with an exception in their output first.
 
-    A rank that raised an exception may end after a rank that lost it as a peer, or may be stopped before it
-    ends: then that exception is the real cause. If no process failed on its own, only those are shown.
+    If no process failed on its own, only those with an exception are shown.
     """
-    ends = [(ended, _exception(ended)) for ended in run.exits if ended is not run.first_failure]
+    ends = [(ended, _exception(ended)) for ended in run.exits if ended is not failed]
     shown = sorted((end for end in ends if run.first_failure or end[1]), key=lambda end: end[1] is None)
     lines = [
-        f"{ended.label} {ended.how()} after {ended.seconds:.1f} s: {run.role(ended)}"
+        f"{ended.label} {ended.how()} after {ended.seconds:.1f} s: {_role(run, ended, failed)}"
         + (f"; its last exception: {_shortened(exception)}" if exception else "")
         for ended, exception in shown[:MOST_OTHERS]
     ]
     if len(shown) > MOST_OTHERS:
         lines.append(f"and {len(shown) - MOST_OTHERS} others, all of them in the failure file")
     return lines
+
+
+def _role(run: RunResult, ended: WorkerExit, failed: Optional[WorkerExit]) -> str:
+    return "ended first" if ended is run.first_failure and failed is not None else run.role(ended)
 
 
 def _exception(ended: WorkerExit) -> Optional[str]:
@@ -246,7 +265,8 @@ def failure_document(ending: Ending) -> Dict[str, Any]:
         "advice": hints_for(output),
         "processes": [_as_json(run, ended) for ended in run.exits] if run else [],
         "output_lost": str(ending.lost) if ending.lost else None,
-        "job_cause": ending.job_cause,
+        "cause": ending.cause.fields() if ending.cause else None,
+        "job_cause": str(ending.cause) if ending.cause and ending.agreed else None,
     }
 
 

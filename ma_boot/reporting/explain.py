@@ -32,12 +32,18 @@ EXIT_CODES: Mapping[int, Tuple[str, str]] = {
     139: ("segmentation fault: usually incompatible packages", "段错误：通常是软件包版本不兼容"),
     143: ("terminated by SIGTERM, not by ma_boot", "被 SIGTERM 终止，并非 ma_boot 所为"),
 }
+MOST_LINES_AFTER = 40  # after the exception that ended a process: what libraries print at the exit
+MOST_LINES_AFTER_STOPPED = 15
 _TRACEBACK = "Traceback (most recent call last):"
+_GROUP = "Exception Group Traceback"
+_IN_GROUP = r" {4}\| (\w[\w.]{0,200}(?:Error|Exception|Group|Exit|Interrupt)\b.*)"
+_FRAME = r' *File "([^"]{1,4096})", line (\d+)'
+_NOT_OWN = r"/(site|dist)-packages/|/lib/python3|^<"
 _CHAINED = r"(During handling of the above exception|The above exception was the direct cause)"
 _TORCH_PREFIX = r"^\[rank\d+\]: ?"  # of each line of a traceback within a process group
 _TELLS_OF_AN_ERROR = (
     r"^\w+(\.\w+)*(Error|Exception|Interrupt)\b|(?i:\b(error|fatal|panic|abort(ed)?)\b ?[:(\]]"
-    r"|terminate called|no such file|not found$|permission denied|cannot )"
+    r"|terminate called|no such file|not found$|permission denied|cannot |no module named)"
 )
 _MISSING_FILES = (  # of Python, of programs such as cat, and of shells
     r"No such file or directory: b?(['\"])(?P<file>.{1,4096}?)\1",
@@ -110,22 +116,61 @@ def last_words(output: str) -> List[str]:
 
 
 def last_exception(output: str) -> Optional[str]:
-    """The exception of the last Python traceback of an output, such as `ValueError: no such layer`."""
+    """The exception of the last Python traceback of an output, such as `ValueError: no such layer`.
+
+    Of an exception group with the first of its exceptions.
+    """
+    lines = _lines(output)
+    start, at = _last_traceback(lines)
+    if at is None:
+        return None
+    group = lines[at:] if _GROUP in lines[start] else []
+    inner = next(filter(None, (re.match(_IN_GROUP, line) for line in group)), None)
+    return f"{lines[at]}: {inner[1]}" if inner else lines[at]
+
+
+def exception_at_end(output: str, stopped: bool = False) -> Optional[str]:
+    """The last exception, if little was printed after it: else the program has handled it, and went on.
+
+    Less may follow it in a process that was `stopped`: it may have gone on.
+    """
+    lines = _lines(output)
+    _, at = _last_traceback(lines)
+    most = MOST_LINES_AFTER_STOPPED if stopped else MOST_LINES_AFTER
+    return last_exception(output) if at is not None and len(lines) - at <= most else None
+
+
+def place_of_exception(output: str) -> str:
+    """The last frame of the last traceback that is the training's own, such as `model/train.py:17`."""
     lines = _lines(output)
     starts = _tracebacks(lines)
-    if not starts:
-        return None
-    traceback = lines[starts[-1] + 1 : _end_of_traceback(lines, starts[-1])]
-    return next((line for line in traceback if line and not line[0].isspace()), None)
+    traceback = lines[starts[-1] : _end_of_traceback(lines, starts[-1])] if starts else []
+    frames = [frame for frame in (re.match(_FRAME, line) for line in traceback) if frame]
+    own = [frame for frame in frames if not re.search(_NOT_OWN, frame[1])] or frames
+    return f"{'/'.join(own[-1][1].split('/')[-2:]).lstrip('/')}:{own[-1][2]}" if own else ""
 
 
-def own_words(output: str) -> Optional[str]:
-    """What a program says of its failure: its last exception, else the last line that tells of an error."""
-    exception = last_exception(output)
+def own_words(output: str, stopped: bool = False) -> Optional[str]:
+    """What a program says of its failure: the exception at its end, else the last line of an error."""
+    exception = exception_at_end(output, stopped)
     if exception is not None:
         return exception
-    lines = (line.strip() for line in reversed(_lines(output)[-TAIL_LINES:]))
-    return next((line for line in lines if re.search(_TELLS_OF_AN_ERROR, line)), None)
+    return error_line(output)
+
+
+def error_line(output: str) -> Optional[str]:
+    """The last line that tells of an error, of the last 20, after the last traceback."""
+    lines = _lines(output)
+    _, at = _last_traceback(lines)
+    rest = lines[0 if at is None else at + 1 :][-TAIL_LINES:]
+    return next(
+        (line.strip() for line in reversed(rest) if re.search(_TELLS_OF_AN_ERROR, line.strip())), None
+    )
+
+
+def last_line(output: str) -> str:
+    """The last line that is not empty."""
+    return next((line.strip() for line in reversed(_lines(output)) if line.strip()), "")
 
 
 def missing_files(output: str) -> List[str]:
@@ -167,7 +212,18 @@ def output_of_failed_rank(output: str) -> str:
 
 
 def _tracebacks(lines: Sequence[str]) -> List[int]:
-    return [number for number, line in enumerate(lines) if _TRACEBACK in line]
+    """Where they begin; those of the exceptions in a group are part of the group's."""
+    return [
+        number for number, line in enumerate(lines) if _TRACEBACK in line and not re.match(r" {4,}\|", line)
+    ]
+
+
+def _last_traceback(lines: Sequence[str]) -> Tuple[int, Optional[int]]:
+    """Where the last one begins, and the line of its exception; None if there is none."""
+    starts = _tracebacks(lines)
+    after = range(starts[-1] + 1, len(lines)) if starts else ()
+    at = next((number for number in after if lines[number] and not lines[number][0].isspace()), None)
+    return (starts[-1] if starts else 0), at
 
 
 def _end_of_traceback(lines: Sequence[str], start: int) -> int:
@@ -182,7 +238,11 @@ def _end_of_traceback(lines: Sequence[str], start: int) -> int:
 
 
 def _lines(text: str) -> List[str]:
-    """The lines of an output, without PyTorch's rank prefix; of a progress bar only its last state."""
+    """The lines of an output, without PyTorch's rank prefix; of a progress bar only its last state.
+
+    Without the bar beside the traceback of an exception group, too.
+    """
     lines = text.replace("\r\n", "\n").rstrip("\n").split("\n")
     shown = (line.rstrip("\r").rpartition("\r")[2] for line in lines)
-    return [re.sub(_TORCH_PREFIX, "", line) for line in shown] if text else []
+    prefix = rf"{_TORCH_PREFIX}|^  [|+] " if _GROUP in text else _TORCH_PREFIX
+    return [re.sub(prefix, "", line) for line in shown] if text else []

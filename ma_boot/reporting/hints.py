@@ -204,6 +204,11 @@ def hints_for(output: str) -> List[str]:
     return [f"{match.group(0)}: {hint}" for match, hint in matches if match][:MOST_HINTS]
 
 
+def first_hint(output: str) -> str:
+    """The first hint for an output, alone; empty if there is none."""
+    return next((hint for pattern, hint in OUTPUT_HINTS if re.search(pattern, output)), "") if output else ""
+
+
 def with_store_hint(message: str) -> str:
     """The message of an error of OBS or of the way to it, followed by a hint where there is one."""
     hint = next((hint for pattern, hint in STORE_HINTS if re.search(pattern, message)), None)

@@ -124,9 +124,10 @@ def headline(timeline: Timeline) -> Text:
     where = Text("", "")
     if outcome.node is not None:
         where = Text(f" on node {outcome.node}", f"（节点 {outcome.node}）")
-    if outcome.process is not None and outcome.by == "training":
+    by_rank = outcome.by == "training" or (outcome.by == "node" and outcome.named is not None)
+    if outcome.process is not None and by_rank:
         return _failed(outcome.process, where)
-    hung = _hung(timeline)
+    hung = outcome.process.label if outcome.process is not None else _hung(timeline)
     if code == ExitCode.HUNG and hung:
         return Text(f"{_capital(hung)}{where.en} hung.", f"{hung}{where.zh}挂起。")
     known = OUR_CODES.get(code) if outcome.by in ("ma_boot", "output") else None
@@ -146,13 +147,14 @@ def cause_in_own_words(timeline: Timeline, tail: str) -> Text:
     `tail` is the end of that process's log, for events that do not have its words.
     """
     outcome = timeline.outcome
-    of_others = [run.job_cause for _, run in timeline.all_runs() if run.job_cause]
-    if outcome.exit_code in (None, 0) or (outcome.by == "signal" and not of_others):
+    named = outcome.named
+    if outcome.exit_code in (None, 0) or (outcome.by == "signal" and named is None):
         return same("")
     if outcome.process is not None and outcome.process.oom:  # which its log knows nothing of
         return in_both(f"out of memory: {outcome.process.oom}"[:MOST_SAID])
-    if of_others and not outcome.words:
-        return same(of_others[-1][:MOST_SAID])
+    if named is not None and outcome.by in ("training", "node", "signal"):
+        in_headline = outcome.process is not None and outcome.by != "signal"
+        return same((named.in_words if in_headline else str(named))[:MOST_SAID])
     if outcome.by == "training" or outcome.words:
         return same((outcome.words or (own_words(tail) if tail else None) or "")[:MOST_SAID])
     stacks = [suspected for _, run in timeline.all_runs() for suspected in run.stacks if suspected.suspect]
@@ -179,7 +181,17 @@ def _rest_of_cause(outcome: JobOutcome, words: str) -> Text:
 
 
 def _failed(process: ProcessSpan, where: Text) -> Text:
-    after = duration((process.end or process.start) - process.start)
+    after, who = duration((process.end or process.start) - process.start), _capital(process.label)
+    if process.code == 0:
+        return Text(
+            f"{who}{where.en} ended first, with exit code 0 after {after}: the others lost it.",
+            f"{process.label}{where.zh}最先退出（运行 {after}，退出码 0），其他进程随后失去连接。",
+        )
+    if process.stopped or process.code is None:
+        return Text(
+            f"{who}{where.en} failed first: it raised an exception, and was stopped after {after}.",
+            f"{process.label}{where.zh}最先失败：运行 {after} 后抛出异常，随后被停止。",
+        )
     end = Text(f"ended with exit code {process.code}", f"退出，退出码 {process.code}")
     if process.oom:
         end = Text("was killed by the kernel, out of memory,", "因内存不足被内核终止")
@@ -187,7 +199,7 @@ def _failed(process: ProcessSpan, where: Text) -> Text:
         name = signal_name(process.signal)
         end = Text(f"was killed by {name}", f"被 {name} 终止")
     return Text(
-        f"{_capital(process.label)}{where.en} failed first: it {end.en} after {after}.",
+        f"{who}{where.en} failed first: it {end.en} after {after}.",
         f"{process.label}{where.zh}最先失败：运行 {after} 后{end.zh}。",
     )
 

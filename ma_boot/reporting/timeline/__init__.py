@@ -1,5 +1,6 @@
 """The events of a job's nodes as one `Timeline`: values, from whatever events there are."""
 
+from ma_boot.reporting.timeline.boot_run import job_cause as job_cause
 from ma_boot.reporting.timeline.events import (
     Event as Event,
     EventFile as EventFile,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
+from ma_boot.reporting.cause import LOST_PEER, OWN, Cause
 from ma_boot.reporting.timeline.events import Event, moment, number, several, whole, words
 from ma_boot.reporting.timeline.job_timeline import (
     BootRun,
@@ -38,12 +39,17 @@ def hang_stacks(at: float, event: Event) -> HangStacks:
     return HangStacks(at, tuple(groups), _who(named), words(named, "why", 600))
 
 
-def job_cause(event: Event) -> str:
-    """Who ended the whole job, and how: `node 3, rank 27: ValueError: ...`; empty if unknown."""
+def job_cause(event: Event) -> Optional[Cause]:
+    """The cause of the end of the job, as far as the node that wrote it knew; None if it names no node."""
     cause = _object(event, "cause")
-    who, code = _who(cause), whole(cause, "code", 255)
+    node, rank, code = whole(cause, "node", 100_000), whole(cause, "rank"), whole(cause, "code", 255)
     text = words(cause, "words") or ("" if code is None else f"exit code {code}")
-    return f"{who}: {text}" if who and text else ""
+    if node is None or not text:
+        return None
+    at, evidence = number(cause, "at", 1e11) or 0.0, whole(cause, "evidence", LOST_PEER) or OWN
+    return Cause(
+        node, rank, code or 0, text, at, evidence, words(cause, "place", 300), words(cause, "hint", 600)
+    )
 
 
 def _who(named: Event) -> str:
@@ -208,7 +214,7 @@ class _Story:
         self.places: List[PlaceOfData] = []
         self.stacks: List[HangStacks] = []
         self.samples: List[Measurement] = []
-        self.job_cause = ""
+        self.job_cause: Optional[Cause] = None
         self._node = node
         self._latest: Dict[str, int] = {}  # label: the index of its latest process
         self._samples: Dict[str, List[Tuple[float, int]]] = {}  # of transfers that go on, by direction

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Iterator, Mapping, NamedTuple, Optional, Tuple
 
+from ma_boot.reporting.cause import Cause
+
 CAUSE = "cause"
 FOLLOWED = "followed"
 STOPPED = "stopped"
@@ -124,7 +126,7 @@ class BootRun(NamedTuple):
 
     `by` is whose exit code it is: `signal`, `ma_boot`, `training`, `output`, or empty. `words` are what the
     process that failed first said of it, `command` is the boot command with the options that were given,
-    `job_cause` who ended the whole job, as the nodes told each other.
+    `job_cause` the cause of the job's end, as far as this node knew.
     """
 
     begin: float
@@ -144,7 +146,7 @@ class BootRun(NamedTuple):
     places: Tuple[PlaceOfData, ...] = ()
     stacks: Tuple[HangStacks, ...] = ()
     samples: Tuple[Measurement, ...] = ()
-    job_cause: str = ""
+    job_cause: Optional[Cause] = None
 
 
 class NodeTimeline(NamedTuple):
@@ -158,7 +160,7 @@ class JobOutcome(NamedTuple):
     """How the job ended, with the node and the process that caused it, where they are known.
 
     `by` is as in `BootRun`; of a whole rehearsal it may be `node`, for the node `label` that ended without
-    an event of its end. `process` then has that node's log.
+    an event of its end. `process` then has that node's log. `named` is the cause that the nodes have named.
     """
 
     exit_code: Optional[int]
@@ -169,6 +171,7 @@ class JobOutcome(NamedTuple):
     signal: Optional[int] = None
     label: str = ""
     words: str = ""
+    named: Optional[Cause] = None
 
 
 class Timeline(NamedTuple):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from ma_boot.reporting import STOP_CODES
+from ma_boot.errors import ExitCode
+from ma_boot.reporting import STOP_CODES, order
 from ma_boot.reporting.timeline.boot_run import boot_run, incident_of
 from ma_boot.reporting.timeline.events import Event, EventFile, clocked, whole, words
 from ma_boot.reporting.timeline.job_timeline import (
@@ -45,7 +46,7 @@ def timeline_of(files: Sequence[EventFile]) -> Timeline:
         for number, runs in recent.items()
     ]
     of_job = sorted(_since(began, of_job), key=lambda timed: timed[0])
-    outcome = _outcome(drawn, of_job)
+    outcome = _with_named_cause(_outcome(drawn, of_job), drawn)
     everything = [event for file in files for event in file.events]
     started = [event for event in everything if event["kind"] == "job"]
     counts = [whole(event, "nodes", 100_000) for event in started]
@@ -170,6 +171,22 @@ def _outcome(nodes: Sequence[NodeTimeline], of_job: Sequence[Tuple[float, Event]
     own = boot_run(None, tuple(of_job)).processes if by == "node" else ()
     process = next((process._replace(role=CAUSE) for process in own if process.label == label), None)
     return JobOutcome(code, by, cause, process=process, signal=whole(job_end, "signal", 64), label=label)
+
+
+def _with_named_cause(outcome: JobOutcome, nodes: Sequence[NodeTimeline]) -> JobOutcome:
+    """The outcome with the cause that the nodes have named, by the order that they use themselves."""
+    lasts = {node.number: node.runs[-1] for node in nodes if node.runs}
+    named = min((run.job_cause for run in lasts.values() if run.job_cause), key=order, default=None)
+    if named is None or not outcome.exit_code:
+        return outcome
+    outcome = outcome._replace(named=named)
+    if named.rank is None:
+        return outcome
+    run = lasts.get(named.node)
+    ran = [process for process in run.processes if process.rank == named.rank] if run is not None else []
+    words_of_rank = outcome.words if outcome.exit_code == ExitCode.HUNG else named.words
+    process = ran[-1]._replace(role=CAUSE) if ran else None
+    return outcome._replace(node=named.node, process=process, words=words_of_rank)
 
 
 def _first_failure(run: BootRun) -> Optional[ProcessSpan]:

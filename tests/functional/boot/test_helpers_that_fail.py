@@ -46,8 +46,8 @@ def booted(node: Node, broken: str, code: int) -> Ended:
 @pytest.mark.parametrize(
     "broken",
     [
-        "ma_boot.observe.channel:first_failure_of",
-        "ma_boot.observe.channel:failures_of",
+        "ma_boot.observe.channel:told",
+        "ma_boot.observe.channel:told_by",
         "ma_boot.observe.channel:NodeChannel:tell",
         "ma_boot.observe.channel:NodeChannel:heard",
         "ma_boot.observe.channel:NodeChannel:meet",

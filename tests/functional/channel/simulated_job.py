@@ -161,7 +161,8 @@ class SimulatedNodes:
                 time.sleep(0.02)
             stops = [] if any(not one.stopped for one in exits) else [signal.SIGTERM]  # by the platform
             ending = Ending.of(self.jobs[node], stops, None, RunResult(tuple(exits)), None)
-            causes[node] = self.others[node].cause(ending)
+            cause, _ = self.others[node].cause(ending)
+            causes[node] = None if cause is None else str(cause)
 
         threads = [threading.Thread(target=end, args=(node,)) for node in range(self.case.nodes)]
         for thread in threads:

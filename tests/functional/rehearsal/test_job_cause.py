@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +13,7 @@ from typing import Any, Dict, List
 
 import pytest
 
+from ma_boot.reporting.timeline import job_cause
 from tests.functional.node import RANK, Ended, Node, events_in, eventually
 from tests.functional.rehearsal.test_rehearsal import end, laptop, rehearse, start
 
@@ -60,11 +64,29 @@ def test_every_node_ends_with_the_jobs_cause(laptop: Path, options: List[str], n
         "time.sleep(600)",
     )
     ended = rehearse(laptop, *options, code)
-    line = f"[ma_boot] the job's cause: node {nodes - 1}, rank {rank}: ValueError: no such layer: 17"
+    cause = f"node {nodes - 1}, rank {rank}: ValueError: no such layer: 17, at project/train.py:4"
+    line = f"[ma_boot] the job's cause: {cause}"
     assert last_lines(ended, nodes) == [line] * nodes
     causes = [event["cause"] for event in node_events(laptop, "job cause")]
-    words = "ValueError: no such layer: 17"
-    assert causes == [{"node": nodes - 1, "rank": rank, "code": 1, "words": words}] * nodes
+    assert causes == [causes[0]] * nodes
+    assert_told_everywhere(laptop, ended, cause)
+
+
+def assert_told_everywhere(laptop: Path, ended: Ended, cause: str) -> None:
+    """One cause in the events, the failure files, the page, the rehearsal's last line and `ma_boot report`."""
+    (job,) = (laptop / "ma_boot-rehearsal").glob("ma-job-*")
+    for event in node_events(laptop, "job cause"):
+        assert str(job_cause(event)) == cause
+    for file in job.glob("node-*/home/ma-user/modelarts/log/*-failure*.json"):
+        assert json.loads(file.read_text())["job_cause"] == cause
+    assert ended.output.rstrip().endswith(f"exit code {ended.code}: {cause}")
+    (job_end,) = [event for event in events_in(next(job.glob("log/*.jsonl"))) if event["kind"] == "job-end"]
+    assert job_end["cause"] == cause
+    page = html.unescape(next(job.glob("*-report.html")).read_text())
+    who, _, words = cause.partition(": ")
+    node, _, rank = who.partition(", ")
+    assert re.search(rf"<h1[^>]*>.*{rank.capitalize()} on {node} failed first", page)
+    assert re.search(rf'<span class="said"><code>{re.escape(words)}</code>', page)
 
 
 def test_an_exception_that_comes_after_its_peers_abort_is_the_cause(laptop: Path) -> None:
@@ -81,7 +103,11 @@ def test_an_exception_that_comes_after_its_peers_abort_is_the_cause(laptop: Path
     )
     ended = rehearse(laptop, *SHAPE, code)
     assert "rank 0 ended with exit code 1: stopping rank 1" in ended.output, "it ended first"
-    assert last_lines(ended) == ["[ma_boot] the job's cause: node 1, rank 2: KeyError: 'layer 17'"] * 2
+    assert (
+        last_lines(ended)
+        == ["[ma_boot] the job's cause: node 1, rank 2: KeyError: 'layer 17', at project/train.py:6"] * 2
+    )
+    assert_told_everywhere(laptop, ended, "node 1, rank 2: KeyError: 'layer 17', at project/train.py:6")
 
 
 def test_a_node_that_is_lost_is_the_cause_if_the_others_only_lost_it(laptop: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from itertools import permutations
 from typing import Any, Optional
 
 import pytest
 
-from ma_boot.observe.channel import JobFailure, failures_of, first_failure_of, told, told_by
-from ma_boot.observe.channel.failures import LOST_PEER, OWN, RAISED, readable
-from ma_boot.reporting import WorkerExit
+from ma_boot.observe.channel import told, told_by
+from ma_boot.reporting import Cause, WorkerExit, cause_of, causes_of, readable
+from ma_boot.reporting.cause import ENDED_EARLY, OWN, RAISED
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\n{}\n'
 RESET = TRACEBACK.format(
@@ -23,12 +24,15 @@ def ended(rank: Optional[int], code: int, at: float, output: str = "", stopped: 
     return WorkerExit(label, rank, rank, 1, code, None, int(at * 1e9), 1.0, stopped, "log", output)
 
 
-def cause(*exits: WorkerExit) -> Optional[JobFailure]:
-    return first_failure_of(failures_of(exits, 3))
+def cause(*exits: WorkerExit) -> Optional[Cause]:
+    return cause_of(causes_of(exits, 3, 0.0))
 
 
 def test_the_exceptions_own_words() -> None:
-    assert str(cause(ended(27, 1, 5.0, SHAPE))) == "node 3, rank 27: ValueError: no such layer: 17"
+    assert (
+        str(cause(ended(27, 1, 5.0, SHAPE)))
+        == "node 3, rank 27: ValueError: no such layer: 17, at train.py:1"
+    )
     assert str(cause(ended(27, 9, 5.0))) == "node 3, rank 27: ended with exit code 9"
     assert str(cause(ended(None, 9, 5.0))) == "node 3: command ended with exit code 9"
 
@@ -83,26 +87,96 @@ def test_an_exception_that_was_handled_is_no_failure_of_a_rank_that_was_stopped(
 
 
 def test_if_all_lost_their_peers_the_node_that_does_not_answer_is_the_cause() -> None:
-    failures = failures_of((ended(1, 1, 5.0, RESET),), 0)
-    found = first_failure_of(failures, [7, 9])
+    failures = causes_of((ended(1, 1, 5.0, RESET),), 0, 0.0)
+    found = cause_of(failures, [7, 9])
     assert str(found).startswith(
         "node 7: the node does not answer, and others lost it (node 0, rank 1: Runtime"
     )
-    assert str(first_failure_of([], [7])) == "node 7: the node does not answer any more"
-    own = failures_of((ended(1, 1, 5.0, SHAPE),), 0)
-    assert str(first_failure_of([*own, *failures], [7])) == "node 0, rank 1: ValueError: no such layer: 17"
+    assert str(cause_of([], [7])) == "node 7: the node does not answer any more"
+    own = causes_of((ended(1, 1, 5.0, SHAPE),), 0, 0.0)
+    assert (
+        str(cause_of([*own, *failures], [7]))
+        == "node 0, rank 1: ValueError: no such layer: 17, at train.py:1"
+    )
 
 
-def test_a_failure_keeps_its_place_in_time_on_the_way_to_another_clock() -> None:
-    own = failures_of((ended(1, 1, 5.0, SHAPE), ended(2, 1, 6.0, RESET)), 3)
-    body = json.loads(json.dumps(told(own, now=8.0)))
-    assert told_by(3, body, when=108.0, own=(0,)) == [
-        JobFailure(3, 1, 1, "ValueError: no such layer: 17", 105.0, OWN),
-        JobFailure(3, 2, 1, own[1].words, 106.0, LOST_PEER),
-    ]
+def test_a_failure_is_the_same_for_the_node_that_is_told_of_it() -> None:
+    own = causes_of((ended(1, 1, 5.0004, SHAPE), ended(2, 1, 6.0, RESET)), 3, 1e9)
+    assert told_by(3, json.loads(json.dumps(told(own))), own=(0,)) == own
+    assert [failure.at for failure in own] == [1e9 + 5, 1e9 + 6]
 
 
-ROW = {"rank": 1, "code": 1, "words": "w", "ago": 1.0, "evidence": 0}
+def test_of_two_that_fail_at_once_all_nodes_name_the_same_whatever_comes_first() -> None:
+    failures = [Cause(node, rank, 1, "E", at) for node, rank, at in ((1, 2, 5.0), (0, 1, 5.0), (0, 0, 5.001))]
+    for order in permutations(failures):
+        assert cause_of(order) == failures[1]
+
+
+def test_a_rank_that_ended_early_is_the_cause_of_those_that_lost_it() -> None:
+    exits = [ended(0, 0, 4.0), ended(1, 1, 5.0, RESET)]
+    first = cause(*exits)
+    assert first is not None
+    assert (first.rank, first.evidence) == (0, ENDED_EARLY)
+    assert "ended with exit code 0 after 1.0 s" in str(first)
+    first = cause(ended(0, 0, 4.0), ended(1, 1, 5.0, SHAPE))
+    assert first is not None
+    assert first.rank == 1, "an exception of its own"
+    first = cause(ended(1, 1, 5.0, RESET), ended(0, 0, 6.0))
+    assert first is not None
+    assert first.rank == 1, "it ended later"
+
+
+GROUP = """  + Exception Group Traceback (most recent call last):
+  |   File "/job/code/train.py", line 3, in <module>
+  |     raise ExceptionGroup("two loaders failed", [ValueError("a"), KeyError("b")])
+  | ExceptionGroup: two loaders failed (2 sub-exceptions)
+  +-+---------------- 1 ----------------
+    | Traceback (most recent call last):
+    |   File "/usr/lib/python3.11/json.py", line 9, in f
+    | ValueError: a
+    +---------------- 2 ----------------
+    | KeyError: 'b'
+    +------------------------------------
+"""
+FRAMES = (
+    'Traceback (most recent call last):\n  File "/home/ma-user/code/model/data.py", line 41, in <module>\n    f()\n'
+    '  File "/env/lib/python3.11/site-packages/torch/nn.py", line 9, in f\nValueError: bad label 91\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("output", "words", "place"),
+    [
+        ("no labels in /data\n", "ended with exit code 1; its last line: no labels in /data", ""),
+        ("/usr/bin/python: No module named trainer\n", "/usr/bin/python: No module named trainer", ""),
+        (GROUP, "ExceptionGroup: two loaders failed (2 sub-exceptions): ValueError: a", "code/train.py:3"),
+        (FRAMES, "ValueError: bad label 91", "model/data.py:41"),
+        (SHAPE + "\nThe above exception was the direct cause of the following exception:\n\n" + FRAMES,
+         "ValueError: bad label 91", "model/data.py:41"),
+        (SHAPE + "step\n" * 60 + "no disk\n", "ended with exit code 1; its last line: no disk", ""),
+        (SHAPE + "a library says goodbye\n" * 30, "ValueError: no such layer: 17", "train.py:1"),
+    ],
+)  # fmt: skip
+def test_the_words_of_the_cause_and_its_place(output: str, words: str, place: str) -> None:
+    first = cause(ended(0, 1, 5.0, output))
+    assert first is not None
+    assert (first.words, first.place) == (words, place)
+
+
+def test_a_traceback_before_a_fault_of_the_processor_is_not_its_cause() -> None:
+    fault = ended(0, 139, 5.0, SHAPE)._replace(signal=11)
+    assert str(cause(fault)) == "node 3, rank 0: was killed by SIGSEGV"
+
+
+def test_what_to_do_is_said_with_the_cause() -> None:
+    first = cause(ended(0, 1, 5.0, TRACEBACK.format("OSError: [Errno 28] No space left on device")))
+    assert first is not None
+    assert str(first).startswith(
+        "node 3, rank 0: OSError: [Errno 28] No space left on device, at train.py:1. What to do: the disk is full"
+    )
+
+
+ROW = {"rank": 1, "code": 1, "words": "w", "at": 1.0, "evidence": 0}
 
 
 @pytest.mark.parametrize(
@@ -115,19 +189,19 @@ ROW = {"rank": 1, "code": 1, "words": "w", "ago": 1.0, "evidence": 0}
         [{**ROW, "rank": "1"}],
         [{**ROW, "rank": -1}],
         [{**ROW, "rank": 0}],
-        [{**ROW, "ago": -5.0}],
-        [{**ROW, "ago": float("inf")}],
-        [{**ROW, "ago": float("nan")}],
+        [{**ROW, "at": -5.0}],
+        [{**ROW, "at": float("inf")}],
+        [{**ROW, "at": float("nan")}],
         [{**ROW, "evidence": -1}],
         [{**ROW, "code": "x"}],
         [{**ROW, "code": float("inf")}],
     ],
 )
 def test_what_is_no_failure_or_a_lie_about_this_nodes_ranks_is_not_believed(rows: Any) -> None:
-    assert told_by(3, {"failures": rows}, 100.0, own=(0,)) == []
-    assert len(told_by(3, {"failures": [ROW]}, 100.0, own=(0,))) == 1
+    assert told_by(3, {"failures": rows}, own=(0,)) == []
+    assert len(told_by(3, {"failures": [ROW]}, own=(0,))) == 1
 
 
 def test_words_are_one_line_that_moves_no_cursor() -> None:
-    assert readable("\x1b[2Ja\u202eb\tc\nsecond line") == " [2Ja b c"
+    assert readable("\x1b[2Ja\u202eb\tc\nsecond line") == r"\x1b[2Ja\u202eb\tc"
     assert len(readable("x" * 10_000)) == 300

@@ -9,6 +9,7 @@ import pytest
 
 from ma_boot.errors import BootError, CommandNotFound, ExitCode, InputMissing, OutputLost, RankTableTimeout
 from ma_boot.modelarts import Channel, ChannelContent
+from ma_boot.reporting.cause import Cause
 from ma_boot.reporting.exit_report import (
     Ending,
     end_event,
@@ -190,12 +191,11 @@ def test_the_jobs_cause_takes_a_line_of_the_fifteen() -> None:
         ChannelContent(Channel(f"x{number}", "outputs", "/dir", "obs://b/k"), 1, 1, True)
         for number in range(20)
     )
-    ending = Ending.of(None, [15], None, None, None, form)._replace(
-        job_cause="node 3, rank 27: ValueError: x"
-    )
+    cause = Cause(3, 27, 1, "ValueError: x", 5.0, place="train.py:7")
+    ending = Ending.of(None, [15], None, None, None, form)._replace(cause=cause, agreed=True)
     lines = report_lines(ending, [])
     assert len(lines) == 15
-    assert lines[-1] == "the job's cause: node 3, rank 27: ValueError: x"
+    assert lines[-1] == "the job's cause: node 3, rank 27: ValueError: x, at train.py:7"
 
 
 def test_a_hang_without_a_failure_is_no_first_failure() -> None:

@@ -11,10 +11,10 @@ from typing import Callable, Dict
 import pytest
 
 from ma_boot.observe.cards import link_state, npu_rows
-from ma_boot.observe.channel.failures import failures_of
 from ma_boot.observe.stacks import last_dump, threads_of
 from ma_boot.observe.suspect import waited_for
 from ma_boot.redact import without_secrets
+from ma_boot.reporting.cause import causes_of
 from ma_boot.reporting.console import painted
 from ma_boot.reporting.explain import (
     failed_mpi_rank,
@@ -23,6 +23,7 @@ from ma_boot.reporting.explain import (
     missing_files,
     output_of_failed_rank,
     own_words,
+    place_of_exception,
     tells_of_sigkill,
 )
 from ma_boot.reporting.hints import hints_for, with_store_hint
@@ -34,14 +35,14 @@ NUMBER = "1" * KEPT
 
 
 def failures(text: str) -> object:
-    return failures_of((WorkerExit("rank 0", 0, 0, 1, 1, None, 0, 1.0, False, "", text),), 0)
+    return causes_of((WorkerExit("rank 0", 0, 0, 1, 1, None, 0, 1.0, False, "", text),), 0, 0.0)
 
 
 READERS: Dict[str, Callable[[str], object]] = {
     reader.__name__: reader
     for reader in (
         failures, last_dump, threads_of, link_state, npu_rows, failed_mpi_rank, last_exception, last_words,
-        missing_files, output_of_failed_rank, own_words, tells_of_sigkill, hints_for, with_store_hint, _plain,
+        missing_files, output_of_failed_rank, own_words, place_of_exception, tells_of_sigkill, hints_for, with_store_hint, _plain,
     )
 }  # fmt: skip
 READERS["waited_for"] = lambda text: waited_for(text, 0)

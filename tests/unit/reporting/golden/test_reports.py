@@ -11,13 +11,13 @@ import pytest
 
 from ma_boot.errors import InputMissing, OutputLost, listed
 from ma_boot.modelarts import Channel, ChannelContent
-from ma_boot.reporting import HangSuspect, RunResult, WorkerExit
+from ma_boot.reporting import Cause, HangSuspect, RunResult, WorkerExit
 from ma_boot.reporting.exit_report import Ending, end_event, failure_document, report_lines
 from ma_boot.reporting.journal import PhaseRecord
 from tests.unit.reporting.golden.kept import golden
 
 RAISED = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n{}\n'
-JOB = cast(Any, SimpleNamespace(log_dir="/log", host="worker-1"))
+JOB = cast(Any, SimpleNamespace(log_dir="/log", host="worker-1", node_rank=1))
 PHASES = (
     PhaseRecord("job", 0.04, "done", "node 0 of 2"),
     PhaseRecord("rank table", 3661.2, "done", ""),
@@ -64,7 +64,7 @@ The first process to do so was:
   Exit code:    3
 """
 ENDINGS = {
-    "a process failed": Ending(JOB, None, None, FAILED, LOST, FORM, "node 1, rank 3: RuntimeError"),
+    "a process failed": Ending(JOB, None, None, FAILED, LOST, FORM, Cause(1, 3, 1, "RuntimeError", 5.0), True),
     "stopped after a failure": Ending(JOB, 15, None, FAILED, None),
     "stopped": Ending(JOB, 2, None, RunResult((stopped(1), stopped(0, RAISED.format("KeyError: 1")))), LOST),
     "refused": Ending(None, None, InputMissing("inputs: not in OBS\n  - obs://b/k"), None, None, FORM[:1]),
