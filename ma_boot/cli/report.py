@@ -17,27 +17,29 @@ from ma_boot.reporting import print_lines, write_atomically
     nargs=-1,
     required=True,
     metavar="EVENTS...",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=click.Path(exists=True, path_type=Path),
 )
 @click.option(
     "--output",
     **FILE,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The page to write; by default report.html beside the first of the EVENTS.",
+    help="The page to write; by default report.html in the directory, or beside the first of the EVENTS.",
 )
 def report(events: Sequence[Path], output: Optional[Path]) -> int:
-    """Makes one page of a job: all its nodes on one timeline.
+    """Says why a job ended, and makes one page of it: all its nodes on one timeline.
 
-    EVENTS are the files <job>-node-<i>-events.jsonl of a log directory. The page also shows the ends of the
-    processes' logs if they are beside the events.
+    EVENTS are directories with logs of the job, such as its log directory or a rehearsal's, or files
+    <job>-node-<i>-events.jsonl. The page also shows the ends of the processes' logs if they are beside the
+    events.
 
     \b
     Example:
-      ma_boot report log/*-events.jsonl --output job.html
+      ma_boot report log --output job.html
     """
-    from ma_boot.reporting.page import page_of
+    from ma_boot.reporting.page import event_files, page_of
 
-    page = output or events[0].with_name("report.html")
-    write_atomically(page, page_of(events, page))
-    print_lines(str(page))
+    page = output or (events[0] / "report.html" if events[0].is_dir() else events[0].with_name("report.html"))
+    made = page_of(event_files(events), page)
+    write_atomically(page, made.text)
+    print_lines(f"{made.end}\npage: {page}")
     return 0

@@ -273,6 +273,7 @@ def report(environ: Mapping[str, str], /, job: str, output: Optional[str]) -> in
     target = Path(output or Path("ma_boot-report", name)).absolute()  # which is no code of the next job
     events = fetched_logs(log_place(details), found, target, environ)
     page = target / "report.html"
-    write_atomically(page, page_of(events, page))
-    print_lines(str(page))
+    made = page_of(events, page)
+    write_atomically(page, made.text)
+    print_lines(f"{made.end}\n{page}")
     return 0

@@ -9,15 +9,24 @@ import stat
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Callable, Dict, Mapping, Optional, Sequence
+from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from ma_boot.errors import BootError, ConfigError, described, listed
 from ma_boot.processes import SignalInbox, Task
 from ma_boot.redact import without_secrets
 from ma_boot.reporting import keep_earlier, write_atomically
 from ma_boot.reporting.page.compose import page_text
+from ma_boot.reporting.page.head import cause_in_own_words, headline
 from ma_boot.reporting.page.tables import logs_to_read
-from ma_boot.reporting.timeline import CAUSE, EventFile, Timeline, job_names, read_events, timeline_of
+from ma_boot.reporting.timeline import (
+    CAUSE,
+    EventFile,
+    Timeline,
+    job_names,
+    printable,
+    read_events,
+    timeline_of,
+)
 
 MOST_EVENT_BYTES = 64 << 20  # from the end of each file
 CAUSE_TAIL = 64_000  # bytes of the log of the process that failed first
@@ -28,7 +37,14 @@ _IN_URLS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/"
 _ESCAPES = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])"
 
 
-def page_of(events: Sequence[Path], page: Optional[Path] = None, own: bool = False) -> str:
+class JobPage(NamedTuple):
+    """The page of a job, and in one line how the job ended and why."""
+
+    text: str
+    end: str
+
+
+def page_of(events: Sequence[Path], page: Optional[Path] = None, own: bool = False) -> JobPage:
     """The page of the job that wrote these event files, without secrets.
 
     `page` is where it will be: its links to whole logs are relative to that. `own` are events that this
@@ -40,7 +56,28 @@ def page_of(events: Sequence[Path], page: Optional[Path] = None, own: bool = Fal
     timeline = _timeline(events)
     places = places_of_logs(timeline, events, own)
     links = {file: relative_url(place, page) for file, place in places.items()} if page else {}
-    return page_text(timeline, tails(timeline, places), links)
+    ends_of_logs = tails(timeline, places)
+    failed = timeline.outcome.process
+    why = cause_in_own_words(timeline, ends_of_logs.get(failed.log_file, "") if failed else "").en
+    end = " ".join(filter(None, [headline(timeline).en, why]))
+    return JobPage(page_text(timeline, ends_of_logs, links), printable(end))
+
+
+def event_files(places: Iterable[Path]) -> List[Path]:
+    """These files, and those of events below the directories among them, each once.
+
+    Raises:
+        ConfigError: A directory has none.
+    """
+    files: List[Path] = []
+    for place in places:
+        below = sorted(place.rglob("*-events.jsonl")) if place.is_dir() else [place]
+        if not below:
+            raise ConfigError(
+                f"no events below {place}: expected files *-events.jsonl, as in a log directory"
+            )
+        files += below
+    return list(dict.fromkeys(files))
 
 
 def _timeline(events: Sequence[Path]) -> Timeline:
@@ -136,7 +173,7 @@ def write_in_time(
     """
 
     def work(cancel: object) -> None:
-        text = page_of(events, page, own=True)
+        text = page_of(events, page, own=True).text
         keep_earlier(page)
         write_atomically(page, text)
 
