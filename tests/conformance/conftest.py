@@ -12,6 +12,7 @@ import pytest
 from ma_boot.rehearsal.obs_server import KeyPair, ObsServer
 from tests.conformance import radosgw as ceph
 from tests.conformance.clients import Account, Boto, Client, Sdk
+from tests.conformance.fault_proxy import FaultProxy
 from tests.conformance.shared_radosgw import shared
 from tests.requirement import unavailable
 
@@ -77,3 +78,10 @@ def client(connect: MakeClient, account: Account) -> Client:
     made = connect(account)
     assert made.create_bucket().status == 200
     return made
+
+
+@pytest.fixture
+def proxy(account: Account) -> Iterator[FaultProxy]:
+    """What breaks requests on their way to the pair's server."""
+    with FaultProxy(account.url) as proxy:
+        yield proxy

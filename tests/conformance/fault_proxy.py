@@ -110,7 +110,7 @@ def mirrored(etags: bytes) -> bytes:
 class FaultProxy:
     """Serves at `url` while its context is entered; `seen` has every request, the first fault that fits is taken.
 
-    Who has it as the HTTP proxy for requests to the target is served, too. With `encrypted` all objects look as in a bucket with SSE-KMS: each has an ETag of its own that is no MD5.
+    With `encrypted` all objects look as in a bucket with SSE-KMS: each has an ETag of its own that is no MD5.
     """
 
     def __init__(self, target: str, host: str = "127.0.0.1", encrypted: bool = False) -> None:
@@ -158,9 +158,6 @@ class FaultProxy:
         head = client.head()
         if head is None:
             return False
-        if head[0].startswith(b"CONNECT "):  # the tunnel that the SDK wants of an HTTP proxy ends here
-            client.send(b"HTTP/1.1 200 Connected\r\n\r\n")
-            return True
         seen, fault = self._received(head)
         if fault is None:
             fault = Fault(operation())

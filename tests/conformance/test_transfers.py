@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import random
 import threading
-import uuid
 from pathlib import Path
-from typing import Any, Dict, Iterator
+from typing import Any, Dict
 
 import pytest
 
@@ -25,7 +24,7 @@ from path_mapping.stores import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Progress, Transferred
 from tests import transfers
-from tests.conformance.clients import Account, Sdk
+from tests.conformance.clients import Account, Client, Sdk
 from tests.conformance.conftest import RADOSGW
 from tests.conformance.fault_proxy import Fault, FaultProxy, operation
 from tests.transfers import route, tree, write
@@ -61,16 +60,8 @@ def store_of(account: Account, secret: str = "", timeout: float = 20) -> ObsStor
 
 
 @pytest.fixture
-def bucket(account: Account) -> str:
-    name = f"bucket-{uuid.uuid4().hex[:12]}"
-    assert Sdk(account, name, "v2").create_bucket().status == 200
-    return name
-
-
-@pytest.fixture
-def proxy(account: Account) -> Iterator[FaultProxy]:
-    with FaultProxy(account.url) as proxy:
-        yield proxy
+def bucket(client: Client) -> str:
+    return client.bucket
 
 
 def fetch(store: ObsStore, bucket: str, base: Path, key: str = "data/") -> Transferred:

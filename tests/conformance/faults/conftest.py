@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import uuid
 from typing import Any, Iterator
-from urllib.parse import urlsplit
 
 import pytest
 
 from path_mapping.stores import Access, Credentials
-from path_mapping.stores.access import Proxy
 from path_mapping.stores.obs_store import ObsStore
 from tests.conformance.clients import Account, Boto
 from tests.conformance.fault_proxy import FaultProxy
@@ -31,13 +29,6 @@ class Bucket:
         sizes = {"multipart_from": 12 * MIB, "part": 5 * MIB, "timeout": 2.0, **settings}
         keys = Credentials(self.account.access_key, self.account.secret_key)
         return ObsStore(Access(self.proxy.url, keys, **sizes))
-
-    def behind_proxy(self) -> ObsStore:
-        """The same, of a user whose `http_proxy` leads to the server."""
-        keys = Credentials(self.account.access_key, self.account.secret_key)
-        by = Proxy("127.0.0.1", urlsplit(self.proxy.url).port or 0)
-        access = Access(self.account.url, keys, timeout=10.0, multipart_from=12 * MIB, part=5 * MIB, proxy=by)
-        return ObsStore(access)
 
 
 @pytest.fixture

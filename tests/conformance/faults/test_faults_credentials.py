@@ -17,7 +17,7 @@ from path_mapping.file import file_tree
 from path_mapping.stores import Access, Credentials, obs_store
 from path_mapping.stores.obs_store import ObsStore
 from tests import transfers
-from tests.conformance.clients import Account, Sdk
+from tests.conformance.clients import Account, Client
 from tests.conformance.conftest import RADOSGW, RENEWED
 from tests.conformance.fault_proxy import Fault, FaultProxy, Seen, operation
 from tests.transfers import route, tree, write
@@ -73,14 +73,6 @@ class Temporary:
 
 
 @pytest.fixture
-def client(account: Account) -> Sdk:
-    """A client with a new bucket."""
-    made = Sdk(account, f"bucket-{uuid.uuid4().hex[:12]}", "v2")
-    assert made.create_bucket().status == 200
-    return made
-
-
-@pytest.fixture
 def temporary(account: Account) -> Iterator[Temporary]:
     made = Temporary(account)
     yield made
@@ -115,7 +107,7 @@ def test_a_download_goes_on_whenever_they_end(
     pair: tuple[str, str],
     temporary: Temporary,
     account: Account,
-    client: Sdk,
+    client: Client,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -132,7 +124,7 @@ def test_a_download_goes_on_whenever_they_end(
 
 
 def test_an_upload_goes_on_whenever_they_end(
-    pair: tuple[str, str], temporary: Temporary, account: Account, client: Sdk, tmp_path: Path
+    pair: tuple[str, str], temporary: Temporary, account: Account, client: Client, tmp_path: Path
 ) -> None:
     write(tmp_path / "out", {"large": UPLOADED, **SMALL})
     (tmp_path / "out" / "empty").mkdir()
@@ -147,7 +139,7 @@ def test_an_upload_goes_on_whenever_they_end(
 
 
 def test_a_lost_end_of_an_upload_is_looked_at_with_the_renewed_ones(
-    temporary: Temporary, account: Account, client: Sdk, tmp_path: Path
+    temporary: Temporary, account: Account, client: Client, tmp_path: Path
 ) -> None:
     """The credentials end just before the HEAD, which is refused without a reason."""
     write(tmp_path, {"large": UPLOADED})
@@ -174,7 +166,7 @@ def test_a_lost_end_of_an_upload_is_looked_at_with_the_renewed_ones(
 def test_mox_file_goes_on_too(
     temporary: Temporary,
     account: Account,
-    client: Sdk,
+    client: Client,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     code: str,
@@ -207,7 +199,7 @@ def test_mox_file_goes_on_too(
 
 
 def test_a_refusal_that_has_another_reason_is_not_waited_for(
-    temporary: Temporary, account: Account, client: Sdk, tmp_path: Path
+    temporary: Temporary, account: Account, client: Client, tmp_path: Path
 ) -> None:
     assert client.put("data/a", b"x").status == 200
     with FaultProxy(account.url) as proxy:
@@ -222,7 +214,7 @@ def test_a_refusal_that_has_another_reason_is_not_waited_for(
 
 
 def test_what_is_never_renewed_is_waited_for_once(
-    temporary: Temporary, account: Account, client: Sdk, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    temporary: Temporary, account: Account, client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name, content in SMALL.items():
         assert client.put(f"data/{name}", content).status == 200
@@ -241,7 +233,7 @@ def test_what_is_never_renewed_is_waited_for_once(
 
 
 def test_a_cancelled_transfer_waits_no_longer(
-    temporary: Temporary, account: Account, client: Sdk, tmp_path: Path
+    temporary: Temporary, account: Account, client: Client, tmp_path: Path
 ) -> None:
     assert client.put("data/a", b"x").status == 200
     for refused in ("GetObject", "ListObjects"):

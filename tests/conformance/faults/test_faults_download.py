@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-import uuid
 from pathlib import Path
-from typing import Callable, Iterator, List
+from typing import Callable, List
 
 import pytest
 
@@ -14,7 +13,7 @@ from path_mapping.stores import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Transferred
 from tests import transfers
-from tests.conformance.clients import Account, Sdk
+from tests.conformance.clients import Account, Client
 from tests.conformance.conftest import RADOSGW
 from tests.conformance.fault_proxy import Fault, FaultProxy, Seen, operation
 from tests.transfers import route, tree
@@ -31,31 +30,17 @@ pytestmark = pytest.mark.parametrize(
 
 
 @pytest.fixture
-def proxy(account: Account) -> Iterator[FaultProxy]:
-    with FaultProxy(account.url) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def client(account: Account) -> Sdk:
-    """A client with a new bucket."""
-    made = Sdk(account, f"bucket-{uuid.uuid4().hex[:12]}", "v2")
-    assert made.create_bucket().status == 200
-    return made
-
-
-@pytest.fixture
-def fetch(proxy: FaultProxy, account: Account, client: Sdk, tmp_path: Path) -> Callable[..., Transferred]:
+def fetch(proxy: FaultProxy, account: Account, client: Client, tmp_path: Path) -> Callable[..., Transferred]:
     store = ObsStore(Access(proxy.url, Credentials(account.access_key, account.secret_key)))
     return lambda **options: transfers.fetch(store, tmp_path, route("in", "data/", client.bucket, **options))
 
 
-def in_one(client: Sdk, content: bytes) -> None:
+def in_one(client: Client, content: bytes) -> None:
     """Stored by one request: its ETag is its MD5."""
     assert client.put("data/file", content).status == 200
 
 
-def in_parts(client: Sdk, content: bytes, cuts: List[int]) -> None:
+def in_parts(client: Client, content: bytes, cuts: List[int]) -> None:
     """Stored in parts that begin at these offsets: its ETag is made of their MD5s."""
     upload = client.begin("data/file")
     etags = []
@@ -74,7 +59,7 @@ def range_of(begin: str) -> Callable[[Seen], bool]:
 
 @pytest.mark.parametrize("parts", [0, 5 * MIB, 16 * MIB, -(-len(LARGE) // 6)])
 def test_a_flipped_byte_in_a_range_is_found_and_the_file_is_read_again(
-    proxy: FaultProxy, client: Sdk, fetch: Callable[..., Transferred], tmp_path: Path, parts: int
+    proxy: FaultProxy, client: Client, fetch: Callable[..., Transferred], tmp_path: Path, parts: int
 ) -> None:
     if parts:
         in_parts(client, LARGE, even(LARGE, parts))
@@ -93,7 +78,11 @@ def test_a_flipped_byte_in_a_range_is_found_and_the_file_is_read_again(
 
 
 def test_the_crc_of_the_ranges_is_compared_with_that_of_the_object(
-    proxy: FaultProxy, client: Sdk, fetch: Callable[..., Transferred], tmp_path: Path, pair: tuple[str, str]
+    proxy: FaultProxy,
+    client: Client,
+    fetch: Callable[..., Transferred],
+    tmp_path: Path,
+    pair: tuple[str, str],
 ) -> None:
     in_parts(client, LARGE, [0, 5 * MIB, 23 * MIB])  # the ETag tells nothing
     proxy.faults.append(Fault(range_of(SECOND), flip_answer=7))
@@ -103,7 +92,7 @@ def test_the_crc_of_the_ranges_is_compared_with_that_of_the_object(
 
 
 def test_a_file_that_is_always_wrong_fails_and_is_not_taken_for_a_whole_one(
-    proxy: FaultProxy, client: Sdk, fetch: Callable[..., Transferred], tmp_path: Path
+    proxy: FaultProxy, client: Client, fetch: Callable[..., Transferred], tmp_path: Path
 ) -> None:
     in_one(client, LARGE)
     proxy.faults.append(Fault(range_of(SECOND), times=2, flip_answer=7))
@@ -117,7 +106,7 @@ def test_a_file_that_is_always_wrong_fails_and_is_not_taken_for_a_whole_one(
 
 
 def test_parts_of_unusual_sizes_are_read_until_two_readings_agree(
-    proxy: FaultProxy, client: Sdk, fetch: Callable[..., Transferred], tmp_path: Path
+    proxy: FaultProxy, client: Client, fetch: Callable[..., Transferred], tmp_path: Path
 ) -> None:
     in_parts(client, LARGE, [0, 5 * MIB, 23 * MIB])
     proxy.faults += [
@@ -132,7 +121,7 @@ def test_parts_of_unusual_sizes_are_read_until_two_readings_agree(
 @pytest.mark.parametrize("cuts", [[0, 5 * MIB, 10 * MIB], [0, 5 * MIB, 11 * MIB]])
 def test_a_small_object_of_parts_is_compared_too(
     proxy: FaultProxy,
-    client: Sdk,
+    client: Client,
     fetch: Callable[..., Transferred],
     tmp_path: Path,
     cuts: List[int],
@@ -150,7 +139,7 @@ def test_a_small_object_of_parts_is_compared_too(
 
 
 def test_what_nothing_can_be_compared_with_is_counted(
-    proxy: FaultProxy, client: Sdk, fetch: Callable[..., Transferred], tmp_path: Path
+    proxy: FaultProxy, client: Client, fetch: Callable[..., Transferred], tmp_path: Path
 ) -> None:
     encrypted = {"x-amz-server-side-encryption": "aws:kms"}
     in_one(client, LARGE)

@@ -45,43 +45,8 @@ def stopped(bucket: Bucket, base: Path) -> None:
         send(bucket, base, cancel=cancel, progress=stop)
 
 
-class TestTwoWriters:
-    """Two processes or nodes that upload one key."""
-
-    def test_both_end_well_and_the_last_one_wins(self, bucket: Bucket, tmp_path: Path) -> None:
-        """The second node begins, and ends, while the first one is about to complete."""
-        first, second = node(tmp_path / "0", LARGE), node(tmp_path / "1", OTHER)
-
-        def overtake(seen: Seen) -> None:
-            send(bucket, second)
-
-        bucket.proxy.faults.append(Fault(operation("CompleteMultipartUpload"), before=overtake))
-        assert send(bucket, first).files == 1
-        assert bucket.witness.get("out/large").content == LARGE
-        assert bucket.witness.uploads() == []
-
-    def test_both_at_once(self, bucket: Bucket, tmp_path: Path) -> None:
-        nodes = [node(tmp_path / str(index), content) for index, content in enumerate((LARGE, OTHER))]
-        together = threading.Barrier(2)
-        done: List[int] = []
-
-        def meet(seen: Seen) -> None:
-            together.wait(30)
-
-        bucket.proxy.faults += [
-            Fault(operation(name), times=2, before=meet)
-            for name in ("CreateMultipartUpload", "CompleteMultipartUpload")
-        ]
-        threads = [
-            threading.Thread(target=lambda base=base: done.append(send(bucket, base).files)) for base in nodes
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert done == [1, 1]
-        assert bucket.witness.get("out/large").content in (LARGE, OTHER)
-        assert bucket.witness.uploads() == []
+class TestUnfinishedUploads:
+    """Of another process or node, and of an earlier run."""
 
     def test_a_foreign_upload_is_left_alone(self, bucket: Bucket, tmp_path: Path) -> None:
         foreign = bucket.witness.begin("out/large")
@@ -101,72 +66,6 @@ class TestTwoWriters:
         assert bucket.witness.get("out/large").content == LARGE
         assert bucket.witness.uploads() == []
         assert sorted(path.name for path in tmp_path.iterdir()) == [".out.ma_sync", "out"]
-
-
-class TestBehindAProxy:
-    """The same uploads through an HTTP proxy, where the SDK makes the requests."""
-
-    def send(self, bucket: Bucket, base: Path, **more: Any) -> Transferred:
-        route = transfers.route("out", "out/", bucket.name)
-        return transfers.send(bucket.behind_proxy(), base, route, **more)
-
-    def stopped(self, bucket: Bucket, base: Path) -> None:
-        cancel = threading.Event()
-        bucket.proxy.faults.append(
-            Fault(lambda seen: seen.query.get("partNumber") == "2", before=lambda seen: cancel.set())
-        )
-        with pytest.raises(Cancelled):
-            self.send(bucket, base, cancel=cancel)
-
-    def test_ones_own_upload_is_resumed(self, bucket: Bucket, tmp_path: Path) -> None:
-        self.stopped(bucket, node(tmp_path, LARGE))
-        (left,) = bucket.witness.uploads()
-        stored = len(bucket.witness.parts(*left))
-        bucket.proxy.seen.clear()
-        assert self.send(bucket, tmp_path).files == 1
-        assert bucket.proxy.count("UploadPart") == 3 - stored < 3
-        assert bucket.witness.get("out/large").content == LARGE
-        assert bucket.witness.uploads() == []
-        assert sorted(path.name for path in tmp_path.iterdir()) == [".out.ma_sync", "out"]
-
-    def test_that_of_a_file_that_is_gone_is_aborted(self, bucket: Bucket, tmp_path: Path) -> None:
-        self.stopped(bucket, node(tmp_path, LARGE))
-        (tmp_path / "out" / "large").unlink()
-        transfers.write(tmp_path / "out", {"else": b"x"})
-        assert "out/large by an earlier run was aborted" in self.send(bucket, tmp_path).notices[0]
-        assert bucket.witness.uploads() == []
-
-    def test_a_file_that_is_truncated_while_it_is_sent_is_sent_again(
-        self, bucket: Bucket, tmp_path: Path
-    ) -> None:
-        file = node(tmp_path, LARGE) / "out" / "large"
-
-        def truncate(seen: Seen) -> None:
-            with file.open("r+b") as opened:
-                opened.truncate(7 * MIB)
-
-        bucket.proxy.faults.append(Fault(operation("UploadPart"), before=truncate))
-        assert self.send(bucket, tmp_path).files == 1
-        assert bucket.witness.get("out/large").content == LARGE[: 7 * MIB]
-        assert bucket.witness.uploads() == []
-
-    @pytest.mark.parametrize("how", [{"status": 500}, {"reset": True}, {"status": 200, "forwarded": True}])
-    def test_a_doubtful_end_ends_well(self, bucket: Bucket, tmp_path: Path, how: Dict[str, Any]) -> None:
-        fault = Fault(operation("CompleteMultipartUpload"), **how)
-        bucket.proxy.faults.append(fault)
-        assert self.send(bucket, node(tmp_path, LARGE)).files == 1
-        assert fault.times == 0
-        assert bucket.witness.get("out/large").content == LARGE
-
-    def test_an_answer_before_the_body_was_read_is_not_one(self, bucket: Bucket, tmp_path: Path) -> None:
-        fault = Fault(
-            operation("PutObject"), early=True, status=200, body=b"", with_headers={"ETag": '"opaque"'}
-        )
-        bucket.proxy.faults.append(fault)
-        transfers.write(tmp_path / "out", {"small": b"content"})
-        assert self.send(bucket, tmp_path).files == 1
-        assert fault.times == 0
-        assert bucket.witness.get("out/small").content == b"content"
 
 
 class TestTheEndOfAMultipartUpload:
@@ -247,15 +146,3 @@ def test_a_store_that_is_away_for_longer_than_five_attempts(
     assert [bucket.witness.get(f"out/{number}").content for number in range(files)] == [
         b"%d" % number for number in range(files)
     ]
-
-
-@pytest.mark.parametrize("headers", [{}, {"ETag": f'"{"0" * 32}"'}], ids=["no-etag", "another-etag"])
-def test_an_answer_before_the_body_was_read_is_not_one(
-    bucket: Bucket, tmp_path: Path, headers: Dict[str, str]
-) -> None:
-    fault = Fault(operation("PutObject"), early=True, status=200, body=b"", with_headers=headers)
-    bucket.proxy.faults.append(fault)
-    transfers.write(tmp_path / "out", {"small": b"content"})
-    assert send(bucket, tmp_path).files == 1
-    assert fault.times == 0
-    assert bucket.witness.get("out/small").content == b"content"

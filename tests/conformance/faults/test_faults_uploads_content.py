@@ -140,10 +140,15 @@ class TestABodyThatIsAlwaysWrong:
 
 
 class TestAnEarlyAnswer:
-    """An answer of something between here and OBS, before the body was read, with an ETag that is no MD5."""
+    """An answer of something between here and OBS, before the body was read."""
 
-    def test_to_a_small_file_is_not_taken_for_one_of_obs(self, bucket: Bucket, tmp_path: Path) -> None:
-        fault = Fault(operation("PutObject"), early=True, status=200, body=b"", with_headers=OPAQUE)
+    @pytest.mark.parametrize(
+        "headers", [{}, {"ETag": f'"{"0" * 32}"'}, OPAQUE], ids=["no", "another", "opaque"]
+    )
+    def test_to_a_small_file_is_not_taken_for_one_of_obs(
+        self, bucket: Bucket, tmp_path: Path, headers: Dict[str, str]
+    ) -> None:
+        fault = Fault(operation("PutObject"), early=True, status=200, body=b"", with_headers=headers)
         bucket.proxy.faults.append(fault)
         transfers.write(tmp_path / "out", {"small": b"content"})
         assert send(bucket, tmp_path).files == 1

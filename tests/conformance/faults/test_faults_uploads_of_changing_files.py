@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-import uuid
 from pathlib import Path
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable, List
 
 import pytest
 
@@ -15,7 +14,7 @@ from path_mapping.stores import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Transferred, upload_periodically
 from tests import transfers
-from tests.conformance.clients import Account, Boto
+from tests.conformance.clients import Account, Client
 from tests.conformance.conftest import RADOSGW
 from tests.conformance.fault_proxy import Fault, FaultProxy, Seen
 from tests.functional.node import eventually
@@ -32,33 +31,15 @@ pytestmark = pytest.mark.parametrize(
 
 
 @pytest.fixture
-def proxy(account: Account) -> Iterator[FaultProxy]:
-    with FaultProxy(account.url) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def bucket() -> str:
-    return f"bucket-{uuid.uuid4().hex[:12]}"
-
-
-@pytest.fixture
-def witness(account: Account, bucket: str) -> Boto:
-    made = Boto(account, bucket)
-    assert made.create_bucket().status == 200
-    return made
-
-
-@pytest.fixture
 def store(proxy: FaultProxy, account: Account) -> ObsStore:
     keys = Credentials(account.access_key, account.secret_key)
     return ObsStore(Access(proxy.url, keys, multipart_from=10 * MIB, part=5 * MIB))
 
 
 @pytest.fixture
-def send(store: ObsStore, witness: Boto, bucket: str, tmp_path: Path) -> Callable[..., Transferred]:
+def send(store: ObsStore, client: Client, tmp_path: Path) -> Callable[..., Transferred]:
     def send(choice: UploadChoice = NOW, **options: Any) -> Transferred:
-        return transfers.send(store, tmp_path, route("out", "out/", bucket, **options), choice=choice)
+        return transfers.send(store, tmp_path, route("out", "out/", client.bucket, **options), choice=choice)
 
     return send
 
@@ -72,12 +53,12 @@ def before(method: str, name: str, change: Callable[[], Any]) -> Fault:
     return Fault(lambda seen: seen.method == method and seen.path.endswith(name), before=changed)
 
 
-def names(witness: Boto) -> List[str]:
-    return witness.page().keys
+def names(client: Client) -> List[str]:
+    return client.page().keys
 
 
 def test_a_file_that_is_rewritten_while_it_waits_is_not_sent_half(
-    proxy: FaultProxy, witness: Boto, send: Callable[..., Transferred], tmp_path: Path
+    proxy: FaultProxy, client: Client, send: Callable[..., Transferred], tmp_path: Path
 ) -> None:
     write(tmp_path, {"out/a": b"first", "out/b": CHECKPOINT})
     assert send(SETTLED).files == 2
@@ -92,27 +73,27 @@ def test_a_file_that_is_rewritten_while_it_waits_is_not_sent_half(
     proxy.faults.append(before("PUT", "out/a", rewrite))
     sent = send(SETTLED)
     assert (sent.files, sent.deferred) == (1, 1)
-    assert witness.get("out/b").content == CHECKPOINT
+    assert client.get("out/b").content == CHECKPOINT
     rewriting.write(b"whole")
     rewriting.close()
     assert send(SETTLED).files == 1
-    assert witness.get("out/b").content == b"half" * 1000 + b"whole"
+    assert client.get("out/b").content == b"half" * 1000 + b"whole"
 
 
 @pytest.mark.parametrize("content", [b"small" * 1000, CHECKPOINT, PARTS], ids=["small", "one", "parts"])
 def test_the_last_upload_sends_a_file_again_that_changed_after_it_was_sent(
-    proxy: FaultProxy, witness: Boto, send: Callable[..., Transferred], tmp_path: Path, content: bytes
+    proxy: FaultProxy, client: Client, send: Callable[..., Transferred], tmp_path: Path, content: bytes
 ) -> None:
     file = tmp_path / "out" / "a"
     write(tmp_path, {"out/a": content[: len(content) // 2], "out/b": b"b"})
     proxy.faults.append(before("PUT", "out/b", lambda: file.write_bytes(content)))
     assert send().files == 2
-    assert witness.get("out/a").content == content
+    assert client.get("out/a").content == content
     assert send().skipped == 2
 
 
 def test_a_file_that_changes_during_its_request_is_not_stored_torn(
-    proxy: FaultProxy, witness: Boto, send: Callable[..., Transferred], tmp_path: Path
+    proxy: FaultProxy, client: Client, send: Callable[..., Transferred], tmp_path: Path
 ) -> None:
     write(tmp_path, {"out/a": b"1" * (9 * MIB)})  # one request
 
@@ -122,11 +103,11 @@ def test_a_file_that_changes_during_its_request_is_not_stored_torn(
 
     proxy.faults.append(before("PUT", "out/a", grow))
     assert send().files == 1
-    assert witness.get("out/a").content == (tmp_path / "out/a").read_bytes()
+    assert client.get("out/a").content == (tmp_path / "out/a").read_bytes()
 
 
 def test_a_round_stores_nothing_of_a_file_that_changes_during_its_request(
-    proxy: FaultProxy, witness: Boto, send: Callable[..., Transferred], tmp_path: Path
+    proxy: FaultProxy, client: Client, send: Callable[..., Transferred], tmp_path: Path
 ) -> None:
     old = b"0" * (9 * MIB)
     write(tmp_path, {"out/a": old})
@@ -142,11 +123,11 @@ def test_a_round_stores_nothing_of_a_file_that_changes_during_its_request(
     proxy.faults.append(before("PUT", "out/a", rewrite))
     sent = send(SETTLED)
     assert (sent.files, sent.deferred) == (0, 1)
-    assert witness.get("out/a").content == old
+    assert client.get("out/a").content == old
 
 
 def test_a_file_that_vanishes_before_it_is_sent_is_said(
-    proxy: FaultProxy, witness: Boto, send: Callable[..., Transferred], tmp_path: Path
+    proxy: FaultProxy, client: Client, send: Callable[..., Transferred], tmp_path: Path
 ) -> None:
     write(tmp_path, {"out/a": b"a", "out/step_1": b"1", "out/step_2": PARTS})
 
@@ -161,50 +142,50 @@ def test_a_file_that_vanishes_before_it_is_sent_is_said(
         "step_1 was removed before it was uploaded",
         "step_2 was removed before it was uploaded",
     ]
-    assert names(witness) == ["out/a"]
+    assert names(client) == ["out/a"]
 
 
 @pytest.mark.parametrize("content", [b"mine!", PARTS], ids=["small", "parts"])
 def test_an_object_that_somebody_overwrote_with_the_same_size_is_sent_again(
-    witness: Boto, send: Callable[..., Transferred], tmp_path: Path, content: bytes
+    client: Client, send: Callable[..., Transferred], tmp_path: Path, content: bytes
 ) -> None:
     write(tmp_path, {"out/a": content})
     assert send().files == 1
     assert send().skipped == 1
-    assert witness.put("out/a", b"x" * len(content)).status == 200
+    assert client.put("out/a", b"x" * len(content)).status == 200
     assert send().files == 1
-    assert witness.get("out/a").content == content
+    assert client.get("out/a").content == content
 
 
 @pytest.mark.parametrize("listed", [True, False])
 def test_delete_spares_what_somebody_else_stored(
-    witness: Boto, send: Callable[..., Transferred], tmp_path: Path, listed: bool
+    client: Client, send: Callable[..., Transferred], tmp_path: Path, listed: bool
 ) -> None:
     write(tmp_path, {"out/mine": b"m", "out/theirs": b"t", "out/stays": b"s"})
     assert send(delete=True).files == 3
-    assert witness.put("out/theirs", b"T").status == 200
+    assert client.put("out/theirs", b"T").status == 200
     for name in ("mine", "theirs"):
         (tmp_path / "out" / name).unlink()
     again = send(UploadChoice(listed=listed), delete=True)
-    assert names(witness) == ["out/stays", "out/theirs"]
+    assert names(client) == ["out/stays", "out/theirs"]
     assert "theirs" in again.notices[0]
     assert "changed since its upload" in again.notices[0]
 
 
 def test_delete_spares_what_somebody_stores_after_the_listing(
-    proxy: FaultProxy, witness: Boto, send: Callable[..., Transferred], tmp_path: Path
+    proxy: FaultProxy, client: Client, send: Callable[..., Transferred], tmp_path: Path
 ) -> None:
     write(tmp_path, {"out/theirs": b"t"})
     assert send(delete=True).files == 1
     (tmp_path / "out/theirs").rename(tmp_path / "out/other")
-    proxy.faults.append(before("PUT", "out/other", lambda: witness.put("out/theirs", b"T")))
+    proxy.faults.append(before("PUT", "out/other", lambda: client.put("out/theirs", b"T")))
     again = send(delete=True)
-    assert names(witness) == ["out/other", "out/theirs"]
+    assert names(client) == ["out/other", "out/theirs"]
     assert "is not deleted" in again.notices[0]
 
 
 def test_a_periodic_round_sends_a_rewritten_file_once_it_is_whole(
-    proxy: FaultProxy, store: ObsStore, witness: Boto, bucket: str, tmp_path: Path
+    proxy: FaultProxy, store: ObsStore, client: Client, tmp_path: Path
 ) -> None:
     write(tmp_path, {"out/a": b"a", "out/b": CHECKPOINT})
     rewriting: List[Any] = []
@@ -218,7 +199,7 @@ def test_a_periodic_round_sends_a_rewritten_file_once_it_is_whole(
     cancel = threading.Event()
     done: List[Transferred] = []
     failed: List[Exception] = []
-    wanted = route("out", "out/", bucket, interval=1.0)
+    wanted = route("out", "out/", client.bucket, interval=1.0)
     rounds = threading.Thread(
         target=upload_periodically,
         args=([wanted], tmp_path, store),
@@ -227,11 +208,11 @@ def test_a_periodic_round_sends_a_rewritten_file_once_it_is_whole(
     rounds.start()
     try:
         eventually(lambda: bool(done), "the first round")
-        assert names(witness) == ["out/a"]
+        assert names(client) == ["out/a"]
         rewriting[0].write(b"n" * MIB)
         rewriting[0].close()
-        eventually(lambda: names(witness) == ["out/a", "out/b"], "the rewritten file")
-        assert witness.get("out/b").content == b"n" * (2 * MIB)
+        eventually(lambda: names(client) == ["out/a", "out/b"], "the rewritten file")
+        assert client.get("out/b").content == b"n" * (2 * MIB)
     finally:
         cancel.set()
         rounds.join()

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Callable, Iterator, List
+from typing import Callable, List
 
 import pytest
 
@@ -39,26 +39,31 @@ def put(store: Store, key: str, content: bytes, tmp_path: Path) -> None:
     store.write("bucket", key, source, hashlib.md5(content).hexdigest(), lambda size: None)
 
 
-@pytest.mark.parametrize("content", [b"", b"x", b"\0\xff" * 700_000])
-def test_reading_returns_what_was_written(store: Store, tmp_path: Path, content: bytes) -> None:
-    put(store, "a/b", content, tmp_path)
-    assert b"".join(store.read("bucket", "a/b")) == content
+def keys(store: Store, prefix: str = "") -> List[str]:
+    return [found.key for found in store.list("bucket", prefix)]
 
 
 ODD_KEYS = ["with space", "plus+percent%41", "ünï/中文", "a&b=c?d#e", "quote'\""]
 
 
-@pytest.mark.parametrize("key", ODD_KEYS)
-def test_unusual_keys_are_kept(store: Store, tmp_path: Path, key: str) -> None:
-    put(store, key, b"odd", tmp_path)
-    assert [found.key for found in store.list("bucket", "")] == [key]
-    assert b"".join(store.read("bucket", key)) == b"odd"
+def test_the_life_of_objects(store: Store, tmp_path: Path) -> None:
+    contents = dict(zip(ODD_KEYS, (b"", b"x", b"\0\xff" * 700_000, b"odd", b"{}")))
+    for key, content in contents.items():
+        put(store, key, b"earlier", tmp_path)
+        put(store, key, content, tmp_path)
+        store.write_bytes("bucket", f"deeper/{key}", content)
+    assert keys(store) == sorted([*ODD_KEYS, *(f"deeper/{key}" for key in ODD_KEYS)])
+    for key, content in contents.items():
+        assert (
+            b"".join(store.read("bucket", key)) == b"".join(store.read("bucket", f"deeper/{key}")) == content
+        )
 
 
 def test_a_listing_has_keys_sizes_and_md5s_in_order(store: Store, tmp_path: Path) -> None:
     for key in ("data/b", "data/a/x", "data2/c"):
         put(store, key, key.encode(), tmp_path)
-    assert [entry.key for entry in store.list("bucket", "data")] == ["data/a/x", "data/b", "data2/c"]
+    assert keys(store, "data") == ["data/a/x", "data/b", "data2/c"]
+    assert keys(store, "b/") == keys(store, "data/a/x/") == []
     found = list(store.list("bucket", "data/"))
     assert [(entry.key, entry.size) for entry in found] == [("data/a/x", 8), ("data/b", 6)]
     assert found[1].md5 == hashlib.md5(b"data/b").hexdigest()
@@ -91,39 +96,13 @@ def test_a_store_does_not_print_its_credentials(store: Store) -> None:
     assert "PLANTED" not in repr(store)
 
 
-def keys(store: Store, prefix: str = "") -> Iterator[str]:
-    return (found.key for found in store.list("bucket", prefix))
-
-
-@pytest.mark.parametrize("content", [b"", b"{}", bytes(range(256)) * 9000])
-def test_bytes_are_written_without_a_file(store: Store, tmp_path: Path, content: bytes) -> None:
-    put(store, "doc", b"earlier", tmp_path)
-    store.write_bytes("bucket", "doc", content)
-    assert b"".join(store.read("bucket", "doc")) == content
-    store.write_bytes("bucket", "deeper/doc", content)
-    assert b"".join(store.read("bucket", "deeper/doc")) == content
-
-
-def test_writing_again_replaces_an_object(store: Store, tmp_path: Path) -> None:
-    put(store, "a", b"one", tmp_path)
-    put(store, "a", b"two!", tmp_path)
-    assert b"".join(store.read("bucket", "a")) == b"two!"
-    assert [found.size for found in store.list("bucket", "a")] == [4]
-
-
-def test_an_unknown_prefix_lists_nothing(store: Store, tmp_path: Path) -> None:
-    put(store, "a/b", b"x", tmp_path)
-    assert list(keys(store, "b/")) == []
-    assert list(keys(store, "a/b/c")) == []
-
-
 def test_an_iterator_that_is_closed_early_ends_the_request(store: Store, tmp_path: Path) -> None:
     put(store, "a", b"x" * (3 << 20), tmp_path)
     for _ in range(20):
         pieces = store.read("bucket", "a")
         assert next(iter(pieces))
         pieces.close()  # type: ignore[attr-defined]  # a generator in both stores
-    assert list(keys(store)) == ["a"]
+    assert keys(store) == ["a"]
 
 
 class TestDirectory:
@@ -147,7 +126,7 @@ class TestDirectory:
         (root / "other").mkdir()
         (root / "other" / "secret").write_bytes(b"x")
         with pytest.raises(Refused):
-            list(keys(open_store({}, root), "../other/"))
+            keys(open_store({}, root), "../other/")
 
     def test_a_link_in_the_bucket_is_not_followed_out_of_it(self, root: Path, tmp_path: Path) -> None:
         (tmp_path / "outside").mkdir()
@@ -160,11 +139,7 @@ class TestDirectory:
         os.mkfifo(root / "bucket" / "pipe")  # reading it would block
         (root / "bucket" / "dangling").symlink_to("nothing")
         (root / "bucket" / "a").write_bytes(b"x")
-        assert list(keys(open_store({}, root))) == ["a"]
-
-    def test_a_missing_bucket_is_not_found(self, root: Path) -> None:
-        with pytest.raises(NotFound):
-            list(open_store({}, root).list("other", ""))
+        assert keys(open_store({}, root)) == ["a"]
 
 
 class TestObs:
@@ -180,12 +155,6 @@ class TestObs:
         assert [path for method, path in obs.requests if method == "PUT" and "partNumber=3" in path]
         assert b"".join(self.store(obs).read("bucket", "large")) == content
         assert [entry.md5 for entry in self.store(obs).list("bucket", "large")] == [None]
-
-    def test_a_listing_of_several_pages_is_complete(self, obs: ObsServer, tmp_path: Path) -> None:
-        store = obs_store(obs.url)
-        for number in range(1003):
-            put(store, f"many/{number:04}", b"", tmp_path)
-        assert len(list(self.store(obs).list("bucket", "many/"))) == 1003
 
     def test_temporary_credentials_send_their_token(self, obs: ObsServer) -> None:
         environ = {"S3_ENDPOINT": obs.url, **CREDENTIALS, "OBS_SECURITY_TOKEN": "TOKENPLANTED"}
