@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ma_boot.rehearsal.obs_server import ObsServer
-from path_mapping.errors import NotFound, Refused, TransferFailed, Unreachable
+from path_mapping.errors import CredentialsMissing, NotFound, Refused, TransferFailed, Unreachable
 from path_mapping.stores import Access, Credentials, open_store
 from path_mapping.stores.access import Proxy, address_of, proxy_for
 from path_mapping.stores.http_connection import ConnectionFailed, HttpConnection, Origin
@@ -285,3 +285,16 @@ def test_a_stale_connection_is_told_apart_from_a_fault() -> None:
 def _asked(connection: HttpConnection) -> None:
     connection.send(b"GET / HTTP/1.1\r\n\r\n")
     connection.response()
+
+
+def test_missing_credentials_are_all_reported_at_once() -> None:
+    with pytest.raises(CredentialsMissing) as raised:
+        open_store({"OBS_ACCESS_KEY_ID": "AKPLANTED"}, None)
+    assert "OBS_ENDPOINT (or S3_ENDPOINT), OBS_SECRET_ACCESS_KEY" in str(raised.value)
+    assert "PLANTED" not in str(raised.value)
+
+
+def test_an_invalid_endpoint_is_reported() -> None:
+    environ = {"OBS_ENDPOINT": "ftp://x", "OBS_ACCESS_KEY_ID": "a", "OBS_SECRET_ACCESS_KEY": "s"}
+    with pytest.raises(CredentialsMissing, match="found 'ftp://x'"):
+        open_store(environ, None)

@@ -293,7 +293,8 @@ class TestUrls:
             finally:
                 obs.release.set()
         copying.result()
-        assert [method for method, _ in obs.requests if method != "GET"] == ["PUT"] * 21  # the one that hung twice
+        sent = [method for method, _ in obs.requests if method != "GET"]
+        assert sent == ["PUT"] * 21, "the one that hung twice"
         assert mox.file.read(f"{obs_base}/to/19") == "x"
         obs.seen.clear()
         mox.file.rename(f"{obs_base}/to", f"{obs_base}/e")

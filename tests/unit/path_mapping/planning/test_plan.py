@@ -228,6 +228,38 @@ def test_no_key_leaves_its_target(names: List[str]) -> None:
             assert path.startswith("/base/in/")
 
 
+@pytest.mark.parametrize(
+    ("local", "key", "keys", "expected"),
+    [
+        ("d", "data", ["data/a", "data/b/c"], ["/base/d/a", "/base/d/b/c"]),  # a directory
+        ("d", "data/", ["data/a"], ["/base/d/a"]),  # with or without a trailing slash
+        ("d/", "data", ["data/a"], ["/base/d/a"]),
+        ("/abs/d", "data", ["data/a"], ["/abs/d/a"]),
+        ("./d", "", ["a", "b/c"], ["/base/d/a", "/base/d/b/c"]),  # the whole bucket
+        ("f", "data/a.zip", ["data/a.zip"], ["/base/f"]),  # a file
+        ("f/", "data/a.zip", ["data/a.zip"], ["/base/f/a.zip"]),
+        ("d", "data", ["data", "data/a"], ["/base/d"]),  # the object of exactly this key
+        ("d", "data/", ["data/", "data/a"], ["/base/d/a"]),
+        ("d", "data", ["data2/a", "data.zip"], None),  # keys that only look alike
+        ("d", "data/", ["data2/a"], None),
+        ("d", "data", ["data/"], []),  # an empty directory exists
+        ("d", "data", [], None),
+    ],
+)
+def test_which_object_becomes_which_file(
+    local: str, key: str, keys: List[str], expected: Optional[List[str]]
+) -> None:
+    objects = [StoredObject(name, 0 if name.endswith("/") else 1, None) for name in keys]
+    route = Route(local, ObsUrl("bucket", key))
+    source = find_input(route, objects, BASE)
+    if source is None:
+        assert expected is None
+        return
+    steps = downloads(*objects, route=route)
+    assert {step.action for step in steps} <= {COPY}
+    assert [str(source[0].root / step.name) for step in steps] == expected
+
+
 class TestSelection:
     """Patterns and shards."""
 
@@ -492,8 +524,10 @@ class TestUploadAgain:
 
     def test_delete_removes_nothing_after_an_unreadable_directory(self) -> None:
         route = Route("in", ObsUrl("bucket", "in/"), delete=True)
-        files = {"a/": LocalEntry("directory", 0, 0, "cannot be read")}
-        assert [s.action for s in uploads(files, None, route, [RecordEntry("a/b", 1, 7, "")])] == [REFUSE]
+        for kind, actions in (("directory", [REFUSE]), ("special", [SKIP, DELETE])):  # which hides nothing
+            files = {"a/": LocalEntry(kind, 0, 0, "cannot be read")}
+            found = uploads(files, None, route, [RecordEntry("a/b", 1, 7, "")])
+            assert [step.action for step in found] == actions
 
 
 CONTENTS = st.sampled_from([b"a", b"b", b"cc"])
