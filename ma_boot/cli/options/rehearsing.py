@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import List, Optional
 
 import click
@@ -40,6 +41,10 @@ PLAN_TOPIC = Topic(
 )
 
 
+_rehearsed = partial(RunOption, requires=(LOCAL,))
+_rehearsed_variable = partial(RunVariable, requires=(LOCAL,))
+_contained = partial(RunOption, requires=(LOCAL, DOCKER))
+_contained_variable = partial(RunVariable, requires=(LOCAL, DOCKER))
 REHEARSAL_DIR = "ma_boot-rehearsal"
 REHEARSAL = Topic(
     "rehearsal",
@@ -51,77 +56,49 @@ REHEARSAL = Topic(
     ),
     (
         RunOption("--local", is_flag=True, common=True, help="Rehearse the job on this machine."),
-        RunOption("--job", **FILE, requires=(LOCAL,), help="The job to rehearse: a job file (job.yaml)."),
-        RunOption(
+        _rehearsed("--job", **FILE, help="The job to rehearse: a job file (job.yaml)."),
+        _rehearsed(
             "--nodes",
             metavar="N",
             type=click.IntRange(1, 1024),
             default=1,
-            requires=(LOCAL,),
             common=True,
             help="Number of nodes of a rehearsal.",
         ),
-        RunOption(
+        _rehearsed(
             "--devices-per-node",
             metavar="N",
             type=click.IntRange(1, 16),
             default=1,
-            requires=(LOCAL,),
             common=True,
             help="Cards per node of a rehearsal.",
         ),
-        RunOption(
-            "--rank-table-delay",
-            **SECONDS,
-            default=2,
-            requires=(LOCAL,),
-            help="Delay until the rank table is completed.",
+        _rehearsed(
+            "--rank-table-delay", **SECONDS, default=2, help="Delay until the rank table is completed."
         ),
-        RunOption(
-            "--code-dir", **DIR, requires=(LOCAL,), help="The job's code directory; default: that of COMMAND."
-        ),
-        RunVariable(
+        _rehearsed("--code-dir", **DIR, help="The job's code directory; default: that of COMMAND."),
+        _rehearsed_variable(
             "--exclude",
             multiple=True,
             metavar="PATTERN",
-            requires=(LOCAL,),
             help="Parts of the code not to copy to the nodes, as in .gitignore.",
         ),
-        RunOption(
-            "--rehearsal-dir",
-            **DIR,
-            default=REHEARSAL_DIR,
-            requires=(LOCAL,),
-            help="Directory of the simulated nodes.",
-        ),
-        RunVariable(
+        _rehearsed("--rehearsal-dir", **DIR, default=REHEARSAL_DIR, help="Directory of the simulated nodes."),
+        _rehearsed_variable(
             "--keep-rehearsals",
             type=click.IntRange(1),
             default=20,
             metavar="N",
-            requires=(LOCAL,),
             help="Of the rehearsals there, only the N newest are kept.",
         ),
-        RunOption(
+        _rehearsed(
             "--input",
             multiple=True,
             metavar="NAME=OBS",
-            requires=(LOCAL,),
             help="An input of the job form, e.g. data_url=obs://bucket/data/.",
         ),
-        RunOption(
-            "--output",
-            multiple=True,
-            metavar="NAME=OBS",
-            requires=(LOCAL,),
-            help="An output of the job form.",
-        ),
-        RunOption(
-            "--append-args",
-            metavar="ARGS",
-            requires=(LOCAL,),
-            help="Arguments that the platform appends to COMMAND.",
-        ),
+        _rehearsed("--output", multiple=True, metavar="NAME=OBS", help="An output of the job form."),
+        _rehearsed("--append-args", metavar="ARGS", help="Arguments that the platform appends to COMMAND."),
         RunOption(
             "--sandbox",
             type=click.Choice(["bwrap"]),
@@ -195,42 +172,30 @@ CONTAINERS = Topic(
         "ma_boot --local --runner docker --image my-training --obs-root obs train.py",
     ),
     (
-        RunOption(
+        _rehearsed(
             "--runner",
             type=click.Choice(["process", "docker"]),
             default="process",
-            requires=(LOCAL,),
             help="Run each node as a process, or as a container of --image.",
         ),
-        RunOption("--image", metavar="IMAGE", requires=(LOCAL, DOCKER), help="The job's image."),
-        RunVariable(
-            "--memory",
-            callback=_bytes,
-            metavar="SIZE",
-            requires=(LOCAL, DOCKER),
-            help="Memory limit of a node, e.g. 512m or 64g.",
+        _contained("--image", metavar="IMAGE", help="The job's image."),
+        _contained_variable(
+            "--memory", callback=_bytes, metavar="SIZE", help="Memory limit of a node, e.g. 512m or 64g."
         ),
-        RunVariable(
-            "--shm-size",
-            callback=_bytes,
-            metavar="SIZE",
-            default="2g",
-            requires=(LOCAL, DOCKER),
-            help="Size of a node's /dev/shm.",
+        _contained_variable(
+            "--shm-size", callback=_bytes, metavar="SIZE", default="2g", help="Size of a node's /dev/shm."
         ),
-        RunVariable(
+        _contained_variable(
             "--boot-shell",
             type=click.Choice(["none", "sh", "bash"]),
             default="none",
-            requires=(LOCAL, DOCKER),
             help="Start the boot command by a shell, as the platform may do.",
         ),
-        RunVariable(
+        _contained_variable(
             "--boot-prefix",
             metavar="TEXT",
-            requires=(LOCAL, DOCKER),
             help="What the job form has before `ma_boot`, e.g. 'cd code && exec'.",
         ),
-        RunVariable("--keep", is_flag=True, requires=(LOCAL, DOCKER), help="Keep the containers afterwards."),
+        _contained_variable("--keep", is_flag=True, help="Keep the containers afterwards."),
     ),
 )

@@ -82,11 +82,7 @@ OBS = Topic(
 
 
 def store_command(
-    group: click.Group,
-    request: Callable[..., Any],
-    argument: str,
-    timeout: int,
-    *options: Callable[..., Any],
+    group: click.Group, request: Callable[..., Any], argument: str, timeout: int, *options: Callable[..., Any]
 ) -> Callable[[Callable[..., int]], click.Command]:
     """Makes a function a command of `group` that reaches OBS without a job, with options that all have.
 
