@@ -34,18 +34,21 @@ if TYPE_CHECKING:
 
 
 ALL = "all"
+TYPED = "ma_boot.typed"  # the words after `ma_boot`, in the context's meta
+_OF_A_SHELL = {"cd", "source", ".", "export", "set", "ulimit", "eval", "exec"}
+_ENVIRONMENT_OPTIONS = ("python", "conda_env", "source")
 
 
-class CommandWithTopics(click.Command):
+class _Run(click.Command):
     """A command whose options do not fit on a screen: `--help TOPIC` shows those of a topic.
 
-    The first word that is not an option begins its argument `command`; no options follow it.
+    The first word that is not an option begins its argument `command`; no options follow it. With
+    `--job FILE` the file has the defaults of the options, the command and variables.
     """
 
-    def __init__(self, *args: Any, topics: Sequence[Topic], **settings: Any) -> None:
+    def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.params += [option for topic in topics for option in topic.options]
-        self.topics = topics
+        self.params += [option for topic in TOPICS for option in topic.options]
         self._help_with_topics = click.Option(
             ["-h", "--help"],
             is_flag=False,
@@ -64,7 +67,7 @@ class CommandWithTopics(click.Command):
         return self._help_with_topics
 
     def _names(self) -> List[str]:
-        return [*(topic.name for topic in self.topics), ALL]
+        return [*(topic.name for topic in TOPICS), ALL]
 
     def _print_help(self, ctx: click.Context, option: click.Parameter, name: Optional[str]) -> None:
         if name is None or ctx.resilient_parsing:
@@ -74,7 +77,7 @@ class CommandWithTopics(click.Command):
         formatter = ctx.make_formatter()
         if name == "":
             self.format_help(ctx, formatter)
-        for topic in self.topics:
+        for topic in TOPICS:
             if name in (topic.name, ALL):
                 _write_topic(topic, ctx, formatter)
         click.echo(formatter.getvalue().rstrip("\n"))
@@ -82,47 +85,17 @@ class CommandWithTopics(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the common options and the topics."""
-        options = [option for topic in self.topics for option in topic.options if option.common]
+        options = [option for topic in TOPICS for option in topic.options if option.common]
         with formatter.section("Common options"):
             formatter.write_dl([(_short(option), option.help or "") for option in options])
         with formatter.section("All options by topic (--help TOPIC)"):
-            formatter.write_dl([*((topic.name, topic.about) for topic in self.topics), (ALL, "all of these")])
+            formatter.write_dl([*((topic.name, topic.about) for topic in TOPICS), (ALL, "all of these")])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> List[Any]:
         """Options, or files for the command and its arguments."""
         if incomplete.startswith("-") and not ctx.params.get("command"):
             return super().shell_complete(ctx, incomplete)
         return list(files(ctx, self.params[0], incomplete))
-
-
-def _write_topic(topic: Topic, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    with formatter.section(topic.about[0].upper() + topic.about[1:]):
-        _write_options(topic.options, ctx, formatter)
-    if topic.more:
-        formatter.write_paragraph()
-        formatter.write_text(topic.more)
-    with formatter.section("Example"):
-        for line in topic.examples:
-            formatter.write(f"{'':{formatter.current_indent}}{line}\n")
-
-
-def _short(option: RunOption) -> str:
-    value = "" if option.is_flag else option.metavar or "WORD"
-    return f"{option.opts[-1]} {value}".rstrip()
-
-
-def _write_options(options: Sequence[RunOption], ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    records = [option.get_help_record(ctx) for option in options]
-    formatter.write_dl([record for record in records if record is not None], col_max=26)
-
-
-TYPED = "ma_boot.typed"  # the words after `ma_boot`, in the context's meta
-_OF_A_SHELL = {"cd", "source", ".", "export", "set", "ulimit", "eval", "exec"}
-_ENVIRONMENT_OPTIONS = ("python", "conda_env", "source")
-
-
-class _Run(CommandWithTopics):
-    """With `--job FILE` the file has the defaults of the options, the command and variables."""
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
         try:
@@ -191,9 +164,25 @@ class _Run(CommandWithTopics):
         }
 
 
+def _write_topic(topic: Topic, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    with formatter.section(topic.about[0].upper() + topic.about[1:]):
+        records = [option.get_help_record(ctx) for option in topic.options]
+        formatter.write_dl([record for record in records if record is not None], col_max=26)
+    if topic.more:
+        formatter.write_paragraph()
+        formatter.write_text(topic.more)
+    with formatter.section("Example"):
+        for line in topic.examples:
+            formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+
+def _short(option: RunOption) -> str:
+    value = "" if option.is_flag else option.metavar or "WORD"
+    return f"{option.opts[-1]} {value}".rstrip()
+
+
 @click.command(
     cls=_Run,
-    topics=TOPICS,
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS] [--]",
     epilog="Environment variables MABOOT_SOME_NAME set --some-name unless it is given.",

@@ -105,6 +105,17 @@ class JobFile:
         return JobProblem(self.lines.get(key) or self.lines.get(f"{key}@env"), key, text)
 
     @property
+    def channels(self) -> Tuple[Tuple[str, JobChannel], ...]:
+        """The inputs and outputs, each after its key."""
+        keys = {"inputs": self.inputs, "outputs": self.outputs}
+        return tuple((key, channel) for key, channels in keys.items() for channel in channels)
+
+    @property
+    def has_mapping(self) -> bool:
+        """Whether a path mapping is among its options."""
+        return any(word.startswith("--path-mapping=") for word in self.options)
+
+    @property
     def arguments(self) -> Tuple[str, ...]:
         """What the platform appends to the boot command after the channels: the hyper-parameters."""
         return tuple(f"--{name}={value}" for name, value in self.parameters.items())

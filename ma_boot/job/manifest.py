@@ -93,11 +93,10 @@ def manifest_problems(job: JobFile) -> Iterator[JobProblem]:
     for key, value in (("image", job.image), ("command", job.command)):
         if not value:
             yield job.problem(key, "missing")
-    mapped = any(word.startswith("--path-mapping=") for word in job.options)
-    if mapped and (job.inputs or job.outputs):
-        key = f"inputs: {job.inputs[0].name}" if job.inputs else f"outputs: {job.outputs[0].name}"
+    if job.has_mapping and job.channels:
+        key, channel = job.channels[0]
         text = "on a cluster a path mapping has inputs and outputs: put them into that of `options`"
-        yield job.problem(key, text)
+        yield job.problem(f"{key}: {channel.name}", text)
 
 
 def documents(pods: PodJob, cluster: Cluster) -> List[Dict[str, Any]]:
@@ -180,31 +179,25 @@ def _pod(pods: PodJob, cluster: Cluster, files: bool) -> Dict[str, Any]:
         },
         "volumeMounts": list(mounts.values()),
     }
-    found: Dict[str, Any] = {
+    code = {
+        "name": "code",
+        "image": pods.image,
+        "env": _values(pods, cluster),
+        "command": ["ma_boot", "sync", "download", f"{FILES}/code.yaml"],
+        "volumeMounts": [mounts[name] for name in ("modelarts", "files") if name in mounts],
+    }
+    pod: Dict[str, Any] = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": pods.grace,
-        "activeDeadlineSeconds": pods.job.time_limit * 3600,
+        "activeDeadlineSeconds": pods.job.time_limit * 3600 or None,
         "automountServiceAccountToken": False,
         "securityContext": {"runAsUser": USER, "runAsGroup": GROUP, "fsGroup": GROUP, "runAsNonRoot": True},
-        "imagePullSecrets": [{"name": pods.pull_secret}],
-        "initContainers": [
-            {
-                "name": "code",
-                "image": pods.image,
-                "env": _values(pods, cluster),
-                "command": ["ma_boot", "sync", "download", f"{FILES}/code.yaml"],
-                "volumeMounts": [mounts[name] for name in ("modelarts", "files") if name in mounts],
-            }
-        ],
+        "imagePullSecrets": [{"name": pods.pull_secret}] if pods.pull_secret else None,
+        "initContainers": [code] if pods.code else None,
         "containers": [training],
         "volumes": [{"name": name, **source} for name, _, source in _volumes(pods, cluster, files)],
     }
-    absent = {
-        "activeDeadlineSeconds": not pods.job.time_limit,
-        "imagePullSecrets": not pods.pull_secret,
-        "initContainers": pods.code is None,
-    }
-    return {name: value for name, value in found.items() if not absent.get(name)}
+    return {name: value for name, value in pod.items() if value is not None}
 
 
 def _volumes(pods: PodJob, cluster: Cluster, files: bool) -> Iterator[Tuple[str, str, Dict[str, Any]]]:
@@ -222,15 +215,13 @@ def _volumes(pods: PodJob, cluster: Cluster, files: bool) -> Iterator[Tuple[str,
 
 def _words(pods: PodJob) -> Sequence[str]:
     """The words of the boot command, with all that ModelArts would append."""
-    channels = (("inputs", pods.job.inputs), ("outputs", pods.job.outputs))
-    told = [
-        f"--{one.name}={directory_of(one, kind)}"
-        for kind, several in channels
-        for one in several
-        if not one.by_variable
+    channels = [
+        f"--{channel.name}={directory_of(channel, kind)}"
+        for kind, channel in pods.job.channels
+        if not channel.by_variable
     ]
-    mapping = [f"--path-mapping={FILES}/path_mapping.yaml"] if pods.job.inputs or pods.job.outputs else []
-    return [*boot_words([*pods.options, *mapping], pods.command), *told, *pods.job.arguments]
+    mapping = [f"--path-mapping={FILES}/path_mapping.yaml"] if pods.job.channels else []
+    return [*boot_words([*pods.options, *mapping], pods.command), *channels, *pods.job.arguments]
 
 
 def _of_the_pod(cluster: Cluster) -> List[Dict[str, Any]]:
@@ -247,8 +238,7 @@ def _values(pods: PodJob, cluster: Cluster) -> List[Dict[str, Any]]:
     plain = {"HOME": HOME, "RANK_TABLE_FILE": f"{cluster.mount}/{cluster.key}"}
     if pods.obs_endpoint:
         plain["OBS_ENDPOINT"] = pods.obs_endpoint
-    for kind, several in (("inputs", pods.job.inputs), ("outputs", pods.job.outputs)):
-        plain.update({one.name: directory_of(one, kind) for one in several if one.by_variable})
+    plain.update({one.name: directory_of(one, kind) for kind, one in pods.job.channels if one.by_variable})
     plain.update(pods.job.environment)
     return [
         *({"name": name, "value": _literal(value)} for name, value in plain.items()),

@@ -113,11 +113,10 @@ def _values(job: JobFile) -> Iterator[JobProblem]:
 
 def _channels(job: JobFile) -> Iterator[JobProblem]:
     seen: Dict[str, str] = {}
-    for key, channels in (("inputs", job.inputs), ("outputs", job.outputs)):
-        for channel in channels:
-            if channel.name in seen:
-                yield job.problem(f"{key}: {channel.name}", f"is a name of {seen[channel.name]}, too")
-            seen[channel.name] = key
+    for key, channel in job.channels:
+        if channel.name in seen:
+            yield job.problem(f"{key}: {channel.name}", f"is a name of {seen[channel.name]}, too")
+        seen[channel.name] = key
     for name in job.parameters:
         if name in seen:
             yield job.problem(f"parameters: {name}", f"is a name of {seen[name]}, too")
@@ -140,6 +139,11 @@ def _resources(job: JobFile) -> Iterator[JobProblem]:
     if visual and not job.pool:
         yield job.problem("flavor", f"{job.flavor} is for a dedicated pool: add its id as `pool`")
     cards = int(visual[1] or 1) if visual else 0
+    yield from _other_cards(job, cards)
+
+
+def _other_cards(job: JobFile, cards: int) -> Iterator[JobProblem]:
+    """The flavor has another number of cards, 0 if that is not known."""
     if cards and cards != job.devices_per_node:
         text = f"{job.flavor} has {cards} cards, but devices-per-node is {job.devices_per_node}"
         yield job.problem("flavor", text)
@@ -173,10 +177,9 @@ def _other_type(job: JobFile, part: str, value: Any, expected: type) -> Iterator
 def places_of(job: JobFile) -> List[Tuple[str, ObsUrl]]:
     """The places of a job in OBS, each with its key."""
     urls = (("code-url", job.code_url), ("log-url", job.log_url))
-    channels = (("inputs", job.inputs), ("outputs", job.outputs))
     return [
         *((key, url) for key, url in urls if url is not None),
-        *((f"{key}: {one.name}", one.url) for key, several in channels for one in several),
+        *((f"{key}: {channel.name}", channel.url) for key, channel in job.channels),
     ]
 
 
@@ -200,13 +203,8 @@ def flavor_problems(job: JobFile, flavors: Sequence[Mapping[str, Any]]) -> List[
     info = flavor.get("flavor_info") or {}
     most = int(flavor.get("max_num") or info.get("max_num") or job.nodes)
     cards = int((info.get("npu") or info.get("gpu") or {}).get("unit_num") or 0)
-    found = []
-    if job.nodes > most:
-        found.append(job.problem("nodes", f"found {job.nodes}, but {job.flavor} has at most {most}"))
-    if cards and cards != job.devices_per_node:
-        text = f"{job.flavor} has {cards} cards, but devices-per-node is {job.devices_per_node}"
-        found.append(job.problem("flavor", text))
-    return found
+    too_many = job.problem("nodes", f"found {job.nodes}, but {job.flavor} has at most {most}")
+    return [*([too_many] if job.nodes > most else []), *_other_cards(job, cards)]
 
 
 def exposed_secrets(job: JobFile) -> List[JobProblem]:
@@ -224,8 +222,7 @@ def exposed_secrets(job: JobFile) -> List[JobProblem]:
 
 def keys_missing(job: JobFile) -> List[JobProblem]:
     """A path mapping without keys, by which the nodes reach OBS, unless the image has some."""
-    mapped = any(word.startswith("--path-mapping=") for word in job.options)
-    if not mapped or {"OBS_ACCESS_KEY_ID", "ACCESS_KEY_ID"} & {*job.secrets, *job.environment}:
+    if not job.has_mapping or {"OBS_ACCESS_KEY_ID", "ACCESS_KEY_ID"} & {*job.secrets, *job.environment}:
         return []
     text = "no keys for the path mapping; expected OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY of your shell"
     return [job.problem("secrets", text)]

@@ -2,8 +2,12 @@
 
 from ma_boot.job_service.access import api_access as api_access
 from ma_boot.job_service.api import JobApi as JobApi, PatientApi as PatientApi
-from ma_boot.job_service.checks import Checked as Checked, checked_by_services as checked_by_services
-from ma_boot.job_service.follow import Following as Following, JobFollower as JobFollower, Seen as Seen
+from ma_boot.job_service.checks import checked_by_services as checked_by_services
+from ma_boot.job_service.follow import (
+    Following as Following,
+    JobFollower as JobFollower,
+    Recent as Recent,
+)
 from ma_boot.job_service.in_obs import (
     JobCode as JobCode,
     fetched_logs as fetched_logs,
@@ -22,4 +26,3 @@ from ma_boot.job_service.jobs import (
     row_of as row_of,
     state_of as state_of,
 )
-from ma_boot.job_service.worker_log import Recent as Recent

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, List, Mapping, Tuple
+from typing import Any, Iterator, List, Mapping, Tuple
 
 from ma_boot.errors import BootError, ConfigError, InputMissing, StoreUnavailable
 from ma_boot.job import JobFile, JobProblem, code_place
@@ -90,14 +91,21 @@ def upload_code(code: JobCode, environ: Mapping[str, str]) -> int:
     include = tuple(map(_pattern, code.files))
     exclude = tuple(f"{name}/" for name in sorted(NOT_CODE))
     route = Route(str(code.directory), code.url, include=include, exclude=exclude, delete=True)
-    try:
+    with _errors("the code was not uploaded"):
         store = open_store(environ, None)
         moved = upload([route], code.directory, store, cancel=threading.Event(), progress=lambda now: None)
+    return moved.files
+
+
+@contextmanager
+def _errors(what: str) -> Iterator[None]:
+    """Turns the errors of the block into those with an exit code."""
+    try:
+        yield
     except CredentialsMissing as error:
         raise ConfigError(with_store_hint(str(error))) from error
     except PathMappingError as error:
-        raise StoreUnavailable(with_store_hint(f"the code was not uploaded: {error}")) from error
-    return moved.files
+        raise StoreUnavailable(with_store_hint(f"{what}: {error}")) from error
 
 
 def log_place(details: Mapping[str, Any]) -> ObsUrl:
@@ -123,15 +131,12 @@ def fetched_logs(url: ObsUrl, job: str, target: Path, environ: Mapping[str, str]
         StoreUnavailable: OBS does not answer, or refuses.
     """
     route = Route(str(target), url, include=("*.jsonl", "*.json", "*.log", "*.txt"))
-    try:
+    with _errors(str(url)):
         store = open_store(environ, None)
-        download([route], Path.cwd(), store, cancel=threading.Event(), progress=lambda now: None)
-    except CredentialsMissing as error:
-        raise ConfigError(with_store_hint(str(error))) from error
-    except MissingInputs as error:
-        raise InputMissing(f"the log path {url} is empty: {error}") from error
-    except PathMappingError as error:
-        raise StoreUnavailable(with_store_hint(f"{url}: {error}")) from error
+        try:
+            download([route], Path.cwd(), store, cancel=threading.Event(), progress=lambda now: None)
+        except MissingInputs as error:
+            raise InputMissing(f"the log path {url} is empty: {error}") from error
     events = sorted(target.rglob("*-events.jsonl"))
     if not events:
         raise InputMissing(f"{url} has no events of ma_boot; do the nodes run it, and has the job begun?")

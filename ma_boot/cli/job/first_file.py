@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import Any, List, Mapping, Optional, Sequence
+from typing import Any, Mapping, Optional, Sequence
 
 import click
 
@@ -51,7 +51,11 @@ def init(
       ma_boot job init --nodes 2 --devices-per-node 8 train.py --epochs 90
     """
     targets = [output, _MAPPING] if mapping else [output]
-    _refuse_existing(targets)
+    existing = [path for path in targets if os.path.lexists(path)]
+    if existing:
+        raise CannotCreate(
+            f"{', '.join(existing)}: already exists, and is never overwritten; --output names another"
+        )
     ask = sys.stdin.isatty() and sys.stderr.isatty()
     answers = Answers(
         name=name or _answer(ask, "Name of the job", _name_here()),
@@ -63,24 +67,14 @@ def init(
         bucket=bucket or _answer(ask, "Bucket in OBS", ""),
         mapping=_MAPPING if mapping else "",
     )
-    written: List[str] = []
     for path, text in zip(targets, (first_job_file(answers), first_mapping(answers))):
         try:
             with open(path, "x", encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
             raise CannotCreate(f"cannot write {path}: {error.strerror}") from error
-        written.append(path)
-    print_lines("\n".join([*written, f"next: ma_boot --local --job {output}"]))
+    print_lines("\n".join([*targets, f"next: ma_boot --local --job {output}"]))
     return 0
-
-
-def _refuse_existing(targets: Sequence[str]) -> None:
-    there = [path for path in targets if os.path.lexists(path)]
-    if there:
-        raise CannotCreate(
-            f"{', '.join(there)}: already exists, and is never overwritten; --output names another"
-        )
 
 
 def _name_here() -> str:

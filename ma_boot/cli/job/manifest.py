@@ -147,8 +147,7 @@ def _to_do(pods: Any, code_to_upload: bool) -> List[str]:
         values = " ".join(f'--from-literal={name}="${name}"' for name in job.secrets)
         where = f" --namespace {pods.namespace}" if pods.namespace else ""
         found.append(f"once, before: kubectl create secret generic {pods.secret}{where} {values}")
-    mapped = any(word.startswith("--path-mapping=") for word in job.options)
-    if not (pods.code or job.inputs or job.outputs or mapped):
+    if not (pods.code or job.channels or job.has_mapping):
         return found
     keys: Tuple[str, ...] = (*job.secrets, *job.environment)
     if "OBS_ACCESS_KEY_ID" not in keys:

@@ -11,7 +11,7 @@ import pytest
 
 from ma_boot.job_service import Following, JobApi, JobFollower, PatientApi, api_access
 from ma_boot.job_service.api import ServiceBusy
-from ma_boot.job_service.worker_log import WorkerLog
+from ma_boot.job_service.follow import WorkerLog
 from tests.functional.job.conftest import Desk
 from tests.functional.node import eventually
 from tests.job_api.stand_in import PROJECT, ApiFault, ModelArtsStandIn

@@ -6,7 +6,7 @@ from typing import List, Optional
 
 import pytest
 
-from ma_boot.job_service.worker_log import Recent, Tail, time_in
+from ma_boot.job_service.follow import Recent, Tail, time_in
 
 LOG = [
     "[ma_boot] job: done in 0.0 s: node 0 of 2",
