@@ -7,8 +7,6 @@ import fcntl
 import os
 import resource
 import stat
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Iterator, List, Optional
@@ -21,7 +19,6 @@ from path_mapping.localfs import (
     PartJournal,
     RangeReader,
     TargetDir,
-    allocate,
     atomic_file,
     check_unchanged,
     chunks,
@@ -249,9 +246,6 @@ class TestUnfinishedFiles:
         os.mkfifo(tmp_path / "pipe")
         assert not is_locked(str(tmp_path / "pipe"))
 
-    def test_one_that_does_not_exist_counts_as_locked(self, tmp_path: Path) -> None:
-        assert is_locked(str(tmp_path / "not here"))
-
     def test_there_are_no_leftovers_without_a_directory(self, tmp_path: Path) -> None:
         (tmp_path / "plain").touch()
         assert list(leftovers(str(tmp_path))) == list(leftovers(str(tmp_path / "not here"))) == []
@@ -338,11 +332,6 @@ class TestWriting:
         assert [path.name for path in tmp_path.iterdir()] == ["a"]
         assert (tmp_path / "a").read_text() == "earlier"
 
-    def test_an_allocated_file_has_its_size(self, tmp_path: Path) -> None:
-        with (tmp_path / "file").open("w+b") as file:
-            allocate(file.fileno(), 3)
-        assert (tmp_path / "file").read_bytes() == bytes(3)
-
 
 class TestReading:
     """Files that others may change meanwhile."""
@@ -416,40 +405,6 @@ def test_liblzma_is_used_where_it_is_installed() -> None:
 @pytest.mark.parametrize("name", [None, "libnosuchthing.so.1", "libc.so.6"])
 def test_a_library_without_the_checksum_is_none(name: Optional[str]) -> None:
     assert _lzma_crc64(name) is None
-
-
-SMALL_DISK = """
-mount -t tmpfs -o size=1m none "$1" && cd "$2" && "$3" - "$1/file" 2>&1 <<'END'
-import sys
-from path_mapping.localfs import allocate
-with open(sys.argv[1], "wb") as file:
-    allocate(file.fileno(), 1 << 19)
-    try:
-        allocate(file.fileno(), 1 << 22)
-    except OSError as error:
-        print("refused:", error.strerror)
-END
-"""
-
-
-def test_a_disk_that_is_too_small_is_known_before_the_first_byte(tmp_path: Path) -> None:
-    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    argv = [
-        "unshare",
-        *user,
-        "--mount",
-        "sh",
-        "-c",
-        SMALL_DISK,
-        "sh",
-        str(tmp_path),
-        str(ROOT),
-        sys.executable,
-    ]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        unavailable(f"a file system of its own cannot be made here: {done.stderr}")
-    assert done.stdout == "refused: No space left on device\n"
 
 
 def test_the_journal_of_parts(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,9 +16,20 @@ from hypothesis import given, strategies as st
 import ma_boot
 from ma_boot.checkpoints.layout import EPOCH
 from ma_boot.checkpoints.steps import what_is_said
-from tests.unit.path_mapping.test_python_37 import python37
 
 FOR_TRAINING = Path(ma_boot.__file__).parent / "for_training"
+
+
+def python37() -> Optional[str]:
+    """An interpreter of Python 3.7, on the PATH or installed by pyenv."""
+    candidates = [shutil.which("python3.7"), *map(str, Path.home().glob(".pyenv/versions/3.7.*/bin/python"))]
+    for python in filter(None, candidates):
+        done = subprocess.run(
+            [python, "-c", ""], capture_output=True, check=False
+        )  # pyenv's shims may refuse
+        if done.returncode == 0:
+            return python
+    return None
 
 
 def train(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +13,8 @@ from typing import List
 import pytest
 
 from path_mapping.localfs import allocate
-from path_mapping.localfs.atomic_file import PartJournal
 from path_mapping.mapping import ObsUrl, Route
-from path_mapping.planning import BegunUploads, files_below
+from path_mapping.planning import files_below
 from path_mapping.planning.local_tree import folds_case
 from path_mapping.planning.plan import COPY, LocalEntry, Step
 from path_mapping.planning.route_scan import scan_upload
@@ -187,19 +185,3 @@ def test_space_that_there_is_not_is_an_error_with_its_number(tmp_path: Path, siz
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert raised.value.errno == errno.EFBIG
-
-
-def test_what_is_left_beside_targets_belongs_to_the_user_and_the_group(tmp_path: Path) -> None:
-    umask = os.umask(0)
-    try:
-        directory = os.open(tmp_path, os.O_RDONLY)
-        PartJournal("journal", directory)
-        os.close(directory)
-        begun = BegunUploads(tmp_path / "out", "way")
-        begun.begun("bucket", "key", "upload")
-        modes = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
-        assert len(list(tmp_path.iterdir())) == 2
-        begun.close()
-    finally:
-        os.umask(umask)
-    assert modes == {0o640}

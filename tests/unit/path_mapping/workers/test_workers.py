@@ -1,18 +1,77 @@
-"""Requests slow down and speed up again: with a simulated service, and with a real server."""
+"""Requests: when a failing one is given up or tried again, how they slow down, and how worker processes are told."""
 
 from __future__ import annotations
 
+import math
+import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import List, Tuple
+from typing import Iterator, List, Tuple
 
 import pytest
+from hypothesis import given, strategies as st
 
+from path_mapping.errors import Corrupted, SlowDown, Unreachable
 from path_mapping.stores import Access, Credentials, GetFile
 from path_mapping.stores.obs_store import ObsStore
+from path_mapping.workers import RetryPolicy, Trouble, retrying
+from path_mapping.workers.retry import seconds_before
 from path_mapping.workers.thread_pool import Outcome, RateLimit, RateLimiter, ThreadPool
+from path_mapping.workers.worker_process import MessageSocket
+
+AWAY, WRONG = Unreachable("away"), Corrupted("wrong")
+
+
+@pytest.mark.parametrize(
+    ("policy", "error", "attempts", "now", "over"),
+    [
+        (RetryPolicy(), AWAY, 4, 1e6, False),
+        (RetryPolicy(), AWAY, 5, 101, True),
+        (RetryPolicy(60), AWAY, 500, 159, False),
+        (RetryPolicy(60), AWAY, 1, 160, True),
+        (RetryPolicy(0), AWAY, 1, 100, True),
+        (RetryPolicy(60), WRONG, 5, 101, True),
+        (RetryPolicy(math.inf, deadline=120), AWAY, 500, 119, False),
+        (RetryPolicy(math.inf, deadline=120), AWAY, 1, 120, True),
+    ],
+)
+def test_a_request_that_first_failed_at_100(
+    policy: RetryPolicy, error: Unreachable, attempts: int, now: float, over: bool
+) -> None:
+    assert policy.is_over(error, attempts, 100, now) is over
+
+
+def test_retries_end_at_the_deadline_and_each_is_told() -> None:
+    told: List[Trouble] = []
+
+    def work() -> None:
+        raise Unreachable("away")
+
+    begun = time.monotonic()
+    with pytest.raises(Unreachable, match="away"):
+        retrying(work, threading.Event(), RetryPolicy(math.inf, begun + 1), troubled=told.append)
+    assert 1 <= time.monotonic() - begun < 5
+    assert len(told) > 2
+    assert {(one.error, one.since, one.until) for one in told} == {("away", told[0].since, begun + 1)}
+    assert told[0].since >= begun
+
+
+def waits(attempt: int, error: Unreachable) -> List[float]:
+    """Many of the waits after this attempt."""
+    return [seconds_before(attempt, error) for _ in range(500)]
+
+
+@pytest.mark.parametrize(("attempt", "longest"), [(1, 0.3), (2, 0.6), (5, 4.8), (7, 10.0), (20, 10.0)])
+def test_waits_double_up_to_ten_seconds(attempt: int, longest: float) -> None:
+    found = waits(attempt, Unreachable("reset"))
+    assert longest * 0.9 < max(found) <= longest
+    assert longest * 0.1 <= min(found) < longest * 0.2
+
+
+def test_what_the_service_asks_for_comes_first() -> None:
+    assert min(waits(1, SlowDown("503", 7.0))) >= 7.0
 
 
 def simulated(capacity: float, seconds: float, clients: int) -> Tuple[int, int, RateLimit]:
@@ -132,3 +191,53 @@ def test_many_threads_download_everything_from_a_service_that_first_refuses_most
     assert [outcome.error for outcome in outcomes if outcome.error] == []
     assert len(list((tmp_path / "in").iterdir())) == 600
     assert 0 < Limited.refused < 300
+
+
+Ends = Tuple[MessageSocket, MessageSocket]
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    one, other = (MessageSocket(end) for end in socket.socketpair())
+    yield one, other
+    one.close()
+    other.close()
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.text(), st.binary(max_size=3000), st.lists(st.integers())), max_size=6)
+)
+def test_messages_arrive_whole_and_in_order(messages: list[object]) -> None:
+    one, other = (MessageSocket(end) for end in socket.socketpair())
+    for message in messages:
+        one.send(message)
+    one.close()
+    assert [other.receive() for _ in messages] == messages
+    with pytest.raises(EOFError):
+        other.receive()
+    other.close()
+
+
+def test_a_message_may_be_larger_than_what_the_kernel_holds(ends: Ends) -> None:
+    large = [bytes([number]) * (1 << 20) for number in range(9)]
+    sender = threading.Thread(target=ends[0].send, args=(large,))
+    sender.start()
+    assert ends[1].receive() == large
+    sender.join()
+
+
+def test_half_a_message_is_the_end() -> None:
+    """Of a worker that was killed while it reported."""
+    raw, end = socket.socketpair()
+    raw.sendall((100).to_bytes(8, "big") + b"half of it")
+    raw.close()
+    other = MessageSocket(end)
+    with pytest.raises(EOFError, match="the other end was closed"):
+        other.receive()
+    other.close()
+
+
+def test_nobody_listens(ends: Ends) -> None:
+    ends[1].close()
+    with pytest.raises(OSError, match="Broken pipe"):
+        ends[0].send("anything")
