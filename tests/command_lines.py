@@ -18,13 +18,17 @@ _BLOCK = re.compile(r"^```(?:\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"(?:\$ |exec |\w+=\S+ )*(ma_boot(?: .*)?)")
 
 
-def all_commands(group: click.Command, *names: str) -> Iterator[Tuple[str, click.Command]]:
+def tree(command: click.Command, *names: str) -> Iterator[Tuple[Tuple[str, ...], click.Command]]:
+    """A command and all below it, by their words after `ma_boot`."""
+    yield names, command
+    for name, below in command.commands.items() if isinstance(command, click.Group) else ():
+        yield from tree(below, *names, name)
+
+
+def all_commands(group: click.Command) -> Iterator[Tuple[str, click.Command]]:
     """Each command that is no group, by its words after `ma_boot`."""
-    if isinstance(group, click.Group):
-        for name, command in group.commands.items():
-            yield from all_commands(command, *names, name)
-    else:
-        yield " ".join(names), group
+    found = tree(group)
+    return ((" ".join(names), command) for names, command in found if not isinstance(command, click.Group))
 
 
 def options_of(command: click.Command) -> List[click.Option]:

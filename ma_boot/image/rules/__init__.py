@@ -1,6 +1,6 @@
 """What is known about an image, and ModelArts' rules for it: facts in, findings out. Pure."""
 
-from ma_boot.image.rules import boot, contents, platform, variables
+from ma_boot.image.rules import boot, contents, variables
 from ma_boot.image.rules.boot import this_toolkit as this_toolkit
 from ma_boot.image.rules.contents import architecture as architecture
 from ma_boot.image.rules.facts import (
@@ -14,4 +14,10 @@ from ma_boot.image.rules.facts import (
     parsed_probe as parsed_probe,
 )
 
-RULES = (*platform.RULES, *boot.RULES, *contents.RULES, *variables.RULES)
+RULES = (
+    *(contents.user, contents.account, contents.home, contents.places, contents.shell),
+    *(boot.toolkit, boot.stop_signal, boot.entry_point, boot.tried_command),
+    *(contents.environments, contents.size, contents.driver, contents.set_id),
+    *(variables.protected, variables.of_a_job, variables.everywhere, variables.named_files),
+    *(variables.search_paths, variables.in_variables, variables.in_history, variables.in_files),
+)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Iterator, List, Optional
+from typing import Iterator, Optional
 
 from ma_boot import __version__
-from ma_boot.image.rules.facts import ImageFacts, Inside, Python, Rule, Version, error, remedy_for, warning
+from ma_boot.image.rules.facts import ImageFacts, Inside, Python, Version, error, remedy_for, warning
 from ma_boot.modelarts import Finding
 
 _VERSION = re.compile(r"ma_boot (\S+) from (/.+) \(Python [\d.]+\)")  # the answer of `ma_boot --version`
@@ -148,6 +148,3 @@ def tried_command(facts: ImageFacts) -> Iterator[Finding]:
             f"{run.command} exited with {run.exit_code}: {tail}",
             "nothing to do if the missing file is part of the training code in OBS",
         )
-
-
-RULES: List[Rule] = [toolkit, stop_signal, entry_point, tried_command]

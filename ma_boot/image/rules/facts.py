@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.modelarts import ERROR, WARNING, Finding
 
@@ -199,7 +199,6 @@ def _account(line: str) -> Optional[Account]:
     return Account(fields[0], int(fields[2]), int(fields[3]), fields[5])
 
 
-Rule = Callable[[ImageFacts], Iterator[Finding]]
 # What the dynamic loader and Python say of a library that does not fit.
 _LOADER = re.compile(
     r"shared librar|symbol lookup|undefined symbol|GLIBC|version `|ELF|relocation|lib\w+\.so"

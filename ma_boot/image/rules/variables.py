@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Dict, Iterator, List
 
-from ma_boot.image.rules.facts import ImageFacts, Rule, error, some, warning
+from ma_boot.image.rules.facts import ImageFacts, error, some, warning
 from ma_boot.modelarts import PLATFORM_HOME, Finding
 from ma_boot.redact import masked, without_logins, without_secrets
 
@@ -209,9 +209,3 @@ def in_files(facts: ImageFacts) -> Iterator[Finding]:
             f"{kind} (not shown) in {some(files)}, visible to all who pull the image",
             "keep it out of the build context (.dockerignore), remove it in the same layer, and change it",
         )
-
-
-RULES: List[Rule] = [
-    *(protected, of_a_job, everywhere, named_files, search_paths),
-    *(in_variables, in_history, in_files),
-]

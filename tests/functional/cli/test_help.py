@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Iterator, List, Tuple
+from typing import List, Tuple
 
 import click
 import pytest
@@ -19,24 +19,15 @@ from ma_boot.cli.options import TOPICS, RunOption, RunVariable
 from ma_boot.cli.run import ALL, run
 from ma_boot.rank_table import fake
 from ma_boot.rehearsal.faults import KINDS
-from tests.command_lines import objections
+from tests.command_lines import objections, tree
 from tests.synthetic import synthetic_job
 
 LINES, COLUMNS = 40, 80
 ENVIRON = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
 
 
-def command_lines(group: click.Group, path: Tuple[str, ...] = ()) -> Iterator[Tuple[str, ...]]:
-    """The words of every command of the tree, itself too."""
-    yield path
-    for name, command in group.commands.items():
-        if isinstance(command, click.Group):
-            yield from command_lines(command, (*path, name))
-        else:
-            yield (*path, name)
-
-
-COMMANDS = [(*words, "--help") for words in command_lines(commands)]
+ALL_COMMANDS = dict(tree(commands))
+COMMANDS = [(*words, "--help") for words in ALL_COMMANDS]
 PAGES = [*COMMANDS, *(("--help", topic.name) for topic in TOPICS)]
 
 
@@ -56,14 +47,8 @@ def examples(page: str) -> List[str]:
 def all_examples() -> List[str]:
     """Those of every page, by the texts that the pages are made of."""
     of_topics = [line for topic in TOPICS for line in topic.examples]
-    docs = [command.help or "" for command in tree(commands)]
+    docs = [command.help or "" for command in ALL_COMMANDS.values()]
     return [*of_topics, *(line for doc in docs for line in examples(doc + "\n"))]
-
-
-def tree(group: click.Group) -> Iterator[click.Command]:
-    yield group
-    for command in group.commands.values():
-        yield from tree(command) if isinstance(command, click.Group) else (command,)
 
 
 def test_a_page_fits_a_screen_and_has_an_example(capfd: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +91,7 @@ def test_every_option_has_exactly_one_topic() -> None:
 def test_every_option_of_every_command_says_what_it_is_for() -> None:
     silent = [
         (command.name, param.opts)
-        for command in tree(commands)
+        for command in ALL_COMMANDS.values()
         for param in command.params
         if isinstance(param, click.Option) and not param.help
     ]
@@ -114,7 +99,7 @@ def test_every_option_of_every_command_says_what_it_is_for() -> None:
 
 
 def test_every_path_completes() -> None:
-    params = [param for command in tree(commands) for param in command.params]
+    params = [param for command in ALL_COMMANDS.values() for param in command.params]
     paths = [param for param in params if param.metavar in ("FILE", "DIR", "PATH", "[DIR]")]
     assert len(paths) > 12
     context = click.Context(commands)

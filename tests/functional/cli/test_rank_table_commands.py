@@ -123,15 +123,7 @@ def test_generate_from_hccn_conf(tmp_path: Path) -> None:
     conf.write_text(
         "address_0=192.98.92.100\nnetmask_0=255.255.255.0\naddress_1=192.98.93.100\naddress_4=192.98.92.101\n"
     )
-    made = tool(
-        "generate",
-        "--devices",
-        "1,0",
-        "--server-id",
-        "10.1.1.1",
-        "--hccn-conf",
-        str(conf),
-    )
+    made = tool("generate", "--devices", "1,0", "--server-id", "10.1.1.1", "--hccn-conf", str(conf))
     assert made.code == 0, made.output
     assert json.loads(made.output)["server_list"][0]["device"] == [
         {"device_id": "0", "device_ip": "192.98.92.100", "rank_id": "0"},

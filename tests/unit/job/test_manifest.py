@@ -48,16 +48,11 @@ VOLCANO = only(
         minAvailable=COUNT,
         maxRetry=COUNT,
         policies={"type": "array", "items": only(event={"enum": EVENTS}, action={"type": "string"})},
-        plugins={
-            "type": "object",
-            "additionalProperties": {"type": "array", "items": {"type": "string"}},
-        },
+        plugins={"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
         tasks={
             "type": "array",
             "items": only(
-                name=NAME,
-                replicas=COUNT,
-                template=only(metadata=only(labels=TEXTS), spec={"type": "object"}),
+                name=NAME, replicas=COUNT, template=only(metadata=only(labels=TEXTS), spec={"type": "object"})
             ),
         },
     ),

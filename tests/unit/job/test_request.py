@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Tuple
+from typing import Any, Dict
 
 from ma_boot.job import JobFile, boot_command, code_place, parse_job, request_body, shown_body
 from path_mapping.mapping import ObsUrl
+from tests.job_api.validation import unknown_fields
 from tests.unit.job.test_job_file import WHOLE
 
 
@@ -89,25 +90,10 @@ def test_the_sdk_knows_every_field() -> None:
     """Its models are the documentation; what they lack would be lost or refused."""
     from huaweicloudsdkmodelarts.v1 import model
 
-    def unknown(kind: str, value: Any, where: str) -> Tuple[str, ...]:
-        if kind.startswith("list["):
-            return tuple(found for item in value for found in unknown(kind[5:-1], item, where))
-        types = getattr(getattr(model, kind, None), "openapi_types", None)
-        if types is None or kind.startswith("dict"):
-            return ()
-        names = {json: types[name] for name, json in getattr(model, kind).attribute_map.items()}
-        return tuple(
-            found
-            for name, item in value.items()
-            for found in (
-                unknown(names[name], item, f"{where}.{name}") if name in names else (f"{where}.{name}",)
-            )
-        )
-
     body = body_of()
     kind = model.CreateTrainingJobRequest.openapi_types["body"]
-    assert unknown(kind, body, "body") == ()
-    assert unknown(kind, {**body, "spec": {"x": 1}}, "body") == ("body.spec.x",)
+    assert unknown_fields(kind, body) == ()
+    assert unknown_fields(kind, {**body, "spec": {"x": 1}}) == ("body.spec.x",)
 
 
 def test_the_code_goes_below_its_url() -> None:

@@ -70,74 +70,19 @@ PURE: Set[str] = {
     "path_mapping.transfer.parts",
     "path_mapping.stores.units",
 }
-NOT_PURE = {
-    "path_mapping.mapping.mapping_file": "reads the file",
-    "ma_boot.job.load": "reads the file",
-}
+NOT_PURE = {"path_mapping.mapping.mapping_file": "reads the file", "ma_boot.job.load": "reads the file"}
 EFFECTS = {
-    *(
-        "subprocess",
-        "socket",
-        "threading",
-        "time",
-        "tempfile",
-        "shutil",
-        "selectors",
-        "select",
-        "multiprocessing",
-    ),
-    *(
-        "ctypes",
-        "fcntl",
-        "mmap",
-        "sqlite3",
-        "ssl",
-        "http.client",
-        "urllib.request",
-        "logging",
-        "random",
-        "secrets",
-    ),
-}
-EFFECTLESS_OF_OS = {
-    "path",
-    "sep",
-    "fspath",
-    "pathsep",
-    "linesep",
-    "fsencode",
-    "fsdecode",
-    "PathLike",
-    "strerror",
-}
+    "subprocess", "socket", "threading", "time", "tempfile", "shutil", "selectors", "select", "multiprocessing",
+    "ctypes", "fcntl", "mmap", "sqlite3", "ssl", "http.client", "urllib.request", "logging", "random", "secrets",
+}  # fmt: skip
+EFFECTLESS_OF_OS = {"path", "sep", "fspath", "pathsep", "linesep", "fsencode", "fsdecode", "PathLike", "strerror"}  # fmt: skip
 EFFECTLESS_OF_OS_PATH = {
-    *(
-        "join",
-        "basename",
-        "dirname",
-        "normpath",
-        "split",
-        "splitext",
-        "isabs",
-        "relpath",
-        "commonpath",
-        "sep",
-    ),
-}
+    "join", "basename", "dirname", "normpath", "split", "splitext", "isabs", "relpath", "commonpath", "sep",
+}  # fmt: skip
 METHODS_WITH_EFFECTS = {
-    *(
-        "read_text",
-        "write_text",
-        "read_bytes",
-        "write_bytes",
-        "exists",
-        "is_file",
-        "is_dir",
-        "unlink",
-        "mkdir",
-    ),
-    *("stat", "iterdir", "rglob", "touch", "chmod", "resolve", "cwd", "expanduser"),
-}
+    "read_text", "write_text", "read_bytes", "write_bytes", "exists", "is_file", "is_dir", "unlink", "mkdir",
+    "stat", "iterdir", "rglob", "touch", "chmod", "resolve", "expanduser", "cwd",
+}  # fmt: skip
 
 
 def effects_of(path: Path) -> Set[str]:
@@ -289,6 +234,9 @@ def functions(path: Path) -> Iterator[Tuple[str, int]]:
             yield node.name, (node.end_lineno or 0) - node.lineno + 1 - docstring
 
 
+NO_NAMES = {"manager", "helper", "helpers", "util", "utils", "common", "base", "handler", "values"}
+
+
 def test_files_and_functions_are_short_and_named_for_what_they_are() -> None:
     for path in SOURCES:
         name = path.relative_to(ROOT)
@@ -296,17 +244,7 @@ def test_files_and_functions_are_short_and_named_for_what_they_are() -> None:
         assert [function for function, lines in functions(path) if lines > 50] == [], (
             f"{name}: at most 50 lines"
         )
-        assert path.stem not in {
-            "manager",
-            "helper",
-            "helpers",
-            "util",
-            "utils",
-            "common",
-            "base",
-            "handler",
-            "values",
-        }
+        assert path.stem not in NO_NAMES
         assert ast.get_docstring(tree(path)), f"{name}: the first line says what the module is for"
 
 
@@ -341,13 +279,7 @@ def test_the_command_line_loads_nothing_heavy() -> None:
     foreign = {"obs", "docker", "rich", "mindspore", "tenacity", "yaml", "pathspec", "huaweicloudsdkcore"}
     assert not foreign & {name.partition(".")[0] for name in loaded}
     rooms = {room_of(name) for name in loaded & set(MODULES)}
-    light = {
-        "ma_boot",
-        "ma_boot.errors",
-        "ma_boot.redact",
-        "ma_boot.cli",
-        "ma_boot.cli.options",
-    }
+    light = {"ma_boot", "ma_boot.errors", "ma_boot.redact", "ma_boot.cli", "ma_boot.cli.options"}
     assert rooms - light == set(), "neither the help nor completion needs them"
 
 

@@ -1,4 +1,4 @@
-"""docs/design.md: its picture has every room, and every file, test and target that it names exists."""
+"""docs/design.md has every room, docs/platform.md judges every fact; the files and tests that they name exist."""
 
 from __future__ import annotations
 
@@ -64,3 +64,36 @@ def test_every_invariant_has_tests_that_exist() -> None:
 def test_every_target_of_make_that_is_named_exists() -> None:
     named = re.findall(r"`make ([\w-]+)`", TEXT)
     assert [target for target in named if f"\n{target}:" not in (ROOT / "Makefile").read_text()] == []
+
+
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in (ROOT / "docs" / "platform.md").read_text().splitlines()
+    if line.startswith("| ") and not line.startswith("| fact ")
+]
+
+
+def names(path: Path) -> List[str]:
+    """The tests of a file, as `test_x` or `TestY::test_x`."""
+    found = []
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef):
+            found.append(node.name)
+        elif isinstance(node, ast.ClassDef):
+            found += [f"{node.name}::{part.name}" for part in node.body if isinstance(part, ast.FunctionDef)]
+    return found
+
+
+def test_every_fact_has_a_judgement_and_its_tests() -> None:
+    assert len(ROWS) > 30
+    for fact, judgement, tests in ROWS:
+        assert re.match("same|simulated|not simulated", judgement), fact
+        assert tests or judgement.startswith("not simulated"), fact
+
+
+def test_every_test_that_a_fact_names_exists() -> None:
+    named = [test for *_, cell in ROWS for test in re.findall(r"`(tests/[^`]+)`", cell)]
+    assert len(named) > 25
+    for test in named:
+        file, _, name = test.partition("::")
+        assert name in names(ROOT / file), test

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.metadata
 import re
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Iterator, List, Set, Tuple
 import click
 import pytest
 
+from ma_boot import __version__
 from ma_boot.cli.app import commands
 from ma_boot.errors import ExitCode
 from ma_boot.reporting.hints import OUTPUT_HINTS, STORE_HINTS
@@ -274,3 +276,14 @@ class TestTroubleshooting:
             cells = [line.split("|") for line in page.read_text().splitlines() if line.startswith("| `")]
             codes = {int(code) for row in cells if len(row) > 4 for code in re.findall(r"\d+", row[2])}
             assert {int(code) for code in ExitCode} - codes == {0}, page.name
+
+
+def test_the_distribution_has_the_packages_version() -> None:
+    assert importlib.metadata.version("ma-boot") == __version__
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    headings = re.findall(
+        r"^## (\S+) \((unreleased|\d{4}-\d\d-\d\d)\)$", (ROOT / "CHANGELOG.md").read_text(), re.M
+    )
+    assert headings[0][0] == __version__
