@@ -114,7 +114,10 @@ COMMANDS = {
         "ma_boot.cli.rehearsal:rehearsal",
         "Lists, opens and removes the rehearsals of `ma_boot --local`.",
     ),
-    "report": ("ma_boot.cli.report:report", "Makes one page of a job: all its nodes on one timeline."),
+    "report": (
+        "ma_boot.cli.report:report",
+        "Says why a job ended, and makes one page of it: all its nodes on one timeline.",
+    ),
 }
 
 
