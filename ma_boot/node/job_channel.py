@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Collection,
+    Deque,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from ma_boot.errors import ConfigError, ExitCode, described
 from ma_boot.launch import Placement
@@ -28,6 +41,7 @@ STOPPED_SECONDS = (
     0.5  # if nothing failed here: others tell their failures before the platform stops this node
 )
 TOGETHER_SECONDS = 0.3  # that a node with a failure of its own waits for those of others at the same time
+MOST_OF_HANGS = 4096  # messages that the detector has not asked for
 _FLUSH_SECONDS = 0.15
 _POLL_SECONDS = 0.02
 
@@ -35,7 +49,8 @@ _POLL_SECONDS = 0.02
 class OtherNodes:
     """The other nodes of a job, as `Peers` and as an `Observer`.
 
-    Without a token, or in a job of one node, there are none.
+    Without a token, or in a job of one node, there are none. Node 0 hears what failed on the others, and
+    tells them the cause that follows from all of it.
 
     What goes wrong on the way to them is said, and ends that way, never the job. `world` is this process's
     world without the token, which is for nobody else.
@@ -50,11 +65,12 @@ class OtherNodes:
         self.node = 0
         self._epoch = time.time() - time.monotonic()
         self._own: Sequence[int] = ()
+        self._in_order = False  # each node has as many ranks as this one, in the order of the nodes
         self._channel: Optional[NodeChannel] = None
         self._failures: Dict[int, List[Cause]] = {}
         self._left: Dict[int, object] = {}  # the exit codes of nodes that have said that they end
-        self._told: List[Tuple[Optional[int], str]] = []
-        self._of_hangs: List[PeerMessage] = []
+        self._told: List[Tuple[int, Optional[int], str]] = []
+        self._of_hangs: Deque[PeerMessage] = deque(maxlen=MOST_OF_HANGS)
         self._workers: Sequence[Worker] = ()
         self._has_failed = False  # a process of this node
 
@@ -80,16 +96,16 @@ class OtherNodes:
 
     @property
     def others(self) -> Collection[int]:
-        """The other nodes that have not said that they end; none if there is no way to them."""
+        """The nodes that hear this one, and have not said that they end."""
         return self._channel.others - self._left.keys() if self._channel is not None else ()
 
     @property
     def unreached(self) -> Collection[int]:
-        """Those that have talked before, and that the last message did not reach."""
+        """Those that have been there, and are not any more."""
         return self._channel.unreached & self._channel.met if self._channel is not None else ()
 
     def open(self, job: JobEnvironment, port: int) -> None:
-        """Listens, and talks to the nodes whose addresses the platform's variables tell.
+        """Listens as node 0, or calls it if the platform's variables tell its address.
 
         Raises `ConfigError` for a token that is too short.
         """
@@ -116,11 +132,15 @@ class OtherNodes:
                 )
             self._channel.tell("here", {})
             if len(job.worker_hosts) == job.node_count:
-                self._channel.meet({node: Address(host, port) for node, host in enumerate(job.worker_hosts)})
+                self._channel.meet(Address(job.worker_hosts[0], port))
 
     def meet(self, placement: Placement, table: Optional[RankTable], job: JobEnvironment, port: int) -> None:
-        """Knows the ranks of this node from now on, and the nodes' addresses if only the table has them."""
-        self._own = placement.ranks
+        """Knows the ranks of this node from now on, and the address of node 0 if only the table has it."""
+        self._own, each = placement.ranks, len(placement.ranks)
+        first = self.node * each
+        self._in_order = placement.world_size == job.node_count * each and [*self._own] == [
+            *range(first, first + each)
+        ]
         if self._channel is None or table is None or len(job.worker_hosts) == job.node_count:
             return
         with self._only_helping():
@@ -133,25 +153,28 @@ class OtherNodes:
         if self._channel is None:
             return
         if len(pods) == job.node_count and pods.index(own_pod(table, job.identity)) == self.node:
-            hosts = [
-                str(pod.more.get("container_ip") or pod.more.get("host_ip") or pod.server_id) for pod in pods
-            ]
-            self._channel.meet({node: Address(host, port) for node, host in enumerate(hosts)})
+            first = pods[0]
+            host = first.more.get("container_ip") or first.more.get("host_ip") or first.server_id
+            self._channel.meet(Address(str(host), port))
+
+    def has_rank(self, node: int, rank: int) -> bool:
+        """Whether another node may speak of this rank as its own."""
+        return rank // len(self._own) == node if self._in_order else rank >= 0 and rank not in self._own
 
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
-        """Sends a message to all other nodes, in the background; without secrets."""
+        """Sends a message to node 0, or from there to all others, in the background; without secrets."""
         with self._only_helping():
             if self._channel is not None:
                 self._channel.tell(kind, masked(body))
 
-    def _tell(self, failures: List[Cause]) -> None:
+    def _tell(self, kind: str, failures: Sequence[Cause]) -> None:
         """Tells what was not told yet."""
         from ma_boot.observe.channel import told
 
-        known = [(failure.rank, failure.words) for failure in failures]
+        known = [(failure.node, failure.rank, failure.words) for failure in failures]
         if known and known != self._told:
             self._told = known
-            self.tell("failed", told(failures))
+            self.tell(kind, told(failures))
 
     def patience(self) -> float:
         """Forever: a message wakes the inbox."""
@@ -172,19 +195,20 @@ class OtherNodes:
         if another_failed or (failed and not self._has_failed):
             self._has_failed = self._has_failed or failed
             running = [worker.so_far() for worker in workers if worker.exit is None and another_failed]
-            self._tell(causes_of([*ends, *running], self.node, self._epoch))
+            self._first(causes_of([*ends, *running], self.node, self._epoch), None, hung=False)
 
     def close(self) -> None:
         """Tells how the processes have ended."""
         ends = [worker.exit for worker in self._workers if worker.exit is not None]
-        if self.others:
+        if self.node and self.others:
             self.tell(
                 "ended", {"codes": [[ended.rank, ended.code] for ended in ends if ended.rank is not None]}
             )
 
     def heard(self) -> List[PeerMessage]:
         """The messages about hangs since the last call."""
-        messages, self._of_hangs = self._of_hangs, []
+        messages = list(self._of_hangs)
+        self._of_hangs.clear()
         return messages
 
     def _take(self) -> bool:
@@ -195,8 +219,8 @@ class OtherNodes:
 
         another_failed = False
         for message in self._channel.heard():
-            if message.kind == "failed":
-                told = told_by(message.node, message.body, self._own)
+            if message.kind in ("failed", "cause"):
+                told = told_by(message.node, message.body, self.has_rank)
                 self._failures[message.node] = told or self._failures.get(message.node, [])
                 another_failed = True
             elif message.kind == "left":
@@ -251,18 +275,22 @@ class OtherNodes:
         One that has failed by itself waits for what fails elsewhere at the same time, so that all name the
         same; one of which no rank has failed, or ranks have lost others, waits longer.
         """
-        self._tell(own)
-        self.tell("left", {"code": status.code})
-        began, first = time.monotonic(), self._first(own, ending)
-        concerned = bool(own) or self._own_hang(ending) is not None
-        patience = (CAUSE_SECONDS if concerned else STOPPED_SECONDS) if status.code else 0.0
+        suspect = ending.run.suspect if ending.run is not None else None
+        hung = self._own_hang(ending) is not None
+        began, first = time.monotonic(), self._first(own, suspect, hung)
+        if self.node:
+            self.tell("left", {"code": status.code})
+        patience = (CAUSE_SECONDS if own or hung else STOPPED_SECONDS) if status.code else 0.0
         while True:
             certain = first is not None and first.evidence == OWN
             left = began + (min(patience, TOGETHER_SECONDS) if certain else patience) - time.monotonic()
-            if left <= 0 or (certain and not self.others - self._failures.keys()):
+            awaited = set(self.others) - (set() if self.node else self._failures.keys())
+            if left <= 0 or (certain and not awaited):
                 break
             time.sleep(min(left, _POLL_SECONDS))
-            first = self._first(own, ending)
+            first = self._first(own, suspect, hung)
+        if not self.node:
+            self.tell("left", {"code": status.code})
         if self._channel is not None:  # it may have been given up meanwhile
             unsent = (
                 began + CAUSE_SECONDS - time.monotonic() if own else 0.0
@@ -270,16 +298,27 @@ class OtherNodes:
             self._channel.flush(max(_FLUSH_SECONDS, unsent))
         return first
 
-    def _first(self, own: List[Cause], ending: Ending) -> Optional[Cause]:
-        """The cause by now; if there is none, the hang for which this node or another one ends."""
+    def _first(self, own: List[Cause], suspect: Optional[HangSuspect], hung: bool) -> Optional[Cause]:
+        """The cause by now, with what failed here, which is told; without any failure, the hang.
+
+        Node 0 tells the others the cause by all failures, which counts unless theirs is of better evidence.
+        """
         self._take()
+        if self.node:
+            self._tell("failed", own)
+            first, mine = next(iter(self._failures.get(0, [])), None), cause_of(own)
+            if first is not None and (mine is None or first.evidence <= mine.evidence):
+                return first
         theirs = [failure for failures in self._failures.values() for failure in failures]
         lost = sorted(set(self.unreached) - self._left.keys() - set(self._failures))
-        suspect = ending.run.suspect if ending.run is not None else None
-        hung = self._own_hang(ending) is not None or ExitCode.HUNG in self._left.values()
+        hung = hung or ExitCode.HUNG in self._left.values()
         if not own and not theirs and suspect is not None and hung:
-            return self._hang(suspect)
-        return cause_of([*own, *theirs], lost)
+            first = self._hang(suspect)
+        else:
+            first = cause_of([*own, *theirs], lost)
+        if not self.node and first is not None:
+            self._tell("cause", [first])
+        return first
 
 
 def _own_address(job: JobEnvironment) -> str:

@@ -193,15 +193,17 @@ class HangDetector:
 
     def _take(self, message: PeerMessage, workers: Sequence[Worker]) -> None:
         """Takes a message about a hang; any other is disregarded."""
-        if message.kind in ("stacks", "ended"):
-            kept = self._stacks if message.kind == "stacks" else self._ended
+        if message.kind in ("stacks", "verdict", "ended"):
+            kept = self._ended if message.kind == "ended" else self._stacks
             kept[message.node] = message
             if self._round is not None:
                 self._round.hear(message)
         elif message.kind != "hanging" or self._round is not None:
             return
         elif time.monotonic() >= self._last_round + ROUND_PAUSE:
-            self._journal.say(f"ranks hang on node {message.node}: taking the stacks of this node's")
+            self._journal.say("ranks hang on another node: taking the stacks of this node's")
+            if not self._peers.node:
+                self._peers.tell("hanging", {})
             self._ask([], workers)
 
     def _ask(self, found: List[str], workers: Sequence[Worker]) -> List[str]:
@@ -221,6 +223,7 @@ class HangDetector:
 
     def _reported(self, done: StacksRound) -> List[str]:
         self._round, self._last_round = None, time.monotonic()
+        self._stacks.clear()
         lasted = self._last_round - done.began  # nobody was looked at meanwhile
         self._activities = {
             pid: one._replace(when=one.when + lasted) for pid, one in self._activities.items()

@@ -1,8 +1,8 @@
-"""What is asked of the way to the other nodes of a job."""
+"""What is asked of the way to the other nodes of a job: node 0 hears all others, and they hear node 0."""
 
 from __future__ import annotations
 
-from typing import Any, Collection, List, Mapping, NamedTuple, Protocol
+from typing import Any, Collection, Iterable, Mapping, NamedTuple, Protocol
 
 
 class PeerMessage(NamedTuple):
@@ -23,14 +23,17 @@ class Peers(Protocol):
 
     @property
     def others(self) -> Collection[int]:
-        """The numbers of the other nodes; none if there is no way to them."""
+        """The nodes that hear what this one tells: node 0, or from there all others."""
 
     @property
     def unreached(self) -> Collection[int]:
-        """Those that the last message did not reach."""
+        """Those of them that were there, and are not any more."""
 
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
-        """Sends a message to all other nodes, in the background."""
+        """Sends a message to `others`, in the background."""
 
-    def heard(self) -> List[PeerMessage]:
+    def has_rank(self, node: int, rank: int) -> bool:
+        """Whether another node may speak of this rank as its own."""
+
+    def heard(self) -> Iterable[PeerMessage]:
         """What has come since the last call."""

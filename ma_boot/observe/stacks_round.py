@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import glob
+import math
 import os
 import shutil
 import signal
@@ -18,7 +19,7 @@ from typing import Any, BinaryIO, Dict, List, Mapping, NamedTuple, Optional, Seq
 from ma_boot.errors import described
 from ma_boot.observe.peers import PeerMessage, Peers
 from ma_boot.observe.stacks import RankAtHang, folded, last_dump
-from ma_boot.observe.suspect import suspect, waited_for, waits_text
+from ma_boot.observe.suspect import MOST_WAITS, suspect, waited_for, waits_text
 from ma_boot.processes import (
     SignalInbox,
     Task,
@@ -29,16 +30,21 @@ from ma_boot.processes import (
     signal_group,
 )
 from ma_boot.redact import without_secret_variables
+from ma_boot.reporting import HangSuspect
 from ma_boot.supervisor import Worker, WorkerOutput
 from ma_boot.wording import ranks_text
 
 ANSWER_SECONDS = 9.0  # py-spy's time, and a second for the way
+VERDICT_SECONDS = 0.7  # and then for that of node 0
 OWN_SECONDS = 12.0  # for the own stacks: a process in uninterruptible sleep may hold up who looks at it
 SILENT_SECONDS = 4.0  # if all that have not answered yet cannot be reached either
 LONGEST_STACK = 12_000  # characters, for the way between nodes and the events
+LONGEST_TEXT = 150_000  # characters of a message: six bytes each, at most
 MOST_PLOGS = 2  # of a rank: CANN begins a new file after some megabytes
 PLOG_BYTES = 1 << 16
 MOST_RANKS = 64  # of a node
+MOST_FOLDS = 256  # of a message
+LONGEST_LINE = 1000
 MOST_SHOWN = 6
 MOST_SHOWN_LINES = 40
 
@@ -46,7 +52,8 @@ MOST_SHOWN_LINES = 40
 class StacksRound:
     """Begins to take the stacks of the running `workers`, in a thread.
 
-    `quiet` are their seconds without activity.
+    `quiet` are their seconds without activity. Node 0 waits for the stacks of the other nodes, and tells them
+    what follows from all of them; each of those waits for it.
 
     Raises:
         RuntimeError: the limit of threads.
@@ -58,7 +65,7 @@ class StacksRound:
         self.began = time.monotonic()
         self._peers = peers
         self._waiting: Set[int] = set(peers.others)
-        self._own = {worker.spec.rank for worker in workers if worker.spec.rank is not None}
+        self._verdict: Optional[Dict[str, Any]] = None
         self._ranks: List[RankAtHang] = []
         self._unnamed: List[Tuple[str, str]] = []
         running = [worker for worker in workers if worker.exit is None]
@@ -72,20 +79,22 @@ class StacksRound:
         self._told = False
 
     def hear(self, message: PeerMessage) -> None:
-        """Takes the ranks of another node: its stacks, once, or how they have ended."""
-        old = message.kind == "stacks" and message.when < self.began - ANSWER_SECONDS
+        """Takes the verdict of node 0; or, as node 0, the ranks of another node, with stacks or ends."""
+        old = message.kind != "ended" and message.when < self.began - ANSWER_SECONDS
         if old or message.node not in self._waiting:
             return
-        read = ranks_heard if message.kind == "stacks" else ends_heard
-        ranks = read(message.body, message.node, self._own)
-        if ranks is not None:
-            self._waiting.discard(message.node)
-            self._ranks += ranks
+        if message.kind == "verdict":
+            self._verdict = verdict_heard(message.body)
+            self._waiting -= {message.node} if self._verdict is not None else set()
+        elif not self._peers.node:
+            ranks = (ranks_heard if message.kind == "stacks" else ends_heard)(message, self._peers)
+            self._waiting -= {message.node} if ranks is not None else set()
+            self._ranks += ranks or []
 
     def patience(self) -> float:
         """Seconds until the others count as silent, or the own stacks are given up."""
-        limit = ANSWER_SECONDS if self._told else OWN_SECONDS
-        return max(0.0, self.began + limit - time.monotonic())
+        answer = ANSWER_SECONDS + (VERDICT_SECONDS if self._peers.node else 0.0)
+        return max(0.0, self.began + (answer if self._told else OWN_SECONDS) - time.monotonic())
 
     def finished(self) -> bool:
         """Whether all stacks are there, the own and those of the others, or their time is over."""
@@ -94,19 +103,24 @@ class StacksRound:
             no_stacks = [(", ".join(self._running), f"no stacks within {OWN_SECONDS:.0f} s")]
             ranks, self._unnamed = self._task.result() if self._task.finished else ([], no_stacks)
             self._ranks += ranks
-            self._peers.tell("stacks", {"ranks": [one._asdict() for one in ranks]})
+            if self._peers.node:
+                longest = LONGEST_TEXT // max(1, len(ranks))
+                told = [one._replace(stack=one.stack[:longest])._asdict() for one in ranks[:MOST_RANKS]]
+                self._peers.tell("stacks", {"ranks": told})
         silent = self._waiting <= set(self._peers.unreached)
         left = self.patience() - (ANSWER_SECONDS - SILENT_SECONDS if silent else 0.0)
         return self._told and (not self._waiting or left <= 0)
 
     def report(self) -> Tuple[List[str], Dict[str, Any]]:
-        """The lines for people, and the fields of the event."""
-        own = [one for one in self._ranks if one.node == self._peers.node]
-        taken = {one.rank for one in own}
-        theirs = [one for one in self._ranks if one.node != self._peers.node and one.rank not in taken]
-        times = Counter(one.rank for one in theirs)  # two nodes that have the same rank are not believed
-        ranks = [*own, *(one for one in theirs if times[one.rank] == 1)]
-        return _reported(ranks, self._unnamed, sorted(self._waiting & set(self._peers.unreached)))
+        """The lines for people, and the fields of the event, which node 0 tells the others."""
+        verdict = self._verdict
+        if verdict is None:
+            times = Counter(one.rank for one in self._ranks)  # two nodes that have the same rank
+            ranks = [one for one in self._ranks if one.node == self._peers.node or times[one.rank] == 1]
+            verdict = _verdict(ranks, sorted(self._waiting & set(self._peers.unreached)))
+            if not self._peers.node:
+                self._peers.tell("verdict", _short(verdict))
+        return _lines(verdict, self._unnamed), verdict
 
 
 class RankProcess(NamedTuple):
@@ -196,24 +210,34 @@ def _modified(file: str) -> float:
         return 0.0
 
 
-def _reported(
-    ranks: Sequence[RankAtHang], unnamed: Sequence[Tuple[str, str]], silent: Sequence[int]
-) -> Tuple[List[str], Dict[str, Any]]:
-    folds, waits = folded(ranks), waits_text({one.rank: one.waits_for for one in ranks})
+def _verdict(ranks: Sequence[RankAtHang], silent: Sequence[int]) -> Dict[str, Any]:
+    """What follows from the stacks of all ranks, as the fields of the event `stacks`."""
     found = suspect(ranks, silent)
-    shown = [(ranks_text(fold.ranks), fold.stack) for fold in folds[:MOST_SHOWN]]
-    lines = [_indented(f"{who}:", stack) for who, stack in [*unnamed, *shown]]
-    if len(folds) > MOST_SHOWN:
-        lines.append(f"and {len(folds) - MOST_SHOWN} other stacks, all of them in the events")
-    lines += [f"HCCL: {line}" for line in waits[:MOST_SHOWN_LINES]]
-    lines.append(f"suspected: {found}: it {found.why}" if found else "no rank differs from the others")
-    event: Dict[str, Any] = {
-        "folded": [{"ranks": fold.ranks, "stack": fold.stack[:LONGEST_STACK]} for fold in folds],
+    return {
+        "folded": [{"ranks": fold.ranks, "stack": fold.stack[:LONGEST_STACK]} for fold in folded(ranks)],
         "suspect": found._asdict() if found else None,
-        "waits": waits,
+        "waits": waits_text({one.rank: one.waits_for for one in ranks}),
         "silent": list(silent),
     }
-    return lines, event
+
+
+def _short(verdict: Mapping[str, Any]) -> Dict[str, Any]:
+    """The verdict as it fits in a message."""
+    longest = LONGEST_TEXT // max(1, len(verdict["folded"]))
+    folds = [{**fold, "stack": fold["stack"][:longest]} for fold in verdict["folded"][:MOST_FOLDS]]
+    return {**verdict, "folded": folds, "waits": verdict["waits"][:MOST_SHOWN_LINES]}
+
+
+def _lines(verdict: Mapping[str, Any], unnamed: Sequence[Tuple[str, str]]) -> List[str]:
+    folds = verdict["folded"]
+    shown = [(ranks_text(fold["ranks"]), fold["stack"]) for fold in folds[:MOST_SHOWN]]
+    lines = [_indented(f"{who}:", stack) for who, stack in [*unnamed, *shown]]
+    if len(folds) > MOST_SHOWN:
+        lines.append(f"and {len(folds) - MOST_SHOWN} other stacks, all of them in the events of node 0")
+    lines += [f"HCCL: {line}" for line in verdict["waits"][:MOST_SHOWN_LINES]]
+    found = HangSuspect(**verdict["suspect"]) if verdict["suspect"] else None
+    lines.append(f"suspected: {found}: it {found.why}" if found else "no rank differs from the others")
+    return lines
 
 
 def _indented(head: str, text: str) -> str:
@@ -222,35 +246,57 @@ def _indented(head: str, text: str) -> str:
     return "\n  ".join([head, *lines[:MOST_SHOWN_LINES], *more])
 
 
-def ranks_heard(body: Mapping[str, Any], node: int, own: Set[int]) -> Optional[List[RankAtHang]]:
-    """The ranks of another node by its message; None if it is none, or names ranks of this node (`own`)."""
+def ranks_heard(message: PeerMessage, peers: Peers) -> Optional[List[RankAtHang]]:
+    """The ranks of another node by its message; None if it is none, or names ranks that it has not."""
     try:
         ranks = [
             RankAtHang(
-                int(row["rank"]), node, _plain(row["stack"]), float(row["quiet"]),
-                tuple(int(one) for one in row["waits_for"]),
+                int(row["rank"]), message.node, _plain(row["stack"]), float(row["quiet"]),
+                tuple(int(one) for one in row["waits_for"][:MOST_WAITS]),
                 None if row["ended"] is None else int(row["ended"]), _plain(row["state"])[:1],
             )
-            for row in body["ranks"][:MOST_RANKS]
+            for row in message.body["ranks"][:MOST_RANKS]
         ]  # fmt: skip
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
-    return _believed(ranks, own)
+    return _believed(ranks, peers)
 
 
-def ends_heard(body: Mapping[str, Any], node: int, own: Set[int]) -> Optional[List[RankAtHang]]:
+def ends_heard(message: PeerMessage, peers: Peers) -> Optional[List[RankAtHang]]:
     """The ranks of another node that have ended, by its message, as `ranks_heard`."""
     try:
-        ranks = [RankAtHang(int(rank), node, ended=int(code)) for rank, code in body["codes"][:MOST_RANKS]]
+        rows = message.body["codes"][:MOST_RANKS]
+        ranks = [RankAtHang(int(rank), message.node, ended=int(code)) for rank, code in rows]
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
-    return _believed(ranks, own)
+    return _believed(ranks, peers)
 
 
-def _believed(ranks: List[RankAtHang], own: Set[int]) -> Optional[List[RankAtHang]]:
-    numbers = {one.rank for one in ranks}
-    right = len(numbers) == len(ranks) and not numbers & own and all(number >= 0 for number in numbers)
-    return ranks if right else None
+def _believed(ranks: List[RankAtHang], peers: Peers) -> Optional[List[RankAtHang]]:
+    distinct = len({one.rank for one in ranks}) == len(ranks)
+    right = all(peers.has_rank(one.node, one.rank) and math.isfinite(one.quiet) for one in ranks)
+    return ranks if distinct and right else None
+
+
+def verdict_heard(body: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
+    """What node 0 says that follows from all stacks; None if it is nothing of that kind."""
+    try:
+        named = body["suspect"]
+        rank = named and named["rank"]
+        found = named and HangSuspect(
+            int(named["node"]), None if rank is None else int(rank), _line(named["why"])
+        )
+        return {
+            "folded": [
+                {"ranks": tuple(map(int, fold["ranks"])), "stack": _plain(fold["stack"])}
+                for fold in body["folded"][:MOST_FOLDS]
+            ],
+            "suspect": found._asdict() if found else None,
+            "waits": [_line(line) for line in body["waits"][:MOST_SHOWN_LINES]],
+            "silent": list(map(int, body["silent"])),
+        }
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
 
 
 def _plain(text: object) -> str:
@@ -258,6 +304,10 @@ def _plain(text: object) -> str:
     if not isinstance(text, str):
         raise TypeError
     return "".join(letter for letter in text[:LONGEST_STACK] if letter.isprintable() or letter == "\n")
+
+
+def _line(text: object) -> str:
+    return _plain(text).replace("\n", " ")[:LONGEST_LINE]
 
 
 PYTHON_SECONDS = 4.0  # for py-spy to answer, for all processes together

@@ -8,7 +8,7 @@ rank that stopped before the others. Without any evidence nobody is suspected.
 from __future__ import annotations
 
 import re
-from collections import Counter, deque
+from collections import Counter
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ma_boot.observe.stacks import (
@@ -58,7 +58,8 @@ def _by_hccl(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
     waits = {one.rank: one.waits_for for one in ranks if one.waits_for}
     node = {one.rank: one.node for one in ranks}
     for rank, behind in roots(waits):
-        if rank in node:
+        says = {node[other] for other in behind if rank in waits[other]}
+        if rank in node and (len(says) > 1 or node[rank] in says):  # no other node alone can accuse it
             verb = "waits" if len(behind) == 1 else "wait"
             return HangSuspect(
                 node[rank],
@@ -178,44 +179,39 @@ def waited_for(output: str, rank: int) -> Tuple[int, ...]:
 
 def roots(waits: Mapping[int, Sequence[int]]) -> List[Tuple[int, List[int]]]:
     """The ranks that are waited for and wait for nobody, each with those that wait for it in the end, most of
-    them first."""
-    wanted = {other for others in waits.values() for other in others}
-    ends = [rank for rank in wanted if not waits.get(rank)]
-    behind = [(rank, sorted(_behind(rank, waits))) for rank in ends]
-    return sorted(behind, key=lambda one: (-len(one[1]), one[0]))
-
-
-def _behind(rank: int, waits: Mapping[int, Sequence[int]]) -> Set[int]:
-    found: Set[int] = set()
-    new = {rank}
-    while new:
-        new = {one for one, others in waits.items() if new.intersection(others)} - found - {rank}
-        found |= new
-    return found
+    them first; a rank that waits for several of them counts for one."""
+    behind: Dict[int, List[int]] = {}
+    for rank, others in waits.items():
+        for other in others:
+            behind.setdefault(other, []).append(rank)
+    seen: Set[int] = set()
+    found: List[Tuple[int, List[int]]] = []
+    for root in sorted(rank for rank in behind if not waits.get(rank)):
+        layer, members = [root], []
+        while layer:
+            layer = [one for rank in layer for one in behind.get(rank, ()) if one not in seen]
+            layer = list(dict.fromkeys(layer))
+            seen.update(layer)
+            members += layer
+        found.append((root, sorted(members)))
+    return sorted(found, key=lambda one: (-len(one[1]), one[0]))
 
 
 def circle(waits: Mapping[int, Sequence[int]]) -> List[int]:
-    """The smallest circle of ranks that wait for each other; empty if there is none."""
-    circles = (_circle_of(rank, waits) for rank in sorted(waits))
-    return min(filter(None, circles), key=len, default=[])
-
-
-def _circle_of(start: int, waits: Mapping[int, Sequence[int]]) -> List[int]:
-    """The shortest way from a rank back to itself."""
-    came = {start: start}
-    queue = deque([start])
-    while queue:
-        rank = queue.popleft()
-        for other in waits.get(rank, ()):
-            if other == start:
-                path = [rank]
-                while path[-1] != start:
-                    path.append(came[path[-1]])
-                return path[::-1]
-            if other not in came:
-                came[other] = rank
-                queue.append(other)
-    return []
+    """The smallest circle of ranks that wait for each other, each for the first that it names."""
+    seen: Set[int] = set()
+    smallest: List[int] = []
+    for start in sorted(waits):
+        path: Dict[int, None] = {}
+        rank = start
+        while waits.get(rank) and rank not in seen:
+            seen.add(rank)
+            path[rank] = None
+            rank = waits[rank][0]
+        ring = list(path)[list(path).index(rank) :] if rank in path else []
+        if ring and (not smallest or len(ring) < len(smallest)):
+            smallest = ring
+    return smallest
 
 
 def waits_text(waits: Mapping[int, Iterable[int]]) -> List[str]:

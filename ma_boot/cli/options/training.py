@@ -361,7 +361,7 @@ RUNNING = Topic(
             type=click.IntRange(1, 65535),
             metavar="PORT",
             default=29402,
-            help="Port by which nodes with the same MABOOT_JOB_TOKEN tell each other of failures and hangs.",
+            help="Port of node 0, which the nodes with the same MABOOT_JOB_TOKEN tell of failures and hangs.",
         ),
         RunVariable(
             "--reset-file",

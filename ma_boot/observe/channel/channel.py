@@ -1,4 +1,4 @@
-"""The channel of a node: it listens for the other nodes, and tells them what happens, in its own thread.
+"""The way between node 0 and each other node of a job, in a thread of its own.
 
 Whoever calls it never waits: messages go out in the background, and what has come is kept until it is asked
 for. Whatever arrives that is no right message is dropped without an answer.
@@ -13,15 +13,15 @@ import os
 import socket
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from typing import (
     Any,
+    AsyncIterator,
     Awaitable,
     Callable,
     Deque,
     Dict,
     Iterator,
-    List,
     Mapping,
     NamedTuple,
     Optional,
@@ -31,19 +31,23 @@ from typing import (
 
 from ma_boot.observe import PeerMessage
 from ma_boot.observe.channel import protocol
-from ma_boot.observe.channel.protocol import Address, Handshake
+from ma_boot.observe.channel.protocol import Address, Session
 from ma_boot.processes import SignalInbox
 
-EXCHANGE_SECONDS = 2.0  # for a whole connection, from the first byte to the last
+GREETING_SECONDS = 2.0  # from the first byte to both proofs
 CONNECT_SECONDS = 1.5
-SEND_SECONDS = 8.0  # for a message to reach a node, with all attempts
-RETRY_SECONDS = 0.3
+FIRST_RETRY, LONGEST_RETRY = 0.2, 2.0  # seconds
+LOST_SECONDS = 0.5  # without a connection, until a node counts as lost
+DEAD_SECONDS = 4  # without an answer of the other machine, until its connection counts as broken
+QUIET_SECONDS = 10  # after which the kernel asks whether the other machine is there
 MOST_STRANGERS = 64  # connections that have proved nothing yet: a further one ends the oldest
 ACCEPTED_AT_ONCE, ACCEPT_PAUSE = 32, 0.05  # so a flood costs little of a core
 MOST_WAITING = 16  # messages to one node
-MOST_KEPT = 1024  # messages that nobody has asked for
-MOST_OF_A_NODE, IN_SECONDS = 20, 10.0  # messages
+MOST_OF_ONE_NODE, MOST_KEPT_BYTES = 2 << 20, 16 << 20  # of messages that nobody has asked for
+MOST_OF_A_NODE, IN_SECONDS = 20, 10.0  # messages: further ones are read later
 CLOSE_SECONDS = 0.2
+FLUSH_PAUSE = 0.01
+WAITING = 128  # connections that the kernel keeps until they are accepted
 
 
 class _Told(NamedTuple):
@@ -52,10 +56,30 @@ class _Told(NamedTuple):
     body: Mapping[str, Any]
 
 
-class NodeChannel:
-    """Implements `Peers` for node `node` of a job; it has a thread and a port until `close`.
+class _Link:
+    """What waits to be sent to a node, and since when there is no connection (None while there is one)."""
 
-    `problem` says why it does not listen, None if it does: it tells others all the same.
+    def __init__(self) -> None:
+        self.waiting: Deque[_Told] = deque(maxlen=MOST_WAITING)
+        self.more = asyncio.Event()
+        self.taken = asyncio.Event()
+        self.task: Optional[asyncio.Task[None]] = None
+        self.met = False
+        self.broken: Optional[float] = time.monotonic()
+        self.times: Deque[float] = deque()
+
+
+class _Kept(NamedTuple):
+    node: int
+    data: bytes
+    arrived: float
+
+
+class NodeChannel:
+    """The way of node `node` to the others: node 0 listens at `own`, each other one calls it alone.
+
+    It has a thread, and node 0 a port, until `close`. `problem` says why node 0 does not listen, None if it
+    does.
 
     Raises:
         RuntimeError: the limit of threads.
@@ -63,22 +87,16 @@ class NodeChannel:
 
     def __init__(self, token: str, job: str, node: int, nodes: int, own: Address, inbox: SignalInbox) -> None:
         self.node = node
-        self.others = frozenset(range(nodes)) - {node}
-        self.unreached: Set[int] = set()
-        self.met: Set[int] = set()  # those that were reached, or heard, at least once
-        self._keys = {number: protocol.key_of(token, job, number) for number in range(nodes)}
+        self.others = frozenset(range(1, nodes) if node == 0 else (0,))
+        self._key = protocol.key_of(token, job)
         self._inbox = inbox
-        self._addresses: Dict[int, Address] = {}
-        self._kept: Deque[PeerMessage] = deque(maxlen=MOST_KEPT)
-        self._waiting: Dict[int, Deque[_Told]] = {}
-        self._senders: Dict[int, asyncio.Task[None]] = {}
+        self._kept: Deque[_Kept] = deque()
+        self._bytes: Counter[int] = Counter()  # kept of each node
+        self._links: Dict[int, _Link] = {}
         self._strangers: Dict[asyncio.Task[None], None] = {}
-        self._times: Dict[int, Deque[float]] = {}
-        self._idle = threading.Event()
-        self._idle.set()
         self._coming = 0  # what the thread has been asked to do, and has not begun yet
-        self._counting = threading.Lock()
-        self._listener, self.problem = listener(own)
+        self._lock = threading.Lock()
+        self._listener, self.problem = listener(own) if node == 0 else (None, None)
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(lambda loop, context: None)  # nothing of it concerns the training
         self._thread = threading.Thread(target=self._run, name="channel", daemon=True)
@@ -88,38 +106,63 @@ class NodeChannel:
             self._end()
             raise
 
-    def meet(self, addresses: Mapping[int, Address]) -> None:
-        """Where the other nodes listen; what was told before is sent now."""
+    @property
+    def met(self) -> Set[int]:
+        """The nodes that were connected at least once."""
+        return {node for node, link in self._links.items() if link.met}
 
-        def met() -> None:
-            self._addresses.update(addresses)
-            for node in list(self._waiting):
-                self._send_to(node)
+    @property
+    def unreached(self) -> Set[int]:
+        """The nodes without a connection, and not since a moment ago."""
+        limit = time.monotonic() - LOST_SECONDS
+        return {node for node, link in self._links.items() if link.broken is not None and link.broken < limit}
 
-        self._soon_busy(met)
+    def meet(self, first: Address) -> None:
+        """Where node 0 listens: another node calls it from now on, and sends what was told before."""
+
+        def call() -> None:
+            link = self._links[0]
+            if link.task is not None:
+                link.task.cancel()
+            link.task = self._loop.create_task(self._calling(first, link))
+
+        if self.node:
+            self._soon_busy(call)
 
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
-        """Sends a message to all other nodes, in the background."""
+        """Sends a message to node 0, or from there to all others, in the background."""
         told = _Told(kind, time.monotonic(), body)
 
         def send() -> None:
-            for node in self.others:
-                self._waiting.setdefault(node, deque(maxlen=MOST_WAITING)).append(told)
-                self._send_to(node)
+            for link in self._links.values():
+                link.waiting.append(told)
+                link.more.set()
 
         self._soon_busy(send)
 
-    def heard(self) -> List[PeerMessage]:
-        """What has come since the last call."""
-        found: List[PeerMessage] = []
-        with contextlib.suppress(IndexError):
-            while True:
-                found.append(self._kept.popleft())
-        return found
+    def heard(self) -> Iterator[PeerMessage]:
+        """What has come since the last call, read one after the other."""
+        while True:
+            with self._lock:
+                if not self._kept:
+                    return
+                node, data, arrived = self._kept.popleft()
+                self._bytes[node] -= len(data)
+            message = protocol.unpacked(data)
+            if message is not None:
+                kind, late, body = message
+                yield PeerMessage(node, kind, body, arrived - late)
 
     def flush(self, seconds: float) -> bool:
-        """Waits until all that was told has reached the others, or could not; False if that took too long."""
-        return self._idle.wait(seconds)
+        """Waits until all nodes that have not gone have what was told; False if that took too long."""
+        until = time.monotonic() + seconds
+        while self._coming or any(
+            link.waiting for link in self._links.values() if not link.met or link.broken is None
+        ):
+            if time.monotonic() >= until:
+                return False
+            time.sleep(FLUSH_PAUSE)
+        return True
 
     def close(self) -> None:
         """Ends the thread and frees the port; what was not sent yet is dropped."""
@@ -127,16 +170,14 @@ class NodeChannel:
         self._thread.join(CLOSE_SECONDS)
 
     def _soon_busy(self, work: Callable[[], None]) -> None:
-        """Does the work in the thread; until it is done, and what it begins, the channel is not idle."""
-        with self._counting:
+        """Does the work in the thread; `flush` waits for it."""
+        with self._lock:
             self._coming += 1
-            self._idle.clear()
 
         def done() -> None:
             work()
-            with self._counting:
+            with self._lock:
                 self._coming -= 1
-            self._look_idle()
 
         self._soon(done)
 
@@ -146,6 +187,7 @@ class NodeChannel:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
+        self._links = {node: _Link() for node in self.others}
         if self._listener is not None:
             self._loop.create_task(self._accept(self._listener))
         try:
@@ -175,127 +217,166 @@ class NodeChannel:
                 oldest = next(iter(self._strangers))
                 del self._strangers[oldest]
                 oldest.cancel()
-            connection.setblocking(False)
             task = self._loop.create_task(self._serve(connection))
             self._strangers[task] = None
+            task.add_done_callback(lambda done: self._strangers.pop(done, None))
             accepted += 1
             if accepted % ACCEPTED_AT_ONCE == 0:
                 await asyncio.sleep(ACCEPT_PAUSE)
 
     async def _serve(self, connection: socket.socket) -> None:
-        task = asyncio.current_task()
+        """Answers who has called, and serves it if it is a node of this job."""
+        with contextlib.suppress(*BROKEN):
+            async with _opened(asyncio.open_connection(sock=connection)) as streams:
+                session = await asyncio.wait_for(self._greeted(*streams), GREETING_SECONDS)
+                link = self._links[session.node]
+                if link.task is not None:
+                    link.task.cancel()  # the node has called again before its last connection was seen to end
+                link.task = asyncio.current_task()
+                if link.task is not None:
+                    self._strangers.pop(link.task, None)
+                await self._connected(link, _Wire(session, "server", "client", *streams), session.node)
+
+    async def _greeted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Session:
+        nonce = os.urandom(protocol.NONCE)
+        writer.write(nonce)
+        words = await reader.readexactly(protocol.HELLO.size + protocol.PROOF)
+        session = protocol.read_hello(words, self._key, nonce)
+        if session is None or session.node not in self.others:
+            raise Dropped
+        writer.write(session.proof("server", 0))
+        return session
+
+    async def _calling(self, first: Address, link: _Link) -> None:
+        """Calls node 0, again whenever the connection ends."""
+        pause = FIRST_RETRY
+        while True:
+            with contextlib.suppress(*BROKEN):
+                calling = asyncio.wait_for(asyncio.open_connection(*first), CONNECT_SECONDS)
+                async with _opened(calling) as streams:
+                    session = await asyncio.wait_for(self._greeting(*streams), GREETING_SECONDS)
+                    pause = FIRST_RETRY
+                    await self._connected(link, _Wire(session, "client", "server", *streams), 0)
+            await asyncio.sleep(pause)
+            pause = min(LONGEST_RETRY, 2 * pause)
+
+    async def _greeting(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Session:
+        nonce = await reader.readexactly(protocol.NONCE)
+        session = Session(self._key, self.node, nonce, os.urandom(protocol.NONCE))
+        writer.write(protocol.hello(session))
+        if not session.is_proved(await reader.readexactly(protocol.PROOF), "server", 0):
+            raise Dropped
+        return session
+
+    async def _connected(self, link: _Link, wire: _Wire, node: int) -> None:
+        """Sends what waits, and keeps what comes, until the connection ends."""
+        link.met, link.broken = True, None
+        sending = self._loop.create_task(self._send(link, wire))
+        task = link.task
         try:
-            await asyncio.wait_for(self._taken(connection, task), EXCHANGE_SECONDS)
-        except (Dropped, OSError, asyncio.TimeoutError):
-            pass
-        finally:
-            connection.close()
-            if task is not None:
-                self._strangers.pop(task, None)
-
-    async def _taken(self, connection: socket.socket, task: Optional[asyncio.Task[None]]) -> None:
-        wire = Wire(self._loop, connection)
-        begun = protocol.read_hello(await wire.read(protocol.HELLO.size))
-        if begun is None or begun[0] not in self.others:
-            raise Dropped
-        exchange = Handshake(begun[0], self.node, begun[1], os.urandom(protocol.NONCE))
-        theirs, ours = self._keys[exchange.client], self._keys[self.node]
-        await wire.write(exchange.of_server)
-        if not exchange.is_proved(await wire.read(protocol.PROOF), theirs, "hello"):
-            raise Dropped
-        if task is not None:
-            self._strangers.pop(task, None)
-        self._count(exchange.client)
-        await wire.write(exchange.proof(ours, "welcome"))
-        (length,) = protocol.LENGTH.unpack(await wire.read(protocol.LENGTH.size))
-        if length > protocol.MOST_BYTES:
-            raise Dropped
-        data = await wire.read(length)
-        if not exchange.is_proved(await wire.read(protocol.PROOF), theirs, "message", data):
-            raise Dropped
-        message = protocol.unpacked(data)
-        if message is not None:
-            kind, late, body = message
-            self._kept.append(PeerMessage(exchange.client, kind, body, time.monotonic() - late))
-            self.unreached.discard(exchange.client)
-            self.met.add(exchange.client)
-            self._inbox.wake()
-        await wire.write(exchange.proof(ours, "taken"))
-
-    def _count(self, node: int) -> None:
-        """Raises `Dropped` if a node tells too much."""
-        times = self._times.setdefault(node, deque())
-        now = time.monotonic()
-        while times and times[0] < now - IN_SECONDS:
-            times.popleft()
-        if len(times) >= MOST_OF_A_NODE:
-            raise Dropped
-        times.append(now)
-
-    def _send_to(self, node: int) -> None:
-        if node in self._addresses and node not in self._senders and self._waiting.get(node):
-            self._senders[node] = self._loop.create_task(self._sending(node))
-
-    async def _sending(self, node: int) -> None:
-        waiting = self._waiting[node]
-        try:
-            while waiting:
-                told = waiting[0]
-                if await self._sent(node, told):
-                    self.unreached.discard(node)
-                    self.met.add(node)
-                elif time.monotonic() < told.when + SEND_SECONDS:
-                    await asyncio.sleep(RETRY_SECONDS)
+            while True:
+                data = await wire.read()
+                if not data:
+                    link.taken.set()
                     continue
-                else:
-                    self._lost(node)
-                if waiting and waiting[0] is told:
-                    waiting.popleft()
+                self._keep(_Kept(node, data, time.monotonic()))
+                wire.write(b"")
+                await _not_too_many(link.times)
         finally:
-            self._senders.pop(node, None)
-            self._look_idle()
+            sending.cancel()
+            if link.task is task:  # there is no newer connection
+                link.broken = time.monotonic()
+            self._inbox.wake()
 
-    def _lost(self, node: int) -> None:
-        """Nobody listens there, or nobody answers: who only is slow is not lost."""
-        self.unreached.add(node)
+    async def _send(self, link: _Link, wire: _Wire) -> None:
+        while True:
+            link.more.clear()
+            if not link.waiting:
+                await link.more.wait()
+                continue
+            told = link.waiting[0]
+            data = protocol.packed(told.kind, time.monotonic() - told.when, told.body)
+            if len(data) <= protocol.MOST_BYTES:
+                link.taken.clear()
+                wire.write(data)
+                await link.taken.wait()
+            if link.waiting and link.waiting[0] is told:
+                link.waiting.popleft()
+
+    def _keep(self, new: _Kept) -> None:
+        """Keeps a message; what is too much is taken from the node that has sent it."""
+        with self._lock:
+            self._kept.append(new)
+            self._bytes[new.node] += len(new.data)
+            while self._bytes[new.node] > MOST_OF_ONE_NODE or sum(self._bytes.values()) > MOST_KEPT_BYTES:
+                oldest = next(kept for kept in self._kept if kept.node == new.node)
+                self._kept.remove(oldest)
+                self._bytes[new.node] -= len(oldest.data)
         self._inbox.wake()
 
-    def _look_idle(self) -> None:
-        with self._counting:
-            if not self._coming and not any(self._waiting.get(node) for node in self._addresses):
-                self._idle.set()
 
-    async def _sent(self, node: int, told: _Told) -> bool:
-        try:
-            return await asyncio.wait_for(self._delivered(node, told), EXCHANGE_SECONDS)
-        except (Dropped, OSError, asyncio.TimeoutError):
-            return False
-
-    async def _delivered(self, node: int, told: _Told) -> bool:
-        found = await connected(self._loop, self._addresses[node], CONNECT_SECONDS)
-        if found is None:
-            self._lost(node)
-            raise Dropped
-        with found as connection:
-            wire = Wire(self._loop, connection)
-            nonce = os.urandom(protocol.NONCE)
-            await wire.write(protocol.hello(self.node, nonce))
-            exchange = Handshake(self.node, node, nonce, await wire.read(protocol.NONCE))
-            ours, theirs = self._keys[self.node], self._keys[node]
-            await wire.write(exchange.proof(ours, "hello"))
-            if not exchange.is_proved(await wire.read(protocol.PROOF), theirs, "welcome"):
-                raise Dropped
-            data = protocol.packed(told.kind, time.monotonic() - told.when, told.body)
-            proof = exchange.proof(ours, "message", data)
-            await wire.write(protocol.LENGTH.pack(len(data)) + data + proof)
-            return exchange.is_proved(await wire.read(protocol.PROOF), theirs, "taken")
-
-
-WAITING = 128  # connections that the kernel keeps until they are accepted
+async def _not_too_many(times: Deque[float]) -> None:
+    """Waits if a node tells too much, given when it has told something: it is read later then."""
+    times.append(time.monotonic())
+    if len(times) > MOST_OF_A_NODE:
+        await asyncio.sleep(times.popleft() + IN_SECONDS - time.monotonic())
 
 
 class Dropped(Exception):
     """This connection is not worth an answer."""
+
+
+BROKEN = (Dropped, OSError, EOFError, asyncio.TimeoutError)
+Streams = Tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@contextlib.asynccontextmanager
+async def _opened(opening: Awaitable[Streams]) -> AsyncIterator[Streams]:
+    """A connection that ends with the block, or when the other machine is gone."""
+    reader, writer = await opening
+    connection = writer.get_extra_info("socket")
+    with contextlib.suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, QUIET_SECONDS)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * DEAD_SECONDS)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+class _Wire:
+    """A connection on which both sides have greeted, as messages with their proofs."""
+
+    def __init__(
+        self,
+        session: Session,
+        own: str,
+        other: str,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._session, self._own, self._other = session, own, other
+        self._reader, self._writer = reader, writer
+        self._read = self._written = 0
+
+    async def read(self) -> bytes:
+        """The next message; raises `Dropped` for what is none."""
+        (length,) = protocol.LENGTH.unpack(await self._reader.readexactly(protocol.LENGTH.size))
+        if length > protocol.MOST_BYTES:
+            raise Dropped
+        words = await self._reader.readexactly(length + protocol.PROOF)
+        self._read += 1
+        if not self._session.is_proved(words[length:], self._other, self._read, words[:length]):
+            raise Dropped
+        return words[:length]
+
+    def write(self, data: bytes) -> None:
+        """Sends a message."""
+        self._written += 1
+        proof = self._session.proof(self._own, self._written, data)
+        self._writer.write(protocol.LENGTH.pack(len(data)) + data + proof)
 
 
 def listener(own: Address) -> Tuple[Optional[socket.socket], Optional[str]]:
@@ -324,7 +405,7 @@ def listener(own: Address) -> Tuple[Optional[socket.socket], Optional[str]]:
 
 
 def _places(own: Address) -> Iterator[Tuple[int, Tuple[Any, ...]]]:
-    """Where a node may listen, with the family: at its own address, then at all addresses of the machine.
+    """Where node 0 may listen, with the family: at its own address, then at all addresses of the machine.
 
     A socket for all addresses of IPv6 takes those of IPv4 as well. No name is looked up.
     """
@@ -335,46 +416,3 @@ def _places(own: Address) -> Iterator[Tuple[int, Tuple[Any, ...]]]:
                 yield found[0], found[4]
     yield socket.AF_INET6, ("::", own.port)
     yield socket.AF_INET, ("", own.port)
-
-
-async def connected(loop: asyncio.AbstractEventLoop, to: Address, seconds: float) -> Optional[socket.socket]:
-    """A connection to the first address of a node that answers within so many seconds; None if none does."""
-    until = time.monotonic() + seconds
-    try:  # at once: the threads that look up names may all be waiting for a name server
-        places = socket.getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    except socket.gaierror:
-        places = await loop.getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM)
-    for family, kind, number, _, address in places:
-        connection = socket.socket(family, kind, number)
-        try:
-            connection.setblocking(False)
-            left = max(0.0, until - time.monotonic())
-            await asyncio.wait_for(loop.sock_connect(connection, address), left)
-            return connection
-        except (OSError, asyncio.TimeoutError):
-            connection.close()
-        except BaseException:  # it is cancelled
-            connection.close()
-            raise
-    return None
-
-
-class Wire(NamedTuple):
-    """A connection, read by the number of bytes."""
-
-    loop: asyncio.AbstractEventLoop
-    connection: socket.socket
-
-    async def read(self, size: int) -> bytes:
-        """So many bytes; raises `Dropped` if the other side has closed before."""
-        found = bytearray()
-        while len(found) < size:
-            piece = await self.loop.sock_recv(self.connection, size - len(found))
-            if not piece:
-                raise Dropped
-            found += piece
-        return bytes(found)
-
-    def write(self, data: bytes) -> Awaitable[None]:
-        """Sends all of it."""
-        return self.loop.sock_sendall(self.connection, data)

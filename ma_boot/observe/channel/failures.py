@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, List, Mapping, Sequence
+from typing import Any, Callable, List, Mapping, Sequence
 
 from ma_boot.reporting import Cause, readable
 from ma_boot.reporting.cause import ENDED_EARLY, LOST_PEER, MOST_FAILURES, OWN, RAISED
@@ -14,22 +14,23 @@ def told(failures: Sequence[Cause]) -> Mapping[str, Any]:
     return {"failures": [failure.fields() for failure in failures]}
 
 
-def told_by(node: int, body: Mapping[str, Any], own: Sequence[int]) -> List[Cause]:
+def told_by(node: int, body: Mapping[str, Any], has_rank: Callable[[int, int], bool]) -> List[Cause]:
     """The failures that another node tells; none if they are not as `told` writes them.
 
-    None either if they are about a rank of this node (`own`).
+    None either if they are those of a third node, unless node 0 tells them, or of a rank that is elsewhere.
     """
     rows = body.get("failures")
     failures: List[Cause] = []
     try:
         for row in rows[:MOST_FAILURES] if isinstance(rows, list) else []:
-            rank, at, evidence = row["rank"], float(row["at"]), int(row["evidence"])
-            if not (rank is None or (isinstance(rank, int) and rank >= 0 and rank not in own)):
+            of, rank, at, evidence = int(row["node"]), row["rank"], float(row["at"]), int(row["evidence"])
+            right = rank is None or (isinstance(rank, int) and has_rank(of, rank))
+            if not right or of < 0 or (node and of != node):
                 return []
             if not 0 <= at < math.inf or evidence not in (OWN, RAISED, ENDED_EARLY, LOST_PEER):
                 return []
             texts = [readable(str(row.get(name, ""))) for name in ("words", "place", "hint")]
-            failures.append(Cause(node, rank, int(row["code"]), texts[0], at, evidence, *texts[1:]))
+            failures.append(Cause(of, rank, int(row["code"]), texts[0], at, evidence, *texts[1:]))
     except (KeyError, TypeError, ValueError, OverflowError):
         return []
     return failures

@@ -1,15 +1,14 @@
-"""The words that two nodes exchange, as bytes: one message for each connection. Pure.
+"""The words that a node and node 0 exchange, as bytes. Pure.
 
-    client                                               server
-    MAGIC, its number, 16 random bytes           ->
-                                                 <-      16 random bytes
-    proof that it has the key of its number      ->
-                                                 <-      proof that it has the key of its own number
-    length, message, proof of the message        ->
-                                                 <-      proof that it has taken the message
+    node                                              node 0
+                                           <-         16 random bytes
+    MAGIC, its number, 16 random bytes, proof   ->
+                                           <-         proof
+    then, from either side, messages: length, message, proof; each is answered by an empty one
 
-A proof is an HMAC-SHA256 over the random bytes of both sides, so none is valid a second time. Who has not
-proved anything gets random bytes only. The keys are made from the token, the job's name and a node's number.
+A proof is an HMAC-SHA256 with the job's key, made from the token and the job's name, over the random bytes of
+both sides, the side, the number of the message on its way, and the message: none is valid a second time. Who
+has not proved anything gets random bytes only.
 """
 
 from __future__ import annotations
@@ -20,56 +19,59 @@ import json
 import struct
 from typing import Any, Mapping, NamedTuple, Optional, Tuple
 
-MAGIC = b"maboot1\n"
+MAGIC = b"maboot2\n"
 NONCE = 16
 PROOF = 32
 MOST_BYTES = 1 << 20  # of a message: the stacks of a node's ranks have some 100 KB
-MOST_NODES = 1 << 16
+MOST_VALUES = 50_000  # in a message: each costs more memory than its bytes
+LONGEST_NUMBER = 40  # characters: Python takes seconds for a million digits
+KINDS = frozenset(("here", "failed", "cause", "hanging", "stacks", "verdict", "ended", "left"))
 SHORTEST_TOKEN = 16  # a shorter one can be found by trying, by who has seen one exchange
 HELLO = struct.Struct(f"!{len(MAGIC)}sI{NONCE}s")
 LENGTH = struct.Struct("!I")
 
 
 class Address(NamedTuple):
-    """Where a node listens."""
+    """Where node 0 listens."""
 
     host: str
     port: int
 
 
-class Handshake(NamedTuple):
-    """One connection: who speaks to whom, and the random bytes of both."""
+class Session(NamedTuple):
+    """One connection: the job's key, the number of the node that has called, and the random bytes of both."""
 
-    client: int
-    server: int
-    of_client: bytes
+    key: bytes
+    node: int
     of_server: bytes
+    of_client: bytes
 
-    def proof(self, key: bytes, step: str, content: bytes = b"") -> bytes:
-        """The proof that the owner of the key has made this step of this very exchange."""
-        head = f"{step} {self.client} {self.server} ".encode() + self.of_client + self.of_server
-        return hmac.new(key, head + content, hashlib.sha256).digest()
+    def proof(self, side: str, number: int, content: bytes = b"") -> bytes:
+        """The proof that `side` (`client` or `server`) has sent this as its message `number`, 0 for hello."""
+        head = f"{side} {number} {self.node} ".encode() + self.of_server + self.of_client
+        return hmac.new(self.key, head + content, hashlib.sha256).digest()
 
-    def is_proved(self, found: bytes, key: bytes, step: str, content: bytes = b"") -> bool:
+    def is_proved(self, proof: bytes, side: str, number: int, content: bytes = b"") -> bool:
         """Whether these bytes are that proof."""
-        return hmac.compare_digest(found, self.proof(key, step, content))
+        return hmac.compare_digest(proof, self.proof(side, number, content))
 
 
-def key_of(token: str, job: str, node: int) -> bytes:
-    """The key of a node: who has only this one cannot speak as another node."""
-    name = f"ma_boot channel\0{job}\0{node}".encode("utf-8", "surrogateescape")
+def key_of(token: str, job: str) -> bytes:
+    """The key of a job: a token that is used for two of them lets neither speak in the other."""
+    name = f"ma_boot channel\0{job}".encode("utf-8", "surrogateescape")
     return hmac.new(token.encode("utf-8", "surrogateescape"), name, hashlib.sha256).digest()
 
 
-def hello(client: int, nonce: bytes) -> bytes:
-    """What the client begins with."""
-    return HELLO.pack(MAGIC, client, nonce)
+def hello(session: Session) -> bytes:
+    """What the node begins with, once it has node 0's random bytes."""
+    return HELLO.pack(MAGIC, session.node, session.of_client) + session.proof("client", 0)
 
 
-def read_hello(data: bytes) -> Optional[Tuple[int, bytes]]:
-    """The client's number and random bytes; None for anything else than a hello."""
-    magic, client, nonce = HELLO.unpack(data)
-    return (client, nonce) if magic == MAGIC else None
+def read_hello(data: bytes, key: bytes, of_server: bytes) -> Optional[Session]:
+    """The session that a node begins; None for anything else than a proved hello."""
+    magic, node, nonce = HELLO.unpack(data[: HELLO.size])
+    session = Session(key, node, of_server, nonce)
+    return session if magic == MAGIC and session.is_proved(data[HELLO.size :], "client", 0) else None
 
 
 def packed(kind: str, late: float, body: Mapping[str, Any]) -> bytes:
@@ -79,11 +81,26 @@ def packed(kind: str, late: float, body: Mapping[str, Any]) -> bytes:
 
 
 def unpacked(data: bytes) -> Optional[Tuple[str, float, Mapping[str, Any]]]:
-    """The kind, the delay and the body of a message; None if it is none."""
+    """The kind, the delay and the body of a message; None if it is none, or costs more than one does."""
+    if sum(map(data.count, (b",", b"[", b"{"))) > MOST_VALUES:
+        return None
     try:
-        message = json.loads(data)
+        message = json.loads(data, parse_int=_whole, parse_float=_number, parse_constant=_number)
         kind, late, body = message["kind"], float(message["late"]), message["body"]
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
-    right = isinstance(kind, str) and isinstance(body, dict) and 0 <= late < 1e9
-    return (kind[:32], late, body) if right else None
+    right = isinstance(kind, str) and kind in KINDS and isinstance(body, dict) and 0 <= late < 1e9
+    return (kind, late, body) if right else None
+
+
+def _whole(text: str) -> int:
+    if len(text) > LONGEST_NUMBER:
+        raise ValueError
+    return int(text)
+
+
+def _number(text: str) -> float:
+    """A finite number: JSON has no other one."""
+    if len(text) > LONGEST_NUMBER or text.endswith(("Infinity", "NaN")):
+        raise ValueError
+    return float(text)

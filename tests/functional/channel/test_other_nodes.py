@@ -9,6 +9,8 @@ from typing import Any, List, cast
 
 import pytest
 
+from ma_boot.launch import Placement
+from ma_boot.modelarts import read_job
 from ma_boot.node.job_channel import OtherNodes
 from ma_boot.node.world import World
 from ma_boot.observe import PeerMessage
@@ -26,7 +28,9 @@ RAISES = "echo 'Traceback (most recent call last):'; echo '  x'; echo 'ValueErro
 def others(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> OtherNodes:
     """This node, whose channel keeps what is told."""
     others = OtherNodes(World({}, "host", str(tmp_path), inbox, journal))
-    others._channel = cast(NodeChannel, Others(1))
+    channel: Any = Others(0, node=1)
+    channel.others, channel.met, channel.unreached = frozenset({0}), set(), set()
+    others.node, others._channel = 1, cast(NodeChannel, channel)
     return others
 
 
@@ -65,12 +69,43 @@ def test_after_a_failure_of_another_node_who_has_raised_here_is_told(
         others.check(group.workers, False)
         assert told(others) == []
         messages = cast(Others, others._channel).messages
-        messages += [PeerMessage(1, kind, {}, time.monotonic()) for kind in ("failed", "hanging")]
+        messages += [PeerMessage(0, kind, {}, time.monotonic()) for kind in ("cause", "hanging")]
         others.check(group.workers, False)
         ((kind, body),) = told(others)
         assert (kind, body["failures"][0]["words"]) == ("failed", "ValueError: no such layer")
         assert [message.kind for message in others.heard()] == ["hanging"], "that is the detector's"
         assert others.heard() == []
+
+
+def test_node_0_tells_the_others_the_cause_and_again_if_there_is_a_better_one(
+    others: OtherNodes, tmp_path: Path, inbox: SignalInbox, journal: EventLog
+) -> None:
+    others.node = 0
+
+    def tells(node: int, rank: int, words: str, evidence: int, at: float) -> List[Any]:
+        row = {"node": node, "rank": rank, "code": 1, "words": words, "evidence": evidence, "at": at}
+        cast(Others, others._channel).messages.append(
+            PeerMessage(node, "failed", {"failures": [row]}, time.monotonic())
+        )
+        others.check([], False)
+        return [(kind, row["node"], row["words"]) for kind, body in told(others) for row in body["failures"]]
+
+    lost = ("cause", 1, "Connection reset by peer")
+    assert tells(1, 4, lost[2], 3, 1.0) == [lost]
+    assert tells(2, 8, "Connection closed", 3, 5.0) == [lost], "it was not the first"
+    assert tells(2, 9, "ValueError: 7", 0, 5.0) == [lost, ("cause", 2, "ValueError: 7")]
+    assert tells(1, 5, "ValueError: 8", 0, 6.0) == [lost, ("cause", 2, "ValueError: 7")]
+
+
+def test_a_rank_belongs_to_one_node(others: OtherNodes) -> None:
+    """Where each node has as many ranks as this one, in the order of the nodes."""
+    job = read_job({"MA_NUM_HOSTS": "4", "VC_TASK_INDEX": "1", "VC_WORKER_HOSTS": "a,b,c,d"}, "host")
+    others.meet(Placement(8, (2, 3), None), None, job, 0)
+    assert [[node for node in range(4) if others.has_rank(node, rank)] for rank in (0, 3, 7, 8)] == [
+        [0], [1], [3], [],
+    ]  # fmt: skip
+    others.meet(Placement(8, (0, 3), None), None, job, 0)
+    assert [others.has_rank(2, rank) for rank in (-1, 0, 1, 3)] == [False, False, True, False]
 
 
 def test_without_a_way_to_them_nothing_is_told(others: OtherNodes) -> None:

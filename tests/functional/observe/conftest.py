@@ -12,16 +12,19 @@ from tests.functional.supervisor.conftest import inbox as inbox, journal as jour
 
 
 class Others:
-    """A way to nodes 1 and 2, the last of which was not reached."""
+    """The way of node 0 to nodes 1 and 2, the last of which was not reached; ranks 0 and 1 are its own."""
 
-    node = 0
     others: Collection[int] = (1, 2)
     unreached: Collection[int] = (2, 7)
 
-    def __init__(self, *others: int) -> None:
+    def __init__(self, *others: int, node: int = 0) -> None:
+        self.node = node
         self.told: List[Tuple[str, Mapping[str, Any]]] = []
         self.messages: List[PeerMessage] = []
         self.others = others or self.others
+
+    def has_rank(self, node: int, rank: int) -> bool:
+        return rank >= 0 and rank not in (0, 1)
 
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
         self.told.append((kind, body))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 import time
 from pathlib import Path
 
 from ma_boot.observe import PeerMessage
+from ma_boot.observe.stacks_round import verdict_heard
 from ma_boot.processes import SignalInbox
 from tests.functional.node import eventually
 from tests.functional.observe.conftest import Others, detecting
@@ -18,15 +20,15 @@ from tests.functional.supervisor.conftest import EventLog, shell, started
 def test_of_another_nodes_hang_the_stacks_are_taken_once_a_minute(
     tmp_path: Path, inbox: SignalInbox, journal: EventLog
 ) -> None:
-    said = "[ma_boot] ranks hang on node 1: taking the stacks of this node's\n"
-    peers = Others(1)
+    said = "[ma_boot] ranks hang on another node: taking the stacks of this node's\n"
+    peers = Others(0, node=1)
     with (
         started(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as group,
         detecting(None, inbox, journal, peers) as detector,
     ):
 
         def hears(kind: str, **body: object) -> str:
-            peers.messages.append(PeerMessage(1, kind, body, time.monotonic()))
+            peers.messages.append(PeerMessage(0, kind, body, time.monotonic()))
             detector.check(group.workers, False)
             return journal.screen()
 
@@ -35,16 +37,41 @@ def test_of_another_nodes_hang_the_stacks_are_taken_once_a_minute(
         assert hears("hanging") == said
         assert detector.patience() == 1, "soon again: others may turn out not to answer"
         assert hears("hanging") == said, "they are being taken"
-        hears("stacks", ranks=[row(4)])
+        eventually(lambda: detector.check(group.workers, False) or peers.told, "the own stacks")
+        folds = [{"ranks": [4], "stack": "a"}, {"ranks": [0, 5], "stack": "b"}]
+        hears("verdict", folded=folds, suspect=None, waits=[], silent=[])
         eventually(lambda: detector.check(group.workers, False) or journal.events("stacks"), "the report")
         assert [len(event["folded"]) for event in journal.events("stacks")] == [2]
         assert journal.events("hang") == [], "nobody hangs here"
-        (_, body) = peers.told[0]
+        ((_, body),) = peers.told
         assert [(one["rank"], one["quiet"] < 60) for one in body["ranks"]] == [(0, True)]
         assert hears("hanging").count(said) == 1
         detector._last_round -= 90
         assert hears("hanging").count(said) == 2
         eventually(lambda: detector.check(group.workers, False) or len(peers.told) == 2, "the stacks again")
+
+
+def test_node_0_asks_all_others_for_their_stacks_and_tells_them_what_follows(
+    inbox: SignalInbox, journal: EventLog
+) -> None:
+    peers = Others()
+    peers.unreached = ()
+    with detecting(None, inbox, journal, peers) as detector:
+        peers.messages.append(PeerMessage(1, "hanging", {}, time.monotonic()))
+        detector.check([], False)
+        assert peers.told == [("hanging", {})]
+        for node in (1, 2):
+            ranks = [row(2 * node, stack=f"of {node}")]
+            peers.messages.append(PeerMessage(node, "stacks", {"ranks": ranks}, time.monotonic()))
+        eventually(lambda: detector.check([], False) or journal.events("stacks"), "the report")
+    verdict = {
+        "folded": [{"ranks": (2,), "stack": "of 1"}, {"ranks": (4,), "stack": "of 2"}],
+        "suspect": None,
+    }
+    assert peers.told[1:] == [("verdict", {**verdict, "waits": [], "silent": []})]
+    (event,) = journal.events("stacks")
+    assert verdict_heard(json.loads(json.dumps(peers.told[1][1]))) == peers.told[1][1]
+    assert event["silent"] == []
 
 
 def test_stacks_that_were_taken_just_now_are_not_taken_again_for_an_own_hang(

@@ -13,13 +13,30 @@ import pytest
 
 from ma_boot.observe import PeerMessage, stacks_round
 from ma_boot.observe.stacks import RankAtHang
-from ma_boot.observe.stacks_round import StacksRound, _plogs, _reported, ends_heard, ranks_heard
+from ma_boot.observe.stacks_round import (
+    StacksRound,
+    _lines,
+    _plogs,
+    _verdict,
+    ends_heard,
+    ranks_heard,
+    verdict_heard,
+)
 from ma_boot.processes import SignalInbox, process_stat
 from tests.functional.node import eventually
 from tests.functional.observe.conftest import Others, alone
 from tests.functional.supervisor.conftest import EventLog, shell, started
 
 STACK = 'Thread 1 (active): "MainThread"\n    {} (train.py:{})\n    step (train.py:9)\n'
+
+
+def _reported(ranks: Any, unnamed: Any, silent: Any) -> Any:
+    verdict = _verdict(ranks, silent)
+    return _lines(verdict, unnamed), verdict
+
+
+def told(body: Any, kind: str = "stacks", node: int = 2) -> PeerMessage:
+    return PeerMessage(node, kind, body, 0.0)
 
 
 def row(rank: Any, **more: Any) -> Dict[str, Any]:
@@ -30,9 +47,8 @@ def test_it_waits_for_the_others_nine_seconds_at_most() -> None:
     peers = Others()
     with SignalInbox() as inbox:
         taken = StacksRound([], {}, peers, inbox)
-        eventually(lambda: bool(taken.finished() or peers.told), "the own stacks")
+        eventually(lambda: bool(taken.finished() or taken._told), "the own stacks")
         assert 8 < taken.patience() <= 9
-        assert peers.told == [("stacks", {"ranks": []})]
         assert not taken.finished()
         for node, rank in ((1, 4), (1, 5), (7, 6)):  # again, and of no node that was asked
             taken.hear(PeerMessage(node, "stacks", {"ranks": [row(rank)]}, taken.began))
@@ -46,7 +62,7 @@ def test_it_waits_for_the_others_nine_seconds_at_most() -> None:
         taken.began -= 9
         assert taken.patience() == 0
         assert taken.finished()
-        assert len(peers.told) == 1
+        assert {kind for kind, _ in peers.told} == {"verdict"}
         gone = StacksRound([], {}, peers, inbox)
         gone.hear(PeerMessage(1, "stacks", {"ranks": [row(4)]}, gone.began - 10))
         assert gone.report()[1]["folded"] == [], "that was of an earlier hang"
@@ -55,13 +71,41 @@ def test_it_waits_for_the_others_nine_seconds_at_most() -> None:
         stacks = [(fold["ranks"], fold["stack"]) for fold in gone.report()[1]["folded"]]
         assert stacks == [((5,), "has ended with exit code 0")], "rank 4 is of two nodes: neither is believed"
         peers.unreached, unheard = (1, 2), StacksRound([], {}, peers, inbox)
-        eventually(lambda: bool(unheard.finished() or len(peers.told) == 2), "the own stacks")
+        eventually(lambda: bool(unheard.finished() or unheard._told), "the own stacks")
         unheard.began = time.monotonic() - 3.2
         assert not unheard.finished()
         unheard.began = time.monotonic() - 4.2
         assert unheard.finished(), "nobody who has not answered was reached"
         alone = StacksRound([], {}, Others(), inbox)
         eventually(alone.finished, "nobody else is waited for")
+
+
+def test_another_node_waits_for_what_node_0_says_a_moment_longer() -> None:
+    peers = Others(0, node=1)
+    peers.unreached = ()
+    with SignalInbox() as inbox:
+        taken = StacksRound([], {}, peers, inbox)
+        eventually(lambda: bool(taken.finished() or peers.told), "the own stacks")
+        assert peers.told == [("stacks", {"ranks": []})]
+        taken.began = time.monotonic() - 9.2
+        assert not taken.finished()
+        taken.hear(told({"folded": 7}, "verdict", 0))
+        taken.hear(told({"ranks": [row(4)]}, "stacks", 0))
+        taken.began = time.monotonic() - 9.8
+        assert taken.finished()
+        assert taken.report()[1]["folded"] == []
+
+
+@pytest.mark.parametrize(
+    "lie", [{"folded": 1}, {"folded": [{}]}, {"suspect": {"node": "x"}}, {"silent": ["x"]}, {"waits": [7]}]
+)
+def test_what_node_0_says_is_not_trusted(lie: Any) -> None:
+    suspect = {"node": 1, "rank": None, "why": "is\n\x1b[2J late"}
+    right = {"folded": [{"ranks": [1], "stack": "s"}], "suspect": suspect, "waits": ["a"], "silent": [1]}
+    verdict = verdict_heard(right)
+    assert verdict is not None
+    assert verdict["suspect"]["why"] == "is [2J late"
+    assert verdict_heard({**right, **lie}) is None
 
 
 def test_own_stacks_that_do_not_come_are_given_up(
@@ -88,7 +132,7 @@ def test_equal_stacks_are_shown_once_and_at_most_six() -> None:
     lines, event = _reported(ranks, [("scheduler", "its stack\n")], [])
     heads = [line.partition("\n")[0] for line in lines]
     assert heads[:3] == ["scheduler:", "ranks 0-1:", "ranks 2-3:"]
-    assert heads[6:8] == ["ranks 10-11:", "and 1 other stacks, all of them in the events"]
+    assert heads[6:8] == ["ranks 10-11:", "and 1 other stacks, all of them in the events of node 0"]
     assert lines[0] == "scheduler:\n  its stack"
     assert [fold["ranks"] for fold in event["folded"]] == [(2 * n, 2 * n + 1) for n in range(7)]
     assert not any("other stacks" in line for line in _reported(ranks[:12], [], [])[0])
@@ -135,12 +179,13 @@ def test_nobody_and_somebody_is_suspected() -> None:
         ([row(-1)], None),
         ([row(4, stack=7)], None),
         ([row(4, quiet=None)], None),
+        ([row(4, quiet=float("nan"))], None),
     ],
     ids=["two", "none", "ours", "twice", "no number", "no fields", "no row", "no list", "nothing", "below 0",
-         "no stack", "no time"],
+         "no stack", "no time", "no number of seconds"],
 )  # fmt: skip
 def test_what_another_node_tells_is_not_trusted(rows: Any, ranks: Optional[Sequence[int]]) -> None:
-    found = ranks_heard({"ranks": rows}, 2, own={0, 1})
+    found = ranks_heard(told({"ranks": rows}), Others())
     assert (None if found is None else [one.rank for one in found]) == ranks
 
 
@@ -158,13 +203,14 @@ def test_what_another_node_tells_is_not_trusted(rows: Any, ranks: Optional[Seque
     ],
 )
 def test_how_another_nodes_ranks_have_ended_is_not_trusted_either(codes: Any, ranks: Any) -> None:
-    found = ends_heard({"codes": codes}, 2, own={0, 1})
+    found = ends_heard(told({"codes": codes}), Others())
     assert (None if found is None else [(one.rank, one.ended) for one in found]) == ranks
-    assert ends_heard({}, 2, own=set()) is None
+    assert ends_heard(told({}), Others()) is None
 
 
 def test_stacks_from_elsewhere_move_no_cursor() -> None:
-    found = ranks_heard({"ranks": [row(4, stack="a\x1b[31m\nb\x07"), *map(row, range(5, 70))]}, 2, own=set())
+    rows = [row(4, stack="a\x1b[31m\nb\x07"), *map(row, range(5, 70))]
+    found = ranks_heard(told({"ranks": rows}), Others())
     assert found is not None
     assert (found[0].stack, len(found)) == ("a[31m\nb", 64)
 
@@ -184,12 +230,14 @@ def test_whatever_the_way_to_the_stacks_raises_the_ranks_are_told(
 
 
 def test_a_rank_of_another_node_has_all_that_was_told() -> None:
-    told = row(4, stack="s" * 12_001, quiet="2.5", waits_for=["1", 2], ended=7, state="Tt")
-    assert ranks_heard({"ranks": [told, row(5)]}, 2, own=set()) == [
+    full = row(4, stack="s" * 12_001, quiet=2.5, waits_for=[1, 2], ended=7, state="Tt")
+    assert ranks_heard(told({"ranks": [full, row(5)]}), Others()) == [
         RankAtHang(4, 2, "s" * 12_000, 2.5, (1, 2), 7, "T"),
         RankAtHang(5, 2, "s", 1.0, (), None, "S"),
     ]
-    assert ranks_heard({"ranks": [row(0)]}, 0, own={8}) == [RankAtHang(0, 0, "s", 1.0, (), None, "S")]
+    many = ranks_heard(told({"ranks": [row(4, waits_for=list(range(20_000)))]}), Others())
+    assert many is not None
+    assert len(many[0].waits_for) == 64
 
 
 def test_the_ends_of_the_two_newest_logs_of_cann_are_read(tmp_path: Path) -> None:
@@ -210,7 +258,7 @@ def test_the_ends_of_the_two_newest_logs_of_cann_are_read(tmp_path: Path) -> Non
 def test_the_ranks_of_a_node_are_told_with_their_states(
     tmp_path: Path, inbox: SignalInbox, journal: EventLog
 ) -> None:
-    peers = Others()
+    peers = Others(0, node=3)
     specs = [shell(tmp_path, rank, "exec sleep 600") for rank in (9, 0, 1)] + [
         shell(tmp_path, rank, "exit 3") for rank in (2, 7)
     ]
@@ -226,16 +274,14 @@ def test_the_ranks_of_a_node_are_told_with_their_states(
         taken = StacksRound(group.workers, {running.pid: 3.14159}, peers, inbox)
         eventually(lambda: bool(taken.finished() or peers.told), "the own stacks")
         os.kill(stopped.pid, signal.SIGCONT)
-        taken.hear(PeerMessage(1, "stacks", {"ranks": [row(0)]}, time.monotonic()))
-        assert 1 in taken._waiting, "rank 0 is ours"
     assert taken.report()[0][0].startswith("scheduler:")
     ((_, body),) = peers.told
     assert [
         (one["rank"], one["node"], one["quiet"], one["state"], one["ended"]) for one in body["ranks"]
     ] == [
-        (0, 0, 3.1, "S", None),
-        (1, 0, 0.0, "T", None),
-        (2, 0, 0.0, "", 3),
+        (0, 3, 3.1, "S", None),
+        (1, 3, 0.0, "T", None),
+        (2, 3, 0.0, "", 3),
     ]
     assert all(one["stack"].startswith("no stacks: ") for one in body["ranks"][:2])
 
@@ -269,7 +315,7 @@ def test_the_ranks_that_a_launcher_has_started_are_shown_as_ranks(
     with started(spec._replace(label="command", rank=None), inbox=inbox, journal=journal) as group:
         eventually(lambda: len(list(tmp_path.glob("up.*"))) == 3, "all ranks run")
         taken = StacksRound(group.workers, {}, peers, inbox)
-        eventually(lambda: bool(taken.finished() or peers.told), "the own stacks")
+        eventually(lambda: bool(taken.finished() or taken._told), "the own stacks")
         taken.hear(PeerMessage(1, "stacks", {"ranks": [row(9, stack="a lie"), row(11)]}, taken.began))
         taken.hear(PeerMessage(2, "stacks", {"ranks": []}, taken.began))
     _, event = taken.report()
@@ -290,7 +336,7 @@ def test_what_a_rank_prints_is_read_for_its_stacks_and_its_waits(
     tmp_path: Path, inbox: SignalInbox, journal: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where there is no py-spy."""
-    spec, peers = shell(tmp_path, 0, f"exec {sys.executable} train.py"), Others()
+    spec, peers = shell(tmp_path, 0, f"exec {sys.executable} train.py"), Others(0, node=1)
     (tmp_path / "train.py").write_text(DUMPS)
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     with started(spec, inbox=inbox, journal=journal) as group:

@@ -102,7 +102,7 @@ def test_if_all_lost_their_peers_the_node_that_does_not_answer_is_the_cause() ->
 
 def test_a_failure_is_the_same_for_the_node_that_is_told_of_it() -> None:
     own = causes_of((ended(1, 1, 5.0004, SHAPE), ended(2, 1, 6.0, RESET)), 3, 1e9)
-    assert told_by(3, json.loads(json.dumps(told(own))), own=(0,)) == own
+    assert told_by(3, json.loads(json.dumps(told(own))), has_rank=lambda node, rank: rank > 0) == own
     assert [failure.at for failure in own] == [1e9 + 5, 1e9 + 6]
 
 
@@ -176,7 +176,7 @@ def test_what_to_do_is_said_with_the_cause() -> None:
     )
 
 
-ROW = {"rank": 1, "code": 1, "words": "w", "at": 1.0, "evidence": 0}
+ROW = {"node": 3, "rank": 1, "code": 1, "words": "w", "at": 1.0, "evidence": 0}
 
 
 @pytest.mark.parametrize(
@@ -186,6 +186,8 @@ ROW = {"rank": 1, "code": 1, "words": "w", "at": 1.0, "evidence": 0}
         "text",
         [None],
         [{}],
+        [{**ROW, "node": 4}],
+        [{**ROW, "node": "x"}],
         [{**ROW, "rank": "1"}],
         [{**ROW, "rank": -1}],
         [{**ROW, "rank": 0}],
@@ -198,8 +200,12 @@ ROW = {"rank": 1, "code": 1, "words": "w", "at": 1.0, "evidence": 0}
     ],
 )
 def test_what_is_no_failure_or_a_lie_about_this_nodes_ranks_is_not_believed(rows: Any) -> None:
-    assert told_by(3, {"failures": rows}, own=(0,)) == []
-    assert len(told_by(3, {"failures": [ROW]}, own=(0,))) == 1
+    assert told_by(3, {"failures": rows}, has_rank=lambda node, rank: rank > 0) == []
+    assert len(told_by(3, {"failures": [ROW]}, has_rank=lambda node, rank: rank > 0)) == 1
+
+
+def test_node_0_tells_the_failures_of_others() -> None:
+    assert [one.node for one in told_by(0, {"failures": [ROW]}, lambda node, rank: True)] == [3]
 
 
 def test_words_are_one_line_that_moves_no_cursor() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.observe.channel.protocol import packed, unpacked
+from ma_boot.observe.channel.protocol import KINDS, MOST_BYTES, packed, unpacked
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -28,11 +29,34 @@ def test_a_delay_that_is_none_is_no_message(late: str) -> None:
     assert unpacked(f'{{"kind": "failed", "late": {late}, "body": {{}}}}'.encode()) is None
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "9" * 1_000_000,
+        "1." + "9" * 1_000_000,
+        "-Infinity",
+        "[" * 500_000 + "]" * 500_000,
+        ",".join(["[]"] * 300_000),
+    ],
+)
+def test_a_value_that_costs_more_than_a_message_is_none(value: str) -> None:
+    """A million digits cost seconds, and 300,000 lists 17 MB."""
+    data = f'{{"kind": "stacks", "late": 0, "body": {{"ranks": [{value}]}}}}'.encode()
+    assert len(data) <= MOST_BYTES
+    began = time.process_time()
+    assert unpacked(data) is None
+    assert time.process_time() - began < 0.5
+
+
 @given(st.binary(max_size=64))
 def test_any_bytes_are_a_message_or_none(data: bytes) -> None:
     unpacked(data)
 
 
-@given(st.text(max_size=32), st.floats(0, 1e6), st.dictionaries(st.text(), st.integers() | st.text()))
+@given(
+    st.sampled_from(sorted(KINDS)),
+    st.floats(0, 1e6),
+    st.dictionaries(st.text(), st.integers(-(10**20), 10**20) | st.text()),
+)
 def test_a_message_arrives_as_it_was_told(kind: str, late: float, body: Any) -> None:
     assert unpacked(packed(kind, late, body)) == (kind, round(late, 3), body)

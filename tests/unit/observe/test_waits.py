@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
 from ma_boot.observe.stacks import RankAtHang
-from ma_boot.observe.suspect import suspect, waited_for, waits_text
+from ma_boot.observe.suspect import circle, roots, suspect, waited_for, waits_text
 
 # As in MindSpore's errors (CANN 6), in newer ones, and in a plog (CANN 8); addresses are made up.
 NOTIFY = (
@@ -44,10 +46,27 @@ def test_nobody_waits_for_itself_or_twice_for_the_same() -> None:
 
 def test_the_end_of_the_chain_is_suspected() -> None:
     """In a ring each rank waits for its neighbour: only the one that waits for nobody has done nothing."""
-    found = suspect(ranks({0: (7,), 1: (0,), 2: (1,), 3: (2,), 7: ()}))
+    found = suspect(ranks({0: (4,), 1: (0,), 2: (1,), 3: (2,), 4: (7,), 7: ()}))
     assert found is not None
     assert (found.rank, found.node) == (7, 1)
-    assert found.why == "keeps others waiting: by HCCL, ranks 0-3 wait for it, and it for none"
+    assert found.why == "keeps others waiting: by HCCL, ranks 0-4 wait for it, and it for none"
+
+
+def test_one_node_alone_cannot_accuse_a_rank_of_another_one() -> None:
+    accused = {4: (0,), 5: (0,), 6: (5,)}
+    assert suspect(ranks({**accused, 0: ()})) is None
+    seen = suspect(ranks({**accused, 0: (), 8: (0,)}))
+    assert seen is not None
+    assert seen.rank == 0
+
+
+def test_many_waits_cost_little_time() -> None:
+    """Those of 2,048 nodes with 64 ranks that wait for as many as are read of each."""
+    began = time.process_time()
+    ring = {rank: tuple((rank + k) % 131_072 for k in range(1, 9)) for rank in range(131_072)}
+    roots({**ring, 5: ()})
+    circle(ring)
+    assert time.process_time() - began < 10
 
 
 def test_two_that_wait_for_each_other_are_a_circle() -> None:
