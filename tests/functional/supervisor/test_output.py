@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import resource
@@ -18,7 +17,7 @@ from ma_boot.launch import WorkerSpec
 from ma_boot.reporting import Console, Journal
 from ma_boot.supervisor.output import PROGRESS_SECONDS, WorkerOutput
 from tests.functional.node import RANK, Node, eventually, pids
-from tests.functional.supervisor.test_supervise import driven, start_limited
+from tests.functional.supervisor.test_supervise import start_limited
 
 LOG = "modelarts-job-test-proc-rank-{0}-device-{0}.txt"
 
@@ -181,16 +180,6 @@ class TestLimits:
         assert "[rank 0] the end\n" in ended.output
         assert re.search(r"\d+ bytes are missing in the log files of 2 processes", ended.output)
         assert len(node.logs()[LOG.format(0)]) == 20_000
-
-    def test_near_the_collectors_limit_only_log_files_are_written(self, node: Node) -> None:
-        limits = json.dumps({"quiet_bytes": 100_000, "silent_bytes": 200_000})
-        output = driven(node, "lines:100000", limits=limits)
-        assert "all processes but the first now print to their log files only" in output
-        assert re.search(r"MiB of output: all processes now print to their log files only", output)
-        assert output.splitlines()[-1] == "2 processes ended with 0"
-        assert len(output) < 6_000_000
-        for rank in range(2):
-            assert (node.root / f"rank_{rank}.txt").read_bytes().count(b"\n") == 100000
 
 
 def drained(pid: int) -> bool:

@@ -49,12 +49,6 @@ def ranks(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> Iterator[Ran
         yield found
 
 
-def test_the_first_output_of_each_is_an_event(ranks: Ranks, journal: EventLog) -> None:
-    for rank in (1, 1, 0, 1, 0):
-        ranks.print(rank, "a line\n")
-    assert [event["label"] for event in journal.events("first-output")] == ["rank 1", "rank 0"]
-
-
 def test_there_is_a_pause_after_each_read(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "PAUSE_SECONDS", 1.0)  # a busy machine would be late for 2 ms
     assert ranks.pump.pause() == 0

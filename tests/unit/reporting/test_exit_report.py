@@ -1,25 +1,35 @@
-"""The exit status: the full table of process result, upload result and stop signal."""
+"""How all processes of a node ended: as an exit status, as words, and as a file for programs."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Optional, cast
+from typing import Any, Optional, Tuple, cast
 
 import pytest
 
-from ma_boot.errors import BootError, CommandNotFound, ExitCode, InputMissing, OutputLost, RankTableTimeout
+from ma_boot.errors import BootError, CommandNotFound, InputMissing, OutputLost, RankTableTimeout
 from ma_boot.modelarts import Channel, ChannelContent
 from ma_boot.reporting.cause import Cause
 from ma_boot.reporting.exit_report import (
     Ending,
+    below,
     end_event,
     exit_code,
     exit_status,
     failure_document,
     report_lines,
+    write_failure,
 )
 from ma_boot.reporting.journal import PhaseRecord
-from ma_boot.reporting.result import CAUSE, FOLLOWED, STOPPED as STOPPED_BY_US, RunResult, WorkerExit
+from ma_boot.reporting.result import (
+    CAUSE,
+    FOLLOWED,
+    STOPPED as STOPPED_BY_US,
+    WELL as WELL_ENDED,
+    RunResult,
+    WorkerExit,
+)
 
 
 def ended(rank: int, code: int, stopped: bool = False, signum: Optional[int] = None) -> WorkerExit:
@@ -60,47 +70,19 @@ def test_what_ended_the_boot_is_the_code(error: BootError, code: int) -> None:
     assert exit_code(Ending.of(None, [], error, None, LOST)) == code
 
 
-def test_a_stop_is_never_success() -> None:
-    assert exit_code(Ending.of(None, [15], None, STOPPED, None)) == 143
+@pytest.mark.parametrize(
+    ("code", "stopped", "role"),
+    [(0, False, WELL_ENDED), (0, True, WELL_ENDED), (1, True, FOLLOWED), (1, False, FOLLOWED), (139, True, FOLLOWED),
+     (143, False, FOLLOWED), *((code, True, STOPPED_BY_US) for code in (143, 137, 241, 247))],
+)  # fmt: skip
+def test_roles_after_a_failure(code: int, stopped: bool, role: str) -> None:
+    run = RunResult((ended(1, 3), ended(2, code, stopped)))
+    assert [run.role(one) for one in run.exits] == [CAUSE, role]
 
 
-def test_the_cause_is_the_first_process_that_failed_on_its_own() -> None:
-    assert FAILED.first_failure is not None
-    assert FAILED.first_failure.label == "rank 1"
-    assert STOPPED.first_failure is None
-
-
-def test_the_last_line_has_the_exit_code_and_whose_it_is() -> None:
-    lines = report_lines(Ending.of(None, [], None, FAILED, LOST), [PhaseRecord("run", 1.5, "failed", "x")])
-    assert lines[-1] == "exit code 3: rank 1 ended with exit code 3 after 1.5 s (the training's own code)"
-    assert "  | last line" in lines
-    assert "rank 0 was killed by SIGTERM after 1.5 s: stopped by ma_boot" in lines
-    assert "not every output was uploaded" in lines
-
-
-def test_a_rank_that_failed_by_itself_was_not_stopped() -> None:
-    exits = (ended(1, 3), ended(0, 1, stopped=True), ended(2, 139, stopped=True, signum=11), FAILED.exits[1])
-    run = RunResult(exits)
-    assert [run.role(one) for one in exits] == [CAUSE, FOLLOWED, FOLLOWED, STOPPED_BY_US]
-    for code in (143, 137, 241, 247):
-        assert run.role(ended(4, code, stopped=True)) == STOPPED_BY_US
-    answer = ended(0, 1, stopped=True)  # to a stop of the whole job
+def test_the_answer_to_a_stop_of_the_whole_job_is_no_failure() -> None:
+    answer = ended(0, 1, stopped=True)
     assert RunResult((answer,)).role(answer) == STOPPED_BY_US
-
-
-def test_the_reason_is_in_the_last_line_and_in_no_row() -> None:
-    error = InputMissing("inputs: not in OBS\n  - obs://b/k")
-    phases = [
-        PhaseRecord("job", 0.0, "done", "x"),
-        PhaseRecord("inputs", 1.5, "failed", "inputs: not in OBS"),
-    ]
-    lines = report_lines(Ending.of(None, [], error, None, None), phases)
-    assert lines == [
-        "job          done          0.0 s  x",
-        "inputs       failed        1.5 s",
-        "exit code 66: inputs: not in OBS",
-        "  - obs://b/k",
-    ]
 
 
 RAISED = 'Traceback (most recent call last):\n  File "x"\n{}\n'
@@ -108,35 +90,6 @@ RAISED = 'Traceback (most recent call last):\n  File "x"\n{}\n'
 
 def with_outputs(run: RunResult, *outputs: str) -> RunResult:
     return run._replace(exits=tuple(e._replace(output=text) for e, text in zip(run.exits, outputs)))
-
-
-def test_the_exception_of_a_rank_that_ended_later_is_reported() -> None:
-    run = with_outputs(FAILED, "\n", RAISED.format("ValueError: no data"), "")
-    raised = [line for line in report_lines(Ending.of(None, [], None, run, None), []) if "ValueError" in line]
-    assert raised == [
-        "rank 0 was killed by SIGTERM after 1.5 s: stopped by ma_boot; its last exception: ValueError: no data"
-    ]
-    assert [
-        one["exception"] for one in failure_document(Ending.of(None, [], None, run, None))["processes"]
-    ].count("ValueError: no data") == 1
-
-
-def test_of_a_stopped_node_only_exceptions_are_reported() -> None:
-    run = with_outputs(STOPPED, RAISED.format("KeyError: 'x'"), "")
-    lines = report_lines(Ending.of(None, [15], None, run, None), [])
-    assert len([line for line in lines if "stopped by ma_boot" in line]) == 1
-    assert lines[0].endswith("its last exception: KeyError: 'x'")
-
-
-def test_a_failure_before_a_stop_is_reported() -> None:
-    ending = Ending.of(None, [15], None, FAILED, None)
-    assert "before that, rank 1 ended with exit code 3" in exit_status(ending).cause
-
-
-def test_the_summary_for_programs_is_short() -> None:
-    document = failure_document(Ending.of(None, [], RankTableTimeout("x" * 5000), None, None))
-    assert len(document["summary"]) == 1024
-    assert document["exit_code"] == ExitCode.RANK_TABLE_TIMEOUT
 
 
 @pytest.mark.parametrize(
@@ -158,57 +111,37 @@ def test_the_last_line_has_what_the_process_said_of_its_end(code: int, output: s
     assert bool(words) is (code not in (3, 137))
 
 
-def test_advice_comes_before_the_last_line() -> None:
-    run = with_outputs(FAILED, RAISED.format("OSError: x"), "")._replace(advice=("--workdir code",))
-    lines = report_lines(Ending.of(None, [], None, run, None), [])
-    assert "  - --workdir code" in lines
-    assert lines[-1].endswith("OSError: x")
+def outputs(count: int) -> Tuple[ChannelContent, ...]:
+    channels = (Channel(f"x{number}", "outputs", "/dir", "obs://b/k") for number in range(count))
+    return tuple(ChannelContent(channel, 1, 1, True) for channel in channels)
 
 
 def test_where_there_is_no_room_only_their_number_is_said() -> None:
     phases = [PhaseRecord(f"phase {number}", 1.0, "done", "") for number in range(14)]
-    form = tuple(
-        ChannelContent(Channel(f"x{number}", "outputs", "/dir", "obs://b/k"), 1, 1, True)
-        for number in range(20)
-    )
+    form = outputs(20)
     lines = report_lines(Ending.of(None, [], None, None, None, form), phases)
     assert lines[14:] == ["and 20 more inputs and outputs", "exit code 0: success"]
 
 
 @pytest.mark.parametrize(("count", "last"), [(13, "output x12"), (14, "and 2 more inputs and outputs")])
 def test_what_just_fits_is_shown(count: int, last: str) -> None:
-    form = tuple(
-        ChannelContent(Channel(f"x{number}", "outputs", "/dir", "obs://b/k"), 1, 1, True)
-        for number in range(count)
-    )
+    form = outputs(count)
     lines = report_lines(Ending.of(None, [], None, None, None, form), [PhaseRecord("run", 1.0, "done", "")])
     assert len(lines) == 15
     assert lines[-2].startswith(last)
 
 
 def test_the_jobs_cause_takes_a_line_of_the_fifteen() -> None:
-    form = tuple(
-        ChannelContent(Channel(f"x{number}", "outputs", "/dir", "obs://b/k"), 1, 1, True)
-        for number in range(20)
-    )
     cause = Cause(3, 27, 1, "ValueError: x", 5.0, place="train.py:7")
-    ending = Ending.of(None, [15], None, None, None, form)._replace(cause=cause, agreed=True)
+    ending = Ending.of(None, [15], None, None, None, outputs(20))._replace(cause=cause, agreed=True)
     lines = report_lines(ending, [])
     assert len(lines) == 15
     assert lines[-1] == "the job's cause: node 3, rank 27: ValueError: x, at train.py:7"
 
 
-def test_a_hang_without_a_failure_is_no_first_failure() -> None:
-    document = failure_document(Ending.of(None, [], None, STOPPED._replace(hung=("rank 0",)), None))
-    assert (document["exit_code"], document["first_failure"], len(document["processes"])) == (124, None, 2)
-
-
 def test_the_summary_has_at_most_fifteen_lines() -> None:
     phases = [PhaseRecord(f"phase {number}", 1.0, "done", "") for number in range(8)]
-    form = tuple(
-        ChannelContent(Channel(f"x{number}", "outputs", "/dir", "obs://b/k"), 1, 1, True)
-        for number in range(20)
-    )
+    form = outputs(20)
     cut = tuple(ended(rank, 0)._replace(log_lost=5) for rank in range(9))
     job = cast(Any, SimpleNamespace(log_dir="/log", host="h"))
     lines = report_lines(Ending.of(job, [], None, RunResult(cut), None, form), phases, page="/page")
@@ -218,3 +151,92 @@ def test_the_summary_has_at_most_fifteen_lines() -> None:
         *(f"output x{number}: 1 file, 1 B in /dir, for obs://b/k" for number in range(2)),
         "and 18 more inputs and outputs",
     ]
+
+
+@pytest.mark.parametrize(
+    ("run", "succeeded", "outcome", "summary"),
+    [
+        (RunResult((ended(0, 0), ended(1, 0))), True, "done", "2 processes ended with 0"),
+        (RunResult((ended(0, 0), ended(1, 1))), False, "failed", "rank 1 ended with exit code 1"),
+        (
+            RunResult((ended(0, 143, True), ended(1, 0))),
+            False,
+            "stopped",
+            "1 process ended with 0, 1 stopped",
+        ),
+        (RunResult((), CommandNotFound("x")), False, "failed", "0 processes ended with 0"),
+        (
+            RunResult((ended(0, 143, True),), hung=("rank 0",)),
+            False,
+            "failed",
+            "0 processes ended with 0, 1 stopped",
+        ),
+        (RunResult((ended(0, 0),), left=("rank 1",)), False, "stopped", "1 process ended with 0"),
+    ],
+    ids=["well", "failed", "stopped", "not started", "hung", "left"],
+)
+def test_outcomes(run: RunResult, succeeded: bool, outcome: str, summary: str) -> None:
+    assert (run.succeeded, run.outcome, run.summary()) == (succeeded, outcome, summary)
+
+
+def test_an_error_that_no_check_has_foreseen_is_ours() -> None:
+    ending = Ending.of(None, [], ZeroDivisionError("x"), None, None)
+    assert exit_status(ending).code == 70
+    assert "ZeroDivisionError: x" in exit_status(ending).cause
+
+
+def test_the_first_of_several_stops_counts() -> None:
+    failed = RunResult((ended(1, 3), ended(0, 143, True)))
+    ending = Ending.of(None, [15, 2], None, failed, None)
+    assert exit_status(ending) == (
+        143,
+        "signal",
+        "stopped by SIGTERM; before that, rank 1 ended with exit code 3",
+    )
+    assert end_event(ending)["label"] == "rank 1"
+
+
+class TestReport:
+    """The last screen."""
+
+    def test_eight_others_are_named_and_the_rest_is_counted(self) -> None:
+        exits = [ended(0, 3), *(ended(rank, 143, True) for rank in range(1, 11))]
+        lines = report_lines(Ending.of(None, [], None, RunResult(tuple(exits)), None), [])
+        others = [line for line in lines if line.endswith("stopped by ma_boot")]
+        assert [line.partition(" ended")[0] for line in others] == [f"rank {rank}" for rank in range(1, 9)]
+        assert "and 2 others, all of them in the failure file" in lines
+        nine = report_lines(Ending.of(None, [], None, RunResult(tuple(exits[:9])), None), [])
+        assert not any("others" in line for line in nine)
+
+    def test_a_row_does_not_repeat_the_last_line(self) -> None:
+        assert below("x", "the x of it") == ""
+        assert below("y", "the x of it") == "y"
+        assert below("", "x") == ""
+
+
+class TestFailureFile:
+    """`<job>-node-<i>-failure.json`."""
+
+    def ending(self, path: Path, code: int = 3) -> Ending:
+        job = SimpleNamespace(host="worker-0", failure_file=str(path), log_dir=str(path.parent))
+        run = RunResult((ended(0, code), ended(1, 143 if code else 0, bool(code))))
+        return Ending.of(cast(Any, job), [], None, run, None)
+
+    def test_it_is_for_people_too(self, tmp_path: Path) -> None:
+        ending = self.ending(tmp_path / "deep" / "er" / "a-failure.json")
+        write_failure(ending._replace(error=RankTableTimeout("图")))
+        assert '\n  "summary": "图"' in (tmp_path / "deep" / "er" / "a-failure.json").read_text()
+
+    def test_there_is_none_after_success(self, tmp_path: Path) -> None:
+        write_failure(self.ending(tmp_path / "a-failure.json", code=0))
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_place_that_cannot_be_written_changes_nothing(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        write_failure(self.ending(tmp_path / "file" / "a-failure.json"))
+
+    def test_the_summary_has_at_most_1024_characters(self) -> None:
+        for count, expected in ((1024, 1024), (1025, 1024), (10, 10)):
+            document = failure_document(Ending.of(None, [], RankTableTimeout("x" * count), None, None))
+            assert len(document["summary"]) == expected
+        assert (document["first_failure"], document["processes"], document["host"]) == (None, [], None)

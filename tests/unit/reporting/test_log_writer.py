@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 from typing import Iterator, List
 
 import pytest
 
 from ma_boot.reporting.log_writer import QUEUE_BYTES, LogFile, LogWriter
-
-MIB = 1 << 20
 
 
 class StalledLog(LogFile):
@@ -50,20 +47,6 @@ def test_files_are_written_in_the_order_of_the_calls_and_closed_at_their_end(tmp
     written = [list(map(int, (tmp_path / name).read_text().split())) for name in "ab"]
     assert written == [list(range(0, 1000, 2)), list(range(1, 1000, 2))]
     assert [file.lost for file in files] == [4, 0]
-
-
-def test_more_is_not_asked_for_until_there_is_room_again(stalled: StalledLog) -> None:
-    logs, room = LogWriter(patience=600), threading.Event()
-    logs.room_again = room.set
-    for _ in range(QUEUE_BYTES // MIB):
-        logs.append(stalled, b"x" * MIB)
-    assert logs.pause() == 0
-    logs.append(stalled, b"y")
-    assert logs.pause() > 500
-    assert not room.is_set()
-    assert stalled.read(QUEUE_BYTES + 1).endswith(b"xy")
-    assert room.wait(60)
-    assert (logs.pause(), stalled.lost, stalled.reasons) == (0, 0, [])
 
 
 def test_what_comes_in_spite_of_it_is_lost_once_nothing_was_written_for_so_long(stalled: StalledLog) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -97,39 +96,11 @@ def test_a_line_without_an_end_is_printed_in_pieces(pipe: Pipe) -> None:
     assert pipe.print(b"y\n").endswith("x\n[rank 0] y\n")
 
 
-def test_a_log_file_that_takes_no_more_is_said_once_and_the_loss_is_counted(pipe: Pipe) -> None:
-    pipe.journal.screen()
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    pipe.print(b"0123\n")
-    screen = pipe.log.parents[2] / "screen"
-    os.truncate(screen, 0)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
-    try:
-        for _ in range(3):
-            pipe.print(b"x" * 4_999 + b"\n")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert pipe.log.stat().st_size == 10_000
-    assert pipe.output.lost == 5 + 5_000
-    pipe.journal.screen()
-
-
 def test_what_is_hidden_is_only_in_the_log_file(pipe: Pipe) -> None:
     pipe.print(b"a\nhalf")
     pipe.output.hide()
     assert pipe.print(b" a line\nc\n") == "[rank 0] a\n[rank 0] half\n"
     assert pipe.log.read_bytes() == b"a\nhalf a line\nc\n"
-
-
-def test_the_log_of_an_earlier_attempt_gets_a_number(tmp_path: Path) -> None:
-    for text in (b"first\n", b"second\n"):
-        pipe = Pipe(tmp_path)
-        pipe.print(text)
-        os.close(pipe.sink)
-        pipe.output.close()
-        pipe.journal.close()
-    assert (tmp_path / "new" / "deep" / "rank_0.1.txt").read_bytes() == b"first\n"
-    assert (tmp_path / "new" / "deep" / "rank_0.txt").read_bytes() == b"second\n"
 
 
 def test_the_limits_are_those_of_the_documents() -> None:

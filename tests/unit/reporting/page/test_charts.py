@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ma_boot.reporting.page.charts import MOST_POINTS, _range, _thinned, charts_part
-from ma_boot.reporting.page.data import data_part, rates
+from ma_boot.reporting.page.data import rates
 from ma_boot.reporting.timeline import Timeline, TransferSpan
 from tests.synthetic import Writer, measured_job
-from tests.unit.reporting.page.seen import Seen, line_of, node_with, text_of
+from tests.unit.reporting.page.seen import Seen, line_of
 
 Line = Tuple[str, str, str]  # its name, its CSS class, its path
 
@@ -148,14 +148,6 @@ class TestCharts:
     )  # fmt: skip
     def test_the_unit_of_a_range_is_said_once(self, low: str, high: str, text: str) -> None:
         assert _range(low, high) == text
-
-
-def test_a_steady_transfer_is_one_stroke() -> None:
-    node = node_with(end=100)
-    node.at(90, "transfer", direction="upload", files=2, bytes=1_300_000_000, seconds=10)
-    curves = Seen(data_part(line_of(node))).english
-    assert 'd="M0 72H800V4H900V72H1000V72z"' in curves
-    assert "peak 130 MB/s" in text_of(curves)
 
 
 SAMPLES = st.lists(st.tuples(st.floats(0, 100), st.integers(0, 10**9)), max_size=6)

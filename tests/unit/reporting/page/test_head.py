@@ -7,7 +7,7 @@ from typing import Callable, Dict, List, Optional
 
 import pytest
 
-from ma_boot.reporting.page.head import headline, meaning, missing_nodes, node_list
+from ma_boot.reporting.page.head import meaning, missing_nodes, node_list
 from ma_boot.reporting.page.language import Text, in_both
 from tests.synthetic import Writer
 from tests.unit.reporting.page.seen import line_of, node_with, processes, seen
@@ -76,14 +76,6 @@ class TestHeadline:
         assert node_list(list(range(8))).en == "0, 1, 2, 3, 4, 5, 6, 7"
         assert node_list(list(range(9))) == Text(
             "0, 1, 2, 3, 4, 5, 6, 7 and 1 more", "0, 1, 2, 3, 4, 5, 6, 7 等 9 个"
-        )
-
-    def test_nodes_without_an_end_are_named_beside_a_stop(self) -> None:
-        nodes = [node_with(number) for number in range(3)]
-        nodes[0].at(2, "end", exit_code=143, by="signal", signal=15)
-        assert headline(line_of(*nodes)) == (
-            "The job was stopped by SIGTERM from outside; nodes 1, 2 recorded no end.",
-            "作业被外部信号 SIGTERM 停止；节点 1, 2 没有结束记录。",
         )
 
     def test_a_node_that_was_run_again_and_left_no_end_is_silent(self) -> None:
@@ -188,19 +180,6 @@ class TestWhy:
         page = seen(ended(exit_code=74, by="output", cause=cause))
         assert [page.english.count(f"{name}: HTTP") for name in "abc"] == [1, 1, 1]
         assert ["a: HTTP" in page.reason, "b: HTTP" in page.reason] == [False, True]
-
-    def test_an_oom_kill_is_the_cause_whatever_the_log_ends_with(self) -> None:
-        node, oom = node_with(), "the kernel killed 1 process of this container (limit 300 MiB)"
-        node.at(1, "start", label="rank 0", rank=0, log_file="/log/0")
-        node.at(9, "exit", label="rank 0", rank=0, code=137, signal=9, stopped=False, oom=oom)
-        node.at(10, "end", exit_code=137, by="training", label="rank 0", words="an error")
-        page = seen(node, tails={"/log/0": "loading the shards\nan error of long ago\n"})
-        assert page.headline.startswith(
-            "Rank 0 on node 0 failed first: it was killed by the kernel, out of memory, "
-        )
-        assert page.why == f"out of memory: {oom}"
-        assert "后因内存不足被内核终止。" in page.page
-        assert "内存不足：内核终止了本容器的 1 个进程（上限 300 MiB）" in page.page
 
     def test_last_words_and_hints_are_cut(self) -> None:
         page = seen(processes(1, code=3), tails={"/log/0": "unrecognized arguments: --" + "x" * 1000})

@@ -10,7 +10,7 @@ import pytest
 from ma_boot.reporting import rendered
 from ma_boot.reporting.page.lanes import Chart, axis, figure, lane, place, tick, ticks
 from ma_boot.reporting.timeline import Timeline
-from tests.synthetic import Writer, small_job, synthetic_job
+from tests.synthetic import Writer
 from tests.unit.reporting.page.seen import Seen, line_of, node_with, processes, seen
 
 OF_STROKE = r'<path class="?([a-z0-9 ]+)"? d="(.*?)"/>'
@@ -211,16 +211,6 @@ class TestProcesses:
         html = drawn(line_of(processes(5)), row=4, dense=True, many=True)
         assert "height=26" in html
         assert "<i>0–4</i>" in html, "of 26 pixels there is room"
-
-
-def test_a_small_job_has_names_and_heights_and_many_processes_have_none() -> None:
-    page = seen(*small_job()).page
-    for shown in (
-        '<div class="lanes" style="--bar:10px', '<b style="height:40px">0</b>', "<div class=phases style=\"height:40px\">",
-        '<i style="height:16px">rank 0</i><i class=hit style="height:16px">rank 1</i>',
-    ):  # fmt: skip
-        assert shown in page, shown
-    assert seen(*synthetic_job(1, 65)).page.count('<div class="lanes dense"') == 1
 
 
 def test_of_more_than_fits_the_node_that_failed_is_drawn_and_there_is_room_for_its_log() -> None:

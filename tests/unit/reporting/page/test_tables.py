@@ -66,15 +66,6 @@ class TestIncidents:
         assert len(page.rows("incidents")) == min(60, count)
         assert re.findall(r"and -?\d+ more", page.english) == ([more] if more else [])
 
-    def test_the_same_one_on_several_nodes_is_one_row_with_the_clock_of_the_first(self) -> None:
-        nodes = [node_with(number) for number in (0, 1, 2, 5)]
-        for node in nodes:
-            node.at(10 + node.node, "dropped", lines=7)
-        page = seen(*nodes)
-        ((time, shown, _, text),) = page.rows("incidents")
-        assert (time, shown, text) == ("10.0 s – 15.0 s", "0–2, 5", "7")
-        assert 'data-as="clock" datetime="2025-10-09T08:53:30Z"' in page.page
-
     def test_a_cell_has_at_most_200_characters(self) -> None:
         node = node_with()
         node.at(1, "fault", target="x" * 100, fault="y" * 100)
@@ -166,17 +157,6 @@ class TestStacks:
         assert page.headline == "Rank 1 on node 0 hung."
         return page.section("stacks")
 
-    def test_equal_stacks_are_one_box_two_are_open_and_the_odd_one_is_marked(self) -> None:
-        folded = [{"ranks": [1], "stack": "load <data>"}, {"ranks": [0, 2, 3], "stack": "all_reduce"},
-                  {"ranks": [], "stack": "nobody's"}]  # fmt: skip
-        section = self.page(folded=folded)
-        assert re.findall('<details(.*?)><summary><b class="(.*?)"></b>(.*?)</summary>', section) == [
-            (" open", "cause", "rank 1"),
-            (" open", "stopped", "rank 0, 2–3 (3 alike)"),
-            ("", "stopped", "rank ?"),
-        ]
-        assert section.index("load &lt;data&gt;") < section.index("all_reduce</pre>")
-
     @pytest.mark.parametrize(
         "fields",
         [{}, {"folded": 3}, {"folded": [3, {"ranks": 1}, {"ranks": [True, -1, "x"]}]}, {"suspect": [1]},
@@ -235,14 +215,6 @@ class TestLogs:
                 nodes[-1].at(10 * run + 1, "job", name="j", command=f"ma_boot train-{number}.{run}")
         commands = re.findall("<h3>(.*?)</h3>.*?<pre>(.*?)</pre>", seen(*nodes).section("start"))
         assert commands == [(f"on node {number}", f"ma_boot train-{number}.1") for number in range(4)]
-
-    def test_how_a_rehearsal_was_started_is_shown(self) -> None:
-        node = node_with()
-        node.at(0, "job", name="j", command="ma_boot train.py")
-        own = '{"kind": "rehearsal", "command": "ma_boot --local train.py", "time": 1, "node": null}\n'
-        section = seen(node, own).section("start")
-        assert section.index("on this machine") < section.index("ma_boot --local train.py")
-        assert "on this machine" not in seen(node).english
 
 
 def test_what_fits_is_taken_in_the_order_of_interest_until_there_is_no_room() -> None:
