@@ -7,14 +7,10 @@ from typing import Any, Dict
 
 import pytest
 
-from ma_boot.reporting.timeline import BootRun, read_events, timeline_of
+from ma_boot.reporting.timeline import read_events
 from ma_boot.reporting.timeline.boot_run import hang_stacks, is_figure, job_cause, sample
 from tests.synthetic import Writer
-
-
-def run_of(node: Writer) -> BootRun:
-    ((run,),) = (found.runs for found in timeline_of([read_events(node.text(), lambda t: t)]).nodes)
-    return run
+from tests.unit.reporting.page.seen import run_of
 
 
 def test_stacks_are_those_of_known_ranks_each_cut() -> None:
@@ -112,17 +108,9 @@ def test_a_hundred_inputs_are_kept() -> None:
     node.at(0, "phase-start", phase="job")
     for number in range(101):
         node.at(1, "channel", direction="input", name=f"{number}", complete=False)
-    line = timeline_of([read_events(node.text(), lambda t: t)])
-    (found,) = line.nodes[0].runs
+    found = run_of(node)
     assert [place.name for place in found.places] == [f"{number}" for number in range(100)]
     assert not found.places[0].complete
-
-
-def test_the_last_twenty_hangs_are_kept() -> None:
-    node = Writer(0, 10**12)
-    for at in range(21):
-        node.at(at, "stacks", folded=[])
-    assert [found.at for found in run_of(node).stacks] == list(range(1, 21))
 
 
 @pytest.mark.parametrize(("count", "kept"), [(599, 599), (600, 300), (1200, 400)])

@@ -6,12 +6,9 @@ from typing import Any, List, Optional, Tuple
 
 import pytest
 
-from ma_boot.reporting.timeline import ProcessSpan, Timeline, read_events, timeline_of
+from ma_boot.reporting.timeline import ProcessSpan, Timeline
 from tests.synthetic import Writer
-
-
-def line_of(*nodes: Writer) -> Timeline:
-    return timeline_of([read_events(node.text(), lambda text: text) for node in nodes])
+from tests.unit.reporting.page.seen import line_of
 
 
 class Training(Writer):
@@ -82,8 +79,7 @@ class TestRoles:
         second.at(10, "phase-start", phase="job")
         second.ran(0, 11, 15, 4)
         second.ends(16, 4, label="rank 0")
-        text = first.text() + second.text()
-        line = timeline_of([read_events(text, lambda text: text)])
+        line = line_of(first.text() + second.text())
         assert [run.exit_code for run in line.nodes[0].runs] == [3, 4]
         assert roles(line) == [[("rank 0", "cause"), ("rank 0", "cause")]]
         assert (line.outcome.exit_code, line.outcome.node, line.earlier_runs) == (4, 0, 0)
@@ -159,24 +155,14 @@ class TestOutcome:
         job.at(1, "start", label=long, log_file="/log/node")
         job.at(6, "job-end", exit_code=255, by="node", label=long, cause="c" * 3001, signal=64)
         text = job.text().replace('"node": 0', '"node": null')
-        outcome = timeline_of([read_events(node.text(), lambda t: t), read_events(text, lambda t: t)]).outcome
+        outcome = line_of(node, text).outcome
         assert (outcome.exit_code, outcome.by, outcome.label) == (255, "node", "n" * 60)
         assert (len(outcome.cause), outcome.signal, outcome.node) == (3000, 64, None)
         assert outcome.process is not None
         assert (outcome.process.log_file, outcome.process.role) == ("/log/node", "cause")
-        same = timeline_of(
-            [read_events(node.text(), lambda t: t), read_events(text.replace("255", "0"), lambda t: t)]
-        ).outcome
+        same = line_of(node, text.replace("255", "0")).outcome
         assert (same.exit_code, same.label) == (0, "")
-        impossible = timeline_of(
-            [read_events(node.text(), lambda t: t), read_events(text.replace("255", "256"), lambda t: t)]
-        ).outcome
-        assert impossible.exit_code == 0
-        other = timeline_of(
-            [
-                read_events(node.text(), lambda t: t),
-                read_events(text.replace('"by": "node"', f'"by": "{long}"'), lambda t: t),
-            ]
-        )
+        assert line_of(node, text.replace("255", "256")).outcome.exit_code == 0, "impossible"
+        other = line_of(node, text.replace('"by": "node"', f'"by": "{long}"'))
         assert (other.outcome.by, other.outcome.process) == ("n" * 20, None)
         assert [(one.at, one.node) for one in other.incidents] == [(0.0, None)]

@@ -7,18 +7,10 @@ from typing import Any, List, Optional
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.reporting.timeline import BootRun, Timeline, printable, read_events, timeline_of
+from ma_boot.reporting.timeline import printable
 from ma_boot.reporting.timeline.events import clocked, moment, number
 from tests.synthetic import Writer
-
-
-def line_of(*nodes: Writer) -> Timeline:
-    return timeline_of([read_events(node.text(), lambda text: text) for node in nodes])
-
-
-def run_of(node: Writer) -> BootRun:
-    ((run,),) = (found.runs for found in line_of(node).nodes)
-    return run
+from tests.unit.reporting.page.seen import line_of, run_of
 
 
 def numbered(number: int) -> Writer:
@@ -89,32 +81,36 @@ def test_what_an_incident_says(kind: str, fields: Any, label: str, text: str) ->
     assert (found.kind, found.at, found.node, found.label, found.text) == (kind, 1.0, 0, label, text)
 
 
-def test_of_very_many_processes_the_last_are_kept() -> None:
+@pytest.mark.parametrize(
+    ("kind", "field", "most"),
+    [
+        ("start", "label", 1200),
+        ("transfer", "files", 1200),
+        ("fault", "fault", 200),
+        ("stacks", "folded", 20),
+    ],
+)
+def test_of_very_many_the_last_are_kept(kind: str, field: str, most: int) -> None:
     node = Writer(0, 10**12)
-    for index in range(1201):
-        node.at(index, "start", label=f"rank {index}", rank=index)
+    for index in range(most + 1):
+        node.at(index, kind, direction="upload", **{field: index if field == "files" else f"{index}"})
     run = run_of(node)
-    assert (len(run.processes), run.processes[0].label) == (1200, "rank 1")
+    kept: Any = {
+        "start": run.processes,
+        "transfer": run.transfers,
+        "fault": run.incidents,
+        "stacks": run.stacks,
+    }
+    assert len(kept[kind]) == most
+    first = kept[kind][0]
+    assert (first.at if kind in ("fault", "stacks") else first.start) == 1.0
 
 
-def test_of_very_many_transfers_the_last_are_kept() -> None:
-    node = Writer(0, 10**12)
-    for index in range(1201):
-        node.at(index, "transfer", direction="upload", files=index)
-    run = run_of(node)
-    assert (len(run.transfers), run.transfers[0].files) == (1200, 1)
-
-
-def test_of_very_many_incidents_the_last_are_kept() -> None:
-    node = Writer(0, 10**12)
-    for index in range(201):
-        node.at(index, "fault", fault=str(index))
-    run = run_of(node)
-    assert (len(run.incidents), run.incidents[0].text) == (200, "1")
+def test_of_very_many_incidents_of_the_job_the_last_are_kept() -> None:
     job = "".join(
         f'{{"kind": "fault", "fault": "{index}", "time": {index}, "node": null}}\n' for index in range(201)
     )
-    incidents = timeline_of([read_events(job, lambda text: text)]).incidents
+    incidents = line_of(job).incidents
     assert (len(incidents), incidents[0].text, incidents[0].node) == (200, "1", None)
 
 
@@ -190,7 +186,7 @@ def test_an_end_without_any_start_is_a_phase() -> None:
 
 def test_a_command_and_the_places_of_a_mapping_are_cut() -> None:
     job = '{"kind": "rehearsal", "command": "' + "c" * 4001 + '", "time": 1, "node": null}\n'
-    assert timeline_of([read_events(job, lambda text: text)]).command == "c" * 4000
+    assert line_of(job).command == "c" * 4000
     assert run_of(only("job", command="c" * 4001)).command == "c" * 4000
     node = Writer(0, 10**12)
     node.at(1, "routes", inputs=[["l" * 501, "u" * 501], ["only"], [], "x"], outputs="x")

@@ -153,6 +153,12 @@ def test_cpu_time_is_that_of_programs_and_calls_with_reaped_children() -> None:
     assert process_usages()[os.getpid()].cpu == pytest.approx(sum(spent[:4]), abs=0.06)
 
 
+def py_spy(directory: Path, script: str) -> None:
+    """A stand-in of py-spy."""
+    (directory / "py-spy").write_text(script)
+    (directory / "py-spy").chmod(0o755)
+
+
 @pytest.mark.parametrize(
     ("script", "answer"),
     [
@@ -164,8 +170,7 @@ def test_cpu_time_is_that_of_programs_and_calls_with_reaped_children() -> None:
     ],
 )
 def test_the_answer_of_py_spy(tmp_path: Path, script: str, answer: str) -> None:
-    (tmp_path / "py-spy").write_text(f"#!/bin/sh\n{script}\n")
-    (tmp_path / "py-spy").chmod(0o755)
+    py_spy(tmp_path, f"#!/bin/sh\n{script}\n")
     with subprocess.Popen(["sleep", "600"]) as sleeping:
         found = stacks_of([RankProcess(sleeping.pid, str(tmp_path))])[0]
         sleeping.kill()
@@ -212,8 +217,7 @@ def test_only_what_is_printed_after_the_signal_is_a_dump(pipe: Pipe) -> None:
 
 
 def test_py_spy_whose_interpreter_is_gone_is_said(tmp_path: Path) -> None:
-    (tmp_path / "py-spy").write_text("#!/no/python\n")
-    (tmp_path / "py-spy").chmod(0o755)
+    py_spy(tmp_path, "#!/no/python\n")
     with subprocess.Popen(["sleep", "600"]) as sleeping:
         (answer,) = stacks_of([RankProcess(sleeping.pid, str(tmp_path))])
         sleeping.kill()
@@ -222,8 +226,7 @@ def test_py_spy_whose_interpreter_is_gone_is_said(tmp_path: Path) -> None:
 
 def test_py_spy_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stacks, "PYTHON_SECONDS", 0.3)
-    (tmp_path / "py-spy").write_text("#!/bin/sh\nexec sleep 600\n")
-    (tmp_path / "py-spy").chmod(0o755)
+    py_spy(tmp_path, "#!/bin/sh\nexec sleep 600\n")
     (answer,) = stacks_of([RankProcess(1, f"{tmp_path}:/usr/bin:/bin")])
     assert answer.startswith("no stacks: py-spy did not answer within 0 s, and the script does not call")
 
@@ -235,8 +238,7 @@ def test_a_py_spy_that_hangs_costs_the_others_nothing(
     monkeypatch.setattr(stacks, "PYTHON_SECONDS", 1.0)
     with subprocess.Popen(["sleep", "600"]) as stuck, subprocess.Popen(["sleep", "600"]) as other:
         script = f'#!/bin/sh\n[ "$3" = {stuck.pid} ] && exec sleep 600\necho "stack of $3"\n'
-        (tmp_path / "py-spy").write_text(script)
-        (tmp_path / "py-spy").chmod(0o755)
+        py_spy(tmp_path, script)
         path = f"{tmp_path}:/usr/bin:/bin"
         answers = stacks_of([RankProcess(stuck.pid, path), RankProcess(other.pid, path)])
         stuck.kill()
@@ -252,8 +254,7 @@ def test_what_a_py_spy_has_started_costs_no_more_than_its_time(
     """A wrapper whose child keeps its output open; one in a session of its own outlives the wrapper's group."""
     monkeypatch.setattr(stacks, "PYTHON_SECONDS", 1.0)
     script = hang.replace("PID", str(tmp_path / "pid"))
-    (tmp_path / "py-spy").write_text(f"#!/bin/sh\n{script}\necho never\n")
-    (tmp_path / "py-spy").chmod(0o755)
+    py_spy(tmp_path, f"#!/bin/sh\n{script}\necho never\n")
     began = time.monotonic()
     (answer,) = stacks_of([RankProcess(1, f"{tmp_path}:/usr/bin:/bin")])
     assert time.monotonic() - began < 30
@@ -263,8 +264,7 @@ def test_what_a_py_spy_has_started_costs_no_more_than_its_time(
 
 
 def test_of_a_py_spy_that_prints_without_end_a_mebibyte_is_kept(tmp_path: Path) -> None:
-    (tmp_path / "py-spy").write_text("#!/bin/sh\nyes stack\nexit 0\n")
-    (tmp_path / "py-spy").chmod(0o755)
+    py_spy(tmp_path, "#!/bin/sh\nyes stack\nexit 0\n")
     (answer,) = stacks_of([RankProcess(1, f"{tmp_path}:/usr/bin:/bin")])
     assert answer.startswith("stack\n")
     assert len(answer) == stacks.LONGEST_ANSWER

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import List
 
 import pytest
 
 from ma_boot.reporting.page.compose import page_text
-from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
 from tests.unit.reporting.golden.jobs import jobs, tails
 from tests.unit.reporting.golden.kept import golden
+from tests.unit.reporting.page.seen import line_of
 
 JOBS = jobs()
 
 
-def line_of(files: List[str]) -> Timeline:
-    return timeline_of([read_events(file, lambda text: text) for file in files])
-
-
 @pytest.mark.parametrize("name", JOBS)
 def test_a_page_is_as_it_was(name: str) -> None:
-    page = page_text(line_of(JOBS[name]), tails(), {"/log/rank-3": "./rank-3"})
+    page = page_text(line_of(*JOBS[name]), tails(), {"/log/rank-3": "./rank-3"})
     head = page[page.index("<link") : page.index("<style>")]
     shown = head + page[page.index("<main") : page.index("<footer>")]
     assert shown == golden(Path(__file__).with_name("pages") / f"{name}.html", shown)

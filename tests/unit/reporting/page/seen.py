@@ -7,7 +7,7 @@ from html import unescape
 from typing import Dict, List, Optional, Union
 
 from ma_boot.reporting.page.compose import page_text
-from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
+from ma_boot.reporting.timeline import BootRun, Timeline, read_events, timeline_of
 from tests.synthetic import Writer
 
 
@@ -15,6 +15,12 @@ def line_of(*nodes: Union[Writer, str]) -> Timeline:
     """The timeline of these event files."""
     texts = (node if isinstance(node, str) else node.text() for node in nodes)
     return timeline_of([read_events(text, lambda text: text) for text in texts])
+
+
+def run_of(node: Writer) -> BootRun:
+    """The only run of the only node."""
+    ((run,),) = (found.runs for found in line_of(node).nodes)
+    return run
 
 
 def seen(*nodes: Union[Writer, str], tails: Optional[Dict[str, str]] = None) -> Seen:

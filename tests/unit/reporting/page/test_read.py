@@ -22,6 +22,7 @@ from ma_boot.reporting.page.read import (
 from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
 from ma_boot.reporting.timeline.events import number, several, whole
 from tests.synthetic import Writer
+from tests.unit.reporting.page.seen import line_of
 
 DOCS = Path(__file__).parents[4] / "docs"
 
@@ -34,10 +35,6 @@ def node_with_logs(directory: Path, count: int, code: int = 0) -> Writer:
         node.at(9, "exit", label=f"rank {rank}", rank=rank, code=0 if rank else code, stopped=False)
     node.at(10, "end", exit_code=code, by="training" if code else None, label="rank 0")
     return node
-
-
-def line_of(node: Writer) -> Timeline:
-    return timeline_of([read_events(node.text(), lambda text: text)])
 
 
 def found_tails(timeline: Timeline, events: Sequence[Path]) -> Dict[str, str]:
