@@ -49,8 +49,7 @@ class Group(click.Group):
 def whole_output() -> Iterator[None]:
     """Within the block, what is printed to `sys.stdout` is treated as `print_lines` treats its text.
 
-    Raises:
-        CannotCreate: Standard output does not take all of it.
+    Raises `CannotCreate` if standard output does not take all of it.
     """
     output = cast(BinaryIO, _Output())
     text = io.TextIOWrapper(output, encoding="utf-8", errors="backslashreplace", write_through=True)

@@ -14,8 +14,7 @@ from ma_boot.job.rules import form_problems
 def read_job_file(file: str) -> Tuple[JobFile, List[JobProblem]]:
     """The job in a file, and what of it cannot be read; whether the form takes the rest is not judged.
 
-    Raises:
-        ConfigError: the file cannot be read.
+    Raises `ConfigError` if the file cannot be read.
     """
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
@@ -30,8 +29,7 @@ def read_job_file(file: str) -> Tuple[JobFile, List[JobProblem]]:
 def load_job(file: str, more: Callable[[JobFile], List[JobProblem]]) -> JobFile:
     """The job in a file; `more` finds problems that only the caller knows, such as those of options.
 
-    Raises:
-        ConfigError: the file cannot be read, or has mistakes: all of them.
+    Raises `ConfigError` if the file cannot be read, or with all its mistakes.
     """
     job, problems = read_job_file(file)
     problems += [*form_problems(job), *more(job)]

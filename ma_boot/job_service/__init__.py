@@ -1,7 +1,6 @@
 """The job on ModelArts: its code in OBS, the API, and following it to its end."""
 
-from ma_boot.job_service.access import api_access as api_access
-from ma_boot.job_service.api import JobApi as JobApi, PatientApi as PatientApi
+from ma_boot.job_service.api import JobApi as JobApi, PatientApi as PatientApi, api_access as api_access
 from ma_boot.job_service.checks import checked_by_services as checked_by_services
 from ma_boot.job_service.follow import (
     Following as Following,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Mapping, NamedTuple
+from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple
 
 from ma_boot.errors import BootError
 from ma_boot.job import JobFile, JobProblem, flavor_problems, places_of, quota_problems
@@ -84,26 +84,22 @@ def _empty(store: Store, job: JobFile, key: str, url: ObsUrl, found: Checked) ->
 
 
 def _ask_modelarts(job: JobFile, api: JobApi, found: Checked) -> None:
-    questions = [_ask_name, _ask_quota, *([] if job.pool else [_ask_flavor])]
-    for number, ask in enumerate(questions):
+    def name() -> None:
+        if api.name_is_taken(job.name, job.workspace):
+            found.notes.append(str(job.problem("name", f"there is a job {job.name} already")))
+
+    questions: Dict[str, Callable[[], None]] = {
+        "name": name,
+        "quota": lambda: found.problems.extend(quota_problems(job, api.quotas())),
+        "flavor": lambda: found.problems.extend(flavor_problems(job, api.flavors())),
+    }
+    if job.pool:
+        del questions["flavor"]
+    for number, (topic, ask) in enumerate(questions.items()):
         try:
-            ask(job, api, found)
+            ask()
         except ServiceBusy as error:
-            names = ", ".join(one.__name__.rpartition("_")[2] for one in questions[number:])
-            found.notes.append(f"{names}: not checked: {error}")
+            found.notes.append(f"{', '.join([*questions][number:])}: not checked: {error}")
             return
         except (BootError, TypeError, ValueError) as error:  # no right to ask, or an answer of another shape
-            found.notes.append(f"{ask.__name__.rpartition('_')[2]}: not checked: {error}")
-
-
-def _ask_name(job: JobFile, api: JobApi, found: Checked) -> None:
-    if api.name_is_taken(job.name, job.workspace):
-        found.notes.append(str(job.problem("name", f"there is a job {job.name} already")))
-
-
-def _ask_quota(job: JobFile, api: JobApi, found: Checked) -> None:
-    found.problems.extend(quota_problems(job, api.quotas()))
-
-
-def _ask_flavor(job: JobFile, api: JobApi, found: Checked) -> None:
-    found.problems.extend(flavor_problems(job, api.flavors()))
+            found.notes.append(f"{topic}: not checked: {error}")

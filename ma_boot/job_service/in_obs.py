@@ -82,11 +82,8 @@ def _pattern(file: Path) -> str:
 def upload_code(code: JobCode, environ: Mapping[str, str]) -> int:
     """Uploads what has changed of the code; returns how many files that were.
 
-    What an earlier upload put there and is no part of the code any more is removed.
-
-    Raises:
-        ConfigError: credentials of OBS are missing.
-        StoreUnavailable: OBS did not take it.
+    What an earlier upload put there and is no part of the code any more is removed. Raises `ConfigError`
+    without credentials of OBS, `StoreUnavailable` if OBS did not take the code.
     """
     include = tuple(map(_pattern, code.files))
     exclude = tuple(f"{name}/" for name in sorted(NOT_CODE))
@@ -124,11 +121,8 @@ def fetched_logs(url: ObsUrl, job: str, target: Path, environ: Mapping[str, str]
     """Downloads what is at the log path and not here yet; returns the files of the job's events.
 
     Files are named after the job's id. Where none has it, those of the only job that left some are taken.
-
-    Raises:
-        InputMissing: nothing is there, or no events.
-        ConfigError: credentials of OBS are missing.
-        StoreUnavailable: OBS does not answer, or refuses.
+    Raises `InputMissing` if no events are there, `ConfigError` without credentials of OBS, `StoreUnavailable`
+    if OBS does not answer, or refuses.
     """
     route = Route(str(target), url, include=("*.jsonl", "*.json", "*.log", "*.txt"))
     with _errors(str(url)):

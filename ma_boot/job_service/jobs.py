@@ -73,9 +73,7 @@ def created(
     """Creates the job; returns its details.
 
     The request is sent once: where no answer came, the job may be there all the same, and it is looked for.
-
-    Raises:
-        StoreUnavailable: it is not known whether the job was created.
+    Raises `StoreUnavailable` if it is not known whether the job was created.
     """
     name = str(body["metadata"]["name"])
     before = _ids(api, name)

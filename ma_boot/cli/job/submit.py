@@ -62,10 +62,8 @@ def described_job(
 ) -> Tuple[JobFile, List[JobProblem]]:
     """The job that a command line describes, and all mistakes in it and in its file but those of the form.
 
-    `words` are `[FILE] [OPTIONS of ma_boot] COMMAND`, `changes` the values of `--set`.
-
-    Raises:
-        ConfigError: the job file cannot be read.
+    `words` are `[FILE] [OPTIONS of ma_boot] COMMAND`, `changes` the values of `--set`. Raises `ConfigError`
+    if the job file cannot be read.
     """
     run = run_of(ctx)
     is_file = bool(words) and words[0].endswith((".yaml", ".yml"))
@@ -208,11 +206,7 @@ def _submitted(planned: Planned, environ: Mapping[str, str], api: JobApi, skip_c
 
 
 def _checked(job: JobFile, environ: Mapping[str, str], api: JobApi) -> List[str]:
-    """Asks the engine, OBS and ModelArts whether the job can run; returns what is worth a note.
-
-    Raises:
-        ConfigError: it cannot, for all of these reasons.
-    """
+    """Asks the engine, OBS and ModelArts whether the job can run; returns what is worth a note."""
     problems, notes = checked_by_services(job, api, environ)
     region = image_region(job.image)
     if region and api.access.region and region != api.access.region:

@@ -93,3 +93,10 @@ def desk(tmp_path: Path, obs: ObsServer) -> Iterator[Desk]:
     (project / "job.yaml").write_text(JOB)
     with ModelArtsStandIn(tmp_path / "jobs", {"OBS_ENDPOINT": obs.url, **CREDENTIALS}) as api:
         yield Desk(project, api, obs)
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[ModelArtsStandIn]:
+    """ModelArts alone, whose jobs do what a test says."""
+    with ModelArtsStandIn(tmp_path, {}, rehearse=False) as stand_in:
+        yield stand_in

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from pathlib import Path
-from typing import Dict, Iterator, List
+from typing import Dict, List
 
 import pytest
 
@@ -93,12 +92,6 @@ def test_a_log_is_read_from_its_first_line_whatever_the_pages_mean(
     log.restart()
     log.add("same", "first line after a restart")
     assert read() == ["same", "first line after a restart"]
-
-
-@pytest.fixture
-def api(tmp_path: Path) -> Iterator[ModelArtsStandIn]:
-    with ModelArtsStandIn(tmp_path, {}, rehearse=False) as stand_in:
-        yield stand_in
 
 
 BODY = {

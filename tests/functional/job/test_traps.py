@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Iterator, List
+from typing import List
 
 import pytest
 
@@ -15,12 +15,6 @@ from ma_boot.job_service.api import ServiceBusy, ServiceRefused
 from tests.functional.job.conftest import Desk
 from tests.functional.job.test_faults import BODY, opened
 from tests.job_api.stand_in import ApiFault, ModelArtsStandIn
-
-
-@pytest.fixture
-def api(tmp_path: Path) -> Iterator[ModelArtsStandIn]:
-    with ModelArtsStandIn(tmp_path, {}, rehearse=False) as stand_in:
-        yield stand_in
 
 
 @pytest.mark.parametrize(
