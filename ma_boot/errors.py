@@ -1,24 +1,5 @@
 """The errors of ma_boot and their exit codes.
 
-    BootError
-    ├── UsageError          64  the command line is wrong
-    ├── RankTableInvalid    65  the rank table is completed, but invalid
-    ├── CheckpointDamaged   65  a checkpoint set in OBS is not as it was published
-    ├── InputMissing        66  an input does not exist
-    ├── StoreUnavailable    69  OBS does not answer, or rejects the credentials
-    ├── InternalError       70  an unexpected exception, with its traceback
-    ├── CannotCreate        73  a directory or file cannot be created
-    ├── LimitReached        73  no further process, thread or open file is allowed here
-    ├── OutputLost          74  an output could not be uploaded
-    ├── RankTableTimeout    75  the rank table was not completed in time
-    ├── NodesLate           75  other nodes did not come to agree on a checkpoint
-    ├── ConfigError         78  the configuration or environment is wrong
-    ├── NotExecutable      126  the command cannot be executed
-    └── CommandNotFound    127  the command does not exist
-
-    Stopped              128+n  a signal stopped the phase
-    PhaseCancelled           -  a concurrent phase failed
-
 A process of the training that fails is not an error here but a value, `RunResult`.
 """
 

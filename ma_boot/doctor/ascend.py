@@ -10,52 +10,23 @@ import subprocess
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ma_boot.doctor.container import System
-from ma_boot.errors import ConfigError
-from ma_boot.modelarts import ERROR, OK, WARNING, Finding, JobEnvironment, tool_address, with_machine
+from ma_boot.modelarts import ERROR, OK, WARNING, Finding, JobEnvironment, tool_address
 from ma_boot.observe import npu_rows
-from ma_boot.rank_table import Pod, RankTable, own_pod
+from ma_boot.rank_table import Pod, RankTable
 from ma_boot.redact import without_secret_variables
 
 # The formats are those in Huawei's documents: hccn_tool's `-net_health -g` and `-netdetect -g` (also in
 # MindSpore's guide to distributed training); the rows of npu-smi's table are read by `metrics.npu_rows`.
-_VERSION = re.compile(r"^\|\s*npu-smi\s+(\S+)", re.MULTILINE)
-_HEALTH = re.compile(r"net health status:\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
-_NETDETECT = re.compile(r"netdetect address:\s*([0-9a-fA-F.:]+)", re.IGNORECASE)
+_VERSION = r"(?m)^\|\s*npu-smi\s+(\S+)"
+_HEALTH = r"(?mi)net health status:\s*(.+?)\s*$"  # such as `Success` or `Fault`
+_NETDETECT = r"(?i)netdetect address:\s*([0-9a-fA-F.:]+)"
+_DRIVER_VERSION = r"(?m)^Version=(\S+)"
 
 
-def tool_version(text: str) -> str:
-    """The version of npu-smi, from the header of its table."""
-    found = _VERSION.search(text)
-    return found.group(1) if found else "unknown"
-
-
-def net_health(text: str) -> str:
-    """The status, such as `Success` or `Fault`; empty if there is none."""
-    found = _HEALTH.search(text)
-    return found.group(1) if found else ""
-
-
-def netdetect_address(text: str) -> str:
-    """The address that a card is configured to detect; empty if there is none."""
-    found = _NETDETECT.search(text)
-    return found.group(1) if found else ""
-
-
-def peers(table: RankTable, own: Pod) -> Dict[int, List[str]]:
-    """For the index of each own card, the addresses of the cards with the same index in the other pods.
-
-    These are the pairs that MindSpore's guide recommends to check before a job on several machines.
-    """
-    others = [pod for pod in table.pods if pod is not own]
-    return {
-        place: [address for pod in others for address in _address(pod, place)]
-        for place in range(len(own.devices))
-    }
-
-
-def _address(pod: Pod, place: int) -> Sequence[str]:
-    address: Optional[str] = pod.devices[place].device_ip if place < len(pod.devices) else None
-    return (address,) if address else ()
+def _first(pattern: str, text: str) -> str:
+    """The group of the first match; empty if there is none."""
+    match = re.search(pattern, text)
+    return match.group(1) if match else ""
 
 
 SECONDS = 30.0  # npu-smi is slow while the NPUs are busy
@@ -89,7 +60,7 @@ def devices(system: System, job: JobEnvironment) -> Iterator[Finding]:
     ]
     if faulty:
         yield Finding("NPU", ERROR, "\n".join(faulty), "run the job on another node, and report the card")
-    yield Finding("NPU", OK, f"{len(cards)} x {cards[0].name}, npu-smi {tool_version(text)}")
+    yield Finding("NPU", OK, f"{len(cards)} x {cards[0].name}, npu-smi {_first(_VERSION, text) or 'unknown'}")
     if job.device_count is not None and job.device_count != len(cards):
         yield Finding(
             "NPU", WARNING, f"npu-smi shows {len(cards)} cards, MA_NUM_GPUS is {job.device_count}",
@@ -105,24 +76,21 @@ def _driver(system: System) -> Iterator[Finding]:
     except OSError as error:
         yield Finding("driver", WARNING, f"{file}: {error.strerror}", "mount the driver of the node")
         return
-    version = re.search(r"^Version=(\S+)", text, re.MULTILINE)
-    yield Finding("driver", OK, f"version {version.group(1) if version else 'unknown'} ({file})")
+    yield Finding("driver", OK, f"version {_first(_DRIVER_VERSION, text) or 'unknown'} ({file})")
 
 
 def card_network(
-    system: System, job: JobEnvironment, table: Optional[RankTable], configure: bool
+    system: System, own: Optional[Pod], table: Optional[RankTable], configure: bool
 ) -> Iterator[Finding]:
     """The cards' network ports: whether they match the table, their health, and the connection to each peer.
 
-    hccn_tool checks the connection to the one address that a card is configured with. With `configure` each
-    peer is configured in turn, and the previous address restored; without it the configured address is shown.
+    The peers of a card are those with the same index in the other pods: the pairs that MindSpore's guide
+    recommends to check before a job on several machines. `own` is this container in the table. hccn_tool
+    checks the connection to the one address that a card is configured with. With `configure` each peer is
+    configured in turn, and the previous address restored; without it the configured address is shown.
     """
     tool = _tool("hccn_tool", system)
-    if tool is None or table is None or not table.pods:
-        return
-    try:
-        own = own_pod(table, with_machine(job.identity))
-    except ConfigError:  # reported with the table
+    if tool is None or table is None or own is None:
         return
 
     def ask(words: Sequence[str]) -> Tuple[int, str]:
@@ -132,7 +100,9 @@ def card_network(
     for place, device in enumerate(own.devices):
         yield _health(device.device_id, ask)
         if configure:
-            yield from _connections(device.device_id, peers(table, own)[place], ask)
+            others = [pod.devices[place:][:1] for pod in table.pods if pod is not own]
+            peers = [device.device_ip for devices in others for device in devices if device.device_ip]
+            yield from _connections(device.device_id, peers, ask)
 
 
 def _addresses(own: Pod, ask: Ask) -> Iterator[Finding]:
@@ -150,8 +120,8 @@ def _addresses(own: Pod, ask: Ask) -> Iterator[Finding]:
 
 def _health(device: str, ask: Ask) -> Finding:
     code, text = ask(["-i", device, "-net_health", "-g"])
-    health = net_health(text)
-    peer = netdetect_address(ask(["-i", device, "-netdetect", "-g"])[1]) or "no address"
+    health = _first(_HEALTH, text)
+    peer = _first(_NETDETECT, ask(["-i", device, "-netdetect", "-g"])[1]) or "no address"
     seen = f"card {device}: {health or f'no answer (exit code {code}): {_last(text)}'}, netdetect {peer}"
     if health == "Success":
         return Finding("card network", OK, seen)
@@ -163,13 +133,13 @@ def _health(device: str, ask: Ask) -> Finding:
 
 
 def _connections(device: str, peers: Sequence[str], ask: Ask) -> Iterator[Finding]:
-    before = netdetect_address(ask(["-i", device, "-netdetect", "-g"])[1])
+    before = _first(_NETDETECT, ask(["-i", device, "-netdetect", "-g"])[1])
     answers: Dict[str, str] = {}
     try:
         for peer in peers:
             code, text = ask(["-i", device, "-netdetect", "-s", "address", peer])
             answers[peer] = (
-                net_health(ask(["-i", device, "-net_health", "-g"])[1])
+                _first(_HEALTH, ask(["-i", device, "-net_health", "-g"])[1])
                 if code == 0
                 else f"not configured: {_last(text)}"
             )

@@ -22,7 +22,7 @@ from ma_boot.modelarts import (
     read_job,
     with_machine,
 )
-from ma_boot.rank_table import NotYet, RankTable, Unreadable, completed_document, parse
+from ma_boot.rank_table import NotYet, RankTable, Unreadable, completed_document, own_pod, parse
 from ma_boot.wording import counted
 
 
@@ -35,18 +35,23 @@ def examine(
     except ConfigError as error:
         return [Finding("variables", ERROR, str(error), "do not set them in the job form or in the image")]
     table, findings = _rank_table(system, job)
+    own, not_found = None, ""
+    try:
+        own = own_pod(table, with_machine(job.identity)) if table is not None and table.pods else None
+    except ConfigError as error:
+        not_found = str(error)
     return [
         platform.found(system.environ, job),
         *_container(system, job),
         *_environment(system, job, python, conda_env),
         *platform.channels(system.environ),
         *findings,
-        *platform.table(job, with_machine(job.identity), table),
+        *platform.table(job, table, own, not_found),
         *network.names(system, job),
         *network.ports(system, job),
         *network.obs(system, job),
         *ascend.devices(system, job),
-        *ascend.card_network(system, job, table, configure),
+        *ascend.card_network(system, own, table, configure),
     ]
 
 

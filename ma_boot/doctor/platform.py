@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Iterator, Mapping, Optional
 
-from ma_boot.errors import ConfigError
 from ma_boot.modelarts import ERROR, OK, WARNING, Finding, JobEnvironment, read_channels
-from ma_boot.rank_table import Identity, RankTable, errors, own_pod, validate
+from ma_boot.rank_table import Pod, RankTable, errors, validate
 
 _NOT_SET = "do not set them in the job's environment variables or in the image"
 
@@ -83,8 +82,13 @@ def channels(environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("channels", OK, "\n".join(said))
 
 
-def table(job: JobEnvironment, who: Identity, found: Optional[RankTable]) -> Iterator[Finding]:
-    """Whether the completed table is valid, and consistent with the variables."""
+def table(
+    job: JobEnvironment, found: Optional[RankTable], own: Optional[Pod], not_found: str
+) -> Iterator[Finding]:
+    """Whether the completed table is valid, and consistent with the variables.
+
+    `own` is this container in the table; `not_found` says why it is not in it.
+    """
     if found is None:
         return
     problems = errors(validate(found))
@@ -102,16 +106,13 @@ def table(job: JobEnvironment, who: Identity, found: Optional[RankTable]) -> Ite
             "rank table", ERROR, f"{len(found.pods)} pods, MA_NUM_HOSTS is {job.node_count}",
             "wait, since this may be an older table; or resubmit the job",
         )  # fmt: skip
-    try:
-        pod = own_pod(found, who) if found.pods else None
-    except ConfigError as error:
+    if not_found:
         yield Finding(
-            "rank table", ERROR, str(error), "wait for this job's table, since this may be an older one"
+            "rank table", ERROR, not_found, "wait for this job's table, since this may be an older one"
         )
-        return
-    if pod is not None and job.device_count not in (None, len(pod.devices)):
+    if own is not None and job.device_count not in (None, len(own.devices)):
         yield Finding(
             "rank table", WARNING,
-            f"this container has {len(pod.devices)} devices in the table, MA_NUM_GPUS is {job.device_count}",
+            f"this container has {len(own.devices)} devices in the table, MA_NUM_GPUS is {job.device_count}",
             "nothing to do for ma_boot, which goes by the table; other launchers start MA_NUM_GPUS processes",
         )  # fmt: skip

@@ -1,10 +1,12 @@
 """The environment and the command of the training."""
 
 from ma_boot.environment.command import (
+    StartScript as StartScript,
     find_command as find_command,
     find_file as find_file,
     find_program as find_program,
     no_such_file as no_such_file,
+    start_script as start_script,
 )
 from ma_boot.environment.command_words import (
     CommandParts as CommandParts,
@@ -18,7 +20,6 @@ from ma_boot.environment.conda import (
 )
 from ma_boot.environment.patch import applied as applied, difference as difference
 from ma_boot.environment.shell import environment_after as environment_after, passable as passable
-from ma_boot.environment.start_script import StartScript as StartScript, start_script as start_script
 from ma_boot.environment.training_environment import (
     TrainingEnvironment as TrainingEnvironment,
     package_place as package_place,

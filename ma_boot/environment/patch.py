@@ -1,28 +1,22 @@
-"""Changes of an environment as data: `(name, value)` sets a variable, `(name, None)` removes it."""
+"""Changes of an environment as data: a value by name sets a variable, None removes it."""
 
 from __future__ import annotations
 
 import os
 from typing import Dict, Iterable, Mapping, Optional, Tuple
 
-Patch = Tuple[Tuple[str, Optional[str]], ...]
+Patch = Mapping[str, Optional[str]]
 
 
 def applied(environ: Mapping[str, str], patch: Patch) -> Dict[str, str]:
     """A copy of the environment with the patch applied."""
-    result = dict(environ)
-    for name, value in patch:
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = value
-    return result
+    return {name: value for name, value in {**environ, **patch}.items() if value is not None}
 
 
-def difference(before: Mapping[str, str], after: Mapping[str, str]) -> Patch:
+def difference(before: Mapping[str, str], after: Mapping[str, str]) -> Dict[str, Optional[str]]:
     """The patch that turns `before` into `after`, ordered by name."""
     names = sorted(before.keys() | after.keys())
-    return tuple((name, after.get(name)) for name in names if before.get(name) != after.get(name))
+    return {name: after.get(name) for name in names if before.get(name) != after.get(name)}
 
 
 def put_first(entry: str, path: str) -> str:

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from typing import Callable, Dict, List, Mapping, Sequence, Set, Tuple
 
-from ma_boot.environment.activation import Activation
+from ma_boot.environment.conda import Activation
 from ma_boot.environment.patch import Patch, applied, difference
 from ma_boot.errors import ConfigError
 from ma_boot.processes import MARKER_VARIABLE, SignalInbox, run_child
@@ -61,12 +61,8 @@ def environment_in_shell(
 
     bash starts with `environ`, so that libraries of the activated environment are not loaded into it. Output
     of the files goes to standard error; a file that returns non-zero is reported there but is not an error,
-    unless it has set `-e`, as in a shell. Background processes, limits and the
-    umask do not outlive the shell.
-
-    Raises:
-        ConfigError: a file exits the shell, or there is no bash.
-        Stopped: a stop signal arrived.
+    unless it has set `-e`, as in a shell. Background processes, limits and the umask end with the shell.
+    Raises `ConfigError` if a file exits the shell, or there is no bash, and `Stopped`.
     """
     files = (*activation.before, *activation.after, *sources)
     if not files:
@@ -94,7 +90,7 @@ def environment_after(
     """
     script = f"{_DUMP_AT_EXIT}. {shlex.quote(file)}\nma_boot_ends $?\n"
     code, _, dumps = _in_bash(script, environ, inbox, remind, [file], cwd)
-    return code, difference(environ, dumps[-1]) if dumps else ()
+    return code, difference(environ, dumps[-1]) if dumps else {}
 
 
 def passable(environ: Mapping[str, str], say: Callable[[str], None]) -> Dict[str, str]:
@@ -140,7 +136,7 @@ def _source_lines(index: int, file: str) -> str:
 def _declarations(patch: Patch) -> List[str]:
     return [
         f"unset -v {name}\n" if value is None else f"export {name}={shlex.quote(value)}\n"
-        for name, value in patch
+        for name, value in patch.items()
     ]
 
 

@@ -9,16 +9,21 @@ from pathlib import Path
 from typing import Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import ma_boot
-from ma_boot.environment.activation import Activation, activation
 from ma_boot.environment.command import find_file
-from ma_boot.environment.conda import PythonEnvironment, find_environment, find_on_path
+from ma_boot.environment.conda import (
+    Activation,
+    PythonEnvironment,
+    activation,
+    find_environment,
+    find_on_path,
+)
 from ma_boot.environment.patch import put_first, without
 from ma_boot.environment.shell import environment_in_shell, passable
 from ma_boot.errors import CommandNotFound, ConfigError
 from ma_boot.processes import SignalInbox, run_child
 
 PACKAGE_DIR = os.path.dirname(os.path.abspath(ma_boot.__file__))
-_NO_ENVIRONMENT = Activation((), (("PYTHONHOME", None), ("VIRTUAL_ENV", None)), ())
+_NO_ENVIRONMENT = Activation((), {"PYTHONHOME": None, "VIRTUAL_ENV": None}, ())
 
 _LOOKED_AT = 65536  # bytes of a file to source
 FRAMEWORKS = ("torch", "mindspore", "tensorflow", "jax", "paddle")
@@ -61,12 +66,9 @@ def select_environment(
     """The environment after `conda activate` and `source FILE...`, and the python that is then in use.
 
     ma_boot's own virtual environment is not taken for the training's (`outside_of`). Relative files are
-    looked for in `cwd` and in the job's code. `--python` is final; else a file that
-    activates another environment selects its python, as in a shell.
-
-    Raises:
-        ConfigError: the environment or a file cannot be used.
-        Stopped: a stop signal arrived.
+    looked for in `cwd` and in the job's code. `--python` is final; else a file that activates another
+    environment selects its python, as in a shell. Raises `ConfigError` if the environment or a file cannot be
+    used, and `Stopped`.
     """
     files = [_source_file(name, cwd, job_dir) for name in sources]
     outside = outside_of(sys.prefix if sys.prefix != sys.base_prefix else None, environ)
@@ -221,11 +223,8 @@ def package_place(
     """The python whose pip installs packages for the training, and the training's environment that sees them.
 
     Both are the training's own where this user may write to its packages; otherwise packages go to an
-    environment below `home`, which comes first on PYTHONPATH.
-
-    Raises:
-        ConfigError: neither of them can be written.
-        Stopped: a stop signal arrived.
+    environment below `home`, which comes first on PYTHONPATH. Raises `ConfigError` if neither can be written,
+    and `Stopped`.
     """
     place = os.path.join(home, ".ma_boot", "packages")
     code = run_child(

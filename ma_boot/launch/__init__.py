@@ -10,8 +10,9 @@ from ma_boot.launch.launch_plan import (
     placed_by_count as placed_by_count,
     plan_text as plan_text,
 )
-from ma_boot.launch.rendezvous import MINDSPORE_PORT as MINDSPORE_PORT, TORCH_PORT as TORCH_PORT
 from ma_boot.launch.worker_specs import (
+    MINDSPORE_PORT as MINDSPORE_PORT,
+    TORCH_PORT as TORCH_PORT,
     plan_launch as plan_launch,
     with_cores as with_cores,
     with_rank_dirs as with_rank_dirs,

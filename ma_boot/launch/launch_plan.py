@@ -134,7 +134,7 @@ def described(plan: LaunchPlan, outside: Mapping[str, str]) -> Dict[str, Any]:
                 "log_file": worker.log_file,
                 "shown": worker.shown,
                 "cores": list(worker.cores),
-                "environment": masked(dict(difference(outside, worker.environ))),
+                "environment": masked(difference(outside, worker.environ)),
             }
             for worker in plan.workers
         ],

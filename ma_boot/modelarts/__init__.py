@@ -1,10 +1,5 @@
 """What ModelArts and the machine tell a node, and what they expect of it."""
 
-from ma_boot.modelarts.channels import (
-    Channel as Channel,
-    ChannelContent as ChannelContent,
-    read_channels as read_channels,
-)
 from ma_boot.modelarts.findings import (
     ERROR as ERROR,
     OK as OK,
@@ -17,9 +12,12 @@ from ma_boot.modelarts.job import (
     PLATFORM_GID as PLATFORM_GID,
     PLATFORM_HOME as PLATFORM_HOME,
     PLATFORM_UID as PLATFORM_UID,
+    Channel as Channel,
+    ChannelContent as ChannelContent,
     JobEnvironment as JobEnvironment,
     instance_name as instance_name,
     job_directory as job_directory,
+    read_channels as read_channels,
     read_job as read_job,
 )
 from ma_boot.modelarts.machine import (

@@ -87,6 +87,7 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
     """The phases; `others` are opened as soon as the job is known."""
     environ, inbox, journal = world.environ, world.inbox, world.journal
     job, transfers, placement, run, error, checkpoints = None, None, None, None, None, NodeCheckpoints()
+    reset: Optional[ResetWatch] = None
     try:
         with journal.phase("job") as phase:
             job = _job(request, world)
@@ -123,6 +124,8 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
             phase.outcome, phase.detail = run.outcome, run.summary()
     except Exception as caught:  # also what no check has foreseen: the outputs come first
         error = limit_reached(caught) or caught
+    if reset is not None:
+        reset.end()
     with journal.only_helps("what the setup left running was not stopped"):
         stop_setup(request.run.stop_timeout, inbox, journal.say, journal.event)
     all_expected = bool(run and run.succeeded and not inbox.stops and placement and 0 in placement.ranks)

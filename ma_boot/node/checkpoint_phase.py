@@ -9,7 +9,19 @@ import signal
 import threading
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import (
+    TYPE_CHECKING,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Type,
+)
 
 from ma_boot.environment import TrainingEnvironment, applied
 from ma_boot.errors import CannotCreate, described
@@ -47,7 +59,7 @@ class NodeCheckpoints(NamedTuple):
     """
 
     outputs: Tuple[CheckpointOutput, ...] = ()
-    variables: Tuple[Tuple[str, Optional[str]], ...] = ()
+    variables: Mapping[str, Optional[str]] = {}
     again: Callable[[Sequence[WorkerSpec]], Sequence[WorkerSpec]] = lambda workers: workers
 
 
@@ -67,22 +79,17 @@ def restored_checkpoints(
 ) -> NodeCheckpoints:
     """Agrees with the other nodes on the newest whole set of each output, and puts it in place.
 
-    `timeout` is the longest wait, in seconds, without news from any other node.
-
-    Raises:
-        NodesLate: other nodes did not come in time.
-        ConfigError: this job cannot go on from the newest set.
-        StoreUnavailable: OBS does not answer or refuses.
-        CannotCreate: the disk failed.
-        Stopped: a stop signal has arrived.
+    `timeout` is the longest wait, in seconds, without news from any other node. Raises `NodesLate`,
+    `ConfigError` if this job cannot go on from the newest set, `StoreUnavailable`, `CannotCreate` if the disk
+    failed, and `Stopped`.
     """
     if transfers is None or not with_checkpoints(transfers):
         return NodeCheckpoints()
     outputs = _outputs(transfers, placement, _start(table, job), job, journal)
 
     def begin() -> NodeCheckpoints:
-        found = _begun(transfers, outputs, timeout, inbox, journal)
-        return NodeCheckpoints(outputs, tuple(_variables(outputs, found).items()), again)
+        restored = _begun(transfers, outputs, timeout, inbox, journal)
+        return NodeCheckpoints(outputs, _variables(outputs, restored), again)
 
     def again(workers: Sequence[WorkerSpec]) -> Sequence[WorkerSpec]:
         """Publishes what the processes that have failed had saved, and goes on from the newest whole set."""
@@ -194,7 +201,7 @@ def _text(restored: Restored) -> str:
 
 def _variables(outputs: Tuple[CheckpointOutput, ...], found: List[Restored]) -> Dict[str, Optional[str]]:
     """What was restored, in all and in the first output with a step; where the training says its steps."""
-    told = [
+    documents = [
         {
             "directory": os.path.realpath(output.route.path(output.base)),
             "step": restored.chosen.step if restored.chosen else None,
@@ -202,8 +209,9 @@ def _variables(outputs: Tuple[CheckpointOutput, ...], found: List[Restored]) -> 
         }
         for output, restored in zip(outputs, found)
     ]
-    first = next((one for one in told if one["step"]), told[0])
-    return {STEP: first["step"], FROM: first["source"], ALL: json.dumps(told), SPOOL: str(outputs[0].spool)}
+    first = next((document for document in documents if document["step"]), documents[0])
+    spool = str(outputs[0].spool)
+    return {STEP: first["step"], FROM: first["source"], ALL: json.dumps(documents), SPOOL: spool}
 
 
 def _source(output: CheckpointOutput, restored: Restored) -> str:
@@ -234,20 +242,12 @@ def sending_outputs(
         for output in checkpoints.outputs:
             for run in (output.watch, output.publish):
                 try:
-                    task = Task("publishing", partial(_run, run, failed), inbox)
+                    task = Task("publishing", partial(run, failed=failed), inbox)
                 except RuntimeError as error:  # the limit of threads
                     journal.say(f"checkpoints: published at the end only: {described(error)}")
                     break
                 running.callback(cancelled_soon, task)
         yield
-
-
-def _run(
-    work: Callable[[threading.Event, Callable[[Exception], None]], None],
-    failed: Callable[[Exception], None],
-    cancel: threading.Event,
-) -> None:
-    work(cancel, failed)
 
 
 def last_sets(

@@ -81,27 +81,6 @@ def train(
     Each attempt has its own log files: those of the previous one get a number. `environ` is this process's
     environment. `again` prepares a restart, and returns the processes to start; it may raise `BootError`.
     """
-    try:
-        result = _trained(plan, options, inbox, journal, environ, again, others, reset)
-    finally:
-        if reset is not None:
-            reset.end()
-    advice: Tuple[str, ...] = ()
-    with journal.only_helps("no advice on files"):
-        advice = _advice_on_files(result, plan.code, plan.workers[0].cwd)
-    return result._replace(advice=advice)
-
-
-def _trained(
-    plan: LaunchPlan,
-    options: RunOptions,
-    inbox: SignalInbox,
-    journal: Journal,
-    environ: Mapping[str, str],
-    again: Callable[[Sequence[WorkerSpec]], Sequence[WorkerSpec]],
-    others: OtherNodes,
-    reset: Optional[ResetWatch],
-) -> RunResult:
     container = instance_name(environ)
     workers: Sequence[WorkerSpec] = plan.workers
     failures = 0
@@ -116,11 +95,11 @@ def _trained(
         if inbox.stops or not asked:
             failures += 1
             if result.succeeded or failures > options.max_restarts or inbox.stops:
-                return result
+                break
             permanent = _why_no_restart(result, options.start_seconds)
             if permanent is not None:
                 journal.say(f"attempt {attempt}: {why}; no restart: {permanent}")
-                return result
+                break
         why = halted if asked else why
         journal.event("restart", attempt=attempt + 1, reason=why)
         of = "" if asked else f" of {options.max_restarts + 1}"
@@ -132,8 +111,13 @@ def _trained(
             workers = again(workers)
         except (BootError, Stopped) as error:
             journal.say(f"no restart: {error}")
-            return result._replace(not_started=error) if asked and isinstance(error, BootError) else result
-    raise AssertionError("unreachable: the loop never ends by itself")
+            if asked and isinstance(error, BootError):
+                result = result._replace(not_started=error)
+            break
+    advice: Tuple[str, ...] = ()
+    with journal.only_helps("no advice on files"):
+        advice = _advice_on_files(result, plan.code, plan.workers[0].cwd)
+    return result._replace(advice=advice)
 
 
 def _was_halted(result: RunResult) -> bool:

@@ -4,8 +4,11 @@ from ma_boot.processes.children import (
     adopt_orphans as adopt_orphans,
     adopted_children as adopted_children,
     forbid_core_files as forbid_core_files,
+    guarded as guarded,
     reap_orphans as reap_orphans,
     run_child as run_child,
+    stop_leftovers as stop_leftovers,
+    stop_setup as stop_setup,
 )
 from ma_boot.processes.control_group import (
     OomCounters as OomCounters,
@@ -21,11 +24,6 @@ from ma_boot.processes.cpu_meter import (
     io_counters as io_counters,
     process_usages as process_usages,
     usage_of as usage_of,
-)
-from ma_boot.processes.leftovers import (
-    guarded as guarded,
-    stop_leftovers as stop_leftovers,
-    stop_setup as stop_setup,
 )
 from ma_boot.processes.orphan_guard import (
     GUARD as GUARD,

@@ -1,27 +1,149 @@
-"""Child processes: run to their end in sessions of their own, and reaped as an init process would."""
+"""Child processes: run to their end, reaped as an init process would, stopped where they outlive ma_boot."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import resource
 import signal
 import subprocess
+import sys
 import time
-from typing import TYPE_CHECKING, Callable, Collection, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Collection, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ma_boot.processes.leftovers import guarded
+from ma_boot.errors import Stopped, described
+from ma_boot.processes import orphan_guard
 from ma_boot.processes.orphan_guard import (
     MARKER_VARIABLE,
     SETUP,
     own_marker,
     running_processes,
 )
-from ma_boot.processes.signals import SignalInbox, signal_group
+from ma_boot.processes.signals import STOP_SIGNALS, SignalInbox, signal_group, signal_process
 from ma_boot.processes.task import REMIND_SECONDS
 
 if TYPE_CHECKING:
     from ma_boot.processes.orphan_guard import RunningProcesses
+
+
+# As a module, whose byte code is there already.
+_GUARD = """
+import os, sys
+sys.path.append(os.path.dirname(sys.argv[1]))
+import orphan_guard
+orphan_guard.guard(sys.argv[2])
+"""
+POLL_SECONDS = 0.02  # they are not our children: no SIGCHLD comes
+MOST_NAMED = 5
+HURRIED_SECONDS = 1.0
+
+
+@contextlib.contextmanager
+def guarded(marker: str, environ: Mapping[str, str]) -> Iterator[int]:
+    """Runs a guard process during the block, which kills all marked processes if this process is killed.
+
+    Yields the guard's pid. The guard itself carries the marker of guards: with that of a rehearsal around
+    this node, or without any, it would be killed together with this node.
+    Raises `OSError` if the guard cannot be started.
+    """
+    python_needs = {name: environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in environ}
+    read, write = os.pipe()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # the guard inherits it
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-B", "-c", _GUARD, orphan_guard.__file__, marker],
+            cwd="/",
+            env={**python_needs, orphan_guard.MARKER_VARIABLE: orphan_guard.GUARD},
+            stdin=read,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except BaseException:
+        os.close(write)
+        raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        os.close(read)
+    try:
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+        os.close(write)
+
+
+def stop_leftovers(
+    container: str,
+    stop_timeout: float,
+    inbox: SignalInbox,
+    say: Callable[[str], None],
+    event: Callable[..., None],
+) -> None:
+    """Stops what an earlier start in this container left running: it holds devices and ports.
+
+    SIGTERM first, then SIGKILL after `stop_timeout` seconds. Raises `Stopped` if a stop signal arrives
+    meanwhile; what was left has been killed by then.
+    """
+    found = orphan_guard.leftovers(container)
+    if not found:
+        return
+    say(f"stopping {len(found)} processes that an earlier start left: {_listed(found)}")
+    event("left-over", pids=found)
+    _stop(lambda: orphan_guard.leftovers(container), stop_timeout, inbox, inbox.check)
+
+
+def stop_setup(
+    stop_timeout: float, inbox: SignalInbox, say: Callable[[str], None], event: Callable[..., None]
+) -> None:
+    """Stops what programs that ran before the training (`run_child`) left running in sessions of their own.
+
+    SIGTERM first, then SIGKILL after `stop_timeout` seconds; after 1 s, or at once, if a stop signal has
+    arrived, or arrives. Raises nothing. Call it from the main thread, which adopts such processes.
+    """
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:  # mostly: no look at all processes is needed
+        return
+    marker, heard = orphan_guard.own_marker(orphan_guard.SETUP), len(inbox.stops)
+
+    def check() -> None:
+        if len(inbox.stops) > heard:
+            raise Stopped(inbox.stops[-1])
+
+    try:
+        if found := orphan_guard.processes_marked(marker):
+            say(f"stopping what the setup left running: {_listed(found)}")
+            event("left-over", pids=found)
+            seconds = HURRIED_SECONDS if heard else stop_timeout
+            _stop(lambda: orphan_guard.processes_of(marker), seconds, inbox, check)
+    except Stopped:
+        return
+    except OSError as error:
+        say(f"what the setup left running was not stopped: {described(error)}")
+
+
+def _stop(
+    left: Callable[[], Sequence[int]], seconds: float, inbox: SignalInbox, check: Callable[[], None]
+) -> None:
+    """SIGTERM, then SIGKILL to what is left after so many seconds, or when `check` raises."""
+    deadline = time.monotonic() + seconds
+    for pid in left():
+        signal_process(pid, signal.SIGTERM)
+    try:
+        while left() and time.monotonic() < deadline:
+            check()
+            inbox.wait(POLL_SECONDS)
+    finally:
+        for pid in left():
+            signal_process(pid, signal.SIGKILL)
+
+
+def _listed(pids: Sequence[int]) -> str:
+    shown = ", ".join(map(str, pids[:MOST_NAMED]))
+    return shown + (", ..." if len(pids) > MOST_NAMED else "")
+
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _WNOTHREAD = 0x20000000  # linux/wait.h: only children of this thread, not those that other threads started
@@ -40,12 +162,8 @@ def run_child(
     """Runs a program and returns its exit code (-n for signal n), once its process group is gone too.
 
     What is left of the group is killed, and all that it started if this process is killed meanwhile. What has
-    moved to another session goes on until `stop_setup`.
-    `remind` is called every 20 s.
-
-    Raises:
-        OSError: the program cannot be started.
-        Stopped: a stop signal arrived; the program has been killed.
+    moved to another session goes on until `stop_setup`. `remind` is called every 20 s. Raises `OSError` if
+    the program cannot be started, and `Stopped` at a stop signal, when the program has been killed.
     """
     marker = own_marker(SETUP)
     with guarded(marker, environ):
@@ -73,11 +191,7 @@ def _has_ended(child: int) -> bool:
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of all orphans among its descendants, as PID 1 is anyway.
-
-    Raises:
-        OSError: the kernel refuses.
-    """
+    """Makes this process the parent of all orphans among its descendants; raises `OSError` if it may not."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))

@@ -95,11 +95,7 @@ class SignalInbox:
         self.drain()
 
     def check(self) -> None:
-        """Does nothing until a stop signal has arrived.
-
-        Raises:
-            Stopped: a stop signal has arrived.
-        """
+        """Raises `Stopped` once a stop signal has arrived."""
         if self.stops:
             raise Stopped(self.stops[0])
 

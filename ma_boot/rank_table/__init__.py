@@ -16,12 +16,12 @@ from ma_boot.rank_table.fake_table import WRITERS as WRITERS, fake as fake
 from ma_boot.rank_table.identity import Identity as Identity, own_pod as own_pod
 from ma_boot.rank_table.operations import (
     SuperPod as SuperPod,
+    convert as convert,
     machine_table as machine_table,
     merged as merged,
     moved as moved,
     rows as rows,
 )
-from ma_boot.rank_table.rank_order import convert as convert
 from ma_boot.rank_table.read import (
     NotYet as NotYet,
     completed as completed,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import FrozenSet, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, FrozenSet, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ma_boot.errors import ConfigError, listed
 from ma_boot.rank_table.table import Pod, RankTable
@@ -74,18 +74,6 @@ def _only(table: RankTable, who: Identity) -> Optional[Pod]:
     return None
 
 
-def _by_name(table: RankTable, who: Identity) -> List[Pod]:
-    return [pod for pod in table.pods if who.name and pod.name == who.name]
-
-
-def _by_normal_name(table: RankTable, who: Identity) -> List[Pod]:
-    return [pod for pod in table.pods if who.name and pod.name and _normal(pod.name) == _normal(who.name)]
-
-
-def _by_uid(table: RankTable, who: Identity) -> List[Pod]:
-    return [pod for pod in table.pods if who.uid and pod.server_id == who.uid]
-
-
 def _by_address(table: RankTable, who: Identity) -> List[Pod]:
     """The pod with the first address that only one has: a host may have several pods."""
     possible = [pod for pod in table.pods if not _of_another_job(pod, who.job)]
@@ -101,25 +89,20 @@ def _by_address(table: RankTable, who: Identity) -> List[Pod]:
     return []
 
 
-def _by_devices(table: RankTable, who: Identity) -> List[Pod]:
-    """The pods with just these cards, in tables that have no names."""
-    return [pod for pod in table.pods if who.devices and pod.name is None and _cards(pod) == who.devices]
-
-
 def _by_index(table: RankTable, who: Identity) -> List[Pod]:
     if who.number is None or (who.nodes is None and len(table.pods) > 1):
         return []
     found = [
         pod
         for place, pod in enumerate(table.pods)
-        if (_place(table, who) == place if pod.name is None else _index(pod) == str(who.number))
+        if (
+            _place(table, who) == place
+            if pod.name is None
+            else pod.name.rpartition("-")[2] == str(who.number)
+        )
     ]
-    return [pod for pod in found if not _of_another_job(pod, who.job) and _fits(pod, who)]
-
-
-def _fits(pod: Pod, who: Identity) -> bool:
-    """Whether this container may be the pod: it has all of its cards, as far as is known."""
-    return not who.devices or _cards(pod) <= who.devices
+    mine = [pod for pod in found if not who.devices or _cards(pod) <= who.devices]
+    return [pod for pod in mine if not _of_another_job(pod, who.job)]
 
 
 def _cards(pod: Pod) -> Set[int]:
@@ -143,7 +126,16 @@ def _place(table: RankTable, who: Identity) -> Optional[int]:
     return who.number if whole and not any("container_ip" in pod.more for pod in table.pods) else None
 
 
-_RULES = (_by_name, _by_normal_name, _by_uid, _by_address, _by_devices, _by_index)
+_RULES: Tuple[Callable[[RankTable, Identity], Sequence[Pod]], ...] = (
+    lambda table, who: [pod for pod in table.pods if who.name and pod.name == who.name],
+    lambda table, who: [pod for pod in table.pods if who.name and _normal(pod.name) == _normal(who.name)],
+    lambda table, who: [pod for pod in table.pods if who.uid and pod.server_id == who.uid],
+    _by_address,
+    lambda table, who: [
+        pod for pod in table.pods if who.devices and pod.name is None and _cards(pod) == who.devices
+    ],
+    _by_index,
+)
 
 
 def _own_part(pod: Pod, table: RankTable, who: Identity) -> Pod:
@@ -165,8 +157,8 @@ def _described(pod: Pod) -> str:
     return f"pod {pod.name} on server {pod.server_id}, {len(pod.devices)} devices"
 
 
-def _normal(name: str) -> str:
-    return re.sub("^modelarts-job-", "ma-job-", name)
+def _normal(name: Optional[str]) -> str:
+    return re.sub("^modelarts-job-", "ma-job-", name or "")
 
 
 def _of_another_job(pod: Pod, job_name: Optional[str]) -> bool:
@@ -178,7 +170,3 @@ def _of_another_job(pod: Pod, job_name: Optional[str]) -> bool:
         return False
     name, job = _normal(pod.name), _normal(job_name)
     return all(one.startswith("ma-job-") for one in (name, job)) and not name.startswith(f"{job}-")
-
-
-def _index(pod: Pod) -> str:
-    return (pod.name or "").rpartition("-")[2]

@@ -16,8 +16,7 @@ from typing import Dict
 
 import pytest
 
-from ma_boot.environment.activation import activation
-from ma_boot.environment.conda import find_environment
+from ma_boot.environment.conda import activation, find_environment
 from ma_boot.environment.shell import environment_in_shell
 from ma_boot.processes import SignalInbox
 

@@ -14,7 +14,7 @@ from ma_boot.cli.options import RunVariable, from_environment
 from ma_boot.cli.run import run
 from ma_boot.environment import CommandParts
 from ma_boot.launch import LaunchOptions
-from ma_boot.launch.rendezvous import OF_RANK
+from ma_boot.launch.worker_specs import OF_RANK
 from ma_boot.node.environment_phase import EnvironmentOptions
 from ma_boot.node.job_phase import JobOptions
 from ma_boot.node.rank_table_phase import RankOptions

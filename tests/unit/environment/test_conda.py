@@ -8,8 +8,7 @@ from typing import Dict, Optional
 
 import pytest
 
-from ma_boot.environment.activation import activation
-from ma_boot.environment.conda import PythonEnvironment, find_environment
+from ma_boot.environment.conda import PythonEnvironment, activation, find_environment
 from ma_boot.environment.patch import applied
 from ma_boot.errors import ConfigError
 

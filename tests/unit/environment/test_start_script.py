@@ -8,7 +8,7 @@ from typing import Optional
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.environment.start_script import ranks_started_in
+from ma_boot.environment.command import ranks_started_in
 
 LOOP = "for ((i = 0; i < 8; i++)); do\n    export RANK_ID=$i\n    python train.py &\ndone\n"
 OWN = Path(__file__).parents[2] / "functional" / "start_scripts"

@@ -11,8 +11,7 @@ from hypothesis import given, strategies as st
 from ma_boot.environment import FoundCommand
 from ma_boot.launch import LaunchOptions, Node, Placement, plan_launch
 from ma_boot.launch.worker_specs import diagnosis
-from ma_boot.modelarts.channels import Channel, read_channels
-from ma_boot.modelarts.job import read_job
+from ma_boot.modelarts.job import Channel, read_channels, read_job
 
 JOB = read_job({"MA_VJ_NAME": "ma-job-x", "MA_LOG_DIR": "/log"}, "host")
 MINDSPORE_LOG = "/log/modelarts-job-x/mindspore/log"

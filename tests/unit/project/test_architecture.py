@@ -46,7 +46,6 @@ PURE: Set[str] = {
     "ma_boot.observe.record",
     "ma_boot.observe.progress",
     "ma_boot.modelarts.job",
-    "ma_boot.modelarts.channels",
     "ma_boot.reporting.result",
     "ma_boot.reporting.explain",
     "ma_boot.reporting.hints",
