@@ -28,9 +28,17 @@ from ma_boot.node.world import World
 from ma_boot.observe import PeerMessage
 from ma_boot.rank_table import RankTable, own_pod
 from ma_boot.redact import masked
-from ma_boot.reporting import Cause, Ending, HangSuspect, cause_of, causes_of, exit_status, readable
-from ma_boot.reporting.cause import OWN
-from ma_boot.reporting.exit_report import ExitStatus
+from ma_boot.reporting import (
+    OWN,
+    Cause,
+    Ending,
+    ExitStatus,
+    HangSuspect,
+    cause_of,
+    causes_of,
+    exit_status,
+    readable,
+)
 from ma_boot.supervisor import Worker
 
 if TYPE_CHECKING:

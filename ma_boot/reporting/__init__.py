@@ -1,6 +1,7 @@
 """What a run reports: output, events, and how it ended."""
 
 from ma_boot.reporting.cause import (
+    OWN as OWN,
     Cause as Cause,
     cause_of as cause_of,
     causes_of as causes_of,
@@ -19,6 +20,7 @@ from ma_boot.reporting.console import (
 )
 from ma_boot.reporting.exit_report import (
     Ending as Ending,
+    ExitStatus as ExitStatus,
     below as below,
     end_event as end_event,
     exit_code as exit_code,
