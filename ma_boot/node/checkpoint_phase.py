@@ -161,7 +161,6 @@ def _outputs(
     from ma_boot.checkpoints import CheckpointOutput, JobStart
 
     store = transfers.store
-    assert store is not None
 
     def counted(step: str, files: int, bytes_sent: int, seconds: float) -> None:
         journal.say(

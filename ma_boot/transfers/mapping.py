@@ -31,14 +31,14 @@ class TransferOptions(NamedTuple):
 
 
 class NodeTransfers(NamedTuple):
-    """What this node moves, from and to which store; `store` is None if the mapping is empty.
+    """What this node moves, from and to which store.
 
     Relative local paths are relative to `base`; `shard` is this node's share of sharded inputs. A request
     that fails is retried for `retry_seconds`. `take_over`: no other job publishes checkpoints there any more.
     """
 
     mapping: PathMapping
-    store: Optional[Store]
+    store: Store
     base: Path
     shard: Shard
     retry_seconds: float = RETRY_SECONDS

@@ -49,7 +49,7 @@ def downloading_inputs(
     block fails, the download is cancelled.
     """
     routes = inputs_of(transfers)
-    if transfers is None or transfers.store is None or not routes:
+    if transfers is None or not routes:
         yield inbox.check
         inbox.check()
         return
@@ -99,7 +99,7 @@ def look_at_outputs(transfers: Optional[NodeTransfers], inbox: SignalInbox) -> N
     Raises `StoreUnavailable` if there is no such bucket, or OBS refuses or does not answer; and `Stopped`.
     """
     routes = outputs_of(transfers)
-    if transfers is None or transfers.store is None or not routes:
+    if transfers is None or not routes:
         return
     from path_mapping.transfer import check_outputs
 
@@ -124,7 +124,7 @@ def uploading_periodically(
     Failures of any kind are reported and retried in the next round: the last upload is the one that counts.
     """
     routes = outputs_of(transfers)
-    if transfers is None or transfers.store is None or all(route.interval is None for route in routes):
+    if transfers is None or all(route.interval is None for route in routes):
         yield
         return
     from path_mapping.transfer import upload_periodically
@@ -173,7 +173,7 @@ def upload_outputs(
     stop signal there may be little time: nothing is listed, and the newest and smallest files go first.
     """
     routes = outputs_of(transfers)
-    if transfers is None or transfers.store is None or not routes:
+    if transfers is None or not routes:
         return None
     from path_mapping.transfer import RetryPolicy, UploadChoice, upload
 
