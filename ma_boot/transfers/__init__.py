@@ -12,18 +12,16 @@ from ma_boot.transfers.mapping import (
     record_routes as record_routes,
     shared_outputs as shared_outputs,
 )
-from ma_boot.transfers.progress import (
-    TransferProgress as TransferProgress,
-    told_of_credentials as told_of_credentials,
-)
 from ma_boot.transfers.transfers import (
     NOTHING_LEFT as NOTHING_LEFT,
+    TransferProgress as TransferProgress,
     boot_error as boot_error,
     cancelled_soon as cancelled_soon,
     downloading_inputs as downloading_inputs,
     look_at_outputs as look_at_outputs,
     nothing_at as nothing_at,
     sent_one_by_one as sent_one_by_one,
+    told_of_credentials as told_of_credentials,
     upload_outputs as upload_outputs,
     uploading_periodically as uploading_periodically,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from path_mapping.workers.retry import RetriedStore
-from path_mapping.workers.thread_pool import Moved, Pool, RateLimiter, ThreadPool
+from path_mapping.workers.thread_pool import Moved, Pool, ThreadPool
 
 
 def start_pool(to: RetriedStore, processes: int, threads: int, ahead: int, moved: Moved) -> Pool:
@@ -14,11 +14,10 @@ def start_pool(to: RetriedStore, processes: int, threads: int, ahead: int, moved
 
     `moved` is called when bytes of a unit have moved; not with processes, which report finished units only.
     """
-    store, patience, troubled = to.store, to.patience, to.troubled
-    if store.signer is None:
-        processes, threads, ahead = 0, 1, 0
-    elif processes:
+    if to.store.signer is None:
+        return ThreadPool(to, 1, 0, moved)
+    if processes:
         from path_mapping.workers.worker_processes import ProcessPool  # slow to import
 
-        return ProcessPool(store.signer, processes, threads, ahead, patience, troubled)
-    return ThreadPool(store, threads, ahead, moved, RateLimiter(), patience, troubled)
+        return ProcessPool(to, processes, threads, ahead)
+    return ThreadPool(to, threads, ahead, moved)

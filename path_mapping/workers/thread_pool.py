@@ -11,8 +11,8 @@ from collections import deque
 from typing import Any, Callable, Deque, List, NamedTuple, Optional
 
 from path_mapping.errors import Cancelled, NoWorkers, SlowDown, StoreError, Unreachable
-from path_mapping.stores import Store, Unit, UnitRunner
-from path_mapping.workers.retry import RetryPolicy, Troubled, ignore_retry, retrying
+from path_mapping.stores import Unit, UnitRunner
+from path_mapping.workers.retry import RetriedStore, retrying
 
 LOWEST = 0.5  # requests per second of one process
 BURST_SECONDS = 0.5  # refusals within this time count as one: their requests were in flight together
@@ -144,21 +144,18 @@ class ThreadPool(Pool):
 
     def __init__(
         self,
-        store: Store,
+        to: RetriedStore,
         threads: int,
         ahead: int,
-        moved: Moved,
-        limiter: RateLimiter,
-        patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
-        troubled: Troubled = ignore_retry,
+        moved: Moved = lambda number, size: None,
+        limiter: Optional[RateLimiter] = None,
     ) -> None:
         self.room = threads + max(1, threads // 2) if threads > 1 else 1
         self.ahead = ahead
-        self._runners = store.runners()
+        self._to = to
+        self._runners = to.store.runners()
         self._moved = moved
-        self._limiter = limiter
-        self._patience = patience
-        self._troubled = troubled
+        self._limiter = limiter or RateLimiter()
         self._batches: queue.SimpleQueue[Optional[Batch]] = queue.SimpleQueue()
         self._done: Deque[Outcome] = deque()
         self._ended = threading.Event()  # a batch: nobody is woken up for each unit
@@ -234,7 +231,7 @@ class ThreadPool(Pool):
                 raise Cancelled
             if self.ahead and not self._limiter.limits:
                 runner.ask_ahead(batch[index + self.ahead if index else 0 : index + self.ahead + 1])
-            value = retrying(attempt, self._cancel, self._patience, failed, self._troubled)
+            value = retrying(attempt, self._cancel, self._to.patience, failed, self._to.troubled)
             return Outcome(unit.number, value, None, retries)
         except (StoreError, OSError) as error:
             return Outcome(unit.number, None, runner.given_up(unit, error), retries)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from path_mapping.errors import NoWorkers
 from path_mapping.stores import Access, Credentials, open_store_of
-from path_mapping.workers.retry import RetryPolicy
+from path_mapping.workers.retry import RetriedStore, RetryPolicy
 from path_mapping.workers.thread_pool import NO_THREADS, Batch, Outcomes, RateLimiter, ThreadPool
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -103,9 +103,8 @@ def main(handle: int) -> None:
     store = open_store_of(setup.access, renew, setup.renewal, lambda text: None)
     limiter = RateLimiter(told=send)
     try:
-        pool = ThreadPool(
-            store, setup.threads, setup.ahead, lambda number, size: None, limiter, setup.patience, send
-        )
+        to = RetriedStore(store, patience=setup.patience, troubled=send)
+        pool = ThreadPool(to, setup.threads, setup.ahead, limiter=limiter)
         threading.Thread(target=_listen, args=(connection, pool, limiter, renewed), daemon=True).start()
     except (NoWorkers, RuntimeError):  # the limit of threads, of the user or of the container
         os._exit(NO_THREADS)

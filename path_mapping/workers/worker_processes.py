@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Dict, List, Set
 
 from path_mapping.errors import NoWorkers, WorkersLost
-from path_mapping.stores import Signer, Unit
-from path_mapping.workers.retry import RetryPolicy, Trouble, Troubled
+from path_mapping.stores import Unit
+from path_mapping.workers.retry import RetriedStore, Trouble
 from path_mapping.workers.thread_pool import NO_THREADS, Batch, Outcomes, Pool
 from path_mapping.workers.worker_process import MessageSocket, RenewalWanted, WorkerSetup
 
@@ -72,22 +72,15 @@ class WorkerProcess:
 class ProcessPool(Pool):
     """A pool of worker processes with some threads each."""
 
-    def __init__(
-        self,
-        signer: Signer,
-        processes: int,
-        threads: int,
-        ahead: int,
-        patience: RetryPolicy,
-        troubled: Troubled,
-    ) -> None:
-        self._signer = signer
-        self._troubled = troubled
+    def __init__(self, to: RetriedStore, processes: int, threads: int, ahead: int) -> None:
+        assert to.store.signer is not None
+        self._signer = signer = to.store.signer
+        self._troubled = to.troubled
         self._workers: List[WorkerProcess] = []
         self._ready = selectors.PollSelector()  # without a descriptor of its own
         self.ahead = ahead
         self.room = processes * (threads + max(2, threads // 2))
-        setup = WorkerSetup(signer.access, signer.patience, threads, ahead, patience)
+        setup = WorkerSetup(signer.access, signer.patience, threads, ahead, to.patience)
         try:
             for _ in range(processes):
                 worker = WorkerProcess(setup)

@@ -16,6 +16,7 @@ import trustme
 from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from path_mapping.errors import NotFound
 from path_mapping.stores import GetFile
+from path_mapping.workers import RetriedStore
 from path_mapping.workers.thread_pool import Outcome, RateLimiter, ThreadPool
 from tests.transfers import names_are_here, obs_store, send, tree, write
 
@@ -100,7 +101,7 @@ def fetched(
         for number, name in enumerate(names)
     ]
     limiter, each = RateLimiter(), len(units) // batches
-    pool = ThreadPool(obs_store(url, bundle=bundle or None), 1, AHEAD, lambda number, size: None, limiter)
+    pool = ThreadPool(RetriedStore(obs_store(url, bundle=bundle or None)), 1, AHEAD, limiter=limiter)
     try:
         for begin in range(0, len(units), each):
             pool.submit(list(units[begin : begin + each]))
@@ -180,7 +181,7 @@ def test_closing_the_pool_closes_what_was_asked_for_ahead(obs: ObsServer, tmp_pa
     before = len(os.listdir("/proc/self/fd"))
     root = os.fspath(tmp_path / "in")
     for _ in range(5):
-        pool = ThreadPool(obs_store(obs.url), 2, AHEAD, lambda number, size: None, RateLimiter())
+        pool = ThreadPool(RetriedStore(obs_store(obs.url)), 2, AHEAD)
         pool.submit([
             GetFile(number, "bucket", f"out/{name}", len(content), f"{root}/{name}", root)
             for number, (name, content) in enumerate(FILES.items())

@@ -28,29 +28,15 @@ from typing import Any, Dict, List
 TEXT = "one\ntwo\nthree"
 
 
-def read_dropped(top: str) -> Any:
-    return open(top + "/text").read()
-
-
-def read_with(top: str) -> Any:
+def reads(top: str) -> Any:
     with open(top + "/text") as file:
-        return file.read()
-
-
-def read_bytes(top: str) -> Any:
-    return open(top + "/text", "rb").read().decode()
-
-
-def read_lines(top: str) -> Any:
-    return [line for line in open(top + "/text")]  # noqa: C416
-
-
-def read_lines_of_bytes(top: str) -> Any:
-    return [line.decode() for line in open(top + "/text", "rb")]
-
-
-def readlines(top: str) -> Any:
-    return open(top + "/text").readlines()
+        found: List[Any] = [
+            file.read(),
+            open(top + "/text").read(),
+            open(top + "/text", "rb").read().decode(),
+        ]
+    found.append([line for line in open(top + "/text")])  # noqa: C416
+    return [*found, [line.decode() for line in open(top + "/text", "rb")], open(top + "/text").readlines()]
 
 
 def readline_and_tell(top: str) -> Any:
@@ -79,14 +65,10 @@ def universal_line_ends(top: str) -> Any:
     ]
 
 
-def json_dump_dropped(top: str) -> Any:
-    json.dump({"one": 1}, open(top + "/new", "w"))
-    return json.load(open(top + "/new"))
-
-
-def write_dropped(top: str) -> Any:
+def writes_dropped(top: str) -> Any:
+    json.dump({"one": 1}, open(top + "/new.json", "w"))
     written = open(top + "/new", "w").write("text")
-    return [written, open(top + "/new").read()]
+    return [json.load(open(top + "/new.json")), written, open(top + "/new").read()]
 
 
 def write_over(top: str) -> Any:

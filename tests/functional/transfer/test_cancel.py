@@ -23,7 +23,8 @@ from path_mapping.localfs import is_temporary, md5_of
 from path_mapping.stores import GetFile
 from path_mapping.stores.http_connection import ConnectionFailed, HttpConnection, Origin
 from path_mapping.transfer import Progress
-from path_mapping.workers.thread_pool import RateLimiter, ThreadPool
+from path_mapping.workers import RetriedStore
+from path_mapping.workers.thread_pool import ThreadPool
 from tests.transfers import fetch, obs_store, tree
 
 MIB = 1 << 20
@@ -99,7 +100,7 @@ def test_a_file_of_a_closed_pool_is_whole_or_not_there(dripping: Dripping, tmp_p
     draw, root = random.Random(7), tmp_path / "in"
     store = obs_store(f"https://localhost:{dripping.port}", bundle=str(tmp_path / "ca.pem"))
     for attempt in range(40):
-        pool = ThreadPool(store, 3, 0, lambda number, size: None, RateLimiter())
+        pool = ThreadPool(RetriedStore(store), 3, 0)
         for number in range(6):
             path = os.fspath(root / f"{attempt}-{number}")
             pool.submit([GetFile(number, "bucket", "a", len(CONTENT), path, os.fspath(root))])
@@ -113,7 +114,7 @@ def test_a_file_of_a_closed_pool_is_whole_or_not_there(dripping: Dripping, tmp_p
 def test_a_kept_connection_that_ended_is_no_fault(dripping: Dripping, tmp_path: Path) -> None:
     dripping.most = 1
     store = obs_store(f"https://localhost:{dripping.port}", bundle=str(tmp_path / "ca.pem"))
-    pool = ThreadPool(store, 1, 0, lambda number, size: None, RateLimiter())
+    pool = ThreadPool(RetriedStore(store), 1, 0)
     for number in range(3):
         path = os.fspath(tmp_path / "in" / str(number))
         pool.submit([GetFile(number, "bucket", "a", len(CONTENT), path, os.fspath(tmp_path))])
@@ -158,8 +159,7 @@ def test_as_many_threads_as_there_may_be() -> None:
 import resource, sys, threading
 sys.path[:0] = {sys.path!r}
 from path_mapping.errors import WorkersLost
-from path_mapping.workers.thread_pool import RateLimiter
-from path_mapping.workers.retry import RetryPolicy
+from path_mapping.workers.retry import RetriedStore
 from path_mapping.workers.thread_pool import ThreadPool
 
 class Runner:
@@ -178,7 +178,7 @@ def tried(more):
     used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + more, resource.RLIM_INFINITY))
     try:
-        return ThreadPool(Store(), 16, 0, lambda *moved: None, RateLimiter(), RetryPolicy(), lambda *trouble: None)
+        return ThreadPool(RetriedStore(Store()), 16, 0)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 

@@ -16,9 +16,9 @@ from hypothesis import given, strategies as st
 from path_mapping.errors import Corrupted, SlowDown, Unreachable
 from path_mapping.stores import Access, Credentials, GetFile
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.workers import RetryPolicy, Trouble, retrying
+from path_mapping.workers import RetriedStore, RetryPolicy, Trouble, retrying
 from path_mapping.workers.retry import seconds_before
-from path_mapping.workers.thread_pool import Outcome, RateLimit, RateLimiter, ThreadPool
+from path_mapping.workers.thread_pool import Outcome, RateLimit, ThreadPool
 from path_mapping.workers.worker_process import MessageSocket
 
 AWAY, WRONG = Unreachable("away"), Corrupted("wrong")
@@ -173,7 +173,7 @@ def test_many_threads_download_everything_from_a_service_that_first_refuses_most
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     store = ObsStore(Access(f"http://127.0.0.1:{server.server_port}", Credentials("AK", "SK")))
-    pool = ThreadPool(store, 16, 0, lambda number, size: None, RateLimiter())
+    pool = ThreadPool(RetriedStore(store), 16, 0)
     for number in range(600):
         pool.submit(
             [
