@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 STEP_TIME = "step_time"
 # Words of the expressions below, with bounded repetitions: they take little time on whatever a rank prints.
@@ -162,7 +162,7 @@ class TrainingProgress:
     def _known(self, text: bytes) -> Tuple[Dict[str, float], int]:
         """The last values, and how many steps were made."""
         found: Dict[str, float] = {}
-        times: Dict[str, Tuple[float, int]] = {}
+        times: List[float] = []
         steps = 0
         for pattern in KNOWN:
             if pattern.marker not in text:
@@ -176,12 +176,10 @@ class TrainingProgress:
                     steps += self._advance(int(values.pop("epoch", 0)), int(values["step"]))
                 if STEP_TIME in values:
                     values[STEP_TIME] = pattern.seconds(values[STEP_TIME])
-                    total, count = times.get(STEP_TIME, (0.0, 0))
-                    times[STEP_TIME] = (total + values[STEP_TIME], count + 1)
+                    times.append(values[STEP_TIME])
                 found.update(values)
         if times:
-            total, count = times[STEP_TIME]
-            found[STEP_TIME] = total / count
+            found[STEP_TIME] = sum(times) / len(times)
         return {name: value for name, value in found.items() if name not in self._replaced}, steps
 
     def _advance(self, epoch: int, step: int) -> int:

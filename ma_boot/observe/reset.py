@@ -131,12 +131,11 @@ class ResetWatch:
 
     def _same_table(self) -> str:
         """Why the rank table on the disk is still the one before pods were replaced; empty if it is not."""
-        if not self.reason or self._restart_type() != RESCHEDULED or not self._version:
+        if not self.reason or not self._version:
+            return ""
+        if file_text(self._file.with_name("restartType")).strip() != RESCHEDULED:
             return ""
         return "" if self._table_round() > self._version else "the rank table is that of the replaced pods"
-
-    def _restart_type(self) -> str:
-        return file_text(self._file.with_name("restartType")).strip()
 
     def _table_round(self) -> int:
         """Grows with each table that MindCluster writes; 0 where it is not told."""

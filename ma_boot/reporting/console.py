@@ -228,20 +228,14 @@ def _painted_line(line: bytes) -> bytes:
     if prefix is None:
         return line
     words = line[prefix.end() :]
-    return _TAG.sub(_painted_tag, prefix.group()) + _painted_words(words)
+    styles = ((_FAILURE, _RED), (_WARNING, _YELLOW), (_SUCCESS, _GREEN))
+    style = next((style for pattern, style in styles if pattern.search(words[:_LOOKED_AT])), None)
+    if style is not None and b"\x1b" not in words:
+        words = style + words + _NO_STYLE
+    return _TAG.sub(_painted_tag, prefix.group()) + words
 
 
 def _painted_tag(tag: re.Match[bytes]) -> bytes:
     number = tag.group(2)
     style = _BOLD if number is None else b"\x1b[%sm" % _OF_NUMBERS[int(number) % len(_OF_NUMBERS)]
     return style + tag.group() + _NO_STYLE
-
-
-def _painted_words(words: bytes) -> bytes:
-    start = words[:_LOOKED_AT]
-    if b"\x1b" in words:
-        return words
-    for pattern, style in ((_FAILURE, _RED), (_WARNING, _YELLOW), (_SUCCESS, _GREEN)):
-        if pattern.search(start):
-            return style + words + _NO_STYLE
-    return words

@@ -144,9 +144,7 @@ class LogFile:
 
 
 class LogWriter(BackgroundWriter[Tuple[LogFile, Optional[bytes]]]):
-    """Appends to log files. If nothing was written for 5 s (`patience`), bytes are lost, once
-    `QUEUE_BYTES` wait.
-    """
+    """Appends to log files; bytes are lost if nothing was written for 5 s (`patience`) and 8 MiB wait."""
 
     def __init__(self, patience: float = PATIENCE_SECONDS) -> None:
         super().__init__("logs", QUEUE_BYTES, patience)

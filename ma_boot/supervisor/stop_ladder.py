@@ -55,14 +55,11 @@ class StopLadder:
         self._stops_seen = max(1, len(self.stops))
         self.send(signal.SIGTERM)
         if running:
-            self.journal.say(f"{reason}: stopping {', '.join(running)}{self._of_a_second_one()}")
+            again = " (Ctrl-C again: all processes are killed at once, and an upload of outputs is given up)"
+            self.journal.say(
+                f"{reason}: stopping {', '.join(running)}{again if signal.SIGINT in self.stops else ''}"
+            )
         self.journal.event("stop", reason=reason, running=running)
-
-    def _of_a_second_one(self) -> str:
-        """What a further Ctrl-C does, for whoever has pressed it once."""
-        if signal.SIGINT not in self.stops:
-            return ""
-        return " (Ctrl-C again: all processes are killed at once, and an upload of outputs is given up)"
 
     def begin_again(self) -> None:
         """Sends SIGTERM to what was left behind; a deadline that is set stays, unless it is too close."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
 from ma_boot.reporting.page.fill import NOTHING, Html, fill, joined
-from ma_boot.reporting.page.lanes import UNITS, axis, figure, legend_entry, place, tick
+from ma_boot.reporting.page.lanes import UNITS, axis, figure, place, tick
 from ma_boot.reporting.page.language import Text, same
 from ma_boot.reporting.timeline import Measurement, Timeline
 from ma_boot.wording import duration, size
@@ -27,12 +27,7 @@ class _Metric(NamedTuple):
     peaks: bool = False
 
 
-def _plain(value: float) -> str:
-    return f"{value:.4g}"
-
-
-def _unit(unit: str) -> Callable[[float], str]:
-    return lambda value: f"{value:.3g} {unit}"
+_plain = "{:.4g}".format
 
 
 def _mebibytes(value: float) -> str:
@@ -42,23 +37,23 @@ def _mebibytes(value: float) -> str:
 _RANKS = {
     "step_time": _Metric(Text("time of a step", "每步耗时"), duration, peaks=True),
     "loss": _Metric(same("loss"), _plain, from_zero=False),
-    "cpu": _Metric(Text("CPU of ranks", "各 rank 的 CPU"), _unit("cores")),
+    "cpu": _Metric(Text("CPU of ranks", "各 rank 的 CPU"), "{:.3g} cores".format),
     "rss": _Metric(Text("memory of ranks", "各 rank 的内存"), _mebibytes),
-    "read": _Metric(Text("read from disk", "读磁盘"), _unit("MB/s")),
-    "written": _Metric(Text("written to disk", "写磁盘"), _unit("MB/s")),
+    "read": _Metric(Text("read from disk", "读磁盘"), "{:.3g} MB/s".format),
+    "written": _Metric(Text("written to disk", "写磁盘"), "{:.3g} MB/s".format),
 }
 _CARDS = {
-    "utilisation": _Metric(Text("use of cards", "卡利用率"), _unit("%")),
+    "utilisation": _Metric(Text("use of cards", "卡利用率"), "{:.3g} %".format),
     "memory": _Metric(Text("memory of cards", "卡显存"), _mebibytes),
-    "temperature": _Metric(Text("temperature of cards", "卡温度"), _unit("°C"), from_zero=False),
-    "power": _Metric(Text("power of cards", "卡功率"), _unit("W")),
+    "temperature": _Metric(Text("temperature of cards", "卡温度"), "{:.3g} °C".format, from_zero=False),
+    "power": _Metric(Text("power of cards", "卡功率"), "{:.3g} W".format),
 }
 _HOST = {
-    "cpu": _Metric(Text("CPU of nodes", "节点 CPU"), _unit("cores")),
+    "cpu": _Metric(Text("CPU of nodes", "节点 CPU"), "{:.3g} cores".format),
     "memory": _Metric(Text("memory of nodes", "节点内存"), _mebibytes),
     "disk": _Metric(Text("disks", "磁盘"), _mebibytes),
-    "received": _Metric(Text("network, received", "网络接收"), _unit("MB/s")),
-    "sent": _Metric(Text("network, sent", "网络发送"), _unit("MB/s")),
+    "received": _Metric(Text("network, received", "网络接收"), "{:.3g} MB/s".format),
+    "sent": _Metric(Text("network, sent", "网络发送"), "{:.3g} MB/s".format),
 }
 
 
@@ -75,7 +70,9 @@ def charts_part(timeline: Timeline) -> Html:
     return fill(
         "charts",
         heading=Text("Metrics", "指标"),
-        legend=joined(legend_entry(kind, _why_marked(who, kind)) for who, kind in marked.items()),
+        legend=joined(
+            fill("legend-entry", kind=kind, name=_why_marked(who, kind)) for who, kind in marked.items()
+        ),
         tick=tick(timeline.seconds),
         axis=axis(timeline.seconds),
         rows=joined(charts, "\n"),

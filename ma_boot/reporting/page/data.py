@@ -156,7 +156,6 @@ def _path(values: List[float]) -> str:
 
 
 def _sum(chosen: Sequence[Tuple[int, TransferSpan]]) -> Row:
-    """All transfers of a direction."""
     spans = [transfer for _, transfer in chosen]
     slowest = duration(max((span.end or span.start) - span.start for span in spans))
     files = _files(sum(span.files for span in spans), sum(span.by_length for span in spans))

@@ -112,18 +112,13 @@ def timeline_part(timeline: Timeline, chart: Chart, lanes: Sequence[Html]) -> Ht
     more = [notice(f"{left} more nodes do not fit on this page.", f"篇幅所限，另有 {left} 个节点未显示。")]
     return fill(
         "timeline",
-        legend=joined((legend_entry(kind, name) for kind, name in _legend(timeline)), "\n"),
+        legend=joined((fill("legend-entry", kind=kind, name=name) for kind, name in _legend(timeline)), "\n"),
         kind=(" many" if chart.many else "") + (" dense" if chart.dense else ""),
         bar=chart.bar,
         tick=tick(timeline.seconds),
         axes=joined([axis(timeline.seconds)] * (2 if chart.many else 1)),
         lanes=joined([*lanes, *(more if left else [])], "\n"),
     )
-
-
-def legend_entry(kind: str, name: Text) -> Html:
-    """What a colour or a mark means."""
-    return fill("legend-entry", kind=kind, name=name)
 
 
 def _legend(timeline: Timeline) -> Iterator[Tuple[str, Text]]:
@@ -191,11 +186,6 @@ def _attributes(hit: bool, height: int) -> Html:
     return joined([mark, fill("lane-height", height=height) if height else NOTHING])
 
 
-def _stroke(kind: str, path: str) -> Html:
-    """A path in the syntax of SVG."""
-    return fill("stroke", kind=kind, path=path)
-
-
 def _rows(node: NodeTimeline) -> Dict[str, int]:
     """The row of each process, by rank."""
     ranks = {process.label: process.rank for run in node.runs for process in run.processes}
@@ -260,7 +250,7 @@ def _strips(
         y = figure(level * chart.phase + chart.phase / 2)
         path = f"M{figure(left)} {y}h{figure(max(NARROWEST, right - left))}"
         paths.setdefault("failed" if failed else _phase_class(phase.name), []).append(path)
-    return (_stroke(kind, "".join(parts)) for kind, parts in paths.items())
+    return (fill("stroke", kind=kind, path="".join(parts)) for kind, parts in paths.items())
 
 
 def _bar(process: ProcessSpan, run: BootRun, y: str, seconds: float) -> Html:
@@ -269,12 +259,14 @@ def _bar(process: ProcessSpan, run: BootRun, y: str, seconds: float) -> Html:
     first = process.first_output
     spoke = right if first is None else place(min(first, end), seconds)
     right = max(right, left + NARROWEST)
-    strokes = [_stroke("quiet", f"M{figure(left)} {y}H{figure(spoke)}")] if spoke - left > 0.05 else []
+    strokes: List[Html] = []
+    if spoke - left > 0.05:
+        strokes.append(fill("stroke", kind="quiet", path=f"M{figure(left)} {y}H{figure(spoke)}"))
     if spoke >= right - 0.05:  # it printed nothing: only its end is coloured
         spoke = right - NARROWEST
-    strokes.append(_stroke(process.role, f"M{figure(spoke)} {y}H{figure(right)}"))
+    strokes.append(fill("stroke", kind=process.role, path=f"M{figure(spoke)} {y}H{figure(right)}"))
     if process.role == CAUSE:
-        strokes.append(_stroke("dot", f"M{figure(right)} {y}h0"))
+        strokes.append(fill("stroke", kind="dot", path=f"M{figure(right)} {y}h0"))
     code = code_shown(process.code, process.signal)
     title = f"{process.label}: {code}, {process.start:.1f}–{end:.1f} s"
     return fill("bar", title=title, strokes=joined(strokes))

@@ -49,7 +49,6 @@ def incidents_part(timeline: Timeline) -> Html:
 
 
 def _incident_row(members: Sequence[Incident], began: float) -> Row:
-    """The same incident on one node or several."""
     first = members[0]
     moment = datetime.fromtimestamp(began + first.at, timezone.utc)
     after = _spread([member.at for member in members])
@@ -81,7 +80,6 @@ def processes_part(timeline: Timeline) -> Html:
 
 
 def _process_row(members: Sequence[Tuple[int, ProcessSpan]]) -> Row:
-    """Processes that ended in the same way."""
     processes = [process for _, process in members]
     first = processes[0]
     return (

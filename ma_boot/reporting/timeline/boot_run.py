@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from ma_boot.reporting.cause import LOST_PEER, OWN, Cause
-from ma_boot.reporting.timeline.events import Event, moment, number, several, whole, words
+from ma_boot.reporting.timeline.events import Event, items, moment, number, several, whole, words
 from ma_boot.reporting.timeline.job_timeline import (
     BootRun,
     HangStacks,
@@ -29,13 +29,8 @@ Table = Mapping[str, Mapping[str, float]]
 
 def hang_stacks(at: float, event: Event) -> HangStacks:
     """The folded stacks of an event, whatever it has."""
-    folded, suspect = event.get("folded"), event.get("suspect")
-    groups = (
-        [_group(group) for group in folded[:MOST_GROUPS] if isinstance(group, dict)]
-        if isinstance(folded, list)
-        else []
-    )
-    named = suspect if isinstance(suspect, dict) else {}
+    named = _object(event, "suspect")
+    groups = (_group(group) for group in items(event, "folded")[:MOST_GROUPS] if isinstance(group, dict))
     return HangStacks(at, tuple(groups), _who(named), words(named, "why", 600))
 
 
@@ -59,13 +54,8 @@ def _who(named: Event) -> str:
 
 
 def _group(group: Mapping[str, Any]) -> StackGroup:
-    ranks = group.get("ranks")
-    known = [rank for rank in ranks if _is_rank(rank)] if isinstance(ranks, list) else []
-    return StackGroup(tuple(known), words(group, "stack", MOST_STACK))
-
-
-def _is_rank(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 1_000_000
+    ranks = (rank for rank in items(group, "ranks") if type(rank) is int and 0 <= rank <= 1_000_000)
+    return StackGroup(tuple(ranks), words(group, "stack", MOST_STACK))
 
 
 def sample(at: float, event: Event) -> Measurement:
@@ -78,8 +68,8 @@ def sample(at: float, event: Event) -> Measurement:
     }
     return Measurement(
         at,
-        _table(ranks.get("rank"), columns),
-        _table(cards.get("card"), {name: cards.get(name) for name in _OF_CARDS}),
+        _table(items(ranks, "rank"), columns),
+        _table(items(cards, "card"), {name: cards.get(name) for name in _OF_CARDS}),
         _of_host(host),
     )
 
@@ -89,10 +79,8 @@ def _object(event: Event, name: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _table(names: object, columns: Mapping[str, object]) -> Table:
+def _table(names: List[Any], columns: Mapping[str, object]) -> Table:
     """The columns that have figures, each by the names of the rows."""
-    if not isinstance(names, list):
-        return {}
     rows = [str(name)[:40] for name in names]
     table: Dict[str, Dict[str, float]] = {}
     for metric, values in columns.items():
@@ -138,7 +126,7 @@ _INCIDENTS: Mapping[str, Callable[[Event], Tuple[str, str]]] = {  # the label an
     "kill": lambda e: (_labels(e, "left"), f"signal {whole(e, 'signal', 64) or 0}"),
     "unkillable": lambda e: (_labels(e, "left"), ""),
     "hang": lambda e: (_labels(e, "labels"), ""),
-    "left-over": lambda e: ("", f"{len(e['pids']) if isinstance(e.get('pids'), list) else 0}"),
+    "left-over": lambda e: ("", f"{len(items(e, 'pids'))}"),
     "waiting": lambda e: (words(e, "what", 100), words(e, "reason")),
     "dropped": lambda e: ("", f"{whole(e, 'lines', 10**15) or 0}"),
     "restored": lambda e: (words(e, "step", 40) or "–", words(e, "source")),
@@ -233,8 +221,8 @@ class _Story:
             "checkpoint": self._published,
             "routes": self._routes,
             "channel": self._channel,
-            "stacks": self._stacks,
-            "metrics": self._metrics,
+            "stacks": lambda at, event: self.stacks.append(hang_stacks(at, event)),
+            "metrics": lambda at, event: self.samples.append(sample(at, event)),
             "job cause": self._job_cause,
         }
         if kind in known:
@@ -318,8 +306,7 @@ class _Story:
 
     def _routes(self, at: float, event: Event) -> None:
         for direction in ("input", "output"):
-            pairs = event.get(f"{direction}s")
-            for pair in pairs if isinstance(pairs, list) else ():
+            for pair in items(event, f"{direction}s"):
                 local, url, *_ = (*several({"pair": pair}, "pair", 500), "", "")
                 if local:
                     self.places.append(PlaceOfData(direction, "", local, url))
@@ -337,14 +324,8 @@ class _Story:
             )
         )
 
-    def _stacks(self, at: float, event: Event) -> None:
-        self.stacks.append(hang_stacks(at, event))
-
     def _job_cause(self, at: float, event: Event) -> None:
         self.job_cause = job_cause(event)
-
-    def _metrics(self, at: float, event: Event) -> None:
-        self.samples.append(sample(at, event))
 
 
 def _begin(at: float, event: Event) -> float:

@@ -67,18 +67,15 @@ def _clean(value: Any, hide: Hide, depth: int) -> Any:
 
 def number(event: Event, name: str, highest: float = 1e12) -> Optional[float]:
     """A number from 0 to `highest`; None for anything else."""
-    value = event.get(name)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return float(value) if 0 <= value <= highest else None  # also None for NaN
+    value: Any = event.get(name)
+    known = type(value) in (int, float) and 0 <= value <= highest  # not for NaN, and a bool is no number
+    return float(value) if known else None
 
 
 def whole(event: Event, name: str, highest: int = 1_000_000) -> Optional[int]:
     """A whole number from 0 to `highest`; None for anything else."""
     value = event.get(name)
-    if isinstance(value, bool) or not isinstance(value, int):
-        return None
-    return value if 0 <= value <= highest else None
+    return value if type(value) is int and 0 <= value <= highest else None
 
 
 def words(event: Event, name: str, most: int = 300) -> str:
@@ -87,10 +84,15 @@ def words(event: Event, name: str, most: int = 300) -> str:
     return value[:most] if isinstance(value, str) else ""
 
 
+def items(event: Event, name: str) -> List[Any]:
+    """A list; empty for anything else."""
+    value = event.get(name)
+    return value if isinstance(value, list) else []
+
+
 def several(event: Event, name: str, most: int = 100) -> Tuple[str, ...]:
     """The strings of a list, each cut to `most` characters; empty for anything else."""
-    value = event.get(name)
-    return tuple(part[:most] for part in value if isinstance(part, str)) if isinstance(value, list) else ()
+    return tuple(part[:most] for part in items(event, name) if isinstance(part, str))
 
 
 def clocked(events: Tuple[Event, ...]) -> Tuple[Tuple[float, Event], ...]:
