@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Type, Union
 
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.planning.record import is_record
@@ -110,6 +112,23 @@ def tree(base: Path) -> Dict[str, bytes]:
 
 def content_of(store: Store, key: str) -> bytes:
     return b"".join(store.read("bucket", key))
+
+
+class SilentHandler(BaseHTTPRequestHandler):
+    """Logs nothing."""
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+@contextmanager
+def serving(handler: Type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """The URL of a server with this handler."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
 
 
 def names_are_here(monkeypatch: pytest.MonkeyPatch) -> None:

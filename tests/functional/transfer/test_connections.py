@@ -6,7 +6,6 @@ import re
 import socket
 import ssl
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Callable, ClassVar, Dict, List, Tuple
 from urllib.parse import urlsplit
@@ -21,7 +20,7 @@ from path_mapping.stores.http_connection import ConnectionFailed, HttpConnection
 from path_mapping.stores.obs_store import ObsStore
 from tests.conformance.fault_proxy import FaultProxy
 from tests.conftest import CREDENTIALS
-from tests.transfers import fetch, names_are_here, obs_store, route, send, tree, write
+from tests.transfers import SilentHandler, fetch, names_are_here, obs_store, route, send, serving, tree, write
 
 
 class Canned:
@@ -119,47 +118,33 @@ def test_the_data_path_trusts_no_other_certificate(
     assert isinstance(raised.value.failures[0].error, Refused)
 
 
-class Named:
-    """A server that records the heads of requests and answers 404; `api` is its header for the signature."""
-
-    def __init__(self, api: str) -> None:
-        heads: List[str] = []
-
-        class Handler(BaseHTTPRequestHandler):
-            def log_message(self, format: str, *args: object) -> None: ...
-
-            def do_GET(self) -> None:
-                head = self.headers
-                signature, token = head["Authorization"], head["x-obs-security-token"]
-                heads.append(f"{self.command} {head['Host']} {self.path} {signature} {token}")
-                self.send_response(404 if self.command == "GET" else 200)
-                if api:
-                    self.send_header("x-obs-api", api)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            do_HEAD = do_GET
-
-        self.heads = heads
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
-
-
 @pytest.mark.parametrize(("api", "scheme"), [("3.0", "OBS"), ("", "AWS")])
 def test_a_host_name_gets_the_bucket_as_prefix_and_the_signature_that_it_knows(
     monkeypatch: pytest.MonkeyPatch, api: str, scheme: str
 ) -> None:
-    served = Named(api)
+    heads: List[str] = []
+
+    class Recording(SilentHandler):
+        def do_GET(self) -> None:
+            head = self.headers
+            signature, token = head["Authorization"], head["x-obs-security-token"]
+            heads.append(f"{self.command} {head['Host']} {self.path} {signature} {token}")
+            self.send_response(404 if self.command == "GET" else 200)
+            if api:
+                self.send_header("x-obs-api", api)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_HEAD = do_GET
+
     names_are_here(monkeypatch)
-    store = ObsStore(
-        Access(f"http://obs.region.example.com:{served.server.server_port}", Credentials("AK", "SK", "TOKEN"))
-    )
-    with pytest.raises(NotFound):
-        list(store.list("bucket", "dir/a b"))
-    served.server.shutdown()
-    served.server.server_close()
-    host = f"bucket.obs.region.example.com:{served.server.server_port}"
-    asked, listed = served.heads
+    with serving(Recording) as url:
+        port = urlsplit(url).port
+        endpoint = f"http://obs.region.example.com:{port}"
+        with pytest.raises(NotFound):
+            list(ObsStore(Access(endpoint, Credentials("AK", "SK", "TOKEN"))).list("bucket", "dir/a b"))
+    host = f"bucket.obs.region.example.com:{port}"
+    asked, listed = heads
     assert asked == f"HEAD {host} /?apiversion None None"
     assert listed.startswith(f"GET {host} /?prefix=dir%2Fa%20b&")
     assert re.search(rf" {scheme} AK:[\w+/]{{27}}= ", listed)
@@ -183,12 +168,10 @@ def test_a_proxy_is_taken_from_the_environment(environ: Dict[str, str], proxy: o
     assert proxy_for(address_of("obs.example.com"), environ) == proxy
 
 
-class Tunnels(BaseHTTPRequestHandler):
+class Tunnels(SilentHandler):
     """A proxy: CONNECT, then bytes both ways."""
 
     opened: ClassVar[List[str]] = []
-
-    def log_message(self, format: str, *args: object) -> None: ...
 
     def do_CONNECT(self) -> None:
         self.opened.append(self.path)
@@ -220,20 +203,16 @@ def test_all_connections_go_through_a_proxy(
     obs: ObsServer, secure: Callable[[str], str], tmp_path: Path, scheme: str
 ) -> None:
     Tunnels.opened.clear()
-    proxy = ThreadingHTTPServer(("127.0.0.1", 0), Tunnels)
-    threading.Thread(target=proxy.serve_forever, args=(0.02,), daemon=True).start()
     url = obs.url if scheme == "http" else secure("localhost")
-    environ = {"OBS_ENDPOINT": url, f"{scheme}_proxy": f"http://127.0.0.1:{proxy.server_port}", **CREDENTIALS}
-    if scheme == "https":
-        environ["SSL_CERT_FILE"] = str(tmp_path / "ca.pem")
-    store = open_store(environ, None)
-    assert isinstance(store, ObsStore)
     (tmp_path / "a").write_bytes(b"by the proxy")
-    send(store, tmp_path, route("a", "a"))
-    fetch(store, tmp_path, route("b", "a"))
-    store.copy("bucket", "a", 12, "bucket", "c")  # by the SDK
-    proxy.shutdown()
-    proxy.server_close()
+    with serving(Tunnels) as proxy:
+        environ = {"OBS_ENDPOINT": url, f"{scheme}_proxy": proxy, **CREDENTIALS}
+        if scheme == "https":
+            environ["SSL_CERT_FILE"] = str(tmp_path / "ca.pem")
+        store = open_store(environ, None)
+        send(store, tmp_path, route("a", "a"))
+        fetch(store, tmp_path, route("b", "a"))
+        store.copy("bucket", "a", 12, "bucket", "c")  # by the SDK
     assert (tmp_path / "b").read_bytes() == b"by the proxy"
     assert set(Tunnels.opened) == {urlsplit(url).netloc}
     assert len(Tunnels.opened) > 3

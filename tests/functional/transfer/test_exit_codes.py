@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.server
 import os
 import shutil
 import signal
@@ -19,7 +18,7 @@ from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from tests.conformance.clients import Account, Sdk
 from tests.conftest import CREDENTIALS
 from tests.functional.node import Node, eventually
-from tests.transfers import write
+from tests.transfers import SilentHandler, serving, write
 
 WRONG = {**CREDENTIALS, "OBS_SECRET_ACCESS_KEY": "wrong"}
 
@@ -84,7 +83,7 @@ def test_a_directory_in_the_place_of_a_file_is_a_local_cause(
 
 
 def test_a_page_in_the_place_of_a_listing_is_not_an_empty_one(tmp_path: Path) -> None:
-    class Page(http.server.BaseHTTPRequestHandler):
+    class Page(SilentHandler):
         def do_GET(self) -> None:
             body = b"<html><body>Please log in</body></html>"
             self.send_response(200)
@@ -93,21 +92,10 @@ def test_a_page_in_the_place_of_a_listing_is_not_an_empty_one(tmp_path: Path) ->
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *of: object) -> None:
-            return
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        url = f"http://127.0.0.1:{server.server_address[1]}"
-        for way, mapping in {
-            "download": "input: {in: 'obs://bucket/data/'}",
-            "plan": "input: {in: 'obs://bucket/data/'}",
-        }.items():
-            done = sync(tmp_path, way, mapping, OBS_ENDPOINT=url, **CREDENTIALS)
+    with serving(Page) as url:
+        for way in ("download", "plan"):
+            done = sync(tmp_path, way, "input: {in: 'obs://bucket/data/'}", OBS_ENDPOINT=url, **CREDENTIALS)
             assert (done.returncode, "damaged" in done.stdout) == (69, True), done.stdout
-    finally:
-        server.shutdown()
 
 
 @pytest.mark.parametrize("port", ["http://127.0.0.1:99999", "127.0.0.1:port", "https://obs.example.com:0"])

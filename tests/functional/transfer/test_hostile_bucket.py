@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Iterator, List
 
@@ -15,7 +13,7 @@ from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.errors import Corrupted, StoreError, TransferFailed, Unreachable
 from path_mapping.workers import RetryPolicy
 from tests.conformance.fault_proxy import Fault, FaultProxy, Seen, operation
-from tests.transfers import fetch, obs_store, route, send, tree, write
+from tests.transfers import SilentHandler, fetch, obs_store, route, send, serving, tree, write
 
 MIB = 1 << 20
 ONCE = RetryPolicy(0.0)
@@ -166,14 +164,12 @@ def test_an_etag_with_line_ends_adds_no_header(obs: ObsServer, proxy: FaultProxy
     assert {seen.operation for seen in proxy.seen} == {"ListObjects"}
 
 
-class Longer(BaseHTTPRequestHandler):
+class Longer(SilentHandler):
     """Lists an object of 10 bytes, and sends far more for it; `sent` counts them."""
 
     protocol_version = "HTTP/1.1"
     how = "length"
     sent = 0
-
-    def log_message(self, format: str, *args: object) -> None: ...
 
     def do_GET(self) -> None:
         if "/in/a" not in self.path:
@@ -214,12 +210,8 @@ class Longer(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def longer() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Longer)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with serving(Longer) as url:
+        yield url
 
 
 @pytest.mark.parametrize("how", ["length", "chunked", "close"])

@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Iterator, List, Optional
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from path_mapping.errors import Unreachable
-from tests.transfers import obs_store
+from tests.transfers import SilentHandler, obs_store, serving
 
 KEYS = [f"k{number:04}" for number in range(2500)]
 
@@ -30,10 +29,8 @@ class Pages:
         self.dropped: Optional[int] = None
         pages = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(SilentHandler):
             protocol_version = "HTTP/1.1"
-
-            def log_message(self, format: str, *args: object) -> None: ...
 
             def do_GET(self) -> None:
                 marker = parse_qs(urlsplit(self.path).query).get("marker", [""])[0]
@@ -56,22 +53,15 @@ class Pages:
                     self.end_headers()
                     self.wfile.write(body)
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}"
+        self.handler, self.url = Handler, ""
 
 
 @pytest.fixture
 def pages() -> Iterator[Pages]:
     served = Pages()
-    yield served
-    served.hold.set()
-    served.server.shutdown()
-    served.server.server_close()
+    with serving(served.handler) as served.url:
+        yield served
+        served.hold.set()
 
 
 def test_every_page_is_asked_for_once_and_the_next_one_ahead(pages: Pages) -> None:

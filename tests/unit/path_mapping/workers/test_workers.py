@@ -6,7 +6,6 @@ import math
 import socket
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Iterator, List, Tuple
 
@@ -14,12 +13,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from path_mapping.errors import Corrupted, SlowDown, Unreachable
-from path_mapping.stores import Access, Credentials, GetFile
-from path_mapping.stores.obs_store import ObsStore
+from path_mapping.stores import GetFile
 from path_mapping.workers import RetriedStore, RetryPolicy, Trouble, retrying
 from path_mapping.workers.retry import seconds_before
 from path_mapping.workers.thread_pool import Outcome, RateLimit, ThreadPool
 from path_mapping.workers.worker_process import MessageSocket
+from tests.transfers import SilentHandler, obs_store, serving
 
 AWAY, WRONG = Unreachable("away"), Corrupted("wrong")
 
@@ -143,15 +142,13 @@ def test_retry_after_is_honoured() -> None:
     assert rate.begin(1001.0) == pytest.approx(6.0)
 
 
-class Limited(BaseHTTPRequestHandler):
+class Limited(SilentHandler):
     """Serves 150 requests per second and refuses all others."""
 
     protocol_version = "HTTP/1.1"
     lock = threading.Lock()
     tokens, last = 15.0, 0.0
     refused = 0
-
-    def log_message(self, format: str, *args: object) -> None: ...
 
     def do_GET(self) -> None:
         kind = type(self)
@@ -169,25 +166,15 @@ class Limited(BaseHTTPRequestHandler):
 
 
 def test_many_threads_download_everything_from_a_service_that_first_refuses_most(tmp_path: Path) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Limited)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    store = ObsStore(Access(f"http://127.0.0.1:{server.server_port}", Credentials("AK", "SK")))
-    pool = ThreadPool(RetriedStore(store), 16, 0)
-    for number in range(600):
-        pool.submit(
-            [
-                GetFile(
-                    number, "bucket", f"{number}", 4, str(tmp_path / "in" / str(number)), str(tmp_path / "in")
-                )
-            ]
-        )
+    root = str(tmp_path / "in")
     outcomes: List[Outcome] = []
-    while len(outcomes) < 600:
-        outcomes += pool.outcomes(30.0)
-    pool.close()
-    server.shutdown()
-    server.server_close()
+    with serving(Limited) as url:
+        pool = ThreadPool(RetriedStore(obs_store(url)), 16, 0)
+        for number in range(600):
+            pool.submit([GetFile(number, "bucket", f"{number}", 4, f"{root}/{number}", root)])
+        while len(outcomes) < 600:
+            outcomes += pool.outcomes(30.0)
+        pool.close()
     assert [outcome.error for outcome in outcomes if outcome.error] == []
     assert len(list((tmp_path / "in").iterdir())) == 600
     assert 0 < Limited.refused < 300
