@@ -17,6 +17,7 @@ from ma_boot.job.manifest import (
 )
 from ma_boot.job.readers import JobChannel as JobChannel, JobProblem as JobProblem
 from ma_boot.job.request import (
+    MARK as MARK,
     boot_command as boot_command,
     code_place as code_place,
     request_body as request_body,

@@ -82,7 +82,7 @@ class JobFile:
         "`lr: 0.1` becomes `--lr=0.1`, after inputs and outputs; numbers stay as they are written",
     )
     environment: Mapping[str, str] = _key(
-        read_texts_by_name, {}, "at most 100 variables; no names that begin with `MA_`"
+        read_texts_by_name, {}, "at most 99 variables; no names that begin with `MA_`"
     )
     secrets: Tuple[str, ...] = _key(
         read_texts, (), "variables of the shell that submits the job, whose values the job gets"

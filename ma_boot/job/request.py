@@ -15,6 +15,7 @@ from ma_boot.job.rules import image_url
 from ma_boot.redact import MASK, masked
 from path_mapping.mapping import ObsUrl
 
+MARK = "MABOOT_SUBMISSION"  # the variable by whose value a job is known as that of one request
 _FREE = {"environments", "parameters"}  # an empty value is one
 
 
@@ -29,11 +30,11 @@ def boot_command(options: Sequence[str], command: Sequence[str]) -> str:
     return shlex.join(["exec", *boot_words(options, command)])
 
 
-def request_body(job: JobFile, command: str, code: ObsUrl, secrets: Mapping[str, str]) -> Dict[str, Any]:
+def request_body(job: JobFile, command: str, code: ObsUrl, more: Mapping[str, str]) -> Dict[str, Any]:
     """The body of the request that creates the job.
 
-    `command` is the boot command, `code` the directory of the code in OBS, `secrets` the values of the
-    variables that the job names as secrets.
+    `command` is the boot command, `code` the directory of the code in OBS, `more` the values of
+    variables beside those of the job file.
     """
     algorithm = {
         "engine": {"image_url": image_url(job.image)},
@@ -42,7 +43,7 @@ def request_body(job: JobFile, command: str, code: ObsUrl, secrets: Mapping[str,
         "inputs": [_channel(channel) for channel in job.inputs],
         "outputs": [_channel(channel) for channel in job.outputs],
         "parameters": [{"name": name, "value": value} for name, value in job.parameters.items()],
-        "environments": {**job.environment, **secrets},
+        "environments": {**job.environment, **more},
     }
     retry = {"fault-tolerance/job-retry-num": str(job.retries)} if job.retries else {}
     hours = {"time_unit": "HOURS", "duration": job.time_limit} if job.time_limit else {}

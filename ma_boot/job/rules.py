@@ -15,7 +15,7 @@ from ma_boot.job.readers import JobProblem
 from ma_boot.redact import is_secret
 from path_mapping.mapping import ObsUrl
 
-MOST_VARIABLES = 100
+MOST_VARIABLES = 99  # of 100: one is the request's own
 LONGEST_VALUE = 4096
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -184,25 +184,25 @@ def places_of(job: JobFile) -> List[Tuple[str, ObsUrl]]:
 
 
 def quota_problems(job: JobFile, quotas: Sequence[Mapping[str, Any]]) -> List[JobProblem]:
-    """What the quotas of training jobs, as the API tells them, leave no room for."""
-    full = [one for one in quotas if 0 <= int(one.get("quota", -1)) <= int(one.get("used", 0))]
+    """Whether the quota of training jobs, as the API tells it, leaves no room for one."""
     return [
-        job.problem("", f"the quota of {one.get('resource')} is used up: {one['used']} of {one['quota']}")
-        for one in full
+        job.problem("", f"the quota of job-num is used up: {quota['used']} of {quota['quota']}")
+        for quota in quotas
+        if quota["resource"] == "job-num" and 0 <= (quota["quota"] or -1) <= (quota["used"] or 0)
     ]
 
 
 def flavor_problems(job: JobFile, flavors: Sequence[Mapping[str, Any]]) -> List[JobProblem]:
     """What is wrong with a flavor of the public pool, by the flavors as the API tells them."""
-    named = {str(one.get("flavor_id")): one for one in flavors}
+    named = {flavor["flavor_id"] or "": flavor for flavor in flavors}
     flavor = named.get(job.flavor)
     if flavor is None:
         near = get_close_matches(job.flavor, list(named), n=5, cutoff=0) if named else []
         expected = f"expected a flavor of this region such as {', '.join(near)}"
         return [job.problem("flavor", f"found {job.flavor}, {expected}")] if near else []
-    info = flavor.get("flavor_info") or {}
-    most = int(flavor.get("max_num") or info.get("max_num") or job.nodes)
-    cards = int((info.get("npu") or info.get("gpu") or {}).get("unit_num") or 0)
+    info = flavor["flavor_info"]
+    most = flavor["max_num"] or info["max_num"] or job.nodes
+    cards = info["npu"]["unit_num"] or info["gpu"]["unit_num"] or 0
     too_many = job.problem("nodes", f"found {job.nodes}, but {job.flavor} has at most {most}")
     return [*([too_many] if job.nodes > most else []), *_other_cards(job, cards)]
 

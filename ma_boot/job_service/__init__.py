@@ -20,8 +20,10 @@ from ma_boot.job_service.jobs import (
     STATES as STATES,
     cause_of as cause_of,
     created as created,
+    created_by as created_by,
     exit_code_of as exit_code_of,
     job_id as job_id,
+    may_appear as may_appear,
     row_of as row_of,
     state_of as state_of,
 )

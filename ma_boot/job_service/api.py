@@ -13,6 +13,7 @@ import json
 import logging
 import random
 import re
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, TypeV
 
 from ma_boot import __version__
 from ma_boot.errors import BootError, ConfigError, InputMissing, StoreUnavailable, listed
+from ma_boot.job_service.answers import EVENTS, FLAVORS, JOB, JOBS, LINES, NAME, QUOTAS, STAGES, shaped
 from ma_boot.redact import without_secrets
 from path_mapping.errors import CredentialsMissing
 from path_mapping.stores import read_credentials
@@ -37,7 +39,8 @@ _ENDPOINT = re.compile(r"(?:https?://)?(?:modelarts|obs)\.([a-z0-9-]+)\.myhuawei
 class ApiAccess:
     """Everything that a request to ModelArts needs; without a `project_id` the SDK asks IAM for it.
 
-    `origin` says where the keys are from.
+    `origin` says where the keys are from; `workspace` is where jobs are listed, by default
+    ModelArts' own default.
     """
 
     access_key: str = field(repr=False)
@@ -48,6 +51,7 @@ class ApiAccess:
     region: str
     project_id: str
     iam_endpoint: str
+    workspace: str = ""
 
 
 def endpoint_of_region(region: str) -> str:
@@ -86,6 +90,7 @@ def api_access(environ: Mapping[str, str]) -> ApiAccess:
         region=where,
         project_id=project,
         iam_endpoint=environ.get("HUAWEICLOUD_SDK_IAM_ENDPOINT") or profile.get("iam_endpoint", ""),
+        workspace=environ.get("MODELARTS_WORKSPACE", ""),
     )
 
 
@@ -133,6 +138,8 @@ def _profile(environ: Mapping[str, str], problems: List[str]) -> Dict[str, str]:
 
 SECONDS = (10, 60)  # for the connection, and between two bytes of an answer
 _LONGEST = 400  # characters of a message
+_PAGE = 50  # jobs of a search, at most
+_IAM_PAUSES = (0.5, 1.0, 2.0)  # seconds before IAM is asked again
 _JOB_UNKNOWN = {"ModelArts.2775"}
 _NOT_YET = {"ModelArts.2776", "ModelArts.2818"}  # a log that does not exist yet
 
@@ -145,57 +152,73 @@ class ServiceRefused(StoreUnavailable):
     """The service refuses the credentials, or what they ask for."""
 
 
-class JobApi:
-    """The calls that jobs need; each raises `ServiceBusy`, `ServiceRefused`, `ConfigError` for a request that
-    is wrong, or `InputMissing` for an unknown job."""
+class AnswerOdd(StoreUnavailable):
+    """An answer of the service without what is needed of it."""
 
-    def __init__(self, access: ApiAccess) -> None:
+
+class JobApi:
+    """The calls that jobs need; each raises `ServiceBusy`, `ServiceRefused`, `AnswerOdd`, `ConfigError` for a
+    request that is wrong, or `InputMissing` for an unknown job.
+
+    `note` is told, once, what of the answers is left out because it is of another type than documented.
+    """
+
+    def __init__(self, access: ApiAccess, note: Callable[[str], None] = lambda text: None) -> None:
         self.access = access
+        self._note, self._noted = note, set[str]()
         self._secrets = [one for one in (access.secret_key, access.token, access.access_key) if one]
         self._client = self._connected()
 
-    def create(self, body: Mapping[str, Any]) -> Dict[str, Any]:
-        """Creates a job; returns its details."""
-        return self._job(self._call("POST", "/training-jobs", body=body))
+    def create(self, body: Mapping[str, Any]) -> str:
+        """Creates a job; returns its id."""
+        return str(self._job(self._call("POST", "/training-jobs", JOB, body=body))["metadata"]["id"])
 
     def details(self, job: str) -> Dict[str, Any]:
         """The details of a job."""
-        return self._job(self._call("GET", f"/training-jobs/{job}"))
+        return self._job(self._call("GET", f"/training-jobs/{job}", JOB))
 
-    def search(self, filters: List[Dict[str, Any]], limit: int, page: int = 0) -> List[Dict[str, Any]]:
-        """A page of at most 50 jobs, the newest first."""
-        body = {"offset": page, "limit": limit, "sort_by": "create_time", "order": "desc", "filters": filters}
-        found = self._call("POST", "/training-job-searches", body=body)
-        return list(found.get("items") or []) if isinstance(found, dict) else []
+    def search(
+        self, filters: List[Dict[str, Any]], most: int, workspace: Optional[str] = None
+    ) -> List[Dict[str, Any]]:
+        """The newest jobs of a workspace, by default that of the access."""
+        here = self.access.workspace if workspace is None else workspace
+        body = {"sort_by": "create_time", "order": "desc", "filters": filters, "limit": min(most, _PAGE)}
+        body |= {"workspace_id": here} if here else {}
+        jobs: Dict[str, Dict[str, Any]] = {}  # by id: new jobs shift the pages
+        for page in range(-(-most // _PAGE)):
+            items = self._call("POST", "/training-job-searches", JOBS, body={**body, "offset": page})["items"]
+            for job in items:
+                jobs.setdefault(job["metadata"]["id"] or "", job)
+            if len(items) < _PAGE:
+                break
+        return [job for job_id, job in jobs.items() if job_id][:most]
 
     def name_is_taken(self, name: str, workspace: str) -> bool:
         """Whether a job of this name is in the workspace."""
         query = {"job_name": name, "workspace_id": workspace or None}
-        return bool(dict(self._call("GET", "/training-job-names", query)).get("is_duplicate"))
+        return bool(self._call("GET", "/training-job-names", NAME, query)["is_duplicate"])
 
     def flavors(self) -> List[Dict[str, Any]]:
         """The flavors of the public pool."""
-        return list(dict(self._call("GET", "/training-job-flavors")).get("flavors") or [])
+        return list(self._call("GET", "/training-job-flavors", FLAVORS)["flavors"])
 
     def quotas(self) -> List[Dict[str, Any]]:
         """The quotas of training jobs: `resource`, `quota` and `used`."""
-        return list(dict(self._call("GET", "/training-quotas")).get("quotas") or [])
+        return list(self._call("GET", "/training-quotas", QUOTAS)["quotas"])
 
     def stop(self, job: str) -> None:
         """Asks for the end of a job."""
-        self._call("POST", f"/training-jobs/{job}/actions", body={"action_type": "terminate"}, empty=True)
+        self._call("POST", f"/training-jobs/{job}/actions", {}, body={"action_type": "terminate"}, empty=True)
 
     def events(self, job: str, page: int) -> List[Dict[str, Any]]:
         """A page of at most 100 events, the oldest first."""
         query = {"offset": page, "limit": 100, "order": "asc"}
-        found = self._call("GET", f"/training-jobs/{job}/events", query, empty=True)
-        return list((found or {}).get("events") or [])
+        return list(self._call("GET", f"/training-jobs/{job}/events", EVENTS, query, empty=True)["events"])
 
     def stages(self, job: str) -> List[Dict[str, Any]]:
         """The starts of a job, each with its `record_order` and its `stages`."""
-        found = self._call("GET", f"/training-jobs/{job}/stages", empty=True)
-        records = found.get("running_records") if isinstance(found, dict) else None
-        return [one for one in records or [] if isinstance(one, dict)]
+        found = self._call("GET", f"/training-jobs/{job}/stages", STAGES, empty=True)
+        return list(found["running_records"])
 
     def lines(self, job: str, task: str, base: Optional[str], order: str, most: int) -> Dict[str, Any]:
         """A page of a worker's log: `content`, and the identities of its first and last line.
@@ -204,19 +227,21 @@ class JobApi:
         """
         query = {"base_line": base, "lines": most, "order": order}
         try:
-            return dict(self._call("GET", f"/training-jobs/{job}/logs/{task}", query, empty=True) or {})
+            found = self._call("GET", f"/training-jobs/{job}/logs/{task}", LINES, query, empty=True)
         except LogMissing:
             return {}
+        return dict(found)
 
     def _call(
         self,
         method: str,
         path: str,
+        shape: Dict[str, Any],
         query: Optional[Mapping[str, Any]] = None,
         body: Any = None,
         empty: bool = False,
     ) -> Any:
-        """The JSON of an answer; None for an empty one, where `empty` ones are allowed."""
+        """What `shape` has of an answer; one without content is the same as `{}` where `empty` allows it."""
         from huaweicloudsdkcore.exceptions import exceptions
         from requests import RequestException
 
@@ -239,14 +264,26 @@ class JobApi:
             ) from error
         content = answer.raw_content or b""
         if not content.strip() and empty:
-            return None
+            content = b"{}"
         try:
-            return json.loads(content)
-        except ValueError as error:
-            found = "an empty answer" if not content.strip() else f"no JSON but {content[:60]!r}"
+            found = json.loads(content.decode("utf-8", "replace"))  # a page of a log may cut a character
+        except (ValueError, RecursionError) as error:
+            text = "an empty answer" if not content.strip() else f"no JSON but {content[:60]!r}"
             raise ServiceBusy(
-                self._clean(f"{what}: expected JSON from {self.access.endpoint}, found {found}")
+                self._clean(f"{what}: expected JSON from {self.access.endpoint}, found {text}")
             ) from error
+        if not isinstance(found, dict):
+            raise AnswerOdd(
+                self._clean(f"{what}: expected fields, found {str(content[:60], errors='replace')}")
+            )
+        return shaped(found, shape, "", self._left_out)
+
+    def _left_out(self, text: str) -> None:
+        """Notes once for each place what of an answer is not used."""
+        place = text.partition(":")[0]
+        if place not in self._noted:
+            self._noted.add(place)
+            self._note(self._clean(f"left out of ModelArts' answers: {text}"))
 
     def _raise(self, what: str, error: Any) -> NoReturn:
         """Raises what an error of the service means."""
@@ -255,11 +292,11 @@ class JobApi:
         shown = "a page of HTML" if text.startswith("<") else text
         request = f" (request {error.request_id})" if error.request_id else ""
         message = self._clean(f"{what}: {status} {code if code != str(status) else ''}: {shown}") + request
-        if code in _JOB_UNKNOWN or (status == 404 and "/training-jobs/" in what):
+        if code in _JOB_UNKNOWN:
             raise InputMissing(message)
         if code in _NOT_YET:
             raise LogMissing(message)
-        if status == 429 or status >= 500:
+        if status in (408, 429) or status >= 500 or (status == 409 and what.startswith("GET")):
             raise ServiceBusy(message)
         if status in (401, 403):
             raise ServiceRefused(f"{message}; the keys are from {self.access.origin}")
@@ -269,10 +306,10 @@ class JobApi:
     def _clean(self, text: str) -> str:
         return without_secrets(text, self._secrets)[:_LONGEST].replace(" : ", ": ")
 
-    def _job(self, answer: Any) -> Dict[str, Any]:
-        """The answer, which must be a job: a portal's page or an empty one is none."""
-        if not isinstance(answer, dict) or not (answer.get("metadata") or {}).get("id"):
-            raise ServiceBusy(f"expected a job from {self.access.endpoint}, found none in the answer")
+    def _job(self, answer: Dict[str, Any]) -> Dict[str, Any]:
+        """The answer, which must be a job."""
+        if not answer["metadata"]["id"]:
+            raise AnswerOdd(f"expected a job from {self.access.endpoint}, found no metadata.id in the answer")
         return answer
 
     def _connected(self) -> Any:
@@ -281,7 +318,6 @@ class JobApi:
             _leave_no_identity()
             from huaweicloudsdkcore.auth.credentials import BasicCredentials
             from huaweicloudsdkcore.client import Client, ClientBuilder
-            from huaweicloudsdkcore.exceptions.exceptions import SdkException
             from huaweicloudsdkcore.http.http_config import HttpConfig
             from huaweicloudsdkcore.region.region import Region
             from huaweicloudsdkcore.sdk_response import SdkResponse
@@ -314,13 +350,26 @@ class JobApi:
             keys = keys.with_iam_endpoint(access.iam_endpoint)
         config = HttpConfig(timeout=SECONDS, retry_times=0, user_agent=f"ma_boot/{__version__}")
         builder = ClientBuilder(ModelArts).with_credentials(keys).with_http_config(config)
-        try:
-            if access.project_id:
-                return builder.with_endpoint(access.endpoint).build()
-            return builder.with_region(Region(access.region, access.endpoint)).build()
-        except SdkException as error:
-            message = self._clean(f"the project of region {access.region} was not found: {error}")
-            raise ServiceRefused(f"{message}; set HUAWEICLOUD_SDK_PROJECT_ID") from error
+        if access.project_id:
+            return builder.with_endpoint(access.endpoint).build()
+        return self._of_region(builder.with_region(Region(access.region, access.endpoint)))
+
+    def _of_region(self, builder: Any) -> Any:
+        """The SDK's client, which asks IAM for the region's project; several times if IAM is busy."""
+        from huaweicloudsdkcore.exceptions import exceptions
+        from requests import RequestException
+
+        for pause in (*_IAM_PAUSES, None):
+            try:
+                return builder.build()
+            except (exceptions.SdkException, OSError, ValueError, TypeError, AttributeError) as error:
+                status = getattr(error.__context__, "status_code", 0)  # the SDK wraps it
+                lost = isinstance(error, (exceptions.ConnectionException, RequestException))
+                if pause is None or not (lost or status in (408, 429) or status >= 500):
+                    text = f"the project of region {self.access.region} was not found: {error}"
+                    raise ServiceRefused(f"{self._clean(text)}; set HUAWEICLOUD_SDK_PROJECT_ID") from error
+                time.sleep(pause)
+        raise AssertionError("unreachable")
 
 
 def _leave_no_identity() -> None:

@@ -107,7 +107,7 @@ def _errors(what: str) -> Iterator[None]:
 
 def log_place(details: Mapping[str, Any]) -> ObsUrl:
     """Where the logs of a job are. Raises `InputMissing` for a job without a log path."""
-    path = ((details.get("spec") or {}).get("log_export_path") or {}).get("obs_url") or ""
+    path = details["spec"]["log_export_path"]["obs_url"] or ""
     try:
         return ObsUrl.parse(path if "://" in path else f"obs:/{path}")
     except ValueError as error:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ma_boot.errors import InputMissing, StoreUnavailable
-from ma_boot.job_service.api import JobApi, ServiceBusy
+from ma_boot.errors import BootError, InputMissing, StoreUnavailable
+from ma_boot.job import MARK
+from ma_boot.job_service.api import AnswerOdd, JobApi, ServiceBusy
 from ma_boot.redact import without_secrets
 
 STATES = ("Creating", "Pending", "Running", "Terminating", "Completed", "Failed", "Terminated", "Abnormal")
@@ -18,26 +19,28 @@ FINISHED, STOPPED, LOST = 0, 143, 69
 
 def state_of(details: Mapping[str, Any]) -> str:
     """The state of a job; a question mark if the answer has none."""
-    return str((details.get("status") or {}).get("phase") or "?")
+    return details["status"]["phase"] or "?"
 
 
 def stages_of(records: Sequence[Mapping[str, Any]]) -> List[Tuple[str, str]]:
     """The stages of a job's last start that have begun, in their order: an identity, and what is shown."""
-    newest = max(records, key=lambda one: int(one.get("record_order") or 0), default={})
-    found: List[Tuple[str, str]] = []
-    for stage in sorted(newest.get("stages") or [], key=lambda one: int(one.get("stage_order") or 0)):
-        name = str(stage.get("name") or "?")
-        parts = [one for one in stage.get("sub_stages") or [] if one.get("create_time")]
-        if stage.get("start_time") or parts:
-            found.append((f"{newest.get('record_order')} {name}", _said(name, stage)))
+    newest: Mapping[str, Any] = max(
+        records, key=lambda record: record["record_order"] or 0, default={"stages": []}
+    )
+    shown: List[Tuple[str, str]] = []
+    for stage in sorted(newest["stages"], key=lambda stage: stage["stage_order"] or 0):
+        name = stage["name"] or "?"
+        parts = [part for part in stage["sub_stages"] if part["create_time"]]
+        if stage["start_time"] or parts:
+            shown.append((f"{newest['record_order']} {name}", _said(name, stage)))
         for part in parts:
-            what = f"{name}: {part.get('name') or '?'}"
-            found.append((f"{newest.get('record_order')} {what} {part['create_time']}", _said(what, part)))
-    return found
+            text = f"{name}: {part['name'] or '?'}"
+            shown.append((f"{newest['record_order']} {text} {part['create_time']}", _said(text, part)))
+    return shown
 
 
 def _said(name: str, stage: Mapping[str, Any]) -> str:
-    text = " ".join(str(stage.get("en_message") or "").split())
+    text = " ".join((stage["en_message"] or "").split())
     return f"{name}: {text}" if text and text != name else name
 
 
@@ -46,84 +49,98 @@ def exit_code_of(details: Mapping[str, Any]) -> int:
     for a stop, 69 if the platform has lost it."""
     state = state_of(details)
     if state == "Failed":
-        for task in (details.get("status") or {}).get("task_statuses") or []:
-            code = task.get("exit_code")
-            if isinstance(code, int) and 0 < code < 256:
-                return code
-        return 1
+        codes = [task["exit_code"] or 0 for task in details["status"]["task_statuses"]]
+        return next((code for code in codes if 0 < code < 256), 1)
     return {"Completed": FINISHED, "Terminated": STOPPED}.get(state, LOST)
 
 
 def cause_of(details: Mapping[str, Any]) -> str:
-    """The first task that failed, and the last line of what it said; empty if none is known."""
-    for task in (details.get("status") or {}).get("task_statuses") or []:
-        lines = [line for line in str(task.get("message") or "").splitlines() if line.strip()]
-        said = f": {without_secrets(lines[-1].strip())[:200]}" if lines else ""
-        return f"{task.get('task', 'a task')} ended with {task.get('exit_code')}{said}"
+    """The first task that failed, and the last line of its message; empty if none is known."""
+    for task in details["status"]["task_statuses"]:
+        lines = [line for line in (task["message"] or "").splitlines() if line.strip()]
+        message = f": {without_secrets(lines[-1].strip())[:200]}" if lines else ""
+        return f"{task['task'] or 'a task'} ended with {task['exit_code']}{message}"
     return ""
 
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LOOKS = 4  # for a job that may have been created by a request without an answer
+_NEWEST = 5  # jobs of the name, among which it is looked for
 
 
 def created(
     api: JobApi, body: Mapping[str, Any], say: Callable[[str], None], pause: Callable[[float], None]
-) -> Dict[str, Any]:
-    """Creates the job; returns its details.
+) -> str:
+    """Creates the job; returns its id.
 
     The request is sent once: where no answer came, the job may be there all the same, and it is looked for.
     Raises `StoreUnavailable` if it is not known whether the job was created.
     """
-    name = str(body["metadata"]["name"])
-    before = _ids(api, name)
     try:
         return api.create(body)
-    except ServiceBusy as error:
+    except (ServiceBusy, AnswerOdd) as error:
         say(f"{error}; looking whether the job was created all the same")
         for look in range(_LOOKS):
             pause(2.0**look)
-            try:
-                new = _ids(api, name) - before
-            except ServiceBusy:
-                continue
-            if new:
-                return api.details(new.pop())
-        raise StoreUnavailable(
-            f"{error}\nNo new job of the name {name} was found; it may still appear: "
-            f"ma_boot job list --name {name}"
-        ) from error
+            job = created_by(api, body)
+            if job:
+                return job
+        raise StoreUnavailable(f"{error}\nNo job of this request was found; {may_appear(body)}") from error
 
 
-def _ids(api: JobApi, name: str) -> Set[str]:
-    return {str(job["metadata"]["id"]) for job in of_name(api, name)}
+def may_appear(body: Mapping[str, Any]) -> str:
+    """Where a job would be seen of which it is not known whether it was created."""
+    metadata = body["metadata"]
+    workspace = f"MODELARTS_WORKSPACE={metadata['workspace_id']} " if metadata.get("workspace_id") else ""
+    mark = body["algorithm"]["environments"][MARK]
+    return (
+        f"it may still appear: {workspace}ma_boot job list --name {metadata['name']}; in its details its "
+        f"variable {MARK} is {mark}"
+    )
 
 
-def of_name(api: JobApi, name: str) -> List[Dict[str, Any]]:
+def created_by(api: JobApi, body: Mapping[str, Any]) -> str:
+    """The id of the job that this request created, by its own value of `MARK`; empty if it is not seen."""
+    metadata, mark = body["metadata"], body["algorithm"]["environments"][MARK]
+    try:
+        for job in of_name(api, metadata["name"], metadata.get("workspace_id", ""))[:_NEWEST]:
+            job_id = str(job["metadata"]["id"])
+            variables = job["algorithm"]["environments"] or api.details(job_id)["algorithm"]["environments"]
+            if mark in str(variables):
+                return job_id
+    except BootError:
+        pass  # it is looked for again
+    return ""
+
+
+def of_name(api: JobApi, name: str, workspace: Optional[str] = None) -> List[Dict[str, Any]]:
     """The jobs of exactly this name, the newest first."""
-    found = api.search([{"key": "name", "operator": "in", "value": [name]}], 50)
-    return [job for job in found if (job.get("metadata") or {}).get("name") == name]
+    jobs = api.search([{"key": "name", "operator": "in", "value": [name]}], 50, workspace)
+    return [job for job in jobs if job["metadata"]["name"] == name]
 
 
 def job_id(api: JobApi, reference: str) -> str:
     """The id of a job that is named by its id, or by its name: the newest one. Raises `InputMissing`."""
     if _ID.fullmatch(reference):
         return reference
-    found = of_name(api, reference)
-    if not found:
-        raise InputMissing(f"{reference}: no job of this name, and no id of one; ma_boot job list shows them")
-    return str(found[0]["metadata"]["id"])
+    jobs = of_name(api, reference)
+    if not jobs:
+        here = api.access.workspace or "the default one"
+        raise InputMissing(
+            f"{reference}: no job of this name, and no id of one; ma_boot job list shows those of the "
+            f"workspace, which MODELARTS_WORKSPACE names: {here}"
+        )
+    return str(jobs[0]["metadata"]["id"])
 
 
 def row_of(job: Mapping[str, Any]) -> Dict[str, Any]:
     """What a list shows of a job."""
-    metadata, status = job.get("metadata") or {}, job.get("status") or {}
-    resource = (job.get("spec") or {}).get("resource") or {}
+    metadata = job["metadata"]
     return {
-        "id": metadata.get("id"),
-        "name": metadata.get("name"),
+        "id": metadata["id"],
+        "name": metadata["name"],
         "state": state_of(job),
-        "created": metadata.get("create_time"),
-        "seconds": (status.get("duration") or 0) // 1000,
-        "nodes": resource.get("node_count"),
+        "created": metadata["create_time"],
+        "seconds": (job["status"]["duration"] or 0) // 1000,
+        "nodes": job["spec"]["resource"]["node_count"],
     }

@@ -46,6 +46,10 @@ class StandInJob:
             {"time": f"{len(self.events)}", "level": level, "message": message, "source": "Job"}
         )
 
+    @property
+    def workspace(self) -> str:
+        return str(self.body["metadata"].get("workspace_id", "0"))
+
     def details(self) -> Dict[str, Any]:
         metadata = {**self.body["metadata"], "id": self.id, "create_time": self.created}
         status = {
@@ -56,7 +60,9 @@ class StandInJob:
             "task_statuses": self.task_statuses,
             "a_field_of_tomorrow": {"x": [1]},
         }
-        return {"kind": "job", "metadata": metadata, "status": status, "spec": self.body["spec"]}
+        algorithm = {"environments": self.body["algorithm"].get("environments", {})}
+        known = {"metadata": metadata, "status": status, "spec": self.body["spec"]}
+        return {"kind": "job", "algorithm": algorithm, **known}
 
     def stop(self) -> None:
         self.phase, self.stopped = "Terminating", True

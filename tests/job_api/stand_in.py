@@ -32,7 +32,8 @@ class ApiFault:
     """A fault for requests whose method and path match `target`.
 
     `kind` is a status, `html` (a 502 with a page), `portal` (a 200 with one), `empty` (204), `close` (before
-    the answer), `torn` (in it), `slow`, or `lost`: the request is performed, and its answer is not sent.
+    the answer), `torn` (in it), `slow`, or the JSON of an answer. `lost` and `late` perform the request; its
+    answer is not sent, or when `answer_late` is set.
     """
 
     kind: str
@@ -51,6 +52,7 @@ class ModelArtsStandIn:
         self.quotas: List[Dict[str, Any]] = []
         self.requests: List[str] = []
         self.agents: List[str] = []
+        self.answer_late = threading.Event()
         self._lock = threading.Lock()
 
     def __enter__(self) -> ModelArtsStandIn:
@@ -79,6 +81,7 @@ class ModelArtsStandIn:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self.answer_late.set()
         self._server.shutdown()
         self._server.server_close()
         for job in self.jobs.values():
@@ -111,11 +114,16 @@ class ModelArtsStandIn:
         if kind == "empty":
             _send(handler, 204, b"")
             return
+        if kind[:1] in ("{", "["):
+            _send(handler, 200, kind.encode())
+            return
         if kind.isdecimal():
             message = {"error_code": "ModelArts.2799", "error_msg": "too many requests, says the gateway"}
             _send(handler, int(kind), json.dumps(message).encode())
             return
         status, answer = self._answer(handler, body)
+        if kind == "late":
+            self.answer_late.wait(60)
         if kind == "lost":
             handler.connection.shutdown(socket.SHUT_RDWR)
             return
@@ -161,7 +169,8 @@ class ModelArtsStandIn:
 
     def _search(self, body: Dict[str, Any]) -> Tuple[int, Any]:
         assert 1 <= body["limit"] <= 50
-        found = sorted(self.jobs.values(), key=lambda job: -job.created)
+        here = [job for job in self.jobs.values() if job.workspace == body.get("workspace_id", "0")]
+        found = sorted(here, key=lambda job: -job.created)
         for wanted in body.get("filters", []):
             values = wanted["value"]
             if wanted["key"] == "phase":

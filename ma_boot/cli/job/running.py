@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
@@ -40,7 +41,7 @@ from ma_boot.wording import duration
 
 def opened(environ: Mapping[str, str]) -> JobApi:
     """The API. Raises `ConfigError` with all that is missing."""
-    return JobApi(api_access(environ))
+    return JobApi(api_access(environ), note)
 
 
 def patient(environ: Mapping[str, str], interval: float) -> PatientApi:
@@ -63,7 +64,7 @@ def note(text: str) -> None:
     help=f"Only jobs in this state: {', '.join(STATES)}.",
 )
 @click.option("--name", metavar="TEXT", help="Only jobs whose name contains this.")
-@click.option("--limit", type=click.IntRange(1, 50), default=20, show_default=True, help="Jobs at most.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Jobs at most.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
 def list_jobs(
@@ -85,13 +86,16 @@ def list_jobs(
     return 0
 
 
+_LATEST = 250_000_000_000  # seconds: the year 9892
+
+
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     lines = [f"{'ID':36}  {'STATE':11}  {'CREATED':16}  {'TIME':>8}  {'NODES':>5}  NAME"]
     for row in rows:
-        created = time.localtime((row["created"] or 0) / 1000)
+        created = datetime.fromtimestamp(min(max(row["created"] or 0, 0) / 1000, _LATEST))
         lines.append(
-            f"{row['id']:36}  {row['state']:11}  {time.strftime('%Y-%m-%d %H:%M', created)}  "
-            f"{duration(row['seconds']):>8}  {row['nodes'] or '':>5}  {row['name']}"
+            f"{row['id']:36}  {row['state']:11}  {created:%Y-%m-%d %H:%M}  "
+            f"{duration(row['seconds']):>8}  {row['nodes'] or '':>5}  {row['name'] or '?'}"
         )
     return "\n".join(lines)
 
@@ -114,7 +118,7 @@ def stop(environ: Mapping[str, str], job: str, yes: bool) -> int:
     if state in STATES and state not in MAY_BE_STOPPED:
         print_lines(f"{found} is {state} already: nothing to stop")
         return 0
-    what = f"{details['metadata'].get('name')} ({found}), which is {state}"
+    what = f"{details['metadata']['name']} ({found}), which is {state}"
     if not yes and not sys.stdin.isatty():
         raise UsageError(f"this would stop {what}; without a terminal, add --yes")
     if not yes:
@@ -245,9 +249,9 @@ def _view(follower: JobFollower, later: float) -> List[str]:
 
     `later` is the time since the service was asked, in seconds.
     """
-    status, state = follower.details.get("status") or {}, state_of(follower.details)
-    name = (follower.details.get("metadata") or {}).get("name", "")
-    seconds = (status.get("duration") or 0) / 1000 + (later if state == "Running" else 0)
+    details, state = follower.details, state_of(follower.details)
+    name = details["metadata"]["name"] or ""
+    seconds = (details["status"]["duration"] or 0) / 1000 + (later if state == "Running" else 0)
     stage = f" ({follower.stage.partition(':')[0]})" if follower.stage and state == "Running" else ""
     counts = "  ".join(f"{log.label}: {log.count:,}" for log in follower.logs.values())
     return [f"{name}  {state}{stage}  {duration(math.floor(seconds))}  lines  {counts}"]
@@ -269,7 +273,7 @@ def report(environ: Mapping[str, str], /, job: str, output: Optional[str]) -> in
     api = opened(environ)
     found = job_id(api, job)
     details = api.details(found)
-    name = str(details["metadata"].get("name") or job)
+    name = str(details["metadata"]["name"] or job)
     target = Path(output or Path("ma_boot-report", name)).absolute()  # which is no code of the next job
     events = fetched_logs(log_place(details), found, target, environ)
     page = target / "report.html"

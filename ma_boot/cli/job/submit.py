@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import time
+import uuid
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import click
@@ -13,9 +14,10 @@ import click
 from ma_boot.cli.image import stopped_by_sigterm
 from ma_boot.cli.job.running import INTERVAL, note, opened, patient, watched
 from ma_boot.cli.options import RunOption, files, of_job
-from ma_boot.errors import BootError, ConfigError, InputMissing, listed
+from ma_boot.errors import BootError, ConfigError, InputMissing, Stopped, listed
 from ma_boot.image import check_image, engine, image_attributes
 from ma_boot.job import (
+    MARK,
     JobFile,
     JobProblem,
     boot_command,
@@ -38,7 +40,9 @@ from ma_boot.job_service import (
     JobCode,
     checked_by_services,
     created,
+    created_by,
     job_code,
+    may_appear,
     upload_code,
 )
 from ma_boot.redact import remember_secrets
@@ -181,8 +185,8 @@ def submit(
     if plan:
         print_lines(_as_json(planned) if as_json else _as_text(planned))
         return 0
-    job = _submitted(planned, ctx.obj, opened(ctx.obj), skip_checks)
-    print_lines(json.dumps({"id": job, "name": planned.body["metadata"]["name"]}) if as_json else job)
+    with stopped_by_sigterm():
+        job = _submitted(planned, ctx.obj, opened(ctx.obj), skip_checks, as_json)
     if follow:
         return watched(ctx.obj, patient(ctx.obj, interval), Following(job, interval=interval))
     for text in (f"to follow it: ma_boot job watch {job}", f"to stop it:   ma_boot job stop {job}"):
@@ -190,19 +194,34 @@ def submit(
     return 0
 
 
-def _submitted(planned: Planned, environ: Mapping[str, str], api: JobApi, skip_checks: bool) -> str:
-    """Uploads the code and creates the job; returns its id."""
-    notes = [*planned.notes, *([] if skip_checks else _checked(planned.job, environ, api))]
-    for text in notes:
-        note(text)
-    moved = upload_code(planned.code, environ)
-    note(f"code: {moved} of {len(planned.code.files)} files uploaded to {planned.code.url}")
+def _submitted(
+    planned: Planned, environ: Mapping[str, str], api: JobApi, skip_checks: bool, as_json: bool
+) -> str:
+    """Uploads the code, creates the job, and prints its id, also if that is interrupted; returns it."""
+    is_sent = False
     try:
-        return str(created(api, planned.body, note, time.sleep)["metadata"]["id"])
-    except KeyboardInterrupt:
-        name = planned.job.name
-        note(f"it is not known whether the job was created; to see it: ma_boot job list --name {name}")
+        for text in [*planned.notes, *([] if skip_checks else _checked(planned.job, environ, api))]:
+            note(text)
+        moved = upload_code(planned.code, environ)
+        note(f"code: {moved} of {len(planned.code.files)} files uploaded to {planned.code.url}")
+        is_sent = True
+        job = created(api, planned.body, note, time.sleep)
+        _print_id(job, planned, as_json)
+    except (KeyboardInterrupt, Stopped):
+        if not is_sent:
+            note("no job was created")
+            raise
+        note("it is not known whether the job was created: looking for it")
+        job = created_by(api, planned.body)
+        if job:
+            _print_id(job, planned, as_json)
+        note(f"{job} was created" if job else f"no job of this request was found; {may_appear(planned.body)}")
         raise
+    return job
+
+
+def _print_id(job: str, planned: Planned, as_json: bool) -> None:
+    print_lines(json.dumps({"id": job, "name": planned.body["metadata"]["name"]}) if as_json else job)
 
 
 def _checked(job: JobFile, environ: Mapping[str, str], api: JobApi) -> List[str]:
@@ -228,7 +247,8 @@ def planned_submission(ctx: click.Context, words: Sequence[str], changes: Sequen
     problems += [*form_problems(job), *(one for one in missing_fields(job) if one.key not in wrong)]
     if problems:
         raise ConfigError(listed("the job cannot be submitted:", in_order(problems)))
-    body = request_body(job, boot_command(code.options, code.command), code.url, secrets)
+    more = {**secrets, MARK: uuid.uuid4().hex}
+    body = request_body(job, boot_command(code.options, code.command), code.url, more)
     return Planned(job, body, code, tuple(map(str, [*exposed_secrets(job), *keys_missing(job)])), secrets)
 
 

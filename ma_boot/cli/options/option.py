@@ -50,6 +50,7 @@ _PREFIX = "MABOOT_"
 _NO_OPTIONS = {  # what ma_boot sets for processes and for itself
     *("MABOOT_FAILURE_FILE", "MABOOT_RUN", "MABOOT_NNODES", "MABOOT_NODE_RANK", "MABOOT_NPROC"),
     *("MABOOT_WORLD_SIZE", "MABOOT_JOB_TOKEN", "MABOOT_MASTER_ADDR", "MABOOT_MASTER_PORT"),
+    "MABOOT_SUBMISSION",
 }
 _OWN_WORDS = {"--local", "--nodes"}  # other options of one word may well be the training's
 

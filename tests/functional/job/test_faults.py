@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from typing import Dict, List
+from typing import Any, Dict, List
 
 import pytest
 
@@ -94,7 +94,7 @@ def test_a_log_is_read_from_its_first_line_whatever_the_pages_mean(
     assert read() == ["same", "first line after a restart"]
 
 
-BODY = {
+BODY: Dict[str, Any] = {
     "kind": "job",
     "metadata": {"name": "scripted"},
     "algorithm": {"engine": {"image_url": "a/b:1"}, "code_dir": "/bucket/x/", "command": "exec ma_boot x.py"},
@@ -110,7 +110,7 @@ def opened(api: ModelArtsStandIn) -> JobApi:
 def test_states_events_and_logs_come_in_order_and_each_once(api: ModelArtsStandIn) -> None:
     said: List[str] = []
     steps = iter(["Pending", "Rescheduling", "Running", "Running", "Completed"])
-    job = api.jobs[opened(api).create(BODY)["metadata"]["id"]]
+    job = api.jobs[opened(api).create(BODY)]
     for number in range(250):
         job.say(f"event {number}")
 
@@ -140,7 +140,7 @@ def test_states_events_and_logs_come_in_order_and_each_once(api: ModelArtsStandI
 
 def test_a_base_line_of_an_earlier_start_does_not_end_the_watching(api: ModelArtsStandIn) -> None:
     client, reader = opened(api), WorkerLog("worker-0")
-    job = api.jobs[client.create(BODY)["metadata"]["id"]]
+    job = api.jobs[client.create(BODY)]
     log = job.logs["worker-0"]
     log.forgetful = True
     log.add("first start")
@@ -163,7 +163,7 @@ def test_an_endpoint_that_never_answers_is_given_up(api: ModelArtsStandIn) -> No
     assert 30 < sum(pauses) < 130
     assert len(said) == 1
     api.faults.clear()
-    job = opened(api).create(BODY)["metadata"]["id"]
+    job = opened(api).create(BODY)
     patient.call(JobApi.details, job)
     api.faults.append(ApiFault("portal", times=100))
     patient.call(JobApi.details, job)

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Dict, List, Tuple
 
+from ma_boot.job import MARK
 from tests.functional.job.conftest import Desk
 from tests.functional.node import eventually
 from tests.functional.terminal import in_terminal
@@ -231,7 +232,8 @@ def test_a_secret_is_in_the_request_only_if_it_is_named(desk: Desk) -> None:
     job = desk.job("submit", "job.yaml").out.strip()
     assert "PLANTED" not in str(desk.api.jobs[job].body)
     job = desk.job("submit", "job.yaml", "--set", "secrets=OBS_SECRET_ACCESS_KEY").out.strip()
-    assert desk.api.jobs[job].body["algorithm"]["environments"] == {"OBS_SECRET_ACCESS_KEY": "SKPLANTED"}
+    variables = desk.api.jobs[job].body["algorithm"]["environments"]
+    assert variables == {"OBS_SECRET_ACCESS_KEY": "SKPLANTED", MARK: variables[MARK]}
 
 
 def test_the_page_of_a_job_is_made_from_its_log_path(desk: Desk) -> None:

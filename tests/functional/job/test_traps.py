@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 from pathlib import Path
-from typing import List
+from typing import Any, Dict, List
 
 import pytest
 
 from ma_boot import __version__
 from ma_boot.errors import BootError, ConfigError, InputMissing, StoreUnavailable
+from ma_boot.job import MARK
 from ma_boot.job_service import JobApi, api as api_module, created
 from ma_boot.job_service.api import ServiceBusy, ServiceRefused
 from tests.functional.job.conftest import Desk
 from tests.functional.job.test_faults import BODY, opened
+from tests.functional.node import eventually
 from tests.job_api.stand_in import ApiFault, ModelArtsStandIn
 
 
@@ -32,7 +36,7 @@ from tests.job_api.stand_in import ApiFault, ModelArtsStandIn
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_each_failure_is_one_that_may_pass(api: ModelArtsStandIn, kind: str, text: str, method: str) -> None:
     client = opened(api)
-    job = client.create(BODY)["metadata"]["id"]
+    job = client.create(BODY)
     api.faults.append(ApiFault(kind))
     with pytest.raises(ServiceBusy) as raised:
         client.details(job) if method == "GET" else client.search([], 10)
@@ -49,19 +53,102 @@ def test_a_time_out_of_a_post_is_no_traceback(api: ModelArtsStandIn, monkeypatch
         client.search([], 10)
 
 
-def test_a_job_is_created_once_though_its_answer_was_lost(api: ModelArtsStandIn) -> None:
-    said: List[str] = []
+def marked(mark: str, workspace: str) -> Dict[str, Any]:
+    metadata = {"name": "scripted", "workspace_id": workspace}
+    return {**BODY, "metadata": metadata, "algorithm": {**BODY["algorithm"], "environments": {MARK: mark}}}
+
+
+@pytest.mark.parametrize("workspace", ["0", "w" * 32])
+def test_a_job_is_created_once_though_its_answer_was_lost(api: ModelArtsStandIn, workspace: str) -> None:
+    notes: List[str] = []
     client = opened(api)
-    earlier = client.create(BODY)["metadata"]["id"]
-    api.faults.append(ApiFault("lost", "POST .*/training-jobs$"))
-    job = created(client, BODY, said.append, lambda seconds: None)
+    client.create(marked("of another", workspace))
+    api.faults += [ApiFault("lost", "POST .*/training-jobs$"), ApiFault("503", "POST .*-searches", times=2)]
+    job = created(client, marked("ours", workspace), notes.append, lambda seconds: None)
     assert len(api.jobs) == 2
-    assert job["metadata"]["id"] != earlier
-    assert "looking whether the job was created all the same" in said[0]
+    assert api.jobs[job].body["algorithm"]["environments"] == {MARK: "ours"}
+    assert "looking whether the job was created all the same" in notes[0]
+
+
+def test_a_job_of_the_same_name_is_not_taken_for_ours(api: ModelArtsStandIn) -> None:
+    client = opened(api)
     api.faults.append(ApiFault("503", "POST .*/training-jobs$"))
-    with pytest.raises(StoreUnavailable, match="No new job of the name scripted was found"):
-        created(client, BODY, said.append, lambda seconds: None)
-    assert len(api.jobs) == 2
+
+    def meanwhile(seconds: float) -> None:
+        client.create(marked("of somebody else", "0"))
+
+    with pytest.raises(StoreUnavailable, match=r"may still appear: .*job list --name scripted.* is ours"):
+        created(client, marked("ours", "0"), print, meanwhile)
+
+
+def test_the_id_of_a_job_is_printed_whatever_follows(desk: Desk) -> None:
+    desk.api.rehearse = False
+    faults = [ApiFault("lost", "POST .*/training-jobs$"), ApiFault("503", "GET .*/training-jobs/", times=9)]
+    desk.api.faults += faults
+    done = desk.job("submit", "job.yaml", "--set", f"workspace={'w' * 32}")
+    assert done.code == 0, done.err
+    assert done.out.split() == list(desk.api.jobs)
+    assert desk.job("list").out.count("first") == 0
+    here = {"MODELARTS_WORKSPACE": "w" * 32}
+    assert desk.job("list", more=here).out.count("first") == 1
+    assert desk.job("stop", "first", "--yes", more=here).code == 69
+    assert f"workspace, which MODELARTS_WORKSPACE names: {'w' * 32}" in desk.job("logs", "x", more=here).err
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("at", "jobs"), [("GET .*/training-job-names", 0), ("POST .*/training-jobs$", 1)])
+def test_an_interrupted_submission_says_whether_there_is_a_job(
+    desk: Desk, stop: signal.Signals, at: str, jobs: int
+) -> None:
+    desk.api.rehearse = False
+    desk.api.faults.append(ApiFault("late", at))
+    submission = desk.start("submit", "job.yaml")
+    eventually(lambda: any(re.search(at, request) for request in desk.api.requests), "the request is there")
+    eventually(lambda: len(desk.api.jobs) == jobs, "it is performed")
+    submission.send_signal(stop)
+    out, err = submission.communicate(timeout=60)
+    assert submission.returncode == 128 + stop, err
+    assert out.decode().split() == list(desk.api.jobs)
+    expected = f"{next(iter(desk.api.jobs))} was created" if jobs else "no job was created"
+    assert expected in err.decode()
+
+
+ODD = [
+    '{"items": [null, 3, {"metadata": "x"}, {"metadata": {"id": 7, "create_time": "x"}, "status": [1]}]}',
+    '{"items": {"a": 1}}',
+    '{"metadata": {"id": "x", "name": 1e400}, "status": {"duration": "x", "tasks": {"a": 1}, "phase": "Failed",'
+    ' "task_statuses": [null, 1, {"exit_code": "x", "message": ["y"]}]}, "spec": [], "algorithm": 1}',
+    '{"events": [null, {"message": null, "time": {}}], "running_records": [null, {"record_order": "x", "stages":'
+    ' [1, {"stage_order": [], "sub_stages": {"x": 1}, "start_time": 1}]}], "content": 3, "end_line": 5}',
+    '{"quotas": [null, {"quota": "x", "used": null}, {"resource": "disk", "quota": 1, "used": 1}], "flavors": [1]}',
+    "[1, 2]",
+    "[]",
+]
+
+
+@pytest.mark.parametrize("answer", ODD)
+@pytest.mark.parametrize(
+    "words", ["watch ID", "logs ID", "list", "stop first --yes", "report ID", "submit job.yaml"]
+)
+def test_an_answer_of_another_shape_is_no_traceback(desk: Desk, words: str, answer: str) -> None:
+    desk.api.rehearse = False
+    job = desk.api.jobs[opened(desk.api).create(BODY)]
+    job.phase = "Completed"
+    desk.api.faults.append(ApiFault(answer, "(GET|searches)", times=99))
+    done = desk.job(*words.replace("ID", job.id).split())
+    assert done.code in (0, 1, 66, 69), done.err
+    assert done.err or words == "list"
+
+
+@pytest.mark.parametrize(
+    ("kind", "times", "code"), [("429", 2, 0), ("503", 2, 0), ("close", 2, 0), ("portal", 1, 69)]
+)
+def test_iam_is_asked_again_if_it_is_busy(desk: Desk, kind: str, times: int, code: int) -> None:
+    desk.api.faults.append(ApiFault(kind, "/v3/projects", times=times))
+    region = {"HUAWEICLOUD_SDK_REGION": "cn-test-1", "HUAWEICLOUD_SDK_IAM_ENDPOINT": desk.api.url}
+    done = desk.job("list", more={"HUAWEICLOUD_SDK_PROJECT_ID": "", **region})
+    assert done.code == code, done.err
+    assert ("set HUAWEICLOUD_SDK_PROJECT_ID" in done.err) == bool(code)
 
 
 def test_what_the_service_refuses_is_said_with_its_words(api: ModelArtsStandIn) -> None:
@@ -122,7 +209,7 @@ def test_the_keys_are_read_again_once(api: ModelArtsStandIn) -> None:
         return found[-1]
 
     patient = PatientApi(renewed, print, lambda seconds: None)
-    job = patient.api.create(BODY)["metadata"]["id"]
+    job = patient.api.create(BODY)
     api.faults.append(ApiFault("403"))
     assert patient.call(JobApi.details, job)["metadata"]["id"] == job
     assert len(found) == 2
