@@ -186,22 +186,17 @@ class CardTools:
             )  # fmt: skip
         except OSError:
             return None
-        return _output(process, cancel)
-
-
-def _output(process: subprocess.Popen[bytes], cancel: Event) -> Optional[str]:
-    """What is not there in time is killed, and not waited for: the driver may hold it even then."""
-    until = time.monotonic() + TOOL_SECONDS
-    while not cancel.is_set() and time.monotonic() < until:
-        try:
-            output, _ = process.communicate(timeout=_POLL_SECONDS)
-        except subprocess.TimeoutExpired:
-            continue
-        return output.decode("utf-8", "replace") if process.returncode == 0 else None
-    signal_group(process.pid, signal.SIGKILL)
-    with suppress(subprocess.TimeoutExpired):
-        process.communicate(timeout=_POLL_SECONDS)
-    return None
+        until = time.monotonic() + TOOL_SECONDS
+        while not cancel.is_set() and time.monotonic() < until:
+            try:
+                output, _ = process.communicate(timeout=_POLL_SECONDS)
+            except subprocess.TimeoutExpired:
+                continue
+            return output.decode("utf-8", "replace") if process.returncode == 0 else None
+        signal_group(process.pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):  # nor is it waited for: the driver may hold it even then
+            process.communicate(timeout=_POLL_SECONDS)
+        return None
 
 
 def _children_cpu() -> float:

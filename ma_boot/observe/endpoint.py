@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Tuple
 
 from ma_boot.observe.record import CONTENT_TYPE
 from ma_boot.redact import without_secrets
@@ -17,7 +16,7 @@ POLL_SECONDS = 0.1
 PAUSE_SECONDS = 0.05  # after a request: whoever asks without end takes no time from the training
 
 
-class Endpoint:
+class Endpoint(HTTPServer):
     """A server in a thread of its own, which answers one client at a time; `text` is what it answers.
 
     `at` is `PORT`, for all interfaces, or `ADDRESS:PORT`.
@@ -26,33 +25,29 @@ class Endpoint:
         OSError: it cannot listen there.
     """
 
+    request_queue_size = 16
+
     def __init__(self, at: str) -> None:
         self.text = ""
-        self._server = _Server(at, self)
+        address, _, port = at.rpartition(":")
+        everywhere = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
+        host = address.strip("[]") or everywhere
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, int(port)), _Answer)
         threading.Thread(
-            target=self._server.serve_forever, args=(POLL_SECONDS,), name="metrics endpoint", daemon=True
+            target=self.serve_forever, args=(POLL_SECONDS,), name="metrics endpoint", daemon=True
         ).start()
 
     @property
     def at(self) -> str:
         """The address and the port, also if 0 was asked for, as in a URL."""
-        address, port = self._server.server_address[:2]
+        address, port = self.server_address[:2]
         return f"[{address!s}]:{port}" if ":" in str(address) else f"{address!s}:{port}"
 
     def close(self) -> None:
         """Stops to answer."""
-        self._server.shutdown()
-        self._server.server_close()
-
-
-class _Server(HTTPServer):
-    request_queue_size = 16
-
-    def __init__(self, at: str, endpoint: Endpoint) -> None:
-        self.endpoint = endpoint
-        address = _address(at)
-        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        super().__init__(address, _Answer)
+        self.shutdown()
+        self.server_close()
 
     def server_bind(self) -> None:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -67,7 +62,7 @@ class _Server(HTTPServer):
 
 class _Answer(BaseHTTPRequestHandler):
     timeout = CLIENT_SECONDS  # of each read: the timer ends one that says a byte now and then
-    server: _Server
+    server: Endpoint
 
     def setup(self) -> None:
         super().setup()
@@ -85,7 +80,7 @@ class _Answer(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """The metrics, at `/metrics` and at `/`."""
-        body = without_secrets(self.server.endpoint.text).encode()
+        body = without_secrets(self.server.text).encode()
         found = self.path.partition("?")[0] in ("/metrics", "/")
         self.send_response(200 if found else 404)
         self.send_header("Content-Type", CONTENT_TYPE)
@@ -97,9 +92,3 @@ class _Answer(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Requests are no news."""
-
-
-def _address(at: str) -> Tuple[str, int]:
-    address, _, port = at.rpartition(":")
-    everywhere = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
-    return address.strip("[]") or everywhere, int(port)

@@ -37,32 +37,45 @@ class Output:
         return cast(Worker, SimpleNamespace(spec=spec, pid=os.getpid(), exit=None, output=self))
 
 
+class Sampled:
+    """An output that is sampled in a thread, and what was said and written of it."""
+
+    def __init__(self, text: bytes = b"", broken: bool = False) -> None:
+        self.output = Output()
+        self.output.text, self.output.broken = text, broken
+        self.lines: List[str] = []
+        self.events: List[Dict[str, Any]] = []
+        self.cancel = threading.Event()
+        workers = [self.output.worker()]
+        sampler = Sampler(Sampling(0.01), workers, time.monotonic(), self.lines.append, self.event)
+        self.thread = threading.Thread(target=sampler.run, args=(self.cancel,))
+        self.thread.start()
+
+    def event(self, kind: str, **fields: Any) -> None:
+        self.events.append({"kind": kind, **fields})
+
+    def steps(self) -> List[Any]:
+        """The steps that were written."""
+        return [event["ranks"]["step"] for event in self.events if "step" in event.get("ranks", {})]
+
+    def end(self) -> None:
+        self.cancel.set()
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+
+
 def test_sampling_that_fails_says_so_once_and_ends_nothing() -> None:
-    said: List[str] = []
-    output = Output()
-    output.broken = True
-    watched = [output.worker()]
-    cancel = threading.Event()
-    Sampler(Sampling(0.01), watched, time.monotonic(), said.append, lambda kind, **fields: None).run(cancel)
-    assert said == ["metrics are no longer taken: ZeroDivisionError: broken"]
+    sampled = Sampled(broken=True)
+    sampled.thread.join(10)
+    assert sampled.lines == ["metrics are no longer taken: ZeroDivisionError: broken"]
 
 
 def test_the_last_lines_are_read_when_it_is_cancelled() -> None:
-    events: List[Dict[str, Any]] = []
-    output = Output()
-    watched = [output.worker()]
-    cancel = threading.Event()
-    sampler = Sampler(
-        Sampling(0.01), watched, time.monotonic(), print, lambda kind, **fields: events.append(fields)
-    )
-    thread = threading.Thread(target=sampler.run, args=(cancel,))
-    thread.start()
-    eventually(lambda: events, "a sample")
-    output.text = b"epoch: 1 step: 7, loss is 0.5\n"
-    cancel.set()
-    thread.join(10)
-    assert not thread.is_alive()
-    assert [event["ranks"]["step"] for event in events if "step" in event["ranks"]] == [[7]]
+    sampled = Sampled()
+    eventually(lambda: sampled.events, "a sample")
+    sampled.output.text = b"epoch: 1 step: 7, loss is 0.5\n"
+    sampled.end()
+    assert sampled.steps() == [[7]]
 
 
 def test_a_sample_that_hangs_delays_the_end_by_half_a_second_at_most(journal: EventLog) -> None:
@@ -102,30 +115,13 @@ def test_samples_of_many_processes_are_taken_less_often() -> None:
     assert Sampler(Sampling(1.0), [], 0.0, print, print)._pause(0.1) == 1
 
 
-@pytest.mark.parametrize(("printed", "said"), [("nan", "nan"), ("-inf", "-inf")])
-def test_a_loss_that_is_no_number_is_said_once(printed: str, said: str) -> None:
-    lines: List[str] = []
-    events: List[Tuple[str, Dict[str, Any]]] = []
-    output = Output()
-    watched = [output.worker()]
-    cancel = threading.Event()
-    sampler = Sampler(
-        Sampling(0.01),
-        watched,
-        time.monotonic(),
-        lines.append,
-        lambda kind, **fields: events.append((kind, fields)),
-    )
-    output.text = f"epoch: 1 step: 7, loss is {printed}\n".encode()
-    thread = threading.Thread(target=sampler.run, args=(cancel,))
-    thread.start()
-    eventually(lambda: lines, "the line")
-    output.text += f"epoch: 1 step: 8, loss is {printed}\n".encode()
-    eventually(
-        lambda: any(fields.get("ranks", {}).get("step") == [8] for _, fields in events), "the next step"
-    )
-    cancel.set()
-    thread.join(10)
-    assert lines == [f"rank 0: the loss is {said} at step 7"]
-    found = [fields for kind, fields in events if kind == "loss not finite"]
-    assert found == [{"label": "rank 0", "step": 7, "loss": said}]
+@pytest.mark.parametrize("loss", ["nan", "-inf"])
+def test_a_loss_that_is_no_number_is_said_once(loss: str) -> None:
+    sampled = Sampled(f"epoch: 1 step: 7, loss is {loss}\n".encode())
+    eventually(lambda: sampled.lines, "the line")
+    sampled.output.text += f"epoch: 1 step: 8, loss is {loss}\n".encode()
+    eventually(lambda: [8] in sampled.steps(), "the next step")
+    sampled.end()
+    assert sampled.lines == [f"rank 0: the loss is {loss} at step 7"]
+    found = [event for event in sampled.events if event["kind"] == "loss not finite"]
+    assert found == [{"kind": "loss not finite", "label": "rank 0", "step": 7, "loss": loss}]

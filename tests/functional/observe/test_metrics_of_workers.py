@@ -4,64 +4,52 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from typing import Any, Dict, Sequence
 
 import pytest
 
 from ma_boot.observe import Metrics, Sampling
 from ma_boot.processes import SignalInbox
+from ma_boot.supervisor import Worker
 from tests.functional.node import eventually
 from tests.functional.supervisor.conftest import EventLog, shell, started
 
 
-def test_a_single_process_is_sampled_and_the_disks_that_it_uses(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog
-) -> None:
-    spec = shell(tmp_path, 0, "exec sleep 600")._replace(log_file=str(tmp_path / "logs" / "rank_0.txt"))
-    with (
-        started(spec, inbox=inbox, journal=journal) as group,
-        closing(Metrics(Sampling(0.05), inbox, journal)) as task,
-    ):
+def first_sample(workers: Sequence[Worker], inbox: SignalInbox, journal: EventLog) -> Dict[str, Any]:
+    """The event of the first sample of these workers."""
+    with closing(Metrics(Sampling(0.05), inbox, journal)) as task:
         eventually(lambda: task.patience() == 0, "the first interval is over")
-        task.check(group.workers, False)
+        task.check(workers, False)
         eventually(lambda: journal.events("metrics"), "a sample")
-        (event, *_) = journal.events("metrics")
-        assert event["ranks"]["rank"] == [0]
-        assert str(tmp_path) in event["host"]["disks"]
-    assert "no metrics" not in journal.screen()
+    return journal.events("metrics")[0]
 
 
-@pytest.mark.parametrize("elsewhere", ["cwd", "log_file"])
+@pytest.mark.parametrize("elsewhere", ["cwd", "log_file", ""])
 def test_the_disks_are_those_of_the_working_directory_and_of_the_logs(
     tmp_path: Path, inbox: SignalInbox, journal: EventLog, elsewhere: str
 ) -> None:
-    """One of the two is in memory, which is always looked at."""
+    """One of the two may be in memory, which is always looked at."""
     spec = shell(tmp_path, 0, "exec sleep 600")
     if elsewhere == "cwd":
         spec = spec._replace(cwd="/dev/shm")
     with started(spec, inbox=inbox, journal=journal) as group:
         if elsewhere == "log_file":
             group.workers[0].spec = spec._replace(log_file="/dev/shm/rank_0.txt")
-        with closing(Metrics(Sampling(0.05), inbox, journal)) as task:
-            eventually(lambda: task.patience() == 0, "the first interval is over")
-            task.check(group.workers, False)
-            (event, *_) = eventually(lambda: journal.events("metrics"), "a sample")
+        event = first_sample(group.workers, inbox, journal)
+    assert event["ranks"]["rank"] == [0]
     assert str(tmp_path) in event["host"]["disks"]
+    assert "no metrics" not in journal.screen()
 
 
 def test_a_worker_is_sampled_until_its_end_is_recorded(
     tmp_path: Path, inbox: SignalInbox, journal: EventLog
 ) -> None:
     specs = [shell(tmp_path, 0, "exec sleep 600"), shell(tmp_path, 1, "echo ended")]
-    with (
-        started(*specs, inbox=inbox, journal=journal) as group,
-        closing(Metrics(Sampling(0.05), inbox, journal)) as task,
-    ):
+    with started(*specs, inbox=inbox, journal=journal) as group:
         ended = group.workers[1]
         ended.process.wait(timeout=30)
         ended.collect(ended.started_ns, stopped=False)
-        eventually(lambda: task.patience() == 0, "the first interval is over")
-        task.check(group.workers, False)
-        (event, *_) = eventually(lambda: journal.events("metrics"), "a sample")
+        event = first_sample(group.workers, inbox, journal)
     assert event["ranks"]["threads"] == [1, None]
 
 
