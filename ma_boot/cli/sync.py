@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import click
 
@@ -271,8 +271,7 @@ def _lines(
             yield headline
         yield from set_lines(route)
         for step in scan:
-            facts = {"action": step.action, "bytes": step.size, "reason": step.reason}
-            yield _as_json(section, route, step.name, **facts) if as_json else _as_text(step)
+            yield _as_json(section, route, step) if as_json else _as_text(step)
         if not as_json:
             yield f"  {_counted(scan.files, scan.bytes)}"
         yield from (json.dumps({"notice": text}) if as_json else text for text in notices)
@@ -297,10 +296,18 @@ def _refuse(inputs: Sequence[Scanned], store: Store) -> None:
         raise CannotCreate(listed("not enough space:", problems))
 
 
-def _as_json(section: str, route: Route, name: str, **facts: Any) -> str:
-    """A line about a file of a route; what of its name is not UTF-8 is escaped."""
-    name = name.encode("utf-8", "backslashreplace").decode("utf-8")
-    return json.dumps({"section": section, "local": route.local, "name": name, **facts}, ensure_ascii=False)
+def _as_json(section: str, route: Route, step: Step) -> str:
+    return json.dumps(
+        {
+            "section": section,
+            "local": route.local,
+            "name": step.name.encode("utf-8", "backslashreplace").decode("utf-8"),
+            "action": step.action,
+            "bytes": step.size,
+            "reason": step.reason,
+        },
+        ensure_ascii=False,
+    )
 
 
 def _as_text(step: Step) -> str:
@@ -313,9 +320,17 @@ def _began(one: LeftUpload) -> str:
 
 
 def _upload_as_json(route: Route, one: LeftUpload) -> str:
-    begun, reason = _began(one) or None, f"begun by {one.reason}"
-    return _as_json(
-        "output", route, one.name, upload=one.upload, action=one.action, begun=begun, reason=reason
+    return json.dumps(
+        {
+            "section": "output",
+            "local": route.local,
+            "name": one.name,
+            "upload": one.upload,
+            "action": one.action,
+            "begun": _began(one) or None,
+            "reason": f"begun by {one.reason}",
+        },
+        ensure_ascii=False,
     )
 
 

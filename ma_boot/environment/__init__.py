@@ -20,6 +20,7 @@ from ma_boot.environment.conda import (
 )
 from ma_boot.environment.patch import applied as applied, difference as difference
 from ma_boot.environment.shell import environment_after as environment_after, passable as passable
+from ma_boot.environment.software import software_of as software_of
 from ma_boot.environment.training_environment import (
     TrainingEnvironment as TrainingEnvironment,
     package_place as package_place,

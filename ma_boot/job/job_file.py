@@ -174,21 +174,25 @@ def overridden(job: JobFile, given: Mapping[str, Any]) -> JobFile:
     """The job with other values of these fields: options and patterns are added; channels, parameters and
     variables are replaced or added by their names; all else is replaced."""
     changes: Dict[str, Any] = {}
-    replaced: Set[str] = set()
     for name, value in given.items():
-        mine, key = getattr(job, name), name.replace("_", "-")
-        parts: Optional[List[str]] = None  # that are named in the file's lines
+        mine = getattr(job, name)
         if name in ("parameters", "environment"):
-            changes[name], parts = {**mine, **value}, list(value)
+            changes[name] = {**mine, **value}
         elif name in ("inputs", "outputs"):
             changes[name] = tuple({channel.name: channel for channel in (*mine, *value)}.values())
-            parts = [channel.name for channel in value]
         elif name in ("options", "exclude", "secrets"):
-            changes[name], parts = (*mine, *value), list(value)
+            changes[name] = (*mine, *value)
         else:
             changes[name] = value
-        replaced |= {key} if parts is None else {f"{key}: {part}" for part in parts}
-    lines = {key: line for key, line in job.lines.items() if key.partition("@")[0] not in replaced}
+    ours: Set[str] = set()
+    for name, value in given.items():
+        key, merged = (
+            name.replace("_", "-"),
+            isinstance(getattr(job, name), (tuple, dict)) and name != "command",
+        )
+        parts = [getattr(one, "name", one) for one in value] if merged else []
+        ours |= {f"{key}: {part}" for part in parts} if merged else {key}
+    lines = {key: line for key, line in job.lines.items() if key.partition("@")[0] not in ours}
     return replace(job, **changes, lines=lines)
 
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Optional, Sequence, Tuple
 
-from ma_boot.environment import TrainingEnvironment, select_environment
+from ma_boot.environment import TrainingEnvironment, command_parts, select_environment, software_of
 from ma_boot.errors import ConfigError, OutputLost
 from ma_boot.launch import LaunchPlan, Node, Placement
 from ma_boot.modelarts import (
@@ -101,6 +101,7 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
         with journal.phase("environment") as phase:
             training = _environment(request, world, job)
             training = _set_up(request, world, job, training, inputs_of(transfers))
+            journal.event("software", versions=software_of(training.python, job.job_dir))
             phase.detail = training.origin
         downloading = downloading_inputs(transfers, journal, inbox)
         with downloading as check, journal.phase("rank table") as phase:
@@ -153,7 +154,9 @@ def _job(request: BootRequest, world: World) -> JobEnvironment:
     journal = world.journal
     job = this_job(request.job, world.environ, world.hostname, journal.say)
     journal.open(Path(job.events_file), job.node_rank)
-    journal.event("job", **job.event(), command=boot_command(request))
+    script = command_parts(request.command).script
+    program = os.path.basename(script.name if script is not None else request.command[0])
+    journal.event("job", **job.event(), command=boot_command(request), program=program)
     set_failure_aside(job)
     report_shell(job, journal.say)
     return job

@@ -259,6 +259,9 @@ class OtherNodes:
         """What has failed on this node."""
         run, status = ending.run, exit_status(ending)
         own = causes_of(run.exits, self.node, self._epoch) if run is not None else []
+        if run is not None and run.advice and run.first_failure is not None:
+            first = run.first_failure.rank
+            own = [cause._replace(hint=run.advice[0]) if cause.rank == first else cause for cause in own]
         hung = self._own_hang(ending) is not None
         if status.by in ("ma_boot", "output") and not hung and not any(failure.code for failure in own):
             words = status.cause.split("\n", 1)[0].rstrip(":")

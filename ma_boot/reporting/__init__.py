@@ -1,7 +1,11 @@
 """What a run reports: output, events, and how it ended."""
 
 from ma_boot.reporting.cause import (
+    ENDED_EARLY as ENDED_EARLY,
+    LOST_PEER as LOST_PEER,
+    MOST_FAILURES as MOST_FAILURES,
     OWN as OWN,
+    RAISED as RAISED,
     Cause as Cause,
     cause_of as cause_of,
     causes_of as causes_of,

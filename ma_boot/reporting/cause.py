@@ -38,6 +38,7 @@ _LOST_PEER = (
     r"|scheduler.{0,40}(disconnect|lost|time)"
 )
 _STOPPED = r"KeyboardInterrupt|SystemExit"
+_ENDS = ("was killed by ", "ended with ")  # how a process ended, where it has no words of its own
 _FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGKILL)
 
 
@@ -59,8 +60,8 @@ class Cause(NamedTuple):
     hint: str = ""
 
     def __str__(self) -> str:
-        rank = "" if self.rank is None else f", rank {self.rank}"
-        return f"node {self.node}{rank}: {self.in_words}"
+        who = f"node {self.node}" + ("" if self.rank is None else f", rank {self.rank}")
+        return f"{who}{' ' if self.words.startswith(_ENDS) else ': '}{self.in_words}"
 
     @property
     def in_words(self) -> str:
@@ -80,7 +81,8 @@ def causes_of(ends: Sequence[WorkerExit], node: int, epoch: float) -> List[Cause
     """
     failures = list(filter(None, (_failure(ended, node, epoch) for ended in ends if ended.code)))
     if any(ended.code or ended.stopped for ended in ends):
-        failures += [_early(ended, node, epoch) for ended in ends if not ended.code and not ended.stopped]
+        early = (ended for ended in ends if ended.rank is not None and not ended.code and not ended.stopped)
+        failures += [_early(ended, node, epoch) for ended in early]
     return sorted(failures, key=order)[:MOST_FAILURES]
 
 

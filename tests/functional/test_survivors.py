@@ -68,8 +68,19 @@ def run_test(place: Path, good: bool) -> str:
 def output_of(place: Path, tests: str) -> str:
     """The output of pytest with these tests, not all of which are good; warnings are errors."""
     (place / "test_it.py").write_text(tests)
-    options = ["-q", "-W", "error", "-p", "tests.conftest", "-p", "no:cacheprovider"]
-    argv = [sys.executable, "-m", "pytest", *options, "test_it.py"]
+    argv = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-W",
+        "error",
+        "-p",
+        "tests.conftest",
+        "-p",
+        "no:cacheprovider",
+        "test_it.py",
+    ]
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environ = {**own, "PYTHONPATH": str(ROOT)}  # PYTEST_ADDOPTS is for the tests around it
     done = subprocess.run(argv, cwd=place, env=environ, stdout=subprocess.PIPE, text=True, check=False)

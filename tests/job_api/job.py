@@ -118,8 +118,14 @@ class StandInJob:
         algorithm, resource = self.body["algorithm"], self.body["spec"]["resource"]
         cards = CARDS.get(resource["flavor_id"].rpartition(".")[2], 1)
         words = ["--local", "--nodes", str(self.nodes), "--devices-per-node", str(cards)]
-        words += ["--rank-table-delay", "0.1", "--rehearsal-dir", str(self.place / "rehearsal")]
-        words += ["--code-dir", "."]
+        words += [
+            "--rank-table-delay",
+            "0.1",
+            "--rehearsal-dir",
+            str(self.place / "rehearsal"),
+            "--code-dir",
+            ".",
+        ]
         for kind in ("inputs", "outputs"):
             for channel in algorithm.get(kind, []):
                 way = "@env" if channel["access_method"] == "env" else ""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, List, Mapping, Sequence
 
-from ma_boot.reporting import Cause, readable
-from ma_boot.reporting.cause import ENDED_EARLY, LOST_PEER, MOST_FAILURES, OWN, RAISED
+from ma_boot.reporting import ENDED_EARLY, LOST_PEER, MOST_FAILURES, OWN, RAISED, Cause, readable
 
 
 def told(failures: Sequence[Cause]) -> Mapping[str, Any]:

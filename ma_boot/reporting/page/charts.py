@@ -14,6 +14,7 @@ HEIGHT = 52  # pixels
 MOST_POINTS = 240  # of a line
 MOST_LINES = 16  # beyond that a band with the middle
 MOST_MARKED = 4
+COLOURS = 8  # of the lines of ranks
 _TOP = 3.0  # pixels above the highest value
 _HIGH = 0.98  # of the values of a metric with rare peaks: the first step compiles
 
@@ -35,8 +36,8 @@ def _mebibytes(value: float) -> str:
 
 
 _RANKS = {
-    "step_time": _Metric(Text("time of a step", "每步耗时"), duration, peaks=True),
     "loss": _Metric(same("loss"), _plain, from_zero=False),
+    "step_time": _Metric(Text("time of a step", "每步耗时"), duration, peaks=True),
     "cpu": _Metric(Text("CPU of ranks", "各 rank 的 CPU"), "{:.3g} cores".format),
     "rss": _Metric(Text("memory of ranks", "各 rank 的内存"), _mebibytes),
     "read": _Metric(Text("read from disk", "读磁盘"), "{:.3g} MB/s".format),
@@ -70,9 +71,7 @@ def charts_part(timeline: Timeline) -> Html:
     return fill(
         "charts",
         heading=Text("Metrics", "指标"),
-        legend=joined(
-            fill("legend-entry", kind=kind, name=_why_marked(who, kind)) for who, kind in marked.items()
-        ),
+        legend=joined([*_legend_of_ranks(series, marked), *_legend_of_marks(marked)]),
         tick=tick(timeline.seconds),
         axis=axis(timeline.seconds),
         rows=joined(charts, "\n"),
@@ -84,6 +83,18 @@ def _marked(timeline: Timeline) -> Dict[str, str]:
     slow = [incident.label for incident in timeline.all_incidents() if incident.kind == "slow rank"]
     cause = timeline.outcome.process.label if timeline.outcome.process else ""
     return {**dict.fromkeys(slow[:MOST_MARKED], "slow"), **({cause: "cause"} if cause else {})}
+
+
+def _legend_of_ranks(series: Mapping[Key, Mapping[str, Points]], marked: Mapping[str, str]) -> Iterator[Html]:
+    """The colour of each rank, while there is a line for each."""
+    names = {name: None for key, lines in series.items() if key[0] == 0 for name in lines}
+    for name in names if len(names) <= MOST_LINES else ():
+        if name not in marked and _colour(name) != "each":
+            yield fill("legend-entry", kind=_colour(name), name=same(name))
+
+
+def _legend_of_marks(marked: Mapping[str, str]) -> Iterator[Html]:
+    return (fill("legend-entry", kind=kind, name=_why_marked(who, kind)) for who, kind in marked.items())
 
 
 def _why_marked(who: str, kind: str) -> Text:
@@ -144,6 +155,7 @@ def _chart(metric: _Metric, lines: Mapping[str, Points], seconds: float, marked:
         return HEIGHT - min(1.0, (value - bottom) / span) * (HEIGHT - _TOP) - 0.5
 
     def line(kind: str, name: str, points: Points) -> Html:
+        kind = _colour(name) if kind == "each" else kind
         return fill("line", kind=kind, name=name, path=_path([(x, y(value)) for x, value in points]))
 
     each = [
@@ -155,23 +167,19 @@ def _chart(metric: _Metric, lines: Mapping[str, Points], seconds: float, marked:
         band = fill("band", path=_band([(x, y(max(values)), y(min(values))) for x, values in bins]))
         each = [line("middle", "median", [(x, _median(values)) for x, values in bins])]
     above = [line(marked[name], name, _thinned(lines[name], seconds)) for name in special]
-    shown = _range(metric.shown(low), metric.shown(high))
-    return fill(
-        "chart", name=metric.name, range=shown, height=HEIGHT, band=band, lines=joined([*each, *above])
-    )
+    scale = {"high": metric.shown(top), "low": metric.shown(bottom)}
+    return fill("chart", name=metric.name, **scale, height=HEIGHT, band=band, lines=joined([*each, *above]))
+
+
+def _colour(name: str) -> str:
+    """The CSS class of a rank's line, the same in all charts; that of anything else."""
+    rank = name[len("rank ") :]
+    return f"l{int(rank) % COLOURS}" if name.startswith("rank ") and rank.isdigit() else "each"
 
 
 def _median(values: List[float]) -> float:
     """The upper median; `statistics` takes longer to be imported than the charts to be made."""
     return sorted(values)[len(values) // 2]
-
-
-def _range(low: str, high: str) -> str:
-    """`0.9 – 1.1 cores`: the unit once, where it is the same."""
-    figures, _, unit = low.partition(" ")
-    if low == high:
-        return low
-    return f"{figures} – {high}" if unit and high.endswith(f" {unit}") else f"{low} – {high}"
 
 
 def _bins(points: Points, seconds: float) -> List[Tuple[float, List[float]]]:

@@ -52,7 +52,7 @@ def _fixed(timeline: Timeline, tails: Mapping[str, str]) -> Dict[str, object]:
     """What the page shows whatever room there is."""
     code = timeline.outcome.exit_code
     return {
-        "title": f"{timeline.job or 'ma_boot'}: {'end unknown' if code is None else f'exit code {code}'}",
+        "title": f"{_title(timeline)}: {'end unknown' if code is None else f'exit code {code}'}",
         **head_parts(timeline, tails),
         "facts": facts_part(timeline),
         "notices": notices(timeline),
@@ -67,6 +67,10 @@ def _fixed(timeline: Timeline, tails: Mapping[str, str]) -> Dict[str, object]:
         **files(),
         "version": __version__,
     }
+
+
+def _title(timeline: Timeline) -> str:
+    return timeline.program or timeline.job or "ma_boot"
 
 
 def _has_failure(node: NodeTimeline) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone
 from typing import Dict, List, Mapping, Optional, Union
 
@@ -22,6 +23,7 @@ from ma_boot.wording import duration, size
 
 MOST_NAMED = 8
 MOST_SAID = 400  # characters of a cause's own words
+_SET_BY_REHEARSALS = ("MABOOT_CHANNEL_PORT", "MABOOT_PRODUCT", "MABOOT_RENDEZVOUS_PORT")
 _ICONS = {"good": "1a7f37", "bad": "c4271b", "open": "b58900"}
 
 
@@ -44,7 +46,8 @@ def head_parts(timeline: Timeline, tails: Mapping[str, str]) -> Dict[str, object
     return {
         "tone": tone,
         "icon": _ICONS[tone],
-        "job": timeline.job or "ma_boot",
+        "job": " · ".join(filter(None, [timeline.program, timeline.job])) or "ma_boot",
+        "boot": _boot_command(timeline),
         "headline": headline(timeline),
         "said": fill("said", words=why) if why.en else NOTHING,
         "exit_code": shown_code,
@@ -64,12 +67,18 @@ def facts_part(timeline: Timeline) -> Html:
         for transfer in run.transfers:
             moved[transfer.direction] = moved.get(transfer.direction, 0) + transfer.bytes
     restarts = sum(incident.kind == "restart" for incident in timeline.all_incidents())
+    hosts = [node.runs[-1].host for node in timeline.nodes if node.runs and node.runs[-1].host]
+    software = next((run.software for run in reversed(runs) if run.software), {})
+    versions = [f"{name} {version}" for name, version in software.items() if name != "commit"]
     nodes = Text(f"{here} of {expected}", f"{here} / {expected}") if expected > here else str(here)
     facts: Dict[Text, Union[Text, str, int, float]] = {
         Text("started", "开始时间"): timeline.began and _moment_of_day(timeline.began),
         Text("duration", "总耗时"): duration(timeline.seconds),
         Text("nodes", "节点数"): nodes,
-        Text("processes", "进程数"): str(sum(1 for _ in timeline.last_processes())),
+        Text("processes", "进程数"): str(count_of_ranks(timeline)),
+        Text("hosts", "主机"): ", ".join(hosts[:MOST_NAMED]) + ("…" if len(hosts) > MOST_NAMED else ""),
+        Text("software", "软件版本"): ", ".join(versions),
+        Text("commit of the code", "代码提交"): software.get("commit", ""),
         Text("downloaded", "下载量"): moved["download"] and size(moved["download"]),
         Text("uploaded", "上传量"): moved["upload"] and size(moved["upload"]),
         Text("process restarts", "进程重启次数"): restarts,
@@ -77,6 +86,22 @@ def facts_part(timeline: Timeline) -> Html:
         Text("times scheduled", "作业调度次数"): timeline.schedules if timeline.schedules > 1 else 0,
     }
     return joined((fill("fact", name=name, value=value) for name, value in facts.items() if value), "\n")
+
+
+def count_of_ranks(timeline: Timeline) -> int:
+    """The processes that train: the ranks; all processes where none is known to be one."""
+    processes = [process for _, process in timeline.last_processes()]
+    return sum(process.rank is not None for process in processes) or len(processes)
+
+
+def _boot_command(timeline: Timeline) -> Html:
+    """The boot command as it belongs into the job form; that of a rehearsed node as on the platform."""
+    command = next((run.command for _, run in timeline.all_runs() if run.command), "")
+    for name in _SET_BY_REHEARSALS:
+        command = re.sub(rf"^((?:\S+=\S+ )*?){name}=\S+ ", r"\1", command)
+    command = re.sub(r"\S*/ma_boot-rehearsal/[^/\s]+/node-\d+/home/ma-user/", "/home/ma-user/", command)
+    heading = Text("Boot command for the job form", "作业表单中的启动命令")
+    return fill("boot", heading=heading, box=box(command)) if command else NOTHING
 
 
 def _moment_of_day(at: float) -> Html:
@@ -112,7 +137,7 @@ def headline(timeline: Timeline) -> Text:
     if code is None:
         return _without_end(timeline)
     if code == 0:
-        count = sum(1 for _ in timeline.last_processes())
+        count = count_of_ranks(timeline)
         subject = _subject(timeline)
         who = "its process" if count == 1 else f"all {count} processes"
         return Text(
@@ -124,7 +149,8 @@ def headline(timeline: Timeline) -> Text:
     where = Text("", "")
     if outcome.node is not None:
         where = Text(f" on node {outcome.node}", f"（节点 {outcome.node}）")
-    by_rank = outcome.by == "training" or (outcome.by == "node" and outcome.named is not None)
+    named = outcome.named is not None and outcome.named.rank is not None
+    by_rank = outcome.by == "training" or (outcome.by == "node" and named)
     if outcome.process is not None and by_rank:
         return _failed(outcome.process, where)
     hung = outcome.process.label if outcome.process is not None else _hung(timeline)

@@ -170,7 +170,8 @@ def log_parts(timeline: Timeline, tails: Mapping[str, str], links: Mapping[str, 
                 f"{label} · node {node} · exit code {code}", f"{label} · 节点 {node} · 退出码 {code}"
             )
             linked = fill("link", href=links[file], text=file) if links.get(file) else file
-            logs.append(fill("log", role=process.role, heading=heading, file=linked, box=box(tail)))
+            role, opened = process.role, Html(" open" if process.role == "cause" else "")
+            logs.append(fill("log", open=opened, role=role, heading=heading, file=linked, box=box(tail)))
     return logs
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from ma_boot.reporting.cause import LOST_PEER, OWN, Cause
+from ma_boot.reporting import LOST_PEER, OWN, Cause
 from ma_boot.reporting.timeline.events import Event, items, moment, number, several, whole, words
 from ma_boot.reporting.timeline.job_timeline import (
     BootRun,
@@ -119,6 +119,7 @@ MOST_INCIDENTS = 200
 MOST_SAMPLES = 400
 MOST_PLACES = 100
 MOST_STACKS = 20
+MOST_VERSIONS = 20
 _INCIDENTS: Mapping[str, Callable[[Event], Tuple[str, str]]] = {  # the label and the text of each kind
     "restart": lambda e: ("", words(e, "reason")),
     "stop": lambda e: ("", words(e, "reason")),
@@ -180,6 +181,8 @@ def boot_run(node: Optional[int], events: Tuple[Tuple[float, Event], ...]) -> Bo
         stacks=tuple(story.stacks[-MOST_STACKS:]),
         samples=tuple(story.samples),
         job_cause=story.job_cause,
+        program=words(story.job, "program", 100),
+        software={name: words(story.software, name, 60) for name in list(story.software)[:MOST_VERSIONS]},
     )
 
 
@@ -199,6 +202,7 @@ class _Story:
         self.transfers: List[TransferSpan] = []
         self.ending: Event = {}
         self.job: Event = {}
+        self.software: Event = {}
         self.places: List[PlaceOfData] = []
         self.stacks: List[HangStacks] = []
         self.samples: List[Measurement] = []
@@ -231,6 +235,8 @@ class _Story:
             self.ending = event
         elif kind == "job":
             self.job = event
+        elif kind == "software":
+            self.software = _object(event, "versions")
         incident = incident_of(at, self._node, event)
         if incident is not None:
             self.incidents.append(incident)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Iterator, Mapping, NamedTuple, Optional, Tuple
 
-from ma_boot.reporting.cause import Cause
+from ma_boot.reporting import Cause
 
 CAUSE = "cause"
 FOLLOWED = "followed"
@@ -126,7 +126,8 @@ class BootRun(NamedTuple):
 
     `by` is whose exit code it is: `signal`, `ma_boot`, `training`, `output`, or empty. `words` are what the
     process that failed first said of it, `command` is the boot command with the options that were given,
-    `job_cause` the cause of the job's end, as far as this node knew.
+    `job_cause` the cause of the job's end, as far as this node knew; `program` names the script that was run,
+    `software` has versions by name, and the `commit` of the code.
     """
 
     begin: float
@@ -147,6 +148,8 @@ class BootRun(NamedTuple):
     stacks: Tuple[HangStacks, ...] = ()
     samples: Tuple[Measurement, ...] = ()
     job_cause: Optional[Cause] = None
+    program: str = ""
+    software: Mapping[str, str] = {}
 
 
 class NodeTimeline(NamedTuple):
@@ -192,6 +195,11 @@ class Timeline(NamedTuple):
     unreadable: int
     command: str
     schedules: int
+
+    @property
+    def program(self) -> str:
+        """The name of the script that was run last; empty if not known."""
+        return next((run.program for _, run in reversed(list(self.all_runs())) if run.program), "")
 
     def all_runs(self) -> Iterator[Tuple[int, BootRun]]:
         """Every run with its node's number, by node."""

@@ -24,7 +24,7 @@ def named(one: Case, place: Path, monkeypatch: pytest.MonkeyPatch) -> Tuple[floa
     with simulated(one, place) as nodes:
         began = time.monotonic()
         if one.kind == "late exception":
-            right = f"node {one.node}, rank {one.ranks[0]}: ValueError: in {one.ranks[0]}"
+            right = f"node {one.node}, rank {one.ranks[0]}: ValueError: in {one.ranks[0]}, at train.py:1"
             wrong = [str(cause) for cause in nodes.fail() if cause != right]
             return time.monotonic() - began, wrong
         monkeypatch.setattr("ma_boot.observe.stacks_round.stacks_of", nodes.stacks_of)

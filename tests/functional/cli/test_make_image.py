@@ -69,8 +69,17 @@ def test_a_clone_has_line_ends_of_linux(tmp_path: Path) -> None:
     """Also where git is told to make Windows' own ones, as its installer for Windows does."""
     for name in (".gitattributes", "entrypoint"):
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
-    settings = ("core.autocrlf=true", "user.name=x", "user.email=x@y")
-    git = ["git", "-C", str(tmp_path), *(word for setting in settings for word in ("-c", setting))]
+    git = [
+        "git",
+        "-c",
+        "core.autocrlf=true",
+        "-c",
+        "user.name=x",
+        "-c",
+        "user.email=x@y",
+        "-C",
+        str(tmp_path),
+    ]
     for words in (
         ["init", "-q"],
         ["add", "."],

@@ -157,7 +157,7 @@ def test_a_node_that_fails_stops_the_others_and_gives_its_code(laptop: Path) -> 
     shape = ["--nodes", "2", "--devices-per-node", "2"]
     ended = rehearse(laptop, *shape, "project/train.py", "exit:7:3", "sleep")
     assert ended.code == 7, ended.output
-    assert "exit code 7: node 1: rank 3 ended with exit code 7" in ended.output.splitlines()[-1]
+    assert "exit code 7: node 1, rank 3 ended with exit code 7" in ended.output.splitlines()[-1]
     assert processes(laptop) == []
 
 

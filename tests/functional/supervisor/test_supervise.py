@@ -390,6 +390,17 @@ class TestRestarts:
         assert "fault-tolerance/job-retry-num" in ended.output
 
 
+# For five seconds a fifth of a core, however busy the machine is.
+COMPUTE = """
+import time
+until = time.monotonic() + 5
+while time.monotonic() < until:
+    part = time.process_time() + 0.02
+    while time.process_time() < part: pass
+    time.sleep(0.08)
+"""
+
+
 class TestHangs:
     """`--hang-timeout`: no output and no CPU time."""
 
@@ -423,6 +434,25 @@ class TestHangs:
             in suspect["why"]
         )
         assert "suspected: node 0, rank 2: it is" in ended.output
+
+    def test_a_process_that_computes_or_prints_does_not_hang(self, node: Node) -> None:
+        script = node.home / "train.py"
+        script.write_text(
+            "import os, time\nif os.environ['RANK_ID'] == '0':\n"
+            "  for _ in range(50): time.sleep(0.1) or print('step', flush=True)\n"
+            f"else: exec({COMPUTE!r})\n"
+        )
+        ended = node.boot("--hang-timeout", "3", "--hang-action", "stop", "train.py")
+        assert ended.code == 0, ended.output
+
+    def test_a_launcher_whose_children_compute_in_their_own_sessions_does_not_hang(self, node: Node) -> None:
+        (node.home / "train.py").write_text(
+            "import subprocess, sys\n"
+            f"subprocess.run([sys.executable, '-c', {COMPUTE!r}], start_new_session=True, check=True)\n"
+        )
+        options = ("--rendezvous", "torch", "--per-node", "--hang-timeout", "3", "--hang-action", "stop")
+        ended = node.boot(*options, "train.py")
+        assert ended.code == 0, ended.output
 
     def test_without_py_spy_faulthandler_prints_the_stacks(self, tmp_path: Path) -> None:
         argv = [sys.executable, RANK, "dump-on-usr1", f"ready:{tmp_path}/pid", "sleep"]

@@ -33,7 +33,7 @@ def test_the_exceptions_own_words() -> None:
         str(cause(ended(27, 1, 5.0, SHAPE)))
         == "node 3, rank 27: ValueError: no such layer: 17, at train.py:1"
     )
-    assert str(cause(ended(27, 9, 5.0))) == "node 3, rank 27: ended with exit code 9"
+    assert str(cause(ended(27, 9, 5.0))) == "node 3, rank 27 ended with exit code 9"
     assert str(cause(ended(None, 9, 5.0))) == "node 3: command ended with exit code 9"
 
 
@@ -165,7 +165,7 @@ def test_the_words_of_the_cause_and_its_place(output: str, words: str, place: st
 
 def test_a_traceback_before_a_fault_of_the_processor_is_not_its_cause() -> None:
     fault = ended(0, 139, 5.0, SHAPE)._replace(signal=11)
-    assert str(cause(fault)) == "node 3, rank 0: was killed by SIGSEGV"
+    assert str(cause(fault)) == "node 3, rank 0 was killed by SIGSEGV"
 
 
 def test_what_to_do_is_said_with_the_cause() -> None:

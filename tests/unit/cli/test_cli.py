@@ -94,6 +94,17 @@ def test_a_variable_has_the_requirements_of_its_option(capfd: pytest.CaptureFixt
     assert "MABOOT_SANDBOX: only with --runner process." in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]])
+def test_help_is_no_failure(arguments: List[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments, {}) == 0
+    assert "ma_boot" in capfd.readouterr().out
+
+
+def test_a_wrong_variable_is_a_wrong_command_line(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["train.py"], {"MABOOT_STOP_TIMEOUT": "soon"}) == 64
+    assert "'soon' is not a valid float" in capfd.readouterr().err
+
+
 def test_sizes_are_as_the_engines_write_them() -> None:
     sizes = [parsed(["x"], {"MABOOT_MEMORY": size})["memory"] for size in ("7", "8k", "512M", "64g")]
     assert sizes == [7, 8 << 10, 512 << 20, 64 << 30]

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import math
-from typing import Optional, cast
+import os
+from pathlib import Path
+from typing import Iterator, Optional, cast
 
 import pytest
 
 from ma_boot.launch import WorkerSpec
 from ma_boot.observe.hang_detector import HangDetector, LastActivity
 from ma_boot.processes import SignalInbox
+from ma_boot.reporting import Console, Journal
 from ma_boot.supervisor.worker_group import Worker
-from tests.functional.observe.conftest import Others, inbox as inbox, journal as journal
-from tests.functional.supervisor.conftest import EventLog
+from tests.functional.observe.conftest import Others
 
 BEFORE = LastActivity(when=100.0, cpu=7.0, looked=100.0, used=7.0)
+
+
+@pytest.fixture
+def console(tmp_path: Path) -> Iterator[Console]:
+    descriptor = os.open(tmp_path / "screen", os.O_CREAT | os.O_WRONLY)
+    with Console(descriptor) as console:
+        yield console
+    os.close(descriptor)
 
 
 @pytest.mark.parametrize(
@@ -59,10 +69,12 @@ def test_what_is_used_little_by_little_since_the_last_output_counts() -> None:
     ("timeout", "interval"), [(160.0, 20.0), (240.0, 30.0), (100_000.0, 30.0), (None, math.inf)]
 )
 def test_it_looks_eight_times_in_the_timeout_and_at_least_every_half_minute(
-    inbox: SignalInbox, journal: EventLog, timeout: Optional[float], interval: float
+    console: Console, timeout: Optional[float], interval: float
 ) -> None:
-    detector = HangDetector(timeout, "stop", inbox, journal, Others())
-    assert detector.patience() == pytest.approx(interval, abs=0.9)
+    with SignalInbox() as inbox:
+        assert HangDetector(timeout, "stop", inbox, Journal(console), Others()).patience() == pytest.approx(
+            interval, abs=0.9
+        )
 
 
 class Broken:
@@ -77,16 +89,23 @@ class Broken:
 
 @pytest.mark.parametrize("timeout", [None, 600.0])
 def test_it_looks_at_no_process_before_it_is_time(
-    inbox: SignalInbox, journal: EventLog, timeout: Optional[float]
+    console: Console, tmp_path: Path, timeout: Optional[float]
 ) -> None:
-    detector = HangDetector(timeout, "stop", inbox, journal, Others())
-    assert detector.check([cast(Worker, Broken())], False) == ""
-    assert journal.screen() == ""
+    with SignalInbox() as inbox:
+        assert (
+            HangDetector(timeout, "stop", inbox, Journal(console), Others()).check(
+                [cast(Worker, Broken())], False
+            )
+            == ""
+        )
+    console.flush()
+    assert (tmp_path / "screen").read_text() == ""
 
 
-def test_after_a_look_the_next_one_is_an_interval_later(inbox: SignalInbox, journal: EventLog) -> None:
-    detector = HangDetector(160.0, "stop", inbox, journal, Others())
-    detector._next = 0.0
-    assert detector.patience() == 0
-    assert detector.check([], False) == ""
-    assert detector.patience() == pytest.approx(20.0, abs=2.0)
+def test_after_a_look_the_next_one_is_an_interval_later(console: Console) -> None:
+    with SignalInbox() as inbox:
+        detector = HangDetector(160.0, "stop", inbox, Journal(console), Others())
+        detector._next = 0.0
+        assert detector.patience() == 0
+        assert detector.check([], False) == ""
+        assert detector.patience() == pytest.approx(20.0, abs=2.0)

@@ -1,15 +1,17 @@
-"""Colours of lines on a terminal."""
+"""Colours of lines on a terminal, and of the page."""
 
 from __future__ import annotations
 
 import os
 import re
 from pathlib import Path
+from typing import Dict
 
 import pytest
 from rich.text import Text
 
 from ma_boot.reporting.console import Console, painted, rendered
+from ma_boot.reporting.page.fill import TEMPLATES
 
 RED, YELLOW, GREEN, PLAIN = b"\x1b[31m", b"\x1b[33m", b"\x1b[32m", b"\x1b[0m"
 SGR = re.compile(rb"\x1b\[\d*m")
@@ -67,3 +69,36 @@ def test_what_is_shown_below_has_its_colours_and_the_width_of_the_terminal() -> 
         "\x1b[31mrank 0\x1b[0m",
         "\x1b[31mrank 1\x1b[0m",
     ]
+
+
+def _luminance(colour: str) -> float:
+    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+    parts = (int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4))
+    red, green, blue = (
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _contrast(one: str, other: str) -> float:
+    dark, light = sorted((_luminance(one), _luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_bars_and_lines_stand_out_and_what_is_written_on_them_can_be_read(theme: int) -> None:
+    """WCAG 2.1: 3 : 1 for what is drawn (1.4.11), 4.5 : 1 for small text (1.4.3)."""
+    themes = re.findall(r":root \{(.*?)\}", (TEMPLATES / "page.css").read_text(), re.DOTALL)
+    colours: Dict[str, str] = {}
+    for text in themes[: theme + 1]:
+        colours.update(re.findall(r"--(\w+): (#[0-9a-f]{3,6})", text))
+    drawn = [
+        name
+        for name in colours
+        if re.fullmatch(r"[pl]\d|well|cause|followed|stopped|unknown|quiet|slow|each", name)
+    ]
+    assert len(drawn) > 20
+    assert {name for name in drawn if _contrast(colours[name], colours["card"]) < 3} == set()
+    assert {
+        name for name in drawn if name[0] == "p" and _contrast(colours[name], colours["onp"]) < 4.5
+    } == set()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from signal import SIGINT, SIGKILL, SIGTERM
-from typing import List
+from typing import Iterator, List
 
 import pytest
 
+from ma_boot.reporting import Console, Journal
 from ma_boot.supervisor.stop_ladder import StopLadder
-from tests.functional.supervisor.conftest import EventLog, journal as journal
 
 LEFT = ["rank 0", "rank 1"]
 
@@ -19,16 +21,15 @@ LEFT = ["rank 0", "rank 1"]
 class Stopping:
     """A ladder with a grace period of 15 s; the clock starts at 100 s."""
 
-    journal: EventLog
+    screen: Path
+    console: Console
     now: float = 100.0
     stops: List[int] = field(default_factory=list)
     sent: List[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.ladder = self.with_hurry(SIGKILL)
-
-    def with_hurry(self, hurry: int) -> StopLadder:
-        return StopLadder(15.0, hurry, self.stops, self.sent.append, self.journal, lambda: self.now)
+        journal = Journal(self.console)
+        self.ladder = StopLadder(15.0, SIGKILL, self.stops, self.sent.append, journal, lambda: self.now)
 
     def after(self, seconds: float, left: List[str]) -> List[int]:
         """What has been sent by then."""
@@ -37,12 +38,16 @@ class Stopping:
         return self.sent
 
     def said(self) -> str:
-        return self.journal.screen()
+        self.console.flush()
+        return self.screen.read_text()
 
 
 @pytest.fixture
-def stopping(journal: EventLog) -> Stopping:
-    return Stopping(journal)
+def stopping(tmp_path: Path) -> Iterator[Stopping]:
+    descriptor = os.open(tmp_path / "screen", os.O_CREAT | os.O_WRONLY)
+    with Console(descriptor) as console:
+        yield Stopping(tmp_path / "screen", console)
+    os.close(descriptor)
 
 
 def test_sigterm_then_sigkill_then_survivors(stopping: Stopping) -> None:
@@ -98,7 +103,10 @@ def test_a_second_stop_signal_ends_the_grace_period(stopping: Stopping, before: 
 
 
 def test_the_deadline_stays_if_the_second_signal_is_not_sigkill(stopping: Stopping) -> None:
-    ladder = stopping.ladder = stopping.with_hurry(SIGTERM)
+    ladder = StopLadder(
+        15.0, SIGTERM, stopping.stops, stopping.sent.append, Journal(stopping.console), lambda: stopping.now
+    )
+    stopping.ladder = ladder
     ladder.begin("a reason", LEFT)
     stopping.stops += [SIGTERM, SIGTERM]
     assert stopping.after(1, LEFT) == [SIGTERM, SIGTERM]

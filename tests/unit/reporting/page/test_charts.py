@@ -8,7 +8,7 @@ from typing import Any, List, Tuple
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.reporting.page.charts import MOST_POINTS, _range, _thinned, charts_part
+from ma_boot.reporting.page.charts import MOST_POINTS, _thinned, charts_part
 from ma_boot.reporting.page.data import rates
 from ma_boot.reporting.timeline import Timeline, TransferSpan
 from tests.synthetic import Writer, measured_job
@@ -31,7 +31,7 @@ def charts(line: Timeline) -> List[Tuple[str, str, List[Line]]]:
     """The name of each chart, its range and its lines."""
     parts = Seen(charts_part(line)).english.split('<div class="lane chart">')[1:]
     of_line = '<g><title>(.*?)</title><path class="(.*?)" d="(.*?)"/></g>'
-    of_names = '<div class="names"><b>(.*?)</b><i>(.*?)</i>'
+    of_names = '<div class="names"><b>(.*?)</b></div><div class="scale"><i>(.*?)</i>'
     return [(*re.findall(of_names, part)[0], re.findall(of_line, part)) for part in parts]
 
 
@@ -95,7 +95,7 @@ class TestCharts:
             "network, received",
         ]  # fmt: skip
         lines = [(name, kind) for name, kind, _ in chart_of(line, "time of a step")]
-        assert [kind for _, kind in lines[:-2]] == ["each"] * 6
+        assert [kind for _, kind in lines[:-2]] == ["l0", "l1", "l3", "l4", "l6", "l7"]
         assert lines[-2:] == [("rank 2", "slow"), ("rank 5", "cause")]
         assert "rank 2: slower than the others" in charts_part(line)
 
@@ -108,9 +108,11 @@ class TestCharts:
         node.at(20, "exit", label="rank 5", code=3, stopped=False)
         node.at(20, "end", exit_code=3, by="training", label="rank 5")
         kinds = [kind for _, kind, _ in chart_of(line_of(node), "CPU of ranks")]
-        assert kinds == ["each", *["slow"] * 4, "cause"]
+        assert kinds == ["l4", *["slow"] * 4, "cause"]
 
-    @pytest.mark.parametrize(("count", "kinds"), [(16, ["each"] * 16), (17, ["middle"])])
+    @pytest.mark.parametrize(
+        ("count", "kinds"), [(16, [f"l{rank % 8}" for rank in range(16)]), (17, ["middle"])]
+    )
     def test_of_17_ranks_on_there_is_a_band(self, count: int, kinds: List[str]) -> None:
         line = measured({"ranks": {"rank": list(range(count)), "cpu": [1.0 + n for n in range(count)]}})
         assert [kind for _, kind, _ in chart_of(line, "CPU of ranks")] == kinds
@@ -140,14 +142,6 @@ class TestCharts:
         page = charts_part(measured({"ranks": {"rank": [bad], "cpu": [2], "values": {bad: [1.0]}}}))
         assert bad not in page
         assert page.count("&lt;b&gt;x&lt;/b&gt;") == 3
-
-    @pytest.mark.parametrize(
-        ("low", "high", "text"),
-        [("0.9 cores", "1.1 cores", "0.9 – 1.1 cores"), ("1.0 kB", "2.0 MB", "1.0 kB – 2.0 MB"), ("1", "2", "1 – 2"),
-         ("1 W", "1 W", "1 W")],
-    )  # fmt: skip
-    def test_the_unit_of_a_range_is_said_once(self, low: str, high: str, text: str) -> None:
-        assert _range(low, high) == text
 
 
 SAMPLES = st.lists(st.tuples(st.floats(0, 100), st.integers(0, 10**9)), max_size=6)

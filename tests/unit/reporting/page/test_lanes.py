@@ -7,6 +7,7 @@ from typing import Any, List, Optional, Tuple
 
 import pytest
 
+from ma_boot.reporting import rendered
 from ma_boot.reporting.page.lanes import Chart, axis, figure, lane, place, tick, ticks
 from ma_boot.reporting.timeline import Timeline
 from tests.synthetic import Writer
@@ -231,3 +232,7 @@ def test_of_more_than_fits_the_node_that_failed_is_drawn_and_there_is_room_for_i
     assert f"{130 - lanes} more nodes do not fit on this page." in page.english
     assert "<title>rank 1032: 3" in page.page
     assert page.page.count("the very last words") > 300, "in the head, and whole among the logs"
+
+
+def test_lines_for_a_terminal_have_colours_and_its_width() -> None:
+    assert rendered("[red]one[/red] two three", 9) == ["\x1b[31mone\x1b[0m two ", "three"]
