@@ -363,11 +363,12 @@ def test_without_its_guard_a_rehearsal_cleans_up_itself(laptop: Laptop) -> None:
     running.read_until("] up\n")
     started = f"/proc/{running.process.pid}/task/{running.process.pid}/children"
     children = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in Path(started).read_text().split()}
-    [guard] = [int(pid) for pid, line in children.items() if b"ma_boot.rehearsal.containers.guard" in line]
+    [guard] = [int(pid) for pid, line in children.items() if b"ma_boot.rehearsal.containers\0guard" in line]
     os.kill(guard, signal.SIGKILL)
     running.process.send_signal(signal.SIGTERM)
     running.end()
     assert running.code == 143, running.output
+    assert "RuntimeWarning" not in running.output
     assert laptop.made() == []
 
 

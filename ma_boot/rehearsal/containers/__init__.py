@@ -8,5 +8,5 @@ from ma_boot.rehearsal.containers.engine_calls import (
     JobContainers as JobContainers,
     check_runs_here as check_runs_here,
     create_containers as create_containers,
+    removing as removing,
 )
-from ma_boot.rehearsal.containers.guard import removing as removing

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import shlex
 from dataclasses import dataclass, field
-from typing import Dict, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Mapping, Optional, Tuple
 
 from ma_boot.errors import ConfigError
 from ma_boot.image import LABEL
@@ -181,25 +181,6 @@ def plan_obs(
 def own_obs(environ: Mapping[str, str]) -> Dict[str, str]:
     """The variables of a real OBS, from the environment of this machine."""
     return {name: environ[name] for name in _OBS_VARIABLES if environ.get(name)}
-
-
-def kept_note(nodes: Sequence[ContainerPlan], obs: Optional[ContainerPlan], job: SimulatedJob) -> str:
-    """How to inspect and remove the containers that were kept."""
-    network, first = short_name(job), nodes[0].name
-    names = [plan.name for plan in (*nodes, *([obs] if obs else []))]
-    return "\n".join(
-        [
-            f"kept: {', '.join(names)}",
-            f"  its changed files:  docker diff {first}",
-            f"  copy a file:        docker cp {first}:/home/ma-user/FILE .",
-            f"  boot it again:      docker start --attach {first}",
-            f"  a shell in a copy:  docker commit {first} ma_boot-look"
-            f" && docker run --rm -it --network {network} --volumes-from {first} --entrypoint bash"
-            " ma_boot-look; docker rmi ma_boot-look",
-            f"  remove all:         docker rm --force --volumes {' '.join(names)}"
-            f" && docker network rm {network}",
-        ]
-    )
 
 
 def short_name(job: SimulatedJob) -> str:

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Iterator, List, Mapping, Optional, Tuple
 
 from ma_boot.errors import BootError, CannotCreate, CommandNotFound, ConfigError, NotExecutable
 from ma_boot.image import (
     ARCHITECTURES,
     EngineRefused,
     docker_platform,
+    engine,
     image_attributes,
     run_inside,
     this_toolkit,
 )
+from ma_boot.processes import GUARD, MARKER_VARIABLE
 from ma_boot.rehearsal.containers.container_plan import (
     RUN_LABEL,
     ContainerOptions,
     ContainerPlan,
     JobInContainers,
     job_on_network,
-    kept_note,
     own_obs,
     plan_node,
     plan_obs,
@@ -33,10 +35,13 @@ from ma_boot.rehearsal.containers.container_plan import (
     short_name,
 )
 from ma_boot.rehearsal.platform import SimulatedJob
+from ma_boot.reporting import print_lines
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
+REMOVE, KEEP = b"r", b"k"  # what a rehearsal tells its guard
+DONE = b"d"  # the answer: it has finished, and has reported what it could not remove
 _READY_SECONDS = 120.0
 _REMOVE_SECONDS = 60.0
 _POLL_SECONDS = 0.1
@@ -99,11 +104,25 @@ class JobContainers:
 
     def attach_command(self, node: int) -> Tuple[str, ...]:
         """The command that runs a node's container, and ends with it."""
-        return (sys.executable, "-m", "ma_boot.rehearsal.containers.attach", self.nodes[node].name)
+        return (sys.executable, "-m", "ma_boot.rehearsal.containers", "attach", self.nodes[node].name)
 
     def kept_note(self) -> str:
         """How to inspect and remove the containers if they are kept."""
-        return kept_note(self.nodes, self.obs, self.job)
+        network, first = short_name(self.job), self.nodes[0].name
+        names = [plan.name for plan in (*self.nodes, *([self.obs] if self.obs else []))]
+        return "\n".join(
+            [
+                f"kept: {', '.join(names)}",
+                f"  its changed files:  docker diff {first}",
+                f"  copy a file:        docker cp {first}:/home/ma-user/FILE .",
+                f"  boot it again:      docker start --attach {first}",
+                f"  a shell in a copy:  docker commit {first} ma_boot-look"
+                f" && docker run --rm -it --network {network} --volumes-from {first} --entrypoint bash"
+                " ma_boot-look; docker rmi ma_boot-look",
+                f"  remove all:         docker rm --force --volumes {' '.join(names)}"
+                f" && docker network rm {network}",
+            ]
+        )
 
 
 def create_containers(
@@ -272,3 +291,50 @@ def remove_run(client: DockerClient, run: str, settle_seconds: float) -> List[st
             if now - empty_since >= settle_seconds:
                 return []
         time.sleep(_POLL_SECONDS)
+
+
+class Remover:
+    """Tells the guard what to do at the end: remove everything, or `keep` it."""
+
+    def __init__(self) -> None:
+        self.keep = False
+
+
+@contextlib.contextmanager
+def removing(run: str, environ: Mapping[str, str]) -> Iterator[Remover]:
+    """Removes everything with the label of the run after the block, unless the block sets `keep`.
+
+    A guard process does so, even if this process is killed: then the kernel closes the pipe on which the
+    guard reads what to do.
+    """
+    remover = Remover()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ma_boot.rehearsal.containers", "guard", run],
+        env={**environ, MARKER_VARIABLE: GUARD},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        yield remover
+    finally:
+        answer, _ = process.communicate(KEEP if remover.keep else REMOVE)
+        # The guard was killed. Its exit code tells nothing: the reaper of orphans may have collected it.
+        if answer != DONE and not remover.keep:
+            remove_and_report(run, environ, 0.0)
+
+
+def remove_and_report(run: str, environ: Mapping[str, str], settle_seconds: float) -> None:
+    """Removes everything with the label of the run, and reports what is left."""
+    try:
+        with engine(environ) as client:
+            left = remove_run(client, run, settle_seconds)
+    except (BootError, OSError) as error:  # a RequestException is an OSError
+        left = [str(error)]
+    if left:
+        print_lines(
+            f"[ma_boot] could not remove everything of this rehearsal: {', '.join(left)}\n"
+            f"  see docker ps --all --filter label={RUN_LABEL}={run}, "
+            "and docker network ls with the same filter",
+            2,
+        )

@@ -17,12 +17,12 @@ from ma_boot.rehearsal.containers.container_plan import (
     ContainerOptions,
     ContainerPlan,
     job_on_network,
-    kept_note,
     own_obs,
     plan_node,
     plan_obs,
     run_labels,
 )
+from ma_boot.rehearsal.containers.engine_calls import JobContainers
 from ma_boot.rehearsal.platform import SimulatedJob, rank_table
 
 JOB = SimulatedJob("12345678-90ab", "/laptop/ma-job-12345678", nodes=3, devices_per_node=2)
@@ -148,8 +148,8 @@ def test_every_container_has_an_address_of_its_own_in_the_network(nodes: int, su
 
 
 def test_the_note_names_every_kept_container() -> None:
-    planned = [node(number) for number in range(JOB.nodes)]
+    planned = tuple(node(number) for number in range(JOB.nodes))
     obs = plan_obs(INSIDE, "training:1", *SERVED)
-    remove = kept_note(planned, obs, INSIDE).splitlines()[-1]
+    remove = JobContainers(INSIDE, planned, obs).kept_note().splitlines()[-1]
     assert all(one.name in remove for one in (*planned, obs))
     assert remove.endswith(f"docker network rm {obs.network}")

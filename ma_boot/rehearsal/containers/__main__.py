@@ -1,26 +1,29 @@
-"""A node's container as a process: starts it, copies its output, forwards stop signals, exits with its code.
+"""The processes beside a rehearsal: `python -m ma_boot.rehearsal.containers attach NAME`, or `guard RUN`.
 
-So the rehearsal supervises containers like processes: `python -m ma_boot.rehearsal.containers.attach NAME`.
+`attach` is a node's container as a process, which the rehearsal supervises like any other: it starts the
+container, copies its output, forwards stop signals, and exits with its code. `removing` starts `guard`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Iterable, Mapping
+from typing import TYPE_CHECKING, Iterable
 
 from ma_boot.errors import BootError, signal_name
 from ma_boot.image import engine
 from ma_boot.processes import SignalInbox, Task
-from ma_boot.rehearsal.containers.engine_calls import start
+from ma_boot.rehearsal.containers.engine_calls import DONE, KEEP, REMOVE, remove_and_report, start
 from ma_boot.reporting import print_lines
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
 _WAIT_SECONDS = 3600.0
+_SETTLE_SECONDS = 3.0  # the engine may still create what a killed rehearsal had requested
 
 
 def run_attached(client: DockerClient, name: str, inbox: SignalInbox) -> int:
@@ -55,14 +58,25 @@ def _copy(stream: Iterable[bytes], cancel: threading.Event) -> None:
             rest = rest[os.write(1, rest) :]
 
 
-def _run(name: str, environ: Mapping[str, str]) -> int:
+def _attach(name: str) -> int:
     try:
-        with SignalInbox() as inbox, engine(environ) as client:
+        with SignalInbox() as inbox, engine(os.environ) as client:
             return 128 + inbox.stops[0] if inbox.stops else run_attached(client, name, inbox)
     except BootError as error:
         print_lines(f"ma_boot: {error}", 2)
         return int(error.exit_code)
 
 
+def _guard(run: str) -> int:
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(signum, signal.SIG_IGN)
+    request = os.read(0, 1)
+    if request != KEEP:
+        remove_and_report(run, os.environ, 0.0 if request == REMOVE else _SETTLE_SECONDS)
+    with contextlib.suppress(BrokenPipeError):
+        os.write(1, DONE)
+    return 0
+
+
 if __name__ == "__main__":
-    sys.exit(_run(sys.argv[1], dict(os.environ)))
+    sys.exit({"attach": _attach, "guard": _guard}[sys.argv[1]](sys.argv[2]))
