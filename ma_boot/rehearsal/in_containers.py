@@ -23,7 +23,6 @@ from ma_boot.rehearsal.containers import (
 )
 from ma_boot.rehearsal.platform import (
     SimulatedJob,
-    at_start,
     channel_arguments,
     channel_variables,
     code_directory,
@@ -68,7 +67,7 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
         setup.make_nodes(range(job.nodes), world.inbox)
         for node in range(job.nodes):
             _give_to_platform_user(job.sandbox_root(node))
-        inside = at_start(job, first_start(job.nodes), exact_paths=True)
+        inside = replace(job, counts=first_start(job.nodes), exact_paths=True)
         arguments = (*channel_arguments(rehearsal.channels, inside, 0), *rehearsal.appended)
         with removing(job.uuid, world.environ) as remover:
             created = create_containers(

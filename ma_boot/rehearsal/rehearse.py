@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ContextManager, Dict, List, Sequence
 
@@ -16,7 +17,7 @@ from ma_boot.rehearsal.job_run import JobRun, SpecOf, StartOf
 from ma_boot.rehearsal.kept import pruned, sandbox
 from ma_boot.rehearsal.live_view import live_view
 from ma_boot.rehearsal.node_specs import node_spec, rerooted_paths, rerooting_note
-from ma_boot.rehearsal.platform import SimulatedJob, at_start, first_start, rank_table
+from ma_boot.rehearsal.platform import SimulatedJob, first_start, rank_table
 from ma_boot.rehearsal.platform_side import uploading_outputs
 from ma_boot.rehearsal.requested import Rehearsal
 from ma_boot.rehearsal.setup import Setup, new_job, obs_note, set_up
@@ -27,8 +28,9 @@ from ma_boot.rehearsal.summary import (
     job_exit_code,
     rehearsal_end,
     summary_lines,
+    verdicts_of,
+    write_verdicts,
 )
-from ma_boot.rehearsal.verdicts import verdicts_of, write_verdicts
 from ma_boot.reporting import RunResult
 from ma_boot.supervisor import Limits
 
@@ -54,7 +56,7 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
     with sandbox_of(job, rehearsal, world), set_up(rehearsal, job, world) as setup:
         return run_job(
             setup,
-            lambda counts: at_start(job, counts, setup.exact_paths),
+            lambda counts: replace(job, counts=counts, exact_paths=setup.exact_paths),
             lambda start, node: node_spec(setup, start, node, world),
             world,
             started,
@@ -152,7 +154,7 @@ def plan_rehearsal(rehearsal: Rehearsal, world: World) -> List[Dict[str, Any]]:
     """
     job = new_job(rehearsal, world)
     with sandbox_of(job, rehearsal, world), set_up(rehearsal, job, world) as setup:
-        start = at_start(job, first_start(job.nodes), setup.exact_paths)
+        start = replace(job, counts=first_start(job.nodes), exact_paths=setup.exact_paths)
         table = json.dumps(rank_table(start))
         for node in range(job.nodes):
             job.table_file(node).write_text(table, encoding="utf-8")

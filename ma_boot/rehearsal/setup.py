@@ -16,10 +16,9 @@ from ma_boot.modelarts import JOB_TOKEN, free_port
 from ma_boot.node import BootRequest, JobOptions, RankOptions, RunOptions, World
 from ma_boot.processes import SignalInbox
 from ma_boot.rehearsal.platform import PRODUCT, SIMULATED, SimulatedJob, code_directory, code_files, copy_code
-from ma_boot.rehearsal.platform_side import download_inputs
+from ma_boot.rehearsal.platform_side import ServedObs, download_inputs, served
 from ma_boot.rehearsal.requested import Rehearsal
 from ma_boot.rehearsal.sandbox import check_installed
-from ma_boot.rehearsal.served_obs import ServedObs, served
 from path_mapping.errors import CredentialsMissing, MappingInvalid
 from path_mapping.mapping import read_mapping, selected
 from path_mapping.stores import Store, open_store
@@ -50,7 +49,15 @@ class Setup:
             BootError: a directory cannot be created, or an input cannot be downloaded.
             Stopped: a stop signal arrived.
         """
-        _make_directories(self.job, nodes, self.code, self.files, inbox)
+        for node in nodes:
+            inbox.check()
+            try:
+                for directory in self.job.directories(node).values():
+                    Path(directory).mkdir(parents=True)
+            except OSError as error:
+                raise CannotCreate(f"cannot create the sandbox {self.job.root}: {error.strerror}") from error
+            if self.code is not None:
+                copy_code(self.code, self.files, Path(self.job.job_dir(node), self.code.name))
         if self.store is not None:
             download_inputs(self.rehearsal.channels, self.job, nodes, self.store, inbox)
 
@@ -195,26 +202,6 @@ def obs_note(code: Optional[Path], rehearsal: Rehearsal, cwd: str) -> str:
         f"{obs_root} stands for OBS, and is no code here; `ma_boot job submit` would upload it: "
         f"add {name} to `exclude`"
     )
-
-
-def _make_directories(
-    job: SimulatedJob, nodes: Sequence[int], code: Optional[Path], files: Sequence[Path], inbox: SignalInbox
-) -> None:
-    """Creates the directories of nodes, with the code in them.
-
-    Raises:
-        CannotCreate: a directory or file cannot be created.
-        Stopped: a stop signal arrived.
-    """
-    for node in nodes:
-        inbox.check()
-        try:
-            for directory in job.directories(node).values():
-                Path(directory).mkdir(parents=True)
-        except OSError as error:
-            raise CannotCreate(f"cannot create the sandbox {job.root}: {error.strerror}") from error
-        if code is not None:
-            copy_code(code, files, Path(job.job_dir(node), code.name))
 
 
 def store_of_form(environ: Mapping[str, str], root: Optional[Path]) -> Store:

@@ -15,26 +15,14 @@ from typing import BinaryIO, Dict, Iterable, Iterator, List, Mapping, Optional, 
 
 from path_mapping.localfs import chunks, crc64
 
-STATUS = {
+STATUS = {  # that of all others is 400
     "AccessDenied": 403,
-    "BadDigest": 400,
     "BucketNotEmpty": 409,
-    "EntityTooSmall": 400,
     "ExpiredToken": 403,
-    "IncompleteBody": 400,
     "InternalError": 500,
     "InvalidAccessKeyId": 403,
-    "InvalidArgument": 400,
-    "InvalidBucketName": 400,
-    "InvalidDigest": 400,
-    "InvalidPart": 400,
-    "InvalidPartOrder": 400,
     "InvalidRange": 416,
-    "InvalidRequest": 400,
     "InvalidToken": 403,
-    "InvalidURI": 400,
-    "KeyTooLong": 400,
-    "MalformedXML": 400,
     "NoSuchBucket": 404,
     "NoSuchKey": 404,
     "NoSuchUpload": 404,
@@ -44,17 +32,16 @@ STATUS = {
     "PreconditionFailed": 412,
     "RequestTimeTooSkewed": 403,
     "SignatureDoesNotMatch": 403,
-    "XAmzContentSHA256Mismatch": 400,
 }
 
 
 class Refusal(Exception):
-    """A request fails with an error; `code` is one of STATUS."""
+    """A request fails with an error; `code` is what OBS calls the error."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
-        self.status = STATUS[code]
+        self.status = STATUS.get(code, 400)
 
 
 @dataclass(frozen=True)
@@ -285,7 +272,7 @@ class Uploads:
             raise Refusal("NoSuchUpload", "the upload does not exist, or was completed or aborted")
         return found
 
-    def new_file(self, upload: Upload) -> Path:
+    def new_file(self) -> Path:
         """A new file for the content of a part."""
         return self._root / uuid.uuid4().hex
 
@@ -317,7 +304,7 @@ class Uploads:
         with self._change(upload):
             parts = _chosen(upload, wanted)
             path = bucket.new_file()
-            size, crc = _join(parts, path)
+            size, crc = join([part.path for part in parts], path)
             md5s = b"".join(bytes.fromhex(part.etag) for part in parts)
             completed = BucketObject(
                 upload.key,
@@ -370,12 +357,12 @@ def _chosen(upload: Upload, wanted: Sequence[Tuple[int, str]]) -> List[UploadPar
     return parts
 
 
-def _join(parts: Iterable[UploadPart], path: Path) -> Tuple[int, int]:
-    """Writes the parts into one file; returns its size and CRC-64."""
+def join(sources: Iterable[str], path: Path) -> Tuple[int, int]:
+    """Writes the contents of files into one; returns its size and CRC-64."""
     crc = 0
     with path.open("wb", buffering=0) as target:
-        for part in parts:
-            for piece in chunks(Path(part.path)):
+        for source in sources:
+            for piece in chunks(Path(source)):
                 crc = crc64(piece, crc)
                 target.write(piece)
         return target.tell(), crc

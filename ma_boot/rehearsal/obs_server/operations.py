@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from dataclasses import dataclass, replace
 from email.utils import formatdate
 from pathlib import Path
@@ -21,6 +22,7 @@ from ma_boot.rehearsal.obs_server.buckets import (
     Upload,
     UploadPart,
     Uploads,
+    join,
 )
 from ma_boot.rehearsal.obs_server.request import CHUNK, Body, HttpRequest, Received, is_modified, wanted_range
 from ma_boot.rehearsal.obs_server.responses import (
@@ -37,7 +39,6 @@ from ma_boot.rehearsal.obs_server.responses import (
     uploads_document,
 )
 from ma_boot.rehearsal.obs_server.signatures import SIGNED_PARAMETERS
-from path_mapping.localfs import chunks, crc64
 
 KEPT_HEADERS = (
     "cache-control",
@@ -189,7 +190,9 @@ def copy_object(call: Call) -> HttpResponse:
             raise Refusal("PreconditionFailed", "the source of the copy has been modified")
         path = call.bucket.new_file()
         with path.open("wb", buffering=0) as target:
-            _append_bytes(file, source.size, target)
+            shutil.copyfileobj(file, target, CHUNK)
+            if target.tell() != source.size:
+                raise OSError("the file of an object has not the size of the object")
     stored = replace(source, key=call.key, modified=call.now, appendable=False, path=str(path))
     if call.header("metadata-directive") in ("REPLACE", "REPLACE_NEW"):
         stored = replace(stored, headers=call.kept_headers(), metadata=call.metadata())
@@ -225,48 +228,19 @@ def append_object(call: Call) -> HttpResponse:
 
 
 def _appended(call: Call, position: int, addition: Path, received: Received) -> BucketObject:
+    bucket = call.bucket
     try:
-        earlier = call.bucket.get(call.key)
+        earlier = bucket.get(call.key)
     except Refusal:
         earlier = BucketObject(call.key, 0, "", 0, 0, call.kept_headers(), call.metadata(), appendable=True)
-    _check_position(earlier, position)
-    path = _joined(call.bucket.new_file(), earlier, addition, received.size)
-    etag = hashlib.md5(f"{earlier.etag}{received.md5}".encode()).hexdigest()
-    size, crc = earlier.size + received.size, _crc64_of(path)
-    return replace(earlier, size=size, etag=etag, crc64=crc, modified=call.now, path=str(path))
-
-
-def _check_position(stored: BucketObject, position: int) -> None:
-    if not stored.appendable:
+    if not earlier.appendable:
         raise Refusal("ObjectNotAppendable", "the object is not appendable")
-    if stored.size != position:
-        raise Refusal("PositionNotEqualToLength", f"the object has {stored.size} bytes")
-
-
-def _joined(path: Path, earlier: BucketObject, addition: Path, size: int) -> Path:
-    with path.open("wb", buffering=0) as target:
-        if earlier.size:
-            with open(earlier.path, "rb") as file:
-                _append_bytes(file, earlier.size, target)
-        with addition.open("rb") as file:
-            _append_bytes(file, size, target)
-    return path
-
-
-def _append_bytes(source: BinaryIO, size: int, target: BinaryIO) -> None:
-    done = 0
-    while done < size:
-        copied = os.sendfile(target.fileno(), source.fileno(), done, size - done)
-        if not copied:
-            raise OSError("the file of an object is shorter than the object")
-        done += copied
-
-
-def _crc64_of(path: Path) -> int:
-    crc = 0
-    for piece in chunks(path):
-        crc = crc64(piece, crc)
-    return crc
+    if earlier.size != position:
+        raise Refusal("PositionNotEqualToLength", f"the object has {earlier.size} bytes")
+    path = bucket.new_file()
+    size, crc = join([*([earlier.path] if earlier.path else []), str(addition)], path)
+    etag = hashlib.md5(f"{earlier.etag}{received.md5}".encode()).hexdigest()
+    return replace(earlier, size=size, etag=etag, crc64=crc, modified=call.now, path=str(path))
 
 
 def begin_upload(call: Call) -> HttpResponse:
@@ -287,7 +261,7 @@ def put_part(call: Call) -> HttpResponse:
     number = int(text) if text.isdecimal() else 0
     if not 1 <= number <= MAX_PARTS:
         raise Refusal("InvalidArgument", f"expected a partNumber from 1 to {MAX_PARTS}")
-    path = call.uploads.new_file(upload)
+    path = call.uploads.new_file()
     if call.header("copy-source") is not None:
         part = _copied_part(call, number, path)
         call.uploads.add(upload, part)
@@ -312,10 +286,8 @@ def _copied_part(call: Call, number: int, path: Path) -> UploadPart:
 
 def list_parts(call: Call) -> HttpResponse:
     """Lists the parts."""
-    after, limit = (
-        call.number("part-number-marker", 0, MAX_PARTS),
-        call.number("max-parts", MAX_KEYS, MAX_KEYS),
-    )
+    after = call.number("part-number-marker", 0, MAX_PARTS)
+    limit = call.number("max-parts", MAX_KEYS, MAX_KEYS)
     return parts_document(_upload(call), after, limit, call.prefix)
 
 
@@ -342,7 +314,7 @@ def list_uploads(call: Call) -> HttpResponse:
     """Lists the uploads in progress of a bucket."""
     call.buckets.get(call.bucket_name)
     key, upload_id, prefix = (call.parameter(name) for name in ("key-marker", "upload-id-marker", "prefix"))
-    found = [one for one in call.uploads.of(call.bucket_name) if one.key.startswith(prefix)]
+    found = [upload for upload in call.uploads.of(call.bucket_name) if upload.key.startswith(prefix)]
     ids = [upload.id for upload in found]
     if upload_id in ids:
         found = found[ids.index(upload_id) + 1 :]

@@ -18,6 +18,7 @@ NAMESPACES = {
     "x-amz-": "http://s3.amazonaws.com/doc/2006-03-01/",
 }
 OWNER = "<ID>local</ID>"
+_OWNERS = f"<Initiator>{OWNER}</Initiator><Owner>{OWNER}</Owner>"
 
 
 @dataclass(frozen=True)
@@ -66,15 +67,12 @@ def refused(refusal: Refusal, resource: str) -> HttpResponse:
 
 def failed(status: int, code: str, message: str, resource: str) -> HttpResponse:
     """An error document of OBS."""
-    content = _tag("Code", code) + _tag("Message", message) + _tag("Resource", resource)
-    return _xml(f"<Error>{content}</Error>", status=status)
+    return _xml(f"<Error>{_tags(Code=code, Message=message, Resource=resource)}</Error>", status)
 
 
 def buckets_document(names: Iterable[str], prefix: str) -> HttpResponse:
     """All buckets of the account."""
-    listed = "".join(
-        f"<Bucket>{_tag('Name', name)}<CreationDate>{_iso(0)}</CreationDate></Bucket>" for name in names
-    )
+    listed = "".join(f"<Bucket>{_tags(Name=name, CreationDate=_iso(0))}</Bucket>" for name in names)
     return _document("ListAllMyBucketsResult", prefix, f"<Owner>{OWNER}</Owner><Buckets>{listed}</Buckets>")
 
 
@@ -99,43 +97,38 @@ def objects_document(
     asked: ListingQuery, page: ListingPage, found: Sequence[BucketObject], prefix: str
 ) -> HttpResponse:
     """One page of a bucket's objects."""
-    second = asked.version == "2"
-    parts = [_tag("Name", asked.bucket), _tag("Prefix", asked.key(asked.prefix))]
-    if not second:
-        parts.append(_tag("Marker", asked.key(asked.marker)))
+    second, following = asked.version == "2", page.next_marker
+    content = _tags(Name=asked.bucket, Prefix=asked.key(asked.prefix))
+    if second:
+        content += _tags(KeyCount=len(page.keys) + len(page.prefixes))
     else:
-        parts.append(_tag("KeyCount", str(len(page.keys) + len(page.prefixes))))
-    if page.next_marker:
-        name, value = ("NextContinuationToken", quote(page.next_marker)) if second else ("NextMarker", "")
-        parts.append(_tag(name, value or asked.key(page.next_marker)))
-    parts.append(_tag("MaxKeys", str(asked.limit)))
+        content += _tags(Marker=asked.key(asked.marker))
+    if following:
+        if second:
+            content += _tags(NextContinuationToken=quote(following))
+        else:
+            content += _tags(NextMarker=asked.key(following))
+    content += _tags(MaxKeys=asked.limit)
     if asked.delimiter:
-        parts.append(_tag("Delimiter", asked.key(asked.delimiter)))
-    if asked.encoded:
-        parts.append("<EncodingType>url</EncodingType>")
-    parts.append(_tag("IsTruncated", "true" if page.next_marker else "false"))
-    parts += [_content(asked, one) for one in found]
-    parts += [
-        f"<CommonPrefixes>{_tag('Prefix', asked.key(common))}</CommonPrefixes>" for common in page.prefixes
-    ]
-    return _document("ListBucketResult", prefix, "".join(parts))
+        content += _tags(Delimiter=asked.key(asked.delimiter))
+    content += _encoding(asked.encoded) + _tags(IsTruncated=_bool(bool(following)))
+    content += "".join(_content(asked, stored) for stored in found)
+    for common in page.prefixes:
+        content += f"<CommonPrefixes>{_tags(Prefix=asked.key(common))}</CommonPrefixes>"
+    return _document("ListBucketResult", prefix, content)
 
 
-def _content(asked: ListingQuery, one: BucketObject) -> str:
-    kind = "<Type>Appendable</Type>" if one.appendable else ""
-    return (
-        f"<Contents><Key>{_text(asked.key(one.key))}</Key><LastModified>{_iso(one.modified)}</LastModified>"
-        f"<ETag>&quot;{one.etag}&quot;</ETag><Size>{one.size}</Size><Owner>{OWNER}</Owner>"
-        f"<StorageClass>STANDARD</StorageClass>{kind}</Contents>"
-    )
+def _content(asked: ListingQuery, stored: BucketObject) -> str:
+    described = _tags(Key=asked.key(stored.key), LastModified=_iso(stored.modified), ETag=f'"{stored.etag}"')
+    owned = f"{_tags(Size=stored.size)}<Owner>{OWNER}</Owner>{_tags(StorageClass='STANDARD')}"
+    return f"<Contents>{described}{owned}{_tags(Type='Appendable') if stored.appendable else ''}</Contents>"
 
 
 def deletion_document(keys: Iterable[str], quiet: bool, encoded: bool, prefix: str) -> HttpResponse:
     """The keys that were deleted."""
-    shown = () if quiet else keys
-    listed = "".join(f"<Deleted>{_tag('Key', quote(key) if encoded else key)}</Deleted>" for key in shown)
-    encoding = "<EncodingType>url</EncodingType>" if encoded else ""
-    return _document("DeleteResult", prefix, encoding + listed)
+    listed = [quote(key) if encoded else key for key in keys if not quiet]
+    deleted = "".join(f"<Deleted>{_tags(Key=key)}</Deleted>" for key in listed)
+    return _document("DeleteResult", prefix, _encoding(encoded) + deleted)
 
 
 def location_document(prefix: str) -> HttpResponse:
@@ -145,39 +138,47 @@ def location_document(prefix: str) -> HttpResponse:
 
 def copy_document(name: str, copy: Union[BucketObject, UploadPart], prefix: str) -> HttpResponse:
     """A copy of an object or of a part."""
-    return _document(name, prefix, f"<LastModified>{_iso(copy.modified)}</LastModified>{_etag(copy.etag)}")
+    return _document(name, prefix, _tags(LastModified=_iso(copy.modified), ETag=f'"{copy.etag}"'))
 
 
 def upload_document(upload: Upload, prefix: str) -> HttpResponse:
     """An initiated upload."""
-    content = _tag("Bucket", upload.bucket) + _tag("Key", upload.key) + _tag("UploadId", upload.id)
-    return _document("InitiateMultipartUploadResult", prefix, content)
+    return _document("InitiateMultipartUploadResult", prefix, _named(upload))
 
 
 def completion_document(upload: Upload, stored: BucketObject, prefix: str) -> HttpResponse:
     """A completed upload."""
-    where = f"/{upload.bucket}/{quote(upload.key)}"
-    content = _tag("Location", where) + _tag("Bucket", upload.bucket) + _tag("Key", upload.key)
-    return _document("CompleteMultipartUploadResult", prefix, content + _etag(stored.etag))
+    content = _tags(
+        Location=f"/{upload.bucket}/{quote(upload.key)}",
+        Bucket=upload.bucket,
+        Key=upload.key,
+        ETag=f'"{stored.etag}"',
+    )
+    return _document("CompleteMultipartUploadResult", prefix, content)
 
 
 def parts_document(upload: Upload, after: int, limit: int, prefix: str) -> HttpResponse:
     """The parts of an upload with numbers greater than `after`."""
     rest = [upload.parts[number] for number in sorted(upload.parts) if number > after]
     shown = rest[:limit]
-    content = [_tag("Bucket", upload.bucket), _tag("Key", upload.key), _tag("UploadId", upload.id)]
-    content.append(f"<Initiator>{OWNER}</Initiator><Owner>{OWNER}</Owner>")
-    content.append(_tag("StorageClass", "STANDARD") + _tag("PartNumberMarker", str(after)))
-    content.append(_tag("NextPartNumberMarker", str(shown[-1].number if shown else after)))
-    content.append(_tag("MaxParts", str(limit)) + _tag("IsTruncated", _bool(len(rest) > limit)))
-    content += [_part(part) for part in shown]
-    return _document("ListPartsResult", prefix, "".join(content))
+    page = _tags(
+        StorageClass="STANDARD",
+        PartNumberMarker=after,
+        NextPartNumberMarker=shown[-1].number if shown else after,
+        MaxParts=limit,
+        IsTruncated=_bool(len(rest) > limit),
+    )
+    parts = "".join(f"<Part>{_described(part)}</Part>" for part in shown)
+    return _document("ListPartsResult", prefix, _named(upload) + _OWNERS + page + parts)
 
 
-def _part(part: UploadPart) -> str:
-    return (
-        f"<Part><PartNumber>{part.number}</PartNumber><LastModified>{_iso(part.modified)}</LastModified>"
-        f"{_etag(part.etag)}<Size>{part.size}</Size></Part>"
+def _named(upload: Upload) -> str:
+    return _tags(Bucket=upload.bucket, Key=upload.key, UploadId=upload.id)
+
+
+def _described(part: UploadPart) -> str:
+    return _tags(
+        PartNumber=part.number, LastModified=_iso(part.modified), ETag=f'"{part.etag}"', Size=part.size
     )
 
 
@@ -185,22 +186,21 @@ def uploads_document(
     bucket: str, found: Sequence[Upload], limit: int, encoded: bool, prefix: str
 ) -> HttpResponse:
     """The first uploads in progress of a bucket."""
-    shown = found[:limit]
-    content = [_tag("Bucket", bucket), _tag("MaxUploads", str(limit))]
-    if encoded:
-        content.append("<EncodingType>url</EncodingType>")
-    content.append(_tag("IsTruncated", _bool(len(found) > limit)))
+
+    def key(upload: Upload) -> str:
+        return quote(upload.key) if encoded else upload.key
+
+    content = _tags(Bucket=bucket, MaxKeys=limit) + _encoding(encoded)
+    content += _tags(IsTruncated=_bool(len(found) > limit))
     if len(found) > limit:
-        last = quote(shown[-1].key) if encoded else shown[-1].key
-        content.append(_tag("NextKeyMarker", last) + _tag("NextUploadIdMarker", shown[-1].id))
-    for upload in shown:
-        key = quote(upload.key) if encoded else upload.key
-        content.append(
-            f"<Upload>{_tag('Key', key)}{_tag('UploadId', upload.id)}<Initiator>{OWNER}</Initiator>"
-            f"<Owner>{OWNER}</Owner><StorageClass>STANDARD</StorageClass>"
-            f"<Initiated>{_iso(upload.initiated)}</Initiated></Upload>"
+        last = found[limit - 1]
+        content += _tags(NextKeyMarker=key(last), NextUploadIdMarker=last.id)
+    for upload in found[:limit]:
+        content += (
+            f"<Upload>{_tags(Key=key(upload), UploadId=upload.id)}{_OWNERS}"
+            f"{_tags(StorageClass='STANDARD', Initiated=_iso(upload.initiated))}</Upload>"
         )
-    return _document("ListMultipartUploadsResult", prefix, "".join(content))
+    return _document("ListMultipartUploadsResult", prefix, content)
 
 
 def _iso(seconds: float) -> str:
@@ -209,20 +209,18 @@ def _iso(seconds: float) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
 
 
-def _etag(etag: str) -> str:
-    return f"<ETag>&quot;{etag}&quot;</ETag>"
-
-
 def _bool(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _tag(name: str, text: str) -> str:
-    return f"<{name}>{_text(text)}</{name}>"
+def _encoding(encoded: bool) -> str:
+    return _tags(EncodingType="url") if encoded else ""
 
 
-def _text(text: str) -> str:
-    return escape(text, {"\r": "&#13;"})  # a parser would read it as a newline
+def _tags(**texts: object) -> str:
+    """An element for each text; a parser would read a raw carriage return as a newline."""
+    entities = {"\r": "&#13;", '"': "&quot;"}
+    return "".join(f"<{name}>{escape(str(text), entities)}</{name}>" for name, text in texts.items())
 
 
 def _document(name: str, prefix: str, content: str) -> HttpResponse:

@@ -7,20 +7,17 @@ from ma_boot.rehearsal.platform.code_directory import (
     command_in as command_in,
     copy_code as copy_code,
 )
-from ma_boot.rehearsal.platform.job_form import (
-    FormChannel as FormChannel,
-    channel_arguments as channel_arguments,
-    channel_variables as channel_variables,
-    parse_channels as parse_channels,
-)
 from ma_boot.rehearsal.platform.simulated_job import (
     PRODUCT as PRODUCT,
     SIMULATED as SIMULATED,
+    FormChannel as FormChannel,
     SimulatedJob as SimulatedJob,
     StartCounts as StartCounts,
-    at_start as at_start,
+    channel_arguments as channel_arguments,
+    channel_variables as channel_variables,
     first_start as first_start,
     node_environment as node_environment,
+    parse_channels as parse_channels,
     rank_table as rank_table,
     rescheduled as rescheduled,
     restarted as restarted,

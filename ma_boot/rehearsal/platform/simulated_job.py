@@ -2,20 +2,31 @@
 
 Names and values are those of the platform's documentation (develop-modelarts-0104 and -1416); where one
 machine cannot have the real thing, a docstring says what replaces it.
+
+Inputs and outputs of the job form: `--input data_url=obs://bucket/data/` is an input named by its
+hyper-parameter: before the boot command the platform downloads it into `inputs/data_url_0`, and appends
+`--data_url=<that directory>`. The path of `data_url@env=` is in the environment variable `data_url` instead,
+the other choice of "obtained from" in the form. Outputs are in `outputs/<name>_0`; they are uploaded every
+30 s, and after the boot command.
 """
 
 from __future__ import annotations
 
+import json
 import os.path
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from ma_boot.errors import UsageError, listed
 from ma_boot.modelarts import JOB_TOKEN
 from ma_boot.platforms import TABLE_NAME
 from ma_boot.rank_table import WRITERS, fake
 from ma_boot.wording import counted
+
+if TYPE_CHECKING:
+    from path_mapping.mapping import ObsUrl, Route
 
 _OTHER_JOBS = re.compile(
     r"(MA|VC|VK|BATCH|DLS|MABOOT|MS|MASTER|OMPI|PMIX|SLURM|PET|TORCHELASTIC|MINDX|CM)_"
@@ -23,6 +34,8 @@ _OTHER_JOBS = re.compile(
     r"|(GLOBAL_)?RANK_TABLE_FILE|RANK_ID|RANK_SIZE|DEVICE_ID|ASCEND_DEVICE_ID|JOB_ID|ROUTE_PLAN)$"
 )
 
+PERIOD_SECONDS = 30.0  # the default of CreateTrainingJob
+_OPTION = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(@env)?=(.*)", re.DOTALL)
 SIMULATED = ("modelarts", "volcano", "mindcluster")  # platforms
 PRODUCT = "910b"  # of the simulated nodes: HCCL takes any number of its cards per server
 
@@ -155,11 +168,6 @@ class SimulatedJob:
         return self.address(node)
 
 
-def at_start(job: SimulatedJob, counts: Tuple[StartCounts, ...], exact_paths: bool) -> SimulatedJob:
-    """The job as its nodes see it at the start with these counts."""
-    return replace(job, counts=counts, exact_paths=exact_paths)
-
-
 def first_start(nodes: int) -> Tuple[StartCounts, ...]:
     """Every node starts for the first time."""
     return (StartCounts(),) * nodes
@@ -281,3 +289,78 @@ def _table_with_servers(job: SimulatedJob) -> Dict[str, Any]:
         for device in server["device"]:
             device["device_ip"] = f"{191 + scheduled}.{device['device_ip'].partition('.')[2]}"
     return table
+
+
+@dataclass(frozen=True)
+class FormChannel:
+    """An input or output of the job form; the training gets its path in a variable, or as an argument."""
+
+    name: str
+    url: ObsUrl
+    is_input: bool
+    by_variable: bool
+
+    def directory(self, job: SimulatedJob, node: int) -> str:
+        """Its local directory on a node."""
+        kind = "inputs" if self.is_input else "outputs"
+        return os.path.join(job.directories(node)[f"/home/ma-user/modelarts/{kind}"], f"{self.name}_0")
+
+    def route(self, job: SimulatedJob, node: int) -> Route:
+        """The route of its files on a node."""
+        from path_mapping.mapping import Route  # here, as not every program of this room's has a job form
+
+        return Route(
+            self.directory(job, node),
+            self.url,
+            interval=None if self.is_input else PERIOD_SECONDS,
+            required=self.is_input,
+        )
+
+
+def parse_channels(inputs: Sequence[str], outputs: Sequence[str]) -> Tuple[FormChannel, ...]:
+    """Parses the values of `--input` and `--output`; raises `UsageError` with every mistake in them."""
+    from path_mapping.mapping import ObsUrl
+
+    channels: List[FormChannel] = []
+    problems: List[str] = []
+    for option, texts in (("--input", inputs), ("--output", outputs)):
+        for text in texts:
+            match = _OPTION.fullmatch(text)
+            try:
+                if match is None:
+                    raise ValueError("expected NAME=obs://bucket/path, or NAME@env=obs://bucket/path")
+                name, by_variable, url = match.groups()
+                channels.append(FormChannel(name, ObsUrl.typed(url), option == "--input", bool(by_variable)))
+            except ValueError as error:
+                problems.append(f"{option} {text}: {error}")
+    names = [channel.name for channel in channels]
+    problems += [f"{name}: expected once" for name in sorted(set(names)) if names.count(name) > 1]
+    if problems:
+        raise UsageError(listed("inputs and outputs of the job form:", problems))
+    return tuple(channels)
+
+
+def channel_arguments(channels: Sequence[FormChannel], job: SimulatedJob, node: int) -> Tuple[str, ...]:
+    """The arguments that the platform appends to the boot command."""
+    return tuple(
+        f"--{channel.name}={channel.directory(job, node)}" for channel in channels if not channel.by_variable
+    )
+
+
+def channel_variables(channels: Sequence[FormChannel], job: SimulatedJob, node: int) -> Dict[str, str]:
+    """The environment variables that the platform sets, MA_INPUTS and MA_OUTPUTS among them."""
+    if not channels:
+        return {}
+    variables = {channel.name: channel.directory(job, node) for channel in channels if channel.by_variable}
+    for kind in ("inputs", "outputs"):
+        described = [
+            {
+                "name": channel.name,
+                "local_dir": channel.directory(job, node),
+                "remote": {"obs": {"obs_url": str(channel.url)}},
+            }
+            for channel in channels
+            if channel.is_input == (kind == "inputs")
+        ]
+        variables[f"MA_{kind.upper()}"] = json.dumps({kind: described})
+    return variables

@@ -13,7 +13,7 @@ import pytest
 
 from ma_boot.errors import ExitCode
 from ma_boot.rehearsal.faults import KINDS
-from ma_boot.rehearsal.verdicts import FILE
+from ma_boot.rehearsal.summary import FILE
 from tests.functional.node import PROGRAMS
 from tests.functional.rehearsal.test_rehearsal import end, laptop, processes, start
 

@@ -18,7 +18,7 @@ from ma_boot.rehearsal.faults import parse_faults
 from ma_boot.rehearsal.injection import Injector, StartedNode, Watch, force_exit
 from ma_boot.rehearsal.kept import kept_in, pruned
 from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
-from ma_boot.rehearsal.verdicts import FILE
+from ma_boot.rehearsal.summary import FILE
 from tests.conftest import CREDENTIALS
 from tests.functional.node import Ended, alive, eventually
 from tests.functional.rehearsal.test_rehearsal import (

@@ -54,7 +54,6 @@ PURE: Set[str] = {
     "ma_boot.image.rules",
     "ma_boot.image.swr",
     "ma_boot.rehearsal.faults",
-    "ma_boot.rehearsal.platform.job_form",
     "ma_boot.rehearsal.platform.simulated_job",
     "ma_boot.rehearsal.platform.table_writes",
     "ma_boot.rehearsal.containers.container_plan",

@@ -15,13 +15,12 @@ from ma_boot.rehearsal.faults import parse_faults
 from ma_boot.rehearsal.platform import (
     SimulatedJob,
     StartCounts,
-    at_start,
     first_start,
     rank_table,
     rescheduled,
     writes,
 )
-from ma_boot.rehearsal.verdicts import FaultVerdict, compared_outputs
+from ma_boot.rehearsal.summary import FaultVerdict, compared_outputs
 from path_mapping.mapping.routes import ObsUrl, Route
 
 JOB = SimulatedJob("1234", "/sandbox", nodes=3, devices_per_node=2)
@@ -75,7 +74,7 @@ def test_after_any_reschedules_every_node_finds_itself_and_its_ranks(moved: List
     counts = first_start(JOB.nodes)
     for node in moved:
         counts = rescheduled(counts, node)
-    start = at_start(JOB, counts, exact_paths=False)
+    start = replace(JOB, counts=counts)
     table = convert(parse(rank_table(start)))
     assert errors(validate(table, None)) == []
     for node in range(JOB.nodes):
@@ -85,9 +84,9 @@ def test_after_any_reschedules_every_node_finds_itself_and_its_ranks(moved: List
 
 
 def test_a_replaced_node_has_other_addresses_and_another_place_in_the_table() -> None:
-    before = rank_table(at_start(JOB, first_start(3), exact_paths=False))
+    before = rank_table(JOB)
     counts = rescheduled(first_start(3), 2)
-    after = rank_table(at_start(JOB, counts, exact_paths=False))
+    after = rank_table(replace(JOB, counts=counts))
     pods = [pod["pod_name"][-1] for pod in after["group_list"][0]["instance_list"]]
     assert [pod["pod_name"][-1] for pod in before["group_list"][0]["instance_list"]] == ["2", "1", "0"]
     assert pods == ["0", "1", "2"]

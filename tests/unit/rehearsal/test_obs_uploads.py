@@ -32,7 +32,7 @@ class Storage:
         return upload, [(number, ETAG) for number in range(1, parts + 1)]
 
     def put(self, upload: Upload, number: int) -> None:
-        file = self.uploads.new_file(upload)
+        file = self.uploads.new_file()
         file.write_bytes(CONTENT)
         self.uploads.add(upload, UploadPart(number, len(CONTENT), ETAG, 0.0, str(file)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, Dict, List
 
 import pytest
@@ -12,7 +13,6 @@ from ma_boot.rank_table import WRITERS, NotYet, completed_document, convert, own
 from ma_boot.rehearsal.platform import (
     SIMULATED,
     SimulatedJob,
-    at_start,
     first_start,
     node_environment,
     rank_table,
@@ -64,7 +64,7 @@ def test_the_states_of_the_table_are_those_of_its_writer(platform: str) -> None:
 @pytest.mark.parametrize("moved", [None, 0, 1])
 def test_after_a_reschedule_each_node_finds_its_ranks(platform: str, moved: Any) -> None:
     job = job_on(platform)
-    start = at_start(job, rescheduled(first_start(3), moved), exact_paths=False)
+    start = replace(job, counts=rescheduled(first_start(3), moved))
     table = rank_table(start)
     assert table != rank_table(job)
     assert [ranks_of(start, node, table) for node in range(3)] == [[0, 1], [2, 3], [4, 5]]
