@@ -211,7 +211,7 @@ def test_eight_ranks_on_two_nodes_train_and_their_checkpoints_arrive(laptop: Lap
 
 
 def test_a_node_looks_as_on_the_platform(laptop: Laptop) -> None:
-    ended = laptop.rehearse("--nodes", "2", "project/look.py")
+    ended = laptop.rehearse("--nodes", "2", "project/look.py", more={"MABOOT_SHM_SIZE": "64m"})
     assert ended.code == 0, ended.output
     lines = [line.partition(" seen ") for line in ended.output.splitlines() if " seen " in line]
     by_node = sorted((json.loads(line[2]) for line in lines), key=lambda seen: str(seen["name"]))
@@ -222,7 +222,7 @@ def test_a_node_looks_as_on_the_platform(laptop: Laptop) -> None:
         assert seen["name"].endswith(f"-worker-{node}")
         assert seen["hosts"][node] == f"{seen['name']}.{seen['name'][: -len('-worker-0')]}"
         assert seen["addresses"][node] == seen["own"]
-        assert seen["shm"] == 2 << 30
+        assert seen["shm"] == 64 << 20
     [job] = laptop.root.glob("ma_boot-rehearsal/*")
     for name in ("node-0", "node-1"):
         assert (job / name / "cache" / "written").exists()
@@ -231,12 +231,11 @@ def test_a_node_looks_as_on_the_platform(laptop: Laptop) -> None:
     assert len(list((job / "log").glob("*-worker-*.log"))) == 2
 
 
-@pytest.mark.parametrize("rendezvous", ["rank-table", "torch"])
-def test_ranks_in_containers_see_the_same_on_every_platform(laptop: Laptop, rendezvous: str) -> None:
+def test_ranks_in_containers_see_the_same_on_every_platform(laptop: Laptop) -> None:
     (laptop.root / "project" / "ranks.py").write_text(RANKS)
     seen = {}
     for platform in ("modelarts", "volcano", "mindcluster"):
-        shape = ["--nodes", "2", "--devices-per-node", "2", "--rendezvous", rendezvous]
+        shape = ["--nodes", "2", "--devices-per-node", "2", "--rendezvous", "torch"]
         ended = laptop.rehearse("--platform", platform, *shape, "project/ranks.py")
         assert ended.code == 0, ended.output
         assert ended.output.count(f"[ma_boot] platform {platform}, by") == 2
@@ -263,6 +262,9 @@ def test_nodes_in_containers_tell_each_other_of_hangs_and_failures(laptop: Lapto
     assert hung.output.count(cause) == 2, hung.output
     failed = laptop.rehearse(*shape, "project/train.py", "exit:7:3", "sleep")
     assert failed.output.count("the job's cause: node 1, rank 3: ") == 2, failed.output
+    assert failed.code == 7
+    assert "exit code 7: node 1" in failed.output.splitlines()[-1]
+    assert laptop.made() == []
 
 
 @pytest.mark.parametrize("is_real", [False, True])
@@ -297,22 +299,13 @@ def test_the_rank_table_arrives_late_and_in_pieces(laptop: Laptop) -> None:
     assert "[node 0] [rank 0] hi" in ended.output
 
 
-def test_the_job_ends_with_the_code_of_the_failed_rank(laptop: Laptop) -> None:
-    shape = ["--nodes", "2", "--devices-per-node", "2"]
-    ended = laptop.rehearse(*shape, "project/train.py", "exit:7:3", "sleep")
-    assert ended.code == 7, ended.output
-    assert "exit code 7: node 1: rank 3 ended with exit code 7" in ended.output.splitlines()[-1]
-    assert laptop.made() == []
-
-
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_stop_uploads_the_outputs_and_leaves_nothing(laptop: Laptop, signum: int, code: int) -> None:
+def test_a_stop_uploads_the_outputs_and_leaves_nothing(laptop: Laptop) -> None:
     words = ["write:out/RANK:x", "print:up", "sleep"]
     running = laptop.start("--nodes", "2", *WITH_OBS, "project/train.py", *words)
     running.read_until("] up\n", times=2)
-    running.process.send_signal(signum)
+    running.process.send_signal(signal.SIGINT)
     running.end()
-    assert running.code == code, running.output
+    assert running.code == 130, running.output
     assert laptop.outputs() == ["0", "1"]
     assert laptop.made() == []
 
@@ -349,7 +342,7 @@ def test_a_sigkill_while_the_ranks_run_leaves_nothing(laptop: Laptop) -> None:
     assert laptop.made() == []
 
 
-@pytest.mark.parametrize("made", [1, 2, 3])
+@pytest.mark.parametrize("made", [1, 3])
 def test_a_sigkill_while_the_nodes_are_created_leaves_nothing(laptop: Laptop, made: int) -> None:
     running = laptop.start("--nodes", "3", "project/train.py", "sleep")
     eventually(lambda: len(laptop.made()) >= made, f"{made} containers and networks")
@@ -395,11 +388,6 @@ def test_a_rank_beyond_the_nodes_memory_is_reported_as_oom_killed(laptop: Laptop
     assert ended.code == 137, ended.output
     assert "out of memory" in ended.output.splitlines()[-1]
     assert "300 MiB" in ended.output.splitlines()[-1]
-
-
-def test_dev_shm_has_the_requested_size(laptop: Laptop) -> None:
-    ended = laptop.rehearse("project/look.py", more={"MABOOT_SHM_SIZE": "64m"})
-    assert f'"shm": {64 << 20}' in ended.output, ended.output
 
 
 def test_a_script_may_be_in_the_image(laptop: Laptop, derived: Callable[..., str]) -> None:

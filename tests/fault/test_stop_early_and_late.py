@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import IO, List
+from typing import List, Sequence, Tuple
 
 import pytest
 
@@ -52,9 +52,20 @@ def child_of(pid: int) -> int:
         return 0
 
 
-def read_until(output: IO[bytes], text: bytes) -> None:
-    """Reads lines until one has the text."""
-    assert any(text in line for line in iter(output.readline, b"")), f"ended without {text!r}"
+def signalled(node: Node, module: str, signum: int, prefix: Sequence[str] = ()) -> Tuple[int, bytes]:
+    """The exit code and the output of a job that gets a signal when it imports a module."""
+    process = subprocess.Popen(
+        [*prefix, sys.executable, "-c", WATCHED, module, RANK, "print:trained"], cwd=node.home,
+        env=node.environ(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    with process:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, b"")
+        assert any(b"maboot-test: stopped" in line for line in lines), "it ended before the import"
+        os.kill(child_of(process.pid) if prefix else process.pid, signum)
+        output, _ = process.communicate(b"g", timeout=60)
+    assert b"Traceback" not in output
+    return process.returncode, output
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
@@ -63,33 +74,15 @@ def read_until(output: IO[bytes], text: bytes) -> None:
 )
 def test_as_pid_1_while_modules_are_imported(node: Node, module: str, signum: int) -> None:
     """The kernel drops a signal to the first process of a container that has no handler for it."""
-    process = subprocess.Popen(
-        [*as_pid_1(), sys.executable, "-c", WATCHED, module, RANK, "print:trained"], cwd=node.home,
-        env=node.environ(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    with process:
-        assert process.stdout is not None
-        read_until(process.stdout, b"maboot-test: stopped")
-        os.kill(child_of(process.pid), signum)
-        output, _ = process.communicate(b"g", timeout=60)
-    assert process.returncode == 128 + signum, output
-    assert b"Traceback" not in output
+    code, output = signalled(node, module, signum, as_pid_1())
+    assert code == 128 + signum, output
     assert b"trained" not in output
 
 
 @pytest.mark.parametrize("module", ["ma_boot.cli.app", "ma_boot.cli.options"])
 def test_ctrl_c_while_modules_are_imported(node: Node, module: str) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", WATCHED, module, RANK], cwd=node.home,
-        env=node.environ(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    with process:
-        assert process.stdout is not None
-        read_until(process.stdout, b"maboot-test: stopped")
-        process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(b"g", timeout=60)
-    assert process.returncode == 130, output
-    assert b"Traceback" not in output
+    code, output = signalled(node, module, signal.SIGINT)
+    assert code == 130, output
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["PID 1", "a child"])
@@ -126,16 +119,8 @@ def catches(pid: int, signum: int) -> bool:
 
 @pytest.mark.parametrize("mark", ["ma_boot.reporting.page", "ma_boot.reporting.page.read"])
 def test_while_the_page_is_made(node: Node, mark: str) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", WATCHED, mark, RANK, "print:trained"], cwd=node.home,
-        env=node.environ(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    with process:
-        assert process.stdout is not None
-        read_until(process.stdout, b"maboot-test: stopped")
-        process.send_signal(signal.SIGTERM)
-        output, _ = process.communicate(b"g", timeout=60)
-    assert process.returncode == 143, output
+    code, output = signalled(node, mark, signal.SIGTERM)
+    assert code == 143, output
     assert output.splitlines()[-1] == b"[ma_boot] exit code 143: stopped by SIGTERM"
     ends = [event["exit_code"] for event in node.events() if event["kind"] == "end"]
     assert ends[-1] == 143

@@ -65,17 +65,8 @@ def test_a_permanent_fault_leaves_the_earlier_file_intact(
     assert [failure.source for failure in raised.value.failures] == ["obs://bucket/in/a"]
     assert isinstance(raised.value.failures[0].error, Unreachable)
     assert tree(tmp_path / "in") == {"a": b"earlier", "b": b"good"}
-
-
-def test_retries_do_not_multiply_with_the_sdks_own(store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
-    put(store, "in/a", CONTENT, tmp_path)
-    obs.faults.append(ObsFault("503", "GET", "/bucket/in/a"))
-    with pytest.raises(TransferFailed):
-        fetch(store, tmp_path)
-    assert (
-        len([path for method, path in obs.requests if method == "GET" and path.startswith("/bucket/in/a")])
-        == 5
-    )
+    requests = [path for method, path in obs.requests if method == "GET" and path.startswith("/bucket/in/a")]
+    assert len(requests) == 5, "our attempts are not multiplied by those of the SDK"
 
 
 @pytest.mark.parametrize(("kind", "error"), [("403", Refused), ("503", Unreachable), ("empty", Unreachable)])
@@ -187,19 +178,6 @@ def test_a_link_in_the_target_is_not_followed_out_of_it(tmp_path: Path) -> None:
         fetch(store, tmp_path)
     assert tree(tmp_path / "outside") == {}
     assert (tmp_path / "in" / "c").exists()
-
-
-def test_an_upload_goes_on_when_one_of_three_files_fails(
-    store: ObsStore, obs: ObsServer, tmp_path: Path
-) -> None:
-    (tmp_path / "out").mkdir()
-    for name in "abc":
-        (tmp_path / "out" / name).write_bytes(CONTENT)
-    obs.faults.append(ObsFault("403", "PUT", "/out/b"))
-    with pytest.raises(TransferFailed, match="1 of 3 files failed") as raised:
-        send(store, tmp_path)
-    assert isinstance(raised.value.failures[0].error, Refused)
-    assert [found.key for found in store.list("bucket", "out/")] == ["out/a", "out/c"]
 
 
 def test_links_and_special_files_of_an_output(store: ObsStore, tmp_path: Path) -> None:
