@@ -25,9 +25,7 @@ REQUESTS_EACH = 2_000  # per second, the most that a process can make: benchmark
 AHEAD_EACH = 4_000  # the same, if its threads send requests ahead
 LEAST_AHEAD = 8  # requests in flight of each thread: fewer switches, however short the round trip is
 MOST_IN_FLIGHT = 192  # requests of all processes together, if they are sent ahead
-FILES_PER_CONNECTION = (
-    16  # at least, if they are sent ahead: a handshake costs as much as several small requests
-)
+FILES_PER_CONNECTION = 16  # at least, if they are sent ahead: a handshake costs several requests
 REQUESTS_OF_OBS = 10_000  # per second, the most that OBS answers to an account
 
 # Large files that are downloaded at once: threads that write to one take turns at its lock in the kernel, and
@@ -85,18 +83,15 @@ def pool_size(files: int, size: int, cores: int, round_trip: float, ahead: bool 
     if is_small(files, size):
         return PoolSize(0, max(1, min(ALONE_THREADS, files // FILES_PER_THREAD)))
     processes = max(1, min(cores, MOST_PROCESSES)) if size < files * LARGE_PIECES else 1
+    others = processes if processes > 1 else 0
     if ahead and size <= files * SMALL:
         threads = THREADS_EACH * processes
         in_flight = math.ceil(min(AHEAD_EACH * processes, REQUESTS_OF_OBS) * round_trip)
         wanted = min(max(in_flight, LEAST_AHEAD * threads), MOST_IN_FLIGHT, files // FILES_PER_CONNECTION)
-        return _pool(processes, THREADS_EACH, max(1, wanted // threads) - 1)
+        return PoolSize(others, THREADS_EACH, max(1, wanted // threads) - 1)
     in_flight = math.ceil(min(REQUESTS_EACH * processes, REQUESTS_OF_OBS) * round_trip)
     wanted = max(LEAST_THREADS, THREADS_EACH * processes, in_flight)
-    return _pool(processes, max(1, min(wanted, MOST_THREADS, files) // processes), 0)
-
-
-def _pool(processes: int, threads: int, ahead: int) -> PoolSize:
-    return PoolSize(processes if processes > 1 else 0, threads, ahead)
+    return PoolSize(others, max(1, min(wanted, MOST_THREADS, files) // processes))
 
 
 def batch_limit(left: int, room: int, together: int) -> int:
