@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 import json
 import os
 import sys
@@ -13,6 +11,8 @@ from typing import Any, Dict, List
 import pytest
 
 from tests.functional.node import Node
+from tests.unit.rank_table.test_versions import servers
+from tests.unit.rank_table.writers import packed
 
 RANKS = ("python", "-c", "import os; print(os.environ['RANK_ID'], 'of', os.environ['RANK_SIZE'])")
 
@@ -44,19 +44,8 @@ TWO = {"VC_WORKER_NUM": "2", "VC_WORKER_HOSTS": "127.0.0.1,127.0.0.2"}
 
 def table(*order: int, devices: int = 2, **more: Any) -> Dict[str, Any]:
     """A completed table of servers 10.0.0.1 and so on, in this order; ranks stay with the servers."""
-    listed = [
-        {
-            "server_id": f"10.0.0.{server + 1}",
-            "device": [
-                {"device_id": str(card), "device_ip": f"29.{card}.0.{server + 1}", "rank_id": str(rank)}
-                for card, rank in enumerate(range(server * devices, (server + 1) * devices))
-            ],
-        }
-        for server in order
-    ]
-    return {
-        "status": "completed", "version": "1.0", "server_count": str(len(order)), "server_list": listed, **more
-    }  # fmt: skip
+    document = servers(max(order) + 1, devices, server_count=str(len(order)), **more)
+    return {**document, "server_list": [document["server_list"][place] for place in order]}
 
 
 def ranks(plan: Dict[str, Any]) -> List[int]:
@@ -107,7 +96,7 @@ def test_ranks_stay_with_servers_that_have_changed_their_places(pod: VolcanoPod)
 
 
 def test_a_packed_table_is_unpacked_for_the_ranks(pod: VolcanoPod) -> None:
-    pod.table.write_bytes(base64.b64encode(gzip.compress(json.dumps(table(0, 1, version="1.3")).encode())))
+    pod.table.write_bytes(packed(json.dumps(table(0, 1, version="1.3")).encode()))
     ended = pod.boot(*RANKS)
     assert ended.code == 0, ended.output
     assert "[rank 2] 2 of 4" in ended.output
@@ -121,7 +110,7 @@ def test_a_table_that_the_user_names_is_rewritten_only_if_hccl_could_not_read_it
 ) -> None:
     file = pod.root / "hccl.json"
     text = json.dumps(table(0, 1, version="1.3" if content == "1.3" else "1.0")).encode()
-    file.write_bytes(base64.b64encode(gzip.compress(text)) if content == "packed" else text)
+    file.write_bytes(packed(text) if content == "packed" else text)
     plan = pod.plan("--rank-table-file", str(file))
     written = pod.home / "rank_table" / "jobstart_hccl.json"
     assert plan["workers"][0]["environment"]["RANK_TABLE_FILE"] == str(written)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ma_boot.node.environment_phase import pip_command
-from tests.functional.node import Booting, Node
+from tests.functional.node import Node
 
 TRAIN = """
 import json, os
@@ -26,12 +26,10 @@ print("seen", json.dumps([from_wheel, os.environ.get("FROM_PRE_START"), os.envir
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Node:
-    made = Node(tmp_path, devices=2)
-    made.complete_table()
-    (code := made.home / "code").mkdir()
+def node(node: Node) -> Node:
+    (code := node.home / "code").mkdir()
     (code / "train.py").write_text(TRAIN)
-    return made
+    return node
 
 
 def wheel(directory: Path) -> str:
@@ -58,23 +56,9 @@ def test_packages_of_a_user_who_may_not_write_to_the_environment(node: Node, tmp
     code = node.home / "code"
     (code / "needs.txt").write_text(f"./{wheel(code)}\npip\n")
     node.variables["PIP_NO_INDEX"] = "1"
-    closed = [
-        "bwrap",
-        "--dev-bind",
-        "/",
-        "/",
-        "--ro-bind",
-        str(venv),
-        str(venv),
-        sys.executable,
-        "-m",
-        "ma_boot",
-    ]
+    closed = ["bwrap", "--dev-bind", "/", "/", "--ro-bind", str(venv), str(venv)]
     words = ["--python", str(venv / "bin" / "python"), "--requirements", "code/needs.txt", "code/train.py"]
-    process = subprocess.Popen(
-        [*closed, *words], cwd=node.home, env=node.environ(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    ended = Booting(node, process).end()
+    ended = node.start_by(closed, *words).end()
     assert ended.code == 0, ended.output
     assert "Requirement already satisfied: pip" in ended.output
     assert ended.output.count("seen [7, null, null]") == 2
@@ -144,16 +128,10 @@ def test_ma_pre_start_in_python_runs_once_with_the_trainings_python(node: Node) 
     (node.home / "code" / "ma-pre-start.py").write_text("import sys; print('pre-start', sys.executable)")
     ended = node.boot("--python", sys.executable, "code/train.py")
     assert ended.output.count(f"pre-start {sys.executable}\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "text"), [("ma-pre-start.sh", "exit 3"), ("ma-pre-start.py", "raise SystemExit(3)")]
-)
-def test_a_pre_start_that_fails_ends_the_job(node: Node, name: str, text: str) -> None:
-    (node.home / "code" / name).write_text(text)
+    (node.home / "code" / "ma-pre-start.py").write_text("raise SystemExit(3)")
     ended = node.boot("code/train.py")
     assert ended.code == 78
-    assert f"{name} failed: exit code 3" in ended.output
+    assert "ma-pre-start.py failed: exit code 3" in ended.output
     assert "seen [" not in ended.output
 
 

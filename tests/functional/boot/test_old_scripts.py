@@ -312,7 +312,7 @@ def test_conda_run(new: Machine) -> None:
 def test_torchruns_variables(new: Machine) -> None:
     """The comparison with a real torchrun is in test_torch.py."""
     seen = new.run_line(new_line("torchrun"), {"MA_NUM_GPUS": "2"})
-    names = (
+    names = [
         "RANK",
         "LOCAL_RANK",
         "WORLD_SIZE",
@@ -320,7 +320,7 @@ def test_torchruns_variables(new: Machine) -> None:
         "GROUP_RANK",
         "MASTER_ADDR",
         "MASTER_PORT",
-    )
+    ]
     assert [[environ[name] for name in names] for environ in seen] == [
         ["0", "0", "2", "2", "0", "127.0.0.1", "29500"], ["1", "1", "2", "2", "0", "127.0.0.1", "29500"]
     ]  # fmt: skip

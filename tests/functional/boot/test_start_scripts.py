@@ -174,14 +174,17 @@ raise SystemExit(max(rank.wait() for rank in ranks))
 
 
 class TestStartedTwice:
-    @pytest.mark.parametrize("kind", NESTED)
-    def test_ranks_that_start_ranks_end_the_job(self, node: Node, kind: str) -> None:
-        node.variables["SECONDS_OF_A_RANK"] = STAYS
+    @pytest.fixture(autouse=True)
+    def files(self, node: Node) -> None:
         for name, text in {
             "run.sh": LOOP, "outer.sh": "source ./run.sh\nwait\n", "leaves.sh": "source ./run.sh\n",
             "start.py": START_PY, "Makefile": "all:\n\tbash outer.sh\n",
         }.items():  # fmt: skip
             (node.home / name).write_text(text)
+
+    @pytest.mark.parametrize("kind", NESTED)
+    def test_ranks_that_start_ranks_end_the_job(self, node: Node, kind: str) -> None:
+        node.variables["SECONDS_OF_A_RANK"] = STAYS
         ended = node.boot(*NESTED[kind])
         assert ended.code == 78, ended.output
         assert re.fullmatch(
@@ -194,11 +197,6 @@ class TestStartedTwice:
     @pytest.mark.parametrize("kind", NESTED)
     def test_the_remedy_works(self, node: Node, kind: str) -> None:
         node.variables["SECONDS_OF_A_RANK"] = "1"
-        for name, text in {
-            "run.sh": LOOP, "outer.sh": "source ./run.sh\nwait\n", "leaves.sh": "source ./run.sh\n",
-            "start.py": START_PY, "Makefile": "all:\n\tbash outer.sh\n",
-        }.items():  # fmt: skip
-            (node.home / name).write_text(text)
         ended = node.boot("--per-node", "--rendezvous", "rank-table", *NESTED[kind])
         assert ended.code == 0, ended.output
         assert numbers(node) == ["0", "1", "2"]
@@ -219,7 +217,6 @@ class TestStartedTwice:
 
     def test_it_is_not_examined_if_it_is_meant(self, node: Node) -> None:
         node.variables["SECONDS_OF_A_RANK"] = "2"
-        (node.home / "start.py").write_text(START_PY)
         assert node.boot("--per-device", "start.py").code == 0
         assert len(seen(node)) == 9
 

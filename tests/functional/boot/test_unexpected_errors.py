@@ -127,11 +127,7 @@ class TestHelpersOfTheRun:
     """Stacks, events and periodic uploads never end a training."""
 
     def test_a_py_spy_that_cannot_be_executed(self, node: Node) -> None:
-        spy = node.root / "bin" / "py-spy"
-        spy.parent.mkdir()
-        spy.write_text("#!/of/an/environment/that/has/moved/python\n")
-        spy.chmod(0o755)
-        node.variables["PATH"] = f"{spy.parent}:{node.environ()['PATH']}"
+        spy = py_spy(node, b"#!/of/an/environment/that/has/moved/python\n")
         running = node.start(*with_output(node), "--hang-timeout", "0.5", RANK, "await:go")
         eventually(lambda: any(event["kind"] == "hang" for event in node.events()), "the report of the hang")
         (node.home / "go").write_text("")
@@ -141,11 +137,7 @@ class TestHelpersOfTheRun:
         assert (node.obs / "bucket" / "out" / "kept.txt").exists()
 
     def test_a_py_spy_that_cannot_be_executed_does_not_hide_the_hang(self, node: Node) -> None:
-        spy = node.root / "bin" / "py-spy"
-        spy.parent.mkdir()
-        spy.write_bytes(b"\x7fELF of another machine")
-        spy.chmod(0o755)
-        node.variables["PATH"] = f"{spy.parent}:{node.environ()['PATH']}"
+        py_spy(node, b"\x7fELF of another machine")
         ended = node.boot("--hang-timeout", "0.5", "--hang-action", "stop", RANK, "sleep")
         assert ended.code == 124, ended.output
         assert "cannot be executed: Exec format error" in ended.output
@@ -179,6 +171,16 @@ class TestHelpersOfTheRun:
             lost = upload_outputs(transfers, Journal(console), inbox, 60, "nothing:")
         assert isinstance(lost, OutputLost)
         assert "ZeroDivisionError: broken" in str(lost)
+
+
+def py_spy(node: Node, content: bytes) -> Path:
+    """A program of this name and content on the node's PATH."""
+    spy = node.root / "bin" / "py-spy"
+    spy.parent.mkdir()
+    spy.write_bytes(content)
+    spy.chmod(0o755)
+    node.variables["PATH"] = f"{spy.parent}:{node.environ()['PATH']}"
+    return spy
 
 
 def one_output(directory: Path) -> NodeTransfers:

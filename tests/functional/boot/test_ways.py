@@ -18,11 +18,6 @@ from tests.requirement import unavailable
 SEE = [RANK, "print-environment"]
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Node:
-    return Node(tmp_path, devices=2)
-
-
 def environments(ended: Ended) -> List[Dict[str, str]]:
     """The environment of each process, by its local rank."""
     assert ended.code == 0, ended.output
@@ -52,7 +47,7 @@ class TestTorch:
         node.complete_table(pods=2)
         node.index = 1
         seen = environments(node.boot("--rendezvous", "torch", *SEE))
-        wanted = (
+        wanted = [
             "MASTER_ADDR",
             "MASTER_PORT",
             "RANK",
@@ -60,7 +55,7 @@ class TestTorch:
             "LOCAL_RANK",
             "LOCAL_WORLD_SIZE",
             "GROUP_RANK",
-        )
+        ]
         assert [[one[name] for name in wanted] for one in seen] == [
             ["127.0.0.1", "29500", "2", "4", "0", "2", "1"],  # the name is resolved
             ["127.0.0.1", "29500", "3", "4", "1", "2", "1"],
@@ -98,12 +93,13 @@ class TestTorch:
             ("2", "1", "127.0.0.2"), ("3", "1", "127.0.0.2")
         ]  # fmt: skip
 
-    def test_a_port_that_is_taken_is_found_before_a_process_starts(self, node: Node) -> None:
+    @pytest.mark.parametrize("rendezvous", ["torch", "mindspore"])
+    def test_a_port_that_is_taken_is_found_before_a_process_starts(self, node: Node, rendezvous: str) -> None:
         other, port = listening()
         with other:
             node.variables["RANK_TABLE_FILE"] = ""
             node.variables["MABOOT_RENDEZVOUS_PORT"] = str(port)
-            ended = node.boot("--rendezvous", "torch", RANK, "print:started")
+            ended = node.boot("--rendezvous", rendezvous, RANK, "print:started")
         assert ended.code == 78
         assert f"rendezvous port {port}: in use by another process" in ended.output
         assert "started" not in ended.output
@@ -133,16 +129,6 @@ class TestMindSpore:
         assert {(one["MS_SCHED_HOST"], one["MS_SCHED_PORT"], one["MS_WORKER_NUM"]) for one in seen} == {
             ("127.0.0.1", "8118", "4")
         }
-
-    def test_a_port_that_is_taken(self, node: Node) -> None:
-        other, port = listening()
-        with other:
-            node.variables["RANK_TABLE_FILE"] = ""
-            node.variables["MABOOT_RENDEZVOUS_PORT"] = str(port)
-            ended = node.boot("--rendezvous", "mindspore", RANK, "print:started")
-        assert ended.code == 78
-        assert f"port {port}: in use by another process" in ended.output
-        assert "started" not in ended.output
 
     def test_a_scheduler_that_fails_is_the_cause(self, node: Node) -> None:
         program = node.home / "s.py"
@@ -179,7 +165,6 @@ class TestPerNode:
         assert "exit code 9: command ended with exit code 9" in ended.output
 
     def test_with_a_rank_table_the_command_gets_it(self, node: Node) -> None:
-        node.complete_table()
         (seen,) = environments(node.boot("--per-node", "--rendezvous", "rank-table", *SEE))
         assert (seen["RANK_START"], seen["RANK_SIZE"]) == ("0", "2")
         assert json.loads(Path(seen["RANK_TABLE_FILE"]).read_text())["version"] == "1.0"

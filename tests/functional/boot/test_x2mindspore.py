@@ -148,6 +148,7 @@ def test_one_output_that_cannot_be_sent_keeps_no_other_from_it_and_the_exit_code
     outputs = "'a': 'obs://outputs/a/b/', 'b': 'obs://outputs/b/',"
     ended = boot(node, "", outputs, f"write:{node.home}/a/RANK:x", f"write:{node.home}/b/RANK:x")
     assert ended.code == 74, ended.output
+    assert "not every output was uploaded" in ended.output
     assert {"b/0", "b/1"} <= set(sent(node))
 
 

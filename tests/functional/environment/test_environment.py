@@ -32,9 +32,9 @@ def prefix(node: Node) -> Path:
     return node.home / "anaconda3" / "envs" / "train"
 
 
-def script(node: Node, name: str, text: str) -> None:
+def script(node: Node, name: str, text: str, directory: str = "activate.d") -> None:
     """A script that `conda activate` sources."""
-    scripts = prefix(node) / "etc" / "conda" / "activate.d"
+    scripts = prefix(node) / "etc" / "conda" / directory
     scripts.mkdir(parents=True, exist_ok=True)
     (scripts / name).write_text(text)
 
@@ -105,12 +105,6 @@ def test_an_environment_that_does_not_exist_is_told_what_does(node: Node) -> Non
     assert f"train in {node.home}/anaconda3" in failed(node, "--conda-env", "typo").output
 
 
-def deactivation_script(node: Node, name: str, text: str) -> None:
-    scripts = prefix(node) / "etc" / "conda" / "deactivate.d"
-    scripts.mkdir(parents=True, exist_ok=True)
-    (scripts / name).write_text(text)
-
-
 def test_configured_libraries_stay_and_activation_scripts_see_them(node: Node) -> None:
     state = {"env_vars": {"LD_LIBRARY_PATH": "/configured"}}
     (prefix(node) / "conda-meta" / "state").write_text(json.dumps(state))
@@ -128,22 +122,15 @@ def test_the_bash_that_sources_does_not_load_the_environments_libraries(node: No
     script(node, "a.sh", 'export SEEN="$LD_LIBRARY_PATH"\n')
     (prefix(node) / "lib" / "libc.so.6").write_text("no library")
     with SignalInbox() as inbox:
+        environ, home = {"PATH": os.environ["PATH"]}, str(node.home)
         found = select_environment(
-            None,
-            "train",
-            [],
-            {"PATH": os.environ["PATH"]},
-            str(node.home),
-            inbox,
-            print,
-            cwd="/",
-            job_dir="/nowhere",
+            None, "train", [], environ, home, inbox, print, cwd="/", job_dir="/nowhere"
         )
     assert found.environ["SEEN"] == f"{prefix(node)}/lib"
 
 
 def test_an_environment_that_is_active_is_deactivated_first(node: Node) -> None:
-    deactivation_script(node, "a.sh", 'unset GDAL_DATA; export ORDER="${ORDER}d"\n')
+    script(node, "a.sh", 'unset GDAL_DATA; export ORDER="${ORDER}d"\n', "deactivate.d")
     script(node, "a.sh", 'export ORDER="${ORDER}a"\n')
     node.variables.update(CONDA_PREFIX=str(prefix(node)), CONDA_SHLVL="1", GDAL_DATA="old", ORDER="")
     environ = seen(node, "--conda-env", "train")
@@ -176,6 +163,7 @@ def test_a_relative_file_is_looked_for_in_the_code(node: Node) -> None:
     (code / "env.sh").write_text("export FOUND=in-code\n")
     node.variables["MA_JOB_DIR"] = str(code.parent)
     assert seen(node, "--source", "env.sh")["FOUND"] == "in-code"
+    assert "/no/such.sh" in failed(node, "--source", "/no/such.sh").output
     output = failed(node, "--source", "other.sh").output
     assert f"looked for {node.home}/other.sh" in output
     assert f"looked for {code}/other.sh" in output
@@ -226,10 +214,6 @@ def test_many_variables_take_time_in_proportion(tmp_path: Path) -> None:
         ours = time.monotonic() - begun
     assert found.environ["VARIABLE_4999"] == "4999"
     assert ours <= 6 * bash, "each variable costs the more, the more there are"
-
-
-def test_a_file_to_source_that_does_not_exist_is_named(node: Node) -> None:
-    assert "/no/such.sh" in failed(node, "--source", "/no/such.sh").output
 
 
 def test_a_file_that_exits_the_shell_is_named(node: Node) -> None:

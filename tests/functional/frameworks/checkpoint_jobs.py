@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
+from ma_boot.checkpoints import damage
 from tests.functional.node import Ended, alive, eventually
 
 PATIENCE = 240.0  # seconds until a framework has been imported by all ranks on a busy machine
@@ -114,6 +115,11 @@ def _set(directory: Path) -> Dict[str, Any]:
 def digests(files: Dict[str, Path]) -> Dict[str, str]:
     """What the store has at these places."""
     return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in sorted(files.items())}
+
+
+def damage_in(name: str, content: bytes) -> str:
+    """What is wrong with a file of this name, by its format; empty for nothing."""
+    return damage(name, len(content), lambda offset, length: content[offset : offset + length])
 
 
 def said(output: str, word: str) -> List[Dict[str, Any]]:

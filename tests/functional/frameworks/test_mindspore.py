@@ -9,8 +9,7 @@ from typing import List
 
 import pytest
 
-from ma_boot.checkpoints import damage
-from tests.functional.frameworks.checkpoint_jobs import whole_sets
+from tests.functional.frameworks.checkpoint_jobs import damage_in, whole_sets
 from tests.functional.node import Ended
 from tests.mindspore_end import again_after_a_crash
 from tests.readme import not_printed
@@ -63,17 +62,15 @@ def test_obs_holds_a_whole_set_of_each_epoch(trained: Ended) -> None:
     assert newest["step"] == "2_20"
     assert [one["step"] for one in older] in ([], ["1_20"])
     assert sorted(newest["files"]) == [f"rank_{rank}/cnn-2_20.ckpt" for rank in range(4)]
-    assert {damage_of(file.read_bytes()) for file in newest["files"].values()} == {""}
-
-
-def damage_of(content: bytes) -> str:
-    return damage("a-1_1.ckpt", len(content), lambda offset, length: content[offset : offset + length])
+    assert {damage_in("a-1_1.ckpt", file.read_bytes()) for file in newest["files"].values()} == {""}
 
 
 def test_a_cut_checkpoint_is_found_by_its_format(trained: Ended) -> None:
     """All of the cuts but those where a parameter ends: MindSpore's format has no end of its own."""
     content = next(iter(whole_sets(STORE)[0]["files"].values())).read_bytes()
-    unseen = [length for length in range(1, len(content), 997) if not damage_of(content[:length])]
+    unseen = [
+        length for length in range(1, len(content), 997) if not damage_in("a-1_1.ckpt", content[:length])
+    ]
     assert len(unseen) <= 1
 
 

@@ -38,6 +38,13 @@ def said(text: str, word: str) -> List[Dict[str, Any]]:
     return sorted(found, key=lambda one: int(one["rank"]))
 
 
+def events(directory: Path, kind: str) -> List[Dict[str, Any]]:
+    """The events of the first node of the newest rehearsal in this directory."""
+    files = directory.glob("ma_boot-rehearsal/*/node-0/home/ma-user/modelarts/log/*-events.jsonl")
+    newest = max(files, key=lambda file: file.stat().st_mtime)
+    return [event for event in map(json.loads, newest.read_text().splitlines()) if event["kind"] == kind]
+
+
 def test_the_dynamic_cluster_adds_up_over_two_nodes(tmp_path: Path) -> None:
     ended = again_after_a_crash(
         lambda: rehearse(tmp_path, 2, "--rendezvous", "mindspore", str(SUM)), "summed"
@@ -54,17 +61,8 @@ def test_the_training_is_the_same_on_every_platform(tmp_path: Path) -> None:
     """Each rank sees the same, and has the same sum."""
     ranks = {}
     for platform in PLATFORMS:
-        words = (
-            "--devices-per-node",
-            "1",
-            "--platform",
-            platform,
-            "--rendezvous",
-            "mindspore",
-            str(SUM),
-            "environ",
-        )
-        ended = again_after_a_crash(functools.partial(rehearse, tmp_path, 2, *words), "summed")
+        words = ["--devices-per-node", "1", "--platform", platform, "--rendezvous", "mindspore", str(SUM)]
+        ended = again_after_a_crash(functools.partial(rehearse, tmp_path, 2, *words, "environ"), "summed")
         assert ended.code == 0, ended.output
         ranks[platform] = said(ended.output, "summed")
     assert [[one["sum"] for one in found] for found in ranks.values()] == [[3.0, 3.0]] * 3
@@ -151,11 +149,7 @@ def test_what_the_monitors_print_is_in_the_events(tmp_path: Path) -> None:
         lambda: rehearse(tmp_path, 1, "--rendezvous", "none", "--metrics", "1", monitors), "per step time"
     )
     assert ended.code == 0, ended.output
-    newest = max(
-        tmp_path.glob("ma_boot-rehearsal/*/node-0/home/ma-user/modelarts/log/*-events.jsonl"), key=_age
-    )
-    events = [json.loads(line) for line in newest.read_text().splitlines()]
-    ranks = [event["ranks"] for event in events if event["kind"] == "metrics"]
+    ranks = [event["ranks"] for event in events(tmp_path, "metrics")]
     told = [one for one in ranks if "loss" in one]
     assert len(told) >= 3
     assert told[-1]["step"] == [20, 20], "of the last epoch"
@@ -191,16 +185,9 @@ def test_a_hang_shows_the_python_stacks_of_both_ranks(tmp_path: Path) -> None:
     options = ["--rendezvous", "mindspore", "--hang-timeout", "8", "--hang-action", "stop"]
     ended = again_after_a_crash(lambda: rehearse(tmp_path, 1, *options, str(script)), "suspected: ")
     assert ended.code == 124, ended.output
-    newest = max(
-        tmp_path.glob("ma_boot-rehearsal/*/node-0/home/ma-user/modelarts/log/*-events.jsonl"), key=_age
-    )
-    (event,) = [one for one in map(json.loads, newest.read_text().splitlines()) if one["kind"] == "stacks"]
+    (event,) = events(tmp_path, "stacks")
     assert sorted(fold["ranks"] for fold in event["folded"]) == [[0], [1]], ended.output
     stacks = {fold["ranks"][0]: fold["stack"] for fold in event["folded"]}
     assert "next_batch (hangs.py:7)" in stacks[1]
     assert "<module> (hangs.py:13)" in stacks[0]
     assert (event["suspect"]["node"], event["suspect"]["rank"]) == (0, 1)
-
-
-def _age(file: Path) -> float:
-    return file.stat().st_mtime

@@ -64,13 +64,8 @@ def test_the_training_is_the_same_on_every_platform(tmp_path: Path) -> None:
 
 
 def test_chosen_cards_are_named_to_each_process(tmp_path: Path) -> None:
-    wanted = [*REHEARSAL[:4], "4", *REHEARSAL[5:]]  # two of the four cards of each node
-    done = subprocess.run(
-        [sys.executable, "-m", "ma_boot", *wanted, "--python", str(PYTHON), "--rendezvous", "torch",
-         "--devices", "2,1", str(DDP)],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-    )  # fmt: skip
-    ranks = trained(Ended(done.returncode, done.stdout))
+    of_four = ("--devices-per-node", "4", "--rendezvous", "torch", "--devices", "2,1")
+    ranks = trained(rehearse(tmp_path, *of_four, str(DDP)))
     assert [(one["LOCAL_RANK"], one["DEVICE_ID"]) for one in ranks] == [("0", "1"), ("1", "2")] * 2
 
 

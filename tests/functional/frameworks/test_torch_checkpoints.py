@@ -8,15 +8,14 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Iterator
+from typing import Any, Dict, Iterator
 
 import pytest
 
-from ma_boot.checkpoints import damage
 from ma_boot.rehearsal.obs_server import ObsServer
 from tests.fault.checkpoint_kills import KilledJob, Training, run_kills
 from tests.fault.test_kill import drawn
-from tests.functional.frameworks.checkpoint_jobs import PATIENCE, Job, digests, said
+from tests.functional.frameworks.checkpoint_jobs import PATIENCE, Job, damage_in, digests, said
 from tests.functional.frameworks.test_torch import PYTHON
 from tests.functional.node import PROGRAMS, eventually
 
@@ -87,14 +86,19 @@ def test_a_killed_job_goes_on_from_the_newest_whole_set(job: Job, weights: str, 
     )
 
 
-def test_every_node_gets_the_files_of_all(job: Job) -> None:
-    """DCP reads `.metadata` and the files of other ranks on each node."""
+def killed_with_a_set(job: Job) -> Dict[str, Any]:
+    """The newest set of a job that was killed when it had one."""
     job.arguments.append("1")
-    log = job.start()
-    job.wait_for_sets(1, log)
+    job.wait_for_sets(1, job.start())
     job.kill_everything()
     newest = job.newest()
     assert newest is not None
+    return newest
+
+
+def test_every_node_gets_the_files_of_all(job: Job) -> None:
+    """DCP reads `.metadata` and the files of other ranks on each node."""
+    newest = killed_with_a_set(job)
     expected = digests(newest["files"])
     log = job.start()
     _all_ranks_run(log)
@@ -107,12 +111,7 @@ def test_every_node_gets_the_files_of_all(job: Job) -> None:
 
 def test_fewer_nodes_go_on_from_a_set_of_more(job: Job) -> None:
     """DCP can be loaded by another number of ranks: the one node gets the files of both."""
-    job.arguments.append("1")
-    log = job.start()
-    job.wait_for_sets(1, log)
-    job.kill_everything()
-    newest = job.newest()
-    assert newest is not None
+    newest = killed_with_a_set(job)
     assert len(newest["files"]) == 5
     job.count = 1
     job.arguments[-2:] = [str(int(newest["step"]) + 1), "0"]
@@ -151,10 +150,6 @@ torch.save(state, "new.pt"); torch.save(state, "old.pt", _use_new_zipfile_serial
 """
     subprocess.run([str(PYTHON), "-c", program], cwd=tmp_path, check=True)
     whole = {name: (tmp_path / name).read_bytes() for name in ("new.pt", "old.pt")}
-    assert {damage_of("a.pt", content) for content in whole.values()} == {""}
+    assert {damage_in("a.pt", content) for content in whole.values()} == {""}
     lengths = range(2, len(whole["new.pt"]), len(whole["new.pt"]) // 200)
-    assert [length for length in lengths if not damage_of("a.pt", whole["new.pt"][:length])] == []
-
-
-def damage_of(name: str, content: bytes) -> str:
-    return damage(name, len(content), lambda offset, length: content[offset : offset + length])
+    assert [length for length in lengths if not damage_in("a.pt", whole["new.pt"][:length])] == []

@@ -85,18 +85,8 @@ def test_every_mistake_is_named_at_once(project: Path) -> None:
 
 def test_another_file_is_named_on_the_command_line(project: Path) -> None:
     other = project / "other.json"
-    other.write_text(
-        json.dumps(
-            {
-                "epochs": 7,
-                "lr": 1,
-                "steps": [],
-                "optimizer": {"momentum": 0},
-                "enable_modelarts": True,
-                "warm": 1,
-            }
-        )
-    )
+    settings = {"epochs": 7, "lr": 1, "steps": [], "optimizer": {"momentum": 0}}
+    other.write_text(json.dumps({**settings, "enable_modelarts": True, "warm": 1}))
     done = run(project, f"--config_path={other}", "--steps=4")
     assert done.stdout.splitlines()[-1] == "[7, 1, [4], 0, True, 1]", done.stderr
     assert "no such file (in /)" in run(project, "--config_path=no.yaml").stderr

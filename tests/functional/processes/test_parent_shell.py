@@ -17,7 +17,6 @@ BOOT = f"{sys.executable} -m ma_boot {RANK} print:hi"
 
 def below(node: Node, *shell: str) -> str:
     """The output of a boot by a shell."""
-    node.complete_table()
     process = subprocess.Popen(
         shell, cwd=node.home, env=node.environ(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )

@@ -51,7 +51,6 @@ def test_tools_get_the_trainings_environment_without_secrets(node: Node) -> None
 
 
 def test_the_guard_has_no_secret(node: Node) -> None:
-    node.complete_table()
     node.variables.update(SECRETS)
     running = node.start(RANK, "print:here", "sleep")
     running.until("here")

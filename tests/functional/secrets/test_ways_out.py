@@ -34,8 +34,6 @@ OPTIONS = [
     "--wandb-key",
     "--secret-access-key",
     "--password",
-]
-OPTIONS += [
     "--hf_token",
     "--auth-token",
     "--obs.sk",
@@ -132,7 +130,6 @@ def ma_boot(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_node_shows_none(node: Node, tmp_path: Path) -> None:
     """Its lines, events, failure file, page, env.log, and the page that `report` makes of its events."""
-    node.complete_table()
     node.variables.update(ENVIRONMENT)
     (node.home / "train.py").write_text(TRAIN)
     (node.home / "env.sh").write_text("export SOURCED_TOKEN=Pl4nt3dSourced\n")

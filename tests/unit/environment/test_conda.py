@@ -143,12 +143,6 @@ class TestActivation:
             "CONDA_SHLVL": "1",
         }
 
-    def test_from_another_environment(self, tmp_path: Path) -> None:
-        before = {"PATH": "/base/bin:/usr/bin", "CONDA_PREFIX": "/base", "CONDA_SHLVL": "1"}
-        after = self.patched(tmp_path, before)
-        assert after["PATH"] == f"{tmp_path}/bin:/usr/bin"
-        assert (after["CONDA_SHLVL"], after["CONDA_PREFIX_1"]) == ("2", "/base")
-
     def test_again_changes_nothing(self, tmp_path: Path) -> None:
         once = self.patched(tmp_path, {"PATH": "/usr/bin"})
         assert self.patched(tmp_path, once) == once

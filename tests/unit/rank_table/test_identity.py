@@ -12,25 +12,16 @@ from ma_boot.errors import ConfigError
 from ma_boot.rank_table import Identity, fake, own_pod, parse, rows, validate
 from ma_boot.rank_table.read import unpacked
 from tests.unit.rank_table.test_rank_table import a3
+from tests.unit.rank_table.test_versions import servers
 from tests.unit.rank_table.writers import WRITERS, packed
 
 
-def servers(*ids: str, cards: int = 1) -> Dict[str, Any]:
-    listed = [
-        {
-            "server_id": server,
-            "device": [
-                {
-                    "device_id": f"{card}",
-                    "device_ip": f"192.{place}.0.{card}",
-                    "rank_id": f"{place * cards + card}",
-                }
-                for card in range(cards)
-            ],
-        }
-        for place, server in enumerate(ids)
-    ]
-    return {"status": "completed", "version": "1.0", "server_count": f"{len(ids)}", "server_list": listed}
+def named(*ids: str, cards: int = 1) -> Dict[str, Any]:
+    """A table of servers with these names."""
+    document = servers(len(ids), cards)
+    for server, name in zip(document["server_list"], ids):
+        server["server_id"] = name
+    return document
 
 
 @pytest.mark.parametrize("pods", [2, 3])
@@ -65,7 +56,7 @@ def test_a_pod_with_cards_that_are_not_here_is_not_this_one(cards: Any, fits: bo
     [(("10.0.0.1", "10.0.0.2"), False), (("node-a", "node-b"), True), (("a.b.c.d", "a.b.c.e"), True), (("1", "2"), True)],
 )  # fmt: skip
 def test_a_table_of_addresses_without_that_of_this_host_is_an_earlier_one(ids: Any, found: bool) -> None:
-    table, who = parse(servers(*ids)), Identity(host="10.0.0.9", number=0, nodes=2)
+    table, who = parse(named(*ids)), Identity(host="10.0.0.9", number=0, nodes=2)
     if found:
         assert own_pod(table, who).server_id == ids[0]
     else:
@@ -74,7 +65,7 @@ def test_a_table_of_addresses_without_that_of_this_host_is_an_earlier_one(ids: A
 
 
 def test_a_server_of_several_nodes_without_the_cards_of_this_one_is_refused() -> None:
-    table = parse(servers("10.0.0.1", cards=4))
+    table = parse(named("10.0.0.1", cards=4))
     who = Identity(addresses=("10.0.0.1",), devices=frozenset({0, 1}), number=0, nodes=2)
     assert [device.device_id for device in own_pod(table, who).devices] == ["0", "1"]
     with pytest.raises(ConfigError, match="may hold devices of several pods"):

@@ -49,21 +49,10 @@ def test_no_port(port: str) -> None:
     assert len(finding.found) <= 40
 
 
-@pytest.mark.parametrize("port", ["1", "65535"])
-def test_the_first_and_the_last_port(port: str) -> None:
-    assert errors(validate(parse(one("10.0.0.1", device_port=port)))) == []
-
-
 def test_servers_are_in_order_whatever_their_numbers_are() -> None:
     document, _ = merged([parse(one(server)) for server in ("b", f"1-{LONG}", "2-1", "1-5", "1-٣")])
     order = [server["server_id"] for server in document["server_list"]]
-    assert order == ["1-5", "1-٣", f"1-{LONG}", "2-1", "b"] or order == [
-        "1-5",
-        f"1-{LONG}",
-        "1-٣",
-        "2-1",
-        "b",
-    ]
+    assert (order[0], {*order[1:3]}, order[3:]) == ("1-5", {"1-٣", f"1-{LONG}"}, ["2-1", "b"])
 
 
 @pytest.mark.parametrize("count", [LONG, "٣", "x", "", None])

@@ -23,8 +23,10 @@ from ma_boot.rank_table import (
     convert,
     errors,
     fake,
+    moved,
     own_pod,
     parse,
+    rows,
     validate,
 )
 from ma_boot.rank_table.table import address_family
@@ -147,12 +149,6 @@ class TestConvert:
     def test_groups_are_numbered_through(self) -> None:
         document = template_two([instance(2, "c")], [instance(0, "a"), instance(1, "b")])
         assert ranks(document) == {"job-0": [0], "job-1": [1], "job-2": [2]}
-
-    def test_pods_without_a_number_keep_the_order_of_the_file_with_a_warning(self) -> None:
-        table = convert(parse(template_two([instance(1, "b"), {**instance(0, "a"), "pod_name": "master"}])))
-        assert [pod.name for pod in table.pods] == ["job-1", "master"]
-        assert errors(table.findings) == []
-        assert "found 'master', expected a name ending in a number" in said(table.findings)
 
     def test_the_same_number_twice_goes_by_name(self) -> None:
         pods = [{**instance(1, server), "pod_name": name} for server, name in (("a", "b-1"), ("b", "a-1"))]
@@ -567,27 +563,15 @@ def use(document: Dict[str, Any]) -> None:
         table = parse(document)
         validate(table)
         validate(table, "910a")
+        rows(table)
         for rank_order in ("pod", "server"):
-            convert(table, rank_order).dumps()
+            converted = convert(table, rank_order)
+            converted.dumps()
+            moved(table, converted)
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6))
 def test_no_document_breaks_the_library(document: Dict[str, Any]) -> None:
-    use(document)
-
-
-@given(st.sampled_from([SAMPLE, TEMPLATE_ONE, EIGHT, A3]), st.data())
-def test_no_mutation_of_a_good_table_breaks_the_library(
-    document: Dict[str, Any], data: st.DataObject
-) -> None:
-    document = copy.deepcopy(document)
-    holder: Any = document
-    while isinstance(holder, (dict, list)) and holder:
-        key = data.draw(st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder))))
-        if not isinstance(holder[key], (dict, list)) or data.draw(st.booleans()):
-            holder[key] = data.draw(VALUES)
-            break
-        holder = holder[key]
     use(document)
 
 
@@ -601,17 +585,6 @@ def test_the_order_in_the_file_does_not_matter(
     table = convert(parse(document), rank_order)
     assert table.dumps() == expected.dumps()
     assert [d.rank for pod in table.pods for d in pod.devices] == list(range(nodes * devices))
-
-
-@given(st.integers(1, 12), st.integers(1, 16))
-def test_a_fake_is_valid_and_converting_is_idempotent_and_loses_no_device(nodes: int, devices: int) -> None:
-    table = parse(fake(nodes, devices))
-    assert errors(validate(table)) == []
-    once = convert(table)
-    twice = convert(parse(json.loads(once.dumps())))
-    assert twice.dumps() == once.dumps()
-    assert errors(validate(twice)) == []
-    assert twice.world_size == nodes * devices
 
 
 def who(
