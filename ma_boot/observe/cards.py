@@ -7,6 +7,8 @@ at its bars: `| NPU Name | Health | Power Temp ... |`, then each chip:
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import resource
 import shutil
@@ -15,7 +17,7 @@ import subprocess
 import time
 from contextlib import suppress
 from threading import Event
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import BinaryIO, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.observe.record import CardSample
 from ma_boot.processes import signal_group
@@ -148,9 +150,14 @@ class CardTools:
         """`npu`, `gpu`, or empty."""
         return "npu" if self._npu else "gpu" if self._gpu else ""
 
+    @property
+    def due(self) -> bool:
+        """Whether it is time for a look: not too soon after the last one for what it had cost."""
+        return bool(self.kind) and self._failures < FAILURES and time.monotonic() >= self._due
+
     def sample(self, cancel: Event) -> Tuple[CardSample, ...]:
-        """The cards now; none if the last look was too short ago for what it had cost, or the tool fails."""
-        if not self.kind or self._failures >= FAILURES or time.monotonic() < self._due:
+        """The cards now; none if it is no time for a look, or the tool fails."""
+        if not self.due:
             return ()
         before = _children_cpu()
         found = self.look(cancel)
@@ -178,25 +185,55 @@ class CardTools:
         return link_state(text or "")
 
     def _asked(self, argv: Sequence[str], cancel: Event) -> Optional[str]:
-        """What the tool prints; None if it fails, takes too long, or is cancelled."""
-        try:
-            process = subprocess.Popen(
-                argv, env=self._environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
-        except OSError:
-            return None
-        until = time.monotonic() + TOOL_SECONDS
-        while not cancel.is_set() and time.monotonic() < until:
+        """What the tool prints; None if it fails, takes too long, prints too much, or is cancelled."""
+        with memory_file() as output:
             try:
-                output, _ = process.communicate(timeout=_POLL_SECONDS)
-            except subprocess.TimeoutExpired:
-                continue
-            return output.decode("utf-8", "replace") if process.returncode == 0 else None
-        signal_group(process.pid, signal.SIGKILL)
-        with suppress(subprocess.TimeoutExpired):  # nor is it waited for: the driver may hold it even then
-            process.communicate(timeout=_POLL_SECONDS)
+                process = subprocess.Popen(
+                    argv, env=self._environ, stdin=subprocess.DEVNULL, stdout=output,
+                    stderr=subprocess.DEVNULL, start_new_session=True,
+                )  # fmt: skip
+            except OSError:
+                return None
+            if _ended(process, cancel) and process.returncode == 0 and not is_full(output):
+                return contents(output)
         return None
+
+
+def _ended(process: subprocess.Popen[bytes], cancel: Event) -> bool:
+    """What does not end in time is killed, and not waited for: the driver may hold it even then."""
+    until = time.monotonic() + TOOL_SECONDS
+    while not cancel.is_set() and time.monotonic() < until:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_POLL_SECONDS)
+            return True
+    signal_group(process.pid, signal.SIGKILL)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_POLL_SECONDS)
+    return False
+
+
+LONGEST_ANSWER = 1 << 20  # bytes
+
+
+def memory_file() -> BinaryIO:
+    """A file in memory of `LONGEST_ANSWER` bytes, that nobody can make longer: for what a tool prints.
+
+    No child of the tool keeps it open, as it would a pipe.
+    """
+    descriptor = os.memfd_create("tool", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, LONGEST_ANSWER)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
+    return os.fdopen(descriptor, "r+b", buffering=0)
+
+
+def is_full(file: BinaryIO) -> bool:
+    """Whether a tool has printed as much as it could."""
+    return file.tell() >= LONGEST_ANSWER
+
+
+def contents(file: BinaryIO) -> str:
+    """What a tool has written to such a file, which had its position."""
+    return os.pread(file.fileno(), file.tell(), 0).decode("utf-8", "replace")
 
 
 def _children_cpu() -> float:

@@ -6,18 +6,20 @@ import contextlib
 import socket
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Dict
 
 from ma_boot.observe.record import CONTENT_TYPE
 from ma_boot.redact import without_secrets
 
-CLIENT_SECONDS = 2.0  # for a request: the next client waits meanwhile
+CLIENT_SECONDS = 2.0  # for a request
+MOST_CLIENTS = 32  # at a time: a further one ends the oldest
 POLL_SECONDS = 0.1
 PAUSE_SECONDS = 0.05  # after a request: whoever asks without end takes no time from the training
 
 
-class Endpoint(HTTPServer):
-    """A server in a thread of its own, which answers one client at a time; `text` is what it answers.
+class Endpoint(ThreadingHTTPServer):
+    """A server in a thread of its own, and one for each client; `text` is what it answers, to one at a time.
 
     `at` is `PORT`, for all interfaces, or `ADDRESS:PORT`.
 
@@ -25,10 +27,14 @@ class Endpoint(HTTPServer):
         OSError: it cannot listen there.
     """
 
-    request_queue_size = 16
+    request_queue_size = 128
+    daemon_threads = True
+    block_on_close = False
 
     def __init__(self, at: str) -> None:
         self.text = ""
+        self.answering = threading.Lock()
+        self._clients: Dict[Any, float] = {}  # and when they have come
         address, _, port = at.rpartition(":")
         everywhere = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
         host = address.strip("[]") or everywhere
@@ -56,27 +62,36 @@ class Endpoint(HTTPServer):
         self.socket.bind(self.server_address)  # http.server would ask the DNS for the name of this host
         self.server_address = self.socket.getsockname()[:2]
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answers in a thread; who has come first makes room."""
+        if len(self._clients) >= MOST_CLIENTS:
+            self._end_those_before(sorted(self._clients.values())[-MOST_CLIENTS // 2])
+        self._clients[request] = time.monotonic()
+        super().process_request(request, client_address)
+
+    def close_request(self, request: Any) -> None:
+        """Ends a connection."""
+        self._clients.pop(request, None)
+        super().close_request(request)
+
+    def service_actions(self) -> None:
+        """Ends who takes too long, also by a byte now and then."""
+        self._end_those_before(time.monotonic() - CLIENT_SECONDS)
+
+    def _end_those_before(self, limit: float) -> None:
+        for client, came in list(self._clients.items()):
+            if came < limit:
+                self._clients.pop(client, None)
+                with contextlib.suppress(OSError):  # it has gone
+                    client.shutdown(socket.SHUT_RDWR)
+
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that goes away, or says nothing, is no news."""
 
 
 class _Answer(BaseHTTPRequestHandler):
-    timeout = CLIENT_SECONDS  # of each read: the timer ends one that says a byte now and then
+    timeout = CLIENT_SECONDS  # of each read
     server: Endpoint
-
-    def setup(self) -> None:
-        super().setup()
-        self._timer = threading.Timer(CLIENT_SECONDS, self._give_up)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def finish(self) -> None:
-        self._timer.cancel()
-        super().finish()
-
-    def _give_up(self) -> None:
-        with contextlib.suppress(OSError):  # it has gone
-            self.connection.shutdown(socket.SHUT_RDWR)
 
     def do_GET(self) -> None:
         """The metrics, at `/metrics` and at `/`."""
@@ -86,9 +101,10 @@ class _Answer(BaseHTTPRequestHandler):
         self.send_header("Content-Type", CONTENT_TYPE)
         self.send_header("Content-Length", str(len(body) if found else 0))
         self.end_headers()
-        if found:
-            self.wfile.write(body)
-        time.sleep(PAUSE_SECONDS)
+        with self.server.answering:
+            if found:
+                self.wfile.write(body)
+            time.sleep(PAUSE_SECONDS)
 
     def log_message(self, format: str, *args: object) -> None:
         """Requests are no news."""

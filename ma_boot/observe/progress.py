@@ -9,7 +9,7 @@ from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 STEP_TIME = "step_time"
 # Words of the expressions below, with bounded repetitions: they take little time on whatever a rank prints.
 _WORDS = (
-    (b"NUMBER", rb"([-+]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][-+]?\d{1,3})?|[-+]?(?:nan|inf))"),
+    (b"NUMBER", rb"([-+]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][-+]?\d{1,3})?|[-+]?(?i:nan|inf))"),
     (b"COUNT", rb"\d{1,20}"),
     (b"PAD", rb" {0,40}"),
     (b"CLOCK", rb"[\d:?]{1,20}"),
@@ -62,28 +62,48 @@ KNOWN = (
     _known(STEP_TIME, b"per_step_time: ", rb"per_step_time:PADNUMBER ?ms", "ms"),
     # Megatron-LM, megatron/training/training.py, training_log: " iteration {:8d}/{:8d} |",
     # " elapsed time per iteration (ms): {:.1f} |", " {}: {:.6E} |" with the key "lm loss"
-    _known("step", b"iteration ", rb"(?:^|\] |\s)iteration PAD(COUNT)/PADCOUNT \|"),
+    _known(
+        "step",
+        b"iteration ",
+        rb"(?:^|\] |\s)iteration PAD(COUNT)/PADCOUNT \| (?:consumed samples|elapsed time)",
+    ),
     _known(STEP_TIME, b"elapsed time per iteration", rb"elapsed time per iteration \(ms\): NUMBER", "ms"),
-    _known("loss", b"lm loss: ", rb"\| lm loss: NUMBER"),
+    _known("loss", b"loss: ", rb"\| lm[ _]loss: NUMBER"),  # GPT-NeoX has lm_loss
+    # DeepSpeed, deepspeed/runtime/engine.py: "step={step}, skipped={skipped}, lr={lr}, mom={mom}"
+    _known("step", b", skipped=", rb"\] step=(COUNT), skipped="),
     # Hugging Face transformers, trainer_callback.py: ProgressCallback prints the dictionary of logs, whose
     # numbers are strings since release 5; its bar is tqdm's:
     # "{n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}"
     _known("loss", _HF_LOSS, rb"\{'loss': '?NUMBER"),
     _known(
-        "step step_time",
-        b"s/it",
-        rb"\| (COUNT)/COUNT \[CLOCK<CLOCK, PADNUMBERs/it",
-        "s",
-        _HF_LOSS,
+        "step total step_time", b"s/it", rb"\| (COUNT)/(COUNT) \[CLOCK<CLOCK, PADNUMBERs/it", "s", _HF_LOSS
     ),
     _known(
-        "step step_time",
+        "step total step_time",
         b"it/s",
-        rb"\| (COUNT)/COUNT \[CLOCK<CLOCK, PADNUMBERit/s",
+        rb"\| (COUNT)/(COUNT) \[CLOCK<CLOCK, PADNUMBERit/s",
         "per s",
         _HF_LOSS,
     ),
 )
+_LOSS_OR_BAR = rb"\{'loss': |\| \d{1,20}/(\d{1,20}) \["
+# What MMEngine, torchtitan, Lightning, tqdm, PyTorch's examples and others print in a line with a loss, or as
+# a line of JSON; a line of an evaluation is none.
+_PLAIN = (
+    _known(
+        "loss", b"", rb"(?i)(?<![\w/.-])(?:train(?:ing)?[_/ ])?loss(?:[\"']?[ :=\t]{1,4}| is )PADNUMBER\b"
+    ),
+    _known("epoch", b"", rb"(?i)\bepoch(?:\(train\))?[ :=\"'\[]{1,8}(COUNT)\b"),
+    _known(
+        "step", b"", rb"(?i)\b(?:global_?|train_?)?(?:step|iter|iteration)s?[\"']?[ :=\[]{1,4}PAD(COUNT)\b"
+    ),
+    _known("step", b"", rb"\[PAD(COUNT)/PADCOUNT[\] ]"),
+    _known("step step_time", b"", rb"[|%]PAD(COUNT)/COUNT \[CLOCK<CLOCK, PADNUMBERs/it"),
+    _known("step step_time", b"", rb"[|%]PAD(COUNT)/COUNT \[CLOCK<CLOCK, PADNUMBERit/s", "per s"),
+    _known(STEP_TIME, b"", rb"\b(?:iter )?time(?: \(s\))?: NUMBER"),
+)
+_EVALUATION = rb"(?i)(?:^|[\s(\[])(?:eval\w{0,10}|val|valid\w{0,10}|test\w{0,10})(?:[\s:)\]]|$)"
+_COLOUR = rb"\x1b\[[\d;]{0,20}m"
 
 
 def given(text: str) -> Pattern:
@@ -108,6 +128,7 @@ def given(text: str) -> Pattern:
     return Pattern((name,), b"", expression.encode())
 
 
+MOST_STEPS, LONGEST_STEP = 1e15, 1e9  # seconds
 LINES = 200  # the last ones of a text, that are searched for the user's patterns
 LINE_BYTES = 1000
 _LINE_ENDS = (b"\n", b"\r")
@@ -137,6 +158,9 @@ class TrainingProgress:
         self._search = search
         self._replaced = {name for pattern in own for name in pattern.names}
         self._seen: Set[bytes] = set()
+        self._read: Set[str] = set()  # names that a known framework has printed
+        self._total: Optional[float] = None  # steps by the bar of transformers' training
+        self._bar_follows = False
         self._last = (0, 0)  # epoch and step
         self._counted_at: Optional[float] = None
 
@@ -150,20 +174,27 @@ class TrainingProgress:
         whole = text[: _last_end(text)] or (text if len(text) > LINE_BYTES else b"")
         self.position = received - (len(text) - len(whole))
         found, steps = self._known(whole)
+        plain, more = self._plain(whole)
+        found, steps = {**plain, **found}, steps + more
         found.update(self._given(whole))
         if steps and STEP_TIME not in found and self._counted_at is not None:
             found[STEP_TIME] = (heard - self._counted_at) / steps
         if steps:
             self._counted_at = heard
-        step = found.pop("step", math.nan)
-        count = int(step) if math.isfinite(step) else None
-        return Reading(count, found.pop(STEP_TIME, None), found.pop("loss", None), found)
+        step, took = found.pop("step", math.nan), found.pop(STEP_TIME, math.nan)
+        return Reading(
+            int(step) if abs(step) < MOST_STEPS else None,
+            took if 0 <= took < LONGEST_STEP else None,
+            found.pop("loss", None),
+            found,
+        )
 
     def _known(self, text: bytes) -> Tuple[Dict[str, float], int]:
         """The last values, and how many steps were made."""
         found: Dict[str, float] = {}
         times: List[float] = []
         steps = 0
+        self._look_for_bar(text)
         for pattern in KNOWN:
             if pattern.marker not in text:
                 continue
@@ -171,15 +202,45 @@ class TrainingProgress:
             if pattern.beside and pattern.beside not in self._seen:
                 continue
             for match in re.finditer(pattern.expression, text):
-                values = dict(zip(pattern.names, map(float, match.groups())))
+                values = _values(pattern, match)
+                if values.pop("total", self._total) != self._total:
+                    continue
+                self._read.update(values)
                 if "step" in values:
                     steps += self._advance(int(values.pop("epoch", 0)), int(values["step"]))
                 if STEP_TIME in values:
-                    values[STEP_TIME] = pattern.seconds(values[STEP_TIME])
                     times.append(values[STEP_TIME])
                 found.update(values)
         if times:
             found[STEP_TIME] = sum(times) / len(times)
+        return {name: value for name, value in found.items() if name not in self._replaced}, steps
+
+    def _look_for_bar(self, text: bytes) -> None:
+        """How many steps the training has, by the bar after a line with a loss: an evaluation has its own."""
+        if _HF_LOSS in text or self._bar_follows:
+            for match in re.finditer(_LOSS_OR_BAR, text):
+                if self._bar_follows and match.group(1):
+                    self._total = float(match.group(1))
+                self._bar_follows = match.group(1) is None
+
+    def _plain(self, text: bytes) -> Tuple[Dict[str, float], int]:
+        """What lines with a loss have of what no known framework prints, as `_known`."""
+        found: Dict[str, float] = {}
+        steps = 0
+        if {"step", "loss"} <= self._read or b"loss" not in text.lower():
+            return found, steps
+        for line in re.sub(_COLOUR, b"", text).replace(b"\r", b"\n").split(b"\n"):
+            values: Dict[str, float] = {}
+            for pattern in _PLAIN:
+                match = re.search(pattern.expression, line[:LINE_BYTES])
+                if pattern is _PLAIN[0] and (match is None or re.search(_EVALUATION, line[:LINE_BYTES])):
+                    break
+                if match is not None:
+                    values = {**_values(pattern, match), **values}
+            if "step" in values and "step" not in self._read:
+                steps += self._advance(int(values.get("epoch", 0)), int(values["step"]))
+            found.update((name, value) for name, value in values.items() if name not in self._read)
+        found.pop("epoch", None)
         return {name: value for name, value in found.items() if name not in self._replaced}, steps
 
     def _advance(self, epoch: int, step: int) -> int:
@@ -200,6 +261,14 @@ class TrainingProgress:
             if value is not None:
                 found[pattern.names[0]] = pattern.seconds(value)
         return found
+
+
+def _values(pattern: Pattern, match: re.Match[bytes]) -> Dict[str, float]:
+    """What the groups of a match are; without a number that is none, or too large for one."""
+    values = {name: float(text) for name, text in zip(pattern.names, match.groups())}
+    if STEP_TIME in values:
+        values[STEP_TIME] = pattern.seconds(values[STEP_TIME])
+    return values
 
 
 def _first_end(text: bytes) -> int:

@@ -6,7 +6,20 @@ import math
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from contextlib import contextmanager
+from typing import (
+    TYPE_CHECKING,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from ma_boot.observe.cards import CardTools
 from ma_boot.observe.pattern_search import PatternSearch
@@ -22,6 +35,7 @@ if TYPE_CHECKING:
 
 WRITTEN_SHARE = 360  # an event is written once in this part of the time since the start
 LONGEST_PERIOD = 60.0  # seconds between two events
+LOOK_SECONDS = 1.0  # that a sample waits for a look at the cards
 SHARE = 0.005  # of a core, which samples may take where the interval is not shorter than the default
 DEFAULT_INTERVAL = 10.0
 
@@ -64,6 +78,9 @@ class Sampler:
         self._readings = [Reading() for _ in workers]  # since the last event
         self._latest = [Reading() for _ in workers]  # of the whole run
         self._tools = CardTools(spec.environ if spec else {})
+        self._looking: Optional[threading.Thread] = None  # at the cards
+        self._seen_cards: Tuple[CardSample, ...] = ()  # by the last look
+        self._has_failed = False
         self._cards: Tuple[CardSample, ...] = ()
         self._new_cards: Tuple[CardSample, ...] = ()  # since the last event
         self._not_finite = False
@@ -76,23 +93,51 @@ class Sampler:
     def run(self, cancel: threading.Event) -> None:
         """Takes samples until it is cancelled, and then reads what was printed last.
 
-        An error is said and ends the sampling.
+        A sample that fails is dropped, and said for the first one; what else fails ends the sampling.
         """
         try:
             self._serve()
             due = self._started + self._options.interval
             while not cancel.wait(max(0.0, due - time.monotonic())):
                 before = time.thread_time()
-                self._sample(cancel)
+                with self._dropped():
+                    self._sample(cancel)
                 pause = self._pause(time.thread_time() - before)
                 due = max(due + pause, time.monotonic())
-            self._finish()
+            with self._dropped():
+                self._finish()
         except Exception as error:  # no figure is worth a training
             self._say(f"metrics are no longer taken: {type(error).__name__}: {error}")
         finally:
             self._search.close()
             if self._endpoint is not None:
                 self._endpoint.close()
+
+    @contextmanager
+    def _dropped(self) -> Iterator[None]:
+        """Drops a sample that fails."""
+        try:
+            yield
+        except Exception as error:  # of a number that nobody has thought of
+            if not self._has_failed:
+                self._has_failed = True
+                self._say(f"a sample of the metrics is dropped: {type(error).__name__}: {error}")
+
+    def _look_at_cards(self, cancel: threading.Event) -> None:
+        """Takes what a look at the cards has found, which a tool that hangs delays for itself alone."""
+
+        def look() -> None:
+            self._seen_cards = self._tools.sample(cancel)
+
+        if self._looking is None and self._tools.due:
+            self._looking = threading.Thread(target=look, name="cards", daemon=True)
+            self._looking.start()
+        if self._looking is not None:
+            self._looking.join(min(LOOK_SECONDS, self._options.interval / 2))
+            if not self._looking.is_alive():
+                self._looking = None
+                self._new_cards = self._seen_cards or self._new_cards
+                self._cards = self._new_cards or self._cards
 
     def _pause(self, spent: float) -> float:
         """Seconds from one sample to the next, by the CPU seconds of the one: there may be many processes."""
@@ -115,8 +160,7 @@ class Sampler:
 
     def _sample(self, cancel: threading.Event) -> None:
         """Takes a sample, serves it, and writes it if it is time."""
-        self._new_cards = self._tools.sample(cancel) or self._new_cards
-        self._cards = self._new_cards or self._cards
+        self._look_at_cards(cancel)
         sample, latest = self._now()
         self._publish(latest)
         if sample.at - self._written.at >= self._period(sample.at):

@@ -10,6 +10,7 @@ Requests and answers are lines of JSON: a pattern and the lines, then the value 
 from __future__ import annotations
 
 import json
+import math
 import re
 import signal
 import sys
@@ -25,7 +26,10 @@ def last_value(expression: re.Pattern[bytes], lines: Sequence[bytes]) -> Optiona
         match = expression.search(line)
         try:
             if match is not None:
-                return float(match.group(1 if expression.groups else 0) or b"")
+                text = match.group(1 if expression.groups else 0) or b""
+                value = float(text)
+                if not math.isinf(value) or b"inf" in text.lower():  # else it has too many digits
+                    return value
         except ValueError:
             continue
     return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import glob
 import math
 import os
@@ -17,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ma_boot.errors import described
+from ma_boot.observe.cards import contents, memory_file
 from ma_boot.observe.peers import PeerMessage, Peers
 from ma_boot.observe.stacks import RankAtHang, folded, last_dump
 from ma_boot.observe.suspect import MOST_WAITS, suspect, waited_for, waits_text
@@ -314,7 +314,6 @@ PYTHON_SECONDS = 4.0  # for py-spy to answer, for all processes together
 NATIVE_SECONDS = 3.0  # and again with native calls, whose symbols it has to look up
 KILLED_SECONDS = 0.5  # for those to end that took longer
 DUMPED_SECONDS = 1.5  # for faulthandler, whose lines come as output of the rank
-LONGEST_ANSWER = 1 << 20  # bytes
 _DUMPED_QUIET = 0.15  # its lines come in one piece, unless the machine is busy
 # What launchers tell their ranks: torchrun, accelerate and DeepSpeed; Open MPI; MPICH; msrun.
 _OF_RANKS = (("RANK", "LOCAL_RANK"), ("OMPI_COMM_WORLD_RANK",), ("PMI_RANK",), ("MS_NODE_ID", "MS_ROLE"))
@@ -354,7 +353,7 @@ def _dumped(
     with ExitStack() as files:
         running: Dict[int, Tuple[subprocess.Popen[bytes], BinaryIO, BinaryIO]] = {}
         for pid, spy in spies.items():
-            output, errors = files.enter_context(_memory()), files.enter_context(_memory())
+            output, errors = files.enter_context(memory_file()), files.enter_context(memory_file())
             try:
                 process = subprocess.Popen(
                     [spy, "dump", "--pid", str(pid), *options],
@@ -373,24 +372,11 @@ def _dumped(
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(max(0.0, until + KILLED_SECONDS - time.monotonic()))
                 failed[pid] = f"py-spy did not answer within {seconds:.0f} s"
-            elif process.returncode == 0 and (text := _contents(output)).strip():
+            elif process.returncode == 0 and (text := contents(output)).strip():
                 found[pid] = text
             else:
-                failed[pid] = f"py-spy failed: {_contents(errors).strip()}"
+                failed[pid] = f"py-spy failed: {contents(errors).strip()}"
     return found
-
-
-def _memory() -> BinaryIO:
-    """A file in memory of `LONGEST_ANSWER` bytes, that nobody can make longer."""
-    descriptor = os.memfd_create("py-spy", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(descriptor, LONGEST_ANSWER)
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
-    return os.fdopen(descriptor, "r+b", buffering=0)
-
-
-def _contents(file: BinaryIO) -> str:
-    """What a program has written to the file, which had its position."""
-    return os.pread(file.fileno(), file.tell(), 0).decode("utf-8", "replace")
 
 
 def _by_faulthandler(asked: Sequence[RankProcess], failed: Dict[int, str]) -> Dict[int, str]:

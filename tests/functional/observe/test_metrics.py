@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from contextlib import closing
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List, Tuple, cast
 
@@ -64,10 +65,34 @@ class Sampled:
         assert not self.thread.is_alive()
 
 
-def test_sampling_that_fails_says_so_once_and_ends_nothing() -> None:
+def test_a_sample_that_fails_is_dropped_said_once_and_ends_nothing() -> None:
     sampled = Sampled(broken=True)
-    sampled.thread.join(10)
-    assert sampled.lines == ["metrics are no longer taken: ZeroDivisionError: broken"]
+    eventually(lambda: sampled.lines, "the first one")
+    sampled.output.broken = False
+    eventually(lambda: sampled.events, "a further sample")
+    sampled.output.broken = True
+    sampled.end()
+    assert sampled.lines == ["a sample of the metrics is dropped: ZeroDivisionError: broken"]
+
+
+@pytest.mark.parametrize("tool", ["sleep 60", "exec yes '| 0 |'"], ids=["hangs", "without end"])
+def test_a_tool_of_cards_costs_its_own_samples_only(tmp_path: Path, tool: str) -> None:
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{tool}\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    spec = WorkerSpec("rank 0", (), "", {"PATH": f"{tmp_path}:{os.environ['PATH']}"}, "", 0)
+    worker = cast(Worker, SimpleNamespace(spec=spec, pid=os.getpid(), exit=None, output=Output()))
+    events: List[float] = []
+    cancel, began = threading.Event(), time.monotonic()
+    sampler = Sampler(
+        Sampling(0.1), [worker], began, print, lambda kind, **fields: events.append(time.monotonic() - began)
+    )
+    thread = threading.Thread(target=sampler.run, args=(cancel,))
+    thread.start()
+    eventually(lambda: len(events) > 3, "samples")
+    assert events[3] < 5
+    cancel.set()
+    thread.join(10)
+    assert not thread.is_alive()
 
 
 def test_the_last_lines_are_read_when_it_is_cancelled() -> None:

@@ -75,6 +75,17 @@ def test_after_whatever_is_said_the_next_client_is_answered(endpoint: Endpoint, 
     assert scraped(endpoint)
 
 
+def test_beside_100_clients_that_say_nothing_a_scrape_is_answered_at_once(endpoint: Endpoint) -> None:
+    with contextlib.ExitStack() as clients:
+        for number in range(100):
+            client = clients.enter_context(socket.create_connection(address(endpoint)))
+            client.sendall(b"GET /metrics HTTP/1.1\r\n"[: number % 20])
+        began = time.monotonic()
+        assert scraped(endpoint)
+        assert time.monotonic() - began < 2
+        assert threading.active_count() < 60
+
+
 def test_a_flood_gets_at_most_20_answers_a_second(endpoint: Endpoint) -> None:
     began = time.monotonic()
     for _ in range(20):

@@ -42,6 +42,33 @@ HF_5 = (
 )
 
 
+NEOX = (
+    b" samples/sec: 7.799 | iteration       34/   10000 | elapsed time per iteration (ms): 4103.1 | learning rate: "
+    b"2.111E-06 | lm_loss: 1.118665E+01 | number of skipped iterations:   0 |\n"
+)
+# From public logs of trainings, shortened.
+MMENGINE = (
+    b"03/25 23:58:44 - mmengine - INFO - Epoch(train) [100][  50/4309]  base_lr: 2.0000e-03 lr: 5.9600e-05  eta: 12:14:32  "
+    b"time: 0.7842  data_time: 0.0205  memory: 7657  loss: 1111.4113  loss_cls: 399.5985\n"
+    b"06/16 20:02:03 - mmengine - INFO - Epoch(val) [10][4000/4809]    eta: 0:06:54  time: 0.5256  loss: 7.0\n"
+)
+MMCV = b"2021-07-14 13:52:26,135 - mmcls - INFO - Epoch [1][10/35]\tlr: 1.000e-02, time: 0.611, data_time: 0.212, loss: 1.4048\n"
+TITAN = b"[rank0]:[titan] 2026-05-18 16:04:46,338 - root - INFO - \x1b[31mstep: 14  \x1b[32mloss:  3.24405  \x1b[34mgrad_norm:  0.8319\n"
+LIGHTNING = (
+    b"Epoch 0:  22%|##2       | 4/18 [00:17<01:02,  4.47s/it, loss=10.072, v_num=193315]\r"
+    b"Validation DataLoader 0: 100%|#| 9/9 [00:02<00:00,  0.20s/it, loss=3]\r"
+)
+LIGHTNING_2 = b"Epoch 0:  93% 1586/1702 [12:50<00:56,  2.00it/s, v_num=0, train_loss=0.149, val_loss=0.2]\n"
+DEEPSPEED = b"[2022-03-11 02:06:58,985] [INFO] [logging.py:69:log_dist] [Rank 0] step=40, skipped=2, lr=[5e-05], mom=[[0.9, 0.999]]\n"
+DEEPSPEED_PIPE = b"steps: 10 loss: 0.6931 iter time (s): 0.123 samples/sec: 130.081\n"
+MEGATRON_NAN = MEGATRON.replace(b"lm loss: 1.043863E+01", b"lm loss: NAN")
+EVALUATED = (
+    HF.replace(b"100/998", b"500/998")
+    + b"  0%|          | 0/36 [00:00<?, ?it/s]\r  3%|2         | 1/36 [00:01<00:40,  1.10s/it]\r"
+    + b"100%|##########| 36/36 [00:40<00:00,  1.10s/it]\r{'eval_loss': 2.5, 'epoch': 5.97}\n"
+)
+
+
 def read(text: bytes, heard: float = 10.0) -> Reading:
     return TrainingProgress().read(len(text), text, heard)
 
@@ -57,6 +84,22 @@ def read(text: bytes, heard: float = 10.0) -> Reading:
         (OLD_MEGATRON, (100, 13.1053, 11.0)),
         (HF, (100, 3.25, 1.0886)),
         (HF_5, (25, 0.2, 0.7421)),
+        (NEOX, (34, 4.1031, 11.18665)),
+        (MMENGINE, (50, 0.7842, 1111.4113)),
+        (MMCV, (10, 0.611, 1.4048)),
+        (TITAN, (14, None, 3.24405)),
+        (LIGHTNING, (4, 4.47, 10.072)),
+        (LIGHTNING_2, (1586, 0.5, 0.149)),
+        (DEEPSPEED, (40, None, None)),
+        (DEEPSPEED_PIPE, (10, 0.123, 0.6931)),
+        (EVALUATED, (500, 3.25, 1.0886)),
+        (b"step 3 loss: 0.66\n", (3, None, 0.66)),
+        (b"loss=0.66\n", (None, None, 0.66)),
+        (b"Epoch 1 [20/300] loss 0.6\n", (20, None, 0.6)),
+        (b"Epoch: [0][  10/5005]\tTime  0.35 ( 0.40)\tLoss 6.9 (6.95)\n", (10, None, 6.9)),
+        (b'{"step": 10, "epoch": 1, "loss": 0.66, "lr": 1e-4}\n', (10, None, 0.66)),
+        (b"{'train_loss': 0.5, 'iter': 7}\n", (7, None, 0.5)),
+        (b"100%|##| 30/30 [00:05<00:00,  5.00it/s, loss=0.5]\n", (30, 0.2, 0.5)),
     ],
     ids=[
         "mindspore",
@@ -67,6 +110,22 @@ def read(text: bytes, heard: float = 10.0) -> Reading:
         "old-megatron",
         "transformers",
         "transformers-5",
+        "gpt-neox",
+        "mmengine",
+        "mmcv",
+        "torchtitan",
+        "lightning",
+        "lightning-2",
+        "deepspeed",
+        "deepspeed-pipe",
+        "evaluation",
+        "plain",
+        "loss",
+        "epoch",
+        "example",
+        "json",
+        "dict",
+        "tqdm",
     ],
 )
 def test_the_lines_of_frameworks_are_known(text: bytes, expected: Expected) -> None:
@@ -82,6 +141,9 @@ def test_the_lines_of_frameworks_are_known(text: bytes, expected: Expected) -> N
         b"Downloading: 10%|#  | 100/998 [05:24<48:39,  3.25s/it]\r",
         b"loss is high, iteration over, epoch: x step: y\n",
         b"\xff\xfe step:[ 1/2], loss: nothing\n",
+        b"we are in iteration 3/4 | of the plan\n",
+        b"eval loss: 0.5 at step 7\nvalidation loss at iteration 100 | lm loss value: 2.3\nTest: [ 0/9] Loss 0.5\n",
+        b"val_loss=0.5 aux_loss: 0.5 loss_scale: 1.0\n",
     ],
 )
 def test_other_lines_are_none(text: bytes) -> None:
@@ -93,8 +155,9 @@ def test_the_last_line_counts_and_step_times_are_averaged() -> None:
     assert read(text) == Reading(2, 0.02, 2.0)
 
 
-def test_a_loss_that_is_no_number_is_read_as_such() -> None:
-    loss = read(b"epoch: 1 step: 9, loss is nan\n").loss
+@pytest.mark.parametrize("text", [b"epoch: 1 step: 9, loss is nan\n", MEGATRON_NAN, b"step 3 loss: NaN\n"])
+def test_a_loss_that_is_no_number_is_read_as_such(text: bytes) -> None:
+    loss = read(text).loss
     assert loss is not None
     assert loss != loss
 
@@ -167,6 +230,11 @@ def test_a_line_without_end_does_not_stay_forever() -> None:
         ("step_time_ms=took ([0-9.]+) ms", b"took 500 ms\n", Reading(step_time=0.5)),
         ("lr=lr ([0-9.e-]+)", b"lr 1e-4\n", Reading(values={"lr": 1e-4})),
         ("step=it (\\S+)", b"it nan\n", Reading()),
+        ("step=it (\\S+)", b"it " + b"9" * 400 + b"\n", Reading()),
+        ("step=it (\\S+)", b"it 1e300\n", Reading()),
+        ("step_time=it (\\S+)", b"it 1e300\n", Reading()),
+        ("step_time=it (\\S+)", b"it nan\n", Reading()),
+        ("loss=it (\\S+)", b"it " + b"9" * 400 + b"\n", Reading()),
         ("loss=(?:(a|b)+,)+ (?P<v>[0-9]+)", b"ab,b, 7\n", Reading()),
         ("loss=(?:(?:a|b)+,)+ ([0-9]+)", b"ab,b, 7\n", Reading(loss=7.0)),
         ("lr=lr (\\S+)", b"lr 1e-4\nlr none\n", Reading(values={"lr": 1e-4})),
@@ -225,7 +293,7 @@ def test_whatever_is_printed_the_known_lines_take_little_time(filling: bytes) ->
     printed = [
         b"epoch: 2 step: 5, loss is ", b"per step time: ", b"{ Epoch:[  1/  2], step:[  120/  500], loss: ",
         b"per_step_time: ", b" iteration  5/ 10 |", b"elapsed time per iteration (ms): ", b"| lm loss: ",
-        b"{'loss': ", b"| 7/10 [00:01<00:02,  1.5s/it", b"| 7/10 [00:01<00:02,  1.5it/s",
+        b"] step=5, skipped=", b"{'loss': ", b"| 7/10 [00:01<00:02,  1.5s/it", b"| 7/10 [00:01<00:02,  1.5it/s",
     ]  # fmt: skip
     assert len(printed) == len(KNOWN)
     began = time.process_time()
@@ -233,4 +301,6 @@ def test_whatever_is_printed_the_known_lines_take_little_time(filling: bytes) ->
         for cut in range(len(start) + 1):
             text = pattern.marker + b"\n" + start[:cut] + filling * (65536 // len(filling)) + b"\n"
             list(re.finditer(pattern.expression, text))
+    for line in (b"Epoch 1 [", b"step: ", b"|", b"loss "):
+        read((line + filling * (900 // len(filling)) + b" loss: 0.5\n") * 72)
     assert time.process_time() - began < 10

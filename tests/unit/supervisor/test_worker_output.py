@@ -16,6 +16,7 @@ import pytest
 
 from ma_boot.launch import WorkerSpec
 from ma_boot.observe import stacks_round as stacks
+from ma_boot.observe.cards import LONGEST_ANSWER
 from ma_boot.observe.stacks_round import RankProcess, _catches_sigusr1, _printed, stacks_of
 from ma_boot.processes import process_usages, usage_of
 from ma_boot.supervisor import Limits
@@ -267,7 +268,7 @@ def test_of_a_py_spy_that_prints_without_end_a_mebibyte_is_kept(tmp_path: Path) 
     py_spy(tmp_path, "#!/bin/sh\nyes stack\nexit 0\n")
     (answer,) = stacks_of([RankProcess(1, f"{tmp_path}:/usr/bin:/bin")])
     assert answer.startswith("stack\n")
-    assert len(answer) == stacks.LONGEST_ANSWER
+    assert len(answer) == LONGEST_ANSWER
 
 
 def test_a_rank_that_ends_as_it_is_asked_has_no_effect_on_the_others(
