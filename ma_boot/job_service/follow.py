@@ -71,21 +71,21 @@ class WorkerLog:
                 return
             older = _older(page, get) if self._base is None else []
             self._base = str(page["end_line"])
-            for found in (*older, lines):
-                self.count += len(found)
-                yield found
+            for page_lines in (*older, lines):
+                self.count += len(page_lines)
+                yield page_lines
 
 
 def _older(first: Page, get: GetPage) -> List[List[str]]:
     """The pages before this one, the oldest first."""
-    found: List[List[str]] = []
+    pages: List[List[str]] = []
     base = str(first["start_line"])
     while True:
         page = get(base, "desc", MOST)
         lines = _lines(page, base)
         if not lines:
-            return found[::-1]
-        found.append(lines[::-1])
+            return pages[::-1]
+        pages.append(lines[::-1])
         base = str(page["end_line"])
 
 
@@ -130,10 +130,10 @@ class Tail:
     def add(self, lines: Iterable[str]) -> None:
         """Adds lines, and forgets those that are too old."""
         for line in lines:
-            found = time_in(line) if self._recent.seconds is not None else None
-            if found is not None:
-                self.has_times, self._last = True, found
-                self._newest = max(found, self._newest or found)
+            time = time_in(line) if self._recent.seconds is not None else None
+            if time is not None:
+                self.has_times, self._last = True, time
+                self._newest = max(time, self._newest or time)
             self._kept.append((self._last, line))
             self._forget()
 
@@ -151,10 +151,10 @@ class Tail:
 
 def time_in(line: str) -> Optional[datetime]:
     """The time at the beginning of a line, such as `2026-11-22 14:00:00,123`; None if there is none."""
-    found = _TIME.search(line, 0, _WITHIN)
-    if found is None:
+    match = _TIME.search(line, 0, _WITHIN)
+    if match is None:
         return None
-    *date, fraction = found.groups()
+    *date, fraction = match.groups()
     year, month, day, hour, minute, second = map(int, date)
     try:
         return datetime(year, month, day, hour, minute, second, int((fraction or "0").ljust(6, "0")))
@@ -209,13 +209,13 @@ class JobFollower:
         """Everything that is new, until the job has ended and its logs have been read to their ends."""
         quiet = 0
         while True:
-            found = False
+            is_new = False
             self.details = self._api.call(JobApi.details, self._following.job)
             ended = state_of(self.details) in ENDED
             for seen in self._look():
-                found = True
+                is_new = True
                 yield seen
-            quiet = quiet + 1 if ended and not found else 0
+            quiet = quiet + 1 if ended and not is_new else 0
             if (ended and quiet >= LAST_LOOKS) or not self._following.until_end:
                 return
             self._pause(min(self._following.interval, 2.0) if ended else self._following.interval)
@@ -268,13 +268,13 @@ class JobFollower:
     def _new_stages(self) -> Iterator[Seen]:
         """Stages that have begun, each once. They only help: without an answer there are none."""
         try:
-            found = stages_of(self._api.api.stages(self._following.job))
+            stages = stages_of(self._api.api.stages(self._following.job))
         except BootError:
             return
-        new = [stage for stage in found if stage not in self._stages]
+        new = [stage for stage in stages if stage not in self._stages]
         self._stages.update(new)
-        if found:
-            self.stage = found[-1][1]
+        if stages:
+            self.stage = stages[-1][1]
         if new:
             yield Seen("stage", tuple(text for _, text in new))
 
