@@ -12,7 +12,7 @@ from typing import Any, ContextManager, Dict, List, Sequence
 
 from ma_boot.errors import BootError
 from ma_boot.launch import WorkerSpec
-from ma_boot.node import BootRequest, World, shown
+from ma_boot.node import World, shown
 from ma_boot.rehearsal.job_run import JobRun, SpecOf, StartOf
 from ma_boot.rehearsal.kept import pruned, sandbox
 from ma_boot.rehearsal.live_view import live_view
@@ -82,8 +82,10 @@ def run_job(setup: Setup, start_of: StartOf, spec_of: SpecOf, world: World, star
     for note in filter(None, notes):
         say(note)
     timeout = request.transfers.upload_timeout
+    # A stopped node gets the time to stop its processes and to upload.
+    limits = Limits(request.run.stop_timeout + timeout + _KILL_SECONDS, hurry=signal.SIGTERM)
     with uploading_outputs(rehearsal.channels, job, setup.store, timeout, world.inbox, say):
-        job_run = JobRun(setup, _node_limits(request), world, start_of, spec_of)
+        job_run = JobRun(setup, limits, world, start_of, spec_of)
         with live_view(job, world.journal.console):
             run = job_run.run()
     code = job_exit_code(run, world.inbox.stops)
@@ -107,12 +109,6 @@ def sandbox_of(job: SimulatedJob, rehearsal: Rehearsal, world: World) -> Context
     return sandbox(Path(job.root), shown(rehearsal.typed), Path(job.events_file))
 
 
-def _node_limits(request: BootRequest) -> Limits:
-    """The limits for nodes: a stopped one gets the time to stop its processes and to upload."""
-    seconds = request.run.stop_timeout + request.transfers.upload_timeout + _KILL_SECONDS
-    return Limits(seconds, hurry=signal.SIGTERM)
-
-
 def _finish(
     rehearsal: Rehearsal,
     job: SimulatedJob,
@@ -128,7 +124,7 @@ def _finish(
     from ma_boot.reporting.page import write_in_time  # only needed at the end
 
     journal = world.journal
-    code = job_exit_code(run, world.inbox.stops)
+    code = job_exit_code(run, world.inbox.stops)  # a stop may have arrived meanwhile
     why = cause(job, run, code)
     end = rehearsal_end(code, why, wrong)
     journal.event("job-end", **job_end_event(job, run, world.inbox.stops, end[0]))

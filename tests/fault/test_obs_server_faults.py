@@ -10,7 +10,7 @@ import ssl
 import threading
 import time
 from pathlib import Path
-from typing import Dict, Iterator, Optional, Tuple
+from typing import Any, Dict, Iterator, Optional, Tuple
 from urllib.parse import urlsplit
 
 import pytest
@@ -29,14 +29,9 @@ class Line:
     """One connection, with signed URLs for `bucket`."""
 
     def __init__(self, server: ObsServer) -> None:
-        self._sdk = ObsClient(
-            "AKPLANTED",
-            "SKPLANTED",
-            server=server.url,
-            path_style=True,
-            signature="obs",
-            client_mode="workflow",
-        )
+        keys = ("AKPLANTED", "SKPLANTED")
+        style = {"path_style": True, "signature": "obs", "client_mode": "workflow"}
+        self._sdk = ObsClient(*keys, server=server.url, **style)
         self.connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=20)
 
     def send(
@@ -53,15 +48,9 @@ class Line:
         self.connection.request(method, f"{url.path}?{url.query}", body, headers)
         return self.connection.getresponse()
 
-    def ask(
-        self,
-        method: str = "GET",
-        key: str = "a",
-        body: Optional[bytes] = None,
-        query: str = "",
-        **headers: str,
-    ) -> Tuple[int, Dict[str, str], bytes]:
-        answer = self.send(method, key, body, query, **headers)
+    def ask(self, *arguments: Any, **options: Any) -> Tuple[int, Dict[str, str], bytes]:
+        """The status, the headers and the body of the answer to what `send` sends."""
+        answer = self.send(*arguments, **options)
         found = {name.lower(): value for name, value in answer.getheaders()}
         return answer.status, found, answer.read()
 
