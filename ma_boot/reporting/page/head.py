@@ -49,7 +49,7 @@ def head_parts(timeline: Timeline, tails: Mapping[str, str]) -> Dict[str, object
         "job": " · ".join(filter(None, [timeline.program, timeline.job])) or "ma_boot",
         "boot": _boot_command(timeline),
         "headline": headline(timeline),
-        "said": fill("said", words=why) if why.en else NOTHING,
+        "cause_words": fill("cause-words", words=why) if why.en else NOTHING,
         "exit_code": shown_code,
         "meaning": fill("meaning", meaning=means) if means else NOTHING,
         "reason": fill("reason", cause=reason) if reason.en else NOTHING,

@@ -86,7 +86,7 @@ def assert_told_everywhere(laptop: Path, ended: Ended, cause: str) -> None:
     who, _, words = cause.partition(": ")
     node, _, rank = who.partition(", ")
     assert re.search(rf"<h1[^>]*>.*{rank.capitalize()} on {node} failed first", page)
-    assert re.search(rf'<span class="said"><code>{re.escape(words)}</code>', page)
+    assert re.search(rf'<span class="cause-words"><code>{re.escape(words)}</code>', page)
     command = [sys.executable, "-m", "ma_boot", "report", str(job)]
     reported = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     assert reported[0].startswith(f"{rank.capitalize()} on {node} failed first")

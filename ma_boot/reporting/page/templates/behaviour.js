@@ -40,7 +40,7 @@
       area.remove();
     }
   };
-  for (const box of all('.box, h1 .said')) {
+  for (const box of all('.box, h1 .cause-words')) {
     const button = make('button', { type: 'button', className: 'copy' }, ...both('Copy', '复制'));
     button.onclick = async () => {
       await copy((box.querySelector('pre') || box.querySelector('code')).textContent);
