@@ -15,7 +15,6 @@ from ma_boot.node.world import Say
 from ma_boot.platforms import TABLE_NAME
 from ma_boot.processes import SignalInbox
 from ma_boot.rank_table import (
-    Identity,
     NotYet,
     Pod,
     RankTable,
@@ -78,7 +77,10 @@ def find_ranks(
                 "RANK_TABLE_FILE is not set, so no rank table will come: for a job on NPUs set it to "
                 "/user/config in the job's environment variables; without NPUs choose another --rendezvous"
             )
-        return _by_count(options.devices, job), None, job
+        last = options.devices[-1] if options.devices else -1
+        if job.device_count and last >= job.device_count:
+            raise _no_such_device(last, job.device_count)
+        return placed_by_count(job, options.devices), None, job
     if options.rank_table_file is not None:
         _check_given(options.rank_table_file, file, sleep, check)
     document = wait_until_completed(
@@ -90,17 +92,14 @@ def find_ranks(
         accept=lambda completed: None if options.by_hand else _stale(completed, job, options.product),
     )
     table = _valid_table(options, document, say)
-    in_place = options.rank_table_file is not None and table.document == document and not _packed(file)
+    as_given = options.rank_table_file is not None and table.document == document
+    in_place = as_given and not is_packed(Path(file).read_bytes())
     file = file if in_place else _own_table_file(job)
     if options.by_hand:
         return _by_hand(options, file, table), table, job
     pod = _own_pod(table, job)
     job = _with_nodes_of(table, pod, job)
     return _by_table(options.devices, rendezvous, file, table, pod, job), table, job
-
-
-def _packed(file: str) -> bool:
-    return is_packed(Path(file).read_bytes())
 
 
 def _own_table_file(job: JobEnvironment) -> str:
@@ -143,12 +142,6 @@ def _check_given(given: str, file: str, sleep: Callable[[float], None], check: C
         sleep(POLL_SECONDS)
 
 
-def _by_count(devices: Tuple[int, ...], job: JobEnvironment) -> Placement:
-    if devices and job.device_count and devices[-1] >= job.device_count:
-        raise _no_such_device(devices[-1], job.device_count)
-    return placed_by_count(job, devices)
-
-
 def _no_such_device(device: int, count: int) -> ConfigError:
     return ConfigError(
         f"--devices names device {device}, but this node has {count}: expected 0 to {count - 1}"
@@ -168,18 +161,14 @@ def _stale(document: Mapping[str, Any], job: JobEnvironment, product: Optional[s
     try:
         _own_pod(table, job)
     except ConfigError as error:
-        if pods > nodes and not _stated(job.identity):
+        who = job.identity
+        if pods > nodes and not (who.name or who.uid or who.addresses):  # so a newer table will not help
             raise ConfigError(
                 f"the rank table has {pods} servers, and nothing tells which of them this node is: set "
                 f"MA_NUM_HOSTS and VC_TASK_INDEX, or MA_CURRENT_HOST_IP, in the job's variables\n{error}"
             ) from error
         return NotYet(f"completed, but {error}")
     return None
-
-
-def _stated(who: Identity) -> bool:
-    """Whether variables tell who this node is, so that a newer table may have it."""
-    return bool(who.name or who.uid or who.addresses)
 
 
 def _parsed(document: Mapping[str, Any], product: Optional[str]) -> RankTable:

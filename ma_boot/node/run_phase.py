@@ -91,7 +91,8 @@ def train(
         result = supervise(workers, options.limits, inbox, journal, environ, container, observers)
         result = result._replace(hung=hangs.hung, suspect=hangs.suspect)
         halted = reset.reason if reset is not None else ""
-        why, asked = result.summary(), bool(halted) and _was_halted(result)
+        stopped = result.outcome != "failed" and any(ended.stopped for ended in result.exits)
+        why, asked = result.summary(), bool(halted) and stopped
         if inbox.stops or not asked:
             failures += 1
             if result.succeeded or failures > options.max_restarts or inbox.stops:
@@ -118,11 +119,6 @@ def train(
     with journal.only_helps("no advice on files"):
         advice = _advice_on_files(result, plan.code, plan.workers[0].cwd)
     return result._replace(advice=advice)
-
-
-def _was_halted(result: RunResult) -> bool:
-    """Whether the processes were stopped, none of which had failed."""
-    return result.outcome != "failed" and any(ended.stopped for ended in result.exits)
 
 
 def _wait_for_devices(inbox: SignalInbox) -> None:

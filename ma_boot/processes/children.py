@@ -173,7 +173,7 @@ def run_child(
         )  # fmt: skip
         reminded = time.monotonic()
         try:
-            while not _has_ended(process.pid):
+            while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 inbox.check()
                 if time.monotonic() - reminded >= REMIND_SECONDS:
                     reminded = time.monotonic()
@@ -183,11 +183,6 @@ def run_child(
             signal_group(process.pid, signal.SIGKILL)  # its leader is not reaped yet
             process.wait()
     return process.returncode
-
-
-def _has_ended(child: int) -> bool:
-    """Whether a child has ended, which is not reaped by that."""
-    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def adopt_orphans() -> None:

@@ -138,14 +138,11 @@ def swallowing_shell(pid: Optional[int] = None) -> Optional[str]:
     except (OSError, ValueError):  # it has ended, or /proc is not readable
         return None
     name = os.path.basename(words[0]).lstrip("-") if words else ""
-    if name not in _SHELLS or not _runs_command(words) or caught & _SIGTERM_BIT:
+    if name not in _SHELLS or caught & _SIGTERM_BIT:
+        return None
+    if all(word.startswith("-") for word in words[1:]):  # it is interactive
         return None
     return " ".join(words)
-
-
-def _runs_command(words: List[str]) -> bool:
-    """Whether a shell has a command or a script, so that it is no interactive one."""
-    return any(not word.startswith("-") for word in words[1:])
 
 
 def _command_line(pid: int) -> List[str]:

@@ -181,16 +181,14 @@ def _devices(table: RankTable, product: Optional[str]) -> Iterator[TableFinding]
             )
         for port in ("device_port", "host_port"):
             if device.more.get(port) is not None:
-                yield from _port(str(device.more[port]), _place(pod, device, port))
+                value = str(device.more[port])
+                if not (is_number(value) and 1 <= int(value) <= 65535):
+                    at = _place(pod, device, port)
+                    yield TableFinding(at, f"{value!r:.40}", "1 to 65535", INVALID)
     for server, devices in table.servers().items():
         if server:
             ids = [str(int(device.device_id)) for device in devices]
             yield from _unique(f"server {server}: device_id", ids)
-
-
-def _port(value: str, at: str) -> Iterator[TableFinding]:
-    if not (is_number(value) and 1 <= int(value) <= 65535):
-        yield TableFinding(at, f"{value!r:.40}", "1 to 65535", INVALID)
 
 
 def _shape(table: RankTable, product: Optional[str]) -> Iterator[TableFinding]:
