@@ -10,6 +10,7 @@ from ma_boot.job.job_file import (
 from ma_boot.job.load import in_order as in_order, load_job as load_job, read_job_file as read_job_file
 from ma_boot.job.manifest import (
     CLUSTERS as CLUSTERS,
+    SCHEDULE_POLICIES as SCHEDULE_POLICIES,
     PodJob as PodJob,
     as_yaml as as_yaml,
     documents as documents,

@@ -40,7 +40,8 @@ class JobFile:
 
     `command` is what follows `ma_boot` and its options, which are in `options` as words of a command line.
     `time_limit` is in hours. `secrets` names variables of the shell that submits the job whose values the job
-    gets. `request` is merged into the request as it is. `lines` has the line of each key in the file.
+    gets. `request` is merged into the request as it is, `manifest` into that of a cluster. `lines` has the
+    line of each key in the file.
     """
 
     name: str = _key(read_text, "", "letters, digits, `-` and `_`, at most 64")
@@ -98,6 +99,12 @@ class JobFile:
         {},
         "merged into the request as it is: `request: {spec: {schedule_policy: {priority: 2}}}`",
     )
+    manifest: Mapping[str, Any] = _key(
+        read_json_object,
+        {},
+        "merged into the Job of `ma_boot job manifest`, lists by the names of their items: "
+        "`manifest: {spec: {queue: vision}}`; `null` removes a field",
+    )
     lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     def problem(self, key: str, text: str) -> JobProblem:
@@ -124,7 +131,7 @@ class JobFile:
 KEYS: Mapping[str, Mapping[str, Any]] = {
     one.name.replace("_", "-"): one.metadata for one in fields(JobFile) if "read" in one.metadata
 }
-_BY_NAME = (read_channels, read_texts_by_name, read_options)  # readers of NAME: VALUE
+_BY_NAME = (read_channels, read_texts_by_name, read_options, read_json_object)  # readers of NAME: VALUE
 
 
 def parse_job(text: str) -> Tuple[JobFile, List[JobProblem]]:
@@ -144,20 +151,26 @@ def parse_job(text: str) -> Tuple[JobFile, List[JobProblem]]:
 
 
 def with_settings(job: JobFile, settings: Sequence[str], problems: List[JobProblem]) -> JobFile:
-    """The job with these values of `--set`: `KEY=VALUE`, or `KEY.NAME=VALUE` for keys with names."""
+    """The job with these values of `--set`: `KEY=VALUE`, or `KEY.NAME=VALUE` for keys with names.
+
+    Those of `request` and `manifest` are YAML; their names may have several parts: `manifest.spec.queue`.
+    """
     for setting in settings:
         place, given, text = setting.partition("=")
         key, dot, name = place.partition(".")
         where = f"--set {place}"
-        if key not in KEYS or key == "request":
+        if key not in KEYS:
             problems.append(JobProblem(None, where, f"no such key{_similar(key)}"))
         elif not given or bool(dot) != (KEYS[key]["read"] in _BY_NAME):
             form = f"{key}.NAME=VALUE" if KEYS[key]["read"] in _BY_NAME else f"{key}=VALUE"
             problems.append(JobProblem(None, where, f"expected {form}"))
         else:
-            value: Value = _scalar(text, flag=key == "options")
-            if dot:
-                value = DictValue(None, repr(text), ((ScalarValue(None, repr(name), name), value),))
+            is_json = KEYS[key]["read"] is read_json_object
+            syntax: List[str] = []
+            value = (read_yaml(text, syntax) if is_json else None) or _scalar(text, flag=key == "options")
+            problems += [JobProblem(None, where, of_text) for of_text in syntax]
+            for part in reversed(name.split(".") if is_json else [name][: bool(dot)]):
+                value = DictValue(None, repr(text), ((ScalarValue(None, repr(part), part), value),))
             job = overridden(job, {key.replace("-", "_"): KEYS[key]["read"](where, value, problems)})
     return job
 
@@ -178,6 +191,8 @@ def overridden(job: JobFile, given: Mapping[str, Any]) -> JobFile:
         mine = getattr(job, name)
         if name in ("parameters", "environment"):
             changes[name] = {**mine, **value}
+        elif name in ("request", "manifest"):
+            changes[name] = merged(mine, value)
         elif name in ("inputs", "outputs"):
             changes[name] = tuple({channel.name: channel for channel in (*mine, *value)}.values())
         elif name in ("options", "exclude", "secrets"):
@@ -186,14 +201,31 @@ def overridden(job: JobFile, given: Mapping[str, Any]) -> JobFile:
             changes[name] = value
     ours: Set[str] = set()
     for name, value in given.items():
-        key, merged = (
-            name.replace("_", "-"),
-            isinstance(getattr(job, name), (tuple, dict)) and name != "command",
-        )
-        parts = [getattr(one, "name", one) for one in value] if merged else []
-        ours |= {f"{key}: {part}" for part in parts} if merged else {key}
+        key = name.replace("_", "-")
+        is_added = isinstance(getattr(job, name), (tuple, dict)) and name != "command"
+        parts = [getattr(one, "name", one) for one in value] if is_added else []
+        ours |= {f"{key}: {part}" for part in parts} if is_added else {key}
     lines = {key: line for key, line in job.lines.items() if key.partition("@")[0] not in ours}
     return replace(job, **changes, lines=lines)
+
+
+def merged(body: Any, more: Any, by_name: bool = False) -> Any:
+    """The body with other fields; of a dict in both, the fields of both.
+
+    `by_name` is Kubernetes' way: lists whose items have names are merged by these, and null removes a field.
+    """
+    if by_name and _are_named(body) and _are_named(more):
+        ours, theirs = ({item["name"]: item for item in items} for items in (body, more))
+        return list(merged(ours, theirs, by_name).values())
+    if not isinstance(body, dict) or not isinstance(more, dict):
+        return more
+    both = {name: merged(body[name], more[name], by_name) for name in more if name in body}
+    fields = {**body, **more, **both}
+    return {name: value for name, value in fields.items() if not by_name or value is not None}
+
+
+def _are_named(items: Any) -> bool:
+    return isinstance(items, list) and all(isinstance(item, dict) and "name" in item for item in items)
 
 
 def _of_syntax(text: str) -> JobProblem:

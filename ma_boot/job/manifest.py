@@ -13,8 +13,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ma_boot.job.job_file import JobFile
-from ma_boot.job.readers import JobChannel, JobProblem
+from ma_boot.job.job_file import JobFile, merged
+from ma_boot.job.readers import PLAIN, JobChannel, JobProblem
 from ma_boot.job.request import boot_words
 from path_mapping.mapping import ObsUrl
 
@@ -22,9 +22,26 @@ HOME = "/home/ma-user"
 CODE = f"{HOME}/modelarts/user-job-dir"
 FILES = "/user/ma_boot"
 USER, GROUP = 1000, 100  # ma-user and ma-group of the image, as on ModelArts
+DEVICE_GROUP = 1000  # HwHiAiUser, whose group may open /dev/davinci* (MindCluster's manual)
 PERIOD_SECONDS = 30  # between two uploads of an output, as on ModelArts
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,49}[a-z0-9])?")  # `NAME-worker-1023` is a host name: 63 characters
 _SHELL = "/bin/sh"
+_TIMED_OUT = 124  # exit code of timeout (coreutils) at its limit
+# For each card of a pod. A pod without requests is evicted first, and /dev/shm is memory.
+_CPU, _MEMORY, _SHARED_MEMORY = 8, 32, 16  # the last two in GiB
+SCHEDULE_POLICY = "huawei.com/schedule_policy"
+# Without one, the scheduler takes rings of 4 cards (ascend-for-volcano, npu/factory.go)
+SCHEDULE_POLICIES = {
+    "chip4-node8": "Atlas 800 (9000, 9010)",
+    "chip4-node4": "half an Atlas 800",
+    "chip1-node2": "Atlas 300T",
+    "chip8-node8": "Atlas 800T A2, Atlas 850",
+    "chip8-node16": "Atlas 200T A2 Box16",
+    "chip2-node8": "8 chips of an A3",
+    "chip2-node16": "Atlas 800T A3",
+    "chip2-node8-sp": "Atlas 9000 A3 SuperPoD",
+    "chip2-node16-sp": "Atlas 900 A3 SuperPoD",
+}
 
 
 class Cluster(NamedTuple):
@@ -83,6 +100,7 @@ class PodJob:
     obs_endpoint: str = ""
     namespace: str = ""
     pull_secret: str = ""
+    schedule_policy: str = ""
 
 
 def manifest_problems(job: JobFile) -> Iterator[JobProblem]:
@@ -107,13 +125,11 @@ def documents(pods: PodJob, cluster: Cluster) -> List[Dict[str, Any]]:
     files = _files(pods)
     if files:
         found.append(_config_map(pods, f"{job.name}-ma-boot", files, {}))
-    action = "RestartJob" if job.retries else "TerminateJob"  # the ranks of all nodes run, or none
     spec = {
         "schedulerName": "volcano",
         "queue": "default",
         "minAvailable": job.nodes,
-        "maxRetry": job.retries,
-        "policies": [{"event": event, "action": action} for event in ("PodFailed", "PodEvicted")],
+        "policies": _policies(job),
         "plugins": {name: list(arguments) for name, arguments in cluster.plugins},
         "tasks": [
             {
@@ -123,10 +139,23 @@ def documents(pods: PodJob, cluster: Cluster) -> List[Dict[str, Any]]:
             }
         ],
     }
-    if not job.retries:
-        del spec["maxRetry"]
+    if job.retries:  # the restart counts before it is compared (volcano, job/state: running, restarting)
+        spec["maxRetry"] = job.retries + 1
+    metadata = _metadata(pods, job.name, label)
+    if pods.schedule_policy:
+        metadata["annotations"] = {SCHEDULE_POLICY: pods.schedule_policy}
     kind = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}
-    return [*found, {**kind, "metadata": _metadata(pods, job.name, label), "spec": spec}]
+    return [*found, merged({**kind, "metadata": metadata, "spec": spec}, job.manifest, by_name=True)]
+
+
+def _policies(job: JobFile) -> List[Dict[str, Any]]:
+    """What ends or restarts the job; the first that fits counts (volcano, applyPolicies)."""
+    action = "RestartJob" if job.retries else "TerminateJob"  # the ranks of all nodes run, or none
+    policies: List[Dict[str, Any]] = [
+        {"event": event, "action": action} for event in ("PodFailed", "PodEvicted")
+    ]
+    limit = {"exitCode": _TIMED_OUT, "action": "TerminateJob"}
+    return [limit, *policies] if job.retries and job.time_limit else policies
 
 
 def _metadata(pods: PodJob, name: str, labels: Dict[str, str]) -> Dict[str, Any]:
@@ -146,7 +175,7 @@ def _files(pods: PodJob) -> Dict[str, str]:
     found: Dict[str, str] = {}
     if pods.code is not None:
         url, name = pods.code
-        found["code.yaml"] = _yaml({"input": {f"{CODE}/{name}": str(url)}})
+        found["code.yaml"] = as_yaml([{"input": {f"{CODE}/{name}": str(url)}}])
     inputs = {directory_of(one, "inputs"): str(one.url) for one in pods.job.inputs}
     outputs = {
         directory_of(one, "outputs"): {"obs": str(one.url), "interval": PERIOD_SECONDS}
@@ -154,7 +183,7 @@ def _files(pods: PodJob) -> Dict[str, str]:
     }
     if inputs or outputs:
         both = {"input": inputs, "output": outputs}
-        found["path_mapping.yaml"] = _yaml({kind: routes for kind, routes in both.items() if routes})
+        found["path_mapping.yaml"] = as_yaml([{kind: routes for kind, routes in both.items() if routes}])
     return found
 
 
@@ -164,15 +193,20 @@ def directory_of(channel: JobChannel, kind: str) -> str:
 
 
 def _pod(pods: PodJob, cluster: Cluster, files: bool) -> Dict[str, Any]:
-    mounts = {name: {"name": name, "mountPath": path} for name, path, _ in _volumes(pods, cluster, files)}
-    cards = {cluster.resource: pods.job.devices_per_node}
+    mounts: Dict[str, Dict[str, Any]] = {
+        name: {"name": name, "mountPath": path} for name, path, _ in _volumes(pods, cluster, files)
+    }
+    mounts["driver"]["readOnly"] = True
+    cards = pods.job.devices_per_node
+    limits = {cluster.resource: cards}
+    requests = {**limits, "cpu": str(_CPU * cards), "memory": f"{_MEMORY * cards}Gi"}
     training = {
         "name": "training",
         "image": pods.image,
         "env": [*_of_the_pod(cluster), *_values(pods, cluster)],
         "command": [_literal(word) for word in _words(pods)],
         "workingDir": HOME,
-        "resources": {"requests": cards, "limits": cards},
+        "resources": {"requests": requests, "limits": limits},
         "readinessProbe": {  # the node has begun; that it hangs is found by --hang-timeout, not by a probe
             "exec": {"command": [_SHELL, "-c", f"ls {HOME}/modelarts/log/*-events.jsonl"]},
             "periodSeconds": 10,
@@ -189,15 +223,28 @@ def _pod(pods: PodJob, cluster: Cluster, files: bool) -> Dict[str, Any]:
     pod: Dict[str, Any] = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": pods.grace,
-        "activeDeadlineSeconds": pods.job.time_limit * 3600 or None,
+        "affinity": _one_on_a_server(pods.job) if pods.job.nodes > 1 else None,
         "automountServiceAccountToken": False,
-        "securityContext": {"runAsUser": USER, "runAsGroup": GROUP, "fsGroup": GROUP, "runAsNonRoot": True},
+        "securityContext": {
+            "runAsUser": USER,
+            "runAsGroup": GROUP,
+            "fsGroup": GROUP,
+            "supplementalGroups": [DEVICE_GROUP],
+            "runAsNonRoot": True,
+        },
         "imagePullSecrets": [{"name": pods.pull_secret}] if pods.pull_secret else None,
         "initContainers": [code] if pods.code else None,
         "containers": [training],
         "volumes": [{"name": name, **source} for name, _, source in _volumes(pods, cluster, files)],
     }
     return {name: value for name, value in pod.items() if value is not None}
+
+
+def _one_on_a_server(job: JobFile) -> Dict[str, Any]:
+    """Volcano labels each pod with its job (batch/v1alpha1, labels.go)."""
+    selector = {"matchLabels": {"volcano.sh/job-name": job.name}}
+    term = {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
 def _volumes(pods: PodJob, cluster: Cluster, files: bool) -> Iterator[Tuple[str, str, Dict[str, Any]]]:
@@ -209,19 +256,25 @@ def _volumes(pods: PodJob, cluster: Cluster, files: bool) -> Iterator[Tuple[str,
     for number, channel in enumerate(pods.job.outputs):  # ModelArts makes the directories of outputs
         yield f"output-{number}", directory_of(channel, "outputs"), {"emptyDir": {}}
     yield "cache", "/cache", {"emptyDir": {}}
-    yield "shared-memory", "/dev/shm", {"emptyDir": {"medium": "Memory"}}
+    shared = {"medium": "Memory", "sizeLimit": f"{_SHARED_MEMORY * pods.job.devices_per_node}Gi"}
+    yield "shared-memory", "/dev/shm", {"emptyDir": shared}
     yield "driver", "/usr/local/Ascend/driver", {"hostPath": {"path": "/usr/local/Ascend/driver"}}
 
 
 def _words(pods: PodJob) -> Sequence[str]:
-    """The words of the boot command, with all that ModelArts would append."""
+    """The words of the boot command, with all that ModelArts would append.
+
+    A time limit is that of a command: a pod that reaches its `activeDeadlineSeconds` fails as any other, and
+    its job would be restarted.
+    """
+    limit = ["timeout", "--foreground", f"{pods.job.time_limit}h"] if pods.job.time_limit else []
     channels = [
         f"--{channel.name}={directory_of(channel, kind)}"
         for kind, channel in pods.job.channels
         if not channel.by_variable
     ]
     mapping = [f"--path-mapping={FILES}/path_mapping.yaml"] if pods.job.channels else []
-    return [*boot_words([*pods.options, *mapping], pods.command), *channels, *pods.job.arguments]
+    return [*limit, *boot_words([*pods.options, *mapping], pods.command), *channels, *pods.job.arguments]
 
 
 def _of_the_pod(cluster: Cluster) -> List[Dict[str, Any]]:
@@ -250,28 +303,30 @@ def _values(pods: PodJob, cluster: Cluster) -> List[Dict[str, Any]]:
 
 
 def _literal(text: str) -> str:
-    """A text that Kubernetes does not expand: `$(NAME)` would be the value of a variable."""
-    return text.replace("$(", "$$(")
-
-
-def _yaml(value: Any) -> str:
-    import yaml  # most commands of a job print none
-
-    return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True))
+    """A text as Kubernetes expands it: `$(NAME)` would be a variable, `$$` is `$` (expansion/expand.go)."""
+    return text.replace("$", "$$")
 
 
 def as_yaml(found: Sequence[Dict[str, Any]]) -> str:
-    """Documents as a text of YAML: several lines as such, and nothing by reference."""
-    import yaml
+    """Documents as a text of YAML: several lines as such, nothing by reference, and all strings but keys that
+    are words in quotes, since readers differ in what `1e-4`, `08` and `y` are."""
+    import yaml  # most commands of a job print none
 
-    class Plain(yaml.SafeDumper):
-        """Writes what is there twice twice."""
+    class Quoted(yaml.SafeDumper):
+        """Writes what is there twice twice, and keys without quotes if all readers take them for texts."""
 
         def ignore_aliases(self, data: Any) -> bool:
             return True
 
-    def text(dumper: Plain, value: str) -> Any:
-        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+        def represent_mapping(self, tag: Any, mapping: Any, flow_style: Any = None) -> Any:
+            node = super().represent_mapping(tag, mapping, flow_style)
+            for key, _ in node.value:
+                key.style = None if PLAIN.fullmatch(key.value) else '"'
+            return node
 
-    Plain.add_representer(str, text)
-    return str(yaml.dump_all(found, Dumper=Plain, sort_keys=False, allow_unicode=True, width=110))
+    def text(dumper: Quoted, value: str) -> Any:
+        is_block = "\n" in value and value.replace("\n", "").isprintable()
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if is_block else '"')
+
+    Quoted.add_representer(str, text)
+    return str(yaml.dump_all(found, Dumper=Quoted, sort_keys=False, allow_unicode=True, width=110))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from typing import Any, Dict, List, Mapping, Sequence
 
-from ma_boot.job.job_file import JobFile
+from ma_boot.job.job_file import JobFile, merged
 from ma_boot.job.readers import JobChannel
 from ma_boot.job.rules import image_url
 from ma_boot.redact import MASK, masked
@@ -59,7 +59,7 @@ def request_body(job: JobFile, command: str, code: ObsUrl, more: Mapping[str, st
         "annotations": retry,
     }
     body = {"kind": "job", "metadata": metadata, "algorithm": algorithm, "spec": spec}
-    return _merged(_without_empty(body), job.request)  # type: ignore[no-any-return]  # a dict, as the body is one
+    return merged(_without_empty(body), job.request)  # type: ignore[no-any-return]  # a dict, as the body is one
 
 
 def shown_body(body: Mapping[str, Any], secrets: Mapping[str, str]) -> Dict[str, Any]:
@@ -96,12 +96,3 @@ def _without_empty(value: Any) -> Any:
         return value
     kept = {name: item if name in _FREE else _without_empty(item) for name, item in value.items()}
     return {name: item for name, item in kept.items() if item not in ("", {}, [])}
-
-
-def _merged(body: Any, more: Any) -> Any:
-    """The body with other fields; of a dict in both, the fields of both."""
-    if not isinstance(body, dict) or not isinstance(more, dict):
-        return more
-    added: List[str] = [name for name in more if name not in body]
-    merged = {name: _merged(value, more[name]) if name in more else value for name, value in body.items()}
-    return {**merged, **{name: more[name] for name in added}}

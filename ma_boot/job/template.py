@@ -7,6 +7,8 @@ import shlex
 from dataclasses import dataclass
 from typing import Tuple
 
+from ma_boot.job.readers import PLAIN
+
 _JOB = """\
 # A training job on ModelArts. Rehearse it:  ma_boot --local --job job.yaml
 #                              Submit it:    ma_boot job submit job.yaml
@@ -108,9 +110,4 @@ PATH_MAPPING_CONFIG = {{
 
 def _quoted(text: str) -> str:
     """A text in YAML: JSON's strings are YAML's, too."""
-    plain = (
-        text and all(c.isalnum() or c in " ./_-:" for c in text) and text[0] not in " -:" and ": " not in text
-    )
-    numeric = text.replace(".", "").replace("-", "").replace("_", "").isdigit() or ":" in text[-1:]
-    words = text.lower() in {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
-    return text if plain and not numeric and not words else json.dumps(text, ensure_ascii=False)
+    return text if PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)

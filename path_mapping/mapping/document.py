@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from typing import Any, List, Optional, Set, Tuple, Union
 
 
@@ -113,6 +114,8 @@ def _value(node: ast.expr) -> Value:
     return Value(line, shown)  # code: a call, a name, an f-string
 
 
+# A number in JSON and YAML 1.2, and a text in YAML 1.1.
+_EXPONENT = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?[eE][+-]?\d+")
 _COLLECTIONS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 
 
@@ -189,6 +192,7 @@ def _from_yaml(node: Any, loader: Any, seen: Set[int], problems: List[str]) -> V
         return ListValue(line, shown, tuple(items))
     try:
         value = loader.construct_object(node)
+        value = float(value) if _is_exponential(node) else value
     except (ArithmeticError, AttributeError, LookupError, ValueError):  # what PyYAML's converters let through
         problems.append(
             f"line {line}: not YAML: found {shown}, expected a value of its tag, or quotes around it"
@@ -199,7 +203,14 @@ def _from_yaml(node: Any, loader: Any, seen: Set[int], problems: List[str]) -> V
     return Value(line, shown)  # a date, or bytes
 
 
+def _is_exponential(node: Any) -> bool:
+    """Whether it is such a number, without quotes or a tag."""
+    as_written = node.end_mark.index - node.start_mark.index == len(node.value)
+    return as_written and bool(_EXPONENT.fullmatch(node.value))
+
+
 def _shown(node: Any) -> str:
     if node.id == "scalar":
-        return repr(node.value) if node.tag.endswith(":str") else str(node.value)
+        is_text = node.tag.endswith(":str") and not _is_exponential(node)
+        return repr(node.value) if is_text else str(node.value)
     return "a list" if node.id == "sequence" else "a dict"

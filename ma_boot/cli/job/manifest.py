@@ -14,7 +14,9 @@ from ma_boot.cli.options import files, of_job
 from ma_boot.errors import ConfigError, listed
 from ma_boot.job import (
     CLUSTERS,
+    SCHEDULE_POLICIES,
     JobFile,
+    JobProblem,
     PodJob,
     as_yaml,
     documents,
@@ -36,6 +38,11 @@ _PLATFORMS = ("volcano", "mindcluster")
 @click.option("--namespace", metavar="NAME", help="Namespace of the objects.")
 @click.option("--secret-name", metavar="NAME", help="Secret of `secrets`; default: NAME-secrets.")
 @click.option("--pull-secret", metavar="NAME", help="Secret by which the image is pulled.")
+@click.option(
+    "--schedule-policy",
+    metavar="NAME",
+    help=f"MindCluster: the kind of server: {', '.join(SCHEDULE_POLICIES)}.",
+)
 @click.option("--upload", is_flag=True, help="Upload the code first, as `submit` does.")
 @SET
 @click.pass_context
@@ -47,6 +54,7 @@ def manifest(
     namespace: Optional[str],
     secret_name: Optional[str],
     pull_secret: Optional[str],
+    schedule_policy: Optional[str],
     upload: bool,
     changes: Sequence[str],
 ) -> int:
@@ -58,7 +66,7 @@ def manifest(
     """
     environ: Mapping[str, str] = ctx.obj
     job, problems = described_job(ctx, words, changes)
-    problems += manifest_problems(job)
+    problems += [*manifest_problems(job), *_policy_problems(platform, schedule_policy)]
     image = image_with_registry(job.image, environ.get("HUAWEICLOUD_SDK_REGION", ""))
     if job.image and not image:
         text = f"found {job.image}, expected its registry, too: swr.REGION.myhuaweicloud.com/..., or "
@@ -81,6 +89,7 @@ def manifest(
         obs_endpoint=environ.get("OBS_ENDPOINT", ""),
         namespace=namespace or "",
         pull_secret=pull_secret or "",
+        schedule_policy=schedule_policy or "",
     )
     text = _text_of(documents(pods, CLUSTERS[platform]))
     if code and upload:
@@ -89,6 +98,18 @@ def manifest(
         note(told)
     print_lines(text)
     return 0
+
+
+def _policy_problems(platform: str, policy: Optional[str]) -> List[JobProblem]:
+    """MindCluster's scheduler must know the kind of server, and no other has a policy."""
+    if platform != "mindcluster":
+        text = "is of --platform mindcluster only" if policy else ""
+    elif policy in SCHEDULE_POLICIES:
+        text = ""
+    else:
+        servers = "; ".join(f"{name}: {server}" for name, server in SCHEDULE_POLICIES.items())
+        text = f"found {policy or 'nothing'}, expected that of your servers: {servers}"
+    return [JobProblem(None, "--schedule-policy", text)] if text else []
 
 
 def _with_secrets_apart(job: JobFile) -> JobFile:

@@ -38,7 +38,7 @@ devices-per-node: 2
 code-url: obs://bucket/jobs/
 inputs: {data_url: obs://bucket/data/}
 outputs: {"train_url@env": obs://bucket/out/}
-parameters: {lr: 0.10, price: "$(NONE)"}
+parameters: {lr: 0.10, price: "$(NONE)$$"}
 environment: {GREETING: "hello, $(USER)"}
 secrets: [OBS_ACCESS_KEY_ID, OBS_SECRET_ACCESS_KEY]
 """
@@ -76,7 +76,8 @@ def test_the_pods_boot_the_ranks_of_the_rehearsal(desk: Desk, platform: str) -> 
     assert local.returncode == 0, local.stdout.decode()
     rehearsed = told(local.stdout.decode())
     assert sorted(rehearsed) == ["0", "1", "2", "3"]
-    done = desk.job("manifest", "job.yaml", "--platform", platform, "--upload")
+    of_server = ["--schedule-policy", "chip8-node8"] if platform == "mindcluster" else []
+    done = desk.job("manifest", "job.yaml", "--platform", platform, "--upload", *of_server)
     assert done.code == 0, done.err
     assert "kubectl create secret generic first-secrets" in done.err
     pods = Pods(list(yaml.safe_load_all(done.out)), desk.project.parent / "cluster", platform)
@@ -85,6 +86,37 @@ def test_the_pods_boot_the_ranks_of_the_rehearsal(desk: Desk, platform: str) -> 
     assert all("scheduled 3 times (VC_JOB_RETRY_COUNT + 1)" in of_pod for of_pod in outputs[-NODES:])
     keys = sorted(one.key for one in store.list("bucket", "out/"))
     assert keys == ["out/0", "out/1", "out/2", "out/3"]
+
+
+def test_mindcluster_needs_the_kind_of_server(desk: Desk) -> None:
+    (desk.project / "train.py").write_text(TRAIN)
+    (desk.project / "job.yaml").write_text(JOB)
+    done = desk.job("manifest", "job.yaml", "--platform", "mindcluster", "--schedule-policy", "x")
+    assert (done.code, done.out) == (78, "")
+    assert "--schedule-policy: found x, expected that of your servers: " in done.err
+    assert "chip8-node8: Atlas 800T A2" in done.err
+
+
+def test_a_pod_at_its_time_limit_ends_by_the_code_of_the_policy_that_ends_the_job(desk: Desk) -> None:
+    (desk.project / "train.py").write_text("import time\ntime.sleep(100)")
+    (desk.project / "job.yaml").write_text(f"{JOB}time-limit: 1h\nretries: 1\n")
+    done = desk.job("manifest", "job.yaml", "--platform", "volcano")
+    spec = list(yaml.safe_load_all(done.out))[-1]["spec"]
+    timeout, option, limit, *_ = spec["tasks"][0]["template"]["spec"]["containers"][0]["command"]
+    words = [
+        timeout,
+        option,
+        limit.replace("1h", "3"),
+        sys.executable,
+        "-m",
+        "ma_boot",
+        "--rendezvous",
+        "torch",
+        "train.py",
+    ]
+    environ = {**desk.environ, "MA_LOG_DIR": str(desk.project.parent / "log")}
+    ended = subprocess.run(words, cwd=desk.project, env=environ, capture_output=True, timeout=60, check=False)
+    assert {"exitCode": ended.returncode, "action": "TerminateJob"} == spec["policies"][0], ended.stdout
 
 
 class Pods:
@@ -134,9 +166,9 @@ class Pods:
         return self.place / f"pod-{node}"
 
     def _here(self, text: str, node: int) -> str:
-        """Paths of the container, below the pod's directory; `$$(` as kubelet hands it on."""
+        """Paths of the container, below the pod's directory; `$$` as kubelet hands it on."""
         below = re.sub(r"(?<![\w/.])(/home/ma-user|/user/)", rf"{self._root(node)}\1", text)
-        return below.replace("$$(", "$(")
+        return below.replace("$$", "$")
 
     def _fields(self, node: int) -> Dict[str, str]:
         cards = ",".join(f"Ascend910-{card}" for card in range(DEVICES))

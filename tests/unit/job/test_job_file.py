@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+import yaml
 from hypothesis import given, strategies as st
 
 from ma_boot.job import (
@@ -17,6 +18,7 @@ from ma_boot.job import (
     parse_job,
     request_body,
     shown_body,
+    with_settings,
 )
 from ma_boot.job.readers import JobChannel
 from path_mapping.mapping import ObsUrl
@@ -47,6 +49,7 @@ retries: 3
 time-limit: 2d
 workspace: "0"
 request: {spec: {schedule_policy: {priority: 2}}}
+manifest: {spec: {queue: vision}}
 """
 
 
@@ -81,6 +84,7 @@ def test_each_key_is_read() -> None:
         time_limit=48,
         workspace="0",
         request={"spec": {"schedule_policy": {"priority": 2}}},
+        manifest={"spec": {"queue": "vision"}},
     )
     assert job.arguments == ("--lr=0.10", "--flag=true", "--n=3")
     set_here = {key for key in KEYS if getattr(job, key.replace("-", "_"))}
@@ -90,6 +94,44 @@ def test_each_key_is_read() -> None:
 def test_the_keys_are_the_fields() -> None:
     names = [field.name.replace("_", "-") for field in dataclasses.fields(JobFile)]
     assert names == [*KEYS, "lines"]
+
+
+def test_a_number_that_only_some_readers_of_yaml_know_is_one_in_the_request_and_stays_as_written() -> None:
+    job, problems = parse_job(
+        "parameters: {lr: 1e-4, n: 08}\nrequest: {spec: {x: 1e-4, y: '1e-4', z: [2e3, !!str 2e3]}}\n"
+    )
+    assert (problems, job.arguments) == ([], ("--lr=1e-4", "--n=08"))
+    assert job.request == {"spec": {"x": 0.0001, "y": "1e-4", "z": [2000.0, "2e3"]}}
+
+
+def test_parts_of_the_request_and_the_manifest_are_set_by_their_places() -> None:
+    job, problems = parse_job(WHOLE)
+    settings = [
+        "manifest.spec.maxRetry=9",
+        "manifest.metadata.annotations={a.b/c: 'y'}",
+        "request.spec.x=null",
+    ]
+    job = with_settings(job, settings, problems)
+    assert problems == []
+    assert job.manifest == {
+        "spec": {"queue": "vision", "maxRetry": 9},
+        "metadata": {"annotations": {"a.b/c": "y"}},
+    }
+    assert job.request == {"spec": {"schedule_policy": {"priority": 2}, "x": None}}
+    with_settings(job, ["manifest.spec=[", "manifest=1"], problems)
+    assert [str(problem).partition(":")[0] for problem in problems][-1:] == ["--set manifest"]
+    assert any("--set manifest.spec: " in str(problem) for problem in problems)
+
+
+@pytest.mark.parametrize(
+    "name", ["1e-4", "08", "y", "on", "null", ".inf", "a: b", "a b", "vision/x:1", "0x1f", "a "]
+)
+def test_a_first_job_file_is_the_same_for_each_reader_of_yaml(name: str) -> None:
+    text = first_job_file(Answers(name=name, command=("train.py",), image=name))
+    (line,) = [line for line in text.splitlines() if line.startswith("name: ")]
+    written = line[len("name: ") :]
+    assert yaml.safe_load(written) == name
+    assert written[0] == '"' or name in ("a b", "vision/x:1")
 
 
 def test_all_mistakes_are_said_at_once_with_their_lines() -> None:

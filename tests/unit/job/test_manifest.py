@@ -7,6 +7,7 @@ from typing import Any, Dict, List
 
 import pytest
 import yaml
+from hypothesis import example, given, strategies as st
 
 from ma_boot.job import CLUSTERS, PodJob, as_yaml, documents, manifest_problems, parse_job
 from path_mapping.mapping import ObsUrl
@@ -21,7 +22,7 @@ nodes: 2
 devices-per-node: 8
 inputs: {data_url: obs://bucket/data/}
 outputs: {"train_url@env": obs://bucket/out/}
-parameters: {lr: 0.10, cost: "$(PRICE)"}
+parameters: {lr: 0.10, cost: "$(PRICE)$$HOME$"}
 environment: {GREETING: "$(HELLO)"}
 secrets: [OBS_ACCESS_KEY_ID]
 retries: 3
@@ -41,13 +42,16 @@ TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
 VOLCANO = only(
     apiVersion={"const": "batch.volcano.sh/v1alpha1"},
     kind={"const": "Job"},
-    metadata={**only(name=NAME, namespace=NAME, labels=TEXTS), "required": ["name"]},
+    metadata={**only(name=NAME, namespace=NAME, labels=TEXTS, annotations=TEXTS), "required": ["name"]},
     spec=only(
         schedulerName={"type": "string", "maxLength": 63},
         queue=NAME,
         minAvailable=COUNT,
         maxRetry=COUNT,
-        policies={"type": "array", "items": only(event={"enum": EVENTS}, action={"type": "string"})},
+        policies={
+            "type": "array",
+            "items": only(event={"enum": EVENTS}, exitCode=COUNT, action={"type": "string"}),
+        },
         plugins={"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
         tasks={
             "type": "array",
@@ -136,16 +140,17 @@ def test_the_rank_table_is_where_the_controller_writes_it(
     mount = next(one for one in container["volumeMounts"] if one["name"] == volume["name"])
     assert mount == {"name": volume["name"], "mountPath": directory}, "a subPath would never be updated"
     assert {"name": "RANK_TABLE_FILE", "value": path} in container["env"]
-    assert container["resources"]["limits"] == container["resources"]["requests"] == {resource: 8}
+    assert container["resources"]["limits"] == {resource: 8}
 
 
 def test_the_words_are_those_of_the_boot_command_with_what_modelarts_would_append() -> None:
     found = made("volcano")
     container = pod_of(found)["containers"][0]
     assert container["command"] == [
+        *("timeout", "--foreground", "2h"),
         *("ma_boot", "--tee=first", "--path-mapping=/user/ma_boot/path_mapping.yaml"),
         *("train.py", "--epochs", "90", "--data_url=/home/ma-user/modelarts/inputs/data_url_0"),
-        *("--lr=0.10", "--cost=$$(PRICE)"),
+        *("--lr=0.10", "--cost=$$(PRICE)$$$$HOME$$"),
     ]
     variables = {one["name"]: one.get("value") for one in container["env"]}
     assert variables["train_url"] == "/home/ma-user/modelarts/outputs/train_url_0"
@@ -162,13 +167,85 @@ def test_who_runs_it_how_long_and_what_a_failure_does() -> None:
     found = made("mindcluster")
     spec, pod = found[-1]["spec"], pod_of(found)
     assert pod["terminationGracePeriodSeconds"] == 645
-    assert pod["activeDeadlineSeconds"] == 7200
-    assert pod["securityContext"]["runAsUser"] == 1000
-    assert (spec["minAvailable"], spec["tasks"][0]["replicas"], spec["maxRetry"]) == (2, 2, 3)
-    assert {one["action"] for one in spec["policies"]} == {"RestartJob"}
+    assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["supplementalGroups"]) == (
+        1000,
+        [1000],
+    )
+    assert (spec["minAvailable"], spec["tasks"][0]["replicas"]) == (2, 2)
+    assert spec["maxRetry"] == 4, "the controller fails a job whose restarts are as many"
+    actions = [(one.get("event", one.get("exitCode")), one["action"]) for one in spec["policies"]]
+    restarts = [("PodFailed", "RestartJob"), ("PodEvicted", "RestartJob")]
+    assert actions == [(124, "TerminateJob"), *restarts], "the first that fits counts"
     once = made("mindcluster", JOB.replace("retries: 3", "retries: 0"))[-1]["spec"]
     assert {one["action"] for one in once["policies"]} == {"TerminateJob"}
     assert "maxRetry" not in once, "Volcano takes 0 for its default of 3"
+
+
+def test_what_a_pod_needs_of_its_server() -> None:
+    pod = pod_of(made("volcano"))
+    requests = pod["containers"][0]["resources"]["requests"]
+    assert requests == {"huawei.com/ascend-1980": 8, "cpu": "64", "memory": "256Gi"}
+    volumes = {one["name"]: one for one in pod["volumes"]}
+    assert volumes["shared-memory"]["emptyDir"] == {"medium": "Memory", "sizeLimit": "128Gi"}
+    mounts = {one["name"]: one for one in pod["containers"][0]["volumeMounts"]}
+    assert mounts["driver"]["readOnly"] is True
+    (term,) = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert term["labelSelector"] == {"matchLabels": {"volcano.sh/job-name": "first"}}
+    assert term["topologyKey"] == "kubernetes.io/hostname"
+
+
+def test_mindclusters_scheduler_learns_the_kind_of_server() -> None:
+    (*_, job) = made("mindcluster", schedule_policy="chip8-node8")
+    assert job["metadata"]["annotations"] == {"huawei.com/schedule_policy": "chip8-node8"}
+
+
+MORE = """\
+manifest:
+  metadata: {annotations: {team: vision}}
+  spec:
+    queue: vision
+    tasks:
+      - name: worker
+        template:
+          spec:
+            nodeSelector: {zone: a}
+            affinity: null
+            containers: [{name: training, resources: {requests: {cpu: 96}}}]
+            volumes: [{name: data, hostPath: {path: /data}}]
+"""
+
+
+def test_everything_else_is_merged_into_the_job_lists_by_their_names() -> None:
+    job = made("volcano", JOB + MORE)[-1]
+    assert (job["spec"]["queue"], job["metadata"]["annotations"]) == ("vision", {"team": "vision"})
+    pod = pod_of([job])
+    assert (pod["nodeSelector"], "affinity" in pod) == ({"zone": "a"}, False)
+    requests = pod["containers"][0]["resources"]["requests"]
+    assert requests == {"huawei.com/ascend-1980": 8, "cpu": 96, "memory": "256Gi"}
+    assert [one["name"] for one in pod["volumes"]][-1] == "data"
+    assert len(job["spec"]["tasks"]) == 1
+
+
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
+@example("1e-4")
+@example("08")
+@example("y")
+@example("Null")
+@example("5e-05\nN")
+@example(" a\n\x85b\u2028")
+def test_every_string_is_one_for_each_reader_of_yaml(text: str) -> None:
+    """Kubernetes reads YAML 1.1 with more numbers and booleans than PyYAML: nothing but keys is plain."""
+    document = {"value": [text, "x"], "env": {"name": text, text: "y"}}
+    written = as_yaml([document])
+    assert yaml.safe_load(written) == document
+    scalars = [one for one in yaml.parse(written, yaml.SafeLoader) if isinstance(one, yaml.ScalarEvent)]
+    words = {"value", "env", "name"}
+    assert words <= {one.value for one in scalars if not one.style} <= {*words, text}
+    try:
+        from ruamel.yaml import YAML
+    except ImportError:
+        unavailable("ruamel.yaml is not installed")
+    assert YAML(typ="safe", pure=True).load(written) == document
 
 
 def test_what_a_cluster_would_refuse_is_said_at_once() -> None:
