@@ -93,10 +93,10 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
             job = _job(request, world)
             others.open(job, request.run.channel_port)
             check_restarts(request.run, job)
-            announce = told_of_credentials(journal)
-            transfers = job_transfers(request.transfers, environ, world.cwd, job, announce)
+            transfers = job_transfers(
+                request.transfers, environ, world.cwd, job, told_of_credentials(journal)
+            )
             _check_before(request, world, job, transfers)
-            report_channels(environ, journal.say)
             phase.detail = job.summary()
         with journal.phase("environment") as phase:
             training = _environment(request, world, job)
@@ -125,8 +125,7 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
             phase.outcome, phase.detail = run.outcome, run.summary()
     except Exception as caught:  # also what no check has foreseen: the outputs come first
         error = limit_reached(caught) or caught
-    if reset is not None:
-        reset.end()
+    _end(reset)
     with journal.only_helps("what the setup left running was not stopped"):
         stop_setup(request.run.stop_timeout, inbox, journal.say, journal.event)
     all_expected = bool(run and run.succeeded and not inbox.stops and placement and 0 in placement.ranks)
@@ -137,6 +136,11 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
     with journal.only_helps("the driver's script for the end was not run"):
         call_post_stop(environ, journal.say)
     return Ending.of(job, inbox.stops, error, run, lost or empty, form)
+
+
+def _end(reset: Optional[ResetWatch]) -> None:
+    if reset is not None:
+        reset.end()
 
 
 def _form(world: World, all_expected: bool) -> Tuple[Sequence[ChannelContent], Optional[OutputLost]]:
@@ -198,6 +202,7 @@ def _check_before(
     if request.preflight:
         check_container(world.environ, world.hostname, job, world.journal.say)
     look_at_outputs(transfers, world.inbox)
+    report_channels(world.environ, world.journal.say)
 
 
 def _set_up(
