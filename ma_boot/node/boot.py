@@ -93,15 +93,13 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
             job = _job(request, world)
             others.open(job, request.run.channel_port)
             check_restarts(request.run, job)
-            transfers = job_transfers(
-                request.transfers, environ, world.cwd, job, told_of_credentials(journal)
-            )
+            announce = told_of_credentials(journal)
+            transfers = job_transfers(request.transfers, environ, world.cwd, job, announce)
             _check_before(request, world, job, transfers)
             phase.detail = job.summary()
         with journal.phase("environment") as phase:
             training = _environment(request, world, job)
             training = _set_up(request, world, job, training, inputs_of(transfers))
-            journal.event("software", versions=software_of(training.python, job.job_dir))
             phase.detail = training.origin
         downloading = downloading_inputs(transfers, journal, inbox)
         with downloading as check, journal.phase("rank table") as phase:
@@ -219,9 +217,11 @@ def _set_up(
         training = setup.install_packages(request.environment.requirements, training)
     training = setup.run_pre_start(command.code if command else None, training)
     remember_secrets(training.environ)
-    return setup.install_operators(
+    training = setup.install_operators(
         training, lambda: configured_store(request.transfers, world.environ, world.cwd)
     )
+    world.journal.event("software", versions=software_of(training.python, job.job_dir))
+    return training
 
 
 def _checkpoints(
