@@ -100,7 +100,7 @@ def last_dump(output: str) -> str:
     return "\n".join(line for line in lines[start:end] if line)
 
 
-COLLECTIVE, DEVICE, MESSAGE, OWN = "collective", "device", "message", "own"
+COLLECTIVE, GRADIENT, DEVICE, MESSAGE, OWN = "collective", "gradient", "device", "message", "own"
 # Names that mean nothing else, and those that do so only in a library of collective communication.
 _COLLECTIVE = (
     r"(?i)(monitored_)?barrier$|_?all_?(reduce|gather|to_?all)|alltoall|reduce_?scatter|broadcast(_|$)|bcast$"
@@ -111,6 +111,9 @@ _MESSAGE_THERE = r"(?i)_?(i?send|i?recv|batch_isend_irecv|sendrecv)(_|$)"
 _MESSAGE = r"(?i)(hccl|hcom|nccl)_?(send|recv|receive)"
 _THERE = r"(?i)distributed|communication|collective|hccl|nccl|gloo|mpi4py|horovod|comm_func|p2p"
 _DEVICE = r"(?i)synchronize$|asnumpy$|_?sync_?stream|stream_?sync|rtStreamSynchronize|aclrtSynchronize"
+# Where a rank of torch waits for others without a word of it: DDP's gradients, a value of the device.
+_GRADIENT = r"backward$|_engine_run_backward$|item$|tolist$"
+_GRADIENT_THERE = r"^torch/|^mindspore/"
 _OWN_WORK = (
     (r"(?i)data_?(loader|set|pipe|iter)|next_?batch|minddata", "loading data in"),
     (r"(?i)checkpoint|save|ckpt", "saving in"),
@@ -137,6 +140,11 @@ class Activity(NamedTuple):
     by: Optional[Frame]
     key: Tuple[str, ...]
     verb: str = "in"
+
+    @property
+    def loads(self) -> bool:
+        """Whether it is known what the rank itself does, such as loading data: it waits for no other rank."""
+        return self.kind == OWN and self.verb != "in"
 
     def doing(self) -> str:
         """What follows "is" or "are": `in all_reduce (...), called by train (train.py:3)`."""
@@ -170,6 +178,8 @@ def _kind(frame: Frame) -> Optional[str]:
         return COLLECTIVE
     if re.match(_MESSAGE, frame.name) or (there and re.match(_MESSAGE_THERE, frame.name)):
         return MESSAGE
+    if re.match(_GRADIENT, frame.name) and re.search(_GRADIENT_THERE, frame.place):
+        return GRADIENT
     return DEVICE if re.match(_DEVICE, frame.name) else None
 
 

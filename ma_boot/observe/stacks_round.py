@@ -236,8 +236,19 @@ def _lines(verdict: Mapping[str, Any], unnamed: Sequence[Tuple[str, str]]) -> Li
         lines.append(f"and {len(folds) - MOST_SHOWN} other stacks, all of them in the events of node 0")
     lines += [f"HCCL: {line}" for line in verdict["waits"][:MOST_SHOWN_LINES]]
     found = HangSuspect(**verdict["suspect"]) if verdict["suspect"] else None
-    lines.append(f"suspected: {found}: it {found.why}" if found else "no rank differs from the others")
+    lines.append(f"suspected: {found}: it {found.why}" if found else _nobody(folds))
     return lines
+
+
+def _nobody(folds: Sequence[Mapping[str, Any]]) -> str:
+    """Why nobody is suspected."""
+    without = [rank for fold in folds if fold["stack"].startswith("no stacks") for rank in fold["ranks"]]
+    if without:
+        of = "" if len(without) == sum(len(fold["ranks"]) for fold in folds) else f" of {ranks_text(without)}"
+        return f"cannot tell: no stacks{of} (pip install py-spy)"
+    if len(folds) == 1:
+        return "cannot tell: no rank differs from the others"
+    return "cannot tell: no place is that of most ranks"
 
 
 def _indented(head: str, text: str) -> str:
@@ -311,6 +322,7 @@ def _line(text: object) -> str:
 
 
 PYTHON_SECONDS = 4.0  # for py-spy to answer, for all processes together
+ASLEEP_SECONDS = 0.5  # for those that sleep uninterruptibly
 NATIVE_SECONDS = 3.0  # and again with native calls, whose symbols it has to look up
 KILLED_SECONDS = 0.5  # for those to end that took longer
 DUMPED_SECONDS = 1.5  # for faulthandler, whose lines come as output of the rank
@@ -323,14 +335,18 @@ _SIGUSR1_BIT = 1 << (signal.SIGUSR1 - 1)
 def stacks_of(asked: Sequence[RankProcess]) -> List[str]:
     """The stacks of each process, or why there are none.
 
+    A process in uninterruptible sleep cannot be stopped for it, and is read as it is.
     Without py-spy, a process that catches SIGUSR1 gets it: faulthandler prints the stacks to its own output.
     Any other process would be ended by that signal.
     """
     spies = {one.pid: spy for one in asked for spy in [shutil.which("py-spy", path=one.path)] if spy}
     failed = {one.pid: "py-spy is not installed" for one in asked if one.pid not in spies}
     environs = {one.pid: without_secret_variables(one.environ) for one in asked}
-    found = _dumped(spies, environs, (), PYTHON_SECONDS, failed)
+    asleep = {pid: spy for pid, spy in spies.items() if (process_stat(pid) or [""])[0] == "D"}
+    others = {pid: spy for pid, spy in spies.items() if pid not in asleep}
+    found = _dumped(others, environs, (), PYTHON_SECONDS, failed)
     with_native = {pid: spies[pid] for pid in found}
+    found.update(_dumped(asleep, environs, ("--nonblocking",), ASLEEP_SECONDS, failed))
     found.update(_dumped(with_native, environs, ("--native",), NATIVE_SECONDS, {}))
     found.update(_by_faulthandler([one for one in asked if one.pid not in found], failed))
     return [found[one.pid] for one in asked]

@@ -1,8 +1,9 @@
 """Names the rank, or the node, because of which a job hangs, and says why. Pure.
 
 The rules are in the order of what their evidence is worth: a node that does not answer; a rank that has ended
-or was stopped; what HCCL says about who waits for whom; a rank that does something else than the others; a
-rank that stopped before the others. Without any evidence nobody is suspected.
+or was stopped; what HCCL says about who waits for whom; a rank that does something else than most others, or
+than those that wait; a rank that stopped before the others. Without any evidence nobody is suspected: nobody
+is better than the wrong one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 from ma_boot.observe.stacks import (
     COLLECTIVE,
     DEVICE,
+    GRADIENT,
     MESSAGE,
     OWN,
     Activity,
@@ -25,8 +27,7 @@ from ma_boot.reporting import HangSuspect
 from ma_boot.wording import ranks_text
 
 SOONER_SECONDS = 2.0  # a rank that stopped so much before all others did not wait for them
-# Others wait longest in the first of these; who is in a later one keeps them waiting.
-_ORDER = (COLLECTIVE, DEVICE, MESSAGE, OWN)
+_ORDER = (OWN, MESSAGE, DEVICE, GRADIENT, COLLECTIVE)  # who is in one of the first ones is likelier the cause
 
 
 def suspect(ranks: Sequence[RankAtHang], silent: Sequence[int] = ()) -> Optional[HangSuspect]:
@@ -78,43 +79,39 @@ Groups = Dict[Tuple[str, ...], List[RankAtHang]]
 
 
 def _odd(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
-    """The rank that does something else than those that wait."""
+    """The rank that does something else than those that wait.
+
+    If more than half are at one place, they wait, whatever it is called, unless only the others are where one
+    waits for another. Without such a place, those wait that are where one waits for others: of who is nowhere
+    else nothing can be told.
+    """
     does = {one: activity(threads) for one in ranks for threads in [threads_of(one.stack)] if threads}
     groups: Groups = {}
     for one, what in does.items():
         groups.setdefault(what.key, []).append(one)
-    waiting = _waiting(does, groups)
+    usual = max(groups.values(), key=len, default=[])
+    waiting = [one for one, what in does.items() if what.kind != OWN]
+    if len(usual) * 2 > len(does) and not (does[usual[0]].loads and len(usual) + len(waiting) == len(does)):
+        waiting = usual
     others = [one for one in does if one not in waiting]
-    if not waiting or not others:
+    alive = [one for one in _alive(does) if does[one].kind == OWN]
+    if not waiting or not others or (alive and not set(alive) & set(others)):
         return None
-    least = max(_ORDER.index(does[one].kind) for one in others)
     chosen = min(
-        (one for one in others if _ORDER.index(does[one].kind) == least),
+        (one for one in others if one in alive or not alive),
         key=lambda one: (
-            one.state != "D",
-            len(groups[does[one].key]),
-            -one.quiet if least == 3 else 0,
-            one.rank,
+            _ORDER.index(does[one].kind), one.state != "D", len(groups[does[one].key]), -one.quiet, one.rank,
         ),
-    )
+    )  # fmt: skip
     usual = max((groups[does[one].key] for one in waiting), key=len)
     return HangSuspect(chosen.node, chosen.rank, _difference(chosen, does, groups, usual))
 
 
-def _waiting(does: Dict[RankAtHang, Activity], groups: Groups) -> List[RankAtHang]:
-    """The ranks that wait for the others: those in a collective, else those of which there are more.
-
-    If all do the same kind of thing, those that do it at the same place, if they are more than the others; of
-    two collectives that as many ranks are in, one is as wrong as the other, and the second one is suspected.
-    """
-    kinds = Counter(what.kind for what in does.values())
-    kind = next((kind for kind in _ORDER if kinds[kind]), OWN)
-    found = [one for one, what in does.items() if what.kind == kind]
-    if len(found) < len(does):
-        return found if kind == COLLECTIVE or len(found) * 2 >= len(does) else []
-    most = max(groups.values(), key=lambda group: (len(group), -group[0].rank), default=[])
-    enough = len(most) * 2 >= len(does) if kind == COLLECTIVE else len(most) * 2 > len(does)
-    return most if enough else []
+def _alive(ranks: Iterable[RankAtHang]) -> List[RankAtHang]:
+    """The ranks that have shown life long after others have stopped."""
+    running = [one for one in ranks if one.ended is None]
+    longest = max((one.quiet for one in running), default=0.0)
+    return [one for one in running if one.quiet * 2 < longest]
 
 
 def _difference(
@@ -153,6 +150,8 @@ def _other_threads(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
 
 def _first_quiet(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
     quiet = sorted((one for one in ranks if one.ended is None), key=lambda one: -one.quiet)
+    if _alive(ranks) or not all(threads_of(one.stack) for one in quiet):
+        return None
     if len(quiet) < 2 or quiet[0].quiet - quiet[1].quiet < SOONER_SECONDS:
         return None
     sooner = quiet[0].quiet - quiet[1].quiet

@@ -158,7 +158,12 @@ def test_at_most_forty_waits_are_shown_and_12000_characters_are_kept() -> None:
 def test_nobody_and_somebody_is_suspected() -> None:
     same = [RankAtHang(rank, 0, STACK.format("f", 1)) for rank in range(4)]
     lines, event = _reported(same, [], [])
-    assert (lines[-1], event["suspect"], event["silent"]) == ("no rank differs from the others", None, [])
+    assert (lines[-1], event["suspect"], event["silent"]) == (
+        "cannot tell: no rank differs from the others", None, [],
+    )  # fmt: skip
+    ranks = [same[0], RankAtHang(1, 0, "no stacks: py-spy is not installed")]
+    assert _reported(ranks, [], [])[0][-1] == "cannot tell: no stacks of rank 1 (pip install py-spy)"
+    assert _reported(ranks[1:], [], [])[0][-1] == "cannot tell: no stacks (pip install py-spy)"
     lines, event = _reported(same, [], (3,))
     assert lines[-1].startswith("suspected: node 3: it does not answer")
     assert (event["suspect"]["node"], event["suspect"]["rank"], event["silent"]) == (3, None, [3])

@@ -29,6 +29,20 @@ RECV = (
     .replace("3252", "2740")
     .replace("step (train.py:34", "step (train.py:26")
 )
+BACKWARD = """\
+    _engine_run_backward (torch/autograd/graph.py:865)
+    backward (torch/autograd/__init__.py:354)
+    backward (torch/_tensor.py:630)
+    step (train.py:33)
+    main (train.py:44)
+    <module> (train.py:47)
+"""
+BARRIER = REDUCE.replace("all_reduce", "barrier").replace("step (train.py:34", "step (train.py:36")
+LOOP = """\
+    evaluate (train.py:60)
+    main (train.py:44)
+    <module> (train.py:47)
+"""
 LOADER = """\
     Condition.wait (threading.py:327)
     Queue.get (queue.py:171)
@@ -52,6 +66,11 @@ def job(usual: str, odd: Dict[int, str], size: int = 8, **more: object) -> List[
     return [RankAtHang(rank, rank // 4, stack, **more) for rank, stack in stacks.items()]  # type: ignore[arg-type]
 
 
+def quiet(ranks: List[RankAtHang], but: Dict[int, float]) -> List[RankAtHang]:
+    """These ranks, silent for a minute but for some."""
+    return [one._replace(quiet=but.get(one.rank, 60.0)) for one in ranks]
+
+
 @pytest.mark.parametrize(
     ("ranks", "rank", "why"),
     [
@@ -62,9 +81,17 @@ def job(usual: str, odd: Dict[int, str], size: int = 8, **more: object) -> List[
         (job(SYNC, {3: LOADER}), 3, "are waiting for the device in synchronize"),
         (job(LOADER, {3: REDUCE}), 0, "as ranks 1-2, 4-7, while rank 3 is in all_reduce"),
         (job(LOADER, {6: LOADER.replace("data.py:8", "data.py:99")}), 6, "data.py:99"),
-        (job(REDUCE, {1: GATHER}, 2), 1, "while rank 0 is in all_reduce"),
+        (job(BACKWARD, {5: BARRIER}), 5, "is in barrier (torch/distributed/distributed_c10d.py:3252), called by step"),
+        (job(BACKWARD, {30: BARRIER}, 32), 30, "while ranks 0-29, 31 are in backward (torch/_tensor.py:630)"),
+        (job(BACKWARD, {2: RECV}, 4), 2, "is in recv"),
+        (job(LOOP, {6: BARRIER}), 6, "is in barrier"),
+        (job(BACKWARD, {1: LOADER}, 2), 1, "is loading data"),
+        (job(REDUCE, {2: LOADER, 3: LOADER}, 4), 2, "as rank 3, while ranks 0-1 are in all_reduce"),
+        (quiet(job(BARRIER, {2: LOOP, 3: LOADER}, 4), {2: 1.0}), 2, "is in evaluate"),
+        (quiet(job(BARRIER, {0: LOOP}, 4), {0: 1.0, 2: 1.0}), 0, "is in evaluate"),
     ],
-    ids=["loader", "swapped", "two", "two of four", "device", "most load", "one elsewhere", "two ranks"],
+    ids=["loader", "swapped", "two", "two of four", "device", "most load", "one elsewhere", "ddp", "ddp of 32", "message",
+         "own place", "two ranks", "two and two", "alive", "who waits by polling"],
 )  # fmt: skip
 def test_who_does_something_else_is_suspected(ranks: List[RankAtHang], rank: int, why: str) -> None:
     found = suspect(ranks)
@@ -131,8 +158,26 @@ def test_who_stopped_first_is_suspected_if_the_stacks_are_equal() -> None:
         job("", {}),
         [RankAtHang(0, 0, "no stacks: py-spy is not installed")],
         [],
+        job(REDUCE, {1: GATHER}, 2),
+        job(BACKWARD, {1: BARRIER}, 2),
+        job(REDUCE, {2: GATHER, 3: GATHER}, 4),
+        quiet(job(LOOP, {3: BARRIER}, 4), dict.fromkeys(range(3), 1.0)),
+        quiet(job("", {}, 2), {1: 75.0}),
+        quiet(job(REDUCE, {}, 2), {1: 1.0}),
     ],
-    ids=["equal", "one each", "empty", "no stacks", "nobody"],
+    ids=[
+        "equal",
+        "one each",
+        "empty",
+        "no stacks",
+        "nobody",
+        "two collectives",
+        "two in ddp",
+        "two and two",
+        "all others live",
+        "no stacks, one sooner",
+        "one lives",
+    ],
 )
 def test_without_evidence_nobody_is_suspected(ranks: List[RankAtHang]) -> None:
     assert suspect(ranks) is None

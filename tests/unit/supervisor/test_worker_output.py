@@ -18,7 +18,7 @@ from ma_boot.launch import WorkerSpec
 from ma_boot.observe import stacks_round as stacks
 from ma_boot.observe.cards import LONGEST_ANSWER
 from ma_boot.observe.stacks_round import RankProcess, _catches_sigusr1, _printed, stacks_of
-from ma_boot.processes import process_usages, usage_of
+from ma_boot.processes import process_stat, process_usages, usage_of
 from ma_boot.supervisor import Limits
 from ma_boot.supervisor.output import PROGRESS_SECONDS, WorkerOutput
 from ma_boot.supervisor.supervise import _reason
@@ -269,6 +269,23 @@ def test_of_a_py_spy_that_prints_without_end_a_mebibyte_is_kept(tmp_path: Path) 
     (answer,) = stacks_of([RankProcess(1, f"{tmp_path}:/usr/bin:/bin")])
     assert answer.startswith("stack\n")
     assert len(answer) == LONGEST_ANSWER
+
+
+SLEEPS = """
+import ctypes
+calls = ctypes.PyDLL(None)
+if calls.vfork() == 0:  # the parent sleeps uninterruptibly until its child ends
+    calls.pause()
+"""
+
+
+def test_a_process_in_uninterruptible_sleep_is_read_as_it_is(tmp_path: Path) -> None:
+    py_spy(tmp_path, '#!/bin/sh\necho "stack by $*"\n')
+    with subprocess.Popen([sys.executable, "-c", SLEEPS], start_new_session=True) as asleep:
+        eventually(lambda: (process_stat(asleep.pid) or "?")[0] == "D", "it sleeps")
+        (answer,) = stacks_of([RankProcess(asleep.pid, f"{tmp_path}:/usr/bin:/bin")])
+        os.killpg(asleep.pid, signal.SIGKILL)
+    assert answer == f"stack by dump --pid {asleep.pid} --nonblocking\n"
 
 
 def test_a_rank_that_ends_as_it_is_asked_has_no_effect_on_the_others(
