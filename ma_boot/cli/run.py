@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
@@ -155,7 +154,7 @@ class _Run(click.Command):
             "exclude": job.exclude,
             "input": tuple(map(str, job.inputs)),
             "output": tuple(map(str, job.outputs)),
-            "append_args": shlex.join(job.arguments) or None,
+            "append_args": " ".join(job.arguments) or None,
         }
         return {
             **from_environment(self, job.environment),

@@ -20,6 +20,7 @@ LONGEST_VALUE = 4096
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_FOR_A_SHELL = re.compile(r"[^\w@%+=:,./-]")  # all but what is a part of one word for every shell
 _HOST = re.compile(r"swr\.(?P<region>[a-z0-9-]+)\.[a-z0-9.-]+/(?P<rest>.*)")
 _IMAGE = re.compile(
     r"[a-z](?:[a-z0-9._-]{0,62}[a-z0-9])?/[a-z0-9]+(?:(?:[._]|__|-+|/)[a-z0-9]+)*:\w[\w.-]{0,127}", re.ASCII
@@ -97,9 +98,14 @@ def _variables(job: JobFile) -> Iterator[JobProblem]:
                 yield job.problem(where, f"found the name {name!r}, expected letters, digits and _")
             elif name.startswith("MA_") and name not in _FREE:
                 yield job.problem(where, f"found {name}, but names that begin with MA_ are ModelArts' own")
-    for name in job.parameters:
+    for name, value in job.parameters.items():
         if not _PARAMETER.fullmatch(name):
             yield job.problem(f"parameters: {name}", "expected a name of letters, digits, _, - and .")
+        changed = sorted({*_FOR_A_SHELL.findall(value)})
+        if changed:
+            text = f"found {' '.join(map(repr, changed))}, which a shell may change, as the platform appends "
+            text += "it as text; put it into `environment`, a file of the code, or in quotes into `command`"
+            yield job.problem(f"parameters: {name}", text)
 
 
 def _values(job: JobFile) -> Iterator[JobProblem]:
@@ -188,7 +194,8 @@ def quota_problems(job: JobFile, quotas: Sequence[Mapping[str, Any]]) -> List[Jo
     return [
         job.problem("", f"the quota of job-num is used up: {quota['used']} of {quota['quota']}")
         for quota in quotas
-        if quota["resource"] == "job-num" and 0 <= (quota["quota"] or -1) <= (quota["used"] or 0)
+        if quota["resource"] == "job-num" and None not in (quota["quota"], quota["used"])
+        if 0 <= quota["quota"] <= quota["used"]
     ]
 
 

@@ -26,7 +26,7 @@ from typing import (
 )
 
 from ma_boot.errors import BootError, ConfigError, InputMissing
-from ma_boot.job_service.api import JobApi, PatientApi
+from ma_boot.job_service.api import AnswerOdd, JobApi, PatientApi
 from ma_boot.job_service.jobs import ENDED, STATES, stages_of, state_of
 
 MOST = 500  # lines of a page
@@ -38,17 +38,21 @@ GetPage = Callable[[Optional[str], str, int], Page]  # base line, asc or desc, l
 class WorkerLog:
     """What has been read of a worker's log.
 
-    A page begins at a base line, whose identity is opaque. The API's documents do not say whether that line
-    is a part of the page, nor what a page in ascending order without one is. So neither is relied on: a page
-    that begins with the base line loses it, and what is older than the first page is read before it. A base
-    line that the service does not know any more is that of an earlier start: the log is read from its first
-    line again.
+    The API's documents do not agree on what `asc` and `desc` are, nor do they say whether a page includes its
+    base line, or what a page without one is. So nothing of that is relied on: identities of lines that are
+    numbers say where a page goes, and in which order its lines are; other ones are taken as the newest
+    document says. A base line that the service refuses may be that of an earlier start: the log is read from
+    its first line again, and shown from there if that is another line than before.
     """
 
     def __init__(self, task: str) -> None:
         self.task = task
         self.count = 0
-        self._base: Optional[str] = None
+        self._newest: Optional[str] = None  # the base line
+        self._first: Optional[str] = None  # None if the log was not read from its first line on
+        self._since_first = 0
+        self._later, self._earlier = "asc", "desc"
+        self._is_certain = False  # whether a page has shown which of the two goes where
 
     @property
     def label(self) -> str:
@@ -56,50 +60,108 @@ class WorkerLog:
         role, _, number = self.task.rpartition("-")
         return f"node {number}" if role == "worker" else self.task
 
-    def pages(self, get: GetPage) -> Iterator[List[str]]:
-        """The lines that are new, a page at a time; a page counts as read once it was returned."""
-        while True:
+    def pages(self, get: GetPage, last: Optional[int] = None) -> Iterator[List[str]]:
+        """The lines that are new, a page at a time; a page counts as read once it was returned.
+
+        Of a log that has not been read yet, `last` lines are enough.
+        """
+        if self._newest is None:
+            yield from self._from_the_beginning(get, last)
+        is_again = False
+        while self._newest is not None:
             try:
-                page = get(self._base, "asc", MOST)
+                page = self._beyond(get, self._newest, is_later=True)
             except ConfigError:
-                if self._base is None:
+                if self._first is None or is_again:
                     raise
-                self._base = None  # the worker has restarted, and its log begins anew
+                is_again, self._newest = True, None
+                yield from self._from_the_beginning(get)
                 continue
-            lines = _lines(page, self._base)
-            if not lines:
+            if not page.lines:
                 return
-            older = _older(page, get) if self._base is None else []
-            self._base = str(page["end_line"])
-            for page_lines in (*older, lines):
-                self.count += len(page_lines)
-                yield page_lines
+            yield self._read(page)
+
+    def _from_the_beginning(self, get: GetPage, last: Optional[int] = None) -> Iterator[List[str]]:
+        """The log up to its end as it is now; without what has been read of it."""
+        most, order = (MOST, self._later) if last is None else (max(1, min(last, MOST)), self._earlier)
+        pages = [_Lines.of(get(None, order, most), None, order)]
+        if not pages[0].lines:
+            return
+        while last is None or sum(len(page.lines) for page in pages) < last:
+            earlier = self._beyond(get, pages[0].low, is_later=False)
+            if not earlier.lines:
+                break
+            pages.insert(0, earlier)
+        known = self._since_first if pages[0].low == self._first else 0
+        self._first, self._since_first = (pages[0].low if last is None else None), 0
+        for page in pages:
+            skipped = min(known, len(page.lines))
+            known -= skipped
+            self.count -= skipped
+            yield self._read(page)[skipped:]
+
+    def _read(self, page: _Lines) -> List[str]:
+        self._newest = page.high
+        self.count += len(page.lines)
+        self._since_first += len(page.lines)
+        return page.lines
+
+    def _beyond(self, get: GetPage, base: str, is_later: bool) -> _Lines:
+        """The page of lines next to this one; without lines if there are none."""
+        for _ in range(2):
+            order = self._later if is_later else self._earlier
+            page = _Lines.of(get(base, order, MOST), base, order)
+            if not page.lines and is_later and not self._is_certain and base.isdecimal():
+                page = _Lines.of(get(base, self._earlier, MOST), base, self._earlier)
+                if not page.goes_later(base):
+                    self._is_certain = page.goes_later(base) is False
+                    return page._replace(lines=[])
+                order = self._earlier
+            way = page.goes_later(base)
+            if way is None or self._is_certain:
+                moves = page.high != base if is_later else page.low != base
+                return page if moves and way in (None, is_later) else page._replace(lines=[])
+            self._is_certain = True
+            if way != (order == self._later):
+                self._later, self._earlier = self._earlier, self._later
+            if way == is_later:
+                return page
+        return page._replace(lines=[])
 
 
-def _older(first: Page, get: GetPage) -> List[List[str]]:
-    """The pages before this one, the oldest first."""
-    pages: List[List[str]] = []
-    base = str(first["start_line"])
-    while True:
-        page = get(base, "desc", MOST)
-        lines = _lines(page, base)
-        if not lines:
-            return pages[::-1]
-        pages.append(lines[::-1])
-        base = str(page["end_line"])
+class _Lines(NamedTuple):
+    """A page, the oldest line first, and the identities of its oldest and newest line."""
 
+    lines: List[str]
+    low: str
+    high: str
 
-def _lines(page: Page, base: Optional[str]) -> List[str]:
-    """The lines of a page in its order, without the base line."""
-    content, count = str(page.get("content") or ""), page.get("lines")
-    lines = content.split("\n")
-    if isinstance(count, int) and count < len(lines):
-        lines = lines[:count]
-    elif not isinstance(count, int) and not lines[-1]:
-        lines.pop()
-    if not page.get("end_line"):
-        return []
-    return lines[1:] if base is not None and str(page.get("start_line")) == base else lines
+    @classmethod
+    def of(cls, page: Page, base: Optional[str], order: str) -> _Lines:
+        """The lines of an answer without the base line."""
+        content, count = page.get("content") or "", page.get("lines")
+        low, high = page.get("start_line") or "", page.get("end_line") or ""
+        lines = content.split("\n")
+        if count is not None and count < len(lines):
+            lines = lines[:count]
+        elif count is None and not lines[-1]:
+            lines.pop()
+        if not low or not high:
+            return cls([], low, high)
+        numbers = low.isdecimal() and high.isdecimal()
+        if int(low) > int(high) if numbers else order == "desc":
+            lines, low, high = lines[::-1], high, low
+        if base == low:
+            lines = lines[1:]
+        elif base == high:
+            lines = lines[:-1]
+        return cls(lines, low, high)
+
+    def goes_later(self, base: str) -> Optional[bool]:
+        """Whether its lines are later than this one; None if that is not known."""
+        if not (self.lines and base.isdecimal() and self.low.isdecimal() and self.high.isdecimal()):
+            return None
+        return int(self.high) > int(base)
 
 
 _TIME = re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[-T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?")
@@ -163,6 +225,7 @@ def time_in(line: str) -> Optional[datetime]:
 
 
 LAST_LOOKS = 2  # after the end without anything new, since logs arrive later than states
+_LAST_PAUSE = 2.0  # seconds between them
 
 
 @dataclass(frozen=True)
@@ -202,6 +265,7 @@ class JobFollower:
         self._state = ""
         self._stages: Set[Tuple[str, str]] = set()
         self._began: Set[str] = set()  # the tasks whose logs have been looked at
+        self._unread: Set[str] = set()  # what the service refuses to tell, which is said once
         self._events: Set[Tuple[str, str, str]] = set()
         self._event_page = 0
 
@@ -218,24 +282,39 @@ class JobFollower:
             quiet = quiet + 1 if ended and not is_new else 0
             if (ended and quiet >= LAST_LOOKS) or not self._following.until_end:
                 return
-            self._pause(min(self._following.interval, 2.0) if ended else self._following.interval)
+            self._pause(_LAST_PAUSE if ended else self._following.interval)
 
     def _look(self) -> Iterator[Seen]:
         if not self._following.logs_only:
             yield from self._states()
             yield from self._new_stages()
-            yield from self._new_events()
+            yield from self._what_is_told("events", self._new_events())
         for log in self._workers():
-            if self._following.recent is not None and log.task not in self._began:
-                yield from self._end_of(log, self._following.recent)
-                continue
-            for lines in log.pages(partial(self._page, log)):
+            yield from self._what_is_told(f"{log.label}: its log", self._new_lines(log))
+
+    def _what_is_told(self, topic: str, news: Iterator[Seen]) -> Iterator[Seen]:
+        """News of one topic: what is refused or odd is left out with a note, and the watching goes on."""
+        try:
+            yield from news
+        except (ConfigError, AnswerOdd) as error:
+            if topic not in self._unread:
+                self._unread.add(topic)
+                yield Seen("note", (f"{topic}: left out: {error}",))
+        else:
+            self._unread.discard(topic)
+
+    def _new_lines(self, log: WorkerLog) -> Iterator[Seen]:
+        if self._following.recent is not None and log.task not in self._began:
+            yield from self._end_of(log, self._following.recent)
+            return
+        for lines in log.pages(partial(self._page, log)):
+            if lines:
                 yield Seen("log", tuple(lines), log.label)
 
     def _end_of(self, log: WorkerLog, recent: Recent) -> Iterator[Seen]:
         """The end of a log at the first look."""
         tail = Tail(recent)
-        for lines in log.pages(partial(self._page, log)):
+        for lines in log.pages(partial(self._page, log), recent.lines if recent.seconds is None else None):
             tail.add(lines)
         if not log.count:
             return  # nothing of it is there yet
@@ -249,13 +328,15 @@ class JobFollower:
         return self._api.call(JobApi.lines, self._following.job, log.task, base, order, most)
 
     def _workers(self) -> List[WorkerLog]:
-        for task in (self.details.get("status") or {}).get("tasks") or []:
+        for task in self.details["status"]["tasks"]:
             self.logs.setdefault(task, WorkerLog(task))
-        wanted = {f"node {node}" for node in self._following.nodes}
         labels = [log.label for log in self.logs.values()]
-        if labels and not wanted <= {*labels}:
-            missing = ", ".join(sorted(wanted - {*labels}))
-            raise InputMissing(f"the job has no {missing}; it has {', '.join(labels)}")
+        wanted = {f"node {node}": node for node in self._following.nodes}
+        missing = [label for label in wanted if label not in labels]
+        size = self.details["spec"]["resource"]["node_count"] or 0
+        may_come = self._following.until_end and state_of(self.details) not in ENDED
+        if labels and missing and not (may_come and all(wanted[label] < size for label in missing)):
+            raise InputMissing(f"the job has no {', '.join(missing)}; it has {', '.join(labels)}")
         return [log for log in self.logs.values() if not wanted or log.label in wanted]
 
     def _states(self) -> Iterator[Seen]:
@@ -284,11 +365,11 @@ class JobFollower:
             events = self._api.call(JobApi.events, self._following.job, self._event_page)
             new: List[str] = []
             for event in events:
-                identity = (str(event.get("time")), str(event.get("source")), str(event.get("message")))
+                identity = (event["time"] or "", event["source"] or "", event["message"] or "")
                 if identity not in self._events:
                     self._events.add(identity)
-                    level = str(event.get("level") or "Info")
-                    new.append(f"{'' if level == 'Info' else level + ': '}{event.get('message')}")
+                    level = event["level"] or "Info"
+                    new.append(f"{'' if level == 'Info' else level + ': '}{identity[-1]}")
             if new:
                 yield Seen("event", tuple(line for text in new for line in text.splitlines()))
             if len(events) < 100:

@@ -132,7 +132,7 @@ class StandInJob:
                 url = url_of(channel["remote"]["obs"]["obs_url"])
                 words += [f"--{kind[:-1]}", f"{channel['name']}{way}={url}"]
         parameters = [f"--{one['name']}={one['value']}" for one in algorithm.get("parameters", [])]
-        return [*words, "--append-args", shlex.join(parameters)] if parameters else words
+        return [*words, "--append-args", " ".join(parameters)] if parameters else words
 
     def _root(self) -> Optional[Path]:
         return next(iter(self.place.glob("rehearsal/ma-job-*")), None)

@@ -31,9 +31,9 @@ class Keys:
 class ApiFault:
     """A fault for requests whose method and path match `target`.
 
-    `kind` is a status, `html` (a 502 with a page), `portal` (a 200 with one), `empty` (204), `close` (before
+    `kind` is a status, with a code if it is not 2799, `html` (a 502 with a page), `portal` (a 200 with one), `empty` (204), `close` (before
     the answer), `torn` (in it), `slow`, or the JSON of an answer. `lost` and `late` perform the request; its
-    answer is not sent, or when `answer_late` is set.
+    answer is not sent, or when `answer_late` is set; `half` cuts the last character of a log's page in two.
     """
 
     kind: str
@@ -52,7 +52,7 @@ class ModelArtsStandIn:
         self.quotas: List[Dict[str, Any]] = []
         self.requests: List[str] = []
         self.agents: List[str] = []
-        self.answer_late = threading.Event()
+        self.answer_late, self.is_late = threading.Event(), False
         self._lock = threading.Lock()
 
     def __enter__(self) -> ModelArtsStandIn:
@@ -105,29 +105,22 @@ class ModelArtsStandIn:
         kind = fault.kind if fault else ""
         if kind == "slow":
             time.sleep(0.5)
-        if kind == "close":
-            handler.connection.shutdown(socket.SHUT_RDWR)
+        status, content, content_type = _canned(kind)
+        if status:
+            _send(handler, status, content, content_type)
             return
-        if kind in ("html", "portal"):
-            _send(handler, 502 if kind == "html" else 200, b"<html>Bad Gateway</html>", "text/html")
-            return
-        if kind == "empty":
-            _send(handler, 204, b"")
-            return
-        if kind[:1] in ("{", "["):
-            _send(handler, 200, kind.encode())
-            return
-        if kind.isdecimal():
-            message = {"error_code": "ModelArts.2799", "error_msg": "too many requests, says the gateway"}
-            _send(handler, int(kind), json.dumps(message).encode())
-            return
-        status, answer = self._answer(handler, body)
+        if kind != "close":
+            status, answer = self._answer(handler, body)
         if kind == "late":
+            self.is_late = True
             self.answer_late.wait(60)
-        if kind == "lost":
+        if kind in ("close", "lost"):
             handler.connection.shutdown(socket.SHUT_RDWR)
             return
-        _send(handler, status, json.dumps(answer).encode(), torn=kind == "torn")
+        content = json.dumps(answer, ensure_ascii=False).encode()
+        if kind == "half":
+            content = content.replace('é", "lines"'.encode(), b'\xc3", "lines"')
+        _send(handler, status, content, torn=kind == "torn")
 
     def _answer(self, handler: BaseHTTPRequestHandler, body: bytes) -> Tuple[int, Any]:
         if not signature_is_good(handler.command, handler.path, handler.headers, body):
@@ -207,6 +200,19 @@ class ModelArtsStandIn:
             return 200, log.page(query.get("base_line"), query.get("order", "desc"), most)
         except KeyError:
             return 400, {"error_code": "ModelArts.2788", "error_msg": "base_line"}
+
+
+def _canned(kind: str) -> Tuple[int, bytes, str]:
+    """The answer of a fault that is one; else a status of 0."""
+    page = b"<html>Bad Gateway</html>"
+    known = {"html": (502, page, "text/html"), "portal": (200, page, "text/html"), "empty": (204, b"", "")}
+    if kind[:1] in ("{", "["):
+        return 200, kind.encode(), "application/json"
+    if kind[:3].isdecimal():
+        text = "too many requests, says the gateway"
+        message = {"error_code": kind[4:] or "ModelArts.2799", "error_msg": text}
+        return int(kind[:3]), json.dumps(message).encode(), "application/json"
+    return known.get(kind, (0, b"", ""))
 
 
 def signature_is_good(method: str, target: str, headers: Any, body: bytes) -> bool:

@@ -12,13 +12,18 @@ FIRST = 1_790_000_000_000_000_000  # identities are stamps of 19 digits, as thos
 class TaskLog:
     """Lines of a file that grows, or lines that a test adds; `inclusive` pages begin with their base line.
 
-    A `forgetful` one refuses base lines of an earlier start.
+    A `forgetful` one refuses base lines of an earlier start; in one of the `ancestor` API's ways `desc` is what
+    follows, and a page's lines are as they were written.
     """
 
     def __init__(
-        self, file: Optional[Path] = None, inclusive: bool = True, newest_first: bool = False
+        self,
+        file: Optional[Path] = None,
+        inclusive: bool = True,
+        newest_first: bool = False,
+        ancestor: bool = False,
     ) -> None:
-        self.forgetful = False
+        self.forgetful, self.ancestor = False, ancestor
         self.file, self.inclusive, self.newest_first = file, inclusive, newest_first
         self.ended = False
         self.served = 0
@@ -39,6 +44,8 @@ class TaskLog:
 
     def page(self, base: Optional[str], order: str, most: int) -> Dict[str, Any]:
         """A page of the API; without a log yet, an empty one."""
+        if self.ancestor:
+            order = "desc" if order == "asc" else "asc"
         with self._lock:
             self._grow()
             first, last = self._begin, len(self._lines)
@@ -56,6 +63,7 @@ class TaskLog:
             else:
                 span = range(first, min(last, int(base) - FIRST + (1 if self.inclusive else 0)))
             chosen = list(span)[:most] if order == "asc" else list(reversed(span))[:most]
+            chosen = sorted(chosen) if self.ancestor else chosen
             if not chosen:
                 return {"content": "", "lines": 0, "start_line": "", "end_line": ""}
             self.served = max(self.served, max(chosen) + 1)

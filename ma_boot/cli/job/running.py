@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 import click
 
 from ma_boot.cli.options import DIR, SECONDS_ABOVE_0, age, by_variable
-from ma_boot.errors import UsageError
+from ma_boot.errors import ConfigError, UsageError
 from ma_boot.job_service import (
     ENDED,
     MAY_BE_STOPPED,
@@ -115,17 +115,29 @@ def stop(environ: Mapping[str, str], job: str, yes: bool) -> int:
     found = job_id(api, job)
     details = api.details(found)
     state = state_of(details)
-    if state in STATES and state not in MAY_BE_STOPPED:
-        print_lines(f"{found} is {state} already: nothing to stop")
+    if _ends_anyway(found, state):
         return 0
     what = f"{details['metadata']['name']} ({found}), which is {state}"
     if not yes and not sys.stdin.isatty():
         raise UsageError(f"this would stop {what}; without a terminal, add --yes")
     if not yes:
         click.confirm(f"Stop {what}?", abort=True, err=True)
-    api.stop(found)
+    try:
+        api.stop(found)
+    except ConfigError:  # it may have ended meanwhile
+        if not _ends_anyway(found, state_of(api.details(found))):
+            raise
+        return 0
     print_lines(f"asked ModelArts to stop {found}; ma_boot job watch {found} shows its end")
     return 0
+
+
+def _ends_anyway(job: str, state: str) -> bool:
+    """Whether a job has ended or is about to, which is printed."""
+    is_over = state in STATES and state not in MAY_BE_STOPPED
+    if is_over:
+        print_lines(f"{job} is {state} already: nothing to stop")
+    return is_over
 
 
 INTERVAL = by_variable("--interval", **SECONDS_ABOVE_0, default=10, help="Time between polls.")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
+from ma_boot.errors import InputMissing
 from ma_boot.job_service import Following, JobApi, JobFollower, PatientApi, api_access
 from ma_boot.job_service.api import ServiceBusy
 from ma_boot.job_service.follow import WorkerLog
@@ -75,10 +76,11 @@ def _by_node(output: str) -> Dict[str, List[str]]:
 
 @pytest.mark.parametrize("inclusive", [True, False])
 @pytest.mark.parametrize("newest_first", [True, False])
+@pytest.mark.parametrize("ancestor", [True, False])
 def test_a_log_is_read_from_its_first_line_whatever_the_pages_mean(
-    inclusive: bool, newest_first: bool
+    inclusive: bool, newest_first: bool, ancestor: bool
 ) -> None:
-    log, reader = TaskLog(inclusive=inclusive, newest_first=newest_first), WorkerLog("worker-1")
+    log, reader = TaskLog(None, inclusive, newest_first, ancestor), WorkerLog("worker-1")
 
     def read() -> List[str]:
         return [line for page in reader.pages(log.page) for line in page]
@@ -92,6 +94,77 @@ def test_a_log_is_read_from_its_first_line_whatever_the_pages_mean(
     log.restart()
     log.add("same", "first line after a restart")
     assert read() == ["same", "first line after a restart"]
+    last = [line for page in WorkerLog("worker-1").pages(log.page, last=1) for line in page]
+    assert last[-1] == "first line after a restart"
+
+
+@pytest.mark.parametrize("ancestor", [True, False])
+def test_one_line_is_followed_by_others(ancestor: bool) -> None:
+    log, reader = TaskLog(newest_first=True, ancestor=ancestor), WorkerLog("worker-1")
+    for number in range(3):
+        log.add(f"line {number}")
+        assert [*reader.pages(log.page)] == [[f"line {number}"]]
+
+
+def followed(api: ModelArtsStandIn, job: str, nodes: Tuple[int, ...] = ()) -> Dict[str, List[str]]:
+    """What is told of a job from now on to its end, by its kind, or the node of a log."""
+    pauses: List[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        api.jobs[job].phase = "Completed"
+
+    told: Dict[str, List[str]] = {}
+    patient = PatientApi(lambda: opened(api), lambda text: None, lambda seconds: None)
+    for seen in JobFollower(patient, Following(job, nodes, interval=0.01), pause).all():
+        told.setdefault(seen.source or seen.kind, []).extend(seen.lines)
+    assert pauses[0] == 0.01
+    assert set(pauses[1:]) == {2.0}, "the last looks are as far apart whatever the interval"
+    return told
+
+
+@pytest.mark.parametrize("kind", ["400 ModelArts.2788", "408", "409", "404 APIGW.0101", "half", "[1]"])
+def test_a_refusal_in_the_middle_shows_no_line_twice(api: ModelArtsStandIn, kind: str) -> None:
+    job = api.jobs[opened(api).create(BODY)]
+    lines = [f"line {number} é" for number in range(1200)]
+    job.logs["worker-0"].add(*lines)
+    job.logs["worker-1"].add("other")
+    api.faults.append(ApiFault(kind, "logs/worker-0.*base_line", times=99 if kind == "half" else 1))
+    told = followed(api, job.id)
+    assert [line.rstrip("é\ufffd") for line in told["node 0"]] == [line.rstrip("é") for line in lines]
+    assert told["node 1"] == ["other"]
+
+
+@pytest.mark.parametrize(
+    "kind", ["400 ModelArts.2819", "400 ModelArts.2822", "404 APIGW.0101", '{"events": 3}']
+)
+def test_what_is_not_told_of_one_node_or_of_events_does_not_end_the_watching(
+    api: ModelArtsStandIn, kind: str
+) -> None:
+    job = api.jobs[opened(api).create(BODY)]
+    job.logs["worker-1"].add("other")
+    api.faults.append(ApiFault(kind, "logs/worker-0|/events", times=99))
+    told = followed(api, job.id)
+    assert told["node 1"] == ["other"]
+    assert told["state"] == ["Creating", "Completed"]
+    if kind[0] == "4":
+        assert [note.partition(":")[0] for note in told["note"]] == ["events", "node 0"], "once each"
+
+
+def test_a_node_that_is_listed_later_is_waited_for(api: ModelArtsStandIn) -> None:
+    job = api.jobs[opened(api).create(BODY)]
+    later = job.logs.pop("worker-1")
+    later.add("at last")
+    missing = Following(job.id, (2,), logs_only=True)
+    with pytest.raises(InputMissing, match="the job has no node 2; it has node 0"):
+        next(JobFollower(PatientApi(lambda: opened(api), print, print), missing, print).all())
+
+    def pause(seconds: float) -> None:
+        job.logs["worker-1"], job.phase = later, "Completed"
+
+    patient = PatientApi(lambda: opened(api), print, print)
+    told = [*JobFollower(patient, Following(job.id, (1,), logs_only=True), pause).all()]
+    assert [seen.lines for seen in told] == [("at last",)]
 
 
 BODY: Dict[str, Any] = {

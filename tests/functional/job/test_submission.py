@@ -13,6 +13,7 @@ from typing import Dict, List, Tuple
 
 from ma_boot.job import MARK
 from tests.functional.job.conftest import Desk
+from tests.functional.job.test_faults import BODY, opened
 from tests.functional.node import eventually
 from tests.functional.terminal import in_terminal
 from tests.job_api.stand_in import ApiFault, job_named
@@ -124,6 +125,34 @@ def test_jobs_are_listed_by_state_and_name(desk: Desk) -> None:
     missing = desk.job("watch", "third")
     assert missing.code == 66
     assert "third: no job of this name" in missing.err
+
+
+def test_a_job_that_ends_while_it_is_stopped_is_no_error(desk: Desk) -> None:
+    desk.api.rehearse = False
+    job = desk.api.jobs[opened(desk.api).create(BODY)]
+    desk.api.faults.append(ApiFault("late", f"GET .*/training-jobs/{job.id}"))
+    stopping = desk.start("stop", job.id, "--yes")
+    eventually(lambda: any(job.id in request for request in desk.api.requests), "it asks for the state")
+    eventually(lambda: desk.api.is_late, "the state is known")
+    job.phase = "Completed"
+    desk.api.answer_late.set()
+    out, err = stopping.communicate(timeout=60)
+    assert (stopping.returncode, out.decode()) == (0, f"{job.id} is Completed already: nothing to stop\n"), (
+        err
+    )
+
+
+def test_a_list_is_read_by_pages_and_the_end_of_a_log_alone(desk: Desk) -> None:
+    desk.api.rehearse = False
+    client = opened(desk.api)
+    created = [client.create(BODY) for _ in range(60)]
+    rows = json.loads(desk.job("list", "--limit", "55", "--json").out)
+    assert len({row["id"] for row in rows} & {*created}) == 55
+    desk.api.jobs[created[0]].logs["worker-0"].add(*(f"line {number}" for number in range(20_000)))
+    desk.api.requests.clear()
+    done = desk.job("logs", created[0], "--node", "0", "--tail", "7")
+    assert done.out.splitlines() == [f"[node 0] line {number}" for number in range(19_993, 20_000)]
+    assert len([request for request in desk.api.requests if "/logs/" in request]) <= 3
 
 
 def test_the_end_of_logs_with_each_combination_of_options(desk: Desk) -> None:
