@@ -86,6 +86,7 @@ class HangDetector:
         self._found: List[str] = []
         self._round: Optional[StacksRound] = None
         self._last_round = -math.inf
+        self._waits = False  # by the last round, for ranks that are at work
         self._stacks: Dict[int, PeerMessage] = {}
         self._ended: Dict[int, PeerMessage] = {}
         self.suspect: Optional[HangSuspect] = None
@@ -134,10 +135,14 @@ class HangDetector:
         hung = [worker for worker in running if self._quiet(worker, now) >= self._timeout]
         new = [worker.spec.label for worker in hung if worker.pid not in self._known]
         self._known = [worker.pid for worker in hung]
-        if not new:
+        pause = max(ROUND_PAUSE, self._timeout) if self._waits else ROUND_PAUSE
+        pausing = now < self._last_round + pause
+        if pausing and self._waits:
+            self._known = []
+        if not new or (pausing and self._waits):
             return []
         self._journal.say(f"{', '.join(new)}: no output and no CPU time for {self._timeout:.0f} s")
-        if now < self._last_round + ROUND_PAUSE:  # another node has asked for the stacks just now
+        if pausing:  # another node has asked for the stacks just now
             self._journal.event("hang", labels=new)
             return new
         self._peers.tell("hanging", {"labels": new})
@@ -232,6 +237,9 @@ class HangDetector:
         self.suspect = HangSuspect(**event["suspect"]) if event["suspect"] else None
         for line in lines:
             self._journal.say(line)
+        self._waits = bool(event["working"])
+        if self._waits:  # nobody hangs: they are looked at again after a while
+            self._found, self._known = [], []
         if self._found:
             self._journal.event("hang", labels=self._found)
         self._journal.event("stacks", **event)

@@ -194,11 +194,15 @@ def _is_own(frame: Frame) -> bool:
     return re.search(_LIBRARIES, frame.place) is None
 
 
+UNKNOWN = 1e9  # seconds
+
+
 class RankAtHang(NamedTuple):
     """`stack` is what py-spy or faulthandler printed, or why there is nothing.
 
     `quiet` are the seconds without output and CPU time, `waits_for` the ranks that HCCL says it waits for,
-    `ended` its exit code if it has ended, and `state` the letter of proc(5) for its main thread.
+    `ended` its exit code if it has ended, `state` the letter of proc(5) for its main thread, and `printed`
+    the seconds since its last output.
     """
 
     rank: int
@@ -208,6 +212,7 @@ class RankAtHang(NamedTuple):
     waits_for: Tuple[int, ...] = ()
     ended: Optional[int] = None
     state: str = ""
+    printed: float = UNKNOWN
 
 
 class Fold(NamedTuple):

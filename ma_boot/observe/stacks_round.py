@@ -18,8 +18,8 @@ from typing import Any, BinaryIO, Dict, List, Mapping, NamedTuple, Optional, Seq
 from ma_boot.errors import described
 from ma_boot.observe.cards import contents, memory_file
 from ma_boot.observe.peers import PeerMessage, Peers
-from ma_boot.observe.stacks import RankAtHang, folded, last_dump
-from ma_boot.observe.suspect import MOST_WAITS, suspect, waited_for, waits_text
+from ma_boot.observe.stacks import UNKNOWN, RankAtHang, folded, last_dump
+from ma_boot.observe.suspect import MOST_WAITS, at_work, suspect, waited_for, waits_text
 from ma_boot.processes import (
     SignalInbox,
     Task,
@@ -138,16 +138,25 @@ class RankProcess(NamedTuple):
     rank: Optional[int] = None
     label: str = ""
     quiet: float = 0.0
+    printed: float = UNKNOWN
 
     @classmethod
     def all_of(cls, worker: Worker, quiet: float) -> List[RankProcess]:
         """The process of a rank, those of the ranks of a launcher, or the worker's own if it is neither."""
         spec = worker.spec
         launched = ranks_below(worker.pid) if spec.rank is None else {}
+        printed = time.monotonic() - worker.output.heard if spec.rank is not None else UNKNOWN
         path = f"{spec.environ.get('PATH', '')}:{os.path.dirname(sys.executable)}"
         return [
             cls(
-                pid, path, worker.output if pid == worker.pid else None, spec.environ, rank, spec.label, quiet
+                pid,
+                path,
+                worker.output if pid == worker.pid else None,
+                spec.environ,
+                rank,
+                spec.label,
+                quiet,
+                printed,
             )
             for rank, pid in launched.items() or [(spec.rank, worker.pid)]
         ]
@@ -178,7 +187,8 @@ def _taken(
             unnamed.append((process.label, text))
             continue
         waits, seconds = waited_for(process.words(), process.rank), round(process.quiet, 1)
-        ranks.append(RankAtHang(process.rank, node, text[:LONGEST_STACK], seconds, waits, state=state))
+        rank = RankAtHang(process.rank, node, text[:LONGEST_STACK], seconds, waits, state=state)
+        ranks.append(rank._replace(printed=round(process.printed, 1)))
     for worker in ended:
         if worker.spec.rank is not None and worker.exit is not None:
             ranks.append(RankAtHang(worker.spec.rank, node, ended=worker.exit.code))
@@ -212,12 +222,14 @@ def _modified(file: str) -> float:
 
 def _verdict(ranks: Sequence[RankAtHang], silent: Sequence[int]) -> Dict[str, Any]:
     """What follows from the stacks of all ranks, as the fields of the event `stacks`."""
-    found = suspect(ranks, silent)
+    working = () if silent else at_work(ranks)
+    found = None if working else suspect(ranks, silent)
     return {
         "folded": [{"ranks": fold.ranks, "stack": fold.stack[:LONGEST_STACK]} for fold in folded(ranks)],
         "suspect": found._asdict() if found else None,
         "waits": waits_text({one.rank: one.waits_for for one in ranks}),
         "silent": list(silent),
+        "working": [one.rank for one in working],
     }
 
 
@@ -236,7 +248,11 @@ def _lines(verdict: Mapping[str, Any], unnamed: Sequence[Tuple[str, str]]) -> Li
         lines.append(f"and {len(folds) - MOST_SHOWN} other stacks, all of them in the events of node 0")
     lines += [f"HCCL: {line}" for line in verdict["waits"][:MOST_SHOWN_LINES]]
     found = HangSuspect(**verdict["suspect"]) if verdict["suspect"] else None
-    lines.append(f"suspected: {found}: it {found.why}" if found else _nobody(folds))
+    if verdict["working"]:
+        of = ranks_text(verdict["working"])
+        lines.append(f"no hang: of {of} there is output, and it waits for nobody, as the others do for it")
+    else:
+        lines.append(f"suspected: {found}: it {found.why}" if found else _nobody(folds))
     return lines
 
 
@@ -265,6 +281,7 @@ def ranks_heard(message: PeerMessage, peers: Peers) -> Optional[List[RankAtHang]
                 int(row["rank"]), message.node, _plain(row["stack"]), float(row["quiet"]),
                 tuple(int(one) for one in row["waits_for"][:MOST_WAITS]),
                 None if row["ended"] is None else int(row["ended"]), _plain(row["state"])[:1],
+                float(row["printed"]),
             )
             for row in message.body["ranks"][:MOST_RANKS]
         ]  # fmt: skip
@@ -285,7 +302,9 @@ def ends_heard(message: PeerMessage, peers: Peers) -> Optional[List[RankAtHang]]
 
 def _believed(ranks: List[RankAtHang], peers: Peers) -> Optional[List[RankAtHang]]:
     distinct = len({one.rank for one in ranks}) == len(ranks)
-    right = all(peers.has_rank(one.node, one.rank) and math.isfinite(one.quiet) for one in ranks)
+    right = all(
+        peers.has_rank(one.node, one.rank) and math.isfinite(one.quiet + one.printed) for one in ranks
+    )
     return ranks if distinct and right else None
 
 
@@ -305,6 +324,7 @@ def verdict_heard(body: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
             "suspect": found._asdict() if found else None,
             "waits": [_line(line) for line in body["waits"][:MOST_SHOWN_LINES]],
             "silent": list(map(int, body["silent"])),
+            "working": list(map(int, body["working"])),
         }
     except (KeyError, TypeError, ValueError, OverflowError):
         return None

@@ -75,6 +75,20 @@ def _by_hccl(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
     return None
 
 
+def at_work(ranks: Sequence[RankAtHang]) -> List[RankAtHang]:
+    """The ranks that print, though others are quiet, and wait for nobody: the others wait for them.
+
+    Those are where one waits for others, or they are most, and all at one place, or without stacks.
+    """
+    running = [one for one in ranks if one.ended is None]
+    does = {one: activity(threads_of(one.stack)) for one in running}
+    longest = max((one.quiet for one in running), default=0.0)
+    working = [one for one in running if does[one].kind == OWN and one.printed * 2 < longest]
+    others = [one for one in running if one not in working]
+    most = len(others) * 2 > len(running) and len({does[one].key for one in others}) == 1
+    return working if others and (most or all(does[one].kind != OWN for one in others)) else []
+
+
 Groups = Dict[Tuple[str, ...], List[RankAtHang]]
 
 

@@ -39,7 +39,7 @@ def test_of_another_nodes_hang_the_stacks_are_taken_once_a_minute(
         assert hears("hanging") == said, "they are being taken"
         eventually(lambda: detector.check(group.workers, False) or peers.told, "the own stacks")
         folds = [{"ranks": [4], "stack": "a"}, {"ranks": [0, 5], "stack": "b"}]
-        hears("verdict", folded=folds, suspect=None, waits=[], silent=[])
+        hears("verdict", folded=folds, suspect=None, waits=[], silent=[], working=[])
         eventually(lambda: detector.check(group.workers, False) or journal.events("stacks"), "the report")
         assert [len(event["folded"]) for event in journal.events("stacks")] == [2]
         assert journal.events("hang") == [], "nobody hangs here"
@@ -68,7 +68,7 @@ def test_node_0_asks_all_others_for_their_stacks_and_tells_them_what_follows(
         "folded": [{"ranks": (2,), "stack": "of 1"}, {"ranks": (4,), "stack": "of 2"}],
         "suspect": None,
     }
-    assert peers.told[1:] == [("verdict", {**verdict, "waits": [], "silent": []})]
+    assert peers.told[1:] == [("verdict", {**verdict, "waits": [], "silent": [], "working": []})]
     (event,) = journal.events("stacks")
     assert verdict_heard(json.loads(json.dumps(peers.told[1][1]))) == peers.told[1][1]
     assert event["silent"] == []
@@ -119,6 +119,33 @@ def test_who_ends_while_stacks_are_taken_is_not_waited_for(inbox: SignalInbox, j
         ([6], "has ended with exit code 2"),
     ]
     assert event["silent"] == []
+
+
+def test_a_job_of_which_one_rank_prints_and_all_others_wait_is_not_ended(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+) -> None:
+    prints = "while :; do echo accuracy; sleep 0.1; done"
+    specs = [shell(tmp_path, rank, "exec sleep 600" if rank else prints) for rank in range(3)]
+    with (
+        started(*specs, inbox=inbox, journal=journal) as group,
+        detecting(1.0, inbox, journal) as detector,
+    ):
+
+        def looks() -> str:
+            for worker in group.workers:
+                worker.output.pump()
+            return detector.check(group.workers, False)
+
+        for number in (1, 2):
+
+            def looked(number: int = number) -> bool:
+                assert not looks()
+                return len(journal.events("stacks")) == number
+
+            eventually(looked, "a look")
+            detector._last_round -= 90
+    assert [event["working"] for event in journal.events("stacks")] == [[0], [0]]
+    assert journal.events("hang") == []
 
 
 def test_at_the_limit_of_threads_a_hang_is_reported_without_stacks(

@@ -40,7 +40,16 @@ def told(body: Any, kind: str = "stacks", node: int = 2) -> PeerMessage:
 
 
 def row(rank: Any, **more: Any) -> Dict[str, Any]:
-    return {"rank": rank, "stack": "s", "quiet": 1, "waits_for": [], "ended": None, "state": "S", **more}
+    return {
+        "rank": rank,
+        "stack": "s",
+        "quiet": 1,
+        "waits_for": [],
+        "ended": None,
+        "state": "S",
+        "printed": 9,
+        **more,
+    }
 
 
 def test_it_waits_for_the_others_nine_seconds_at_most() -> None:
@@ -101,7 +110,13 @@ def test_another_node_waits_for_what_node_0_says_a_moment_longer() -> None:
 )
 def test_what_node_0_says_is_not_trusted(lie: Any) -> None:
     suspect = {"node": 1, "rank": None, "why": "is\n\x1b[2J late"}
-    right = {"folded": [{"ranks": [1], "stack": "s"}], "suspect": suspect, "waits": ["a"], "silent": [1]}
+    right = {
+        "folded": [{"ranks": [1], "stack": "s"}],
+        "suspect": suspect,
+        "waits": ["a"],
+        "silent": [1],
+        "working": [],
+    }
     verdict = verdict_heard(right)
     assert verdict is not None
     assert verdict["suspect"]["why"] == "is [2J late"
@@ -237,8 +252,8 @@ def test_whatever_the_way_to_the_stacks_raises_the_ranks_are_told(
 def test_a_rank_of_another_node_has_all_that_was_told() -> None:
     full = row(4, stack="s" * 12_001, quiet=2.5, waits_for=[1, 2], ended=7, state="Tt")
     assert ranks_heard(told({"ranks": [full, row(5)]}), Others()) == [
-        RankAtHang(4, 2, "s" * 12_000, 2.5, (1, 2), 7, "T"),
-        RankAtHang(5, 2, "s", 1.0, (), None, "S"),
+        RankAtHang(4, 2, "s" * 12_000, 2.5, (1, 2), 7, "T", 9.0),
+        RankAtHang(5, 2, "s", 1.0, (), None, "S", 9.0),
     ]
     many = ranks_heard(told({"ranks": [row(4, waits_for=list(range(20_000)))]}), Others())
     assert many is not None

@@ -7,7 +7,7 @@ from typing import Dict, List
 import pytest
 
 from ma_boot.observe.stacks import RankAtHang, folded, last_dump
-from ma_boot.observe.suspect import suspect
+from ma_boot.observe.suspect import at_work, suspect
 
 HEAD = (
     'Process {0}: python train.py\nPython v3.11.2 (/usr/bin/python3.11)\n\nThread {0} (idle): "MainThread"\n'
@@ -98,6 +98,26 @@ def test_who_does_something_else_is_suspected(ranks: List[RankAtHang], rank: int
     assert found is not None
     assert (found.rank, found.node) == (rank, rank // 4)
     assert why in found.why
+
+
+@pytest.mark.parametrize(
+    ("ranks", "working"),
+    [
+        (quiet(job(BARRIER, {0: LOOP}, 4), {0: 1.0}), [0]),
+        (quiet(job(BACKWARD, {0: LOOP}, 2), {0: 1.0}), [0]),
+        (quiet(job("", {}, 4), {0: 1.0}), [0]),
+        (quiet(job(BARRIER, {0: LOOP, 1: LOADER}, 4), {0: 1.0}), []),
+        (quiet(job(LOOP, {3: LOADER}, 4), dict.fromkeys(range(3), 1.0)), []),
+        (quiet(job(BARRIER, {}, 4), {0: 1.0}), []),
+        (quiet(job(BARRIER, {0: LOOP}, 4), {}), []),
+    ],
+    ids=["evaluates", "of two", "no stacks", "another one hangs", "most work", "prints in a barrier", "all quiet"],
+)  # fmt: skip
+def test_nobody_hangs_while_the_rank_that_all_wait_for_prints(
+    ranks: List[RankAtHang], working: List[int]
+) -> None:
+    printing = [one._replace(printed=one.quiet) for one in ranks]
+    assert [one.rank for one in at_work(printing)] == working
 
 
 def test_a_node_that_does_not_answer_is_suspected_before_any_rank() -> None:
