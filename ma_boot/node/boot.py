@@ -92,7 +92,7 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
         with journal.phase("job") as phase:
             job = _job(request, world)
             others.open(job, request.run.channel_port)
-            check_restarts(request.run, job)
+            check_restarts(request.run, job, others.talks)
             announce = told_of_credentials(journal)
             transfers = job_transfers(request.transfers, environ, world.cwd, job, announce)
             _check_before(request, world, job, transfers)
@@ -119,7 +119,7 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
             phase.detail = launch_text(plan, request.counts, request.launch, request.ranks_start)
             reset = _reset(request, world, job, placement)
         with sending_outputs(transfers, checkpoints, journal, inbox), journal.phase("run") as phase:
-            run = train(plan, request.run, inbox, journal, environ, checkpoints.again, others, reset)
+            run = train(plan, request.run, inbox, journal, environ, checkpoints, others, reset)
             phase.outcome, phase.detail = run.outcome, run.summary()
     except Exception as caught:  # also what no check has foreseen: the outputs come first
         error = limit_reached(caught) or caught

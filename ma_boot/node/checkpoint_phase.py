@@ -62,6 +62,10 @@ class NodeCheckpoints(NamedTuple):
     variables: Mapping[str, Optional[str]] = {}
     again: Callable[[Sequence[WorkerSpec]], Sequence[WorkerSpec]] = lambda workers: workers
 
+    def whole(self) -> str:
+        """The newest steps that are known to count in OBS, one for each output; empty if there is none."""
+        return " ".join(filter(None, (output.last_whole[0] for output in self.outputs)))
+
 
 def with_checkpoints(transfers: Optional[NodeTransfers]) -> bool:
     """Whether this node has an output with checkpoints."""

@@ -24,6 +24,15 @@ from typing import (
 from ma_boot.errors import ConfigError, ExitCode, described
 from ma_boot.launch import Placement
 from ma_boot.modelarts import JOB_TOKEN, JobEnvironment
+from ma_boot.node.job_restart import (
+    AttemptEnd,
+    Failed,
+    Verdict,
+    decide,
+    failure_of,
+    read_end,
+    read_verdict,
+)
 from ma_boot.node.world import World
 from ma_boot.observe import PeerMessage
 from ma_boot.rank_table import RankTable, own_pod
@@ -34,6 +43,8 @@ from ma_boot.reporting import (
     Ending,
     ExitStatus,
     HangSuspect,
+    JobFailure,
+    RunResult,
     cause_of,
     causes_of,
     exit_status,
@@ -50,6 +61,9 @@ STOPPED_SECONDS = (
 )
 TOGETHER_SECONDS = 0.3  # that a node with a failure of its own waits for those of others at the same time
 MOST_OF_HANGS = 4096  # messages that the detector has not asked for
+AGREE_SECONDS = 120.0  # after an attempt, until all nodes have stopped theirs
+DECIDED_SECONDS = 150.0  # and until node 0 has decided
+GONE_SECONDS = 10.0  # without a connection, until a node counts as gone
 _FLUSH_SECONDS = 0.15
 _POLL_SECONDS = 0.02
 
@@ -81,6 +95,12 @@ class OtherNodes:
         self._of_hangs: Deque[PeerMessage] = deque(maxlen=MOST_OF_HANGS)
         self._workers: Sequence[Worker] = ()
         self._has_failed = False  # a process of this node
+        self._attempt = 1
+        self.together = False  # a failure anywhere ends the attempt on all nodes, for a restart
+        self._budget = 0
+        self._earlier: List[Failed] = []
+        self._stopped: Dict[int, AttemptEnd] = {}
+        self._verdict: Optional[Verdict] = None
 
     def __enter__(self) -> OtherNodes:
         return self
@@ -101,6 +121,22 @@ class OtherNodes:
             if channel is not None:
                 with suppress(Exception):
                     channel.close()
+
+    @property
+    def talks(self) -> bool:
+        """Whether there is a way to the other nodes."""
+        return self._channel is not None
+
+    def restart_together(self, budget: int) -> None:
+        """From here on a failure of any node ends the attempt on all; the job has so many restarts."""
+        self.together, self._budget = True, budget
+
+    def _begin(self, attempt: int) -> None:
+        """All nodes are in this attempt: what was before is forgotten."""
+        self._attempt = attempt
+        self._failures.clear()
+        self._stopped.clear()
+        self._told = []
 
     @property
     def others(self) -> Collection[int]:
@@ -182,18 +218,22 @@ class OtherNodes:
         known = [(failure.node, failure.rank, failure.words) for failure in failures]
         if known and known != self._told:
             self._told = known
-            self.tell(kind, told(failures))
+            self.tell(kind, {"attempt": self._attempt, **told(failures)})
 
     def patience(self) -> float:
         """Forever: a message wakes the inbox."""
         return math.inf
 
     def check(self, workers: Sequence[Worker], stopping: bool) -> str:
-        """Tells the first failure of this node at once, and who has raised here after one of another node."""
+        """Tells the first failure of this node at once, and who has raised here after one of another node.
+
+        Where the job restarts together, a failure of another node is why the ranks of this one are stopped.
+        """
         if self._channel is not None:
             with self._only_helping():
                 self._check(workers)
-        return ""
+        elsewhere = self.stopped_for()
+        return elsewhere.text if self.together and elsewhere is not None else ""
 
     def _check(self, workers: Sequence[Worker]) -> None:
         if workers is not self._workers:  # of a further run
@@ -228,14 +268,75 @@ class OtherNodes:
         another_failed = False
         for message in self._channel.heard():
             if message.kind in ("failed", "cause"):
+                if message.body.get("attempt") != self._attempt:
+                    continue
                 told = told_by(message.node, message.body, self.has_rank)
                 self._failures[message.node] = told or self._failures.get(message.node, [])
                 another_failed = True
+            elif message.kind == "stopped":
+                stopped = read_end(message.body)
+                if stopped is not None and stopped.attempt == self._attempt:
+                    self._stopped[message.node] = stopped
+            elif message.kind == "go":
+                self._verdict = read_verdict(message.body) or self._verdict
             elif message.kind == "left":
                 self._left[message.node] = message.body.get("code")
             else:
                 self._of_hangs.append(message)
         return another_failed
+
+    def agreed(self, own: AttemptEnd, run: RunResult) -> Verdict:
+        """What node 0 decides after an attempt, once all processes are dead; raises `Stopped`."""
+        self._stopped[self.node] = own
+        failures = causes_of(run.exits, self.node, self._epoch)
+        first = self._first(failures, run.suspect, bool(run.hung))
+        if self.node:
+            self.tell("stopped", own._asdict())
+        began = gone_since = time.monotonic()
+        until = began + (DECIDED_SECONDS if self.node else AGREE_SECONDS)
+        while True:
+            self.world.inbox.check()
+            first = self._first(failures, run.suspect, bool(run.hung))
+            if self.node and self._verdict is not None and self._verdict.attempt == own.attempt:
+                verdict = self._verdict
+                break
+            missing = sorted(set(self._everybody) - self._stopped.keys())
+            if not self.node and not missing:
+                verdict = decide(own.attempt, self._stopped, self._budget, first, self._earlier)
+                self._earlier.append(failure_of(self._stopped, first))
+                break
+            gone = self._gone(missing)
+            gone_since = gone_since if gone else time.monotonic()
+            why = next((f"node {node} has ended" for node in missing if node in self._left), "")
+            if gone and time.monotonic() - gone_since > GONE_SECONDS:
+                why = f"node {gone[0]} does not answer"
+            if time.monotonic() > until:
+                why = f"node {missing[0]} has not answered in {until - began:.0f} s"
+            if why or self._channel is None:
+                verdict = Verdict(own.attempt, False, why or "there is no way to the other nodes")
+                break
+            time.sleep(_POLL_SECONDS)
+        if verdict.again:
+            self._begin(own.attempt + 1)
+        if not self.node:
+            self.tell("go", verdict._asdict())
+        return verdict
+
+    def stopped_for(self) -> Optional[JobFailure]:
+        """The failure of another node for which the ranks of this one were stopped."""
+        failures = [failure for failures in self._failures.values() for failure in failures]
+        elsewhere = cause_of(failure for failure in failures if failure.node != self.node)
+        return None if elsewhere is None else JobFailure(elsewhere.code or 1, str(elsewhere))
+
+    @property
+    def _everybody(self) -> Collection[int]:
+        """The nodes that a decision needs: for node 0 all, for another one node 0."""
+        others = self._channel.others if self._channel is not None else frozenset()
+        return {self.node, *others}
+
+    def _gone(self, missing: Sequence[int]) -> List[int]:
+        """Those of these nodes, and for others than node 0 that one, without a connection."""
+        return sorted(set(self.unreached) & {*missing, *(() if not self.node else (0,))})
 
     def cause(self, ending: Ending) -> Tuple[Optional[Cause], bool]:
         """The cause of the job's end, and whether the nodes have agreed on it: else it is this node's.

@@ -6,12 +6,14 @@ import itertools
 import os
 import time
 from pathlib import Path
-from typing import Callable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import BootError, ConfigError, Stopped
 from ma_boot.launch import LaunchPlan, WorkerSpec
-from ma_boot.modelarts import JobEnvironment, instance_name
+from ma_boot.modelarts import JOB_TOKEN, JobEnvironment, instance_name
+from ma_boot.node.checkpoint_phase import NodeCheckpoints
 from ma_boot.node.job_channel import OtherNodes
+from ma_boot.node.job_restart import AttemptEnd, Verdict
 from ma_boot.observe import HangDetector, Metrics, ResetWatch, Sampling
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Journal, RunResult, missing_files, output_of_failed_rank
@@ -56,13 +58,12 @@ class RunOptions(NamedTuple):
         return Sampling(self.metrics, self.metric, self.metrics_port or "", node)
 
 
-def check_restarts(options: RunOptions, job: JobEnvironment) -> None:
-    """Raises `ConfigError` for restarts in a job of several nodes: the others would not restart."""
-    if options.max_restarts and job.node_count > 1:
+def check_restarts(options: RunOptions, job: JobEnvironment, talks: bool) -> None:
+    """Raises `ConfigError` for restarts in a job whose nodes cannot agree on them."""
+    if options.max_restarts and job.node_count > 1 and not talks:
         raise ConfigError(
-            f"--max-restarts is for jobs of one node, this one has {job.node_count}: the other nodes' "
-            "processes would wait forever. ModelArts itself restarts all nodes: set the job's restart "
-            "times (fault-tolerance/job-retry-num) and, for any exit code, the unconditional restart"
+            f"--max-restarts in a job of {job.node_count} nodes needs a token, by which they agree: "
+            f"{JOB_TOKEN}, the same on all nodes and in no other job, for example from `openssl rand -hex 16`"
         )
 
 
@@ -72,22 +73,27 @@ def train(
     inbox: SignalInbox,
     journal: Journal,
     environ: Mapping[str, str],
-    again: Callable[[Sequence[WorkerSpec]], Sequence[WorkerSpec]],
+    checkpoints: NodeCheckpoints,
     others: OtherNodes,
     reset: Optional[ResetWatch],
 ) -> RunResult:
     """Runs the processes; after a failure that a restart may fix, or for `reset`, runs all of them again.
 
     Each attempt has its own log files: those of the previous one get a number. `environ` is this process's
-    environment. `again` prepares a restart, and returns the processes to start; it may raise `BootError`.
+    environment. `checkpoints` prepare a restart. A job of several nodes restarts together: all
+    stop, node 0 decides, all start again or none.
     """
     container = instance_name(environ)
     workers: Sequence[WorkerSpec] = plan.workers
     failures = 0
+    if options.max_restarts and others.talks:
+        others.restart_together(options.max_restarts)
     for attempt in itertools.count(1):
         hangs = HangDetector(options.hang_timeout, options.hang_action, inbox, journal, others)
         metrics = Metrics(options.sampling(plan.node_rank), inbox, journal)
         observers: List[Observer] = [metrics, others, hangs, *([reset] if reset is not None else [])]
+        if options.max_restarts:
+            workers = [_attempted(worker, attempt) for worker in workers]
         result = supervise(workers, options.limits, inbox, journal, environ, container, observers)
         result = result._replace(hung=hangs.hung, suspect=hangs.suspect)
         halted = reset.reason if reset is not None else ""
@@ -95,21 +101,22 @@ def train(
         why, asked = result.summary(), bool(halted) and stopped
         if inbox.stops or not asked:
             failures += 1
-            if result.succeeded or failures > options.max_restarts or inbox.stops:
+            if result.succeeded or inbox.stops or (failures > options.max_restarts and not others.together):
                 break
-            permanent = _why_no_restart(result, options.start_seconds)
-            if permanent is not None:
-                journal.say(f"attempt {attempt}: {why}; no restart: {permanent}")
+            try:
+                result, verdict = _decided(attempt, result, options, others, checkpoints)
+            except Stopped:
                 break
+            if not verdict.again:
+                journal.say(f"attempt {attempt}: {why}; no restart: {verdict.why}")
+                break
+            why = verdict.why
         why = halted if asked else why
         journal.event("restart", attempt=attempt + 1, reason=why)
         of = "" if asked else f" of {options.max_restarts + 1}"
         journal.say(f"attempt {attempt}: {why}; starting attempt {attempt + 1}{of}")
         try:
-            _wait_for_devices(inbox)
-            if asked and reset is not None:
-                reset.restart()
-            workers = again(workers)
+            workers = _prepared(workers, inbox, reset if asked else None, checkpoints)
         except (BootError, Stopped) as error:
             journal.say(f"no restart: {error}")
             if asked and isinstance(error, BootError):
@@ -119,6 +126,37 @@ def train(
     with journal.only_helps("no advice on files"):
         advice = _advice_on_files(result, plan.code, plan.workers[0].cwd)
     return result._replace(advice=advice)
+
+
+def _prepared(
+    workers: Sequence[WorkerSpec],
+    inbox: SignalInbox,
+    reset: Optional[ResetWatch],
+    checkpoints: NodeCheckpoints,
+) -> Sequence[WorkerSpec]:
+    """The processes of the next attempt, once their cards are free. Raises `BootError` and `Stopped`."""
+    _wait_for_devices(inbox)
+    if reset is not None:
+        reset.restart()
+    return checkpoints.again(workers)
+
+
+def _attempted(worker: WorkerSpec, attempt: int) -> WorkerSpec:
+    return worker._replace(environ={**worker.environ, "MABOOT_ATTEMPT": str(attempt)})
+
+
+def _decided(
+    attempt: int, result: RunResult, options: RunOptions, others: OtherNodes, checkpoints: NodeCheckpoints
+) -> Tuple[RunResult, Verdict]:
+    """Whether a failed attempt is followed by another one: as node 0 decides where the job restarts together.
+
+    Raises `Stopped`.
+    """
+    permanent = _why_no_restart(result, options.start_seconds) or ""
+    if not others.together:
+        return result, Verdict(attempt, not permanent, permanent or result.summary())
+    verdict = others.agreed(AttemptEnd(attempt, permanent, checkpoints.whole()), result)
+    return result if verdict.again else result._replace(stopped_for=others.stopped_for()), verdict
 
 
 def _wait_for_devices(inbox: SignalInbox) -> None:

@@ -49,6 +49,7 @@ from ma_boot.reporting.log_writer import LogFile as LogFile
 from ma_boot.reporting.result import (
     STOP_CODES as STOP_CODES,
     HangSuspect as HangSuspect,
+    JobFailure as JobFailure,
     RunResult as RunResult,
     WorkerExit as WorkerExit,
 )

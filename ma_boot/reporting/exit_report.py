@@ -95,6 +95,8 @@ def exit_status(ending: Ending) -> ExitStatus:
         text = f"{', '.join(run.hung)} hung, and ma_boot stopped the run (--hang-action stop)"
         text += f"\nsuspected: {run.suspect}: it {run.suspect.why}" if run.suspect else ""
         return ExitStatus(int(ExitCode.HUNG), "ma_boot", text)
+    if run is not None and run.stopped_for is not None:
+        return ExitStatus(run.stopped_for.code, "training", f"stopped because {run.stopped_for.text}")
     if run is not None and run.left:
         return ExitStatus(int(ExitCode.HUNG), "ma_boot", f"SIGKILL did not end {', '.join(run.left)}")
     if ending.lost is not None:

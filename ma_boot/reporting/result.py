@@ -56,12 +56,20 @@ class HangSuspect(NamedTuple):
         return f"node {self.node}" + ("" if self.rank is None else f", rank {self.rank}")
 
 
+class JobFailure(NamedTuple):
+    """A failure of another node, for which all processes of this one were stopped."""
+
+    code: int
+    text: str
+
+
 class RunResult(NamedTuple):
     """How all processes ended, in the order of their ends.
 
     `not_started` is why a process could not be spawned, or none should have been; `hung` are the labels of
     those whose hang ended the run, and `left` of those that even SIGKILL did not end; `advice` is what to do
-    about the first failure, and `suspect` who is suspected of the last hang.
+    about the first failure, and `suspect` who is suspected of the last hang; `stopped_for` is the failure of
+    another node for which all were stopped.
     """
 
     exits: Tuple[WorkerExit, ...]
@@ -70,6 +78,7 @@ class RunResult(NamedTuple):
     left: Tuple[str, ...] = ()
     advice: Tuple[str, ...] = ()
     suspect: Optional[HangSuspect] = None
+    stopped_for: Optional[JobFailure] = None
 
     @property
     def first_failure(self) -> Optional[WorkerExit]:

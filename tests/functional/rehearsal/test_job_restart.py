@@ -1,0 +1,125 @@
+"""`--max-restarts` in jobs of several nodes: all of them start again in place, or none; rehearsals with real ranks."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from tests.functional.node import RANK, Node, eventually
+from tests.functional.rehearsal.test_job_cause import SHAPE, last_lines, node_events, write
+from tests.functional.rehearsal.test_rehearsal import end, laptop, rehearse, start
+
+__all__ = ["laptop"]
+HEAD = ["attempt = int(os.environ['MABOOT_ATTEMPT'])", "print(f'rank {rank} attempt {attempt}', flush=True)"]
+FAILS_ONCE = ["time.sleep(0.5)", "if rank == 3 and attempt == 1: raise ValueError('bad label 91')",
+              "if attempt == 1: time.sleep(600)"]  # fmt: skip
+AT_ONCE = {"MABOOT_START_SECONDS": "0"}
+
+
+def restarts(laptop: Path) -> List[int]:
+    """The nodes that have started again."""
+    return sorted(event["node"] for event in node_events(laptop, "restart"))
+
+
+@pytest.mark.parametrize("nodes", [2, 4])
+def test_all_nodes_start_again_after_a_rank_of_one_has_raised(laptop: Path, nodes: int) -> None:
+    shape = ["--nodes", str(nodes), *SHAPE[2:], "--max-restarts", "1"]
+    ended = rehearse(laptop, *shape, write(laptop, *HEAD, *FAILS_ONCE), more=AT_ONCE)
+    assert ended.code == 0, ended.output
+    assert restarts(laptop) == list(range(nodes))
+    for rank in range(2 * nodes):
+        assert f"rank {rank} attempt 2" in ended.output
+    reason = (
+        "attempt 1: node 1, rank 3: ValueError: bad label 91, at project/train.py:6; starting attempt 2 of 2"
+    )
+    assert ended.output.count(reason) == nodes
+    ends = sorted(event["ended_ns"] for event in node_events(laptop, "exit"))[: 2 * nodes]
+    begins = sorted(event["monotonic_ns"] for event in node_events(laptop, "start"))[2 * nodes :]
+    assert ends[-1] < begins[0], "nobody starts before everybody has stopped"
+
+
+@pytest.mark.parametrize(
+    ("more", "failure", "why"),
+    [
+        (AT_ONCE, "raise ValueError('bad label 91')", "the same failure came twice without a checkpoint"),
+        (AT_ONCE, "sys.exit(2)", "node 1: exit code 2 means"),
+        ({}, "raise ValueError('bad label 91')", "node 1: it failed within its first 10 s"),
+    ],
+)
+def test_what_would_fail_in_the_same_way_is_not_tried_again_on_any_node(
+    laptop: Path, more: dict[str, str], failure: str, why: str
+) -> None:
+    training = [*HEAD, "time.sleep(0.5)", f"if rank == 3: {failure}", "time.sleep(600)"]
+    ended = rehearse(laptop, *SHAPE, "--max-restarts", "3", write(laptop, *training), more=more)
+    assert ended.code in (1, 2)
+    assert ended.output.count(f"no restart: {why}") == 2, ended.output
+    assert restarts(laptop) == ([0, 1] if "twice" in why else [])
+    lines = last_lines(ended)
+    assert lines[0] == lines[1]
+    assert lines[0].startswith("[ma_boot] the job's cause: node 1, rank 3")
+    codes = {event["exit_code"] for event in node_events(laptop, "end")}
+    assert codes <= {ended.code, 128 + signal.SIGTERM}, "the code of the cause, also where nothing failed"
+
+
+def test_all_go_on_from_the_newest_whole_checkpoint(laptop: Path) -> None:
+    training = [
+        *HEAD,
+        "from pathlib import Path",
+        "begin = int(os.environ.get('MABOOT_RESTORED_STEP', 0))",
+        "print(f'rank {rank} goes on from {begin}', flush=True)",
+        "for step in range(begin + 10, 60, 10):",
+        "    file = Path('ckpt') / f'iter_{step}' / f'rank_{rank}.bin'",
+        "    file.parent.mkdir(parents=True, exist_ok=True)",
+        "    file.write_text(f'{step} of {rank}')",
+        "    time.sleep(1.2)",
+        "    if rank == 3 and attempt == 1 and step == 40: raise ValueError('bad label 91')",
+    ]
+    route = {
+        "obs": "obs://bucket/ckpt",
+        "checkpoint": "iter_{step}/rank_{rank}.bin",
+        "restore": "latest",
+        "interval": 1,
+    }
+    (laptop / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = {{'output': {{'ckpt': {route!r}}}}}\n")
+    options = ["--obs-root", "obs", "--path-mapping", "mapping.py", "--max-restarts", "1"]
+    (laptop / "obs" / "bucket").mkdir(parents=True, exist_ok=True)
+    ended = rehearse(laptop, *SHAPE, *options, write(laptop, *training), more=AT_ONCE)
+    assert ended.code == 0, ended.output
+    steps = {
+        line.rpartition(" ")[2]
+        for line in ended.output.splitlines()
+        if "goes on from" in line and "rank " in line
+    }
+    again = {step for step in steps if step.isdecimal()} - {"0"}
+    assert len(again) == 1, f"all ranks go on from the same step: {steps}"
+    assert int(again.pop()) >= 20
+
+
+def test_a_stop_while_the_nodes_agree_ends_them(laptop: Path) -> None:
+    """Node 0's ranks ignore SIGTERM: the others wait for them when the job is stopped."""
+    training = [
+        "import signal", *HEAD, "if rank < 2: signal.signal(signal.SIGTERM, signal.SIG_IGN)", *FAILS_ONCE,
+    ]  # fmt: skip
+    shape = [*SHAPE[:-1], "30", "--max-restarts", "1"]
+    running = start(laptop, *shape, write(laptop, *training), more=AT_ONCE)
+    eventually(
+        lambda: any(event["node"] == 0 for event in node_events(laptop, "stop")), "node 0 stops its ranks"
+    )
+    running.terminate()
+    ended = end(running)
+    assert ended.code == 128 + signal.SIGTERM, ended.output
+    assert restarts(laptop) == []
+
+
+def test_without_a_token_it_is_refused_with_the_reason(laptop: Path) -> None:
+    node = Node(laptop, 1)
+    node.variables.update(MA_NUM_HOSTS="2", VC_TASK_INDEX="0", VC_WORKER_HOSTS="127.77.1.1,127.77.1.2")
+    ended = node.boot("--max-restarts", "1", RANK)
+    assert ended.code == 78
+    assert (
+        "--max-restarts in a job of 2 nodes needs a token, by which they agree: MABOOT_JOB_TOKEN"
+        in ended.output
+    )
