@@ -95,7 +95,7 @@ class OtherNodes:
         self._of_hangs: Deque[PeerMessage] = deque(maxlen=MOST_OF_HANGS)
         self._workers: Sequence[Worker] = ()
         self._has_failed = False  # a process of this node
-        self._attempt = 1
+        self.attempt = 1  # in which all nodes are that restart together
         self.together = False  # a failure anywhere ends the attempt on all nodes, for a restart
         self._budget = 0
         self._earlier: List[Failed] = []
@@ -133,7 +133,7 @@ class OtherNodes:
 
     def _begin(self, attempt: int) -> None:
         """All nodes are in this attempt: what was before is forgotten."""
-        self._attempt = attempt
+        self.attempt = attempt
         self._failures.clear()
         self._stopped.clear()
         self._told = []
@@ -218,7 +218,7 @@ class OtherNodes:
         known = [(failure.node, failure.rank, failure.words) for failure in failures]
         if known and known != self._told:
             self._told = known
-            self.tell(kind, {"attempt": self._attempt, **told(failures)})
+            self.tell(kind, {"attempt": self.attempt, **told(failures)})
 
     def patience(self) -> float:
         """Forever: a message wakes the inbox."""
@@ -268,14 +268,14 @@ class OtherNodes:
         another_failed = False
         for message in self._channel.heard():
             if message.kind in ("failed", "cause"):
-                if message.body.get("attempt") != self._attempt:
+                if message.body.get("attempt") != self.attempt:
                     continue
                 told = told_by(message.node, message.body, self.has_rank)
                 self._failures[message.node] = told or self._failures.get(message.node, [])
                 another_failed = True
             elif message.kind == "stopped":
                 stopped = read_end(message.body)
-                if stopped is not None and stopped.attempt == self._attempt:
+                if stopped is not None and stopped.attempt == self.attempt:
                     self._stopped[message.node] = stopped
             elif message.kind == "go":
                 self._verdict = read_verdict(message.body) or self._verdict

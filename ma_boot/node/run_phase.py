@@ -80,8 +80,8 @@ def train(
     """Runs the processes; after a failure that a restart may fix, or for `reset`, runs all of them again.
 
     Each attempt has its own log files: those of the previous one get a number. `environ` is this process's
-    environment. `checkpoints` prepare a restart. A job of several nodes restarts together: all
-    stop, node 0 decides, all start again or none.
+    environment, `checkpoints` prepare a restart. A job of several nodes restarts together: all stop, node 0
+    decides, all start again or none.
     """
     container = instance_name(environ)
     workers: Sequence[WorkerSpec] = plan.workers
@@ -155,7 +155,7 @@ def _decided(
     permanent = _why_no_restart(result, options.start_seconds) or ""
     if not others.together:
         return result, Verdict(attempt, not permanent, permanent or result.summary())
-    verdict = others.agreed(AttemptEnd(attempt, permanent, checkpoints.whole()), result)
+    verdict = others.agreed(AttemptEnd(others.attempt, permanent, checkpoints.whole()), result)
     return result if verdict.again else result._replace(stopped_for=others.stopped_for()), verdict
 
 
