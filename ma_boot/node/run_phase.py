@@ -97,8 +97,8 @@ def train(
         result = supervise(workers, options.limits, inbox, journal, environ, container, observers)
         result = result._replace(hung=hangs.hung, suspect=hangs.suspect)
         halted = reset.reason if reset is not None else ""
-        stopped = result.outcome != "failed" and any(ended.stopped for ended in result.exits)
-        why, asked = result.summary(), bool(halted) and stopped
+        asked = bool(halted) and _was_stopped(result)
+        why = halted if asked else result.summary()
         if inbox.stops or not asked:
             failures += 1
             if result.succeeded or inbox.stops or (failures > options.max_restarts and not others.together):
@@ -111,7 +111,6 @@ def train(
                 journal.say(f"attempt {attempt}: {why}; no restart: {verdict.why}")
                 break
             why = verdict.why
-        why = halted if asked else why
         journal.event("restart", attempt=attempt + 1, reason=why)
         of = "" if asked else f" of {options.max_restarts + 1}"
         journal.say(f"attempt {attempt}: {why}; starting attempt {attempt + 1}{of}")
@@ -122,10 +121,14 @@ def train(
             if asked and isinstance(error, BootError):
                 result = result._replace(not_started=error)
             break
-    advice: Tuple[str, ...] = ()
     with journal.only_helps("no advice on files"):
-        advice = _advice_on_files(result, plan.code, plan.workers[0].cwd)
-    return result._replace(advice=advice)
+        result = result._replace(advice=_advice_on_files(result, plan.code, plan.workers[0].cwd))
+    return result
+
+
+def _was_stopped(result: RunResult) -> bool:
+    """Whether the processes were stopped, none of which had failed."""
+    return result.outcome != "failed" and any(ended.stopped for ended in result.exits)
 
 
 def _prepared(

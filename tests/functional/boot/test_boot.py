@@ -184,6 +184,14 @@ class TestInputsAndOutputs:
         assert (node.home / "data" / "a.txt").read_text() == "input"
         assert (node.obs / "bucket" / "out" / "rank_1" / "x").read_text() == "result"
 
+    def test_outputs_go_home_after_a_failure_too(self, node: Node) -> None:
+        node.complete_table()
+        mapping = node.mapping({}, {"out": "obs://bucket/out/"})
+        waits = ("await:out/0", "await:out/1")
+        ended = node.boot(*mapping, RANK, "write:out/RANK:x", *waits, "exit:3:all")
+        assert ended.code == 3
+        assert (node.obs / "bucket" / "out" / "0").exists()
+
     def test_a_missing_input_ends_with_66_before_anything_starts(self, node: Node) -> None:
         (node.obs / "bucket").mkdir()
         mapping = node.mapping({"a": "obs://bucket/a", "b": "obs://bucket/b/"}, {})

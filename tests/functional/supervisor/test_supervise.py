@@ -383,12 +383,6 @@ class TestRestarts:
         assert ended.code == 143
         assert "starting attempt" not in ended.output
 
-    def test_jobs_of_several_nodes_are_restarted_by_the_platform(self, node: Node) -> None:
-        node.variables.update(MA_NUM_HOSTS="2", VC_TASK_INDEX="0")
-        ended = node.boot("--max-restarts", "1", RANK)
-        assert ended.code == 78
-        assert "fault-tolerance/job-retry-num" in ended.output
-
 
 # For five seconds a fifth of a core, however busy the machine is.
 COMPUTE = """

@@ -706,3 +706,14 @@ def test_the_family_of_an_address_is_that_of_ipaddress(address: str) -> None:
             address_family(address)
     else:
         assert address_family(address) == expected
+
+
+@given(st.integers(1, 12), st.integers(1, 16))
+def test_a_fake_is_valid_and_converting_is_idempotent_and_loses_no_device(nodes: int, devices: int) -> None:
+    table = parse(fake(nodes, devices))
+    assert errors(validate(table)) == []
+    once = convert(table)
+    twice = convert(parse(json.loads(once.dumps())))
+    assert twice.dumps() == once.dumps()
+    assert errors(validate(twice)) == []
+    assert twice.world_size == nodes * devices

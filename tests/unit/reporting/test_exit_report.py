@@ -27,6 +27,7 @@ from ma_boot.reporting.result import (
     FOLLOWED,
     STOPPED as STOPPED_BY_US,
     WELL as WELL_ENDED,
+    JobFailure,
     RunResult,
     WorkerExit,
 )
@@ -240,3 +241,13 @@ class TestFailureFile:
             document = failure_document(Ending.of(None, [], RankTableTimeout("x" * count), None, None))
             assert len(document["summary"]) == expected
         assert (document["first_failure"], document["processes"], document["host"]) == (None, [], None)
+
+
+def test_a_stop_is_never_success() -> None:
+    assert exit_code(Ending.of(None, [15], None, STOPPED, None)) == 143
+
+
+def test_ranks_that_were_stopped_for_another_nodes_failure_end_with_its_code() -> None:
+    run = STOPPED._replace(stopped_for=JobFailure(3, "node 1, rank 3: ValueError: x"))
+    event = end_event(Ending.of(None, [], None, run, None))
+    assert (event["exit_code"], event["cause"]) == (3, "stopped because node 1, rank 3: ValueError: x")
