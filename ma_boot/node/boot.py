@@ -119,7 +119,7 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
             phase.detail = launch_text(plan, request.counts, request.launch, request.ranks_start)
             reset = _reset(request, world, job, placement)
         with sending_outputs(transfers, checkpoints, journal, inbox), journal.phase("run") as phase:
-            run = train(plan, request.run, inbox, journal, environ, checkpoints, others, reset)
+            run = train(plan, request.run, world, checkpoints, others, reset)
             phase.outcome, phase.detail = run.outcome, run.summary()
     except Exception as caught:  # also what no check has foreseen: the outputs come first
         error = limit_reached(caught) or caught

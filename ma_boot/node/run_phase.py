@@ -6,7 +6,7 @@ import itertools
 import os
 import time
 from pathlib import Path
-from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import BootError, ConfigError, Stopped
 from ma_boot.launch import LaunchPlan, WorkerSpec
@@ -14,6 +14,7 @@ from ma_boot.modelarts import JOB_TOKEN, JobEnvironment, instance_name
 from ma_boot.node.checkpoint_phase import NodeCheckpoints
 from ma_boot.node.job_channel import OtherNodes
 from ma_boot.node.job_restart import AttemptEnd, Verdict
+from ma_boot.node.world import World
 from ma_boot.observe import HangDetector, Metrics, ResetWatch, Sampling
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Journal, RunResult, missing_files, output_of_failed_rank
@@ -70,32 +71,26 @@ def check_restarts(options: RunOptions, job: JobEnvironment, talks: bool) -> Non
 def train(
     plan: LaunchPlan,
     options: RunOptions,
-    inbox: SignalInbox,
-    journal: Journal,
-    environ: Mapping[str, str],
+    world: World,
     checkpoints: NodeCheckpoints,
     others: OtherNodes,
     reset: Optional[ResetWatch],
 ) -> RunResult:
     """Runs the processes; after a failure that a restart may fix, or for `reset`, runs all of them again.
 
-    Each attempt has its own log files: those of the previous one get a number. `environ` is this process's
-    environment, `checkpoints` prepare a restart. A job of several nodes restarts together: all stop, node 0
+    Each attempt has its own log files: those of the previous one get a number. `checkpoints` prepare a
+    restart. A job of several nodes restarts together: all stop, node 0
     decides, all start again or none.
     """
-    container = instance_name(environ)
+    inbox, journal = world.inbox, world.journal
     workers: Sequence[WorkerSpec] = plan.workers
     failures = 0
     if options.max_restarts and others.talks:
         others.restart_together(options.max_restarts)
     for attempt in itertools.count(1):
-        hangs = HangDetector(options.hang_timeout, options.hang_action, inbox, journal, others)
-        metrics = Metrics(options.sampling(plan.node_rank), inbox, journal)
-        observers: List[Observer] = [metrics, others, hangs, *([reset] if reset is not None else [])]
         if options.max_restarts:
             workers = [_attempted(worker, attempt) for worker in workers]
-        result = supervise(workers, options.limits, inbox, journal, environ, container, observers)
-        result = result._replace(hung=hangs.hung, suspect=hangs.suspect)
+        result = _observed(workers, plan, options, world, others, reset)
         halted = reset.reason if reset is not None else ""
         asked = bool(halted) and _was_stopped(result)
         why = halted if asked else result.summary()
@@ -121,9 +116,25 @@ def train(
             if asked and isinstance(error, BootError):
                 result = result._replace(not_started=error)
             break
-    with journal.only_helps("no advice on files"):
-        result = result._replace(advice=_advice_on_files(result, plan.code, plan.workers[0].cwd))
-    return result
+    return _with_advice(result, plan, journal)
+
+
+def _observed(
+    workers: Sequence[WorkerSpec],
+    plan: LaunchPlan,
+    options: RunOptions,
+    world: World,
+    others: OtherNodes,
+    reset: Optional[ResetWatch],
+) -> RunResult:
+    """One attempt, with all that observes it."""
+    inbox, journal = world.inbox, world.journal
+    hangs = HangDetector(options.hang_timeout, options.hang_action, inbox, journal, others)
+    metrics = Metrics(options.sampling(plan.node_rank), inbox, journal)
+    observers: List[Observer] = [metrics, others, hangs, *([reset] if reset is not None else [])]
+    container = instance_name(world.environ)
+    result = supervise(workers, options.limits, inbox, journal, world.environ, container, observers)
+    return result._replace(hung=hangs.hung, suspect=hangs.suspect)
 
 
 def _was_stopped(result: RunResult) -> bool:
@@ -168,6 +179,13 @@ def _wait_for_devices(inbox: SignalInbox) -> None:
     while time.monotonic() < free_at and not inbox.stops:
         inbox.wait(free_at - time.monotonic())
     inbox.check()
+
+
+def _with_advice(result: RunResult, plan: LaunchPlan, journal: Journal) -> RunResult:
+    advice: Tuple[str, ...] = ()
+    with journal.only_helps("no advice on files"):
+        advice = _advice_on_files(result, plan.code, plan.workers[0].cwd)
+    return result._replace(advice=advice)
 
 
 def _advice_on_files(run: RunResult, code: Optional[str], cwd: str) -> Tuple[str, ...]:
