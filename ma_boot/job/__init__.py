@@ -25,6 +25,7 @@ from ma_boot.job.request import (
     shown_body as shown_body,
 )
 from ma_boot.job.rules import (
+    LONGEST_VALUE as LONGEST_VALUE,
     exposed_secrets as exposed_secrets,
     flavor_problems as flavor_problems,
     form_problems as form_problems,

@@ -131,6 +131,7 @@ class JobFile:
 KEYS: Mapping[str, Mapping[str, Any]] = {
     one.name.replace("_", "-"): one.metadata for one in fields(JobFile) if "read" in one.metadata
 }
+_EACH = 5  # unknown keys, each of which has a message
 _BY_NAME = (read_channels, read_texts_by_name, read_options, read_json_object)  # readers of NAME: VALUE
 
 
@@ -139,12 +140,18 @@ def parse_job(text: str) -> Tuple[JobFile, List[JobProblem]]:
     syntax: List[str] = []
     root = read_yaml(text, syntax)
     problems = [_of_syntax(one) for one in syntax]
-    if root is None or (isinstance(root, ScalarValue) and root.value is None):
+    if syntax or root is None or (isinstance(root, ScalarValue) and root.value is None):
         return JobFile(), problems
     values: Dict[str, Any] = {}
-    for key, value in pairs_of("", root, problems):
+    pairs = list(pairs_of("", root, problems))
+    unknown = [JobProblem(value.line, key, "") for key, value in pairs if key not in KEYS]
+    if len(unknown) > _EACH:
+        text = f"{', '.join(problem.key for problem in unknown[:_EACH])}, ...{_similar('')}"
+        problems.append(JobProblem(unknown[0].line, f"{len(unknown)} unknown keys", text))
+    for key, value in pairs:
         if key not in KEYS:
-            problems.append(JobProblem(value.line, key, f"no such key{_similar(key)}"))
+            if len(unknown) <= _EACH:
+                problems.append(JobProblem(value.line, key, f"no such key{_similar(key)}"))
         elif not (isinstance(value, ScalarValue) and value.value is None):
             values[key.replace("-", "_")] = KEYS[key]["read"](key, value, problems)
     return JobFile(**values, lines=_lines(root)), problems

@@ -23,7 +23,10 @@ def read_job_file(file: str) -> Tuple[JobFile, List[JobProblem]]:
         raise ConfigError(
             f"cannot read the job file {file}: {reason}; ma_boot job init writes a first one"
         ) from error
-    return parse_job(text)
+    job, problems = parse_job(text)
+    if any(not problem.key for problem in problems):  # of the syntax: nothing else is known
+        raise ConfigError(listed(f"{file} is not a valid job file:", in_order(problems)))
+    return job, problems
 
 
 def load_job(file: str, more: Callable[[JobFile], List[JobProblem]]) -> JobFile:

@@ -39,6 +39,11 @@ class JobChannel:
     url: ObsUrl
     by_variable: bool = False
 
+    @property
+    def is_object(self) -> bool:
+        """Whether it names one object, such as `data.tar`, and no directory."""
+        return re.search(r"\.[A-Za-z]\w*$", self.url.key) is not None
+
     def __str__(self) -> str:
         """As in the options `--input` and `--output`."""
         return f"{self.name}{'@env' if self.by_variable else ''}={self.url}"

@@ -40,7 +40,7 @@ def request_body(job: JobFile, command: str, code: ObsUrl, more: Mapping[str, st
         "engine": {"image_url": image_url(job.image)},
         "code_dir": _path(code),
         "command": command,
-        "inputs": [_channel(channel) for channel in job.inputs],
+        "inputs": [_channel(channel, channel.is_object) for channel in job.inputs],
         "outputs": [_channel(channel) for channel in job.outputs],
         "parameters": [{"name": name, "value": value} for name, value in job.parameters.items()],
         "environments": {**job.environment, **more},
@@ -82,11 +82,12 @@ def _path(url: ObsUrl) -> str:
     return f"/{url.bucket}/{url.key.rstrip('/')}/".replace("//", "/")
 
 
-def _channel(channel: JobChannel) -> Dict[str, Any]:
+def _channel(channel: JobChannel, is_object: bool = False) -> Dict[str, Any]:
+    path = _path(channel.url)
     return {
         "name": channel.name,
         "access_method": "env" if channel.by_variable else "parameter",
-        "remote": {"obs": {"obs_url": _path(channel.url)}},
+        "remote": {"obs": {"obs_url": path.rstrip("/") if is_object else path}},
     }
 
 

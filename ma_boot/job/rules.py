@@ -25,7 +25,7 @@ _HOST = re.compile(r"swr\.(?P<region>[a-z0-9-]+)\.[a-z0-9.-]+/(?P<rest>.*)")
 _IMAGE = re.compile(
     r"[a-z](?:[a-z0-9._-]{0,62}[a-z0-9])?/[a-z0-9]+(?:(?:[._]|__|-+|/)[a-z0-9]+)*:\w[\w.-]{0,127}", re.ASCII
 )
-_WORKSPACE = re.compile(r"0|[A-Za-z0-9-]{32,36}")
+_WORKSPACE = re.compile(r"0|[A-Za-z0-9-]{32}")
 _VISUAL = re.compile(r"modelarts\.pool\.visual\.(?:(\d*)xlarge)")
 _TYPES: Dict[type, str] = {
     dict: "fields",
@@ -91,13 +91,16 @@ def _variables(job: JobFile) -> Iterator[JobProblem]:
     count = len(job.environment) + len(job.secrets)
     if count > MOST_VARIABLES:
         yield job.problem("environment", f"found {count} variables, expected at most {MOST_VARIABLES}")
-    for key, names in (("environment", job.environment), ("secrets", job.secrets)):
-        for name in names:
-            where = f"{key}: {name}" if key == "environment" else key
-            if not _VARIABLE.fullmatch(name):
-                yield job.problem(where, f"found the name {name!r}, expected letters, digits and _")
-            elif name.startswith("MA_") and name not in _FREE:
-                yield job.problem(where, f"found {name}, but names that begin with MA_ are ModelArts' own")
+    variables = [
+        *((f"environment: {name}", name) for name in job.environment),
+        *(("secrets", name) for name in job.secrets),
+        *((f"{key}: {channel.name}", channel.name) for key, channel in job.channels if channel.by_variable),
+    ]
+    for where, name in variables:
+        if not _VARIABLE.fullmatch(name):
+            yield job.problem(where, f"found the name {name!r}, expected letters, digits and _")
+        elif name.startswith("MA_") and name not in _FREE:
+            yield job.problem(where, f"found {name}, but names that begin with MA_ are ModelArts' own")
     for name, value in job.parameters.items():
         if not _PARAMETER.fullmatch(name):
             yield job.problem(f"parameters: {name}", "expected a name of letters, digits, _, - and .")
@@ -123,6 +126,8 @@ def _channels(job: JobFile) -> Iterator[JobProblem]:
         if channel.name in seen:
             yield job.problem(f"{key}: {channel.name}", f"is a name of {seen[channel.name]}, too")
         seen[channel.name] = key
+        if channel.by_variable and channel.name in (*job.environment, *job.secrets):
+            yield job.problem(f"{key}: {channel.name}", "is a variable of `environment` or `secrets`, too")
     for name in job.parameters:
         if name in seen:
             yield job.problem(f"parameters: {name}", f"is a name of {seen[name]}, too")
@@ -132,7 +137,10 @@ def _places(job: JobFile) -> Iterator[JobProblem]:
     for one, other in combinations(job.outputs, 2):
         if str(one.url).rstrip("/") == str(other.url).rstrip("/"):
             yield job.problem(f"outputs: {other.name}", f"goes to the same place as {one.name}: {one.url}")
+    code = f"{str(job.code_url).rstrip('/')}/{job.name}/"
     for output in job.outputs:
+        if job.code_url and code.startswith(f"{str(output.url).rstrip('/')}/"):
+            yield job.problem(f"outputs: {output.name}", f"the code would be inside it: {code}")
         for taken in job.inputs:
             if str(output.url).rstrip("/") == str(taken.url).rstrip("/"):
                 yield job.problem(f"outputs: {output.name}", f"would be written over the input {taken.name}")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple
 
 from ma_boot.errors import BootError
-from ma_boot.job import JobFile, JobProblem, flavor_problems, places_of, quota_problems
+from ma_boot.job import JobChannel, JobFile, JobProblem, flavor_problems, places_of, quota_problems
 from ma_boot.job_service.api import JobApi, ServiceBusy
 from path_mapping.errors import CredentialsMissing, NotFound, StoreError, Unreachable
-from path_mapping.mapping import ObsUrl
 from path_mapping.stores import Store, open_store
 
 
@@ -46,7 +45,7 @@ def _ask_obs(job: JobFile, region: str, environ: Mapping[str, str], found: Check
     found.problems.extend(_far_away(job, regions, region))
     for channel in job.inputs:
         if channel.url.bucket in regions:
-            found.problems.extend(_empty(store, job, f"inputs: {channel.name}", channel.url, found))
+            found.problems.extend(_empty(store, job, channel, found))
 
 
 def _region(store: Store, bucket: str, at: JobProblem, found: Checked) -> str:
@@ -71,11 +70,12 @@ def _far_away(job: JobFile, regions: Mapping[str, str], region: str) -> Iterator
             yield job.problem(key, f"{url} is in {there}, expected the region of the job, {here}")
 
 
-def _empty(store: Store, job: JobFile, key: str, url: ObsUrl, found: Checked) -> Iterator[JobProblem]:
+def _empty(store: Store, job: JobFile, channel: JobChannel, found: Checked) -> Iterator[JobProblem]:
     """An input where nothing is."""
-    directory = f"{url.key.rstrip('/')}/" if url.key else ""
+    key, url = f"inputs: {channel.name}", channel.url
+    place = url.key if channel.is_object or not url.key else f"{url.key.rstrip('/')}/"
     try:
-        if next(iter(store.list(url.bucket, directory)), None) is None:
+        if next(iter(store.list(url.bucket, place)), None) is None:
             yield job.problem(key, f"nothing is in {url}")
     except NotFound:
         return  # said of the bucket

@@ -4,27 +4,52 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 import click
 
 from ma_boot.cli.options import FILE, files
-from ma_boot.errors import CannotCreate
-from ma_boot.job import Answers, first_job_file, first_mapping
+from ma_boot.errors import CannotCreate, UsageError
+from ma_boot.job import Answers, JobFile, first_job_file, first_mapping, form_problems, overridden
 from ma_boot.reporting import print_lines
+from path_mapping.mapping import ObsUrl
 
 _MAPPING = "path_mapping_config.py"
 
 
+def _field(key: str) -> Callable[[str], str]:
+    """The type of a key of the job file, or of the bucket: what the form takes."""
+
+    def text(value: str) -> str:
+        wrong: Sequence[object] = ()
+        try:
+            if key == "command":
+                shlex.split(value)
+            elif key == "bucket" and value:
+                ObsUrl.typed(f"obs://{value}/")
+            elif key != "bucket":
+                wrong = form_problems(overridden(JobFile(), {key: value}))
+        except ValueError as error:
+            wrong = [error]
+        if wrong:
+            raise click.BadParameter("; ".join(map(str, wrong)))
+        return value
+
+    return text
+
+
 @click.command("init", context_settings={"allow_interspersed_args": False}, options_metavar="[OPTIONS] [--]")
 @click.option("--output", **FILE, default="job.yaml", show_default=True, help="The job file to write.")
-@click.option("--name", help="Name of the job; default: that of this directory.")
-@click.option("--image", metavar="IMAGE", help="ORGANIZATION/NAME:TAG in SWR.")
+@click.option(
+    "--name", type=_field("name"), metavar="TEXT", help="Name of the job; default: that of this directory."
+)
+@click.option("--image", type=_field("image"), metavar="IMAGE", help="ORGANIZATION/NAME:TAG in SWR.")
 @click.option("--nodes", type=click.IntRange(1, 1024), metavar="N", help="Number of nodes.  [default: 1]")
 @click.option("--devices-per-node", type=click.IntRange(1, 16), metavar="N", help="Cards.  [default: 1]")
 @click.option("--pool", metavar="ID", help="Id of a dedicated pool.")
-@click.option("--bucket", metavar="BUCKET", help="Bucket for code, logs and outputs.")
+@click.option("--bucket", type=_field("bucket"), metavar="BUCKET", help="Bucket for code, logs and outputs.")
 @click.option("--mapping", is_flag=True, help=f"Write a path mapping, too: {_MAPPING}.")
 @click.argument(
     "command", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND [ARGS]...]", shell_complete=files
@@ -58,19 +83,26 @@ def init(
         )
     ask = sys.stdin.isatty() and sys.stderr.isatty()
     answers = Answers(
-        name=name or _answer(ask, "Name of the job", _name_here()),
-        command=tuple(command) or tuple(_answer(ask, "Training command", "train.py").split()),
-        image=image or _answer(ask, "Image in SWR (organization/name:tag)", ""),
+        name=name or _answer(ask, "Name of the job", _name_here(), _field("name")),
+        command=tuple(command)
+        or tuple(shlex.split(_answer(ask, "Training command", "train.py", _field("command")))),
+        image=image or _answer(ask, "Image in SWR (organization/name:tag)", "", _field("image")),
         nodes=nodes or int(_answer(ask, "Nodes", "1", click.IntRange(1, 1024))),
         devices_per_node=devices_per_node or int(_answer(ask, "Cards per node", "1", click.IntRange(1, 16))),
         pool=pool or _answer(ask, "Dedicated pool (id; empty: public pool)", ""),
-        bucket=bucket or _answer(ask, "Bucket in OBS", ""),
+        bucket=bucket or _answer(ask, "Bucket in OBS", "", _field("bucket")),
         mapping=_MAPPING if mapping else "",
     )
-    for path, text in zip(targets, (first_job_file(answers), first_mapping(answers))):
+    try:
+        contents = [text.encode() for text in (first_job_file(answers), first_mapping(answers))]
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"found a word that is not UTF-8: {error.object[error.start : error.end]!r}"
+        ) from error
+    for path, content in zip(targets, contents):
         try:
-            with open(path, "x", encoding="utf-8") as file:
-                file.write(text)
+            with open(path, "xb") as file:
+                file.write(content)
         except OSError as error:
             raise CannotCreate(f"cannot write {path}: {error.strerror}") from error
     print_lines("\n".join([*targets, f"next: ma_boot --local --job {output}"]))

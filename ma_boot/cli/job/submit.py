@@ -17,6 +17,7 @@ from ma_boot.cli.options import RunOption, files, of_job
 from ma_boot.errors import BootError, ConfigError, InputMissing, Stopped, listed
 from ma_boot.image import check_image, engine, image_attributes
 from ma_boot.job import (
+    LONGEST_VALUE,
     MARK,
     JobFile,
     JobProblem,
@@ -255,7 +256,13 @@ def planned_submission(ctx: click.Context, words: Sequence[str], changes: Sequen
 def _secrets(job: JobFile, environ: Mapping[str, str], problems: List[JobProblem]) -> Dict[str, str]:
     missing = [name for name in job.secrets if not environ.get(name)]
     problems += [job.problem("secrets", f"{name} is not set in this shell") for name in missing]
-    return {name: environ[name] for name in job.secrets if name not in missing}
+    values = {name: environ[name] for name in job.secrets if name not in missing}
+    problems += [
+        job.problem("secrets", f"{name} has {len(value)} characters, expected at most {LONGEST_VALUE}")
+        for name, value in values.items()
+        if len(value) > LONGEST_VALUE
+    ]
+    return values
 
 
 def _as_json(planned: Planned) -> str:

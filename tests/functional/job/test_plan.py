@@ -168,3 +168,36 @@ def test_a_code_directory_has_limits(project: Path) -> None:
     assert rehearsed.code == 78
     assert f"{project}/src {limits}; found at least 98" in rehearsed.output
     assert "/d/x, which is on level 33; " in rehearsed.output
+
+
+def test_a_secret_is_no_longer_than_the_form_takes(project: Path) -> None:
+    words = ("job", "submit", "job.yaml", "--set", "secrets=LONG", "--plan")
+    ended = ma_boot(project, *words, more={**SECRET, "LONG": "x" * 4097})
+    assert ended.code == 78
+    assert "secrets: LONG has 4097 characters, expected at most 4096" in ended.output
+
+
+def test_a_mistake_of_syntax_comes_alone(project: Path) -> None:
+    (project / "job.yaml").write_text("name: [\nnodes: none\n")
+    ended = ma_boot(project, "job", "submit", "job.yaml", "--plan")
+    assert ended.code == 78
+    assert len(ended.output.splitlines()) == 2
+    assert "not YAML" in ended.output
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--image", "Vision"], "found 'Vision', expected ORGANIZATION/NAME:TAG in SWR"),
+        (["--bucket", "Not_One"], "found the bucket 'Not_One'"),
+        (["--name", "a b"], "found 'a b', expected 1 to 64 letters"),
+        (["train.py", "\udcff"], "a word that is not UTF-8: '\\udcff'"),
+    ],
+)
+def test_a_first_file_is_not_written_with_what_the_form_refuses(
+    tmp_path: Path, words: List[str], text: str
+) -> None:
+    ended = ma_boot(tmp_path, "job", "init", *words)
+    assert ended.code == 64
+    assert text in ended.output
+    assert [*tmp_path.iterdir()] == []

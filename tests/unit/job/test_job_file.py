@@ -185,6 +185,20 @@ def test_all_mistakes_are_said_at_once_with_their_lines() -> None:
         ("flavor: modelarts.pool.visual.xlarge", "is for a dedicated pool"),
         ("pool: p\nflavor: modelarts.pool.visual.8xlarge", "has 8 cards, but devices-per-node is 1"),
         ("environment: {A: " + "x" * 4097 + "}", "found 4097 characters"),
+        ("workspace: " + "w" * 33, "expected 0 or an id of 32 characters"),
+        (
+            "inputs: {MA_X@env: obs://bucket/x}",
+            "line 1: inputs: MA_X: found MA_X, but names that begin with MA_",
+        ),
+        (
+            "inputs: {X@env: obs://bucket/x}\nsecrets: [X]",
+            "line 1: inputs: X: is a variable of `environment`",
+        ),
+        (
+            "name: a\ncode-url: obs://bucket/x\noutputs: {o: obs://bucket/}",
+            "the code would be inside it: obs://bucket/x/a/",
+        ),
+        ("\n".join(f"k{i}: 1" for i in range(40_000)), "line 1: 40000 unknown keys: k0, k1, k2, k3, k4, ..."),
         ("parameters: {x: 'a b'}", "parameters: x: found ' ', which a shell may change"),
         ("parameters: {x: '$A;\"'}", "found '\"' '$' ';', which a shell may change"),
         ("parameters: {x: '*'}", "found '*', which a shell may change"),

@@ -99,3 +99,11 @@ def test_the_sdk_knows_every_field() -> None:
 def test_the_code_goes_below_its_url() -> None:
     job = JobFile(name="a", code_url=ObsUrl("bucket", ""))
     assert str(code_place(job, "src")) == "obs://bucket/a/src/"
+
+
+def test_an_input_that_names_one_object_has_no_slash() -> None:
+    urls = ("obs://bucket/data.tar.gz", "obs://bucket/data.tar/", "obs://bucket/v1.0", "obs://bucket/data")
+    inputs = "".join(f"  i{number}: {url}\n" for number, url in enumerate(urls))
+    algorithm = body_of(f"name: a\ncode-url: obs://bucket\ninputs:\n{inputs}")["algorithm"]
+    paths = [channel["remote"]["obs"]["obs_url"] for channel in algorithm["inputs"]]
+    assert paths[:4] == ["/bucket/data.tar.gz", "/bucket/data.tar/", "/bucket/v1.0/", "/bucket/data/"]
