@@ -20,6 +20,7 @@ from ma_boot.processes import (
     io_counters,
     process_usages,
     processes_with,
+    runnable_seconds,
 )
 from ma_boot.reporting import HangSuspect, Journal
 from ma_boot.supervisor import Worker
@@ -253,6 +254,7 @@ def _watched(workers: Sequence[Worker]) -> List[Worker]:
 
 
 END_SECONDS = 0.5
+RUNNABLE_SHARE = 0.8  # of the time: who polls waits for a core now and then only
 LIVELY_BYTES = 1 << 16  # a second: what polls a file or /proc, or logs its heartbeat, moves less
 SHORTEST_PAUSE = 1.0  # seconds between two looks at the cards
 LOOKS = 8  # within the seconds, where these are few
@@ -268,6 +270,7 @@ class QuietLife:
         self._inbox = inbox
         self._moved: Dict[int, float] = {}  # when a worker was last seen to read or write
         self._counted: Dict[int, Tuple[float, Dict[int, int]]] = {}
+        self._runnable: Dict[str, float] = {}  # seconds, by thread
         self._tools: Optional[CardTools] = None
         self._task: Optional[Task[Dict[int, float]]] = None
         self._busy: Dict[int, float] = {}  # when a card was last seen to compute
@@ -292,22 +295,28 @@ class QuietLife:
         return max(moved, self._busy.get(_card_of(worker), -math.inf))
 
     def look_at_data(self, quiet: Mapping[int, Collection[int]]) -> None:
-        """Looks whether the processes of quiet workers have moved data since the last look.
+        """Looks whether the processes of quiet workers have moved data since the last look, or wanted a core.
 
         `quiet` are the processes by the worker's pid.
         """
         now = time.monotonic()
         before, self._counted = self._counted, {}
+        runnable, self._runnable = self._runnable, {}
         for worker, members in quiet.items():
             counters = {pid: io_counters(pid) for pid in members}
             counted = {
                 pid: sum(found[name] for name in _MOVED if name in found) for pid, found in counters.items()
             }
             self._counted[worker] = now, counted
+            threads = dict(one for pid in members for one in runnable_seconds(pid).items())
+            self._runnable.update(threads)
             if worker in before:
                 then, known = before[worker]
                 moved = sum(max(0, count - known.get(pid, count)) for pid, count in counted.items())
-                if moved > LIVELY_BYTES * (now - then):
+                wanted = max(
+                    (threads[one] - runnable[one] for one in threads if one in runnable), default=0.0
+                )
+                if moved > LIVELY_BYTES * (now - then) or wanted > RUNNABLE_SHARE * (now - then):
                     self._moved[worker] = now
 
     def look_at_cards(self, quiet: Sequence[Worker], seconds: float) -> None:

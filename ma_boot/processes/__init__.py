@@ -23,6 +23,7 @@ from ma_boot.processes.cpu_meter import (
     children_of as children_of,
     io_counters as io_counters,
     process_usages as process_usages,
+    runnable_seconds as runnable_seconds,
     usage_of as usage_of,
 )
 from ma_boot.processes.orphan_guard import (

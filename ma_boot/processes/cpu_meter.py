@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Dict, List, Mapping, NamedTuple, Sequence
 
 from ma_boot.processes.orphan_guard import process_stats
@@ -108,3 +109,14 @@ def io_counters(pid: int) -> Dict[str, int]:
         return {name.rstrip(":"): int(value) for name, value in zip(words[::2], words[1::2])}
     except (OSError, ValueError):  # another user's, or gone
         return {}
+
+
+def runnable_seconds(pid: int) -> Dict[str, float]:
+    """How long each thread has run, or waited for a core, since its start; empty where that is not known."""
+    seconds: Dict[str, float] = {}
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError, ValueError), open(f"/proc/{pid}/task/{thread}/schedstat", "rb") as file:
+                ran, waited, _ = file.read(100).split()
+                seconds[thread] = (int(ran) + int(waited)) / 1e9
+    return seconds

@@ -13,7 +13,8 @@ from typing import Optional
 import pytest
 
 from ma_boot.observe.hang_detector import END_SECONDS, QuietLife
-from ma_boot.processes import SignalInbox, Task
+from ma_boot.processes import SignalInbox, Task, process_usages
+from ma_boot.supervisor import Worker
 from tests.functional.boot.test_metrics import stand_in
 from tests.functional.node import eventually
 from tests.functional.supervisor.conftest import EventLog, shell, started
@@ -68,3 +69,36 @@ def test_data_that_processes_move_is_life(tmp_path: Path, inbox: SignalInbox, jo
         eventually((tmp_path / "done").exists, "it has copied")
         life.look_at_data({worker.pid: [worker.pid]})
         assert life.last_seen(worker) > -math.inf
+
+
+IDLE = "import os\nos.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\nopen('up', 'w').close()\nwhile True: pass"
+
+
+def test_a_rank_that_an_overloaded_machine_gives_no_core_is_alive(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+) -> None:
+    """A program that runs when nobody else wants the core, beside one that always does."""
+    core = min(os.sched_getaffinity(0))
+    pinned = f"exec taskset -c {core} {sys.executable} -c"
+    idle = shell(tmp_path, 0, f'{pinned} "{IDLE}"')
+    with started(
+        idle, shell(tmp_path, 1, f'{pinned} "while True: pass"'), inbox=inbox, journal=journal
+    ) as group:
+        life, worker = QuietLife(inbox), group.workers[0]
+        eventually((tmp_path / "up").exists, "it runs")
+        life.look_at_data({worker.pid: [worker.pid]})
+        began = usage(worker.pid)
+        eventually(lambda: seen(life, worker) > -math.inf, "it is seen to want the core")
+        assert usage(worker.pid) - began < 1
+
+
+def seen(life: QuietLife, worker: Worker) -> float:
+    """When it has last shown life, by a look some time after the one before."""
+    time.sleep(0.3)
+    life.look_at_data({worker.pid: [worker.pid]})
+    return life.last_seen(worker)
+
+
+def usage(pid: int) -> float:
+    """Its CPU seconds."""
+    return process_usages()[pid].cpu
