@@ -171,6 +171,8 @@ def plan_launch(node: Node, options: LaunchOptions) -> LaunchPlan:
     device, or the options do not suit the job.
     """
     job, placement = node.job, node.placement
+    # MindCluster makes workers of all pods with ranks where a pod of its own runs the scheduler.
+    has_scheduler = "MS_ROLE" in job.per_node and node.environ.get("MS_ROLE") == "MS_WORKER"
     if not placement.ranks:
         raise ConfigError(f"node {job.node_rank} has no device in the rank table: nothing to start")
     if options.rendezvous != "none":  # what a platform says of the node by names that are a rank's
@@ -184,7 +186,8 @@ def plan_launch(node: Node, options: LaunchOptions) -> LaunchPlan:
     else:
         workers = [_rank(node, options, local_rank) for local_rank in range(len(placement.ranks))]
     ports: List[int] = []
-    if not options.per_node and options.rendezvous == "mindspore" and job.node_rank == job.master_index:
+    is_first = job.node_rank == job.master_index and not has_scheduler
+    if not options.per_node and options.rendezvous == "mindspore" and is_first:
         workers.insert(0, scheduler(node))
         ports += [node.master[1]] if node.master else []
     elif not options.per_node and options.rendezvous == "torch" and 0 in placement.ranks:

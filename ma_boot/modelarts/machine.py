@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Tuple
 
 from ma_boot.errors import ConfigError, InputMissing
-from ma_boot.platforms import Around
+from ma_boot.platforms import TABLE_NAMES, TABLE_VARIABLES, Around
 from ma_boot.processes import file_text
 from ma_boot.rank_table import Identity, SuperPod
 
@@ -24,8 +24,13 @@ _TABLES = ("/user/config/jobstart_hccl.json", "/user/serverid/devindex/config/hc
 def look_around(environ: Mapping[str, str], hostname: str, root: str = "/") -> Around:
     """What is around this node: Volcano's files of hosts, places of rank tables, cards."""
     hosts = _hosts_of_tasks(os.path.join(root, "etc", "volcano"))
+    given = (environ.get(name, "").strip() for name in TABLE_VARIABLES)
+    files = (os.path.join(table, name) for table in given if table for name in TABLE_NAMES)
     places = (os.path.join(root, table.lstrip("/")) for table in _TABLES)
-    tables = tuple(place for place in places if os.path.isdir(os.path.dirname(place)))
+    tables = (
+        *(file for file in files if os.path.isfile(file)),
+        *(place for place in places if os.path.isdir(os.path.dirname(place))),
+    )
     return Around(environ, hostname, hosts, tables, own_devices(os.path.join(root, "dev")))
 
 

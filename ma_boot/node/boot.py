@@ -12,6 +12,7 @@ from ma_boot.launch import LaunchPlan, Node, Placement
 from ma_boot.modelarts import (
     ChannelContent,
     JobEnvironment,
+    address_of,
     call_post_stop,
     check_free,
     instance_name,
@@ -69,6 +70,8 @@ from ma_boot.transfers import (
 
 if TYPE_CHECKING:
     from path_mapping.mapping import Route
+
+DNS_SECONDS = 300.0
 
 
 def boot(request: BootRequest, world: World) -> Ending:
@@ -174,7 +177,7 @@ def plan_only(request: BootRequest, world: World) -> LaunchPlan:
     job_mapping(request.transfers.path_mapping, world.cwd, job)
     training = _environment(request, world, job)
     placement, _, job = _ranks(request, world, job, world.inbox.check)
-    return _plan(request, world, job, training, placement)
+    return _plan(request, world, job, training, placement, waits=False)
 
 
 def _environment(request: BootRequest, world: World, job: JobEnvironment) -> TrainingEnvironment:
@@ -281,11 +284,21 @@ def _ranks(
 
 
 def _plan(
-    request: BootRequest, world: World, job: JobEnvironment, training: TrainingEnvironment, ranks: Placement
+    request: BootRequest,
+    world: World,
+    job: JobEnvironment,
+    training: TrainingEnvironment,
+    ranks: Placement,
+    waits: bool = True,
 ) -> LaunchPlan:
+    """The launch plan; unless it `waits` for the name server, a master stays a name."""
     command = training_command(request.command, training, world.cwd, job)
     port = training.environ.get("MASTER_PORT", "")
-    master = meeting_point(request.launch, job, port, world.inbox, world.journal.say)
+
+    def look_up(host: str) -> str:
+        return address_of(host, DNS_SECONDS, world.journal.say, world.inbox) if waits else host
+
+    master = meeting_point(request.launch, job, port, look_up)
     return plan_node(
         Node(
             job=job,

@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, List, Optional, Sequence, Tuple
 
 from ma_boot.environment import FoundCommand
 from ma_boot.errors import CannotCreate, ConfigError
@@ -23,25 +23,23 @@ from ma_boot.launch import (
     with_rank_dirs,
     with_tee,
 )
-from ma_boot.modelarts import JobEnvironment, address_of, bound_cores, read_machine
-from ma_boot.node.world import Say
-from ma_boot.processes import SignalInbox
+from ma_boot.modelarts import JobEnvironment, bound_cores, read_machine
 from ma_boot.redact import masked
 from ma_boot.wording import counted
 
 if TYPE_CHECKING:
     from path_mapping.mapping import Route
 
-DNS_SECONDS = 300.0
 ENVIRONMENT_FILE = "env.log"
 
 
 def meeting_point(
-    options: LaunchOptions, job: JobEnvironment, master_port: str, inbox: SignalInbox, say: Say
+    options: LaunchOptions, job: JobEnvironment, master_port: str, look_up: Callable[[str], str]
 ) -> Optional[Tuple[str, int]]:
     """The address and port where the processes of all nodes meet; None if they need none.
 
-    `master_port` is the environment's MASTER_PORT. Raises `ConfigError` and `Stopped`.
+    `master_port` is the environment's MASTER_PORT; `look_up` makes an address of a name. Raises `ConfigError`
+    and what `look_up` raises.
     """
     if options.rendezvous in ("rank-table", "mpi", "none") and not options.per_node:
         return None
@@ -52,13 +50,13 @@ def meeting_point(
         return "127.0.0.1", port
 
     if job.master is not None:
-        return address_of(job.master, DNS_SECONDS, say, inbox), port
+        return look_up(job.master), port
     if job.master_index >= len(job.worker_hosts):
         found = f"{len(job.worker_hosts)} names" if job.worker_hosts else "not set"
         raise ConfigError(
             f"VC_WORKER_HOSTS is {found}, but the job has {job.node_count} nodes: expected the name of each"
         )
-    return address_of(job.worker_hosts[job.master_index], DNS_SECONDS, say, inbox), port
+    return look_up(job.worker_hosts[job.master_index]), port
 
 
 def working_directory(options: LaunchOptions, command: FoundCommand, cwd: str) -> str:

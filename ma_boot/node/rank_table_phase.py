@@ -156,7 +156,9 @@ def _stale(document: Mapping[str, Any], job: JobEnvironment, product: Optional[s
         return NotYet(f"completed, but with {pods} pods where MA_NUM_HOSTS is {nodes}")
     # MindCluster writes each pod, with its address; in Volcano's tables the pods of a server are one entry.
     each_pod = bool(pods) and all("container_ip" in pod.more for pod in table.pods)
-    if job.node_count_given and (pods > nodes or (each_pod and pods != nodes)):
+    # Only a HyperJob has more nodes than Volcano's variables tell, and its tables have super pods.
+    is_whole = job.node_count_given or ("nodes" in job.sources and not document.get("super_pod_list"))
+    if is_whole and (pods > nodes or (each_pod and pods != nodes)):
         return NotYet(f"completed, but with {pods} servers where the job has {nodes} nodes")
     try:
         _own_pod(table, job)

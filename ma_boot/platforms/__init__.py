@@ -11,7 +11,12 @@ nothing here looks at the machine: what is on it comes in `Around`.
 """
 
 from ma_boot.platforms.mindcluster import RESET_FILE as RESET_FILE, Reset as Reset, parse_reset as parse_reset
-from ma_boot.platforms.modelarts import TABLE_NAME as TABLE_NAME, with_todays_names as with_todays_names
+from ma_boot.platforms.modelarts import (
+    TABLE_NAME as TABLE_NAME,
+    TABLE_NAMES as TABLE_NAMES,
+    TABLE_VARIABLES as TABLE_VARIABLES,
+    with_todays_names as with_todays_names,
+)
 from ma_boot.platforms.place import Around as Around, NodePlace as NodePlace
 from ma_boot.platforms.recognise import (
     PLATFORMS as PLATFORMS,

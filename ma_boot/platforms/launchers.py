@@ -64,10 +64,11 @@ def slurm(around: Around, problems: List[str]) -> NodePlace:
     reading.count("nodes", "SLURM_STEP_NUM_NODES", "SLURM_NNODES")
     names = ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
     reading.put("hosts", hosts_in(reading.value(*names) or "") or None, reading.name_of(*names) or "")
-    local = reading.number("SLURM_LOCALID")
-    if local:
+    local, tasks = reading.number("SLURM_LOCALID"), reading.value("SLURM_STEP_TASKS_PER_NODE") or ""
+    if local or set(re.findall(r"(\d+)(?:\(x\d+\))?", tasks)) - {"1"}:
+        name = f"SLURM_LOCALID is {local}" if local else f"SLURM_STEP_TASKS_PER_NODE is {tasks}"
         problems.append(
-            f"SLURM_LOCALID is {local}: ma_boot was started several times on this node, and would start all "
+            f"{name}: ma_boot was started several times on this node, and would start all "
             "ranks as often; start it once per node (srun --ntasks-per-node 1)"
         )
     nodes = reading.number("SLURM_NNODES") or 1
@@ -79,6 +80,20 @@ def slurm(around: Around, problems: List[str]) -> NodePlace:
     reading.text("master", "MASTER_ADDR")
     reading.count("port", "MASTER_PORT")
     return reading.place()
+
+
+def check_unknown(around: Around, problems: List[str]) -> None:
+    """Several processes of a launcher that is not recognised, each of which would start rank 0."""
+    reading = VariableReader(around, problems)
+    several = dict.fromkeys(("WORLD_SIZE", "PMI_SIZE", "PBS_NUM_NODES"), 2)
+    for name, least in {**several, "RANK": 1, "PMI_RANK": 1, "PBS_NODENUM": 1}.items():
+        text = reading.value(name) or ""
+        if text.isdecimal() and int(text) >= least:
+            problems.append(
+                f"{name} is {text}, but no launcher that ma_boot knows has started it, so each would start "
+                "rank 0: set MA_NUM_HOSTS and VC_TASK_INDEX on each node, choose with --platform, or unset it"
+            )
+            return
 
 
 def of_torch(around: Around) -> Tuple[str, ...]:

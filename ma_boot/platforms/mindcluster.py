@@ -12,6 +12,7 @@ from typing import Any, Collection, FrozenSet, List, Mapping, NamedTuple, Option
 
 from ma_boot.platforms import volcano
 from ma_boot.platforms.place import Around, NodePlace, VariableReader
+from ma_boot.platforms.volcano import knows_table
 from ma_boot.wording import ranks_text
 
 TORCH = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -50,13 +51,31 @@ def place(around: Around, problems: List[str]) -> NodePlace:
         reading.text("master", master)
     if "devices" not in reading:
         reading.put("devices", visible_devices(reading), "ASCEND_VISIBLE_DEVICES")
-    if around.environ.get("MS_ROLE") == "MS_SCHED" and not reading.value("MS_LOCAL_WORKER"):
+    why = _without_cards(reading)
+    if why:
         problems.append(
-            "MS_ROLE is MS_SCHED and there is no MS_LOCAL_WORKER: this pod has no NPUs, and is to run "
-            "MindSpore's scheduler alone; run the training's own command in it, not ma_boot, or give it NPUs"
+            f"{why}: this pod has no NPUs, but variables of the workers; run the training's "
+            "own command in it, not ma_boot, or give it NPUs"
         )
     whole = volcano.place(around, problems)._replace(is_part=False)  # no HyperJob is around a vcjob
-    return reading.place().completed_by(whole)
+    found = reading.place().completed_by(whole)
+    if found.node is not None and found.nodes is None and not knows_table(around):
+        problems.append(  # of a vNPU: the operator writes no sizes then
+            f"{found.sources['node']} is {found.node}, but nothing tells how many nodes the job has: set "
+            "MA_NUM_HOSTS by the job's YAML"
+        )
+    return found
+
+
+def _without_cards(reading: VariableReader) -> str:
+    """By which variables this pod of an AscendJob has no NPUs; empty if it may have some (env.go)."""
+    if reading.value("NPU_POD") == "false":
+        return "NPU_POD is false"
+    role = reading.value("REPLICA_TYPE")
+    cards = reading.value("ASCEND_VISIBLE_DEVICES", "HCCL_LOGIC_SUPERPOD_ID")
+    if role in ("Master", "Chief") and not cards:
+        return f"REPLICA_TYPE is {role}, without ASCEND_VISIBLE_DEVICES and HCCL_LOGIC_SUPERPOD_ID"
+    return ""
 
 
 def per_node(around: Around) -> Tuple[str, ...]:

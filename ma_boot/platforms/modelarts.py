@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os.path
 import re
-from typing import Dict, List, Mapping, Tuple
+from typing import Callable, Dict, List, Mapping, Tuple
 
 from ma_boot.platforms.place import Around, NodePlace, VariableReader
 
 TABLE_NAME = "jobstart_hccl.json"
+TABLE_NAMES = (TABLE_NAME, "hccl.json")  # the second is MindCluster's
 # The names of ModelArts' first version (V1), which its guide on permission problems pairs with today's.
 OLD_NAMES = {
     "DLS_TASK_NUMBER": "MA_NUM_HOSTS",
@@ -18,7 +18,7 @@ OLD_NAMES = {
 }
 _OLD_HOSTS = r"BATCH_CUSTOM(\d+)_HOSTS"
 # That of volcano-global, a table of all clusters, comes before that of one.
-_TABLES = ("RANK_TABLE_FILE_V_1_0", "GLOBAL_RANK_TABLE_FILE", "RANK_TABLE_FILE")
+TABLE_VARIABLES = ("RANK_TABLE_FILE_V_1_0", "GLOBAL_RANK_TABLE_FILE", "RANK_TABLE_FILE")
 
 
 def with_todays_names(environ: Mapping[str, str]) -> Tuple[Dict[str, str], Tuple[str, ...]]:
@@ -42,8 +42,11 @@ def with_todays_names(environ: Mapping[str, str]) -> Tuple[Dict[str, str], Tuple
     return result, tuple(replaced)
 
 
-def place(around: Around, problems: List[str]) -> NodePlace:
-    """What ModelArts tells, by today's names or old ones, without what `of_task` reads."""
+def place(around: Around, problems: List[str], table_in: Callable[[str], str]) -> NodePlace:
+    """What ModelArts tells, by today's names or old ones, without what `of_task` reads.
+
+    `table_in` tells the rank table in a directory.
+    """
     reading = _reading(around, problems)
     reading.text("job", "MA_VJ_NAME", "BATCH_JOB_ID")
     reading.count("nodes", "MA_NUM_HOSTS", lowest=1)
@@ -51,10 +54,10 @@ def place(around: Around, problems: List[str]) -> NodePlace:
     reading.text("pod", "BATCH_TASK_CURRENT_INSTANCE", "MA_CURRENT_INSTANCE_NAME")
     reading.text("host", "MA_CURRENT_HOST_IP")
     reading.count("schedules", "MA_SCHEDULE_CNT")
-    table = reading.value(*_TABLES)
+    table = reading.value(*TABLE_VARIABLES)
     if table is not None:  # of a directory, as the platforms name it, or a file
-        file = table if table.endswith(".json") else os.path.join(table, TABLE_NAME)
-        reading.put("table", file, reading.name_of(*_TABLES) or "")
+        file = table if table.endswith(".json") else table_in(table)
+        reading.put("table", file, reading.name_of(*TABLE_VARIABLES) or "")
     return reading.place()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ma_boot.errors import ConfigError
@@ -12,12 +13,12 @@ _SIGNS: Dict[str, Tuple[str, ...]] = {  # a variable that ends in "_" or begins 
     "openmpi": ("OMPI_COMM_WORLD_SIZE",),
     "torchrun": ("TORCHELASTIC_RUN_ID",),
     "mindcluster": ("MINDX_TASK_ID", "MINDX_SERVER_IP", "XDL_IP"),
+    "slurm": ("SLURM_JOB_ID",),
     "modelarts": (
-        *("MA_VJ_NAME", "MA_NUM_HOSTS", "MA_JOB_DIR", "MA_CURRENT_INSTANCE_NAME", "MA_NUM_GPUS", "MA_HOME"),
+        *("MA_VJ_NAME", "MA_NUM_HOSTS", "MA_JOB_DIR", "MA_CURRENT_INSTANCE_NAME", "MA_NUM_GPUS"),
         *("BATCH_JOB_ID", "DLS_TASK_NUMBER"),
     ),
     "volcano": ("VC_TASK_INDEX", "VK_TASK_INDEX", "VC_WORKER_NUM", "VC_WORKER_HOSTS"),
-    "slurm": ("SLURM_JOB_ID",),
     "kubeflow": ("PET_NNODES", "PET_NODE_RANK"),
 }
 PLATFORMS = (*sorted(_SIGNS), "bare")
@@ -26,6 +27,7 @@ _WITH: Dict[str, Tuple[str, ...]] = {
     "openmpi": ("mindcluster", "modelarts", "volcano", "slurm", "kubeflow"),
     "torchrun": ("mindcluster", "modelarts", "volcano", "slurm", "kubeflow"),
     "mindcluster": ("modelarts", "volcano", "kubeflow"),
+    "slurm": ("modelarts",),
     "modelarts": ("volcano", "kubeflow"),
     "volcano": ("kubeflow",),
 }
@@ -96,9 +98,12 @@ def place_of(platform: Recognised, around: Around, problems: List[str]) -> NodeP
     `VC_TASK_INDEX` and `VC_WORKER_HOSTS`, which Volcano has for a part of the job, come last. `problems` gets
     what is no number, and what contradicts itself.
     """
-    own, place = modelarts.place(around, problems), NodePlace()
+    names = (platform.name, *platform.around)
+    own, place = modelarts.place(around, problems, _table_in(names, around)), NodePlace()
+    if names == ("bare",) and not platform.chosen:
+        launchers.check_unknown(around, problems)
     if not platform.tells_all:
-        for name in filter(_PLACE_OF.get, (platform.name, *platform.around)):
+        for name in filter(_PLACE_OF.get, names):
             place = place.completed_by(_PLACE_OF[name](around, problems))
         place = place.completed_by(_of_machine(platform, around))
     place = place.completed_by(own) if platform.chosen else own.completed_by(place)
@@ -112,6 +117,18 @@ def per_node(platform: Recognised, around: Around) -> Tuple[str, ...]:
     for name in (platform.name, *platform.around):
         names.update(dict.fromkeys(_PER_NODE[name](around) if name in _PER_NODE else ()))
     return tuple(name for name in names if name in around.environ)
+
+
+def _table_in(platforms: Tuple[str, ...], around: Around) -> Callable[[str], str]:
+    """The file in a directory of rank tables: one that exists, or is known there, else the platform's."""
+    files = (*(file for each in _TABLES.values() for file in each), *reversed(around.tables))
+    known = {os.path.dirname(file): file for file in files}
+    name = modelarts.TABLE_NAMES["mindcluster" in platforms]
+
+    def table_in(directory: str) -> str:
+        return known.get(directory.rstrip("/")) or os.path.join(directory, name)
+
+    return table_in
 
 
 def _of_machine(platform: Recognised, around: Around) -> NodePlace:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Dict, List, Tuple
 
+from ma_boot.platforms.modelarts import TABLE_VARIABLES
 from ma_boot.platforms.place import Around, NodePlace, VariableReader
 
 PER_NODE = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # of the plugin pytorch
 _HOSTS, _COUNT = "_HOSTS", "_NUM"
 _INDEX = ("VC_TASK_INDEX", "VK_TASK_INDEX")
-_TABLES = ("RANK_TABLE_FILE", "RANK_TABLE_FILE_V_1_0", "GLOBAL_RANK_TABLE_FILE")
 
 
 def place(around: Around, problems: List[str]) -> NodePlace:
@@ -85,7 +85,7 @@ def _counts(reading: VariableReader) -> Dict[str, int]:
 def _check_known(reading: VariableReader, tasks: List[str]) -> None:
     """Whether a rank table may tell which node this is; without one it must not start as the first."""
     index = reading.value(*_INDEX)
-    if reading.value(*_TABLES) or reading.around.tables:
+    if knows_table(reading.around):
         return
     if len(tasks) > 1:
         reading.problems.append(
@@ -97,6 +97,12 @@ def _check_known(reading: VariableReader, tasks: List[str]) -> None:
             f"{reading.name_of(*_INDEX)} is {index}, but nothing tells how many nodes the job has: add the "
             "plugin svc to the job, or set MA_NUM_HOSTS by its YAML"
         )
+
+
+def knows_table(around: Around) -> bool:
+    """Whether a rank table, or a variable of ModelArts, tells how many nodes the job has."""
+    names = (*TABLE_VARIABLES, "MA_NUM_HOSTS")
+    return bool(around.tables) or any(around.environ.get(name, "").strip() for name in names)
 
 
 def _number_by_place(reading: VariableReader, everyone: List[str], tasks: int) -> None:

@@ -48,7 +48,7 @@ def validate(table: RankTable, product: Optional[str] = None) -> List[TableFindi
     findings += _addresses(table)
     findings += _devices(table, product)
     if complete:
-        findings += _super_pods(table) if table.template != "two" else ()
+        findings += _super_pods(table, product) if table.template != "two" else ()
         findings += _shape(table, product or _product_of(table))
         if table.world_size == 0:
             findings.append(TableFinding("$", "no device in the whole table", "at least one", MISSING))
@@ -154,6 +154,15 @@ def _addresses(table: RankTable) -> Iterator[TableFinding]:
                 _place(pod, device, "device_ip"), repr(device.device_ip), "an IPv4 or IPv6 address", INVALID
             )
         addresses.append(device.device_ip)
+    for pod in table.pods:
+        host = str(pod.more.get("host_ip") or "")
+        if not host:  # left out for HCCL
+            continue
+        try:
+            families.setdefault(address_family(host), host)
+        except ValueError:
+            at = f"server {pod.server_id}: host_ip"
+            yield TableFinding(at, f"{host!r:.60}", "an IPv4 or IPv6 address", INVALID)
     if len(families) > 1:
         yield TableFinding("device_ip", " and ".join(families.values()), "addresses of one family", INVALID)
     yield from _unique("device_ip", addresses)
@@ -224,14 +233,18 @@ def _shape_of_910a(servers: Mapping[str, Sequence[Device]], fatal: bool) -> Iter
             yield TableFinding(f"server {server}", f"devices {_some(ids)}", group, INVALID, fatal)
 
 
-def _super_pods(table: RankTable) -> Iterator[TableFinding]:
-    """Version 1.2: `super_device_id` and `super_pod_list` of the A3."""
+def _super_pods(table: RankTable, product: Optional[str]) -> Iterator[TableFinding]:
+    """Version 1.2: `super_device_id` and `super_pod_list` of the A3, which needs both ids of each card."""
     listed = table.document.get("super_pod_list")
     for pod, device in _located(table):
-        if device.more.get("super_device_id") == "":
-            yield TableFinding(
-                _place(pod, device, "super_device_id"), "''", "an id, or no such field", _INVALID_TABLE
-            )
+        number = device.more.get("super_device_id")
+        at = _place(pod, device, "super_device_id")
+        if number == "":
+            yield TableFinding(at, "''", "an id, or no such field", _INVALID_TABLE)
+        elif number is None and listed and product == "a3":
+            yield TableFinding(at, "nothing", "a number", "E_PARA")
+        elif number is not None and not is_number(str(number)):
+            yield TableFinding(at, f"{number!r:.60}", "a number", INVALID)
     if listed is None or listed == []:
         return
     if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
@@ -240,6 +253,9 @@ def _super_pods(table: RankTable) -> Iterator[TableFinding]:
     yield from _unique("super_pod_id", [str(entry.get("super_pod_id")) for entry in listed])
     owners: List[Tuple[str, str]] = []
     for i, entry in enumerate(listed):
+        if product == "a3" and not entry.get("super_pod_id"):
+            shown = "''" if "super_pod_id" in entry else "nothing"
+            yield TableFinding(f"super_pod_list[{i}].super_pod_id", shown, "a text", INVALID)
         found = entry.get("server_list")
         if not isinstance(found, list) or not all(isinstance(server, dict) for server in found):
             at = f"super_pod_list[{i}].server_list"

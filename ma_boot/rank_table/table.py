@@ -130,7 +130,7 @@ def template_of(document: Mapping[str, Any]) -> str:
 
 
 def for_hccl(table: RankTable) -> Dict[str, Any]:
-    """The document as HCCL reads it: with a version that it knows, and without an empty list of super pods.
+    """The document as HCCL reads it: a version that it knows, no empty list of super pods or `host_ip`.
 
     A version that nobody knows stays: the HCCL that reads it may know it.
     """
@@ -139,6 +139,11 @@ def for_hccl(table: RankTable) -> Dict[str, Any]:
         document["version"] = table.template
     if not document.get("super_pod_list", True):
         del document["super_pod_list"]
+    if any(pod.more.get("host_ip") == "" for pod in table.pods):
+        document["server_list"] = [
+            {name: value for name, value in server.items() if name != "host_ip" or value}
+            for server in document["server_list"]
+        ]
     return {**document, "status": "completed"}
 
 

@@ -74,8 +74,12 @@ def test_a_pod_that_nothing_tells_which_it_is_does_not_start_as_the_first(pod: V
     assert "server 10.0.0.2, 2 devices" in ended.output
 
 
-def test_a_table_with_more_servers_than_the_job_has_nodes_is_of_another_job(pod: VolcanoPod) -> None:
-    pod.variables["MA_NUM_HOSTS"] = "2"
+@pytest.mark.parametrize("more", [{"MA_NUM_HOSTS": "2"}, {}], ids=["told", "vcjob"])
+def test_a_table_with_more_servers_than_the_job_has_nodes_is_of_another_job(
+    pod: VolcanoPod, more: Dict[str, str]
+) -> None:
+    """Only a HyperJob is more than Volcano's variables tell, and its table has super pods."""
+    pod.variables.update(more, MA_CURRENT_HOST_IP="10.0.0.2")
     pod.table.write_text(json.dumps(table(0, 1, 2)))
     ended = pod.boot("--rank-table-timeout", "0.2", *RANKS)
     assert ended.code == 75
@@ -85,7 +89,13 @@ def test_a_table_with_more_servers_than_the_job_has_nodes_is_of_another_job(pod:
 def test_a_child_of_a_hyperjob_believes_the_table_and_finds_itself_by_address(pod: VolcanoPod) -> None:
     """Volcano's variables tell of two pods, those of one child; the table has those of all."""
     pod.variables["MA_CURRENT_HOST_IP"] = "10.0.0.4"
-    pod.table.write_text(json.dumps(table(2, 3, 0, 1)))
+    document = table(2, 3, 0, 1)
+    children = [document["server_list"][:2], document["server_list"][2:]]
+    pods = [
+        {"super_pod_id": f"child-{number}", "server_list": [{"server_id": one["server_id"]} for one in own]}
+        for number, own in enumerate(children)
+    ]
+    pod.table.write_text(json.dumps({**document, "super_pod_list": pods}))
     plan = pod.plan()
     assert (plan["node"], plan["world_size"], ranks(plan)) == (3, 8, [6, 7])
 
@@ -119,11 +129,18 @@ def test_a_table_that_the_user_names_is_rewritten_only_if_hccl_could_not_read_it
     assert plan["workers"][0]["environment"]["RANK_TABLE_FILE"] == str(file)
 
 
+def test_a_plan_waits_for_no_name(pod: VolcanoPod) -> None:
+    pod.variables["VC_WORKER_HOSTS"] = "nowhere.invalid,127.0.0.2"
+    pod.table.write_text(json.dumps(table(0, 1)))
+    worker = pod.plan("--rendezvous", "torch")["workers"][0]
+    assert worker["environment"]["MASTER_ADDR"] == "nowhere.invalid"
+
+
 @pytest.mark.parametrize("host", ["train..job", f"{'x' * 64}.job"])
 def test_a_host_that_is_no_name_for_dns_is_a_mistake_not_a_traceback(pod: VolcanoPod, host: str) -> None:
     pod.variables["VC_WORKER_HOSTS"] = f"{host},127.0.0.2"
     pod.table.write_text(json.dumps(table(0, 1)))
-    ended = pod.boot("--rendezvous", "torch", "--plan", *RANKS)
+    ended = pod.boot("--rendezvous", "torch", *RANKS)
     assert ended.code == 78, ended.output
     assert "is no name for DNS" in ended.output
     assert "Traceback" not in ended.output
@@ -176,6 +193,11 @@ def on(pod: VolcanoPod, variables: Dict[str, str]) -> VolcanoPod:
     return pod
 
 
+def test_a_directory_of_mindcluster_holds_its_own_name(pod: VolcanoPod) -> None:
+    pod.table.with_name("hccl.json").write_text(json.dumps(table(0, 1)))
+    assert ranks(on(pod, ACJOB).plan()) == [2, 3]
+
+
 @pytest.mark.parametrize("rendezvous", ["rank-table", "torch"])
 def test_the_training_sees_the_same_on_every_platform(pod: VolcanoPod, rendezvous: str) -> None:
     pod.table.write_text(json.dumps(table(0, 1)))
@@ -211,7 +233,7 @@ def test_two_platforms_at_once_are_an_error_until_one_is_chosen(pod: VolcanoPod)
     pod.variables.update(SLURM)
     ended = pod.boot(*RANKS)
     assert ended.code == 78
-    assert "two platforms at once: volcano by VC_TASK_INDEX" in ended.output
+    assert "two platforms at once: slurm by SLURM_JOB_ID, and volcano by VC_TASK_INDEX" in ended.output
     assert "slurm by SLURM_JOB_ID" in ended.output
     assert pod.boot("--platform", "slurm", *RANKS).code == 0
 

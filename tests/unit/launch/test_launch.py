@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict
+from typing import Dict, Tuple
 
 import pytest
 
@@ -23,11 +23,13 @@ from ma_boot.modelarts.job import read_job
 OUTSIDE = {"PATH": "/usr/bin", "MY_TOKEN": "planted", "RANK_TABLE_FILE": "/user/config", "RANK_ID": "9"}
 
 
-def plan(rendezvous: str, index: int = 1, given: Dict[str, str] = OUTSIDE) -> LaunchPlan:
+def plan(
+    rendezvous: str, index: int = 1, given: Dict[str, str] = OUTSIDE, per_node: Tuple[str, ...] = ()
+) -> LaunchPlan:
     job = read_job(
         {"MA_NUM_HOSTS": "2", "VC_TASK_INDEX": str(index), "MA_VJ_NAME": "ma-job-x", "MA_LOG_DIR": "/log"},
         "host",
-    )
+    )._replace(per_node=per_node)
     placement = Placement(4, (2 * index, 2 * index + 1), "/table.json")
     node = Node(job, placement, FoundCommand(("python", "t.py")), "/home", given, ("10.0.0.1", 8118))
     return plan_launch(node, LaunchOptions(rendezvous))
@@ -76,6 +78,15 @@ def test_the_scheduler_is_on_node_0_only_and_is_no_rank() -> None:
     assert (scheduler.label, scheduler.rank, scheduler.environ["MS_ROLE"]) == ("scheduler", None, "MS_SCHED")
     assert "MS_NODE_ID" not in scheduler.environ
     assert scheduler.argv == ranks[0].argv
+
+
+def test_beside_a_pod_of_the_scheduler_no_node_starts_a_second_one() -> None:
+    labels = {}
+    for role in ("MS_WORKER", "MS_SCHED"):
+        own = plan("mindspore", index=0, per_node=("MS_ROLE",), given={"MS_ROLE": role})
+        labels[role] = [worker.label for worker in own.workers]
+    assert labels["MS_WORKER"] == ["rank 0", "rank 1"]
+    assert labels["MS_SCHED"] == ["scheduler", "rank 0", "rank 1"]
 
 
 def test_what_the_user_set_for_hccl_stays() -> None:

@@ -49,6 +49,8 @@ ACJOB_MINDSPORE = {
     "MS_SCHED_PORT": "8118",
     "MS_ROLE": "MS_WORKER",
 }
+OF_SCHEDULER = {**ACJOB_MINDSPORE, "MS_ROLE": "MS_SCHED", "MS_NODE_RANK": "0", "NPU_POD": "false"}
+OF_MASTER = {**ACJOB, "RANK": "0", "REPLICA_TYPE": "Master"}  # the operator writes the workers' numbers
 RETRIED = {**VOLCANO, "VC_JOB_RETRY_COUNT": "2"}
 SLURM = {
     "SLURM_JOB_ID": "77",
@@ -114,6 +116,16 @@ def test_the_option_offers_every_platform() -> None:
         (TORCHRUN, "torchrun", "train-worker-1", (1, 2), None, ("head", None)),
         (OPENMPI, "openmpi", "train-worker-1", (1, 2), None, ("head", None)),
         ({**OPENMPI, **SLURM}, "openmpi", "77", (1, 2), None, ("head", None)),
+        ({**SLURM, "MA_NUM_GPUS": "8", "MA_HOME": "/home"}, "slurm", "77", (1, 2), 8, (None, None)),
+        ({**SLURM, "MA_NUM_HOSTS": "4"}, "slurm", "77", (1, 4), None, (None, None)),
+        (
+            {**OF_MASTER, "ASCEND_VISIBLE_DEVICES": "0-7"},
+            "mindcluster",
+            "3f",
+            (0, 2),
+            8,
+            ("10.247.0.9", 2222),
+        ),
     ],
 )
 def test_each_platform_tells_the_same(
@@ -172,6 +184,11 @@ def test_cards_and_tables_are_found_on_the_machine() -> None:
     job = job_of(VOLCANO, tables=(table,), devices=frozenset({4, 5}))
     assert (job.rank_table, job.device_count) == (table, 2)
     own = "/user/serverid/devindex/config/hccl.json"
+    for directory in (own.rpartition("/")[0], "/data/"):
+        given = job_of({**ACJOB, "RANK_TABLE_FILE": directory}).rank_table
+        assert given == f"{directory.rstrip('/')}/hccl.json", "MindCluster's name"
+    assert job_of({**ACJOB, "RANK_TABLE_FILE": "/user/config"}).rank_table == table
+    assert job_of({**VOLCANO, "RANK_TABLE_FILE": own.rpartition("/")[0]}).rank_table == own
     assert job_of(ACJOB, tables=(table, own)).rank_table == own
     assert job_of({**ACJOB, "RANK_TABLE_FILE": "/data/x.json"}, tables=(own,)).rank_table == "/data/x.json"
 
@@ -203,7 +220,14 @@ def test_a_pod_knows_its_uid_and_its_addresses() -> None:
         ({"SLURM_JOB_ID": "7", "SLURM_NNODES": "2", "SLURM_NODEID": "0"}, ["the first node alone", "srun"]),
         ({"VC_TASK_INDEX": "1"}, ["nothing tells how many nodes the job has"]),
         ({**TASKS, "VC_MASTER_HOSTS": "m.train"}, ["the job has the tasks MASTER, WORKER", "VC_*_HOSTS"]),
-        ({**ACJOB_MINDSPORE, "MS_ROLE": "MS_SCHED", "MS_LOCAL_WORKER": ""}, ["MindSpore's scheduler alone"]),
+        (OF_SCHEDULER, ["NPU_POD is false", "this pod has no NPUs", "not ma_boot"]),
+        (OF_MASTER, ["REPLICA_TYPE is Master", "this pod has no NPUs"]),
+        ({"MINDX_TASK_ID": "3f", "RANK": "0"}, ["RANK is 0, but nothing tells how many nodes"]),
+        ({"MINDX_TASK_ID": "3f", "MS_NODE_RANK": "1"}, ["MS_NODE_RANK is 1, but nothing tells how many"]),
+        ({**SLURM, "SLURM_STEP_TASKS_PER_NODE": "8(x2)"}, ["SLURM_STEP_TASKS_PER_NODE is 8(x2)", "srun"]),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, ["WORLD_SIZE is 2", "MA_NUM_HOSTS and VC_TASK_INDEX"]),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, ["PMI_SIZE is 2"]),
+        ({"PBS_JOBID": "7", "PBS_NODENUM": "1"}, ["PBS_NODENUM is 1"]),
         ({**ACJOB, "RANK": "2"}, ["RANK is 2", "expected 0 to 1"]),
     ],
 )

@@ -304,6 +304,9 @@ MUTATIONS = [
     ({"status": "completed"}, "$: found no known list, expected group_list (template two)"),
     # 1.2
     (changed([*DEVICE, "super_device_id"], "", A3), "super_device_id: found '', expected an id, or no such field (HCCL would report EI0004)"),
+    (changed([*DEVICE, "super_device_id"], "0x1", A3), "super_device_id: found '0x1', expected a number (HCCL would report EI0014)"),
+    (changed([*SERVER, "host_ip"], "host-1", TEMPLATE_ONE), "server 10.0.0.0: host_ip: found 'host-1', expected an IPv4 or IPv6 address (HCCL would report EI0014)"),
+    (changed([*SERVER, "host_ip"], "::1", TEMPLATE_ONE), "expected addresses of one family"),
     (changed([*DEVICE, "super_device_id"], "1", A3), "super pod 0: super_device_id: found 1 2 times"),
     (changed(["super_pod_list"], "x", A3), "super_pod_list: found str, expected a list of objects"),
     (changed(["super_pod_list", 0, "server_list"], "x", A3), "super_pod_list[0].server_list: found str"),
@@ -323,6 +326,25 @@ def problems(document: Dict[str, Any], product: Optional[str] = None) -> List[Ta
 @pytest.mark.parametrize(("document", "expected"), MUTATIONS)
 def test_a_mutation_is_found_and_named(document: Dict[str, Any], expected: str) -> None:
     assert expected in said(problems(document))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        ([*DEVICE, "super_device_id"], None, "super_device_id: found nothing, expected a number"),
+        (["super_pod_list", 0, "super_pod_id"], None, "super_pod_list[0].super_pod_id: found nothing"),
+        (["super_pod_list", 0, "super_pod_id"], "", "super_pod_list[0].super_pod_id: found ''"),
+    ],
+)
+def test_an_a3_needs_the_ids_of_its_super_pods(path: List[Any], value: Any, expected: str) -> None:
+    assert expected in said(problems(changed(path, value, A3), "a3"))
+    assert expected not in said(problems(changed(path, value, A3), "910b"))
+
+
+def test_an_empty_address_of_a_host_is_left_out_since_hccl_refuses_it() -> None:
+    given = changed([*SERVER, "host_ip"], "", TEMPLATE_ONE)
+    assert problems(given) == []
+    assert "host_ip" not in convert(parse(given)).document["server_list"][0]
 
 
 def test_a_device_of_a_server_without_a_pods_name_is_named_by_its_server() -> None:
