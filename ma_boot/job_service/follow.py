@@ -41,8 +41,8 @@ class WorkerLog:
     The API's documents do not agree on what `asc` and `desc` are, nor do they say whether a page includes its
     base line, or what a page without one is. So nothing of that is relied on: identities of lines that are
     numbers say where a page goes, and in which order its lines are; other ones are taken as the newest
-    document says. A base line that the service refuses may be that of an earlier start: the log is read from
-    its first line again, and shown from there if that is another line than before.
+    document says. A base line that the service refuses twice may be that of an earlier start: the log is
+    read from its first line again, and shown from there if that is another line than before.
     """
 
     def __init__(self, task: str) -> None:
@@ -67,15 +67,17 @@ class WorkerLog:
         """
         if self._newest is None:
             yield from self._from_the_beginning(get, last)
-        is_again = False
+        refusals = 0
         while self._newest is not None:
             try:
                 page = self._beyond(get, self._newest, is_later=True)
             except ConfigError:
-                if self._first is None or is_again:
+                refusals += 1
+                if refusals > 2 or (refusals == 2 and self._first is None):
                     raise
-                is_again, self._newest = True, None
-                yield from self._from_the_beginning(get)
+                if refusals == 2:
+                    self._newest = None
+                    yield from self._from_the_beginning(get)
                 continue
             if not page.lines:
                 return

@@ -124,12 +124,13 @@ def followed(api: ModelArtsStandIn, job: str, nodes: Tuple[int, ...] = ()) -> Di
 
 
 @pytest.mark.parametrize("kind", ["400 ModelArts.2788", "408", "409", "404 APIGW.0101", "half", "[1]"])
-def test_a_refusal_in_the_middle_shows_no_line_twice(api: ModelArtsStandIn, kind: str) -> None:
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_refusal_in_the_middle_shows_no_line_twice(api: ModelArtsStandIn, kind: str, times: int) -> None:
     job = api.jobs[opened(api).create(BODY)]
     lines = [f"line {number} é" for number in range(1200)]
     job.logs["worker-0"].add(*lines)
     job.logs["worker-1"].add("other")
-    api.faults.append(ApiFault(kind, "logs/worker-0.*base_line", times=99 if kind == "half" else 1))
+    api.faults.append(ApiFault(kind, "logs/worker-0.*base_line", times=99 if kind == "half" else times))
     told = followed(api, job.id)
     assert [line.rstrip("é\ufffd") for line in told["node 0"]] == [line.rstrip("é") for line in lines]
     assert told["node 1"] == ["other"]

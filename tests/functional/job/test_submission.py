@@ -270,7 +270,7 @@ def test_the_page_of_a_job_is_made_from_its_log_path(desk: Desk) -> None:
     assert done.code == 9
     report = desk.job("report", "first")
     assert report.code == 0, report
-    page = Path(report.out.strip())
+    page = Path(report.out.splitlines()[-1])
     assert page == desk.project / "ma_boot-report" / "first" / "report.html"
     plan = json.loads(desk.job("submit", "job.yaml", "--plan", "--json").out)
     assert sorted(plan["code"]["files"]) == ["job.yaml", "train.py"], "it is no code of the next job"

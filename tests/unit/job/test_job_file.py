@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
 
 import pytest
 import yaml
@@ -347,3 +348,11 @@ def test_the_first_file_is_right_also_without_its_comments(words: list[str], buc
     assert [*problems, *form_problems(job)] == []
     assert job.retries == 3
     assert job.time_limit == 24
+
+
+def test_what_is_taken_as_a_hyper_parameter_is_the_same_word_for_a_shell() -> None:
+    characters = [chr(code) for code in range(1, 0x250)]
+    taken = "".join(one for one in characters if not [*form_problems(JobFile(parameters={"x": one}))])
+    assert set("azAZ09_.,:/=+-%@é") <= set(taken)
+    printed = subprocess.run(["sh", "-c", f"printf %s --x={taken}"], capture_output=True, check=True).stdout
+    assert printed.decode() == f"--x={taken}"
