@@ -114,9 +114,13 @@ def _odd(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
     chosen = min(
         (one for one in others if one in alive or not alive),
         key=lambda one: (
-            _ORDER.index(does[one].kind), one.state != "D", len(groups[does[one].key]), -one.quiet, one.rank,
+            _ORDER.index(does[one].kind),
+            one.state != "D",
+            len(groups[does[one].key]),
+            -one.quiet if does[one].kind == OWN else 0,
+            one.rank,
         ),
-    )  # fmt: skip
+    )
     usual = max((groups[does[one].key] for one in waiting), key=len)
     return HangSuspect(chosen.node, chosen.rank, _difference(chosen, does, groups, usual))
 
