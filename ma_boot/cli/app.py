@@ -128,6 +128,8 @@ class _RunByDefault(Group):
         return COMMANDS[name][1]
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
+        if not args and not ctx.resilient_parsing:
+            args = ["--help"]
         if args[:1] == ["help"]:
             args = [args[1], "--help"] if args[1:2] and args[1] in self.commands else ["--help", *args[1:]]
         topic = args[:1] in (["--help"], ["-h"]) and (len(args) > 1 or ctx.resilient_parsing)

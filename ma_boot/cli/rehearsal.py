@@ -93,7 +93,9 @@ def open_page(environ: Mapping[str, str], name: Optional[str], rehearsal_dir: Pa
     if has_screen:
         import webbrowser
 
-        webbrowser.open(page.as_uri())
+        has_screen = webbrowser.open(page.as_uri())
+    if not has_screen:
+        print_lines("no browser was found to open it (DISPLAY, WAYLAND_DISPLAY, BROWSER)", 2)
     return 0
 
 

@@ -191,7 +191,8 @@ STORE_HINTS: Tuple[Tuple[str, str], ...] = (  # the first match counts
     ),
     (
         r"the environment does not have",
-        "set them in the job's environment variables on ModelArts; in a rehearsal use --obs-root DIR instead",
+        "on ModelArts set them in the job's environment variables; on a laptop export them, or use --obs-root "
+        "DIR",
     ),
 )
 

@@ -89,7 +89,7 @@ def did_you_mean(name: str, names: Collection[str], before: str = "") -> str:
     """The question whether a similar one of these names was meant; empty if none is similar."""
     import difflib  # only for a mistake
 
-    near = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.75)
+    near = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.75 if len(name) > 4 else 0.66)
     return f"; did you mean {before}{near[0]}?" if near else ""
 
 

@@ -47,6 +47,8 @@ def left(project: Path) -> Tuple[str, ...]:
         (["python3", "train.py"], 78, "ma_boot --local python3 train.py"),
         (["--plan", "train.py"], 78, "to rehearse the job on this machine"),
         (["docter"], 64, "docter: no such command of ma_boot, and no such program on PATH; did you mean ma_boot"),
+        (["jop", "init"], 64, "jop: no such command of ma_boot, and no such program on PATH; did you mean ma_boot job?"),
+        ([], 0, "Boots training jobs on ModelArts."),
         (["--local", "sync-plan"], 127, None),
         (["train"], 64, "train: no such program on PATH; did you mean train.py?"),
         (["--local", "tarin.py"], 127, "tarin.py: no such file; did you mean train.py?"),

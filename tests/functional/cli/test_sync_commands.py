@@ -199,7 +199,7 @@ def test_missing_credentials_are_reported_with_advice(home: Path) -> None:
     done = sync(home, "plan", "mapping.yaml", OBS_ENDPOINT="https://obs.example.com")
     assert done.returncode == 78
     assert (
-        "OBS_ACCESS_KEY_ID, OBS_SECRET_ACCESS_KEY\n  -> set them in the job's environment variables"
+        "OBS_ACCESS_KEY_ID, OBS_SECRET_ACCESS_KEY\n  -> on ModelArts set them in the job's environment variables; on a laptop export them"
         in done.stderr
     )
 

@@ -43,7 +43,6 @@ def parsed(arguments: List[str], environ: Dict[str, str]) -> Dict[str, object]:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "Missing argument 'COMMAND [ARGS]...'"),
         (["run"], "Missing argument 'COMMAND [ARGS]...'"),
         (["--local", "--fault", "all", "--plan"], "Missing argument 'COMMAND [ARGS]...'"),
         (["--lcal", "train.py"], "No such option"),
