@@ -191,8 +191,8 @@ STORE_HINTS: Tuple[Tuple[str, str], ...] = (  # the first match counts
     ),
     (
         r"the environment does not have",
-        "on ModelArts set them in the job's environment variables; on a laptop export them, or use --obs-root "
-        "DIR",
+        "on ModelArts set them in the job's environment variables; on a laptop export them, or use "
+        "--obs-root DIR",
     ),
 )
 
