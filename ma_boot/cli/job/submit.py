@@ -14,7 +14,7 @@ import click
 from ma_boot.cli.image import stopped_by_sigterm
 from ma_boot.cli.job.running import INTERVAL, note, opened, patient, watched
 from ma_boot.cli.options import RunOption, files, of_job
-from ma_boot.errors import BootError, ConfigError, InputMissing, Stopped, listed
+from ma_boot.errors import BootError, ConfigError, InputMissing, Stopped, StoreUnavailable, listed
 from ma_boot.image import check_image, engine, image_attributes
 from ma_boot.job import (
     LONGEST_VALUE,
@@ -189,7 +189,11 @@ def submit(
     with stopped_by_sigterm():
         job = _submitted(planned, ctx.obj, opened(ctx.obj), skip_checks, as_json)
     if follow:
-        return watched(ctx.obj, patient(ctx.obj, interval), Following(job, interval=interval))
+        try:
+            return watched(ctx.obj, patient(ctx.obj, interval), Following(job, interval=interval))
+        except InputMissing as error:
+            text = f"{job} was created, but cannot be followed yet: {error}; ma_boot job watch {job}"
+            raise StoreUnavailable(text) from error
     for text in (f"to follow it: ma_boot job watch {job}", f"to stop it:   ma_boot job stop {job}"):
         note(text)
     return 0

@@ -88,6 +88,13 @@ def test_the_id_of_a_job_is_printed_whatever_follows(desk: Desk) -> None:
     done = desk.job("submit", "job.yaml", "--set", f"workspace={'w' * 32}")
     assert done.code == 0, done.err
     assert done.out.split() == list(desk.api.jobs)
+    desk.api.faults[:] = [ApiFault("400 ModelArts.2775", "GET .*/training-jobs/", times=9)]
+    watched = desk.job("submit", "job.yaml", "--watch")
+    assert (watched.code, watched.out.strip()) == (69, [*desk.api.jobs][1]), (
+        "66 would say that there is no job"
+    )
+    desk.api.jobs.popitem()
+    desk.api.faults[:] = [ApiFault("503", "GET .*/training-jobs/", times=9)]
     assert desk.job("list").out.count("first") == 0
     here = {"MODELARTS_WORKSPACE": "w" * 32}
     assert desk.job("list", more=here).out.count("first") == 1
