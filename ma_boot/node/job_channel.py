@@ -286,57 +286,62 @@ class OtherNodes:
         return another_failed
 
     def agreed(self, own: AttemptEnd, run: RunResult) -> Verdict:
-        """What node 0 decides after an attempt, once all processes are dead; raises `Stopped`."""
+        """What node 0 decides after an attempt, once all processes of all nodes are dead.
+
+        Where that cannot be agreed, no node starts again. Raises `Stopped`.
+        """
+        began, verdict = time.monotonic(), None
         self._stopped[self.node] = own
         failures = causes_of(run.exits, self.node, self._epoch)
-        first = self._first(failures, run.suspect, bool(run.hung))
+        self._first(failures, run.suspect, bool(run.hung))  # node 0 hears of a failure before it decides
         if self.node:
             self.tell("stopped", own._asdict())
-        began = gone_since = time.monotonic()
-        until = began + (DECIDED_SECONDS if self.node else AGREE_SECONDS)
-        while True:
+        while verdict is None:
             self.world.inbox.check()
             first = self._first(failures, run.suspect, bool(run.hung))
-            if self.node and self._verdict is not None and self._verdict.attempt == own.attempt:
-                verdict = self._verdict
-                break
-            missing = sorted(set(self._everybody) - self._stopped.keys())
-            if not self.node and not missing:
-                verdict = decide(own.attempt, self._stopped, self._budget, first, self._earlier)
-                self._earlier.append(failure_of(self._stopped, first))
-                break
-            gone = self._gone(missing)
-            gone_since = gone_since if gone else time.monotonic()
-            why = next((f"node {node} has ended" for node in missing if node in self._left), "")
-            if gone and time.monotonic() - gone_since > GONE_SECONDS:
-                why = f"node {gone[0]} does not answer"
-            if time.monotonic() > until:
-                why = f"node {missing[0]} has not answered in {until - began:.0f} s"
-            if why or self._channel is None:
-                verdict = Verdict(own.attempt, False, why or "there is no way to the other nodes")
-                break
-            time.sleep(_POLL_SECONDS)
+            verdict = self._decided(own, first) or self._given_up(own, began)
+            if verdict is None:
+                time.sleep(_POLL_SECONDS)
         if verdict.again:
             self._begin(own.attempt + 1)
         if not self.node:
             self.tell("go", verdict._asdict())
         return verdict
 
+    def _decided(self, own: AttemptEnd, cause: Optional[Cause]) -> Optional[Verdict]:
+        """What node 0 has decided; None as long as it has not, for a node that has not stopped."""
+        if self.node:
+            known = self._verdict
+            return known if known is not None and known.attempt == own.attempt else None
+        if self._channel is None or self._channel.others - self._stopped.keys():
+            return None
+        verdict = decide(own.attempt, self._stopped, self._budget, cause, self._earlier)
+        self._earlier.append(failure_of(self._stopped, cause))
+        return verdict
+
+    def _given_up(self, own: AttemptEnd, began: float) -> Optional[Verdict]:
+        """That no node starts again, as there is no agreement any more; None as long as there may be one."""
+        seconds, others = time.monotonic() - began, self._channel.others if self._channel else frozenset()
+        missing = sorted(others - self._stopped.keys())
+        ended = [node for node in missing if node in self._left]
+        gone = [node for node in missing if node in self.unreached]
+        if not others:
+            why = "there is no way to the other nodes"
+        elif ended:
+            why = f"node {ended[0]} has ended"
+        elif gone and seconds > GONE_SECONDS:
+            why = f"node {gone[0]} does not answer"
+        elif seconds > (DECIDED_SECONDS if self.node else AGREE_SECONDS):
+            why = f"node {missing[0]} has not answered in {seconds:.0f} s"
+        else:
+            return None
+        return Verdict(own.attempt, False, why)
+
     def stopped_for(self) -> Optional[JobFailure]:
         """The failure of another node for which the ranks of this one were stopped."""
         failures = [failure for failures in self._failures.values() for failure in failures]
         elsewhere = cause_of(failure for failure in failures if failure.node != self.node)
         return None if elsewhere is None else JobFailure(elsewhere.code or 1, str(elsewhere))
-
-    @property
-    def _everybody(self) -> Collection[int]:
-        """The nodes that a decision needs: for node 0 all, for another one node 0."""
-        others = self._channel.others if self._channel is not None else frozenset()
-        return {self.node, *others}
-
-    def _gone(self, missing: Sequence[int]) -> List[int]:
-        """Those of these nodes, and for others than node 0 that one, without a connection."""
-        return sorted(set(self.unreached) & {*missing, *(() if not self.node else (0,))})
 
     def cause(self, ending: Ending) -> Tuple[Optional[Cause], bool]:
         """The cause of the job's end, and whether the nodes have agreed on it: else it is this node's.
