@@ -268,7 +268,7 @@ class OtherNodes:
         another_failed = False
         for message in self._channel.heard():
             if message.kind in ("failed", "cause"):
-                if message.body.get("attempt") != self.attempt:
+                if message.body.get("attempt", self.attempt) != self.attempt:
                     continue
                 told = told_by(message.node, message.body, self.has_rank)
                 self._failures[message.node] = told or self._failures.get(message.node, [])

@@ -12,10 +12,12 @@ import pytest
 from ma_boot.launch import Placement
 from ma_boot.modelarts import read_job
 from ma_boot.node.job_channel import OtherNodes
+from ma_boot.node.job_restart import AttemptEnd
 from ma_boot.node.world import World
 from ma_boot.observe import PeerMessage
 from ma_boot.observe.channel import NodeChannel
 from ma_boot.processes import SignalInbox
+from ma_boot.reporting import RunResult
 from ma_boot.supervisor import Worker
 from tests.functional.observe.conftest import Others
 from tests.functional.supervisor.conftest import EventLog, shell, started
@@ -112,3 +114,45 @@ def test_without_a_way_to_them_nothing_is_told(others: OtherNodes) -> None:
     others._channel = None
     assert others.check([cast(Worker, SimpleNamespace())], False) == ""
     others.close()
+
+
+STOPPED = {"attempt": 1, "final": "", "whole": ""}
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("the way is given up", "there is no way to the other nodes"),
+        ("node 2 ends", "node 2 has ended"),
+        ("node 2 is lost", "node 2 does not answer"),
+        ("node 2 is silent", "node 2 has not answered in "),
+        ("node 2 stops another attempt", "node 2 has not answered in "),
+        ("none", ""),
+    ],
+)
+def test_node_0_starts_nobody_again_before_all_have_stopped(
+    others: OtherNodes, monkeypatch: pytest.MonkeyPatch, fault: str, why: str
+) -> None:
+    monkeypatch.setattr("ma_boot.node.job_channel.GONE_SECONDS", 0.1)
+    monkeypatch.setattr("ma_boot.node.job_channel.AGREE_SECONDS", 0.5)
+    others.node = 0
+    others.restart_together(1)
+    channel: Any = others._channel
+    channel.others = frozenset({1, 2})
+    stopped = {"none": STOPPED, "node 2 stops another attempt": {**STOPPED, "attempt": 2}}.get(fault)
+    messages = [
+        (1, "stopped", STOPPED),
+        (2, "stopped", stopped),
+        (2, "left", {"code": 1} if "ends" in fault else None),
+    ]
+    channel.messages += [
+        PeerMessage(node, kind, body, 0.0) for node, kind, body in messages if body is not None
+    ]
+    channel.met, channel.unreached = {1, 2}, {2} if "lost" in fault else set()
+    if "given up" in fault:
+        others._channel = None
+    verdict = others.agreed(AttemptEnd(1), RunResult(()))
+    assert (verdict.again, others.attempt) == (fault == "none", 2 if fault == "none" else 1)
+    assert verdict.why.startswith(why or "the ranks hung")
+    if others._channel is not None:
+        assert told(others)[-1] == ("go", verdict._asdict()), "all others hear the same"
