@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
-from ma_boot.reporting.page.fill import NOTHING, Html, fill, joined
+from ma_boot.reporting.page.fill import NOTHING, Html, fill, joined, notice
 from ma_boot.reporting.page.lanes import UNITS, axis, figure, place, tick
 from ma_boot.reporting.page.language import Text, same
 from ma_boot.reporting.timeline import Measurement, Timeline
@@ -74,8 +74,19 @@ def charts_part(timeline: Timeline) -> Html:
         legend=joined([*_legend_of_ranks(series, marked), *_legend_of_marks(marked)]),
         tick=tick(timeline.seconds),
         axis=axis(timeline.seconds),
-        rows=joined(charts, "\n"),
+        rows=joined([*charts, *_unread({name for group, name in series if group == 0})], "\n"),
     )
+
+
+def _unread(names: Set[str]) -> Iterator[Html]:
+    """What to do if ranks were measured, and nothing was read of what they printed."""
+    if names and names <= _MEASURED:
+        yield notice(
+            "No step and no loss was read from what the ranks printed: give patterns of your lines, such as "
+            "--metric 'loss=my loss: ([0-9.e+-]+)' --metric 'step=my step ([0-9]+)'",
+            "没有从各 rank 的输出中读到步数和 loss：请按自己的输出格式给出正则表达式，例如 "
+            "--metric 'loss=my loss: ([0-9.e+-]+)' --metric 'step=my step ([0-9]+)'",
+        )
 
 
 def _marked(timeline: Timeline) -> Dict[str, str]:
@@ -103,6 +114,7 @@ def _why_marked(who: str, kind: str) -> Text:
     return Text(f"{who}: the cause", f"{who}：根因")
 
 
+_MEASURED = {"cpu", "rss", "read", "written"}  # without a word of the ranks
 _GROUPS = (_RANKS, _CARDS, _HOST)
 Key = Tuple[int, str]  # the group, and the name of the metric in it
 

@@ -137,6 +137,13 @@ class TestCharts:
     def test_what_is_no_figure_is_no_chart(self, ranks: object) -> None:
         assert charts_part(measured({"ranks": ranks})) == ""
 
+    @pytest.mark.parametrize(
+        ("read", "said"), [({}, True), ({"loss": [0.5]}, False), ({"values": {"acc": [0.5]}}, False)]
+    )
+    def test_where_nothing_was_read_the_option_for_it_is_named(self, read: Any, said: bool) -> None:
+        page = charts_part(measured({"ranks": {"rank": [0], "cpu": [2], **read}}))
+        assert ("--metric &#x27;loss=" in page) is said
+
     def test_names_from_outside_are_escaped(self) -> None:
         bad = "<b>x</b>"
         page = charts_part(measured({"ranks": {"rank": [bad], "cpu": [2], "values": {bad: [1.0]}}}))
