@@ -32,13 +32,13 @@ with open(os.path.join(os.environ["train_url"], os.environ["RANK_ID"]), "w") as 
 JOB = """\
 name: first
 image: swr.cn-north-4.myhuaweicloud.com/vision/resnet:1
-command: train.py
+command: [train.py, "--price=$(NONE)$$"]
 nodes: 2
 devices-per-node: 2
 code-url: obs://bucket/jobs/
 inputs: {data_url: obs://bucket/data/}
 outputs: {"train_url@env": obs://bucket/out/}
-parameters: {lr: 0.10, price: "$(NONE)$$"}
+parameters: {lr: 0.10}
 environment: {GREETING: "hello, $(USER)"}
 secrets: [OBS_ACCESS_KEY_ID, OBS_SECRET_ACCESS_KEY]
 """

@@ -24,11 +24,11 @@ with open(os.path.join(os.environ["train_url"], os.environ["RANK_ID"]), "w") as 
 MORE = """\
 inputs: {data_url: obs://bucket/data/}
 outputs: {"train_url@env": obs://bucket/out/}
-parameters: {lr: 0.10, name: a b}
+parameters: {lr: 0.10}
 environment: {GREETING: "hello, $USER", MABOOT_STOP_TIMEOUT: 7, EMPTY: ""}
 secrets: [MY_TOKEN]
 """
-OF_ONE_RUN = {"MABOOT_RUN", "PWD", "OLDPWD", "SHLVL", "_"}
+OF_ONE_RUN = {"MABOOT_RUN", "MABOOT_SUBMISSION", "PWD", "OLDPWD", "SHLVL", "_"}
 
 
 def ranks(output: str) -> Dict[str, Any]:
@@ -49,7 +49,9 @@ def ranks(output: str) -> Dict[str, Any]:
 
 def test_a_rehearsed_and_a_submitted_job_give_each_rank_the_same(desk: Desk) -> None:
     (desk.project / "train.py").write_text(TRAIN)
-    job = JOB.replace("train.py print:hello", "train.py --epochs 90").replace("torch", "rank-table")
+    job = JOB.replace("train.py print:hello", "train.py --epochs 90 --name 'a b'").replace(
+        "torch", "rank-table"
+    )
     (desk.project / "job.yaml").write_text(job + MORE)
     (desk.project.parent / "x").write_text("input")
     _put(desk)
@@ -72,8 +74,8 @@ def test_a_rehearsed_and_a_submitted_job_give_each_rank_the_same(desk: Desk) -> 
         told["environ"] = {name: value for name, value in told["environ"].items() if name not in only_here}
         assert run[label] == told
     first = run["[node 1] [rank 2]"]
-    assert first["argv"][1:3] == ["--epochs", "90"]
-    assert first["argv"][-2:] == ["--lr=0.10", "--name=a b"]
+    assert first["argv"][1:5] == ["--epochs", "90", "--name", "a b"]
+    assert first["argv"][-1] == "--lr=0.10"
     names = {"RANK_ID": "2", "RANK_SIZE": "4", "GREETING": "hello, $USER", "EMPTY": "", **more}
     assert {name: first["environ"][name] for name in names} == names
     assert first["environ"]["MA_NUM_HOSTS"] == "2"
