@@ -219,7 +219,7 @@ class TestJobs:
         assert_none_in(done.stdout + done.stderr)
         for name in ("MY_TOKEN", "WANDB_KEY"):
             assert f'--from-literal={name}="${name}"' in done.stderr
-            assert f"name: {name}\n" in done.stdout
+            assert f'name: "{name}"\n' in done.stdout
         assert "******" not in done.stdout
 
 
