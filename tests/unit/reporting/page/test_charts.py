@@ -31,7 +31,7 @@ def charts(line: Timeline) -> List[Tuple[str, str, List[Line]]]:
     """The name of each chart, its range and its lines."""
     parts = Seen(charts_part(line)).english.split('<div class="lane chart">')[1:]
     of_line = '<g><title>(.*?)</title><path class="(.*?)" d="(.*?)"/></g>'
-    of_names = '<div class="names"><b>(.*?)</b></div><div class="scale"><i>(.*?)</i>'
+    of_names = '<div class="names"><b>(.*?)</b></div><div class="drawing"><div class="scale"><i>(.*?)</i>'
     return [(*re.findall(of_names, part)[0], re.findall(of_line, part)) for part in parts]
 
 
@@ -90,7 +90,7 @@ class TestCharts:
     def test_each_metric_has_one_in_the_order_of_interest(self) -> None:
         line = line_of(*measured_job(2, 4, slow=2, fails=5))
         assert [name for name, *_ in charts(line)] == [
-            "time of a step", "loss", "lr", "CPU of ranks", "memory of ranks", "read from disk", "use of cards",
+            "loss", "time of a step", "lr", "CPU of ranks", "memory of ranks", "read from disk", "use of cards",
             "memory of cards", "temperature of cards", "power of cards", "CPU of nodes", "memory of nodes", "disks",
             "network, received",
         ]  # fmt: skip
