@@ -187,7 +187,7 @@ def submit(
         print_lines(_as_json(planned) if as_json else _as_text(planned))
         return 0
     with stopped_by_sigterm():
-        job = _submitted(planned, ctx.obj, opened(ctx.obj), skip_checks, as_json)
+        job = _submitted(planned, ctx.obj, skip_checks, as_json)
     if follow:
         try:
             return watched(ctx.obj, patient(ctx.obj, interval), Following(job, interval=interval))
@@ -199,12 +199,11 @@ def submit(
     return 0
 
 
-def _submitted(
-    planned: Planned, environ: Mapping[str, str], api: JobApi, skip_checks: bool, as_json: bool
-) -> str:
+def _submitted(planned: Planned, environ: Mapping[str, str], skip_checks: bool, as_json: bool) -> str:
     """Uploads the code, creates the job, and prints its id, also if that is interrupted; returns it."""
     is_sent = False
     try:
+        api = opened(environ)
         for text in [*planned.notes, *([] if skip_checks else _checked(planned.job, environ, api))]:
             note(text)
         moved = upload_code(planned.code, environ)

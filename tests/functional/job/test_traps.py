@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import re
 import signal
+import subprocess
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -118,6 +121,33 @@ def test_an_interrupted_submission_says_whether_there_is_a_job(
     assert out.decode().split() == list(desk.api.jobs)
     expected = f"{next(iter(desk.api.jobs))} was created" if jobs else "no job was created"
     assert expected in err.decode()
+
+
+@pytest.mark.parametrize("moments", [5, pytest.param(50, marks=[pytest.mark.kill, pytest.mark.timeout(900)])])
+def test_a_submission_that_is_ended_anywhere_has_made_one_job_or_none_and_says_so(
+    desk: Desk, moments: int
+) -> None:
+    """A SIGKILL says nothing; but no moment makes two jobs, also not if the same is submitted again after it."""
+    desk.api.rehearse = False
+    began = time.monotonic()
+    assert desk.job("submit", "job.yaml").code == 0
+    whole = time.monotonic() - began
+    for moment in range(moments):
+        for stop in (signal.SIGTERM, signal.SIGKILL):
+            desk.api.jobs.clear()
+            submission = desk.start("submit", "job.yaml")
+            with suppress(subprocess.TimeoutExpired):
+                submission.wait(whole * (moment + 0.5) / moments)
+            submission.send_signal(stop)
+            out, err = submission.communicate(timeout=60)
+            jobs = list(desk.api.jobs)
+            assert len(jobs) <= 1
+            if stop == signal.SIGTERM and submission.returncode == 128 + stop and err:
+                words = "was created" if jobs else "no job "
+                assert words in err.decode(), (jobs, err)
+            assert out.decode().split() in (jobs, []), err
+            if submission.returncode == 0:
+                assert out.decode().split() == jobs
 
 
 ODD = [
