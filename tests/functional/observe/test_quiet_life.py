@@ -61,10 +61,17 @@ def test_data_that_processes_move_is_life(tmp_path: Path, inbox: SignalInbox, jo
     os.mkfifo(tmp_path / "go")
     program = f"read line <go; cat {sys.executable} >copy; touch done; exec sleep 600"
     with started(shell(tmp_path, 0, program), inbox=inbox, journal=journal) as group:
-        life, worker = QuietLife(inbox), group.workers[0]
-        life.look_at_data({worker.pid: [worker.pid]})
-        life.look_at_data({worker.pid: [worker.pid]})
-        assert life.last_seen(worker) == -math.inf, "it only waits"
+        worker = group.workers[0]
+
+        def waits() -> bool:
+            life.look_at_data({worker.pid: [worker.pid]})
+            return bool(life.last_seen(worker) == -math.inf)
+
+        eventually(
+            lambda: Path(f"/proc/{worker.pid}/wchan").read_text() not in ("", "0"), "it waits for the FIFO"
+        )
+        life = QuietLife(inbox)
+        assert [waits(), waits()] == [True, True], "it only waits"
         (tmp_path / "go").write_text("go\n")
         eventually((tmp_path / "done").exists, "it has copied")
         life.look_at_data({worker.pid: [worker.pid]})
