@@ -75,7 +75,7 @@ def test_a_rank_that_raises_is_the_cause(tmp_path: Path) -> None:
     said = [line.partition("[ma_boot] ")[2] for line in ended.output.splitlines()]
     if ended.code == 1:
         assert "  | ValueError: planted in the last rank" in said
-        assert said[-1].startswith("exit code 1: node 1: rank 3 ended with exit code 1")
+        assert said[-1].startswith("exit code 1: node 1, rank 3: ValueError: planted in the last rank")
     else:
         assert ended.code == 134
         assert [
