@@ -261,9 +261,9 @@ def test_nodes_in_containers_tell_each_other_of_hangs_and_failures(laptop: Lapto
     cause = "the job's cause: node 1, rank 3: it hung: "
     assert hung.output.count(cause) == 2, hung.output
     failed = laptop.rehearse(*shape, "project/train.py", "exit:7:3", "sleep")
-    assert failed.output.count("the job's cause: node 1, rank 3: ") == 2, failed.output
+    assert failed.output.count("the job's cause: node 1, rank 3 ended with exit code 7") == 2, failed.output
     assert failed.code == 7
-    assert "exit code 7: node 1" in failed.output.splitlines()[-1]
+    assert "exit code 7: node 1, rank 3 ended with exit code 7" in failed.output.splitlines()[-1]
     assert laptop.made() == []
 
 
