@@ -109,6 +109,8 @@ class Sampler:
         except Exception as error:  # no figure is worth a training
             self._say(f"metrics are no longer taken: {type(error).__name__}: {error}")
         finally:
+            if self._looking is not None:  # it ends a tool that hangs, as `cancel` is set
+                self._looking.join(LAST_LOOK_SECONDS)
             self._search.close()
             if self._endpoint is not None:
                 self._endpoint.close()
@@ -301,6 +303,7 @@ class SlowRanks:
         return found
 
 
+LAST_LOOK_SECONDS = 0.3  # in which a tool of the cards is killed
 FINISH_SECONDS = 0.5  # for the last lines; a disk that does not answer may hold the thread forever
 
 

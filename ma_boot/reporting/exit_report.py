@@ -179,8 +179,9 @@ def _cause_line(ending: Ending) -> List[str]:
         return []
     if ending.agreed:
         return [f"the job's cause: {cause}"]
-    whose = f"rank {cause.rank}: " if cause.rank is not None else ""
     failure = ending.run.first_failure if ending.run else None
+    rank = failed_mpi_rank(failure.output) if failure is not None and cause.rank is None else cause.rank
+    whose = f"rank {rank}: " if rank is not None else ""
     alone = not (cause.place or cause.hint) and (failure is None or failure.rank == cause.rank)
     return [] if alone else [f"the cause on this node: {whose}{cause.in_words}"]
 

@@ -38,7 +38,11 @@ def test_four_ranks_on_more_slots_than_cores(node: Node, non_sink: bool) -> None
 @pytest.mark.parametrize(
     ("how", "code", "said"),
     [
-        ("raise", 1, "rank 2 under mpirun ended with exit code 1"),
+        (
+            "raise",
+            1,
+            "the cause on this node: rank 2: ValueError: planted in rank 2, at programs/mpi_rank.py:40",
+        ),
         ("7", 7, "rank 2 under mpirun ended with exit code 7"),
         ("SIGKILL", 137, "rank 2 under mpirun ended with exit code 137"),
         ("SIGSEGV", 139, "rank 2 under mpirun ended with exit code 139"),

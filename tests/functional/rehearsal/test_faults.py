@@ -65,7 +65,7 @@ def test_a_rank_ends_with_a_code_of_our_choice_and_the_verdict_says_it(laptop: P
     assert ended.code == 9, ended.output
     (verdict,) = verdicts(laptop)
     assert (verdict["came"], verdict["code"], verdict["wrong"]) == (True, 9, [])
-    assert "rank 3: ended with exit code 9" in verdict["cause"]
+    assert "rank 3 ended with exit code 9" in verdict["cause"]
     assert "fault: exit rank=3 line=1 code=9" in ended.output
     assert processes(laptop) == []
 

@@ -194,7 +194,7 @@ FILES = [f"node-{number}-events.jsonl" for number in range(3)]
 
 def test_report_merges_the_nodes_and_finds_logs_beside_the_events(copied: Path) -> None:
     ended = report(copied, *reversed(FILES), "--output", "deep/job.html")
-    assert (ended.code, ended.output) == (0, "deep/job.html\n")
+    assert (ended.code, ended.output.splitlines()[-1]) == (0, "page: deep/job.html")
     text = (copied / "deep" / "job.html").read_text()
     assert headline(text).startswith("Rank 3 on node 1 failed first")
     assert "the last words of 3" in text
@@ -202,7 +202,7 @@ def test_report_merges_the_nodes_and_finds_logs_beside_the_events(copied: Path) 
 
 
 def test_report_writes_to_report_html_by_default(copied: Path) -> None:
-    assert report(copied, *FILES).output == "report.html\n"
+    assert report(copied, *FILES).output.endswith("\npage: report.html\n")
     assert (copied / "report.html").exists()
 
 
