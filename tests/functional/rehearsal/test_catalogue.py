@@ -40,14 +40,14 @@ LOST = Outcome(ExitCode.OUTPUT_LOST, "not every output was uploaded", False)
 STALL = ("MABOOT_STALL_TIMEOUT=1",)
 STOP_HANG = ("--hang-timeout", "1.5", "--hang-action", "stop", "--stop-timeout", "1")
 CASES: Tuple[Tuple[str, Outcome, Tuple[str, ...]], ...] = (
-    ("kill rank=1", Outcome(137, "rank 1: was killed by SIGKILL"), ()),
-    ("kill rank=3 at=1s", Outcome(137, "rank 3: was killed by SIGKILL"), ()),
-    ("kill rank=0 line=5", Outcome(137, "rank 0: was killed by SIGKILL"), ()),
-    ("kill rank=1 signal=SEGV line=3", Outcome(139, "rank 1: was killed by SIGSEGV"), ()),
-    ("kill rank=2 signal=ABRT at=500ms", Outcome(134, "rank 2: was killed by SIGABRT"), ()),
-    ("kill rank=1 signal=TERM at=1s", Outcome(143, "rank 1: was killed by SIGTERM"), ()),
-    ("exit rank=1 code=3 at=500ms", Outcome(3, "rank 1: ended with exit code 3"), ()),
-    ("exit rank=2 code=255 line=4", Outcome(255, "rank 2: ended with exit code 255"), ()),
+    ("kill rank=1", Outcome(137, "rank 1 was killed by SIGKILL"), ()),
+    ("kill rank=3 at=1s", Outcome(137, "rank 3 was killed by SIGKILL"), ()),
+    ("kill rank=0 line=5", Outcome(137, "rank 0 was killed by SIGKILL"), ()),
+    ("kill rank=1 signal=SEGV line=3", Outcome(139, "rank 1 was killed by SIGSEGV"), ()),
+    ("kill rank=2 signal=ABRT at=500ms", Outcome(134, "rank 2 was killed by SIGABRT"), ()),
+    ("kill rank=1 signal=TERM at=1s", Outcome(143, "rank 1 was killed by SIGTERM"), ()),
+    ("exit rank=1 code=3 at=500ms", Outcome(3, "rank 1 ended with exit code 3"), ()),
+    ("exit rank=2 code=255 line=4", Outcome(255, "rank 2 ended with exit code 255"), ()),
     ("hang rank=1 at=500ms", Outcome(ExitCode.HUNG, "hung"), STOP_HANG),
     ("hang rank=0 at=500ms for=1s", SUCCESS, ()),
     ("flood rank=1 size=32m at=500ms", SUCCESS, ()),
