@@ -18,7 +18,7 @@ from path_mapping.errors import NotFound
 from path_mapping.stores import GetFile
 from path_mapping.workers import RetriedStore
 from path_mapping.workers.thread_pool import Outcome, RateLimiter, ThreadPool
-from tests.transfers import names_are_here, obs_store, send, tree, write
+from tests.transfers import names_are_here, obs_store, send, serving, tree, write
 
 FILES = {f"{number:02}": os.urandom(20_000 + number) for number in range(30)}
 AHEAD = 6
@@ -83,12 +83,8 @@ class LateHandshakes(ThreadingHTTPServer):
 @pytest.fixture
 def together() -> Iterator[str]:
     Together.asked = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Together)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with serving(Together) as url:
+        yield url
 
 
 def fetched(
