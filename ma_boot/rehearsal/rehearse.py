@@ -89,7 +89,7 @@ def run_job(setup: Setup, start_of: StartOf, spec_of: SpecOf, world: World, star
         with live_view(job, world.journal.console):
             run = job_run.run()
     code = job_exit_code(run, world.inbox.stops)
-    verdicts = verdicts_of(setup, job_run, code, cause(job, run, code))
+    verdicts = verdicts_of(setup, job_run, run, code)
     if verdicts:
         say("\n".join(line for verdict in verdicts for line in verdict.lines()))
         try:
@@ -127,7 +127,7 @@ def _finish(
     code = job_exit_code(run, world.inbox.stops)  # a stop may have arrived meanwhile
     why = cause(job, run, code)
     end = rehearsal_end(code, why, wrong)
-    journal.event("job-end", **job_end_event(job, run, world.inbox.stops, end[0]))
+    journal.event("job-end", **job_end_event(run, world.inbox.stops, why, end[0]))
     journal.close()
     events = [Path(job.events_file), *(file for node in range(job.nodes) for file in events_of(job, node))]
     made = write_in_time(events, Path(job.page_file), world.inbox, journal.say, PAGE_SECONDS)

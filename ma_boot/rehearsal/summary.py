@@ -7,6 +7,7 @@ import json
 import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
@@ -84,15 +85,13 @@ def _short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
-def job_end_event(
-    job: SimulatedJob, run: RunResult, stops: Sequence[int], rehearsal_code: int
-) -> Dict[str, Any]:
-    """The fields of the event `job-end`."""
-    failure, code = run.first_failure, job_exit_code(run, stops)
+def job_end_event(run: RunResult, stops: Sequence[int], why: str, rehearsal_code: int) -> Dict[str, Any]:
+    """The fields of the event `job-end`; `why` is the cause of the job's exit code."""
+    failure = run.first_failure
     return {
-        "exit_code": code,
+        "exit_code": job_exit_code(run, stops),
         "by": "signal" if stops else "ma_boot" if run.not_started else "node" if failure else None,
-        "cause": cause(job, run, code),
+        "cause": why,
         "label": failure.label if failure else None,
         "signal": stops[0] if stops else None,
         "rehearsal_exit_code": rehearsal_code,
@@ -104,11 +103,17 @@ def events_of(job: SimulatedJob, node: int) -> List[Path]:
     return sorted(Path(job.log_dir(node)).glob("*-events.jsonl"))
 
 
+def _events(job: SimulatedJob, node: int) -> Iterator[Sequence[Event]]:
+    """The events of a node, of each of its files."""
+    for text in _texts(events_of(job, node)):
+        yield read_events(text, str).events
+
+
 def _phases(job: SimulatedJob, node: int) -> Iterator[Event]:
     """The phases that the last start of a node has recorded."""
-    for text in _texts(events_of(job, node)):
+    for events in _events(job, node):
         phases: List[Event] = []
-        for event in read_events(text, str).events:
+        for event in events:
             if event["kind"] == "phase-start" and event["phase"] == "job":
                 phases.clear()
             elif event["kind"] == "phase-end":
@@ -139,7 +144,7 @@ def cause(job: SimulatedJob, run: RunResult, code: int) -> str:
 def _named_causes(job: SimulatedJob) -> Iterator[Cause]:
     """The cause that the last start of each node has named."""
     for node in range(job.nodes):
-        events = [event for text in _texts(events_of(job, node)) for event in read_events(text, str).events]
+        events = chain.from_iterable(_events(job, node))
         named = [job_cause(event) for event in events if event["kind"] == "job cause"]
         yield from filter(None, named[-1:])
 
@@ -196,10 +201,11 @@ class FaultVerdict:
         return f"outputs: all {self.files} files are in OBS"
 
 
-def verdicts_of(setup: Setup, job_run: JobRun, code: int, cause: str) -> List[FaultVerdict]:
-    """A verdict on each fault of a job that has ended with an exit code, for a cause."""
+def verdicts_of(setup: Setup, job_run: JobRun, run: RunResult, code: int) -> List[FaultVerdict]:
+    """A verdict on each fault of a job that has ended with an exit code."""
     if not setup.rehearsal.faults:
         return []
+    why = cause(setup.job, run, code)
     left = ", ".join(map(str, job_run.left))
     outlived = (f"processes still running at the end: {left}",) if left else ()
     count, missing = _output_files(setup) or (None, ())
@@ -212,7 +218,7 @@ def verdicts_of(setup: Setup, job_run: JobRun, code: int, cause: str) -> List[Fa
             fault=str(fault),
             came=problem is None,
             code=code,
-            cause=cause,
+            cause=why,
             seconds=max(0.0, job_run.ended - injection.at) if injection else None,
             files=count,
             lost=None if count is None else len(missing),

@@ -67,7 +67,8 @@ def test_the_row_of_the_run_is_that_of_the_node_that_failed_first(tmp_path: Path
 
 def test_a_node_that_could_not_be_started_is_the_cause(tmp_path: Path) -> None:
     run = RunResult((), CannotCreate("cannot write /log: No space left on device"))
-    assert job_end_event(SimulatedJob("uuid", str(tmp_path), 1, 1), run, [], 73) == {
+    why = cause(SimulatedJob("uuid", str(tmp_path), 1, 1), run, 73)
+    assert job_end_event(run, [], why, 73) == {
         "exit_code": 73,
         "by": "ma_boot",
         "cause": "cannot write /log: No space left on device",
