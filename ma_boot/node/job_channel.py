@@ -232,8 +232,8 @@ class OtherNodes:
         if self._channel is not None:
             with self._only_helping():
                 self._check(workers)
-        elsewhere = self.stopped_for()
-        return elsewhere.text if self.together and elsewhere is not None else ""
+        elsewhere = self.stopped_for() if self.together else None
+        return elsewhere.text if elsewhere is not None else ""
 
     def _check(self, workers: Sequence[Worker]) -> None:
         if workers is not self._workers:  # of a further run
@@ -270,8 +270,8 @@ class OtherNodes:
             if message.kind in ("failed", "cause"):
                 if message.body.get("attempt", self.attempt) != self.attempt:
                     continue
-                told = told_by(message.node, message.body, self.has_rank)
-                self._failures[message.node] = told or self._failures.get(message.node, [])
+                failures = told_by(message.node, message.body, self.has_rank)
+                self._failures[message.node] = failures or self._failures.get(message.node, [])
                 another_failed = True
             elif message.kind == "stopped":
                 stopped = read_end(message.body)
@@ -339,9 +339,12 @@ class OtherNodes:
 
     def stopped_for(self) -> Optional[JobFailure]:
         """The failure of another node for which the ranks of this one were stopped."""
-        failures = [failure for failures in self._failures.values() for failure in failures]
-        elsewhere = cause_of(failure for failure in failures if failure.node != self.node)
+        elsewhere = cause_of(failure for failure in self._of_others() if failure.node != self.node)
         return None if elsewhere is None else JobFailure(elsewhere.code or 1, str(elsewhere))
+
+    def _of_others(self) -> List[Cause]:
+        """The failures that other nodes have told."""
+        return [failure for failures in self._failures.values() for failure in failures]
 
     def cause(self, ending: Ending) -> Tuple[Optional[Cause], bool]:
         """The cause of the job's end, and whether the nodes have agreed on it: else it is this node's.
@@ -349,7 +352,8 @@ class OtherNodes:
         After this node has told what it knows, it waits for the others for at most a second. Recorded as an
         event.
         """
-        status, own, agreed = exit_status(ending), self._own_causes(ending), False
+        status, agreed = exit_status(ending), False
+        own = self._own_causes(ending, status)
         cause = cause_of(own) or self._own_hang(ending)
         if status.by == "signal" and (ending.run is None or ending.run.first_failure is None):
             cause = None
@@ -361,9 +365,9 @@ class OtherNodes:
         self.world.journal.event("job cause", cause=cause.fields())
         return cause, agreed
 
-    def _own_causes(self, ending: Ending) -> List[Cause]:
+    def _own_causes(self, ending: Ending, status: ExitStatus) -> List[Cause]:
         """What has failed on this node."""
-        run, status = ending.run, exit_status(ending)
+        run = ending.run
         own = causes_of(run.exits, self.node, self._epoch) if run is not None else []
         if run is not None and run.advice and run.first_failure is not None:
             first = run.first_failure.rank
@@ -409,9 +413,7 @@ class OtherNodes:
         if not self.node:
             self.tell("left", {"code": status.code})
         if self._channel is not None:  # it may have been given up meanwhile
-            unsent = (
-                began + CAUSE_SECONDS - time.monotonic() if own else 0.0
-            )  # who starts later is tried again
+            unsent = began + CAUSE_SECONDS - time.monotonic() if own else 0.0  # a later start is tried again
             self._channel.flush(max(_FLUSH_SECONDS, unsent))
         return first
 
@@ -426,7 +428,7 @@ class OtherNodes:
             first, mine = next(iter(self._failures.get(0, [])), None), cause_of(own)
             if first is not None and (mine is None or first.evidence <= mine.evidence):
                 return first
-        theirs = [failure for failures in self._failures.values() for failure in failures]
+        theirs = self._of_others()
         lost = sorted(set(self.unreached) - self._left.keys() - set(self._failures))
         hung = hung or ExitCode.HUNG in self._left.values()
         if not own and not theirs and suspect is not None and hung:

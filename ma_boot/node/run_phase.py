@@ -79,8 +79,7 @@ def train(
     """Runs the processes; after a failure that a restart may fix, or for `reset`, runs all of them again.
 
     Each attempt has its own log files: those of the previous one get a number. `checkpoints` prepare a
-    restart. A job of several nodes restarts together: all stop, node 0
-    decides, all start again or none.
+    restart. A job of several nodes restarts together: all stop, node 0 decides, all start again or none.
     """
     inbox, journal = world.inbox, world.journal
     workers: Sequence[WorkerSpec] = plan.workers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import signal
 from typing import List, Mapping, Optional, Sequence, Tuple
@@ -120,9 +121,13 @@ def last_exception(output: str) -> Optional[str]:
 
     Of an exception group with the first of its exceptions.
     """
-    lines = _lines(output)
+    return _exception(_lines(output))
+
+
+def _exception(lines: Sequence[str], most: float = math.inf) -> Optional[str]:
+    """The exception of the last traceback, unless there are more than so many lines from it on."""
     start, at = _last_traceback(lines)
-    if at is None:
+    if at is None or len(lines) - at > most:
         return None
     group = lines[at:] if _GROUP in lines[start] else []
     inner = next(filter(None, (re.match(_IN_GROUP, line) for line in group)), None)
@@ -134,10 +139,7 @@ def exception_at_end(output: str, stopped: bool = False) -> Optional[str]:
 
     Less may follow it in a process that was `stopped`: it may have gone on.
     """
-    lines = _lines(output)
-    _, at = _last_traceback(lines)
-    most = MOST_LINES_AFTER_STOPPED if stopped else MOST_LINES_AFTER
-    return last_exception(output) if at is not None and len(lines) - at <= most else None
+    return _exception(_lines(output), MOST_LINES_AFTER_STOPPED if stopped else MOST_LINES_AFTER)
 
 
 def place_of_exception(output: str) -> str:
@@ -152,20 +154,15 @@ def place_of_exception(output: str) -> str:
 
 def own_words(output: str, stopped: bool = False) -> Optional[str]:
     """What a program says of its failure: the exception at its end, else the last line of an error."""
-    exception = exception_at_end(output, stopped)
-    if exception is not None:
-        return exception
-    return error_line(output)
+    return exception_at_end(output, stopped) or error_line(output)
 
 
 def error_line(output: str) -> Optional[str]:
     """The last line that tells of an error, of the last 20, after the last traceback."""
     lines = _lines(output)
     _, at = _last_traceback(lines)
-    rest = lines[0 if at is None else at + 1 :][-TAIL_LINES:]
-    return next(
-        (line.strip() for line in reversed(rest) if re.search(_TELLS_OF_AN_ERROR, line.strip())), None
-    )
+    rest = [line.strip() for line in lines[0 if at is None else at + 1 :][-TAIL_LINES:]]
+    return next((line for line in reversed(rest) if re.search(_TELLS_OF_AN_ERROR, line)), None)
 
 
 def last_line(output: str) -> str:
