@@ -104,8 +104,8 @@ class SetsByHand:
         stored: Dict[str, tuple[int, str]] = {}
         prefix = f"{self.place.prefix}{found.name.attempt}/"
         store = RetriedStore(self.store, self.cancel, self.patience)
-        for one in store.listing(self.remote.bucket, prefix):
-            stored[one.key[len(self.place.prefix) :]] = (one.size, one.etag.strip('"'))
+        for state in store.listing(self.remote.bucket, prefix):
+            stored[state.key[len(self.place.prefix) :]] = (state.size, state.etag.strip('"'))
         wrong: List[str] = []
         for file in (one for part in found.parts for one in part.files):
             if file.key not in stored:

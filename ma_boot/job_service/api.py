@@ -217,8 +217,8 @@ class JobApi:
 
     def stages(self, job: str) -> List[Dict[str, Any]]:
         """The starts of a job, each with its `record_order` and its `stages`."""
-        found = self._call("GET", f"/training-jobs/{job}/stages", STAGES, empty=True)
-        return list(found["running_records"])
+        answer = self._call("GET", f"/training-jobs/{job}/stages", STAGES, empty=True)
+        return list(answer["running_records"])
 
     def lines(self, job: str, task: str, base: Optional[str], order: str, most: int) -> Dict[str, Any]:
         """A page of a worker's log: `content`, and the identities of its first and last line.
@@ -227,10 +227,9 @@ class JobApi:
         """
         query = {"base_line": base, "lines": most, "order": order}
         try:
-            found = self._call("GET", f"/training-jobs/{job}/logs/{task}", LINES, query, empty=True)
+            return dict(self._call("GET", f"/training-jobs/{job}/logs/{task}", LINES, query, empty=True))
         except LogMissing:
             return {}
-        return dict(found)
 
     def _call(
         self,
@@ -266,17 +265,17 @@ class JobApi:
         if not content.strip() and empty:
             content = b"{}"
         try:
-            found = json.loads(content.decode("utf-8", "replace"))  # a page of a log may cut a character
+            document = json.loads(content.decode("utf-8", "replace"))  # a page of a log may cut a character
         except (ValueError, RecursionError) as error:
             text = "an empty answer" if not content.strip() else f"no JSON but {content[:60]!r}"
             raise ServiceBusy(
                 self._clean(f"{what}: expected JSON from {self.access.endpoint}, found {text}")
             ) from error
-        if not isinstance(found, dict):
+        if not isinstance(document, dict):
             raise AnswerOdd(
                 self._clean(f"{what}: expected fields, found {str(content[:60], errors='replace')}")
             )
-        return shaped(found, shape, "", self._left_out)
+        return shaped(document, shape, "", self._left_out)
 
     def _left_out(self, text: str) -> None:
         """Notes once for each place what of an answer is not used."""

@@ -24,8 +24,8 @@ _TABLES = ("/user/config/jobstart_hccl.json", "/user/serverid/devindex/config/hc
 def look_around(environ: Mapping[str, str], hostname: str, root: str = "/") -> Around:
     """What is around this node: Volcano's files of hosts, places of rank tables, cards."""
     hosts = _hosts_of_tasks(os.path.join(root, "etc", "volcano"))
-    given = (environ.get(name, "").strip() for name in TABLE_VARIABLES)
-    files = (os.path.join(table, name) for table in given if table for name in TABLE_NAMES)
+    tables_given = (environ.get(name, "").strip() for name in TABLE_VARIABLES)
+    files = (os.path.join(table, name) for table in tables_given if table for name in TABLE_NAMES)
     places = (os.path.join(root, table.lstrip("/")) for table in _TABLES)
     tables = (
         *(file for file in files if os.path.isfile(file)),

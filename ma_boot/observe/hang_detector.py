@@ -308,13 +308,13 @@ class QuietLife:
                 pid: sum(found[name] for name in _MOVED if name in found) for pid, found in counters.items()
             }
             self._counted[worker] = now, counted
-            threads = dict(one for pid in members for one in runnable_seconds(pid).items())
+            threads = {name: spent for pid in members for name, spent in runnable_seconds(pid).items()}
             self._runnable.update(threads)
             if worker in before:
                 then, known = before[worker]
                 moved = sum(max(0, count - known.get(pid, count)) for pid, count in counted.items())
                 wanted = max(
-                    (threads[one] - runnable[one] for one in threads if one in runnable), default=0.0
+                    (threads[name] - runnable[name] for name in threads if name in runnable), default=0.0
                 )
                 if moved > LIVELY_BYTES * (now - then) or wanted > RUNNABLE_SHARE * (now - then):
                     self._moved[worker] = now

@@ -105,8 +105,8 @@ class StacksRound:
             self._ranks += ranks
             if self._peers.node:
                 longest = LONGEST_TEXT // max(1, len(ranks))
-                told = [one._replace(stack=one.stack[:longest])._asdict() for one in ranks[:MOST_RANKS]]
-                self._peers.tell("stacks", {"ranks": told})
+                rows = [rank._replace(stack=rank.stack[:longest])._asdict() for rank in ranks[:MOST_RANKS]]
+                self._peers.tell("stacks", {"ranks": rows})
         silent = self._waiting <= set(self._peers.unreached)
         left = self.patience() - (ANSWER_SECONDS - SILENT_SECONDS if silent else 0.0)
         return self._told and (not self._waiting or left <= 0)
@@ -115,8 +115,8 @@ class StacksRound:
         """The lines for people, and the fields of the event, which node 0 tells the others."""
         verdict = self._verdict
         if verdict is None:
-            times = Counter(one.rank for one in self._ranks)  # two nodes that have the same rank
-            ranks = [one for one in self._ranks if one.node == self._peers.node or times[one.rank] == 1]
+            times = Counter(rank.rank for rank in self._ranks)  # two nodes that have the same rank
+            ranks = [rank for rank in self._ranks if rank.node == self._peers.node or times[rank.rank] == 1]
             verdict = _verdict(ranks, sorted(self._waiting & set(self._peers.unreached)))
             if not self._peers.node:
                 self._peers.tell("verdict", _short(verdict))
@@ -223,13 +223,13 @@ def _modified(file: str) -> float:
 def _verdict(ranks: Sequence[RankAtHang], silent: Sequence[int]) -> Dict[str, Any]:
     """What follows from the stacks of all ranks, as the fields of the event `stacks`."""
     working = () if silent else at_work(ranks)
-    found = None if working else suspect(ranks, silent)
+    suspected = None if working else suspect(ranks, silent)
     return {
         "folded": [{"ranks": fold.ranks, "stack": fold.stack[:LONGEST_STACK]} for fold in folded(ranks)],
-        "suspect": found._asdict() if found else None,
-        "waits": waits_text({one.rank: one.waits_for for one in ranks}),
+        "suspect": suspected._asdict() if suspected else None,
+        "waits": waits_text({rank.rank: rank.waits_for for rank in ranks}),
         "silent": list(silent),
-        "working": [one.rank for one in working],
+        "working": [rank.rank for rank in working],
     }
 
 
@@ -247,12 +247,12 @@ def _lines(verdict: Mapping[str, Any], unnamed: Sequence[Tuple[str, str]]) -> Li
     if len(folds) > MOST_SHOWN:
         lines.append(f"and {len(folds) - MOST_SHOWN} other stacks, all of them in the events of node 0")
     lines += [f"HCCL: {line}" for line in verdict["waits"][:MOST_SHOWN_LINES]]
-    found = HangSuspect(**verdict["suspect"]) if verdict["suspect"] else None
+    suspected = HangSuspect(**verdict["suspect"]) if verdict["suspect"] else None
     if verdict["working"]:
         of = ranks_text(verdict["working"])
         lines.append(f"no hang: of {of} there is output, and it waits for nobody, as the others do for it")
     else:
-        lines.append(f"suspected: {found}: it {found.why}" if found else _nobody(folds))
+        lines.append(f"suspected: {suspected}: it {suspected.why}" if suspected else _nobody(folds))
     return lines
 
 
@@ -279,7 +279,7 @@ def ranks_heard(message: PeerMessage, peers: Peers) -> Optional[List[RankAtHang]
         ranks = [
             RankAtHang(
                 int(row["rank"]), message.node, _plain(row["stack"]), float(row["quiet"]),
-                tuple(int(one) for one in row["waits_for"][:MOST_WAITS]),
+                tuple(map(int, row["waits_for"][:MOST_WAITS])),
                 None if row["ended"] is None else int(row["ended"]), _plain(row["state"])[:1],
                 float(row["printed"]),
             )
@@ -301,9 +301,9 @@ def ends_heard(message: PeerMessage, peers: Peers) -> Optional[List[RankAtHang]]
 
 
 def _believed(ranks: List[RankAtHang], peers: Peers) -> Optional[List[RankAtHang]]:
-    distinct = len({one.rank for one in ranks}) == len(ranks)
+    distinct = len({rank.rank for rank in ranks}) == len(ranks)
     right = all(
-        peers.has_rank(one.node, one.rank) and math.isfinite(one.quiet + one.printed) for one in ranks
+        peers.has_rank(rank.node, rank.rank) and math.isfinite(rank.quiet + rank.printed) for rank in ranks
     )
     return ranks if distinct and right else None
 
@@ -313,7 +313,7 @@ def verdict_heard(body: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
     try:
         named = body["suspect"]
         rank = named and named["rank"]
-        found = named and HangSuspect(
+        suspected = named and HangSuspect(
             int(named["node"]), None if rank is None else int(rank), _line(named["why"])
         )
         return {
@@ -321,7 +321,7 @@ def verdict_heard(body: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
                 {"ranks": tuple(map(int, fold["ranks"])), "stack": _plain(fold["stack"])}
                 for fold in body["folded"][:MOST_FOLDS]
             ],
-            "suspect": found._asdict() if found else None,
+            "suspect": suspected._asdict() if suspected else None,
             "waits": [_line(line) for line in body["waits"][:MOST_SHOWN_LINES]],
             "silent": list(map(int, body["silent"])),
             "working": list(map(int, body["working"])),

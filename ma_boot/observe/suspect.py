@@ -80,13 +80,12 @@ def at_work(ranks: Sequence[RankAtHang]) -> List[RankAtHang]:
 
     Those are where one waits for others, or they are most, and all at one place, or without stacks.
     """
-    running = [one for one in ranks if one.ended is None]
-    does = {one: activity(threads_of(one.stack)) for one in running}
-    longest = max((one.quiet for one in running), default=0.0)
-    working = [one for one in running if does[one].kind == OWN and one.printed * 2 < longest]
-    others = [one for one in running if one not in working]
-    most = len(others) * 2 > len(running) and len({does[one].key for one in others}) == 1
-    return working if others and (most or all(does[one].kind != OWN for one in others)) else []
+    running, longest = _running(ranks)
+    does = {rank: activity(threads_of(rank.stack)) for rank in running}
+    working = [rank for rank in running if does[rank].kind == OWN and rank.printed * 2 < longest]
+    others = [rank for rank in running if rank not in working]
+    most = len(others) * 2 > len(running) and len({does[rank].key for rank in others}) == 1
+    return working if others and (most or all(does[rank].kind != OWN for rank in others)) else []
 
 
 Groups = Dict[Tuple[str, ...], List[RankAtHang]]
@@ -104,11 +103,11 @@ def _odd(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
     for one, what in does.items():
         groups.setdefault(what.key, []).append(one)
     usual = max(groups.values(), key=len, default=[])
-    waiting = [one for one, what in does.items() if what.kind != OWN]
+    waiting = [rank for rank, what in does.items() if what.kind != OWN]
     if len(usual) * 2 > len(does) and not (does[usual[0]].loads and len(usual) + len(waiting) == len(does)):
         waiting = usual
     others = [one for one in does if one not in waiting]
-    alive = [one for one in _alive(does) if does[one].kind == OWN]
+    alive = [rank for rank in _alive(does) if does[rank].kind == OWN]
     if not waiting or not others or (alive and not set(alive) & set(others)):
         return None
     chosen = min(
@@ -127,9 +126,14 @@ def _odd(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
 
 def _alive(ranks: Iterable[RankAtHang]) -> List[RankAtHang]:
     """The ranks that have shown life long after others have stopped."""
-    running = [one for one in ranks if one.ended is None]
-    longest = max((one.quiet for one in running), default=0.0)
-    return [one for one in running if one.quiet * 2 < longest]
+    running, longest = _running(ranks)
+    return [rank for rank in running if rank.quiet * 2 < longest]
+
+
+def _running(ranks: Iterable[RankAtHang]) -> Tuple[List[RankAtHang], float]:
+    """The ranks that have not ended, and the seconds for which one of them has been quiet at most."""
+    running = [rank for rank in ranks if rank.ended is None]
+    return running, max((rank.quiet for rank in running), default=0.0)
 
 
 def _difference(
@@ -202,16 +206,16 @@ def roots(waits: Mapping[int, Sequence[int]]) -> List[Tuple[int, List[int]]]:
         for other in others:
             behind.setdefault(other, []).append(rank)
     seen: Set[int] = set()
-    found: List[Tuple[int, List[int]]] = []
+    behind_roots: List[Tuple[int, List[int]]] = []
     for root in sorted(rank for rank in behind if not waits.get(rank)):
         layer, members = [root], []
         while layer:
-            layer = [one for rank in layer for one in behind.get(rank, ()) if one not in seen]
-            layer = list(dict.fromkeys(layer))
+            next_layer = (behind_it for rank in layer for behind_it in behind.get(rank, ()))
+            layer = list(dict.fromkeys(rank for rank in next_layer if rank not in seen))
             seen.update(layer)
             members += layer
-        found.append((root, sorted(members)))
-    return sorted(found, key=lambda one: (-len(one[1]), one[0]))
+        behind_roots.append((root, sorted(members)))
+    return sorted(behind_roots, key=lambda pair: (-len(pair[1]), pair[0]))
 
 
 def circle(waits: Mapping[int, Sequence[int]]) -> List[int]:

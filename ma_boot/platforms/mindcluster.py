@@ -58,13 +58,13 @@ def place(around: Around, problems: List[str]) -> NodePlace:
             "own command in it, not ma_boot, or give it NPUs"
         )
     whole = volcano.place(around, problems)._replace(is_part=False)  # no HyperJob is around a vcjob
-    found = reading.place().completed_by(whole)
-    if found.node is not None and found.nodes is None and not knows_table(around):
+    own = reading.place().completed_by(whole)
+    if own.node is not None and own.nodes is None and not knows_table(around):
         problems.append(  # of a vNPU: the operator writes no sizes then
-            f"{found.sources['node']} is {found.node}, but nothing tells how many nodes the job has: set "
+            f"{own.sources['node']} is {own.node}, but nothing tells how many nodes the job has: set "
             "MA_NUM_HOSTS by the job's YAML"
         )
-    return found
+    return own
 
 
 def _without_cards(reading: VariableReader) -> str:

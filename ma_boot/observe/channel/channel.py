@@ -294,13 +294,13 @@ class NodeChannel:
             if not link.waiting:
                 await link.more.wait()
                 continue
-            told = link.waiting[0]
-            data = protocol.packed(told.kind, time.monotonic() - told.when, told.body)
+            message = link.waiting[0]
+            data = protocol.packed(message.kind, time.monotonic() - message.when, message.body)
             if len(data) <= protocol.MOST_BYTES:
                 link.taken.clear()
                 wire.write(data)
                 await link.taken.wait()
-            if link.waiting and link.waiting[0] is told:
+            if link.waiting and link.waiting[0] is message:
                 link.waiting.popleft()
 
     def _keep(self, new: _Kept) -> None:
