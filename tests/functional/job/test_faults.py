@@ -17,7 +17,7 @@ from tests.functional.node import eventually
 from tests.job_api.stand_in import PROJECT, ApiFault, ModelArtsStandIn
 from tests.job_api.task_log import TaskLog
 
-LINES = 20_000  # of each node
+LINES = 50_000  # of each node
 KINDS = ("429", "500", "503", "html", "portal", "close", "torn", "slow", "empty")
 FAULTS = [
     *(ApiFault(kind, r"GET .*/logs/worker-") for kind in KINDS),
@@ -39,7 +39,7 @@ def test_20_faults_take_no_line_away_and_show_none_twice(desk: Desk) -> None:
     watching = desk.start("watch", job.id)
     restarts = threading.Thread(target=_restart, args=(list(job.logs.values()),))
     restarts.start()
-    out, err = watching.communicate(timeout=110)
+    out, err = watching.communicate(timeout=240)
     restarts.join()
     assert watching.returncode == 3, err.decode()
     shown = _by_node(out.decode())
