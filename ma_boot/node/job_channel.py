@@ -27,6 +27,7 @@ from ma_boot.modelarts import JOB_TOKEN, JobEnvironment
 from ma_boot.node.job_restart import (
     AttemptEnd,
     Failed,
+    RestartPolicy,
     Verdict,
     decide,
     failure_of,
@@ -97,7 +98,7 @@ class OtherNodes:
         self._has_failed = False  # a process of this node
         self.attempt = 1  # in which all nodes are that restart together
         self.together = False  # a failure anywhere ends the attempt on all nodes, for a restart
-        self._budget = 0
+        self._policy = RestartPolicy()
         self._earlier: List[Failed] = []
         self._stopped: Dict[int, AttemptEnd] = {}
         self._verdict: Optional[Verdict] = None
@@ -127,9 +128,9 @@ class OtherNodes:
         """Whether there is a way to the other nodes."""
         return self._channel is not None
 
-    def restart_together(self, budget: int) -> None:
-        """From here on a failure of any node ends the attempt on all; the job has so many restarts."""
-        self.together, self._budget = True, budget
+    def restart_together(self, policy: RestartPolicy) -> None:
+        """From here on a failure of any node ends the attempt on all."""
+        self.together, self._policy = True, policy
 
     def _begin(self, attempt: int) -> None:
         """All nodes are in this attempt: what was before is forgotten."""
@@ -315,7 +316,7 @@ class OtherNodes:
             return known if known is not None and known.attempt == own.attempt else None
         if self._channel is None or self._channel.others - self._stopped.keys():
             return None
-        verdict = decide(own.attempt, self._stopped, self._budget, cause, self._earlier)
+        verdict = decide(own.attempt, self._stopped, self._policy, cause, self._earlier)
         self._earlier.append(failure_of(self._stopped, cause))
         return verdict
 

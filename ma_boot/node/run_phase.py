@@ -13,29 +13,31 @@ from ma_boot.launch import LaunchPlan, WorkerSpec
 from ma_boot.modelarts import JOB_TOKEN, JobEnvironment, instance_name
 from ma_boot.node.checkpoint_phase import NodeCheckpoints
 from ma_boot.node.job_channel import OtherNodes
-from ma_boot.node.job_restart import AttemptEnd, Verdict
+from ma_boot.node.job_restart import AttemptEnd, Failed, RestartPolicy, Verdict, decide, failure_of
 from ma_boot.node.world import World
-from ma_boot.observe import HangDetector, Metrics, ResetWatch, Sampling
+from ma_boot.observe import HangDetector, Metrics, ResetWatch, Sampling, has_step
 from ma_boot.processes import SignalInbox
-from ma_boot.reporting import Journal, RunResult, missing_files, output_of_failed_rank
+from ma_boot.reporting import (
+    Journal,
+    RunResult,
+    cause_of,
+    causes_of,
+    missing_files,
+    output_of_failed_rank,
+)
 from ma_boot.supervisor import Limits, Observer, supervise
 
 RELEASE_SECONDS = 15.0  # an NPU is not free at once when the process that used it has ended
 MOST_FILES_NAMED = 3
 CHANNEL_PORT = 29402
 NPU = Path("/dev/davinci_manager")
-_PERMANENT = {
-    2: "wrong use of the command",
-    126: "a command that is not executable",
-    127: "a command that does not exist",
-}
 
 
 class RunOptions(NamedTuple):
     """The options for the running processes; times in seconds.
 
-    They are restarted up to `max_restarts` times, but not after a failure within `start_seconds`; and as
-    often as `reset_file`, MindCluster's `reset.json`, asks for it.
+    They are restarted up to `max_restarts` times where that may help (`decide`), for which they have run for
+    `start_seconds`; and as often as `reset_file`, MindCluster's `reset.json`, asks for it.
     """
 
     stop_timeout: float = 15.0
@@ -83,26 +85,25 @@ def train(
     """
     inbox, journal = world.inbox, world.journal
     workers: Sequence[WorkerSpec] = plan.workers
-    failures = 0
+    policy, earlier = RestartPolicy(options.max_restarts, options.start_seconds), list[Failed]()
     if options.max_restarts and others.talks:
-        others.restart_together(options.max_restarts)
+        others.restart_together(policy)
     for attempt in itertools.count(1):
         if options.max_restarts:
             workers = [_attempted(worker, attempt) for worker in workers]
         result = _observed(workers, plan, options, world, others, reset)
-        halted = reset.reason if reset is not None else ""
-        asked = bool(halted) and _was_stopped(result)
-        why = halted if asked else result.summary()
-        if inbox.stops or not asked:
-            failures += 1
-            if result.succeeded or inbox.stops or (failures > options.max_restarts and not others.together):
+        why = reset.reason if reset is not None and not inbox.stops and _was_stopped(result) else ""
+        asked = bool(why)
+        if not asked:
+            if result.succeeded or not options.max_restarts:
                 break
-            try:
-                result, verdict = _decided(attempt, result, options, others, checkpoints)
-            except Stopped:
-                break
+            end = _attempt_end(others.attempt if others.together else attempt, result, checkpoints)
+            verdict = _decided(end, result, policy, earlier, others)
+            journal.event("verdict", **{**end._asdict(), **verdict._asdict()})
             if not verdict.again:
-                journal.say(f"attempt {attempt}: {why}; no restart: {verdict.why}")
+                if others.together and not inbox.stops:
+                    result = result._replace(stopped_for=others.stopped_for())
+                journal.say(f"attempt {attempt}: {result.summary()}; no restart: {verdict.why}")
                 break
             why = verdict.why
         journal.event("restart", attempt=attempt + 1, reason=why)
@@ -158,18 +159,35 @@ def _attempted(worker: WorkerSpec, attempt: int) -> WorkerSpec:
     return worker._replace(environ={**worker.environ, "MABOOT_ATTEMPT": str(attempt)})
 
 
-def _decided(
-    attempt: int, result: RunResult, options: RunOptions, others: OtherNodes, checkpoints: NodeCheckpoints
-) -> Tuple[RunResult, Verdict]:
-    """Whether a failed attempt is followed by another one: as node 0 decides where the job restarts together.
+def _attempt_end(attempt: int, result: RunResult, checkpoints: NodeCheckpoints) -> AttemptEnd:
+    """What this node says of an attempt."""
+    failure, final = result.first_failure, ""
+    if result.not_started is not None or result.left:
+        final = "a process could not be " + ("started" if result.not_started is not None else "killed")
+    stepped = any(has_step(ended.output) for ended in result.exits)
+    return AttemptEnd(
+        attempt,
+        final=final,
+        whole=checkpoints.whole(),
+        seconds=None if failure is None else failure.seconds,
+        stepped=stepped,
+    )
 
-    Raises `Stopped`.
-    """
-    permanent = _why_no_restart(result, options.start_seconds) or ""
-    if not others.together:
-        return result, Verdict(attempt, not permanent, permanent or result.summary())
-    verdict = others.agreed(AttemptEnd(others.attempt, permanent, checkpoints.whole()), result)
-    return result if verdict.again else result._replace(stopped_for=others.stopped_for()), verdict
+
+def _decided(
+    end: AttemptEnd, result: RunResult, policy: RestartPolicy, earlier: List[Failed], others: OtherNodes
+) -> Verdict:
+    """Whether another attempt follows: as node 0 decides where the job restarts together."""
+    try:
+        others.world.inbox.check()
+        if others.together:
+            return others.agreed(end, result)
+    except Stopped:
+        return Verdict(end.attempt, False, "the job was stopped", "stop")
+    cause, ends = cause_of(causes_of(result.exits, others.node, 0.0)), {others.node: end}
+    verdict = decide(end.attempt, ends, policy, cause, earlier)
+    earlier.append(failure_of(ends, cause))
+    return verdict
 
 
 def _wait_for_devices(inbox: SignalInbox) -> None:
@@ -200,17 +218,3 @@ def _advice_on_files(run: RunResult, code: Optional[str], cwd: str) -> Tuple[str
         "--workdir code, or open it by the path of the script (__file__)"
         for name in beside[:MOST_FILES_NAMED]
     )
-
-
-def _why_no_restart(result: RunResult, start_seconds: float) -> Optional[str]:
-    """Why a restart would end in the same way; None if it may not."""
-    failure = result.first_failure
-    if result.not_started is not None or result.left:
-        return "a process could not be started" if result.not_started else "a process could not be killed"
-    if failure is None:
-        return None  # it hung
-    if failure.code in _PERMANENT:
-        return f"exit code {failure.code} means {_PERMANENT[failure.code]}"
-    if failure.seconds < start_seconds:
-        return f"it failed within its first {start_seconds:.0f} s (MABOOT_START_SECONDS)"
-    return None

@@ -3,6 +3,6 @@
 from ma_boot.observe.cards import npu_rows as npu_rows
 from ma_boot.observe.hang_detector import HangDetector as HangDetector
 from ma_boot.observe.peers import PeerMessage as PeerMessage
-from ma_boot.observe.progress import given as given
+from ma_boot.observe.progress import given as given, has_step as has_step
 from ma_boot.observe.reset import ResetWatch as ResetWatch, reset_watch as reset_watch
 from ma_boot.observe.sampler import Metrics as Metrics, Sampling as Sampling

@@ -263,6 +263,12 @@ class TrainingProgress:
         return found
 
 
+def has_step(output: str) -> bool:
+    """Whether the end of an output has a step of a training, in a form that is known."""
+    text = output.encode() + b"\n"
+    return TrainingProgress().read(len(text), text, 0.0).step is not None
+
+
 def _values(pattern: Pattern, match: re.Match[bytes]) -> Dict[str, float]:
     """What the groups of a match are; without a number that is none, or too large for one."""
     values = {name: float(text) for name, text in zip(pattern.names, match.groups())}

@@ -12,7 +12,7 @@ import pytest
 from ma_boot.launch import Placement
 from ma_boot.modelarts import read_job
 from ma_boot.node.job_channel import OtherNodes
-from ma_boot.node.job_restart import AttemptEnd
+from ma_boot.node.job_restart import AttemptEnd, RestartPolicy
 from ma_boot.node.world import World
 from ma_boot.observe import PeerMessage
 from ma_boot.observe.channel import NodeChannel
@@ -116,7 +116,7 @@ def test_without_a_way_to_them_nothing_is_told(others: OtherNodes) -> None:
     others.close()
 
 
-STOPPED = {"attempt": 1, "final": "", "whole": ""}
+STOPPED = AttemptEnd(1)._asdict()
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_node_0_starts_nobody_again_before_all_have_stopped(
     monkeypatch.setattr("ma_boot.node.job_channel.GONE_SECONDS", 0.1)
     monkeypatch.setattr("ma_boot.node.job_channel.AGREE_SECONDS", 0.5)
     others.node = 0
-    others.restart_together(1)
+    others.restart_together(RestartPolicy(1))
     channel: Any = others._channel
     channel.others = frozenset({1, 2})
     stopped = {"none": STOPPED, "node 2 stops another attempt": {**STOPPED, "attempt": 2}}.get(fault)

@@ -45,7 +45,7 @@ def test_all_nodes_start_again_after_a_rank_of_one_has_raised(laptop: Path, node
     ("more", "failure", "why"),
     [
         (AT_ONCE, "raise ValueError('bad label 91')", "the same failure came twice without a checkpoint"),
-        (AT_ONCE, "sys.exit(2)", "node 1: exit code 2 means"),
+        (AT_ONCE, "sys.exit(2)", "a configuration error (wrong use of the command): node 1, rank 3"),
         ({}, "raise ValueError('bad label 91')", "node 1: it failed within its first 10 s"),
     ],
 )

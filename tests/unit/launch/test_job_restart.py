@@ -2,39 +2,93 @@
 
 from __future__ import annotations
 
-from typing import Dict, Sequence
+import json
+from typing import Any, Dict, Optional, Sequence
 
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.node.job_restart import AttemptEnd, Failed, decide, failure_of, read_end, read_verdict
-from ma_boot.reporting import Cause
+from ma_boot.node.job_restart import (
+    AttemptEnd,
+    Failed,
+    RestartPolicy,
+    decide,
+    failure_of,
+    read_end,
+    read_verdict,
+)
+from ma_boot.reporting import LOST_PEER, Cause
 
 BAD = Cause(1, 3, 1, "ValueError: bad label 91", 5.0, place="train.py:7")
-BOTH = {0: AttemptEnd(1, whole="20"), 1: AttemptEnd(1, whole="20")}
-SAME = Failed(BAD.words, BAD.place, "20")
+END = AttemptEnd(1)._asdict()
+
+
+OOM = BAD._replace(words="out of memory: the kernel killed 2 of 8 processes", place="")
+KILL = BAD._replace(words="was killed by SIGKILL", place="")
+LOST = BAD._replace(words="RuntimeError: Connection closed by peer [10.0.0.7]:41327", evidence=LOST_PEER)
+
+
+def ends(whole: str = "20", **more: Any) -> Dict[int, AttemptEnd]:
+    """The ends of two nodes, of which the second has more to say."""
+    return {0: AttemptEnd(1, whole=whole), 1: AttemptEnd(1, **{"whole": whole, **more})}
+
+
+def failed(cause: Cause, whole: str = "20") -> Failed:
+    return failure_of(ends(whole), cause)
 
 
 @pytest.mark.parametrize(
-    ("ends", "budget", "earlier", "again", "why"),
+    ("said", "cause", "earlier", "again", "rule", "why"),
     [
-        (BOTH, 1, [], True, "node 1, rank 3: ValueError: bad label 91, at train.py:7"),
-        (BOTH, 1, [SAME._replace(words="other")], False, "the job's 1 restart is used up"),
-        (BOTH, 3, [SAME], False, "the same failure came twice without a newer whole checkpoint"),
-        (BOTH, 3, [SAME._replace(whole="10")], True, str(BAD)),
-        (BOTH, 3, [SAME._replace(place="train.py:9")], True, str(BAD)),
-        ({**BOTH, 1: AttemptEnd(1, "exit code 2 means a usage error")}, 3, [], False,
-         "node 1: exit code 2 means a usage error"),
+        (ends(), BAD, [], True, "unknown", "node 1, rank 3: ValueError: bad label 91, at train.py:7"),
+        (ends(unhealthy="card 2 is lost"), BAD, [], False, "hardware",
+         "hardware: needs new pods (node 1: card 2 is lost)"),
+        (ends(), BAD._replace(words="OSError: [Errno 28] No space left on device"), [], False, "hardware",
+         "hardware: needs new pods (node 1, rank 3: OSError: [Errno 28] No space left on device, at train.py:7)"),
+        (ends(final="a process could not be killed"), BAD, [], False, "processes",
+         "node 1: a process could not be killed"),
+        (ends(), KILL._replace(code=2, words="ended with exit code 2"), [], False, "configuration",
+         "a configuration error (wrong use of the command): node 1, rank 3 ended with exit code 2"),
+        (ends(), BAD._replace(words="ModuleNotFoundError: No module named 'apex'"), [], False, "configuration",
+         "a configuration error (it fails in the same way again): node 1, rank 3: "),
+        (ends(""), BAD._replace(words="FileNotFoundError: data"), [], False, "configuration",
+         "a configuration error (a file is missing before the first step): node 1, rank 3: "),
+        (ends("", stepped=True), BAD._replace(words="FileNotFoundError: data"), [], True, "unknown", "node 1"),
+        (ends("20"), BAD._replace(words="FileNotFoundError: data"), [], True, "unknown", "node 1"),
+        (ends(seconds=4.9), BAD, [], False, "start-up",
+         "node 1: it failed within its first 5 s (MABOOT_START_SECONDS)"),
+        (ends(seconds=5.0), BAD, [], True, "unknown", "node 1"),
+        (ends(), BAD, [failed(BAD)], False, "repeated",
+         "the same failure came twice without a newer whole checkpoint"),
+        (ends(""), BAD, [failed(BAD, "")], False, "repeated", "the same failure came twice without a checkpoint"),
+        (ends(), BAD, [failed(BAD, "10")], True, "unknown", "node 1"),
+        (ends(), BAD, [failed(BAD._replace(place="train.py:9"))], True, "unknown", "node 1"),
+        (ends(), BAD, [failed(BAD._replace(rank=0, node=0))], False, "repeated", "the same failure came twice"),
+        (ends(), OOM, [failed(OOM)], False, "repeated", "the same failure came twice"),
+        (ends(), KILL, [failed(KILL)], True, "unknown", "node 1, rank 3 was killed by SIGKILL"),
+        (ends(), KILL, [failed(KILL)] * 2, False, "repeated", "the same failure came 3 times"),
+        (ends(), None, [failure_of(ends(), None)], True, "unknown", "the ranks hung"),
+        (ends(), LOST, [failed(LOST)], True, "transient", "node 1"),
+        (ends(), LOST._replace(words=LOST.words.replace("41327", "52012")), [failed(LOST)] * 2, False, "repeated",
+         "the same failure came 3 times"),
+        (ends(), BAD, [failed(KILL)] * 3, False, "budget", "the job's 3 restarts are used up"),
     ],
 )  # fmt: skip
 def test_the_rule_that_decides_is_named(
-    ends: Dict[int, AttemptEnd], budget: int, earlier: Sequence[Failed], again: bool, why: str
+    said: Dict[int, AttemptEnd],
+    cause: Optional[Cause],
+    earlier: Sequence[Failed],
+    again: bool,
+    rule: str,
+    why: str,
 ) -> None:
-    assert decide(1, ends, budget, BAD, earlier)[1:] == (again, why)
+    verdict = decide(1, said, RestartPolicy(3, 5.0), cause, earlier)
+    assert (verdict.again, verdict.rule) == (again, rule)
+    assert verdict.why.startswith(why)
 
 
-def test_a_hang_is_worth_a_restart() -> None:
-    assert decide(1, BOTH, 1, None, []).again
+def test_the_newest_set_is_that_of_the_highest_step() -> None:
+    assert failure_of({0: AttemptEnd(1, whole="100"), 1: AttemptEnd(1, whole="20")}, BAD).whole == "100"
 
 
 @given(
@@ -47,7 +101,7 @@ def test_no_schedule_of_failures_uses_more_than_the_budget(
     earlier: list[Failed] = []
     for number, (words, whole) in enumerate(failures, 1):
         cause, ends = BAD._replace(words=words), {0: AttemptEnd(number, whole=whole)}
-        if not decide(number, ends, budget, cause, earlier).again:
+        if not decide(number, ends, RestartPolicy(budget), cause, earlier).again:
             break
         earlier.append(failure_of(ends, cause))
     assert len(earlier) <= budget
@@ -56,9 +110,23 @@ def test_no_schedule_of_failures_uses_more_than_the_budget(
 
 @pytest.mark.parametrize(
     "body",
-    [{}, {"attempt": "1", "final": "", "whole": ""}, {"attempt": 1, "final": 3, "whole": ""}, {"again": 1},
-     {"attempt": 1, "again": "yes", "why": ""}],
+    [{}, {"again": 1}, {"attempt": 1, "again": "yes", "why": "", "rule": ""},
+     {"attempt": 1, "again": True, "why": "", "rule": 4}, {**END, "attempt": "1"}, {**END, "final": 3},
+     {**END, "seconds": "1"}, {**END, "stepped": 0}, {**END, "unhealthy": None}],
 )  # fmt: skip
 def test_what_is_no_message_of_a_restart_is_none(body: Dict[str, object]) -> None:
     assert read_end(body) is None
     assert read_verdict(body) is None
+
+
+@given(
+    st.builds(
+        AttemptEnd,
+        st.integers(0),
+        unhealthy=st.just("ECC"),
+        seconds=st.none() | st.floats(0, 1e9),
+        stepped=st.booleans(),
+    )
+)
+def test_what_a_node_says_is_read_as_it_was_said(end: AttemptEnd) -> None:
+    assert read_end(json.loads(json.dumps(end._asdict()))) == end
