@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Sequence
 
 from ma_boot import __version__
+from ma_boot.wording import Message, in_lines
 
 
 class ExitCode(IntEnum):
@@ -35,6 +36,9 @@ class BootError(Exception):
     """A failure that its message explains completely; it is shown without a traceback."""
 
     exit_code: int = ExitCode.INTERNAL
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
 
 
 class UsageError(BootError):
@@ -154,4 +158,4 @@ def described(error: BaseException) -> str:
 
 def listed(headline: str, problems: Sequence[str]) -> str:
     """A message with a headline and a line for each problem."""
-    return "\n".join([headline, *(f"  - {problem}" for problem in problems)])
+    return in_lines([headline, *(Message.of("  - {}", problem) for problem in problems)])

@@ -1,8 +1,87 @@
-"""How numbers are said to people, in every message and on every page. Pure."""
+"""How numbers and messages are said to people, in the terminal and on every page. Pure."""
 
 from __future__ import annotations
 
-from typing import Iterable, List, Sequence
+import re
+from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+MOST_NESTED = 6  # messages in each other
+MOST_GAPS = 40
+_LINES = r"\{\}(\n\{\})*"
+
+
+class Message(str):
+    """A text of ma_boot's own, in English, which can be said in another language as well.
+
+    `template` is the English text with `{}` for each of the `args`, which may be messages themselves. `str`
+    keeps it a message; whatever cuts it or puts it into another text makes a plain text of it.
+    """
+
+    template: str
+    args: Tuple[str, ...]
+
+    def __new__(cls, template: str, args: Tuple[str, ...] = ()) -> Message:
+        first, *rest = template.split("{}")
+        message = super().__new__(cls, first + "".join(arg + piece for arg, piece in zip(args, rest)))
+        message.template, message.args = template, args
+        return message
+
+    @classmethod
+    def of(cls, template: str, *args: object) -> Message:
+        """The message with these values, texts or messages in its gaps."""
+        return cls(template, tuple(arg if isinstance(arg, str) else str(arg) for arg in args))
+
+    def __str__(self) -> str:
+        return self
+
+    @property
+    def parts(self) -> List[Any]:
+        """The template and the args as a JSON value."""
+        return [self.template, *(arg.parts if isinstance(arg, Message) else arg for arg in self.args)]
+
+
+def in_lines(texts: Sequence[str]) -> str:
+    """One text of several lines."""
+    return Message("\n".join(["{}"] * len(texts)), tuple(texts))
+
+
+def lines_of(text: str) -> List[str]:
+    """The lines of a text, messages where they are known to be ones."""
+    if isinstance(text, Message) and re.fullmatch(_LINES, text.template):
+        return [line for arg in text.args for line in lines_of(arg)]
+    return [text] if "\n" not in text else text.split("\n")
+
+
+def coded(value: Any) -> Any:
+    """A JSON value whose objects have beside their texts what those are that are messages, in `messages`."""
+    if isinstance(value, Mapping):
+        parts = {name: part.parts for name, part in value.items() if isinstance(part, Message)}
+        return {name: coded(part) for name, part in value.items()} | ({"messages": parts} if parts else {})
+    return [coded(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+
+def text_in(fields: Mapping[str, Any], name: str, clean: Callable[[str], str]) -> str:
+    """The text of this name in an object that `coded` made, or anybody else; empty if there is none.
+
+    Every part of it is cleaned.
+    """
+    messages, text = fields.get("messages"), fields.get(name)
+    message = _message(messages.get(name), clean, MOST_NESTED) if isinstance(messages, Mapping) else None
+    if message is not None:
+        return message
+    return clean(text) if isinstance(text, str) else ""
+
+
+def _message(parts: object, clean: Callable[[str], str], depth: int) -> Optional[Message]:
+    if not isinstance(parts, list) or not depth or not all(isinstance(part, (str, list)) for part in parts):
+        return None
+    template, *args = parts or [""]
+    if not isinstance(template, str) or len(args) > MOST_GAPS or template.count("{}") != len(args):
+        return None
+    read = [clean(arg) if isinstance(arg, str) else _message(arg, clean, depth - 1) for arg in args]
+    texts = tuple(arg for arg in read if arg is not None)
+    right = len(texts) == len(args) and template.replace("\n", "").isprintable()
+    return Message(template, texts) if right else None
 
 
 def duration(seconds: float) -> str:
@@ -42,7 +121,7 @@ def ranges(numbers: Iterable[int], dash: str = "-") -> str:
 def ranks_text(ranks: Iterable[int]) -> str:
     """`rank 3`, `ranks 0-6, 8`."""
     known = set(ranks)
-    return f"rank{'s' if len(known) > 1 else ''} {ranges(known)}"
+    return Message.of("ranks {}" if len(known) > 1 else "rank {}", ranges(known))
 
 
 def columns(rows: Sequence[Sequence[str]]) -> List[str]:

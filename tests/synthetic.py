@@ -7,6 +7,8 @@ import random
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
 
+from ma_boot.wording import coded
+
 BEGAN = 1_760_000_000.0
 
 
@@ -21,7 +23,7 @@ class Writer:
     def at(self, time: float, kind: str, **fields: Any) -> None:
         """Adds an event."""
         stamp = {"time": BEGAN + time, "monotonic_ns": self.ns(time), "kind": kind}
-        self.entries.append((time, {**stamp, **fields, "node": self.node}))
+        self.entries.append((time, coded({**stamp, **fields, "node": self.node})))
 
     def ns(self, time: float) -> int:
         """The time on the node's monotonic clock."""

@@ -52,6 +52,7 @@ from ma_boot.reporting import (
     readable,
 )
 from ma_boot.supervisor import Worker
+from ma_boot.wording import Message, coded, lines_of
 
 if TYPE_CHECKING:
     from ma_boot.observe.channel import NodeChannel
@@ -210,7 +211,7 @@ class OtherNodes:
         """Sends a message to node 0, or from there to all others, in the background; without secrets."""
         with self._only_helping():
             if self._channel is not None:
-                self._channel.tell(kind, masked(body))
+                self._channel.tell(kind, masked(coded(body)))
 
     def _tell(self, kind: str, failures: Sequence[Cause]) -> None:
         """Tells what was not told yet."""
@@ -375,8 +376,8 @@ class OtherNodes:
             own = [cause._replace(hint=run.advice[0]) if cause.rank == first else cause for cause in own]
         hung = self._own_hang(ending) is not None
         if status.by in ("ma_boot", "output") and not hung and not any(failure.code for failure in own):
-            words = status.cause.split("\n", 1)[0].rstrip(":")
-            own = [Cause(self.node, None, status.code, readable(words), self._now())]
+            words = readable(lines_of(status.cause)[0])
+            own = [Cause(self.node, None, status.code, words, self._now())]
         return own
 
     def _own_hang(self, ending: Ending) -> Optional[Cause]:
@@ -385,7 +386,7 @@ class OtherNodes:
         return self._hang(run.suspect) if run is not None and run.hung and run.suspect is not None else None
 
     def _hang(self, suspect: HangSuspect) -> Cause:
-        words = readable(f"it hung: it {suspect.why}")
+        words = Message.of("it hung: {}", readable(suspect.in_words()))
         return Cause(suspect.node, suspect.rank, ExitCode.HUNG, words, self._now())
 
     def _now(self) -> float:

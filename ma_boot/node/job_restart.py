@@ -10,6 +10,7 @@ import re
 from typing import Callable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ma_boot.reporting import LOST_PEER, Cause, readable
+from ma_boot.wording import Message, text_in
 
 
 class AttemptEnd(NamedTuple):
@@ -85,7 +86,7 @@ def decide(
         if why:
             return Verdict(attempt, False, why, rule)
     rule = "transient" if _passes(cause) else "unknown"
-    return Verdict(attempt, True, str(cause) if cause is not None else "the ranks hung", rule)
+    return Verdict(attempt, True, str(cause) if cause is not None else Message.of("the ranks hung"), rule)
 
 
 def failure_of(ends: Mapping[int, AttemptEnd], cause: Optional[Cause]) -> Failed:
@@ -226,5 +227,5 @@ def read_verdict(body: Mapping[str, object]) -> Optional[Verdict]:
         and isinstance(why, str)
         and isinstance(rule, str)
     ):
-        return Verdict(attempt, again, readable(why), readable(rule))
+        return Verdict(attempt, again, text_in(body, "why", readable), readable(rule))
     return None

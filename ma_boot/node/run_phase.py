@@ -26,6 +26,7 @@ from ma_boot.reporting import (
     output_of_failed_rank,
 )
 from ma_boot.supervisor import Limits, Observer, supervise
+from ma_boot.wording import Message
 
 RELEASE_SECONDS = 15.0  # an NPU is not free at once when the process that used it has ended
 MOST_FILES_NAMED = 3
@@ -214,7 +215,12 @@ def _advice_on_files(run: RunResult, code: Optional[str], cwd: str) -> Tuple[str
     names = (os.path.relpath(name, cwd) if name.startswith(cwd + os.sep) else name for name in named)
     beside = [name for name in names if not os.path.isabs(name) and os.path.exists(os.path.join(code, name))]
     return tuple(
-        f"{name} is beside the script in {code}, but was looked for in the working directory {cwd}: add "
-        "--workdir code, or open it by the path of the script (__file__)"
+        Message.of(
+            "{} is beside the script in {}, but was looked for in the working directory {}: add --workdir "
+            "code, or open it by the path of the script (__file__)",
+            name,
+            code,
+            cwd,
+        )
         for name in beside[:MOST_FILES_NAMED]
     )

@@ -24,6 +24,7 @@ from ma_boot.processes import (
 )
 from ma_boot.reporting import HangSuspect, Journal
 from ma_boot.supervisor import Worker
+from ma_boot.wording import Message
 
 CHECKS = 8  # within the timeout
 LONGEST_INTERVAL = 30.0  # seconds
@@ -118,7 +119,7 @@ class HangDetector:
         if not labels or self._action != "stop":
             return ""
         self.hung = tuple(labels)
-        return f"{', '.join(labels)} hung for {self._timeout:.0f} s"
+        return Message.of("{} hung for {} s", ", ".join(labels), f"{self._timeout:.0f}")
 
     def hanging(self, workers: Sequence[Worker]) -> List[str]:
         """The labels of workers that hang, once their stacks have been printed; mostly none."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from ma_boot.wording import Message
+
 _THREAD = r'^Thread \S+(?: \([\w+]+\))?(?:: "(?P<name>.*)")?$'
 _DUMPED = r"^(?:Current thread|Thread) 0x[0-9a-f]{1,16}\b.*\(most recent call first\):$"
 _SPY_FRAME = r"^ +(?P<function>\S.*) \((?P<place>[^()]+)\)$"
@@ -114,13 +116,13 @@ _DEVICE = r"(?i)synchronize$|asnumpy$|_?sync_?stream|stream_?sync|rtStreamSynchr
 # Where a rank of torch waits for others without a word of it: DDP's gradients, a value of the device.
 _GRADIENT = r"backward$|_engine_run_backward$|item$|tolist$"
 _GRADIENT_THERE = r"^torch/|^mindspore/"
-_OWN_WORK = (
-    (r"(?i)data_?(loader|set|pipe|iter)|next_?batch|minddata", "loading data in"),
-    (r"(?i)checkpoint|save|ckpt", "saving in"),
-    (r"(?i)compil", "compiling in"),
+OWN_WORK = (
+    (r"(?i)data_?(loader|set|pipe|iter)|next_?batch|minddata", "loading data in {}"),
+    (r"(?i)checkpoint|save|ckpt", "saving in {}"),
+    (r"(?i)compil", "compiling in {}"),
     (
         r"(?i)(^| |_|\.)(read|open|load|write|fsync|flush|copy)|(^|/)(io|shutil|pathlib)\.py",
-        "reading or writing in",
+        "reading or writing in {}",
     ),
 )
 _LIBRARIES = (
@@ -139,19 +141,21 @@ class Activity(NamedTuple):
     at: Optional[Frame]
     by: Optional[Frame]
     key: Tuple[str, ...]
-    verb: str = "in"
+    template: str = "in {}"
 
     @property
     def loads(self) -> bool:
         """Whether it is known what the rank itself does, such as loading data: it waits for no other rank."""
-        return self.kind == OWN and self.verb != "in"
+        return self.kind == OWN and self.template != "in {}"
 
     def doing(self) -> str:
         """What follows "is" or "are": `in all_reduce (...), called by train (train.py:3)`."""
         if self.at is None:
-            return "without a Python stack"
-        place = f", called by {self.by}" if self.by is not None and self.by != self.at else ""
-        return f"{self.verb} {self.at}{place}"
+            return Message.of("without a Python stack")
+        place = str(self.at)
+        if self.by is not None and self.by != self.at:
+            place = Message.of("{}, called by {}", place, self.by)
+        return Message.of(self.template, place)
 
 
 def activity(threads: Sequence[ThreadStack]) -> Activity:
@@ -162,14 +166,14 @@ def activity(threads: Sequence[ThreadStack]) -> Activity:
         if kind is not None:
             outer = [one for one in frames[position:] if not one.is_native]
             by = next(filter(_is_own, outer), None)
-            verb = "waiting for the device in" if kind == DEVICE else "in"
-            return Activity(kind, frame, by, (kind, frame.name, *map(str, outer)), verb)
+            doing = "waiting for the device in {}" if kind == DEVICE else "in {}"
+            return Activity(kind, frame, by, (kind, frame.name, *map(str, outer)), doing)
     python = [frame for frame in frames if not frame.is_native]
     by = next(filter(_is_own, python), None)
     at = by or next(iter([*python, *frames]), None)
     calls = " ".join(map(str, python))
-    verb = next((text for pattern, text in _OWN_WORK if re.search(pattern, calls)), "in")
-    return Activity(OWN, at, by, (OWN, *map(str, _without_waiting(python))), verb)
+    doing = next((text for pattern, text in OWN_WORK if re.search(pattern, calls)), "in {}")
+    return Activity(OWN, at, by, (OWN, *map(str, _without_waiting(python))), doing)
 
 
 def _kind(frame: Frame) -> Optional[str]:

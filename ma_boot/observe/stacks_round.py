@@ -32,7 +32,7 @@ from ma_boot.processes import (
 from ma_boot.redact import without_secret_variables
 from ma_boot.reporting import HangSuspect
 from ma_boot.supervisor import Worker, WorkerOutput
-from ma_boot.wording import ranks_text
+from ma_boot.wording import ranks_text, text_in
 
 ANSWER_SECONDS = 9.0  # py-spy's time, and a second for the way
 VERDICT_SECONDS = 0.7  # and then for that of node 0
@@ -314,7 +314,7 @@ def verdict_heard(body: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
         named = body["suspect"]
         rank = named and named["rank"]
         suspected = named and HangSuspect(
-            int(named["node"]), None if rank is None else int(rank), _line(named["why"])
+            int(named["node"]), None if rank is None else int(rank), text_in(named, "why", _line)
         )
         return {
             "folded": [

@@ -24,7 +24,7 @@ from ma_boot.observe.stacks import (
     threads_of,
 )
 from ma_boot.reporting import HangSuspect
-from ma_boot.wording import ranks_text
+from ma_boot.wording import Message, ranks_text
 
 SOONER_SECONDS = 2.0  # a rank that stopped so much before all others did not wait for them
 _ORDER = (OWN, MESSAGE, DEVICE, GRADIENT, COLLECTIVE)  # who is in one of the first ones is likelier the cause
@@ -34,8 +34,10 @@ def suspect(ranks: Sequence[RankAtHang], silent: Sequence[int] = ()) -> Optional
     """The suspect; `silent` are the nodes that did not answer although they had not ended."""
     ranks = sorted(ranks)
     if silent:
-        rest = f"; neither do nodes {', '.join(map(str, silent[1:]))}" if len(silent) > 1 else ""
-        return HangSuspect(silent[0], None, f"does not answer, so its ranks keep the others waiting{rest}")
+        why = Message.of("does not answer, so its ranks keep the others waiting")
+        if len(silent) > 1:
+            why = Message.of("{}; neither do nodes {}", why, ", ".join(map(str, silent[1:])))
+        return HangSuspect(silent[0], None, why)
     return _gone(ranks) or _by_hccl(ranks) or _odd(ranks) or _other_threads(ranks) or _first_quiet(ranks)
 
 
@@ -44,14 +46,12 @@ def _gone(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
     ended = [one for one in ranks if one.ended is not None]
     if ended and len(ended) < len(running):
         others = ranks_text([one.rank for one in running])
-        return HangSuspect(
-            ended[0].node, ended[0].rank, f"has ended with exit code {ended[0].ended}, and {others} run on"
-        )
+        why = Message.of("has ended with exit code {}, and {} run on", ended[0].ended, others)
+        return HangSuspect(ended[0].node, ended[0].rank, why)
     stopped = [one for one in running if one.state in ("T", "t")]
     if stopped and len(stopped) < len(running):
-        return HangSuspect(
-            stopped[0].node, stopped[0].rank, "is stopped by a signal (SIGSTOP, or a debugger)"
-        )
+        why = Message.of("is stopped by a signal (SIGSTOP, or a debugger)")
+        return HangSuspect(stopped[0].node, stopped[0].rank, why)
     return None
 
 
@@ -61,17 +61,17 @@ def _by_hccl(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
     for rank, behind in roots(waits):
         says = {node[other] for other in behind if rank in waits[other]}
         if rank in node and (len(says) > 1 or node[rank] in says):  # no other node alone can accuse it
-            verb = "waits" if len(behind) == 1 else "wait"
-            return HangSuspect(
-                node[rank],
-                rank,
-                f"keeps others waiting: by HCCL, {ranks_text(behind)} {verb} for it, and it for none",
+            why = Message.of(
+                "keeps others waiting: by HCCL, {} waits for it, and it for none"
+                if len(behind) == 1
+                else "keeps others waiting: by HCCL, {} wait for it, and it for none",
+                ranks_text(behind),
             )
+            return HangSuspect(node[rank], rank, why)
     ring = circle(waits)
     if ring and ring[0] in node and (len(ring) < len(ranks) or len(ring) == 2):
-        return HangSuspect(
-            node[ring[0]], ring[0], f"is in a circle: by HCCL, {ranks_text(ring)} wait for each other"
-        )
+        why = Message.of("is in a circle: by HCCL, {} wait for each other", ranks_text(ring))
+        return HangSuspect(node[ring[0]], ring[0], why)
     return None
 
 
@@ -140,14 +140,14 @@ def _difference(
     chosen: RankAtHang, does: Dict[RankAtHang, Activity], groups: Groups, usual: Sequence[RankAtHang]
 ) -> str:
     same = [one.rank for one in groups[does[chosen].key] if one is not chosen]
-    also = f", as {ranks_text(same)}" if same else ""
-    disk = (
-        "; it sleeps uninterruptibly (D), so a disk or a driver does not answer"
-        if chosen.state == "D"
-        else ""
-    )
-    who = f"{ranks_text([one.rank for one in usual])} {'is' if len(usual) == 1 else 'are'}"
-    return f"is {does[chosen].doing()}{also}, while {who} {does[usual[0]].doing()}{disk}"
+    what, who = does[chosen].doing(), ranks_text([one.rank for one in usual])
+    if same:
+        what = Message.of("{}, as {}", what, ranks_text(same))
+    template = "is {}, while {} is {}" if len(usual) == 1 else "is {}, while {} are {}"
+    why = Message.of(template, what, who, does[usual[0]].doing())
+    if chosen.state == "D":
+        why = Message.of("{}; it sleeps uninterruptibly (D), so a disk or a driver does not answer", why)
+    return why
 
 
 def _other_threads(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
@@ -165,9 +165,8 @@ def _other_threads(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
     if few != 1 or number < 2 or not odd - usual:
         return None
     chosen = next(one for one, found in sets.items() if found == odd)
-    return HangSuspect(
-        chosen.node, chosen.rank, f"has a thread {sorted(odd - usual)[0]}, which no other rank has"
-    )
+    why = Message.of("has a thread {}, which no other rank has", sorted(odd - usual)[0])
+    return HangSuspect(chosen.node, chosen.rank, why)
 
 
 def _first_quiet(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
@@ -177,11 +176,8 @@ def _first_quiet(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
     if len(quiet) < 2 or quiet[0].quiet - quiet[1].quiet < SOONER_SECONDS:
         return None
     sooner = quiet[0].quiet - quiet[1].quiet
-    return HangSuspect(
-        quiet[0].node,
-        quiet[0].rank,
-        f"stopped {sooner:.0f} s before all others; the stacks show no difference",
-    )
+    template = "stopped {} s before all others; the stacks show no difference"
+    return HangSuspect(quiet[0].node, quiet[0].rank, Message.of(template, f"{sooner:.0f}"))
 
 
 _NOTIFY = r"Notify record from remote rank:? ?\[(\d{1,9})\]"

@@ -11,6 +11,7 @@ from typing import Iterator, NamedTuple, Optional, Tuple
 
 from ma_boot.errors import LimitReached
 from ma_boot.processes.orphan_guard import process_stats
+from ma_boot.wording import Message
 
 
 class MemoryGroup(NamedTuple):
@@ -41,12 +42,15 @@ class OomCounters:
             now = _counter(group.events)
             if now is not None and now > before:
                 size = file_text(group.limit).strip()
-                allowed = f" (limit {int(size) >> 20} MiB)" if size.isdecimal() else ""
-                return f"the kernel killed {_processes(now - before)} of this container{allowed}"
+                killed = _processes(now - before)
+                if not size.isdecimal():
+                    return Message.of("the kernel killed {} of this container", killed)
+                limit = int(size) >> 20
+                return Message.of("the kernel killed {} of this container (limit {} MiB)", killed, limit)
         now = _counter(self._root / "proc/vmstat")
         if now is not None and self._machine_before is not None and now > self._machine_before:
             killed = _processes(now - self._machine_before)
-            return f"the kernel killed {killed} of this machine, perhaps of another container"
+            return Message.of("the kernel killed {} of this machine, perhaps of another container", killed)
         return None
 
 
@@ -87,7 +91,7 @@ def _directories(controller: str, root: Path) -> Iterator[Tuple[Path, bool]]:
 
 
 def _processes(count: int) -> str:
-    return f"{count} process{'' if count == 1 else 'es'}"
+    return Message.of("{} process" if count == 1 else "{} processes", count)
 
 
 def _counter(file: Path) -> Optional[int]:

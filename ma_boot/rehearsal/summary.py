@@ -20,6 +20,7 @@ from ma_boot.rehearsal.platform import SimulatedJob
 from ma_boot.rehearsal.setup import Setup
 from ma_boot.reporting import Cause, RunResult, below, order
 from ma_boot.reporting.timeline import Event, job_cause, read_events
+from ma_boot.wording import Message
 from path_mapping.mapping import Route
 
 NOT_AS_EXPECTED = 1  # exit code of a rehearsal whose faults, or what came of them, are not as expected
@@ -130,7 +131,8 @@ def cause(job: SimulatedJob, run: RunResult, code: int) -> str:
     if named is not None and named.rank is not None:
         return str(named)
     if failure is None:
-        return str(run.not_started) if run.not_started else f"stopped by {signal_name(code - 128)}"
+        by = signal_name(code - 128)
+        return str(run.not_started) if run.not_started else Message.of("stopped by {}", by)
     node = int(failure.label.split()[1])
     for summary in _failures(job, node):
         headline, *details = summary.split("\n")
@@ -138,7 +140,7 @@ def cause(job: SimulatedJob, run: RunResult, code: int) -> str:
         first = f": {items[0]}" if items else ""
         more = f" (and {len(items) - 1} more)" if len(items) > 1 else ""
         return f"{failure.label}: {headline.rstrip(':')}{first}{more}"
-    return f"{failure.label} {failure.how()}"
+    return Message.of("{} {}", failure.label, failure.how())
 
 
 def _named_causes(job: SimulatedJob) -> Iterator[Cause]:

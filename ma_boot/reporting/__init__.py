@@ -38,6 +38,7 @@ from ma_boot.reporting.explain import (
     last_words as last_words,
     meaning_of as meaning_of,
     missing_files as missing_files,
+    out_of_memory as out_of_memory,
     output_of_failed_rank as output_of_failed_rank,
     own_words as own_words,
     tells_of_sigkill as tells_of_sigkill,
@@ -52,4 +53,5 @@ from ma_boot.reporting.result import (
     JobFailure as JobFailure,
     RunResult as RunResult,
     WorkerExit as WorkerExit,
+    node_and_rank as node_and_rank,
 )

@@ -17,12 +17,14 @@ from ma_boot.reporting.explain import (
     error_line,
     exception_at_end,
     last_line,
+    out_of_memory,
     output_of_failed_rank,
     own_words,
     place_of_exception,
 )
 from ma_boot.reporting.hints import first_hint
-from ma_boot.reporting.result import WorkerExit
+from ma_boot.reporting.result import WorkerExit, node_and_rank
+from ma_boot.wording import Message
 from path_mapping.errors import printable
 
 MOST_FAILURES = 16  # of a node
@@ -60,14 +62,14 @@ class Cause(NamedTuple):
     hint: str = ""
 
     def __str__(self) -> str:
-        who = f"node {self.node}" + ("" if self.rank is None else f", rank {self.rank}")
-        return f"{who}{' ' if self.words.startswith(_ENDS) else ': '}{self.in_words}"
+        template = "{} {}" if self.words.startswith(_ENDS) else "{}: {}"
+        return Message.of(template, node_and_rank(self.node, self.rank), self.in_words)
 
     @property
     def in_words(self) -> str:
         """Its words, where it is, and what to do, in one line."""
-        place = f", at {self.place}" if self.place else ""
-        return f"{self.words}{place}" + (f". What to do: {self.hint}" if self.hint else "")
+        words = Message.of("{}, at {}", self.words, self.place) if self.place else self.words
+        return Message.of("{}. What to do: {}", words, self.hint) if self.hint else words
 
     def fields(self) -> Dict[str, Any]:
         """What the event and the failure file have."""
@@ -91,8 +93,8 @@ def _failure(ended: WorkerExit, node: int, epoch: float) -> Optional[Cause]:
     exception = None if ended.signal in _FAULTS else exception_at_end(output, ended.stopped)
     if ended.stopped and (exception is None or re.match(_STOPPED, exception)):
         return None
-    how = ended.how() if ended.rank is not None else f"{ended.label} {ended.how()}"
-    words = f"out of memory: {ended.oom}" if ended.oom is not None else words_of(ended) or how
+    how = ended.how() if ended.rank is not None else Message.of("{} {}", ended.label, ended.how())
+    words = out_of_memory(ended.oom) if ended.oom is not None else words_of(ended) or how
     lost = ended.oom is None and re.search(_LOST_PEER, exception or output[-4000:]) is not None
     known = exception is not None and ended.oom is None
     return Cause(
@@ -118,12 +120,14 @@ def words_of(ended: WorkerExit) -> str:
     output = output_of_failed_rank(ended.output)
     words = error_line(output) if ended.signal in _FAULTS else own_words(output, ended.stopped)
     if words is None and ended.code == 1 and last_line(output):
-        words = f"{ended.how()}; its last line: {last_line(output)}"
+        last = without_secrets(last_line(output))[:LONGEST_WORDS]
+        return Message.of("{}; its last line: {}", ended.how(), last)
     return without_secrets(words or "")[:LONGEST_WORDS]
 
 
 def _early(ended: WorkerExit, node: int, epoch: float) -> Cause:
-    words = f"ended with exit code 0 after {ended.seconds:.1f} s, while other ranks needed it"
+    seconds = f"{ended.seconds:.1f}"
+    words = Message.of("ended with exit code 0 after {} s, while other ranks needed it", seconds)
     return Cause(node, ended.rank, 0, words, _moment(ended, epoch), ENDED_EARLY)
 
 
@@ -144,10 +148,11 @@ def cause_of(failures: Iterable[Cause], lost: Sequence[int] = ()) -> Optional[Ca
         if early:
             return min(early, key=order)
         if lost:
-            words = f"the node does not answer, and others lost it ({first})"
+            words = Message.of("the node does not answer, and others lost it ({})", first)
             return Cause(min(lost), None, first.code, words, first.at, LOST_PEER)
     if first is None and lost:
-        return Cause(min(lost), None, 1, "the node does not answer any more", 0.0, LOST_PEER)
+        words = Message.of("the node does not answer any more")
+        return Cause(min(lost), None, 1, words, 0.0, LOST_PEER)
     return first
 
 
@@ -157,5 +162,7 @@ def order(failure: Cause) -> tuple[float, ...]:
 
 
 def readable(text: str) -> str:
-    """One line of text without characters that control a terminal, not too long."""
+    """One line of text without characters that control a terminal, not too long; a message stays one."""
+    if isinstance(text, Message):
+        return Message(text.template, tuple(map(readable, text.args)))
     return printable(next(iter(text.strip().splitlines()), ""))[:LONGEST_WORDS]

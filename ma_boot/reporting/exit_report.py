@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -22,7 +23,7 @@ from ma_boot.reporting.files import write_atomically
 from ma_boot.reporting.hints import hints_for
 from ma_boot.reporting.journal import PhaseRecord
 from ma_boot.reporting.result import RunResult, WorkerExit
-from ma_boot.wording import counted, size
+from ma_boot.wording import Message, coded, counted, in_lines, lines_of, size
 from path_mapping.errors import printable
 
 MOST_OTHERS = 8  # fits on a screen
@@ -84,21 +85,25 @@ def exit_status(ending: Ending) -> ExitStatus:
     """
     run, failure = ending.run, ending.run.first_failure if ending.run else None
     if ending.stopped_by is not None:
-        text = f"stopped by {signal_name(ending.stopped_by)}"
-        text += f"; before that, {failure.label} {failure.how()}" if failure else ""
+        text: str = Message.of("stopped by {}", signal_name(ending.stopped_by))
+        if failure:
+            text = Message.of("{}; before that, {} {}", text, failure.label, failure.how())
         return ExitStatus(128 + ending.stopped_by, "signal", text)
     if ending.error is not None:
         return ExitStatus(int(ending.error.exit_code), "ma_boot", str(ending.error))
     if failure is not None:
         return ExitStatus(failure.code, "training", listed(_described(failure), run.advice if run else ()))
     if run is not None and run.hung:
-        text = f"{', '.join(run.hung)} hung, and ma_boot stopped the run (--hang-action stop)"
-        text += f"\nsuspected: {run.suspect}: it {run.suspect.why}" if run.suspect else ""
-        return ExitStatus(int(ExitCode.HUNG), "ma_boot", text)
+        labels = ", ".join(run.hung)
+        text = Message.of("{} hung, and ma_boot stopped the run (--hang-action stop)", labels)
+        suspected = run.suspect and Message.of("suspected: {}: {}", run.suspect, run.suspect.in_words())
+        return ExitStatus(int(ExitCode.HUNG), "ma_boot", in_lines([text, *filter(None, [suspected])]))
     if run is not None and run.stopped_for is not None:
-        return ExitStatus(run.stopped_for.code, "training", f"stopped because {run.stopped_for.text}")
+        text = Message.of("stopped because {}", run.stopped_for.text)
+        return ExitStatus(run.stopped_for.code, "training", text)
     if run is not None and run.left:
-        return ExitStatus(int(ExitCode.HUNG), "ma_boot", f"SIGKILL did not end {', '.join(run.left)}")
+        text = Message.of("SIGKILL did not end {}", ", ".join(run.left))
+        return ExitStatus(int(ExitCode.HUNG), "ma_boot", text)
     if ending.lost is not None:
         return ExitStatus(int(ending.lost.exit_code), "output", str(ending.lost))
     return ExitStatus(int(ExitCode.SUCCESS), None, "success")
@@ -108,11 +113,13 @@ def _described(failure: WorkerExit) -> str:
     """How the process that failed first ended."""
     rank, who = failed_mpi_rank(failure.output), failure.label
     if rank is not None:
-        who = f"rank {rank} under {who}"
+        who = Message.of("rank {} under {}", rank, who)
     elif one_of_mpiruns_ranks_failed(failure.output):
-        who = f"a rank under {who}"
-    text = f"{who} {failure.how()} after {failure.seconds:.1f} s (the training's own code)"
-    return ": ".join(filter(None, [text, explanation(failure), words_of(failure)]))
+        who = Message.of("a rank under {}", who)
+    after = f"{failure.seconds:.1f}"
+    text = Message.of("{} {} after {} s (the training's own code)", who, failure.how(), after)
+    more = filter(None, [explanation(failure), words_of(failure)])
+    return reduce(partial(Message.of, "{}: {}"), more, text)
 
 
 def _shortened(line: str) -> str:
@@ -146,7 +153,7 @@ def report_lines(ending: Ending, phases: Sequence[PhaseRecord], page: Optional[s
     problems that an error lists follow it. `page` is the path of the HTML page, None if there is none.
     """
     code, by, cause = exit_status(ending)
-    headline, *details = cause.split("\n")
+    headline, *details = lines_of(cause)
     run, lost = ending.run, str(ending.lost).split("\n") if ending.lost is not None and by != "output" else []
     of_processes = []
     if run is not None:
@@ -290,7 +297,7 @@ def write_failure(ending: Ending) -> None:
     try:
         if path.exists():  # raises where the directory cannot be entered
             path = path.with_name(path.stem + "-ma_boot.json")
-        document = masked(failure_document(ending))
+        document = masked(coded(failure_document(ending)))
         write_atomically(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     except Exception:  # how the job ended is what counts
         return

@@ -9,29 +9,24 @@ from typing import List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.errors import signal_name
 from ma_boot.reporting.result import WorkerExit
+from ma_boot.wording import Message
 
 TAIL_LINES = 20
 MOST_TRACEBACK_LINES = 30
 MOST_MESSAGE_LINES = 20
 KILLED = (137, 247)  # by SIGKILL; 247 is -9 as a launcher in between passes it on
 _PASSED_ON = {241: signal.SIGTERM, 247: signal.SIGKILL}  # -15 and -9, as the exit code of a launcher
-# What a shell or the kernel means by these codes, in English and Chinese; 134 and 139 as in ModelArts'
-# troubleshooting guide. Those above 128 are of processes that died by a signal.
-EXIT_CODES: Mapping[int, Tuple[str, str]] = {
-    126: ("the command cannot be executed", "命令无法执行"),
-    127: ("the command, or one that it runs, does not exist", "命令或其调用的命令不存在"),
-    132: (
-        "illegal instruction: a package was built for a different CPU",
-        "非法指令：有软件包是为其他型号的 CPU 编译的",
-    ),
-    134: ("abort: the process or one of its libraries aborted", "进程或其依赖库调用了 abort"),
-    135: (
-        "bus error: /dev/shm or the disk of a mapped file may be full",
-        "总线错误：/dev/shm 或映射文件所在磁盘可能已满",
-    ),
-    137: ("killed by SIGKILL, not by ma_boot", "被 SIGKILL 杀死，并非 ma_boot 所为"),
-    139: ("segmentation fault: usually incompatible packages", "段错误：通常是软件包版本不兼容"),
-    143: ("terminated by SIGTERM, not by ma_boot", "被 SIGTERM 终止，并非 ma_boot 所为"),
+# What a shell or the kernel means by these codes; 134 and 139 as in ModelArts' troubleshooting guide. Those
+# above 128 are of processes that died by a signal.
+EXIT_CODES: Mapping[int, Message] = {
+    126: Message.of("the command cannot be executed"),
+    127: Message.of("the command, or one that it runs, does not exist"),
+    132: Message.of("illegal instruction: a package was built for a different CPU"),
+    134: Message.of("abort: the process or one of its libraries aborted"),
+    135: Message.of("bus error: /dev/shm or the disk of a mapped file may be full"),
+    137: Message.of("killed by SIGKILL, not by ma_boot"),
+    139: Message.of("segmentation fault: usually incompatible packages"),
+    143: Message.of("terminated by SIGTERM, not by ma_boot"),
 }
 MOST_LINES_AFTER = 40  # after the exception that ended a process: what libraries print at the exit
 MOST_LINES_AFTER_STOPPED = 15
@@ -70,18 +65,23 @@ def explanation(ended: WorkerExit) -> Optional[str]:
     the kernel's counters decide.
     """
     if ended.oom is not None:
-        return f"out of memory: {ended.oom}"
+        return out_of_memory(ended.oom)
     if ended.signal == signal.SIGKILL:
-        return (
+        return Message.of(
             "SIGKILL, not from ma_boot, and the kernel counted no OOM kill: look for the sender in the job's "
             "events and in the logs of the other nodes"
         )
-    meaning, _ = meaning_of(ended.code, ended.signal) or (None, None)
-    return f"{meaning}; the kernel counted no OOM kill" if ended.code in KILLED else meaning
+    meaning = meaning_of(ended.code, ended.signal)
+    return Message.of("{}; the kernel counted no OOM kill", meaning) if ended.code in KILLED else meaning
 
 
-def meaning_of(code: int, by: Optional[int]) -> Optional[Tuple[str, str]]:
-    """What an exit code means, in English and Chinese; None where it is the program's own.
+def out_of_memory(evidence: str) -> str:
+    """That a process was killed for its memory, and what tells so."""
+    return Message.of("out of memory: {}", evidence)
+
+
+def meaning_of(code: int, by: Optional[int]) -> Optional[str]:
+    """What an exit code means; None where it is the program's own.
 
     `by` is the signal that ended the process, None if none was seen: then a code is no more than what shells
     and launchers use for a signal, and may be the program's own all the same.
@@ -89,11 +89,8 @@ def meaning_of(code: int, by: Optional[int]) -> Optional[Tuple[str, str]]:
     number = _PASSED_ON.get(code, code - 128)
     if by is not None or not 0 < number < 32:
         return EXIT_CODES.get(code)
-    named = f"{int(number)}, {signal_name(number)}"
-    return (
-        f"a shell or launcher uses this code for signal {named}",
-        f"shell 或启动器用该退出码表示信号 {named}",
-    )
+    name = signal_name(number)
+    return Message.of("a shell or launcher uses this code for signal {}, {}", int(number), name)
 
 
 def tells_of_sigkill(output: str) -> bool:

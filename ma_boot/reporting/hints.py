@@ -8,7 +8,10 @@ diagnosis (EI and EJ codes), ModelArts' own launcher, the error codes of the OBS
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import List, Tuple
+
+from ma_boot.wording import Message, in_lines
 
 MOST_HINTS = 3
 _OWN_OPTIONS = r"--(local|nodes|devices-per-node|rendezvous|workdir|path-mapping|obs-root)\b"
@@ -202,15 +205,17 @@ def hints_for(output: str) -> List[str]:
     if not output:  # most of the time: the patterns take some milliseconds to be compiled
         return []
     matches = ((re.search(pattern, output), hint) for pattern, hint in OUTPUT_HINTS)
-    return [f"{match.group(0)}: {hint}" for match, hint in matches if match][:MOST_HINTS]
+    hints = (Message.of("{}: {}", match.group(0), Message(hint)) for match, hint in matches if match)
+    return list(islice(hints, MOST_HINTS))
 
 
 def first_hint(output: str) -> str:
     """The first hint for an output, alone; empty if there is none."""
-    return next((hint for pattern, hint in OUTPUT_HINTS if re.search(pattern, output)), "") if output else ""
+    hints = (Message(hint) for pattern, hint in OUTPUT_HINTS if output and re.search(pattern, output))
+    return next(hints, "")
 
 
 def with_store_hint(message: str) -> str:
     """The message of an error of OBS or of the way to it, followed by a hint where there is one."""
-    hint = next((hint for pattern, hint in STORE_HINTS if re.search(pattern, message)), None)
-    return message if hint is None else f"{message}\n  -> {hint}"
+    hint = next((Message(hint) for pattern, hint in STORE_HINTS if re.search(pattern, message)), None)
+    return message if hint is None else in_lines([message, Message.of("  -> {}", hint)])

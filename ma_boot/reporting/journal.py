@@ -13,6 +13,7 @@ from ma_boot.errors import CannotCreate, PhaseCancelled, Stopped, described
 from ma_boot.redact import masked
 from ma_boot.reporting.console import Console
 from ma_boot.reporting.log_writer import LogFile, LogWriter
+from ma_boot.wording import coded
 
 NOT_UTF8 = "backslashreplace"  # what a path has in place of a byte that is not UTF-8 becomes JSON's \\udcXX
 
@@ -99,7 +100,7 @@ class Journal:
         if file is None:
             return
         try:
-            line = json.dumps(masked({**entry, "node": self._node}), ensure_ascii=False) + "\n"
+            line = json.dumps(masked(coded({**entry, "node": self._node})), ensure_ascii=False) + "\n"
             self.logs.append(file, line.encode("utf-8", NOT_UTF8))
         except Exception as error:  # no event is worth a training
             self._file = None

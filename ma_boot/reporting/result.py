@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Optional, Tuple
 
 from ma_boot.errors import BootError, signal_name
-from ma_boot.wording import counted
+from ma_boot.wording import Message, counted
 
 CAUSE = "the cause"
 FOLLOWED = "failed after it"
@@ -41,8 +41,8 @@ class WorkerExit(NamedTuple):
     def how(self) -> str:
         """The end in words, without the process's name."""
         if self.signal is not None:
-            return f"was killed by {signal_name(self.signal)}"
-        return f"ended with exit code {self.code}"
+            return Message.of("was killed by {}", signal_name(self.signal))
+        return Message.of("ended with exit code {}", self.code)
 
 
 class HangSuspect(NamedTuple):
@@ -53,7 +53,16 @@ class HangSuspect(NamedTuple):
     why: str
 
     def __str__(self) -> str:
-        return f"node {self.node}" + ("" if self.rank is None else f", rank {self.rank}")
+        return node_and_rank(self.node, self.rank)
+
+    def in_words(self) -> str:
+        """Why in a sentence, after its name."""
+        return Message.of("it {}", self.why)
+
+
+def node_and_rank(node: int, rank: Optional[int]) -> str:
+    """`node 1, rank 3`, or `node 1`."""
+    return Message.of("node {}", node) if rank is None else Message.of("node {}, rank {}", node, rank)
 
 
 class JobFailure(NamedTuple):
@@ -115,7 +124,7 @@ class RunResult(NamedTuple):
         """One line for the log."""
         failure = self.first_failure
         if failure is not None:
-            return f"{failure.label} {failure.how()}"
+            return Message.of("{} {}", failure.label, failure.how())
         stopped = sum(ended.stopped for ended in self.exits)
         return f"{counted(len(self.exits) - stopped, 'process', 'processes')} ended with 0" + (
             f", {stopped} stopped" if stopped else ""

@@ -19,6 +19,7 @@ from ma_boot.supervisor.output import OutputPump
 from ma_boot.supervisor.started_twice import StartedTwice
 from ma_boot.supervisor.stop_ladder import StopLadder
 from ma_boot.supervisor.worker_group import Worker, WorkerGroup
+from ma_boot.wording import Message
 
 RANKS_LEFT_SECONDS = 1.0  # in which a process that a shell has just forked becomes the training
 
@@ -159,9 +160,9 @@ def _with_losses(
 def _reason(stops: Sequence[int], exits: Sequence[WorkerExit]) -> str:
     """Why everything should be stopped; empty if nothing has happened."""
     if stops:
-        return f"{signal_name(stops[0])} received"
+        return Message.of("{} received", signal_name(stops[0]))
     failed = RunResult(tuple(exits)).first_failure
-    return f"{failed.label} {failed.how()}" if failed is not None else ""
+    return Message.of("{} {}", failed.label, failed.how()) if failed is not None else ""
 
 
 def _look_at_what_is_left(

@@ -26,6 +26,7 @@ from ma_boot.processes import (
 from ma_boot.reporting import Journal, WorkerExit
 from ma_boot.supervisor.output import WorkerOutput
 from ma_boot.supervisor.stop_ladder import UNKILLABLE_SECONDS
+from ma_boot.wording import Message
 
 _POLL_SECONDS = 0.01
 
@@ -73,11 +74,11 @@ class WorkerGroup:
                 return error
             except OSError as error:
                 if limit := limit_reached(error):
-                    who = f"{spec.label}, one of the {len(specs)} processes of this node,"
-                    return type(limit)(f"{who} could not be started: {limit}")
+                    who = Message.of("{}, one of the {} processes of this node,", spec.label, len(specs))
+                    return type(limit)(Message.of("{} could not be started: {}", who, limit))
                 kind = CommandNotFound if error.errno == errno.ENOENT else NotExecutable
-                what = error.filename or spec.argv[0]
-                return kind(f"{spec.label} could not be started: {what}: {error.strerror}")
+                what = f"{error.filename or spec.argv[0]}: {error.strerror}"
+                return kind(Message.of("{} could not be started: {}", spec.label, what))
             self.workers.append(worker)
             journal.event(
                 "start", label=spec.label, rank=spec.rank, pid=worker.pid, cores=list(spec.cores),

@@ -22,7 +22,7 @@ from ma_boot.errors import (
 from ma_boot.processes import SignalInbox, Task, limit_reached, no_more_processes
 from ma_boot.reporting import Console, Journal, rendered, with_store_hint
 from ma_boot.transfers.mapping import NodeTransfers, inputs_of, outputs_of
-from ma_boot.wording import counted
+from ma_boot.wording import Message, counted, in_lines
 from path_mapping import errors as mapping_errors
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class TransferProgress:
 
     def last_error(self) -> str:
         """The last error of a request that was retried, as the end of a message; empty if there was none."""
-        return f"; the last error: {self._trouble.error}" if self._trouble is not None else ""
+        return Message.of("; the last error: {}", self._trouble.error) if self._trouble is not None else ""
 
     @contextmanager
     def shown(self) -> Iterator[Update]:
@@ -185,7 +185,7 @@ def record(journal: Journal, direction: str, done: Transferred) -> None:
 
 CANCEL_SECONDS = 2.0  # for a cancelled transfer to end; its thread is abandoned after that
 MOST_NOTICES = 5
-NOTHING_LEFT = "the training ended well, but left nothing at these output paths:"
+NOTHING_LEFT = Message.of("the training ended well, but left nothing at these output paths:")
 
 
 @contextmanager
@@ -344,14 +344,15 @@ def upload_outputs(
 
     def check() -> None:
         if len(inbox.stops) > stops:
-            raise OutputLost("not every output was uploaded: interrupted by a second stop signal")
+            raise OutputLost(Message.of("not every output was uploaded: interrupted by a second stop signal"))
 
     try:
         with journal.phase("outputs") as phase:
             task = Task("outputs", send, inbox)
             if not task.wait(check, deadline, progress.say):
-                late = f"not every output was uploaded within {timeout:.0f} s (--upload-timeout)"
-                raise OutputLost(with_store_hint(f"{late}{progress.last_error()}"))
+                late = "not every output was uploaded within {} s (--upload-timeout){}"
+                message = Message.of(late, f"{timeout:.0f}", progress.last_error())
+                raise OutputLost(with_store_hint(message))
             done, problems = task.result()
             phase.detail = summary(done)
             _judge(done, problems, journal, nothing)
@@ -359,7 +360,8 @@ def upload_outputs(
         cancelled_soon(task)
         return lost
     except Exception as error:
-        return OutputLost(with_store_hint(f"not every output was uploaded: {_explained(error)}"))
+        message = Message.of("not every output was uploaded: {}", _explained(error))
+        return OutputLost(with_store_hint(message))
     return None
 
 
@@ -396,7 +398,7 @@ def _judge(done: Transferred, problems: Sequence[str], journal: Journal, loss: s
     """Reports an upload; raises `OutputLost` for what was not sent before it, or is missing and expected."""
     _report(done, "upload", journal)
     if problems:
-        raise OutputLost(with_store_hint("\n".join(problems)))
+        raise OutputLost(with_store_hint(in_lines(problems)))
     paths = {f"{route.local} (for {route.remote})": route.required for route in done.missing}
     expected = [path for path, required in paths.items() if required]
     if loss and expected:
@@ -418,6 +420,14 @@ def nothing_at(outputs: Sequence[str], headline: str = NOTHING_LEFT) -> OutputLo
     return OutputLost(with_store_hint(listed(headline, outputs)))
 
 
+def _in_words(what: str, error: mapping_errors.PathMappingError) -> str:
+    """The error of a transfer of `what`; where it lists problems, with a headline that has a translation."""
+    headline, *problems = str(error).split("\n")
+    if problems and "{}" not in headline:
+        headline = Message(headline)
+    return in_lines([Message.of("{}: {}", Message(what), headline), *problems])
+
+
 def boot_error(
     error: mapping_errors.PathMappingError, store: Optional[Store] = None, what: str = "inputs"
 ) -> Exception:
@@ -430,7 +440,7 @@ def boot_error(
     causes = [failure.error for failure in failed] or [error]
     local = (OSError, mapping_errors.UnsafeTarget, mapping_errors.NoSpace, mapping_errors.TargetRemoved)
     if any(isinstance(cause, local) for cause in causes):
-        return CannotCreate(f"{what}: {error}")
+        return CannotCreate(_in_words(what, error))
     if isinstance(error, mapping_errors.MissingInputs) and store is not None:
         from path_mapping.mapping import ObsUrl
 
@@ -439,7 +449,7 @@ def boot_error(
             return store.place(url.bucket, url.key)
 
         error = error.located(place)
-    message = with_store_hint(f"{what}: {error}")
+    message = with_store_hint(_in_words(what, error))
     if any(isinstance(cause, (mapping_errors.MissingInputs, mapping_errors.NotFound)) for cause in causes):
         return InputMissing(message)
     return StoreUnavailable(message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from playwright.sync_api import expect
 from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.timeline.events import read_events
 from ma_boot.reporting.timeline.merge import timeline_of
+from ma_boot.wording import Message, coded
 from tests.browser.conftest import Open
 from tests.functional.node import PROGRAMS
 from tests.synthetic import measured_job, synthetic_job
@@ -261,7 +263,8 @@ def test_the_cause_is_readable_without_scrolling(
 ) -> None:
     found = opened(rehearsed_exception, language=language, window=window, dark=dark)
     words = found.page.locator("h1 code")
-    assert words.inner_text() == "ValueError: no layer 'head' in the checkpoint, at raises0/train.py:1"
+    at = ", at" if language == "en-US" else "，位于"
+    assert words.inner_text() == f"ValueError: no layer 'head' in the checkpoint{at} raises0/train.py:1"
     box = words.bounding_box()
     assert box is not None
     height = found.page.evaluate("innerHeight")
@@ -277,12 +280,11 @@ def test_an_oom_kill_is_readable_without_scrolling(
     opened: Open, tmp_path: Path, window: str, language: str
 ) -> None:
     files = measured_job(2, 2, fails=3)
-    killed = '"oom": "the kernel killed 1 process of this container (limit 300 MiB)"'
+    one = Message.of("{} process", 1)
+    oom = Message.of("the kernel killed {} of this container (limit {} MiB)", one, 300)
+    killed = json.dumps(coded({"stopped": False, "oom": oom}))[1:-1]
     line = timeline_of(
-        [
-            read_events(text.replace('"stopped": false, "oom": null', f'"stopped": false, {killed}'), str)
-            for text in files
-        ]
+        [read_events(text.replace('"stopped": false, "oom": null', killed), str) for text in files]
     )
     page = tmp_path / "report.html"
     page.write_text(page_text(line, {"/log/proc-rank-3.txt": "loading the shards of the checkpoint\n"}))

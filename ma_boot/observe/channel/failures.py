@@ -6,6 +6,7 @@ import math
 from typing import Any, Callable, List, Mapping, Sequence
 
 from ma_boot.reporting import ENDED_EARLY, LOST_PEER, MOST_FAILURES, OWN, RAISED, Cause, readable
+from ma_boot.wording import text_in
 
 
 def told(failures: Sequence[Cause]) -> Mapping[str, Any]:
@@ -28,7 +29,7 @@ def told_by(node: int, body: Mapping[str, Any], has_rank: Callable[[int, int], b
                 return []
             if not 0 <= at < math.inf or evidence not in (OWN, RAISED, ENDED_EARLY, LOST_PEER):
                 return []
-            texts = [readable(str(row.get(name, ""))) for name in ("words", "place", "hint")]
+            texts = [text_in(row, name, readable) for name in ("words", "place", "hint")]
             failures.append(Cause(of, rank, int(row["code"]), texts[0], at, evidence, *texts[1:]))
     except (KeyError, TypeError, ValueError, OverflowError):
         return []

@@ -7,19 +7,18 @@ from datetime import datetime, timezone
 from typing import Dict, List, Mapping, Optional, Union
 
 from ma_boot.errors import ExitCode, signal_name
-from ma_boot.reporting import hints_for, last_words, meaning_of, own_words
+from ma_boot.reporting import hints_for, last_words, meaning_of, out_of_memory, own_words
 from ma_boot.reporting.page.fill import NOTHING, Html, box, fill, joined, notice
 from ma_boot.reporting.page.language import (
     OUR_CODE,
     OUR_CODES,
     TRAINING_CODE,
     Text,
-    hint_in_both,
     in_both,
     same,
 )
 from ma_boot.reporting.timeline import JobOutcome, ProcessSpan, Timeline
-from ma_boot.wording import duration, size
+from ma_boot.wording import Message, duration, in_lines, lines_of, size
 
 MOST_NAMED = 8
 MOST_SAID = 400  # characters of a cause's own words
@@ -41,7 +40,7 @@ def head_parts(timeline: Timeline, tails: Mapping[str, str]) -> Dict[str, object
     output = "\n".join(line[:300] for line in last_words(tail))
     who = failed.label if failed else ""
     heading = Text(f"Last output of {who}", f"{who} 的最后输出")
-    hints = joined((fill("hint", hint=hint_in_both(hint[:600])) for hint in hints_for(tail)), "\n")
+    hints = joined((fill("hint", hint=in_both(hint).cut(600)) for hint in hints_for(tail)), "\n")
     to_do = Text("What to do", "处理建议")
     return {
         "tone": tone,
@@ -177,18 +176,17 @@ def cause_in_own_words(timeline: Timeline, tail: str) -> Text:
     if outcome.exit_code in (None, 0) or (outcome.by == "signal" and named is None):
         return same("")
     if outcome.process is not None and outcome.process.oom:  # which its log knows nothing of
-        return in_both(f"out of memory: {outcome.process.oom}"[:MOST_SAID])
+        return in_both(out_of_memory(outcome.process.oom)).cut(MOST_SAID)
     if named is not None and outcome.by in ("training", "node", "signal"):
         in_headline = outcome.process is not None and outcome.by != "signal"
-        return same((named.in_words if in_headline else str(named))[:MOST_SAID])
+        return in_both(named.in_words if in_headline else str(named)).cut(MOST_SAID)
     if outcome.by == "training" or outcome.words:
-        return same((outcome.words or (own_words(tail) if tail else None) or "")[:MOST_SAID])
+        return in_both(outcome.words or (own_words(tail) if tail else None) or "").cut(MOST_SAID)
     stacks = [suspected for _, run in timeline.all_runs() for suspected in run.stacks if suspected.suspect]
     if outcome.exit_code == ExitCode.HUNG and stacks:
-        who, why = stacks[-1].suspect, in_both(stacks[-1].why[:MOST_SAID])
-        return Text(f"{who} {why.en}", f"{who} {why.zh}")
-    first, *items = outcome.cause.split("\n")
-    shown = in_both(first[:MOST_SAID])
+        return in_both(Message.of("{} {}", stacks[-1].suspect, stacks[-1].why)).cut(MOST_SAID)
+    first, *items = lines_of(outcome.cause)
+    shown = in_both(first).cut(MOST_SAID)
     if not first.endswith(":") or not items:
         return shown
     item = items[0].strip(" -")[:MOST_SAID]
@@ -197,13 +195,13 @@ def cause_in_own_words(timeline: Timeline, tail: str) -> Text:
 
 def _rest_of_cause(outcome: JobOutcome, words: str) -> Text:
     """What the cause says beyond the headline."""
-    first, *details = outcome.cause.split("\n")
+    first, *details = lines_of(outcome.cause)
     shown = bool(words) and (words in first or words.startswith(first))
     stopped = outcome.by == "signal" and ";" not in first
     known = shown or stopped or first == "success" or outcome.by == "training"
     if shown and details and details[0].strip(" -") in words:
         del details[0]
-    return in_both("\n".join(details if known else [first, *details]))
+    return in_both(in_lines(details if known else [first, *details]))
 
 
 def _failed(process: ProcessSpan, where: Text) -> Text:
@@ -277,7 +275,7 @@ def meaning(outcome: JobOutcome) -> Optional[Text]:
         return Text("128 + the number of the stop signal", "128 + 停止信号的编号")
     if outcome.by in ("training", "node"):
         known = meaning_of(code, outcome.process.signal if outcome.process is not None else None)
-        return Text(*known) if known is not None else TRAINING_CODE
+        return in_both(known) if known is not None else TRAINING_CODE
     return OUR_CODE if outcome.by in ("ma_boot", "output") else OUR_CODES.get(code)
 
 

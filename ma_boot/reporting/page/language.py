@@ -1,17 +1,18 @@
-"""The words of the page, and what the tool itself writes into events, in English and Chinese.
+"""The words of the page, and the messages of ma_boot in events, in English and Chinese.
 
-Translations of the latter are in `templates/chinese.txt`. Its patterns are no regular expressions, which take
-milliseconds to be compiled at the end of a job. A text that no pattern matches stays as it is.
+Translations of the latter are in `templates/chinese.txt`, by their English templates.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Mapping, NamedTuple, Optional, Sequence
 
 from ma_boot import wording
 from ma_boot.errors import signal_name
+from ma_boot.wording import Message
 
 
 class Text(NamedTuple):
@@ -19,6 +20,10 @@ class Text(NamedTuple):
 
     en: str
     zh: str
+
+    def cut(self, most: int) -> Text:
+        """Its first characters in each language."""
+        return Text(self.en[:most], self.zh[:most])
 
 
 def same(text: str) -> Text:
@@ -98,58 +103,25 @@ def ranges(numbers: Sequence[int]) -> str:
     return wording.ranges(numbers, "–")
 
 
-MOST_DEPTH = 3
-_HINT = "  -> "
+def in_both(text: str) -> Text:
+    """A text with its translation; one that is no message of ma_boot stays as it is."""
+    return Text(text, _in_chinese(text))
 
 
-def in_both(text: str, depth: int = MOST_DEPTH) -> Text:
-    """A text of the tool with its translation, of several lines each."""
-    if "\n" in text:
-        parts = [in_both(line, depth) for line in text.split("\n")]
-        return Text(text, "\n".join(part.zh for part in parts))
-    if text.startswith(_HINT):
-        return Text(text, _HINT + hint_in_both(text[len(_HINT) :]).zh)
-    for english, chinese in _catalogue()[0]:
-        gaps = _match_placeholders(english.split("{}"), text)
-        if gaps is not None:
-            shown = [in_both(part, depth - 1).zh for part in gaps] if depth else gaps
-            return Text(text, chinese.format(*shown))
-    return Text(text, text)
-
-
-def hint_in_both(text: str) -> Text:
-    """A hint, which may follow the text that it is for and a colon."""
-    for english, chinese in _catalogue()[1]:
-        at = text.find(english)
-        if at >= 0:
-            return Text(text, text[:at] + chinese)
-    return Text(text, text)
-
-
-Pairs = List[Tuple[str, str]]
+def _in_chinese(text: str) -> str:
+    if not isinstance(text, Message):
+        return text
+    args = [_in_chinese(arg) for arg in text.args]
+    template = catalogue().get(text.template)
+    if template is not None:
+        with suppress(IndexError):  # of another version
+            return template.format(*args)
+    return Message(text.template, tuple(args))
 
 
 @cache
-def _catalogue() -> Tuple[Pairs, Pairs]:
-    """The translations of patterns, and of hints by how they begin."""
+def catalogue() -> Mapping[str, str]:
+    """The Chinese templates by the English ones."""
     text = (Path(__file__).with_name("templates") / "chinese.txt").read_text(encoding="utf-8")
-    patterns, hints = (
-        [(english, chinese) for english, chinese in zip(lines[::3], lines[1::3])]
-        for part in text.split("\n# ")
-        for lines in [part.split("\n")[2:]]
-    )
-    return patterns, hints
-
-
-def _match_placeholders(parts: List[str], text: str) -> Optional[List[str]]:
-    """What stands in the gaps between the parts, none of it empty; None if the text is another one."""
-    if not text.startswith(parts[0]) or not text.endswith(parts[-1]):
-        return None
-    rest, gaps = text[len(parts[0]) :], []
-    for number, part in enumerate(parts[1:], 2):
-        at = len(rest) - len(part) if number == len(parts) else rest.find(part)
-        if at <= 0:
-            return None
-        gaps.append(rest[:at])
-        rest = rest[at + len(part) :]
-    return gaps if not rest else None
+    entries = (entry.partition("\n") for entry in text.rstrip("\n").split("\n\n")[1:])
+    return {english: chinese for english, _, chinese in entries}

@@ -112,7 +112,8 @@ def stacks_part(timeline: Timeline) -> Html:
     widest = _widest([stacks for _, run in timeline.all_runs() for stacks in run.stacks])
     if widest is None:
         return NOTHING
-    suspect = fill("suspect", who=widest.suspect, why=in_both(widest.why)) if widest.suspect else NOTHING
+    who, why = in_both(widest.suspect), in_both(widest.why)
+    suspect = fill("suspect", who=who, why=why) if widest.suspect else NOTHING
     left = len(widest.groups) - MOST_STACKS
     more = Text(f"and {left} more places", f"另有 {left} 处")
     groups = (_stack(number, group) for number, group in enumerate(widest.groups[:MOST_STACKS]))

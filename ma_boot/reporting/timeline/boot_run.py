@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from ma_boot.reporting import LOST_PEER, OWN, Cause
+from ma_boot.reporting import LOST_PEER, OWN, Cause, node_and_rank
 from ma_boot.reporting.timeline.events import Event, items, moment, number, several, whole, words
 from ma_boot.reporting.timeline.job_timeline import (
     BootRun,
@@ -17,7 +17,7 @@ from ma_boot.reporting.timeline.job_timeline import (
     StackGroup,
     TransferSpan,
 )
-from ma_boot.wording import duration
+from ma_boot.wording import Message, duration
 
 MOST_GROUPS = 64
 MOST_STACK = 4000  # characters
@@ -38,7 +38,7 @@ def job_cause(event: Event) -> Optional[Cause]:
     """The cause of the end of the job, as far as the node that wrote it knew; None if it names no node."""
     cause = _object(event, "cause")
     node, rank, code = whole(cause, "node", 100_000), whole(cause, "rank"), whole(cause, "code", 255)
-    text = words(cause, "words") or ("" if code is None else f"exit code {code}")
+    text = words(cause, "words") or ("" if code is None else Message.of("exit code {}", code))
     if node is None or not text:
         return None
     at, evidence = number(cause, "at", 1e11) or 0.0, whole(cause, "evidence", LOST_PEER) or OWN
@@ -49,8 +49,8 @@ def job_cause(event: Event) -> Optional[Cause]:
 
 def _who(named: Event) -> str:
     """`node 3, rank 27`, as far as it is known."""
-    parts = ((name, whole(named, name)) for name in ("node", "rank"))
-    return ", ".join(f"{name} {number}" for name, number in parts if number is not None)
+    node, rank = whole(named, "node"), whole(named, "rank")
+    return "" if node is None else node_and_rank(node, rank)
 
 
 def _group(group: Mapping[str, Any]) -> StackGroup:
@@ -124,7 +124,7 @@ _INCIDENTS: Mapping[str, Callable[[Event], Tuple[str, str]]] = {  # the label an
     "restart": lambda e: ("", words(e, "reason")),
     "stop": lambda e: ("", words(e, "reason")),
     "reset": lambda e: ("", words(e, "reason")),
-    "kill": lambda e: (_labels(e, "left"), f"signal {whole(e, 'signal', 64) or 0}"),
+    "kill": lambda e: (_labels(e, "left"), Message.of("signal {}", whole(e, "signal", 64) or 0)),
     "unkillable": lambda e: (_labels(e, "left"), ""),
     "hang": lambda e: (_labels(e, "labels"), ""),
     "left-over": lambda e: ("", f"{len(items(e, 'pids'))}"),
@@ -147,14 +147,18 @@ def _labels(event: Event, name: str) -> str:
 
 def _slowness(event: Event) -> str:
     step, others = number(event, "step_time", 1e9), number(event, "others", 1e9)
-    return "" if step is None or others is None else f"{step:.2f} s a step, the others {others:.2f} s"
+    if step is None or others is None:
+        return ""
+    return Message.of("{} s a step, the others {} s", f"{step:.2f}", f"{others:.2f}")
 
 
 def _sets(event: Event) -> str:
     """The newest whole set, and for how long the one before the end of the training had been whole."""
     before, age = words(event, "before", 40), number(event, "age", 1e9)
-    then = f" · {before}: {duration(age)}" if before and age is not None else ""
-    return f"whole: {words(event, 'whole', 40) or '–'}{then}"
+    whole_now = Message.of("whole: {}", words(event, "whole", 40) or "–")
+    if not before or age is None:
+        return whole_now
+    return Message.of("{} · {}: {}", whole_now, before, duration(age))
 
 
 def boot_run(node: Optional[int], events: Tuple[Tuple[float, Event], ...]) -> BootRun:

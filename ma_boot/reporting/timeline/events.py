@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
+from ma_boot.wording import text_in
+
 MOST_CHARACTERS = 4000  # of one string
 MOST_PARTS = 4096  # of one list: so many ranks may hang at one place
 MOST_DEPTH = 8
@@ -79,9 +81,8 @@ def whole(event: Event, name: str, highest: int = 1_000_000) -> Optional[int]:
 
 
 def words(event: Event, name: str, most: int = 300) -> str:
-    """A string, cut to `most` characters; empty for anything else."""
-    value = event.get(name)
-    return value[:most] if isinstance(value, str) else ""
+    """A text whose parts are cut to `most` characters; empty for anything else."""
+    return text_in(event, name, lambda text: text[:most])
 
 
 def items(event: Event, name: str) -> List[Any]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, strategies as st
 
 from ma_boot.errors import StoreUnavailable
 from ma_boot.reporting.hints import MOST_HINTS, OUTPUT_HINTS, STORE_HINTS, hints_for, with_store_hint
-from ma_boot.reporting.page.language import Text, hint_in_both, in_both
 from ma_boot.transfers.transfers import boot_error
 from path_mapping.errors import Failure, MissingInputs, NoSpace, Refused, TransferFailed, Unreachable
 from path_mapping.stores.responses import error_of_status
@@ -102,37 +100,3 @@ def test_the_errors_of_a_download_have_the_hint() -> None:
 
 def test_every_hint_stands_once() -> None:
     assert len({sentence for _, sentence in STORE_HINTS}) == len(STORE_HINTS)
-
-
-def test_every_hint_is_there_in_chinese() -> None:
-    hints = [hint for _, hint in (*OUTPUT_HINTS, *STORE_HINTS)]
-    assert [hint for hint in hints if hint_in_both(hint).zh == hint] == []
-    assert hint_in_both("x: " + hints[0]).zh == "x: " + hint_in_both(hints[0]).zh
-    assert hint_in_both("of another version").zh == "of another version"
-
-
-@pytest.mark.parametrize(
-    ("said", "chinese"),
-    [
-        ("rank 3 ended with exit code 1", "rank 3 退出，退出码 1"),
-        ("SIGTERM received", "收到 SIGTERM"),
-        ("stopped by SIGTERM; before that, rank 1 was killed by SIGSEGV", "被 SIGTERM 停止；此前 rank 1 被 SIGSEGV 终止"),
-        (
-            "rank 0 ended with exit code 1 after 2.5 s (the training's own code): ValueError: {x}",
-            "rank 0 运行 2.5 s 后退出，退出码 1（训练自身的退出码）：ValueError: {x}",
-        ),
-        ("rank 0, rank 1 hung for 30 s", "rank 0, rank 1 已挂起 30 s"),
-        ("not every output was uploaded: x\n  -> the node's clock is off by", "输出未全部上传：x\n  -> 节点时钟偏差超过 15 分钟：参见 `ma_boot doctor`"),
-        ("is loading data in x (a.py:3), while ranks 0, 2-3 are in all_reduce", "正在 x (a.py:3) 中加载数据，而 ranks 0, 2-3 在执行 all_reduce"),
-        ("ended with exit code ", "ended with exit code "),
-        (" ended with exit code 1", " ended with exit code 1"),
-        ("", ""),
-    ],
-)  # fmt: skip
-def test_what_ma_boot_says_is_there_in_chinese(said: str, chinese: str) -> None:
-    assert in_both(said) == Text(said, chinese)
-
-
-@given(st.text())
-def test_any_text_has_a_translation(text: str) -> None:
-    assert in_both(text).en == text

@@ -43,7 +43,7 @@
   for (const box of all('.box, h1 .cause-words')) {
     const button = make('button', { type: 'button', className: 'copy' }, ...both('Copy', '复制'));
     button.onclick = async () => {
-      await copy((box.querySelector('pre') || box.querySelector('code')).textContent);
+      await copy((box.querySelector('pre') || box.querySelector('code')).innerText);
       button.classList.add('done');
       setTimeout(() => button.classList.remove('done'), 1200);
     };

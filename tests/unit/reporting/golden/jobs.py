@@ -5,9 +5,20 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List
 
+from ma_boot.transfers.transfers import boot_error
+from ma_boot.wording import Message, ranks_text
+from path_mapping.errors import MissingInputs
 from tests.synthetic import BEGAN, Writer
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 9\nRuntimeError: EI0006 {}\n'
+
+
+BY_SIGTERM = Message.of("stopped by {}", "SIGTERM")
+
+
+def with_code(code: int) -> str:
+    """How a process ended."""
+    return Message.of("ended with exit code {}", code)
 
 
 def jobs() -> Dict[str, List[str]]:
@@ -19,8 +30,8 @@ def jobs() -> Dict[str, List[str]]:
         "many_nodes": many_nodes(),
         "rehearsed": rehearsed(),
         "refused": refused(),
-        "stopped": stopped("stopped by SIGTERM"),
-        "stopped_later": stopped("stopped by SIGTERM; before that, rank 1 ended with exit code 9"),
+        "stopped": stopped(BY_SIGTERM),
+        "stopped_later": stopped(Message.of("{}; before that, {} {}", BY_SIGTERM, "rank 1", with_code(9))),
     }
 
 
@@ -72,7 +83,7 @@ def failed_again() -> List[str]:
         "end",
         exit_code=137,
         by="training",
-        cause="rank 3 was killed by SIGKILL",
+        cause=Message.of("{} {}", "rank 3", Message.of("was killed by {}", "SIGKILL")),
         label="rank 3",
         words="",
     )
@@ -117,7 +128,7 @@ def attempts(node: Writer) -> None:
     node.at(190, "slow rank", rank=2, step_time=1.9, others=1.25)
     node.at(195, "loss not finite", label="rank 1", step=130, loss="nan")
     ended(node, 200, 2, code=5)
-    node.at(200.5, "stop", reason="rank 2 ended with exit code 5")
+    node.at(200.5, "stop", reason=Message.of("{} {}", "rank 2", with_code(5)))
     node.at(205, "kill", left=["rank 0", "rank 3"], signal=9)
     for rank in (0, 1, 3):
         ended(
@@ -128,14 +139,14 @@ def attempts(node: Writer) -> None:
             signal=15 if rank == 1 else 9,
             stopped=True,
         )
-    node.at(210, "restart", reason="rank 2 ended with exit code 5")
+    node.at(210, "restart", reason=Message.of("{} {}", "rank 2", with_code(5)))
     started(node, 211, 0, 1, 2, 3)
     node.at(212, "dropped", lines=7)
     node.at(230, "checkpoint", step="140", files=2, bytes=542_750, seconds=0.5)
     node.at(280, "fault", target="rank 3", fault="kill 9")
-    ended(
-        node, 281, 3, code=137, signal=9, oom="the kernel killed 1 process of this container (limit 300 MiB)"
-    )
+    killed = Message.of("{} process", 1)
+    oom = Message.of("the kernel killed {} of this container (limit {} MiB)", killed, 300)
+    ended(node, 281, 3, code=137, signal=9, oom=oom)
     ended(node, 282, 0, code=1)
     node.at(286, "unkillable", left=["rank 1"])
     ended(node, 287, 2, code=0)
@@ -157,9 +168,13 @@ def lost_its_peer() -> Writer:
     started(node, 140, 4, 5)
     node.at(150, "metrics", **measured(0, first=4))
     node.at(260, "reset", reason="the platform ends the job")
-    node.at(281, "job cause", cause={"node": 0, "rank": 3, "code": 137, "words": "out of memory"})
+    node.at(
+        281,
+        "job cause",
+        cause={"node": 0, "rank": 3, "code": 137, "words": Message.of("out of memory: {}", "1 killed")},
+    )
     ended(node, 283, 4, code=143, signal=15, stopped=True)
-    node.at(295, "end", exit_code=143, by="signal", cause="stopped by SIGTERM", signal=15)
+    node.at(295, "end", exit_code=143, by="signal", cause=BY_SIGTERM, signal=15)
     return node
 
 
@@ -238,11 +253,14 @@ def hung() -> List[str]:
                 {"ranks": [], "stack": "nobody"},
             ]
             node.at(31, "stacks", folded=[{"ranks": [0], "stack": "earlier"}], suspect=None)
-            suspect = {"node": 0, "rank": 1, "why": "is loading data, while ranks 0, 2-3 are in all_reduce"}
+            others, loading = ranks_text([0, 2, 3]), Message.of("loading data in {}", "read (data.py:7)")
+            why = Message.of("is {}, while {} are {}", loading, others, Message.of("in {}", "all_reduce"))
+            suspect = {"node": 0, "rank": 1, "why": why}
             node.at(32, "stacks", folded=folded, suspect=suspect)
         for rank in (2 * number, 2 * number + 1):
             ended(node, 35 + rank, rank, code=143, signal=15, stopped=True)
-        cause = "rank 0, rank 1 hung, and ma_boot stopped the run (--hang-action stop)"
+        labels = f"rank {2 * number}, rank {2 * number + 1}"
+        cause = Message.of("{} hung, and ma_boot stopped the run (--hang-action stop)", labels)
         node.at(40, "end", exit_code=124, by="ma_boot", cause=cause)
         files.append(node.text())
     return files
@@ -285,7 +303,7 @@ def rehearsed() -> List[str]:
     node.at(0, "job", name="lilies", nodes=2, command="ma_boot -- sh train.sh")
     started(node, 2, 0)
     ended(node, 20, 0, code=143, signal=15, stopped=True)
-    node.at(21, "end", exit_code=143, by="signal", cause="stopped by SIGTERM", signal=15)
+    node.at(21, "end", exit_code=143, by="signal", cause=BY_SIGTERM, signal=15)
     job: List[Dict[str, Any]] = [
         {"kind": "rehearsal", "command": "ma_boot rehearse --nodes 2 -- sh train.sh"},
         {"kind": "start", "label": "node 1", "log_file": "/log/node-1"},
@@ -305,8 +323,8 @@ def refused() -> List[str]:
     node.phase("job", 0, 0.001)
     node.at(0, "job", name="", nodes=1)
     node.phase("inputs", 0.001, 0.007, "failed", "not in OBS")
-    cause = "inputs are not in OBS:\n  - obs://b/a\n  - obs://b/c\n  -> check the bucket, upper and lower case, and `/` at the end (a directory); for an optional input set required: false"
-    node.at(0.008, "end", exit_code=66, by="ma_boot", cause=cause)
+    missing = boot_error(MissingInputs(["obs://b/a", "obs://b/c"]))
+    node.at(0.008, "end", exit_code=66, by="ma_boot", cause=str(missing))
     return [node.text()]
 
 
@@ -322,7 +340,7 @@ def stopped(cause: str) -> List[str]:
     if ";" in cause:
         ended(node, 6.5, 1, code=9)
         ended(node, 7, 0, code=7)
-    node.at(9, "stop", reason="SIGTERM received")
+    node.at(9, "stop", reason=Message.of("{} received", "SIGTERM"))
     node.at(12, "end", exit_code=143, by="signal", cause=cause, signal=15)
     other.phase("job", 1, 2)
     return [node.text(), other.text()]

@@ -8,7 +8,7 @@ from typing import Callable, Dict, List, Optional
 import pytest
 
 from ma_boot.reporting.page.head import meaning, missing_nodes, node_list
-from ma_boot.reporting.page.language import Text, in_both
+from ma_boot.reporting.page.language import Text
 from tests.synthetic import Writer
 from tests.unit.reporting.page.seen import line_of, node_with, processes, seen
 
@@ -187,9 +187,6 @@ class TestWhy:
         assert len(last) == 300
         (hint,) = re.findall("<li>(.*?)</li>", page.english)
         assert len(hint) == 600
-
-    def test_a_text_that_seems_to_be_nested_without_end_does_no_harm(self) -> None:
-        assert in_both("signal " * 5000 + "9").zh.startswith("信号 信号 ")
 
 
 class TestNumbers:
