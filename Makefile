@@ -26,7 +26,7 @@ SOURCES := Dockerfile .dockerignore entrypoint pyproject.toml README.md LICENSE 
 SCRIPTS := entrypoint .ci/run image/try_toolkit $(wildcard image/make_* ma_boot/image/*.sh)
 EXAMPLE_IMAGE := ma-boot-example
 
-.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-conformance test-browser test-mindspore test-torch test-rehearsals test-hangs test-kill soak fuzz mutants bench bench-large bench-sync bench-image guard check release-check clean
+.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-conformance test-browser test-mindspore test-torch test-rehearsals test-hangs test-kill soak fuzz mutants bench bench-large bench-sync bench-image docs pictures guard check release-check clean
 .DELETE_ON_ERROR:
 
 help: ## show the targets
@@ -135,6 +135,12 @@ test-kill: $(VENV)/made $(TRAINING)/made $(TORCH)/made ## transfers killed at 40
 
 soak: $(VENV)/made ## random faults, kills, renewals, rotations, two writers and mox.file, beside a model: SECONDS=1800 SEED=N
 	SOAK_SECONDS=$(or $(SECONDS),1800) SEED=$(SEED) $(VENV)/bin/python -m pytest -s -m kill tests/conformance/soak
+
+docs: $(VENV)/made ## the documents as a site, in build/site
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --quiet
+
+pictures: $(VENV)/made ## the pictures of the documents, from rehearsals and benchmarks/README.md: need chromium, bubblewrap, fonts-wqy-zenhei
+	$(VENV)/bin/python -m tests.pictures
 
 fuzz: $(VENV)/made ## 200,000 random and mutated rank tables, of every writer
 	$(VENV)/bin/python -m pytest tests/unit/rank_table -k "breaks_the_library or break_the_library" --hypothesis-profile=fuzz --timeout=0

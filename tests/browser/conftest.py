@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import Callable, Dict, Iterator, List, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -15,10 +15,15 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 WINDOWS: Dict[str, Tuple[int, int]] = {"desktop": (1280, 900), "narrow": (390, 844)}
 
 
+def program_of_browser() -> Optional[str]:
+    """The system's browser; None if there is none."""
+    return next(filter(None, map(shutil.which, NAMES)), None)
+
+
 @pytest.fixture(scope="package")  # its event loop would prevent other tests from running their own
 def chromium() -> Iterator[Browser]:
     """The system's browser; without one the tests are skipped."""
-    program = next(filter(None, map(shutil.which, NAMES)), None)
+    program = program_of_browser()
     if program is None:
         unavailable(f"none of {', '.join(NAMES)} is installed (Debian: chromium)")
     before = descendants()

@@ -12,7 +12,6 @@ import pytest
 from tests.functional.frameworks.checkpoint_jobs import damage_in, whole_sets
 from tests.functional.node import Ended
 from tests.mindspore_end import again_after_a_crash
-from tests.readme import not_printed
 
 ROOT = Path(__file__).parents[3]
 STORE = ROOT / ".rehearsal" / "obs" / "ma-boot-example" / "checkpoints"
@@ -46,7 +45,6 @@ def trained() -> Ended:
 def test_it_trains_and_every_rank_ends_well(trained: Ended) -> None:
     assert trained.code == 0, trained.output
     assert trained.output.count("parameters equal on all 4 ranks") == 4
-    assert not_printed("A real training: MindSpore", trained.output) == []
 
 
 def test_the_loss_falls_on_every_rank(trained: Ended) -> None:

@@ -9,30 +9,29 @@ from functools import cache
 from pathlib import Path
 from typing import Iterator, List, Set, Tuple
 
-import click
 import pytest
 
 from ma_boot import __version__
-from ma_boot.cli.app import commands
 from ma_boot.errors import ExitCode
 from ma_boot.reporting.hints import OUTPUT_HINTS, STORE_HINTS
 from tests import options_page
-from tests.command_lines import all_commands, in_blocks, wrong_command_lines
+from tests.command_lines import in_blocks, wrong_command_lines
 from tests.unit.project.imports import SOURCES, tree
 
 ROOT = Path(__file__).parents[3]
-READMES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
 TROUBLES = [ROOT / "docs" / "troubleshooting.md", ROOT / "docs" / "troubleshooting.zh-CN.md"]
 DOCUMENTS = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/*.md"), *ROOT.glob("image/*.md")]
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/*.md"), *ROOT.glob("image/*.md")]
 )
+CHINESE = [path for path in DOCUMENTS if path.name.endswith(".zh-CN.md")]
+PAIRS = [(path.with_name(path.name.replace(".zh-CN", "")), path) for path in CHINESE]
 VALUE = "\0"  # stands for a value in a message
 
 
 def code_blocks(text: str) -> List[str]:
     """The blocks of commands and code; comments may be in another language."""
-    found = re.findall(r"^```(?:sh|python)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    return [re.sub(r" *#.*", "", block) for block in found]
+    blocks = re.findall(r"^ *```(?:sh|python|yaml)\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
+    return [re.sub(r" *#.*", "", block) for block in blocks]
 
 
 def rows(text: str, title: str) -> List[List[str]]:
@@ -47,37 +46,14 @@ def options_in(text: str) -> Set[str]:
     return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", text))
 
 
-def in_tables(text: str) -> List[str]:
-    """The options in the first columns of the tables, in their order."""
-    return [
-        one
-        for line in text.splitlines()
-        if line.startswith("| `-")
-        for one in sorted(options_in(line.split("|")[1]))
-    ]
-
-
-def long_options(command: click.Command) -> Set[str]:
-    return {name for param in command.params for name in param.opts if name.startswith("--")}
-
-
-ALL = dict(all_commands(commands))
-
-
 class TestOptions:
     def test_the_page_of_options_is_what_the_commands_say(self) -> None:
         assert options_page.PAGE.read_text() == options_page.page(), "python -m tests.options_page writes it"
 
-    def test_the_options_of_the_readmes_exist(self) -> None:
-        for readme in READMES:
-            given = set(in_tables(readme.read_text()))
-            assert len(given) > 5
-            assert given - long_options(ALL["run"]) == set(), readme.name
-
-    def test_both_readmes_have_the_same_options(self) -> None:
-        english, chinese = (path.read_text() for path in READMES)
-        assert options_in(english) == options_in(chinese)
-        assert in_tables(english) == in_tables(chinese)
+    def test_both_languages_have_the_same_options(self) -> None:
+        for pair in PAIRS:
+            english, chinese = (options_in(path.read_text()) for path in pair)
+            assert english == chinese, pair[0].name
 
 
 def test_the_tables_of_exit_codes_have_those_of_the_code() -> None:
@@ -89,7 +65,7 @@ def test_the_tables_of_exit_codes_have_those_of_the_code() -> None:
 
 def chapters(text: str) -> List[Tuple[str, str]]:
     """The title of each chapter and its text, without blocks of code."""
-    outside = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    outside = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
     parts = (part.partition("\n") for part in re.split(r"^#+ ", outside, flags=re.MULTILINE)[1:])
     return [(title, body) for title, _, body in parts]
 
@@ -106,28 +82,33 @@ def items(chapter: str) -> Tuple[int, int, int]:
 
 
 class TestLanguages:
-    def test_both_readmes_have_the_same_code(self) -> None:
-        english, chinese = (code_blocks(path.read_text()) for path in READMES)
-        assert len(english) >= 8
-        assert english == chinese
+    def test_what_a_new_user_reads_is_in_both(self) -> None:
+        names = {english.name for english, _ in PAIRS}
+        assert names > {"README.md", "index.md", "tutorial.md", "troubleshooting.md", "restart.md", "hang.md"}
 
-    def test_both_readmes_have_the_same_chapters(self) -> None:
-        levels = [re.findall(r"^(#+) ", path.read_text(), re.MULTILINE) for path in READMES]
-        assert levels[0] == levels[1]
+    def test_both_have_the_same_code(self) -> None:
+        for pair in PAIRS:
+            english, chinese = (code_blocks(path.read_text()) for path in pair)
+            assert english == chinese, pair[0].name
 
-    def test_both_readmes_say_the_same_in_each_chapter(self) -> None:
+    def test_both_have_the_same_chapters(self) -> None:
+        for pair in PAIRS:
+            english, chinese = (re.findall(r"^(#+) ", path.read_text(), re.MULTILINE) for path in pair)
+            assert english == chinese, pair[0].name
+
+    def test_both_say_the_same_in_each_chapter(self) -> None:
         """The same names in backticks, and as many items and rows: what one has and the other lacks is noticed."""
-        english, chinese = (chapters(path.read_text()) for path in READMES)
-        pairs = list(zip(english, chinese))
-        assert len(pairs) > 15
-        for (title, here), (_, there) in pairs[1:]:  # the first one says that docs/ are in English
-            assert names_in(here) == names_in(there), title
-            assert [items(here), items(there)] == [items(here)] * 2, title
+        for pair in PAIRS:
+            if pair[0] in TROUBLES:
+                continue  # their tables are compared by their texts
+            for (title, here), (_, there) in zip(*(chapters(path.read_text()) for path in pair)):
+                assert names_in(here) == names_in(there), (pair[0].name, title)
+                assert items(here) == items(there), (pair[0].name, title)
 
     def test_both_name_each_other_at_the_top(self) -> None:
-        for pair in (READMES, TROUBLES):
-            for one, other in (pair, pair[::-1]):
-                assert f"]({other.name})" in one.read_text()[:200]
+        for english, chinese in PAIRS:
+            assert f"]({chinese.name})" in english.read_text()[:200]
+            assert f"]({english.name})" in chinese.read_text()[:200]
 
     def test_both_have_the_same_error_texts(self) -> None:
         english, chinese = (first_cells(path.read_text()) for path in TROUBLES)
@@ -169,7 +150,7 @@ def test_every_command_line_of_a_document_is_a_right_one(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("job.yaml").write_text("command: train.py\n")
-    for name in ("log", "new", "old"):
+    for name in ("log", "LOGS"):
         Path(name).mkdir()
         Path(name, "job-node-0-events.jsonl").touch()
     texts = {document: document.read_text() for document in DOCUMENTS if document.name != "CHANGELOG.md"}
@@ -287,3 +268,11 @@ def test_the_changelog_begins_with_this_version() -> None:
         r"^## (\S+) \((unreleased|\d{4}-\d\d-\d\d)\)$", (ROOT / "CHANGELOG.md").read_text(), re.M
     )
     assert headings[0][0] == __version__
+
+
+def test_pictures_are_small_and_shown() -> None:
+    pictures = [*(ROOT / "docs" / "pictures").iterdir()]
+    texts = "".join(document.read_text() for document in DOCUMENTS)
+    assert len(pictures) > 8
+    assert [path.name for path in pictures if path.stat().st_size > 150_000] == []
+    assert [path.name for path in pictures if f"pictures/{path.name})" not in texts] == []
