@@ -1,5 +1,6 @@
 """Checkpoint sets in OBS: a step counts when every saver has published its part."""
 
+from ma_boot.checkpoints.attempts import Notices as Notices
 from ma_boot.checkpoints.by_hand import (
     Foreseen as Foreseen,
     SetRow as SetRow,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
 
-from ma_boot.checkpoints.attempts import Begun, Start, write_end
+from ma_boot.checkpoints.attempts import Begun, Notices, Start, write_end
 from ma_boot.checkpoints.disk import is_own, own_directory, tree
 from ma_boot.checkpoints.keys import OWN, Place
 from ma_boot.checkpoints.layout import UNFINISHED, matches
@@ -30,6 +30,7 @@ from path_mapping.mapping import Route
 from path_mapping.stores import Store
 from path_mapping.transfer import Progress, RetryPolicy, abort_unfinished, be_nice
 
+NOTICE_SECONDS = 5.0  # for which a request for a notice is tried again: the next look does so, too
 WORD_SECONDS = 0.2  # between two looks for what the training says
 
 
@@ -179,8 +180,12 @@ class CheckpointOutput:
                 failed(error)
                 cancel.wait(self.publisher.what.settle)
 
-    def finish(self, cancel: threading.Event, patience: RetryPolicy, ending: RunEnd) -> Dict[str, str]:
+    def finish(
+        self, cancel: threading.Event, patience: RetryPolicy, ending: RunEnd, goes_on: bool = False
+    ) -> Dict[str, str]:
         """Publishes what is complete after the end; returns why other steps of this start are not.
+
+        Unless the job `goes_on`, as it may after a failure, another one may use its place from now on.
 
         Raises `StoreError`, `TransferFailed`, `OSError` and `Cancelled`.
         """
@@ -192,7 +197,7 @@ class CheckpointOutput:
                 documents = self._documents(cancel, patience)
                 publisher.finish(documents, ending)
         finally:
-            if self.start.node == 0:
+            if self.start.node == 0 and not goes_on:
                 write_end(self._documents(cancel, patience), self.place, publisher.what.attempt)
         saves = self.start.node in publisher.what.savers(publisher.watch.layout)
         return {
@@ -200,6 +205,12 @@ class CheckpointOutput:
             for step, why in publisher.watch.waiting.items()
             if saves and step in publisher.watch.lost
         }
+
+    def notices(self, cancel: threading.Event) -> Notices:
+        """The way to tell the other nodes of this attempt something; only once it has begun."""
+        assert self.publisher is not None
+        documents = self._documents(cancel, RetryPolicy(NOTICE_SECONDS))
+        return Notices(documents, self.place, self.publisher.what.attempt, self.start.node)
 
     @contextmanager
     def _alone(self, cancel: threading.Event) -> Iterator[None]:

@@ -95,9 +95,9 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
         with journal.phase("job") as phase:
             job = _job(request, world)
             others.open(job, request.run.channel_port)
-            check_restarts(request.run, job, others.talks)
             announce = told_of_credentials(journal)
             transfers = job_transfers(request.transfers, environ, world.cwd, job, announce)
+            check_restarts(request.run, job, others.talks or with_checkpoints(transfers))
             _check_before(request, world, job, transfers)
             phase.detail = job.summary()
         with journal.phase("environment") as phase:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import threading
+import time
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import (
@@ -27,6 +28,7 @@ from ma_boot.environment import TrainingEnvironment, applied
 from ma_boot.errors import CannotCreate, described
 from ma_boot.launch import Placement, WorkerSpec
 from ma_boot.modelarts import JobEnvironment
+from ma_boot.node.restart_protocol import AGREE_SECONDS
 from ma_boot.processes import SignalInbox, Task
 from ma_boot.rank_table import RankTable
 from ma_boot.reporting import Journal, RunResult
@@ -55,11 +57,13 @@ class NodeCheckpoints(NamedTuple):
     """The outputs of a node that have checkpoints: none for most jobs.
 
     `variables` tell the training what was restored, unset if nothing was, and where to say what is complete.
-    `again` prepares a restart of the processes.
+    Before a restart of the processes, `publish` publishes what the dead ones had saved, for at most so many
+    seconds; `again` goes on from the newest whole set.
     """
 
     outputs: Tuple[CheckpointOutput, ...] = ()
     variables: Mapping[str, Optional[str]] = {}
+    publish: Callable[[float], None] = lambda seconds: None
     again: Callable[[Sequence[WorkerSpec]], Sequence[WorkerSpec]] = lambda workers: workers
 
     def whole(self) -> str:
@@ -91,17 +95,18 @@ def restored_checkpoints(
         return NodeCheckpoints()
     outputs = _outputs(transfers, placement, _start(table, job), job, journal)
 
-    def begin() -> NodeCheckpoints:
+    def begin(timeout: float) -> NodeCheckpoints:
         restored = _begun(transfers, outputs, timeout, inbox, journal)
-        return NodeCheckpoints(outputs, _variables(outputs, restored), again)
+        return NodeCheckpoints(outputs, _variables(outputs, restored), publish, again)
+
+    def publish(seconds: float) -> None:
+        _publish_before_restart(transfers, outputs, seconds, inbox, journal)
 
     def again(workers: Sequence[WorkerSpec]) -> Sequence[WorkerSpec]:
-        """Publishes what the processes that have failed had saved, and goes on from the newest whole set."""
-        _publish_before_restart(transfers, outputs, inbox, journal)
-        changed = begin().variables
+        changed = begin(min(timeout, AGREE_SECONDS)).variables
         return [worker._replace(environ=applied(worker.environ, changed)) for worker in workers]
 
-    return begin()
+    return begin(timeout)
 
 
 def _begun(
@@ -143,19 +148,25 @@ def _begun(
 
 
 def _publish_before_restart(
-    transfers: NodeTransfers, outputs: Sequence[CheckpointOutput], inbox: SignalInbox, journal: Journal
+    transfers: NodeTransfers,
+    outputs: Sequence[CheckpointOutput],
+    seconds: float,
+    inbox: SignalInbox,
+    journal: Journal,
 ) -> None:
     """Publishes what is complete; what fails is said: the restart goes on from what there is."""
     from path_mapping.transfer import RetryPolicy
 
-    publish = last_sets(NodeCheckpoints(tuple(outputs)), None, False, journal)
+    publish = last_sets(NodeCheckpoints(tuple(outputs)), None, False, journal, goes_on=True)
     task = Task("publishing", lambda cancel: publish(cancel, RetryPolicy(transfers.retry_seconds)), inbox)
     try:
-        task.wait(inbox.check)
+        in_time = task.wait(inbox.check, time.monotonic() + seconds)
     except BaseException:
         cancelled_soon(task)
         raise
-    for problem in task.result():
+    if not in_time:
+        cancelled_soon(task)
+    for problem in task.result() if in_time else [f"not every checkpoint was published in {seconds:.0f} s"]:
         journal.say(problem)
 
 
@@ -254,11 +265,16 @@ def sending_outputs(
 
 
 def last_sets(
-    checkpoints: NodeCheckpoints, run: Optional[RunResult], stopped: bool, journal: Journal
+    checkpoints: NodeCheckpoints,
+    run: Optional[RunResult],
+    stopped: bool,
+    journal: Journal,
+    goes_on: bool = False,
 ) -> Callable[[threading.Event, RetryPolicy], List[str]]:
     """What publishes the sets that are complete when the processes have ended, before other outputs go home.
 
-    `stopped`: a stop signal has come. It returns what was not published, and raises `Cancelled` only.
+    `stopped`: a stop signal has come; `goes_on`: they may start again. It returns what was not published, and
+    raises `Cancelled` only.
     """
 
     def publish(cancel: threading.Event, patience: RetryPolicy) -> List[str]:
@@ -271,7 +287,7 @@ def last_sets(
         for output in checkpoints.outputs:
             before = output.last_whole
             try:
-                given_up = output.finish(cancel, patience, ending)
+                given_up = output.finish(cancel, patience, ending, goes_on)
             except mapping_errors.Cancelled:
                 raise
             except (mapping_errors.PathMappingError, OSError) as error:

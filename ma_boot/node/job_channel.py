@@ -7,6 +7,7 @@ import time
 from collections import deque
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
+from itertools import chain
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -19,21 +20,15 @@ from typing import (
     Optional,
     Sequence,
     Tuple,
+    Union,
 )
 
 from ma_boot.errors import ConfigError, ExitCode, described
 from ma_boot.launch import Placement
 from ma_boot.modelarts import JOB_TOKEN, JobEnvironment
-from ma_boot.node.job_restart import (
-    AttemptEnd,
-    Failed,
-    RestartPolicy,
-    Verdict,
-    decide,
-    failure_of,
-    read_end,
-    read_verdict,
-)
+from ma_boot.node.document_way import DocumentWay
+from ma_boot.node.job_restart import AttemptEnd, RestartPolicy, Verdict
+from ma_boot.node.restart_protocol import Agreement
 from ma_boot.node.world import World
 from ma_boot.observe import PeerMessage
 from ma_boot.rank_table import RankTable, own_pod
@@ -55,6 +50,7 @@ from ma_boot.supervisor import Worker
 from ma_boot.wording import Message, coded, lines_of
 
 if TYPE_CHECKING:
+    from ma_boot.checkpoints import CheckpointOutput
     from ma_boot.observe.channel import NodeChannel
 
 CAUSE_SECONDS = 0.8  # that the end of a node whose ranks lost others waits for their words, at most
@@ -63,9 +59,9 @@ STOPPED_SECONDS = (
 )
 TOGETHER_SECONDS = 0.3  # that a node with a failure of its own waits for those of others at the same time
 MOST_OF_HANGS = 4096  # messages that the detector has not asked for
-AGREE_SECONDS = 120.0  # after an attempt, until all nodes have stopped theirs
-DECIDED_SECONDS = 150.0  # and until node 0 has decided
-GONE_SECONDS = 10.0  # without a connection, until a node counts as gone
+VERDICT_SECONDS = 10.0  # for node 0's verdict to be written to OBS before it is told
+LEFT_SECONDS = 3.0  # for what a node says last, in OBS
+_OF_FAILURES = ("failed", "cause", "go")
 _FLUSH_SECONDS = 0.15
 _POLL_SECONDS = 0.02
 
@@ -90,55 +86,67 @@ class OtherNodes:
         self._epoch = time.time() - time.monotonic()
         self._own: Sequence[int] = ()
         self._in_order = False  # each node has as many ranks as this one, in the order of the nodes
+        self.nodes = 1
         self._channel: Optional[NodeChannel] = None
-        self._failures: Dict[int, List[Cause]] = {}
+        self._documents: Optional[DocumentWay] = None
+        self._failures: Dict[Tuple[int, int], List[Cause]] = {}  # by attempt and node
         self._left: Dict[int, object] = {}  # the exit codes of nodes that have said that they end
-        self._told: List[Tuple[int, Optional[int], str]] = []
+        self._told: List[Tuple[int, int, Optional[int], str]] = []
         self._of_hangs: Deque[PeerMessage] = deque(maxlen=MOST_OF_HANGS)
         self._workers: Sequence[Worker] = ()
         self._has_failed = False  # a process of this node
-        self.attempt = 1  # in which all nodes are that restart together
         self.together = False  # a failure anywhere ends the attempt on all nodes, for a restart
-        self._policy = RestartPolicy()
-        self._earlier: List[Failed] = []
-        self._stopped: Dict[int, AttemptEnd] = {}
-        self._verdict: Optional[Verdict] = None
+        self._agreement = Agreement()
 
     def __enter__(self) -> OtherNodes:
         return self
 
     def __exit__(self, *exc: object) -> None:
         with self._only_helping():
-            if self._channel is not None:
-                self._channel.close()
+            for way in self._ways:
+                way.close()
 
     @contextmanager
     def _only_helping(self) -> Iterator[None]:
-        """Gives the channel up if the block raises."""
+        """Gives up the ways to the other nodes if the block raises."""
         try:
             yield
         except Exception as error:
-            channel, self._channel = self._channel, None
+            ways, self._channel, self._documents = self._ways, None, None
             self.world.journal.say(f"{self.without}: {described(error)}")
-            if channel is not None:
+            for way in ways:
                 with suppress(Exception):
-                    channel.close()
+                    way.close()
 
     @property
     def talks(self) -> bool:
         """Whether there is a way to the other nodes."""
-        return self._channel is not None
+        return bool(self._ways)
 
-    def restart_together(self, policy: RestartPolicy) -> None:
-        """From here on a failure of any node ends the attempt on all."""
-        self.together, self._policy = True, policy
+    @property
+    def _ways(self) -> Sequence[Union[NodeChannel, DocumentWay]]:
+        """What is told is told by all of them, by documents first: they stay."""
+        return [way for way in (self._documents, self._channel) if way is not None]
 
-    def _begin(self, attempt: int) -> None:
-        """All nodes are in this attempt: what was before is forgotten."""
-        self.attempt = attempt
-        self._failures.clear()
-        self._stopped.clear()
-        self._told = []
+    def restart_together(self, policy: RestartPolicy, checkpoints: Optional[CheckpointOutput]) -> None:
+        """From here on a failure of any node ends the attempt on all.
+
+        With `checkpoints` in OBS the nodes agree there, too: no connection between them is needed.
+        """
+        self.together, self._agreement = True, Agreement(self.node, self.nodes, policy)
+        if checkpoints is not None:
+            with self._only_helping():
+                self._documents = DocumentWay(checkpoints.notices, self.world.inbox)
+
+    def begin(self) -> None:
+        """All nodes have begun the attempt."""
+        if self._documents is not None:
+            self._documents.begin()
+
+    @property
+    def attempt(self) -> int:
+        """The attempt in which all nodes are that restart together, from 1 on."""
+        return self._agreement.attempt
 
     @property
     def others(self) -> Collection[int]:
@@ -155,7 +163,7 @@ class OtherNodes:
 
         Raises `ConfigError` for a token that is too short.
         """
-        self.node = job.node_rank
+        self.node, self.nodes = job.node_rank, job.node_count
         if not self._token or job.node_count < 2:
             return
         from ma_boot.observe.channel import (  # only for jobs that ask for it
@@ -210,14 +218,16 @@ class OtherNodes:
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
         """Sends a message to node 0, or from there to all others, in the background; without secrets."""
         with self._only_helping():
-            if self._channel is not None:
-                self._channel.tell(kind, masked(coded(body)))
+            for way in self._ways:
+                way.tell(kind, masked(coded(body)))
+                if kind == "go" and way is self._documents:  # who has lost the connection reads it there
+                    way.flush(VERDICT_SECONDS)
 
     def _tell(self, kind: str, failures: Sequence[Cause]) -> None:
         """Tells what was not told yet."""
         from ma_boot.observe.channel import told
 
-        known = [(failure.node, failure.rank, failure.words) for failure in failures]
+        known = [(self.attempt, failure.node, failure.rank, failure.words) for failure in failures]
         if known and known != self._told:
             self._told = known
             self.tell(kind, {"attempt": self.attempt, **told(failures)})
@@ -231,11 +241,19 @@ class OtherNodes:
 
         Where the job restarts together, a failure of another node is why the ranks of this one are stopped.
         """
-        if self._channel is not None:
+        if self.talks:
             with self._only_helping():
                 self._check(workers)
-        elsewhere = self.stopped_for() if self.together else None
-        return elsewhere.text if elsewhere is not None else ""
+        return self._why_stop() if self.together else ""
+
+    def _why_stop(self) -> str:
+        """Why the processes of this node have to end for a restart; empty if they have not."""
+        elsewhere, agreement = self.stopped_for(), self._agreement
+        if elsewhere is not None:
+            return elsewhere.text
+        if agreement.verdict is not None:
+            return agreement.verdict.why
+        return f"node {min(agreement.ends)} has stopped its processes" if agreement.ends else ""
 
     def _check(self, workers: Sequence[Worker]) -> None:
         if workers is not self._workers:  # of a further run
@@ -263,27 +281,22 @@ class OtherNodes:
 
     def _take(self) -> bool:
         """Takes what has come; whether another node has told a failure."""
-        if self._channel is None:
+        if not self.talks:
             return False
         from ma_boot.observe.channel import told_by
 
         another_failed = False
-        for message in self._channel.heard():
-            if message.kind in ("failed", "cause"):
-                if message.body.get("attempt", self.attempt) != self.attempt:
-                    continue
+        for message in chain.from_iterable(way.heard() for way in self._ways):
+            self._agreement = self._agreement.heard(message.node, message.kind, message.body)
+            if message.kind in _OF_FAILURES:
+                attempt = message.body.get("attempt", self.attempt)
                 failures = told_by(message.node, message.body, self.has_rank)
-                self._failures[message.node] = failures or self._failures.get(message.node, [])
-                another_failed = True
-            elif message.kind == "stopped":
-                stopped = read_end(message.body)
-                if stopped is not None and stopped.attempt == self.attempt:
-                    self._stopped[message.node] = stopped
-            elif message.kind == "go":
-                self._verdict = read_verdict(message.body) or self._verdict
+                if failures and attempt in (self.attempt, self.attempt + 1):
+                    self._failures[attempt, message.node] = failures
+                another_failed = another_failed or attempt == self.attempt
             elif message.kind == "left":
                 self._left[message.node] = message.body.get("code")
-            else:
+            elif message.kind != "stopped":
                 self._of_hangs.append(message)
         return another_failed
 
@@ -292,52 +305,46 @@ class OtherNodes:
 
         Where that cannot be agreed, no node starts again. Raises `Stopped`.
         """
-        began, verdict = time.monotonic(), None
-        self._stopped[self.node] = own
-        failures = causes_of(run.exits, self.node, self._epoch)
+        failures = self._failures_of(run)
         self._first(failures, run.suspect, bool(run.hung))  # node 0 hears of a failure before it decides
+        self._agreement = self._agreement.stopped(own, time.monotonic())
         if self.node:
-            self.tell("stopped", own._asdict())
-        while verdict is None:
+            self._tell_agreement(None)
+        while True:
             self.world.inbox.check()
-            first = self._first(failures, run.suspect, bool(run.hung))
-            verdict = self._decided(own, first) or self._given_up(own, began)
-            if verdict is None:
-                time.sleep(_POLL_SECONDS)
-        if verdict.again:
-            self._begin(own.attempt + 1)
+            cause = self._first(failures, run.suspect, bool(run.hung))
+            if self.talks:
+                lost = () if self._documents is not None else self.unreached
+                self._agreement = self._agreement.settled(cause, lost, time.monotonic())
+            else:
+                self._agreement = self._agreement.ended("there is no way to the other nodes")
+            if self._agreement.verdict is not None:
+                break
+            time.sleep(_POLL_SECONDS)
+        verdict = self._agreement.verdict
         if not self.node:
-            self.tell("go", verdict._asdict())
+            self._tell_agreement(cause)
+        if verdict.again:
+            self._agreement = self._agreement.again()
         return verdict
 
-    def _decided(self, own: AttemptEnd, cause: Optional[Cause]) -> Optional[Verdict]:
-        """What node 0 has decided; None as long as it has not, for a node that has not stopped."""
-        if self.node:
-            known = self._verdict
-            return known if known is not None and known.attempt == own.attempt else None
-        if self._channel is None or self._channel.others - self._stopped.keys():
-            return None
-        verdict = decide(own.attempt, self._stopped, self._policy, cause, self._earlier)
-        self._earlier.append(failure_of(self._stopped, cause))
-        return verdict
+    def _tell_agreement(self, cause: Optional[Cause]) -> None:
+        """Tells how far this node is, and with node 0's verdict the cause of it."""
+        from ma_boot.observe.channel import told
 
-    def _given_up(self, own: AttemptEnd, began: float) -> Optional[Verdict]:
-        """That no node starts again, as there is no agreement any more; None as long as there may be one."""
-        seconds, others = time.monotonic() - began, self._channel.others if self._channel else frozenset()
-        missing = sorted(others - self._stopped.keys())
-        ended = [node for node in missing if node in self._left]
-        gone = [node for node in missing if node in self.unreached]
-        if not others:
-            why = "there is no way to the other nodes"
-        elif ended:
-            why = f"node {ended[0]} has ended"
-        elif gone and seconds > GONE_SECONDS:
-            why = f"node {gone[0]} does not answer"
-        elif seconds > (DECIDED_SECONDS if self.node else AGREE_SECONDS):
-            why = f"node {missing[0]} has not answered in {seconds:.0f} s"
-        else:
-            return None
-        return Verdict(own.attempt, False, why)
+        if self._agreement.told is not None:
+            kind, body = self._agreement.told
+            self.tell(kind, {**body, **told([cause] if cause is not None else [])})
+
+    def _failures_of(self, run: RunResult) -> List[Cause]:
+        """What has failed on this node in an attempt."""
+        failures = causes_of(run.exits, self.node, self._epoch)
+        if not failures and run.not_started is not None:
+            words = readable(str(run.not_started))
+            failures = [Cause(self.node, None, run.not_started.exit_code, words, self._now())]
+        if not failures and run.hung and run.suspect is not None and run.suspect.node == self.node:
+            failures = [self._hang(run.suspect)]
+        return failures
 
     def stopped_for(self) -> Optional[JobFailure]:
         """The failure of another node for which the ranks of this one were stopped."""
@@ -346,7 +353,12 @@ class OtherNodes:
 
     def _of_others(self) -> List[Cause]:
         """The failures that other nodes have told."""
-        return [failure for failures in self._failures.values() for failure in failures]
+        return [failure for node in self._failed_nodes for failure in self._failures[self.attempt, node]]
+
+    @property
+    def _failed_nodes(self) -> List[int]:
+        """The other nodes that have told failures of this attempt."""
+        return [node for attempt, node in self._failures if attempt == self.attempt]
 
     def cause(self, ending: Ending) -> Tuple[Optional[Cause], bool]:
         """The cause of the job's end, and whether the nodes have agreed on it: else it is this node's.
@@ -360,7 +372,7 @@ class OtherNodes:
         if status.by == "signal" and (ending.run is None or ending.run.first_failure is None):
             cause = None
         with self._only_helping():
-            if self._channel is not None:
+            if self.talks:
                 cause, agreed = self._agreed(status, own, ending), True
         if cause is None or not status.code:
             return None, False
@@ -407,8 +419,8 @@ class OtherNodes:
         while True:
             certain = first is not None and first.evidence == OWN
             left = began + (min(patience, TOGETHER_SECONDS) if certain else patience) - time.monotonic()
-            awaited = set(self.others) - (set() if self.node else self._failures.keys())
-            if left <= 0 or (certain and not awaited):
+            awaited = set(self.others) - set(() if self.node else self._failed_nodes)
+            if left <= 0 or (certain and not awaited) or self._agreement.verdict is not None:
                 break
             time.sleep(min(left, _POLL_SECONDS))
             first = self._first(own, suspect, hung)
@@ -417,6 +429,8 @@ class OtherNodes:
         if self._channel is not None:  # it may have been given up meanwhile
             unsent = began + CAUSE_SECONDS - time.monotonic() if own else 0.0  # a later start is tried again
             self._channel.flush(max(_FLUSH_SECONDS, unsent))
+        if self._documents is not None:
+            self._documents.flush(LEFT_SECONDS)
         return first
 
     def _first(self, own: List[Cause], suspect: Optional[HangSuspect], hung: bool) -> Optional[Cause]:
@@ -427,11 +441,11 @@ class OtherNodes:
         self._take()
         if self.node:
             self._tell("failed", own)
-            first, mine = next(iter(self._failures.get(0, [])), None), cause_of(own)
+            first, mine = next(iter(self._failures.get((self.attempt, 0), [])), None), cause_of(own)
             if first is not None and (mine is None or first.evidence <= mine.evidence):
                 return first
         theirs = self._of_others()
-        lost = sorted(set(self.unreached) - self._left.keys() - set(self._failures))
+        lost = sorted(set(self.unreached) - self._left.keys() - set(self._failed_nodes))
         hung = hung or ExitCode.HUNG in self._left.values()
         if not own and not theirs and suspect is not None and hung:
             first = self._hang(suspect)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import time
 from pathlib import Path
@@ -29,6 +30,7 @@ from ma_boot.supervisor import Limits, Observer, supervise
 from ma_boot.wording import Message
 
 RELEASE_SECONDS = 15.0  # an NPU is not free at once when the process that used it has ended
+PUBLISH_SECONDS = 60.0  # of the time in which the nodes of a job have to agree
 MOST_FILES_NAMED = 3
 CHANNEL_PORT = 29402
 NPU = Path("/dev/davinci_manager")
@@ -62,12 +64,13 @@ class RunOptions(NamedTuple):
         return Sampling(self.metrics, self.metric, self.metrics_port or "", node)
 
 
-def check_restarts(options: RunOptions, job: JobEnvironment, talks: bool) -> None:
-    """Raises `ConfigError` for restarts in a job whose nodes cannot agree on them."""
-    if options.max_restarts and job.node_count > 1 and not talks:
+def check_restarts(options: RunOptions, job: JobEnvironment, agrees: bool) -> None:
+    """Raises `ConfigError` for restarts in a job whose nodes have no way to agree on them."""
+    if options.max_restarts and job.node_count > 1 and not agrees:
         raise ConfigError(
             f"--max-restarts in a job of {job.node_count} nodes needs a token, by which they agree: "
-            f"{JOB_TOKEN}, the same on all nodes and in no other job, for example from `openssl rand -hex 16`"
+            f"{JOB_TOKEN}, the same on all nodes and in no other job, for example from `openssl rand -hex "
+            "16`; or an output with 'checkpoint', beside which they agree in OBS"
         )
 
 
@@ -87,8 +90,8 @@ def train(
     inbox, journal = world.inbox, world.journal
     workers: Sequence[WorkerSpec] = plan.workers
     policy, earlier = RestartPolicy(options.max_restarts, options.start_seconds), list[Failed]()
-    if options.max_restarts and others.talks:
-        others.restart_together(policy)
+    if options.max_restarts and others.nodes > 1:
+        others.restart_together(policy, next(iter(checkpoints.outputs), None))
     for attempt in itertools.count(1):
         if options.max_restarts:
             workers = [_attempted(worker, attempt) for worker in workers]
@@ -98,8 +101,8 @@ def train(
         if not asked:
             if result.succeeded or not options.max_restarts:
                 break
-            end = _attempt_end(others.attempt if others.together else attempt, result, checkpoints)
-            verdict = _decided(end, result, policy, earlier, others)
+            end = _attempt_end(others.attempt if others.together else attempt, result)
+            end, verdict = _decided(end, result, policy, earlier, others, checkpoints)
             journal.event("verdict", **{**end._asdict(), **verdict._asdict()})
             if not verdict.again:
                 if others.together and not inbox.stops:
@@ -112,6 +115,7 @@ def train(
         journal.say(f"attempt {attempt}: {why}; starting attempt {attempt + 1}{of}")
         try:
             workers = _prepared(workers, inbox, reset if asked else None, checkpoints)
+            others.begin()
         except (BootError, Stopped) as error:
             journal.say(f"no restart: {error}")
             if asked and isinstance(error, BootError):
@@ -152,6 +156,7 @@ def _prepared(
     """The processes of the next attempt, once their cards are free. Raises `BootError` and `Stopped`."""
     _wait_for_devices(inbox)
     if reset is not None:
+        checkpoints.publish(math.inf)
         reset.restart()
     return checkpoints.again(workers)
 
@@ -160,8 +165,8 @@ def _attempted(worker: WorkerSpec, attempt: int) -> WorkerSpec:
     return worker._replace(environ={**worker.environ, "MABOOT_ATTEMPT": str(attempt)})
 
 
-def _attempt_end(attempt: int, result: RunResult, checkpoints: NodeCheckpoints) -> AttemptEnd:
-    """What this node says of an attempt."""
+def _attempt_end(attempt: int, result: RunResult) -> AttemptEnd:
+    """What this node says of an attempt by how its processes have ended."""
     failure, final = result.first_failure, ""
     if result.not_started is not None or result.left:
         final = "a process could not be " + ("started" if result.not_started is not None else "killed")
@@ -169,26 +174,35 @@ def _attempt_end(attempt: int, result: RunResult, checkpoints: NodeCheckpoints) 
     return AttemptEnd(
         attempt,
         final=final,
-        whole=checkpoints.whole(),
         seconds=None if failure is None else failure.seconds,
         stepped=stepped,
     )
 
 
 def _decided(
-    end: AttemptEnd, result: RunResult, policy: RestartPolicy, earlier: List[Failed], others: OtherNodes
-) -> Verdict:
-    """Whether another attempt follows: as node 0 decides where the job restarts together."""
+    end: AttemptEnd,
+    result: RunResult,
+    policy: RestartPolicy,
+    earlier: List[Failed],
+    others: OtherNodes,
+    checkpoints: NodeCheckpoints,
+) -> Tuple[AttemptEnd, Verdict]:
+    """Whether another attempt follows: as node 0 decides where the job restarts together.
+
+    Before, what the processes had saved is published: that may make a newer set whole.
+    """
     try:
         others.world.inbox.check()
+        checkpoints.publish(PUBLISH_SECONDS if others.together else math.inf)
+        end = end._replace(whole=checkpoints.whole())
         if others.together:
-            return others.agreed(end, result)
+            return end, others.agreed(end, result)
     except Stopped:
-        return Verdict(end.attempt, False, "the job was stopped", "stop")
+        return end, Verdict(end.attempt, False, "the job was stopped", "stop")
     cause, ends = cause_of(causes_of(result.exits, others.node, 0.0)), {others.node: end}
     verdict = decide(end.attempt, ends, policy, cause, earlier)
     earlier.append(failure_of(ends, cause))
-    return verdict
+    return end, verdict
 
 
 def _wait_for_devices(inbox: SignalInbox) -> None:

@@ -166,7 +166,7 @@ def new_job(rehearsal: Rehearsal, world: World) -> SimulatedJob:
     """A job with a new name and token, and a sandbox directory that does not exist yet."""
     identity = str(uuid.uuid4())
     root = Path(world.cwd, rehearsal.rehearsal_dir, f"ma-job-{identity[:8]}")
-    token = world.environ.get(JOB_TOKEN) or os.urandom(16).hex()
+    token = world.environ.get(JOB_TOKEN, os.urandom(16).hex())  # empty: a job without one
     platform = rehearsal.request.job.platform or "modelarts"
     return SimulatedJob(
         identity, str(root), rehearsal.nodes, rehearsal.devices_per_node, platform, os.uname().nodename,

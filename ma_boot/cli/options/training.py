@@ -318,7 +318,7 @@ RUNNING = Topic(
             type=click.IntRange(min=0),
             metavar="N",
             default=0,
-            help="Restart all processes after a failure, on all nodes; several need MABOOT_JOB_TOKEN.",
+            help="Restart all processes after a failure, on all nodes; several need a token or checkpoints.",
         ),
         RunVariable(
             "--start-seconds", **SECONDS, default=10, help="Do not restart after a failure earlier than this."

@@ -64,30 +64,42 @@ def test_what_would_fail_in_the_same_way_is_not_tried_again_on_any_node(
     assert codes <= {ended.code, 128 + signal.SIGTERM}, "the code of the cause, also where nothing failed"
 
 
-def test_all_go_on_from_the_newest_whole_checkpoint(laptop: Path) -> None:
-    training = [
-        *HEAD,
-        "from pathlib import Path",
-        "begin = int(os.environ.get('MABOOT_RESTORED_STEP', 0))",
-        "print(f'rank {rank} goes on from {begin}', flush=True)",
-        "for step in range(begin + 10, 60, 10):",
-        "    file = Path('ckpt') / f'iter_{step}' / f'rank_{rank}.bin'",
-        "    file.parent.mkdir(parents=True, exist_ok=True)",
-        "    file.write_text(f'{step} of {rank}')",
-        "    time.sleep(1.2)",
-        "    if rank == 3 and attempt == 1 and step == 40: raise ValueError('bad label 91')",
-    ]
-    route = {
-        "obs": "obs://bucket/ckpt",
-        "checkpoint": "iter_{step}/rank_{rank}.bin",
-        "restore": "latest",
-        "interval": 1,
-    }
-    (laptop / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = {{'output': {{'ckpt': {route!r}}}}}\n")
-    options = ["--obs-root", "obs", "--path-mapping", "mapping.py", "--max-restarts", "1"]
+SAVES = [
+    *HEAD,
+    "from pathlib import Path",
+    "begin = int(os.environ.get('MABOOT_RESTORED_STEP', 0))",
+    "print(f'rank {rank} goes on from {begin}', flush=True)",
+    "for step in range(begin + 10, 60, 10):",
+    "    file = Path('ckpt') / f'iter_{step}' / f'rank_{rank}.bin'",
+    "    file.parent.mkdir(parents=True, exist_ok=True)",
+    "    file.write_text(f'{step} of {rank}')",
+    "    time.sleep(1.2)",
+    "    if attempt == 1 and step == 40:",
+    "        if rank == 3: raise ValueError('bad label 91')",
+    "        time.sleep(600)",  # as in a collective operation that one has left
+]
+ROUTE = {
+    "obs": "obs://bucket/ckpt",
+    "checkpoint": "iter_{step}/rank_{rank}.bin",
+    "restore": "latest",
+    "interval": 1,
+}
+
+
+def with_checkpoints(laptop: Path) -> List[str]:
+    """The options for an output with checkpoints, and one restart."""
+    (laptop / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = {{'output': {{'ckpt': {ROUTE!r}}}}}\n")
     (laptop / "obs" / "bucket").mkdir(parents=True, exist_ok=True)
-    ended = rehearse(laptop, *SHAPE, *options, write(laptop, *training), more=AT_ONCE)
+    return ["--obs-root", "obs", "--path-mapping", "mapping.py", "--max-restarts", "1"]
+
+
+@pytest.mark.parametrize("token", ["9f1c0a2e55d04c7fa3c1", ""])
+def test_all_go_on_from_the_newest_whole_checkpoint(laptop: Path, token: str) -> None:
+    """Without a token they agree in OBS alone."""
+    options, more = with_checkpoints(laptop), {**AT_ONCE, "MABOOT_JOB_TOKEN": token}
+    ended = rehearse(laptop, *SHAPE, *options, write(laptop, *SAVES), more=more)
     assert ended.code == 0, ended.output
+    assert restarts(laptop) == [0, 1]
     steps = {
         line.rpartition(" ")[2]
         for line in ended.output.splitlines()
@@ -96,6 +108,21 @@ def test_all_go_on_from_the_newest_whole_checkpoint(laptop: Path) -> None:
     again = {step for step in steps if step.isdecimal()} - {"0"}
     assert len(again) == 1, f"all ranks go on from the same step: {steps}"
     assert int(again.pop()) >= 20
+    notices = [file.name for file in laptop.glob("obs/bucket/ckpt/.ma_boot/attempts/*/notice-*.json")]
+    assert len(notices) <= 4 * 2 + 2, f"the requests are few: {notices}"
+    assert any(name.startswith("notice-00000-") and name.endswith("-go.json") for name in notices)
+
+
+def test_without_a_token_the_nodes_agree_on_the_end_and_its_cause(laptop: Path) -> None:
+    options, more = with_checkpoints(laptop), {"MABOOT_JOB_TOKEN": ""}
+    training = write(laptop, *HEAD, "time.sleep(1)", "if rank == 3: sys.exit(2)", "time.sleep(600)")
+    ended = rehearse(laptop, *SHAPE, *options, training, more=more)
+    assert ended.code == 2, ended.output
+    assert ended.output.count("no restart: node 1: exit code 2 means") == 2
+    assert restarts(laptop) == []
+    lines = last_lines(ended)
+    assert lines[0] == lines[1]
+    assert lines[0].startswith("[ma_boot] the job's cause: node 1, rank 3")
 
 
 def test_a_stop_while_the_nodes_agree_ends_them(laptop: Path) -> None:

@@ -1,0 +1,276 @@
+"""A job of several nodes in virtual time, each with the agreement of a restart: a schedule is a seed.
+
+Messages are lost, late, repeated and reordered, links are parted, nodes are killed, OBS fails, also after it has
+written. What is broken of the promises is in `broken`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple, Type
+
+from ma_boot.node.job_restart import AttemptEnd, RestartPolicy
+from ma_boot.node.restart_protocol import DECIDED_SECONDS, Agreement
+from ma_boot.reporting import Cause
+
+TICK = 1.0
+WATCH = 5.0
+HORIZON = 1200.0
+LOST_AFTER = 0.5
+
+
+class Faults(NamedTuple):
+    """How much goes wrong: shares of messages and requests, and the seconds of the longest delay."""
+
+    lost: float = 0.0
+    repeated: float = 0.0
+    late: float = 0.1
+    killed: float = 0.0
+    parted: float = 0.0
+    outage: float = 0.0
+    slow_stop: float = 20.0
+    final: float = 0.0
+    same: float = 0.0
+
+
+QUIET = Faults()
+
+
+def wild(chance: random.Random) -> Faults:
+    """Faults of all kinds, of each much, little, or none."""
+    much = chance.choice
+    return Faults(
+        much([0, 0, 0.1, 0.5]), much([0, 0.3]), much([0.1, 5, 300]), much([0, 0, 0.3]), much([0, 0.3, 0.8]),
+        much([0, 0.3, 0.8]), much([1, 20, 100, 200]), much([0, 0.1]), much([0, 0.3]),
+    )  # fmt: skip
+
+
+class SimulatedNode:
+    """A node: `state` is one of running, stopping, stopped, ended and dead."""
+
+    def __init__(self, agreement: Agreement) -> None:
+        self.agreement = agreement
+        self.state = "running"
+        self.failed: Dict[int, Cause] = {}  # by attempt, as it is known here
+        self.told_failure: Set[int] = set()
+        self.read: Set[Tuple[int, int, int]] = set()
+        self.unwritten: List[Tuple[int, str, Mapping[str, Any]]] = []
+        self.written = 0
+
+    @property
+    def alive(self) -> bool:
+        return self.state not in ("ended", "dead")
+
+
+class SimulatedJob:
+    """One schedule: `run` goes through it."""
+
+    def __init__(self, seed: int, faults: Optional[Faults], kind: Type[Agreement] = Agreement) -> None:
+        self.chance = random.Random(seed)
+        self.faults = wild(self.chance) if faults is None else faults
+        self.size = self.chance.randint(2, 5)
+        self.budget = self.chance.randint(0, 3)
+        self.ways = self.chance.choice(["connection", "documents", "both"])
+        self.nodes = [SimulatedNode(kind(n, self.size, RestartPolicy(self.budget))) for n in range(self.size)]
+        self.documents: Dict[Tuple[int, int, int], Tuple[str, Mapping[str, Any]]] = {}
+        self.verdicts: Dict[int, Set[str]] = {}
+        self.begun: Dict[int, Set[int]] = {1: set(range(self.size))}
+        self.broken: List[str] = []
+        self.now = 0.0
+        self._count = 0
+        self._queue: List[Tuple[float, int, Callable[[], None]]] = []
+        self.parted = self._spans(self.faults.parted)
+        self.outages = self._spans(self.faults.outage)
+
+    def _spans(self, share: float) -> List[Tuple[int, float, float]]:
+        """The times for which a link, or OBS, is away."""
+        spans = []
+        for _ in range(3):
+            if self.chance.random() < share:
+                begin = self.chance.uniform(0, 400)
+                spans.append(
+                    (self.chance.randrange(self.size), begin, begin + self.chance.choice([1, 20, 200]))
+                )
+        return spans
+
+    def at(self, seconds: float, action: Callable[[], None]) -> None:
+        self._count += 1
+        heapq.heappush(self._queue, (self.now + seconds, self._count, action))
+
+    def run(self) -> SimulatedJob:
+        for node in range(self.size):
+            self._fail_some_time(node)
+            self.at(TICK, lambda node=node: self._tick(node))  # type: ignore[misc]
+            if self.chance.random() < self.faults.killed:
+                self.at(self.chance.uniform(0, 400), lambda node=node: self._kill(node))  # type: ignore[misc]
+        while self._queue and self.now < HORIZON and not self.broken:
+            self.now, _, action = heapq.heappop(self._queue)
+            action()
+        return self
+
+    def _fail_some_time(self, node: int) -> None:
+        """In the first attempts something fails, mostly on one node."""
+        attempt = self.nodes[node].agreement.attempt
+        if attempt > self.budget + 1:
+            return
+        if node == attempt % self.size or self.chance.random() < 0.2:
+            self.at(self.chance.uniform(1, 60), lambda: self._fail(node, attempt))
+
+    def _fail(self, node: int, attempt: int) -> None:
+        here = self.nodes[node]
+        if here.state == "running" and here.agreement.attempt == attempt:
+            words = "same" if self.chance.random() < self.faults.same else f"{node} {attempt}"
+            cause = Cause(node, node, 1, words, self.now)
+            here.failed[attempt] = min(here.failed.get(attempt, cause), cause, key=lambda c: c.at)
+            self._stop(node)
+
+    def _stop(self, node: int) -> None:
+        """A node whose attempt has failed: it tells so, and stops its processes."""
+        here = self.nodes[node]
+        here.state, attempt = "stopping", here.agreement.attempt
+        self._tell_failure(node)
+        self.at(self.chance.uniform(0, self.faults.slow_stop), lambda: self._stopped(node, attempt))
+
+    def _tell_failure(self, node: int) -> None:
+        here = self.nodes[node]
+        attempt = here.agreement.attempt
+        if attempt in here.failed and attempt not in here.told_failure:
+            here.told_failure.add(attempt)
+            self._tell(node, "failed", {"attempt": attempt, "cause": here.failed[attempt]})
+
+    def _stopped(self, node: int, attempt: int) -> None:
+        here = self.nodes[node]
+        if here.state == "stopping":
+            here.state = "stopped"
+            final = "no use" if self.chance.random() < self.faults.final else ""
+            here.agreement = here.agreement.stopped(AttemptEnd(attempt, final), self.now)
+            if node:
+                self._tell_agreement(node)
+
+    def _tell_agreement(self, node: int) -> None:
+        if self.nodes[node].agreement.told is not None:
+            kind, body = self.nodes[node].agreement.told
+            if kind == "go":
+                self.verdicts.setdefault(body["attempt"], set()).add(repr(body))
+            self._tell(node, kind, body)
+
+    def _kill(self, node: int) -> None:
+        self.nodes[node].state = "dead"
+
+    def _tick(self, node: int) -> None:
+        """What a node does from time to time: it reads, writes, and looks whether there is a verdict."""
+        here = self.nodes[node]
+        if not here.alive:
+            return
+        self._write(node)
+        self._read(node)
+        self._look(node)
+        self.at(WATCH if here.state == "running" else TICK, lambda: self._tick(node))
+
+    def _look(self, node: int) -> None:
+        here = self.nodes[node]
+        if here.state == "running" and (
+            here.agreement.verdict or here.agreement.ends or here.agreement.attempt in here.failed
+        ):
+            self._stop(node)
+        if here.state != "stopped":
+            return
+        since = here.agreement.stopped_at
+        lost = self._lost(node) if self.ways == "connection" else ()
+        cause = here.failed.get(here.agreement.attempt)
+        here.agreement = here.agreement.settled(cause, lost, self.now)
+        verdict = here.agreement.verdict
+        if since is not None and self.now - since > DECIDED_SECONDS + 2 * TICK:
+            self.broken.append(f"node {node} has waited for {self.now - since:.0f} s")
+        if verdict is None:
+            return
+        if not node:
+            self._tell_agreement(node)
+        if verdict.again:
+            self._begin(node)
+        else:
+            self._tell(node, "left", {})
+            self._write(node)
+            here.state = "ended"
+
+    def _begin(self, node: int) -> None:
+        here, before = self.nodes[node], self.nodes[node].agreement.attempt
+        here.agreement = here.agreement.again()
+        attempt = here.agreement.attempt
+        here.state = "running"
+        self.begun.setdefault(attempt, set()).add(node)
+        for other, there in enumerate(self.nodes):
+            still = there.state in ("running", "stopping") and there.agreement.attempt <= before
+            if still and other != node:
+                self.broken.append(f"node {node} begins {attempt}, node {other} runs {before}")
+        if attempt > self.budget + 1:
+            self.broken.append(f"attempt {attempt} with a budget of {self.budget}")
+        if not node and len(here.agreement.earlier) != attempt - 1:
+            self.broken.append(f"{len(here.agreement.earlier)} failures are known before attempt {attempt}")
+        if len(self.verdicts.get(before, {1})) > 1:
+            self.broken.append(f"two verdicts on attempt {before}")
+        if before not in self.verdicts:
+            self.broken.append(f"node {node} begins {attempt} without a verdict of node 0")
+        self._fail_some_time(node)
+
+    def _lost(self, node: int) -> List[int]:
+        """The nodes to which there is no connection."""
+        others = [0] if node else range(1, self.size)
+        return [other for other in others if not self._linked(node, other)]
+
+    def _linked(self, a: int, b: int) -> bool:
+        if "dead" in (self.nodes[a].state, self.nodes[b].state):
+            return False
+        return not any(n in (a, b) and begin <= self.now < end for n, begin, end in self.parted)
+
+    def _tell(self, node: int, kind: str, body: Mapping[str, Any]) -> None:
+        here = self.nodes[node]
+        if self.ways != "connection":
+            here.unwritten.append((here.agreement.attempt, kind, body))
+            self._write(node)
+        if self.ways == "documents":
+            return
+        for other in range(1, self.size) if not node else [0]:
+            for _ in range(2 if self.chance.random() < self.faults.repeated else 1):
+                if self._linked(node, other) and self.chance.random() >= self.faults.lost:
+                    delay = self.chance.uniform(0, self.faults.late)
+                    self.at(delay, lambda other=other: self._hear(other, node, kind, body))  # type: ignore[misc]
+
+    def _hear(self, node: int, sender: int, kind: str, body: Mapping[str, Any]) -> None:
+        here = self.nodes[node]
+        if not here.alive:
+            return
+        here.agreement = here.agreement.heard(sender, kind, body)
+        if kind == "failed":
+            attempt, cause = body["attempt"], body["cause"]
+            known = here.failed.get(attempt, cause)
+            here.failed[attempt] = min(known, cause, key=lambda c: c.at)
+            if not node and attempt == here.agreement.attempt:
+                self._tell_failure(node)
+        if here.state == "running":
+            self._look(node)
+
+    def _write(self, node: int) -> None:
+        """Writes documents; after a fault it may be there nevertheless, and is written again."""
+        here = self.nodes[node]
+        while here.unwritten:
+            attempt, kind, body = here.unwritten[0]
+            away = any(begin <= self.now < end for _, begin, end in self.outages)
+            if not away or self.chance.random() < 0.2:
+                self.documents[attempt, node, here.written] = (kind, body)
+            if away:
+                return
+            here.unwritten.pop(0)
+            here.written += 1
+
+    def _read(self, node: int) -> None:
+        here = self.nodes[node]
+        if any(begin <= self.now < end for _, begin, end in self.outages):
+            return
+        for key in sorted(self.documents):
+            attempt, sender, _ = key
+            to_me = not sender if node else sender
+            if attempt == here.agreement.attempt and to_me and key not in here.read:
+                here.read.add(key)
+                self._hear(node, sender, *self.documents[key])
