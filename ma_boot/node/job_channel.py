@@ -61,6 +61,7 @@ TOGETHER_SECONDS = 0.3  # that a node with a failure of its own waits for those 
 MOST_OF_HANGS = 4096  # messages that the detector has not asked for
 VERDICT_SECONDS = 10.0  # for node 0's verdict to be written to OBS before it is told
 LEFT_SECONDS = 3.0  # for what a node says last, in OBS
+READ_SECONDS = 2.5  # for others to read the verdict there: the end of the first node is the end of the job
 _OF_FAILURES = ("failed", "cause", "go")
 _FLUSH_SECONDS = 0.15
 _POLL_SECONDS = 0.02
@@ -431,6 +432,8 @@ class OtherNodes:
             self._channel.flush(max(_FLUSH_SECONDS, unsent))
         if self._documents is not None:
             self._documents.flush(LEFT_SECONDS)
+            if self._channel is None and self._agreement.verdict is not None:
+                time.sleep(READ_SECONDS)
         return first
 
     def _first(self, own: List[Cause], suspect: Optional[HangSuspect], hung: bool) -> Optional[Cause]:
