@@ -118,7 +118,7 @@ def test_without_a_token_the_nodes_agree_on_the_end_and_its_cause(laptop: Path) 
     training = write(laptop, *HEAD, "time.sleep(1)", "if rank == 3: sys.exit(2)", "time.sleep(600)")
     ended = rehearse(laptop, *SHAPE, *options, training, more=more)
     assert ended.code == 2, ended.output
-    assert ended.output.count("no restart: node 1: exit code 2 means") == 2
+    assert ended.output.count("no restart: a configuration error (wrong use of the command)") == 2
     assert restarts(laptop) == []
     lines = last_lines(ended)
     assert lines[0] == lines[1]
