@@ -6,7 +6,7 @@ import math
 import os
 import time
 from threading import Event
-from typing import Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Collection, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ma_boot.observe.cards import CardTools, works
 from ma_boot.observe.peers import PeerMessage, Peers
@@ -21,6 +21,8 @@ from ma_boot.processes import (
     process_usages,
     processes_with,
     runnable_seconds,
+    socket_bytes,
+    sockets_of,
 )
 from ma_boot.reporting import HangSuspect, Journal
 from ma_boot.supervisor import Worker
@@ -270,7 +272,7 @@ class QuietLife:
     def __init__(self, inbox: SignalInbox) -> None:
         self._inbox = inbox
         self._moved: Dict[int, float] = {}  # when a worker was last seen to read or write
-        self._counted: Dict[int, Tuple[float, Dict[int, int]]] = {}
+        self._counted: Dict[int, Tuple[float, Dict[str, int]]] = {}
         self._runnable: Dict[str, float] = {}  # seconds, by thread
         self._tools: Optional[CardTools] = None
         self._task: Optional[Task[Dict[int, float]]] = None
@@ -303,17 +305,15 @@ class QuietLife:
         now = time.monotonic()
         before, self._counted = self._counted, {}
         runnable, self._runnable = self._runnable, {}
+        of_sockets = socket_bytes()
         for worker, members in quiet.items():
-            counters = {pid: io_counters(pid) for pid in members}
-            counted = {
-                pid: sum(found[name] for name in _MOVED if name in found) for pid, found in counters.items()
-            }
+            counted = _moved_by(members, of_sockets)
             self._counted[worker] = now, counted
             threads = {name: spent for pid in members for name, spent in runnable_seconds(pid).items()}
             self._runnable.update(threads)
             if worker in before:
                 then, known = before[worker]
-                moved = sum(max(0, count - known.get(pid, count)) for pid, count in counted.items())
+                moved = sum(max(0, count - known.get(name, count)) for name, count in counted.items())
                 wanted = max(
                     (threads[name] - runnable[name] for name in threads if name in runnable), default=0.0
                 )
@@ -352,6 +352,18 @@ class QuietLife:
             seen = wanted <= busy.keys() if wanted else bool(busy)
             if seen or now + pause > until or not self._tools.kind or cancel.wait(pause):
                 return busy
+
+
+def _moved_by(members: Iterable[int], of_sockets: Mapping[int, int]) -> Dict[str, int]:
+    """The bytes that these processes, and each of their sockets, have moved by now."""
+    moved: Dict[str, int] = {}
+    for pid in members:
+        counters = io_counters(pid)
+        moved[f"process {pid}"] = sum(counters[name] for name in _MOVED if name in counters)
+        moved.update(
+            (f"socket {inode}", of_sockets[inode]) for inode in sockets_of(pid) if inode in of_sockets
+        )
+    return moved
 
 
 def _card_of(worker: Worker) -> int:

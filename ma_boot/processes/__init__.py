@@ -44,4 +44,5 @@ from ma_boot.processes.signals import (
     signal_process as signal_process,
     swallowing_shell as swallowing_shell,
 )
+from ma_boot.processes.sockets import socket_bytes as socket_bytes, sockets_of as sockets_of
 from ma_boot.processes.task import REMIND_SECONDS as REMIND_SECONDS, Task as Task

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import socket
 import sys
 import threading
 import time
@@ -13,7 +14,7 @@ from typing import Optional
 import pytest
 
 from ma_boot.observe.hang_detector import END_SECONDS, QuietLife
-from ma_boot.processes import SignalInbox, Task, process_usages
+from ma_boot.processes import SignalInbox, Task, process_stat, process_usages, socket_bytes, sockets_of
 from ma_boot.supervisor import Worker
 from tests.functional.boot.test_metrics import stand_in
 from tests.functional.node import eventually
@@ -76,6 +77,51 @@ def test_data_that_processes_move_is_life(tmp_path: Path, inbox: SignalInbox, jo
         eventually((tmp_path / "done").exists, "it has copied")
         life.look_at_data({worker.pid: [worker.pid]})
         assert life.last_seen(worker) > -math.inf
+
+
+RECEIVE = """
+import os, socket, sys
+own = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+while own.recv(1 << 16): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "is_life"),
+    [(1 << 20, True), (1000, False), (0, False)],
+    ids=["a download", "heartbeats", "a wait"],
+)
+def test_what_a_rank_receives_is_life_unless_it_is_a_heartbeat(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog, size: int, is_life: bool
+) -> None:
+    """`recv` into memory, which /proc/PID/io does not count."""
+    (tmp_path / "receive.py").write_text(RECEIVE)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        rank = shell(tmp_path, 0, f"exec {sys.executable} receive.py {port}")
+        with started(rank, inbox=inbox, journal=journal) as group:
+            connection, _ = server.accept()
+            with connection:
+                life, worker = QuietLife(inbox), group.workers[0]
+                eventually(lambda: sleeps(worker.pid), "it waits for data")
+                life.look_at_data({worker.pid: [worker.pid]})
+                connection.sendall(b"x" * size)
+                eventually(lambda: received(worker.pid) >= size, "it has what was sent")
+                life.look_at_data({worker.pid: [worker.pid]})
+                assert (life.last_seen(worker) > -math.inf) is is_life
+
+
+def sleeps(pid: int) -> bool:
+    return (process_stat(pid) or [""])[0] == "S" and bool(sockets_of(pid))
+
+
+def received(pid: int) -> int:
+    moved = socket_bytes()
+    return max((moved[inode] for inode in sockets_of(pid) if inode in moved), default=0)
+
+
+def test_the_sockets_of_a_process_that_has_ended_are_none() -> None:
+    assert sockets_of(2**22 + 1) == []
 
 
 IDLE = "import os\nos.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\nopen('up', 'w').close()\nwhile True: pass"
