@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Optional, Sequence, Tuple
 
@@ -122,7 +123,8 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
             phase.detail = launch_text(plan, request.counts, request.launch, request.ranks_start)
             reset = _reset(request, world, job, placement)
         with sending_outputs(transfers, checkpoints, journal, inbox), journal.phase("run") as phase:
-            run = train(plan, request.run, world, checkpoints, others, reset)
+            renew = partial(_renew, request, world, job, placement)
+            run = train(plan, request.run, world, checkpoints, others, reset, renew)
             phase.outcome, phase.detail = run.outcome, run.summary()
     except Exception as caught:  # also what no check has foreseen: the outputs come first
         error = limit_reached(caught) or caught
@@ -250,24 +252,23 @@ def _reset(
 
     Raises `Stopped`, and what the wait raises.
     """
-
-    def renew() -> None:
-        now, table, changed = _ranks(request, world, job, world.inbox.check)
-        if (now.ranks, now.world_size) != (placement.ranks, placement.world_size):
-            raise ConfigError(
-                f"after the reset this node has {own_ranks(now)}, before it {own_ranks(placement)}: only "
-                "a new start of the pod can change that"
-            )
-        write_table(now, table, changed)
-
     timeout = request.ranks.rank_table_timeout
-    watch = reset_watch(
-        request.run.reset_file, job, placement.ranks, timeout, renew, world.inbox, world.journal
-    )
+    watch = reset_watch(request.run.reset_file, job, placement.ranks, timeout, world.inbox, world.journal)
     if watch is not None:
         watch.start()
     world.inbox.check()
     return watch
+
+
+def _renew(request: BootRequest, world: World, job: JobEnvironment, placement: Placement) -> None:
+    """Reads the rank table again, as a further attempt begins."""
+    now, table, changed = _ranks(request, world, job, world.inbox.check)
+    if (now.ranks, now.world_size) != (placement.ranks, placement.world_size):
+        raise ConfigError(
+            f"after the restart this node has {own_ranks(now)}, before it {own_ranks(placement)}: only "
+            "a new start of the pod can change that"
+        )
+    write_table(now, table, changed)
 
 
 def _stop_leftovers(request: BootRequest, world: World) -> None:

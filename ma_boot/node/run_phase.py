@@ -5,9 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-import time
-from pathlib import Path
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import BootError, ConfigError, Stopped
 from ma_boot.launch import LaunchPlan, WorkerSpec
@@ -15,9 +13,9 @@ from ma_boot.modelarts import JOB_TOKEN, JobEnvironment, instance_name
 from ma_boot.node.checkpoint_phase import NodeCheckpoints
 from ma_boot.node.job_channel import OtherNodes
 from ma_boot.node.job_restart import AttemptEnd, Failed, RestartPolicy, Verdict, decide, failure_of
+from ma_boot.node.node_health import wait_for_cards, what_is_broken
 from ma_boot.node.world import World
 from ma_boot.observe import HangDetector, Metrics, ResetWatch, Sampling, has_step
-from ma_boot.processes import SignalInbox
 from ma_boot.reporting import (
     Journal,
     RunResult,
@@ -29,11 +27,9 @@ from ma_boot.reporting import (
 from ma_boot.supervisor import Limits, Observer, supervise
 from ma_boot.wording import Message
 
-RELEASE_SECONDS = 15.0  # an NPU is not free at once when the process that used it has ended
 PUBLISH_SECONDS = 60.0  # of the time in which the nodes of a job have to agree
 MOST_FILES_NAMED = 3
 CHANNEL_PORT = 29402
-NPU = Path("/dev/davinci_manager")
 
 
 class RunOptions(NamedTuple):
@@ -81,11 +77,13 @@ def train(
     checkpoints: NodeCheckpoints,
     others: OtherNodes,
     reset: Optional[ResetWatch],
+    renew: Callable[[], None],
 ) -> RunResult:
     """Runs the processes; after a failure that a restart may fix, or for `reset`, runs all of them again.
 
     Each attempt has its own log files: those of the previous one get a number. `checkpoints` prepare a
-    restart. A job of several nodes restarts together: all stop, node 0 decides, all start again or none.
+    restart, and `renew` reads the rank table again. A job of several nodes restarts together: all stop, node
+    0 decides, all start again or none.
     """
     inbox, journal = world.inbox, world.journal
     workers: Sequence[WorkerSpec] = plan.workers
@@ -102,7 +100,7 @@ def train(
             if result.succeeded or not options.max_restarts:
                 break
             end = _attempt_end(others.attempt if others.together else attempt, result)
-            end, verdict = _decided(end, result, policy, earlier, others, checkpoints)
+            end, verdict = _decided(end, result, policy, earlier, others, checkpoints, workers)
             journal.event("verdict", **{**end._asdict(), **verdict._asdict()})
             if not verdict.again:
                 if others.together and not inbox.stops:
@@ -114,7 +112,7 @@ def train(
         of = "" if asked else f" of {options.max_restarts + 1}"
         journal.say(f"attempt {attempt}: {why}; starting attempt {attempt + 1}{of}")
         try:
-            workers = _prepared(workers, inbox, reset if asked else None, checkpoints)
+            workers = _prepared(workers, world, reset if asked else None, renew, checkpoints)
             others.begin()
         except (BootError, Stopped) as error:
             journal.say(f"no restart: {error}")
@@ -149,15 +147,17 @@ def _was_stopped(result: RunResult) -> bool:
 
 def _prepared(
     workers: Sequence[WorkerSpec],
-    inbox: SignalInbox,
+    world: World,
     reset: Optional[ResetWatch],
+    renew: Callable[[], None],
     checkpoints: NodeCheckpoints,
 ) -> Sequence[WorkerSpec]:
     """The processes of the next attempt, once their cards are free. Raises `BootError` and `Stopped`."""
-    _wait_for_devices(inbox)
+    wait_for_cards(world)
     if reset is not None:
         checkpoints.publish(math.inf)
         reset.restart()
+    renew()
     return checkpoints.again(workers)
 
 
@@ -186,15 +186,20 @@ def _decided(
     earlier: List[Failed],
     others: OtherNodes,
     checkpoints: NodeCheckpoints,
+    workers: Sequence[WorkerSpec],
 ) -> Tuple[AttemptEnd, Verdict]:
     """Whether another attempt follows: as node 0 decides where the job restarts together.
 
     Before, what the processes had saved is published: that may make a newer set whole.
     """
+    directories = [workers[0].cwd, *(str(output.root) for output in checkpoints.outputs)]
     try:
         others.world.inbox.check()
         checkpoints.publish(PUBLISH_SECONDS if others.together else math.inf)
-        end = end._replace(whole=checkpoints.whole())
+        problem = what_is_broken(
+            others.world, sum(worker.rank is not None for worker in workers), directories
+        )
+        end = end._replace(whole=checkpoints.whole(), unhealthy=problem)
         if others.together:
             return end, others.agreed(end, result)
     except Stopped:
@@ -203,14 +208,6 @@ def _decided(
     verdict = decide(end.attempt, ends, policy, cause, earlier)
     earlier.append(failure_of(ends, cause))
     return end, verdict
-
-
-def _wait_for_devices(inbox: SignalInbox) -> None:
-    """Returns once the processes' NPUs are free. Raises `Stopped`."""
-    free_at = time.monotonic() + (RELEASE_SECONDS if NPU.exists() else 0.0)
-    while time.monotonic() < free_at and not inbox.stops:
-        inbox.wait(free_at - time.monotonic())
-    inbox.check()
 
 
 def _with_advice(result: RunResult, plan: LaunchPlan, journal: Journal) -> RunResult:

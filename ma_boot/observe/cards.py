@@ -41,6 +41,22 @@ class NpuRow(NamedTuple):
     sample: CardSample
 
 
+class NpuState(NamedTuple):
+    """The NPUs of a node, and how many processes use them: None if the tool does not tell."""
+
+    rows: List[NpuRow]
+    processes: Optional[int]
+
+
+def npu_state(table: str) -> NpuState:
+    """What `npu-smi info` tells: below the chips are the processes, or a line for each NPU that has none."""
+    cells = [[cell.strip() for cell in line.strip().split("|")[1:-1]] for line in table.splitlines()]
+    of_processes = [row for row in cells if len(row) == 4]
+    used = sum(row[1].isdecimal() for row in of_processes)
+    tells = any(row[1] == "Process id" for row in of_processes)
+    return NpuState(npu_rows(table), used if tells else None)
+
+
 def npu_rows(table: str) -> List[NpuRow]:
     """The chips in the output of `npu-smi info`, in its order, which is that of the container's devices."""
     rows: List[NpuRow] = []
@@ -175,6 +191,11 @@ class CardTools:
             return ()
         rows = npu_rows(self._asked([self._npu, "info"], cancel) or "")
         return tuple(row.sample._replace(link=self._link_of(row.physical, cancel)) for row in rows)
+
+    def npus(self, cancel: Event) -> Optional[NpuState]:
+        """The NPUs now, without regard to the cost; None without `npu-smi`, or if it fails."""
+        table = self._asked([self._npu, "info"], cancel) if self._npu else None
+        return npu_state(table) if table is not None else None
 
     def _link_of(self, physical: int, cancel: Event) -> Optional[str]:
         if self._link is None or cancel.is_set():

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from pathlib import Path
-from typing import Callable, Collection, Optional, Sequence
+from typing import Collection, Optional, Sequence
 
 from ma_boot.errors import RankTableTimeout
 from ma_boot.modelarts import JobEnvironment
@@ -25,8 +25,8 @@ RESCHEDULED = "podReschedule"  # in the file restartType beside reset.json: othe
 class ResetWatch:
     """The file as it is now, and what it asked for while the processes ran; an `Observer` of each run.
 
-    An end that is asked for is a SIGTERM to this process: the outputs go home as after any stop. `renew`
-    reads the rank table again, of which `ranks` are those of this node; `timeout` is in seconds.
+    An end that is asked for is a SIGTERM to this process: the outputs go home as after any stop. `ranks` are
+    those of this node; `timeout` is in seconds.
     """
 
     without = "the reset file is no longer followed"
@@ -37,7 +37,6 @@ class ResetWatch:
         table: Optional[str],
         ranks: Collection[int],
         timeout: float,
-        renew: Callable[[], None],
         inbox: SignalInbox,
         journal: Journal,
     ) -> None:
@@ -45,7 +44,6 @@ class ResetWatch:
         self._table_version = Path(table).with_name("version") if table else None
         self._ranks = ranks
         self._timeout = timeout
-        self._renew = renew
         self._inbox = inbox
         self._journal = journal
         self._state = Reset()
@@ -63,12 +61,8 @@ class ResetWatch:
         self._task = Task("reset file", self._follow, self._inbox)
 
     def restart(self) -> None:
-        """Returns once the processes may start anew, with the rank table as it is then.
-
-        Raises what `start` and the reading of the table raise.
-        """
+        """Returns once the processes may start anew; raises what `start` raises."""
         self._wait()
-        self._renew()
 
     def patience(self) -> float:
         """Forever: a change of the file wakes the inbox."""
@@ -148,7 +142,6 @@ def reset_watch(
     job: JobEnvironment,
     ranks: Collection[int],
     timeout: float,
-    renew: Callable[[], None],
     inbox: SignalInbox,
     journal: Journal,
 ) -> Optional[ResetWatch]:
@@ -156,4 +149,4 @@ def reset_watch(
     on_mindcluster = job.platform.name == "mindcluster"
     if given is None and not (on_mindcluster and os.path.isdir(os.path.dirname(RESET_FILE))):
         return None
-    return ResetWatch(Path(given or RESET_FILE), job.rank_table, ranks, timeout, renew, inbox, journal)
+    return ResetWatch(Path(given or RESET_FILE), job.rank_table, ranks, timeout, inbox, journal)
