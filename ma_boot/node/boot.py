@@ -105,8 +105,7 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
             training = _environment(request, world, job)
             training = _set_up(request, world, job, training, inputs_of(transfers))
             phase.detail = training.origin
-        downloading = downloading_inputs(transfers, journal, inbox)
-        with downloading as check, journal.phase("rank table") as phase:
+        with downloading_inputs(transfers, journal, inbox) as check, journal.phase("rank table") as phase:
             placement, table, job = _ranks(request, world, job, check)
             others.meet(placement, table, job, request.run.channel_port)
             write_table(placement, table, job)
