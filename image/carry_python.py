@@ -2,9 +2,10 @@
 
     python carry_python.py TARGET PATCHELF
 
-What is in TARGET then finds its libraries beside itself, so it runs on every image with a C library that
-is as new as it asks for, whatever else is or is not there. TARGET/bin/python3 is the interpreter. Libraries
-come as the dynamic loader finds them here; what does not look beside itself yet is told to by patchelf, as
+The Python is the toolkit's, whose packages decide what of the standard library comes along: what they import.
+What is in TARGET then finds its libraries beside itself, so it runs on every image with a C library that is
+as new as it asks for, whatever else is or is not there. TARGET/bin/python3 is the interpreter. Libraries come
+as the dynamic loader finds them here; what does not look beside itself yet is told to by patchelf, as
 auditwheel does.
 """
 
@@ -16,18 +17,23 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Dict, Iterator, List, Optional, Set
+
+from ma_boot.image.toolkit_imports import imports_of
 
 # The C library is the image's own: one process cannot have two.
 OF_THE_C_LIBRARY = re.compile(
     r"(ld-linux.*|lib(c|m|mvec|pthread|dl|rt|util|resolv|anl|nss_\w+|BrokenLocale|thread_db))\.so(\.\d+)*"
 )
-# What the toolkit never uses: packages of others, tests, windows, terminals, databases, builds of extensions.
+# What no import asks for: packages of others, tests, builds of extensions.
 NOT_CARRIED = (
-    "site-packages", "dist-packages", "test", "tests", "idlelib", "tkinter", "turtledemo", "lib2to3",
-    "pydoc_data", "ensurepip", "config-*", "*.a", "*.opt-[12].pyc", "_tkinter.*", "_curses*.so", "readline.*",
-    "_gdbm.*", "_dbm.*", "_sqlite3.*", "nis.*", "_crypt.*", "ossaudiodev.*", "_test*.so", "_xx*.so", "xx*.so",
-    "_ctypes_test.*",
+    "site-packages", "dist-packages", "test", "tests", "config-*", "*.a", "*.opt-[12].pyc", "_test*.so",
+    "_xx*.so", "xx*.so", "_ctypes_test.*",
+)  # fmt: skip
+# Large, or with libraries of their own: windows, terminals, databases. They come along if imported.
+CARRIED_IF_IMPORTED = (
+    "idlelib", "tkinter", "turtle", "turtledemo", "lib2to3", "pydoc_data", "ensurepip", "_tkinter", "_curses",
+    "_curses_panel", "readline", "_gdbm", "_dbm", "_sqlite3", "sqlite3", "nis", "_crypt", "ossaudiodev",
 )  # fmt: skip
 ELF = b"\x7fELF"
 FOUND = re.compile(r"\s*(?:(\S+) => )?(/\S+) \(0x[0-9a-f]+\)")  # a line of ldd
@@ -40,17 +46,40 @@ def fail(reason: str) -> None:
     sys.exit(78)
 
 
+def sources_of(module: str) -> Iterator[Path]:
+    """The sources of a module or package of the standard library, without tests."""
+    for place in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}:
+        yield from Path(place).glob(f"{module}.py")
+        for file in (Path(place) / module).rglob("*.py"):
+            if not {"test", "tests"}.intersection(file.parts):
+                yield file
+
+
+def imported_by_toolkit() -> Set[str]:
+    """The modules and packages that the installed packages import, and those that these import."""
+    reached: Set[str] = set()
+    packages = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
+    sources = [file for place in packages for file in Path(place).rglob("*.py")]
+    while sources:
+        modules = {used.module.partition(".")[0] for used in imports_of(sources.pop())}
+        sources += [file for module in modules - reached for file in sources_of(module)]
+        reached |= modules
+    return reached
+
+
 def copy_interpreter(target: Path) -> Dict[Path, Path]:
     """The program and the standard library, each at its place below the prefix, where it looks for them.
 
     Returns where each of their programs and libraries came from.
     """
+    unused = sorted(set(CARRIED_IF_IMPORTED) - imported_by_toolkit())
+    left_out = (*NOT_CARRIED, *unused, *(f"{module}.*" for module in unused))
     program = Path(getattr(sys, "_base_executable", "") or sys.executable).resolve()
     python = target / "bin" / "python3"
     python.parent.mkdir(parents=True)
     shutil.copy2(program, python)
     for place in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}:
-        ignored = shutil.ignore_patterns(*NOT_CARRIED)
+        ignored = shutil.ignore_patterns(*left_out)
         copy = target / os.path.relpath(place, sys.base_prefix)
         shutil.copytree(place, copy, ignore=ignored, ignore_dangling_symlinks=True, dirs_exist_ok=True)
     prefix = Path(sys.base_prefix)
@@ -105,7 +134,6 @@ def carry(target: Path, patchelf: str) -> None:
         fail("\n".join(f"{file} does not find {', '.join(names)}" for file, names in lost.items() if names))
     python = str(target / "bin" / "python3")
     subprocess.run([python, "-I", "-m", "compileall", "-qq", str(target)], check=False)
-    subprocess.run([python, "-I", "-c", "import ctypes, lzma, pyexpat, ssl, zlib"], check=True)
 
 
 if __name__ == "__main__":

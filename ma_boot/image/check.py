@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
 
-PROBE, CREDENTIALS = (Path(__file__).with_name(name) for name in ("probe.sh", "credentials.sh"))
+PROBE, IMPORTS, CREDENTIALS = (
+    Path(__file__).with_name(name).read_text(encoding="utf-8")
+    for name in ("probe.sh", "toolkit_imports.py", "credentials.sh")
+)
 PROBE_SECONDS = 300.0
 START_SECONDS = 20.0
 _KEPT_CHARACTERS = 2000
@@ -171,7 +174,7 @@ def run_inside(
 
 def probed(client: DockerClient, facts: ImageFacts) -> ImageFacts:
     """The facts with the results of the probe."""
-    run = run_inside(client, facts.name, ["/bin/sh", "-c", PROBE.read_text(encoding="utf-8")], PROBE_SECONDS)
+    run = run_inside(client, facts.name, ["/bin/sh", "-c", PROBE, "sh", IMPORTS], PROBE_SECONDS)
     if run.refusal or "exec format error" in run.output:
         return replace(facts, refusal=run.refusal or "exec format error")
     if run.exit_code is None:
@@ -192,7 +195,7 @@ def searched(client: DockerClient, facts: ImageFacts, layers: Sequence[str]) -> 
     mounts = {directory: f"/.ma_boot-layers/{number}" for number, directory in enumerate(layers)}
     run = Run(None, "")
     for given in (mounts, {}) if mounts else ({},):
-        program = [CREDENTIALS.read_text(encoding="utf-8"), "sh", *(given.values() or ["/"])]
+        program = [CREDENTIALS, "sh", *(given.values() or ["/"])]
         run = run_inside(client, facts.name, ["/bin/sh", "-c", *program], PROBE_SECONDS, user=0, mounts=given)
         if not run.refusal:
             break

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # Examines an image as the user that ModelArts starts, and prints lines of name<TAB>value, `end` last.
 # Uses POSIX sh and its built-ins as far as possible: slim images have little else. No here-documents: some shells
-# put them into files in /tmp.
+# put them into files in /tmp. $1 is the program that imports all that the toolkit imports.
 home=/home/ma-user
 tab=$(printf '\t')
 newline='
@@ -77,6 +77,7 @@ if [ -n "$boot" ]; then
 fi
 if [ -e /opt/ma_boot/bin/python ] || [ -L /opt/ma_boot/bin/python ]; then
     say toolkit "$(answer /opt/ma_boot /opt/ma_boot/bin/python -I -m ma_boot --version)"
+    say imports "$(answer /opt/ma_boot /opt/ma_boot/bin/python -I -c "$1")"
 fi
 
 for root in ${ANACONDA_DIR:-$home/anaconda $home/anaconda3 $home/miniconda3 $home/miniforge3}; do

@@ -7,7 +7,7 @@ from path_mapping.mapping.document import (
     Value as Value,
     read_yaml as read_yaml,
 )
-from path_mapping.mapping.mapping_file import read_mapping as read_mapping
+from path_mapping.mapping.mapping_file import parse_mapping as parse_mapping, read_mapping as read_mapping
 from path_mapping.mapping.routes import (
     ObsUrl as ObsUrl,
     OutputOptions as OutputOptions,

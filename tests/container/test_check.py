@@ -44,6 +44,8 @@ WRONG: List[Tuple[str, str, List[str], str, str, str]] = [
     ("workdir", "WORKDIR /tmp", [], "workdir", "warning", "WORKDIR /home/ma-user"),
     ("no-toolkit", as_root("rm -r /opt/ma_boot /usr/local/bin/ma_boot"), [], "toolkit", "error", "ma_boot's Dockerfile"),
     ("broken-toolkit", as_root(f"rm -r {LIBRARIES}/click"), [], "toolkit", "error", "rebuild /opt/ma_boot"),
+    ("no-yaml", as_root(f"rm -r {LIBRARIES}/yaml"), [], "toolkit", "error", "rebuild /opt/ma_boot"),
+    ("no-crcmod", as_root(f"rm -r {LIBRARIES}/crcmod"), [], "toolkit", "error", "rebuild /opt/ma_boot"),
     ("no-command", as_root("rm /usr/local/bin/ma_boot"), [], "boot-command", "error", "keep /usr/local/bin/ma_boot"),
     ("no-x-bit", as_root("chmod 644 /usr/local/bin/ma_boot"), [], "boot-command", "error", "chmod 755 /usr/local/bin/ma_boot"),
     ("crlf", as_root(r"sed -i 's/$/\r/' /usr/local/bin/ma_boot"), [], "boot-command", "error", "core.autocrlf"),

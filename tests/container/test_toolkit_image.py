@@ -55,6 +55,28 @@ def test_a_job_runs_with_the_python_of_the_base(on_old: Built, engine: Any) -> N
     assert f"{PYTHON} (3, 9)" in said
 
 
+def test_a_toolkit_without_a_module_that_a_mapping_needs_is_not_ready(
+    on_old: Built, engine: Any, ma_boot: Callable[..., Ran], tmp_path: Path
+) -> None:
+    """Nor one without `json`, of which `ma_boot --version` needs nothing; and with both, a job gets its inputs."""
+    library = "/opt/ma_boot/python/lib/python3.9"
+    for name, file in (("sqlite3", f"{library}/lib-dynload/_sqlite3*"), ("json", f"{library}/json/*")):
+        (tmp_path / "Dockerfile").write_text(f"FROM {on_old.tag}\nUSER 0\nRUN rm -r {file}\nUSER 1000:100\n")
+        image = f"{SESSION}/without-{name}"
+        engine.images.build(path=str(tmp_path), tag=image, rm=True, forcerm=True)
+        done = ma_boot("image", "check", image, "--json")
+        (finding,) = json.loads(done.output)["findings"]
+        assert (done.code, finding["rule"]) == (65, "toolkit")
+        assert name in finding["evidence"]
+    mapping = '{"input": {"data": "obs://bucket/data"}}'
+    command = (
+        "mkdir -p obs/bucket/data && echo content >obs/bucket/data/file && "
+        f"echo '{mapping}' >mapping.json && exec ma_boot --rendezvous none --obs-root obs --path-mapping mapping.json cat data/file"
+    )
+    environment = {"MA_NUM_HOSTS": "1", "MA_NUM_GPUS": "1", "VC_TASK_INDEX": "0", "MA_VJ_NAME": "job"}
+    assert "content" in inside(engine, on_old.tag, "sh", "-c", command, environment=environment)
+
+
 TRAINING = """
 import sys
 from ma_boot.training import checkpoint

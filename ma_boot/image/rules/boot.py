@@ -44,6 +44,12 @@ def toolkit(facts: ImageFacts) -> Iterator[Finding]:
                 "uid 1000 must be able to read all of it",
             ),
         )
+    elif inside.imports is not None and not inside.imports.runs:
+        yield error(
+            "toolkit",
+            f"{inside.imports.prefix} cannot import all that it needs: {inside.imports.answer}",
+            remedy_for(facts, inside.imports.answer, "rebuild /opt/ma_boot with ma_boot's Dockerfile"),
+        )
     elif boot is None:
         yield error(
             "boot-command",

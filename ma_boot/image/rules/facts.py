@@ -47,7 +47,8 @@ class Inside:
     `machine` is what `uname -m` answers; `home` and the values of `places` are `ok`, `missing`, `closed`,
     `read-only` or `file`. `programs` are the shells found on PATH or in /bin; `links` maps system
     directories that are links to their targets. `boot` is `ma_boot --version` by the first `ma_boot` on
-    PATH, `toolkit` the same by /opt/ma_boot; each is None if it is not there. `barred` are conda's
+    PATH, `toolkit` the same by /opt/ma_boot, `imports` its import of all that it needs; each is None if it is
+    not there. `barred` are conda's
     directories that cannot be reached, each with the directory that is closed; `unreadable` are variables
     and the files they name in vain. `set_id_files` are set-uid and set-gid files; `zone` is False if TZ names
     a time zone that is not installed. `libc` is the version of the image's glibc, `libc_need` the newest that
@@ -64,6 +65,7 @@ class Inside:
     boot: Optional[Python] = None
     boot_has_crlf: bool = False
     toolkit: Optional[Python] = None
+    imports: Optional[Python] = None
     environments: Tuple[Python, ...] = ()
     barred: Pairs = ()
     unreadable: Pairs = ()
@@ -158,6 +160,7 @@ def parsed_probe(text: str) -> Optional[Inside]:
         boot=_python(last("boot")),
         boot_has_crlf="boot_crlf" in lines,
         toolkit=_python(last("toolkit")),
+        imports=_python(last("imports")),
         environments=tuple(python for python in map(_python, lines.get("environment", ())) if python),
         barred=_pairs(lines.get("barred", ())),
         unreadable=_pairs(lines.get("unreadable", ())),

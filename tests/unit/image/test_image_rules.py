@@ -125,6 +125,7 @@ BROKEN: List[Tuple[str, ImageFacts, str, str, str]] = [
     ("passwd closed", inside(accounts=(), passwd_closed=True), "account", "error", "chmod 644 /etc/passwd"),
     ("no ma_boot", inside(toolkit=None, boot=None), "toolkit", "error", "BASE_IMAGE"),
     ("broken ma_boot", inside(toolkit=Python("/opt/ma_boot", False, "?")), "toolkit", "error", "TOOLKIT_PYTHON"),
+    ("toolkit without json", inside(imports=Python("/opt/ma_boot", False, "no json")), "toolkit", "error", "rebuild /opt/ma_boot"),
     ("newer glibc", inside(libc=(2, 17), libc_need=((2, 34), "/opt/ma_boot/x.so")), "toolkit", "error", "TOOLKIT_IMAGE"),
     ("newer glibc, no start", inside(libc=(2, 9), libc_need=((2, 17), "/x"), toolkit=failing("")), "toolkit", "error", "TOOLKIT_IMAGE"),
     ("no boot command", inside(boot=None), "boot-command", "error", "/usr/local/bin/ma_boot"),
