@@ -85,12 +85,12 @@ def _message(parts: object, clean: Callable[[str], str], depth: int) -> Optional
 
 
 def duration(seconds: float) -> str:
-    """`0.4 s`, `12.3 s`, `4:05 min` or `2:04:05 h`."""
+    """`0.4 s`, `12.3 s`, `2 min 48 s` or `2 h 4 min`."""
     if seconds < 100:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02} h" if hours else f"{minutes}:{rest:02} min"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
 def size(count: float) -> str:

@@ -89,7 +89,7 @@ def rehearse(project: Path, *words: str) -> Rehearsed:
         [sys.executable, "-m", "ma_boot", *words], cwd=project, env=environ, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, check=False, text=True, encoding="utf-8",
     )  # fmt: skip
-    page = max(project.glob("ma_boot-rehearsal/*/*-report.html"), key=os.path.getmtime)
+    page = max(project.glob("ma_boot-rehearsal/*/report.html"), key=os.path.getmtime)
     return Rehearsed(f"$ ma_boot {' '.join(words)}\n{done.stdout.replace(str(project), '~/resnet')}", page)
 
 

@@ -14,7 +14,7 @@ import click
 
 from ma_boot.checkpoints import CheckpointSet, Leftover, SetRow, SetsByHand, options_of
 from ma_boot.cli.help import Group
-from ma_boot.cli.options import age, directories, store_command
+from ma_boot.cli.options import Whole, age, directories, store_command
 from ma_boot.errors import (
     CannotCreate,
     CheckpointDamaged,
@@ -161,7 +161,7 @@ def fetch(request: SetsRequest, step: Optional[str], to: str) -> int:
 @_command
 @click.option(
     "--keep",
-    type=click.IntRange(1),
+    type=Whole(1),
     metavar="N",
     help="Whole sets to keep; default: as in the mapping, or all.",
 )

@@ -7,7 +7,7 @@ import os
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator, Mapping, Optional, Sequence
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
 from ma_boot.errors import ExitCode
 from ma_boot.launch import described, plan_text
@@ -21,6 +21,7 @@ from ma_boot.reporting import (
     exit_code,
     has_colours,
     is_interactive,
+    last_lines,
     print_lines,
     report_lines,
     write_failure,
@@ -38,14 +39,17 @@ def boot_here(request: BootRequest, environ: Mapping[str, str]) -> int:
         _report(ending, world)
         if world.inbox.stops and ending.stopped_by is None:  # while it was reported
             ending = ending._replace(stopped_by=world.inbox.stops[0])
-            _report(ending, world)
+            _report(ending, world, again=True)
         with world.journal.only_helps("the events may end early"):
             world.journal.close()
     return 128 + world.inbox.stops[0] if world.inbox.stops else exit_code(ending)
 
 
-def _report(ending: Ending, world: World) -> None:
-    """Says how the node ended: as an event, a file, a page, and on the console. Raises nothing."""
+def _report(ending: Ending, world: World, again: bool = False) -> None:
+    """Says how the node ended: as an event, a file, a page, and on the console, `again` only the exit code.
+
+    Raises nothing.
+    """
     journal, page = world.journal, None
     with journal.only_helps("the events have no end"):
         journal.event("end", **end_event(ending))
@@ -57,7 +61,7 @@ def _report(ending: Ending, world: World) -> None:
         page = _page_here(ending, world)
     lines = [f"exit code {exit_code(ending)}"]
     with journal.only_helps("no report was made"):
-        lines = report_lines(ending, journal.phases, page)
+        lines = last_lines(ending) if again else report_lines(ending, page)
     journal.say("\n".join(lines))
 
 
@@ -77,7 +81,7 @@ def _page_here(ending: Ending, world: World) -> Optional[str]:
 
 def print_plan(request: BootRequest, options: Mapping[str, Any], environ: Mapping[str, str]) -> int:
     """Prints what would be started: here, or on each node of a rehearsal."""
-    with _world(environ, quiet=True) as world:
+    with _world(environ, Console(2)) as world:
         if options["local"]:
             from ma_boot.rehearsal.rehearse import plan_rehearsal
             from ma_boot.rehearsal.requested import rehearsal_of
@@ -97,10 +101,11 @@ def rehearse_job(
 
     `typed` are the words of the command line, for the page.
     """
+    from ma_boot.rehearsal.brief import BriefLines
     from ma_boot.rehearsal.requested import containers_of, rehearsal_of
 
     rehearsal = rehearsal_of(request, options, typed)
-    with _world(environ) as world:
+    with _world(environ, _console(environ, bytes if options["verbose"] else BriefLines())) as world:
         adopt_orphans()
         if options["runner"] == "docker":
             from ma_boot.rehearsal.in_containers import rehearse_in_containers
@@ -111,11 +116,13 @@ def rehearse_job(
         return rehearse(rehearsal, world)
 
 
+def _console(environ: Mapping[str, str], shown: Callable[[bytes], bytes] = bytes) -> Console:
+    return Console(interactive=is_interactive(environ), colours=has_colours(environ), shown=shown)
+
+
 @contextmanager
-def _world(environ: Mapping[str, str], quiet: bool = False) -> Iterator[World]:
-    """What surrounds this process; `quiet` leaves standard output to a plan."""
-    output = (
-        Console(2) if quiet else Console(interactive=is_interactive(environ), colours=has_colours(environ))
-    )
+def _world(environ: Mapping[str, str], console: Optional[Console] = None) -> Iterator[World]:
+    """What surrounds this process, with standard output for the console unless it is another one."""
+    output = console or _console(environ)
     with SignalInbox() as inbox, output as console:
         yield World(environ, os.uname().nodename, os.getcwd(), inbox, Journal(console))

@@ -12,7 +12,7 @@ import click
 
 from ma_boot import image as images
 from ma_boot.cli.help import Group
-from ma_boot.cli.options import directories
+from ma_boot.cli.options import Number, directories
 from ma_boot.errors import Stopped
 from ma_boot.reporting import Console, is_interactive, print_lines
 
@@ -41,7 +41,7 @@ _command = click.option("--command", metavar="TEXT", help="A boot command to try
 )
 @click.option("--platform", metavar="OS/ARCH", help="linux/arm64 for most Ascend servers, or linux/amd64.")
 @_arch
-@click.option("--size-budget", type=click.FloatRange(min=0), metavar="GB", help="Refuse a larger image.")
+@click.option("--size-budget", type=Number(min=0), metavar="GB", help="Refuse a larger image.")
 @click.pass_context
 def build_command(
     ctx: click.Context,

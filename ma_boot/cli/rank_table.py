@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 import click
 
 from ma_boot.cli.help import Group
-from ma_boot.cli.options import FILE, PRODUCT, RANK_ORDER, SECONDS, files
+from ma_boot.cli.options import FILE, PRODUCT, RANK_ORDER, SECONDS, Whole, files
 from ma_boot.errors import ConfigError, ExitCode, InputMissing, RankTableInvalid, listed
 from ma_boot.modelarts import card_addresses, own_address, own_super_pod, wait_until_completed
 from ma_boot.processes import SignalInbox
@@ -165,7 +165,7 @@ def generate(
 @rank_table.command(name="fake")
 @click.option(
     "--nodes",
-    type=click.IntRange(1, 16384),
+    type=Whole(1, 16384),
     default=1,
     show_default=True,
     metavar="N",
@@ -173,7 +173,7 @@ def generate(
 )
 @click.option(
     "--devices-per-node",
-    type=click.IntRange(1, 16),
+    type=Whole(1, 16),
     default=8,
     show_default=True,
     metavar="N",

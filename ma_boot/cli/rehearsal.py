@@ -11,7 +11,7 @@ from typing import Mapping, Optional, Sequence
 import click
 
 from ma_boot.cli.help import Group
-from ma_boot.cli.options import REHEARSAL_DIR
+from ma_boot.cli.options import REHEARSAL_DIR, Whole
 from ma_boot.errors import CannotCreate, ConfigError
 from ma_boot.rehearsal.kept import KeptRehearsal, kept_in, named, pruned, remove
 from ma_boot.reporting import print_lines
@@ -102,7 +102,7 @@ def open_page(environ: Mapping[str, str], name: Optional[str], rehearsal_dir: Pa
 @rehearsal.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @_directory
-@click.option("--keep", type=click.IntRange(0), metavar="N", help="Keep the N newest; 0 removes all.")
+@click.option("--keep", type=Whole(0), metavar="N", help="Keep the N newest; 0 removes all.")
 def clean(names: Sequence[str], rehearsal_dir: Path, keep: Optional[int]) -> int:
     """Removes rehearsals that are over, with all their files: those of these NAMES, or the oldest.
 

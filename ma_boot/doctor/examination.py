@@ -9,7 +9,7 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 
 from ma_boot.doctor import ascend, container, network, platform
 from ma_boot.doctor.container import System
-from ma_boot.environment import existing_environments, find_environment
+from ma_boot.environment import existing_environments, python_by
 from ma_boot.errors import ConfigError
 from ma_boot.modelarts import (
     ERROR,
@@ -91,13 +91,11 @@ def _environment(
     system: System, job: JobEnvironment, python: Optional[str], conda_env: Optional[str]
 ) -> Iterator[Finding]:
     try:
-        found = find_environment(python, conda_env, system.environ, job.home)
+        chosen = python_by(python, conda_env, system.environ, job.home)
     except ConfigError as error:
         yield Finding("python", ERROR, str(error), "select one that exists with --conda-env or --python")
         return
-    yield Finding(
-        "python", OK, f"{found.python} by {found.origin}; {existing_environments(system.environ, job.home)}"
-    )
+    yield Finding("python", OK, f"{chosen}; {existing_environments(system.environ, job.home)}")
 
 
 def _rank_table(system: System, job: JobEnvironment) -> Tuple[Optional[RankTable], List[Finding]]:

@@ -69,7 +69,7 @@ def found(environ: Mapping[str, str], job: JobEnvironment) -> Finding:
     )
     lines = [f"{name:10} {value:40} {job.sources.get(field, 'default')}" for name, value, field in rows]
     lines.append(f"{'log':10} {job.log_dir:40} {'MA_LOG_DIR' if environ.get('MA_LOG_DIR') else 'default'}")
-    return Finding("platform", OK, "\n".join([str(job.platform), *lines]))
+    return Finding("platform", OK, "\n".join([f"{job.platform}, {job.platform.why}", *lines]))
 
 
 def channels(environ: Mapping[str, str]) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from ma_boot.environment.command import (
     StartScript as StartScript,
+    code_of as code_of,
     find_command as find_command,
     find_file as find_file,
     find_program as find_program,
@@ -14,15 +15,13 @@ from ma_boot.environment.command_words import (
     Script as Script,
     command_parts as command_parts,
 )
-from ma_boot.environment.conda import (
-    existing_environments as existing_environments,
-    find_environment as find_environment,
-)
+from ma_boot.environment.conda import existing_environments as existing_environments
 from ma_boot.environment.patch import applied as applied, difference as difference
 from ma_boot.environment.shell import environment_after as environment_after, passable as passable
 from ma_boot.environment.software import software_of as software_of
 from ma_boot.environment.training_environment import (
     TrainingEnvironment as TrainingEnvironment,
     package_place as package_place,
+    python_by as python_by,
     select_environment as select_environment,
 )

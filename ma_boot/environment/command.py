@@ -35,14 +35,11 @@ def find_command(command: Sequence[str], python: str, path: str, cwd: str, job_d
     first, parts = words[0], command_parts(command)
     script = parts.script
     file = _file_of(script, cwd, job_dir) if script is not None else None
-    code = imports_from = None
-    if file is not None and script is not None:
-        code = os.path.dirname(file)
-        if script.is_module:
-            code = imports_from = file[: -len(os.sep + next(f for f in script.files if file.endswith(f)))]
-        else:
-            words[script.place] = file
-            script = script._replace(name=file)
+    code = _code_of(script, file) if script is not None and file is not None else None
+    imports_from = code if script is not None and script.is_module else None
+    if file is not None and script is not None and not script.is_module:
+        words[script.place] = file
+        script = script._replace(name=file)
     if first == "-m" or first.endswith(".py"):
         words.insert(0, python)
     elif first.endswith(".sh"):
@@ -54,6 +51,22 @@ def find_command(command: Sequence[str], python: str, path: str, cwd: str, job_d
     if script is not None and len(words) > len(command):
         script = script._replace(place=script.place + 1)
     return FoundCommand(tuple(words), parts._replace(script=script), code, imports_from)
+
+
+def code_of(command: Sequence[str], cwd: str, job_dir: str) -> Optional[str]:
+    """The directory of the command's script, or the one that its module is imported from; None without one.
+
+    Raises `CommandNotFound` if it does not exist.
+    """
+    script = command_parts(command).script
+    file = _file_of(script, cwd, job_dir) if script is not None else None
+    return _code_of(script, file) if script is not None and file is not None else None
+
+
+def _code_of(script: Script, file: str) -> str:
+    if script.is_module:
+        return file[: -len(os.sep + next(name for name in script.files if file.endswith(name)))]
+    return os.path.dirname(file)
 
 
 def _file_of(script: Script, cwd: str, job_dir: str) -> Optional[str]:

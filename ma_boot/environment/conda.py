@@ -78,9 +78,15 @@ def find_environment(
 
 def find_on_path(environ: Mapping[str, str], home: str, origin: str) -> Optional[PythonEnvironment]:
     """The environment of the first python on `PATH`; None if there is none."""
+    python = first_python(environ)
+    return _by_python(python, origin, environ, home) if python else None
+
+
+def first_python(environ: Mapping[str, str]) -> Optional[str]:
+    """The absolute path of `python` on `PATH`, else of `python3`; None if there is neither."""
     path = environ.get("PATH", "")
-    found = shutil.which("python", path=path) or shutil.which("python3", path=path)
-    return _by_python(os.path.abspath(found), origin, environ, home) if found else None
+    python = shutil.which("python", path=path) or shutil.which("python3", path=path)
+    return os.path.abspath(python) if python else None
 
 
 def _conda_roots(environ: Mapping[str, str], home: str) -> Tuple[str, ...]:

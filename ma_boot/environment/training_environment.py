@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
@@ -16,6 +15,7 @@ from ma_boot.environment.conda import (
     activation,
     find_environment,
     find_on_path,
+    first_python,
 )
 from ma_boot.environment.patch import put_first, without
 from ma_boot.environment.shell import environment_in_shell, passable
@@ -71,7 +71,7 @@ def select_environment(
     used, and `Stopped`.
     """
     files = [_source_file(name, cwd, job_dir) for name in sources]
-    outside = outside_of(sys.prefix if sys.prefix != sys.base_prefix else None, environ)
+    outside = outside_of(own_prefix(), environ)
     environ = outside.environ
     chosen = python or conda_env or environ.get("DEFAULT_CONDA_ENV_NAME")
     before: Optional[PythonEnvironment] = None
@@ -83,8 +83,7 @@ def select_environment(
     ordered = passable(ordered, say)
     ordered["PYTHONUNBUFFERED"] = "1"
     ordered["PYTHONPATH"] = _training_path(ordered.get("PYTHONPATH", ""))
-    note = f" ({outside.note})" if outside.note and found.origin == "PATH" else ""
-    return TrainingEnvironment(found.python, ordered, f"{found.python} by {found.origin}{note}")
+    return TrainingEnvironment(found.python, ordered, outside.origin_of(found))
 
 
 def _source_file(name: str, cwd: str, job_dir: str) -> str:
@@ -166,6 +165,25 @@ class Outside(NamedTuple):
     environ: Mapping[str, str]
     note: str = ""
 
+    def origin_of(self, chosen: PythonEnvironment) -> str:
+        """`/usr/bin/python3 by PATH (skipped ma_boot's own python)`."""
+        note = f" ({self.note})" if self.note and chosen.origin == "PATH" else ""
+        return f"{chosen.python} by {chosen.origin}{note}"
+
+
+def own_prefix() -> Optional[str]:
+    """The directory of the virtual environment that runs ma_boot, None if it is in none."""
+    return sys.prefix if sys.prefix != sys.base_prefix else None
+
+
+def python_by(python: Optional[str], conda_env: Optional[str], environ: Mapping[str, str], home: str) -> str:
+    """The python that `select_environment` would take for the training if no file is sourced, and why it.
+
+    Raises `ConfigError` if there is none.
+    """
+    outside = outside_of(own_prefix(), environ)
+    return outside.origin_of(find_environment(python, conda_env, outside.environ, home))
+
 
 def outside_of(prefix: Optional[str], environ: Mapping[str, str]) -> Outside:
     """What a shell without ma_boot's environment would have; `prefix` is its directory, None if it has none.
@@ -181,21 +199,22 @@ def outside_of(prefix: Optional[str], environ: Mapping[str, str]) -> Outside:
     others = [entry for entry in entries if os.path.realpath(entry) != own]
     if len(others) == len(entries):
         return Outside(environ)
-    python = os.path.join(prefix, "bin", "python")
+    first = first_python(environ)
+    is_own = first is not None and os.path.realpath(os.path.dirname(first)) == own
     framework = _framework(os.path.join(prefix, "lib"))
     if framework is not None:
-        return Outside(environ, f"ma_boot's own environment, which has {framework}")
+        return Outside(environ, f"ma_boot's own environment, which has {framework}" if is_own else "")
     result: Dict[str, str] = dict(environ)
     path = os.pathsep.join(others)
     active = _active(prefix, environ)
     if active is not None:
         path = put_first(os.path.join(active, "bin"), path)
-    if not any(shutil.which(name, path=path) for name in ("python", "python3")):
+    if first_python({"PATH": path}) is None:
         return Outside(environ, "ma_boot's own environment: there is no other python on PATH")
     result["PATH"] = path
     if active != environ.get("VIRTUAL_ENV"):
         result.pop("VIRTUAL_ENV", None)
-    return Outside(result, f"the next one after ma_boot's own {python}, which --python would select")
+    return Outside(result, "skipped ma_boot's own python" if is_own else "")
 
 
 def _framework(lib: str) -> Optional[str]:

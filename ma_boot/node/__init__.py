@@ -2,6 +2,7 @@
 
 from ma_boot.node.boot import boot as boot, plan_only as plan_only
 from ma_boot.node.job_phase import JobOptions as JobOptions
+from ma_boot.node.launch_phase import working_directory as working_directory
 from ma_boot.node.rank_table_phase import RankOptions as RankOptions
 from ma_boot.node.request import (
     BootRequest as BootRequest,

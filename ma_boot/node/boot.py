@@ -96,8 +96,7 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
         with journal.phase("job") as phase:
             job = _job(request, world)
             others.open(job, request.run.channel_port)
-            announce = told_of_credentials(journal)
-            transfers = job_transfers(request.transfers, environ, world.cwd, job, announce)
+            transfers = _transfers(request, world, job)
             check_restarts(request.run, job, others.talks or with_checkpoints(transfers))
             _check_before(request, world, job, transfers)
             phase.detail = job.summary()
@@ -166,6 +165,13 @@ def _job(request: BootRequest, world: World) -> JobEnvironment:
     set_failure_aside(job)
     report_shell(job, journal.say)
     return job
+
+
+def _transfers(request: BootRequest, world: World, job: JobEnvironment) -> Optional[NodeTransfers]:
+    """What the mapping asks for; relative local paths start where the processes will run."""
+    place = working_directory(request.launch, request.command, world.cwd, job.job_dir)
+    announce = told_of_credentials(world.journal)
+    return job_transfers(request.transfers, world.environ, world.cwd, job, place, announce)
 
 
 def plan_only(request: BootRequest, world: World) -> LaunchPlan:
@@ -304,7 +310,7 @@ def _plan(
             job=job,
             placement=ranks,
             command=command,
-            cwd=working_directory(request.launch, command, world.cwd),
+            cwd=working_directory(request.launch, request.command, world.cwd, job.job_dir),
             environ=command.environment(training.environ),
             master=master,
             is_root=os.geteuid() == 0,

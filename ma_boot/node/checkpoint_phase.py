@@ -206,11 +206,11 @@ def _text(restored: Restored) -> str:
     """What was restored, in words."""
     chosen = restored.chosen
     if chosen is None:
-        return "no checkpoint to go on from"
+        return "no checkpoint to resume from"
     fetched = (
         f"{restored.files} files, {size(restored.size)} fetched" if restored.files else "all of it was here"
     )
-    return f"going on from step {chosen.step} of {chosen.name.attempt}: {fetched}"
+    return f"resuming from step {chosen.step} of {chosen.name.attempt}: {fetched}"
 
 
 def _variables(outputs: Tuple[CheckpointOutput, ...], found: List[Restored]) -> Dict[str, Optional[str]]:

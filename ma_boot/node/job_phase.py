@@ -36,9 +36,9 @@ class JobOptions(NamedTuple):
 def this_job(
     options: JobOptions, environ: Mapping[str, str], hostname: str, say: Say = lambda text: None
 ) -> JobEnvironment:
-    """The job of this node; says on which platform it is, and why. Raises `ConfigError`."""
+    """The job of this node; says on which platform it is. Raises `ConfigError`."""
     job = read_job(environ, hostname, options.platform, look_around)
-    say(str(job.platform))
+    say(f"platform: {job.platform}")
     return job
 
 

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, List, Optional, Sequence, Tuple
 
-from ma_boot.environment import FoundCommand
+from ma_boot.environment import code_of
 from ma_boot.errors import CannotCreate, ConfigError
 from ma_boot.launch import (
     MINDSPORE_PORT,
@@ -59,19 +59,22 @@ def meeting_point(
     return look_up(job.worker_hosts[job.master_index]), port
 
 
-def working_directory(options: LaunchOptions, command: FoundCommand, cwd: str) -> str:
-    """Where the processes run; `cwd` is where ma_boot was started.
+def working_directory(options: LaunchOptions, command: Sequence[str], cwd: str, job_dir: str) -> str:
+    """Where the processes run, and relative local paths of the mapping start.
 
-    Raises `ConfigError` for `--workdir code` with a command that names no file.
+    `cwd` is where ma_boot was started; the directories of `--workdir per-rank` are in it. Raises
+    `CommandNotFound` for `--workdir code` with a script that is not there, and `ConfigError` for one with a
+    command that names no file.
     """
     if options.workdir != "code":
         return cwd
-    if command.code is None:
+    code = code_of(command, cwd, job_dir)
+    if code is None:
         raise ConfigError(
             "--workdir code: expected a script or module of the job's code in COMMAND, found "
-            f"{shlex.join(command.argv)}, which names none"
+            f"{shlex.join(command)}, which names none"
         )
-    return command.code
+    return code
 
 
 def plan_node(node: Node, options: LaunchOptions) -> LaunchPlan:

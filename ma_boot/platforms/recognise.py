@@ -31,6 +31,10 @@ _WITH: Dict[str, Tuple[str, ...]] = {
     "modelarts": ("volcano", "kubeflow"),
     "volcano": ("kubeflow",),
 }
+_IN_WORDS = {
+    "openmpi": "Open MPI", "mindcluster": "MindCluster", "slurm": "Slurm", "modelarts": "ModelArts",
+    "volcano": "Volcano", "kubeflow": "Kubeflow", "bare": "none",
+}  # fmt: skip
 _TABLES = {  # where rank tables are, if no variable says so
     "volcano": ("/user/config/jobstart_hccl.json",),
     "mindcluster": ("/user/serverid/devindex/config/hccl.json", "/user/config/jobstart_hccl.json"),
@@ -50,8 +54,8 @@ class Recognised(NamedTuple):
     tells_all: bool = False
 
     def __str__(self) -> str:
-        text = f"platform {self.name}, {self.why}"
-        return f"{text}, on {', '.join(self.around)}" if self.around else text
+        own, *around = (_IN_WORDS.get(name, name) for name in (self.name, *self.around))
+        return f"{own} on {', '.join(around)}" if around else own
 
 
 def recognised(environ: Mapping[str, str], chosen: Optional[str] = None) -> Recognised:

@@ -21,6 +21,7 @@ from ma_boot.errors import CannotCreate, ConfigError, listed
 
 KEEP = 20  # so many stay by default
 MARK = "rehearsal.json"
+PAGE = "report.html"
 _NAME = r"ma-job-[0-9a-f]{8}"
 _END_BYTES = 16_000  # the end of the events, where the last one is
 
@@ -180,7 +181,7 @@ def _kept(path: Path) -> Optional[KeptRehearsal]:
         running = not free
     end = {} if running else _end_of(path)
     code, began = end.get("rehearsal_exit_code", end.get("exit_code")), mark.get("began")
-    pages = sorted(path.glob("*-report.html"))
+    page = path / PAGE
     return KeptRehearsal(
         path=path,
         command=str(mark.get("command", "")),
@@ -188,7 +189,7 @@ def _kept(path: Path) -> Optional[KeptRehearsal]:
         running=running,
         exit_code=code if isinstance(code, int) else None,
         cause=str(end.get("cause", "")).split("\n", 1)[0],
-        page=pages[0] if pages else None,
+        page=page if page.exists() else None,
     )
 
 

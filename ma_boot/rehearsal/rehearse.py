@@ -14,7 +14,7 @@ from ma_boot.errors import BootError
 from ma_boot.launch import WorkerSpec
 from ma_boot.node import World, shown
 from ma_boot.rehearsal.job_run import JobRun, SpecOf, StartOf
-from ma_boot.rehearsal.kept import pruned, sandbox
+from ma_boot.rehearsal.kept import PAGE, pruned, sandbox
 from ma_boot.rehearsal.live_view import live_view
 from ma_boot.rehearsal.node_specs import node_spec, rerooted_paths, rerooting_note
 from ma_boot.rehearsal.platform import SimulatedJob, first_start, rank_table
@@ -27,7 +27,9 @@ from ma_boot.rehearsal.summary import (
     job_end_event,
     job_exit_code,
     rehearsal_end,
+    shown_path,
     summary_lines,
+    totals,
     verdicts_of,
     write_verdicts,
 )
@@ -72,7 +74,9 @@ def run_job(setup: Setup, start_of: StartOf, spec_of: SpecOf, world: World, star
     rehearsal, request, job, say = setup.rehearsal, setup.request, setup.job, world.journal.say
     world.journal.open(Path(job.events_file), None)
     world.journal.event("rehearsal", command=shown(rehearsal.typed))
-    say(f"rehearsing {job.name}: {job.shape} in {job.root}")
+    obs_root = rehearsal.request.transfers.obs_root
+    obs = f", with {obs_root} as OBS" if obs_root else ""
+    say(f"rehearsing {job.shape} in {shown_path(job.root, world.cwd)}{obs}")
     rerooted = rerooted_paths(setup)
     notes = (
         "" if setup.code else NO_CODE,
@@ -130,12 +134,12 @@ def _finish(
     journal.event("job-end", **job_end_event(run, world.inbox.stops, why, end[0]))
     journal.close()
     events = [Path(job.events_file), *(file for node in range(job.nodes) for file in events_of(job, node))]
-    made = write_in_time(events, Path(job.page_file), world.inbox, journal.say, PAGE_SECONDS)
+    made = write_in_time(events, Path(job.root, PAGE), world.inbox, journal.say, PAGE_SECONDS)
     removed, problems = pruned(Path(job.root).parent, rehearsal.keep)
     if removed or problems:
         journal.say("\n".join([f"{removed} old rehearsals were removed (MABOOT_KEEP_REHEARSALS)", *problems]))
-    page, obs_root = job.page_file if made else None, rehearsal.request.transfers.obs_root
-    journal.say("\n".join(summary_lines(job, run, why, time.monotonic() - started, obs_root, page, end)))
+    place, total = shown_path(job.root, world.cwd), totals(job, time.monotonic() - started)
+    journal.say("\n".join(summary_lines(place, total, made, end)))
     return end[0]
 
 

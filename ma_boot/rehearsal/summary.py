@@ -12,22 +12,22 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from ma_boot.errors import signal_name
+from ma_boot.node import working_directory
 from ma_boot.redact import masked
 from ma_boot.rehearsal.faults import Fault
 from ma_boot.rehearsal.job_run import JobRun
+from ma_boot.rehearsal.kept import PAGE
 from ma_boot.rehearsal.node_specs import node_mapping
 from ma_boot.rehearsal.platform import SimulatedJob
 from ma_boot.rehearsal.setup import Setup
-from ma_boot.reporting import Cause, RunResult, below, order
-from ma_boot.reporting.timeline import Event, job_cause, read_events
-from ma_boot.wording import Message
+from ma_boot.reporting import Cause, RunResult, order
+from ma_boot.reporting.timeline import Event, job_cause, read_events, whole, words
+from ma_boot.wording import Message, counted, duration, size
 from path_mapping.mapping import Route
 
 NOT_AS_EXPECTED = 1  # exit code of a rehearsal whose faults, or what came of them, are not as expected
-LONGEST_DETAIL = 120  # characters
 FILE = "verdicts.json"  # in the directory of the rehearsal
 COLUMNS = 88  # leaves room for the prefix of each line on a terminal of 100 columns
-_WORST_FIRST = ("failed", "stopped", "done")
 
 
 def job_exit_code(run: RunResult, stops: Sequence[int]) -> int:
@@ -47,39 +47,46 @@ def rehearsal_end(code: int, why: str, wrong: Sequence[str]) -> Tuple[int, str]:
     return NOT_AS_EXPECTED, f"not as expected: {wrong[0]}{more}; the job's own exit code is {code}"
 
 
-def summary_lines(
-    job: SimulatedJob,
-    run: RunResult,
-    why: str,
-    seconds: float,
-    obs_root: Optional[str],
-    page: Optional[str],
-    end: Tuple[int, str],
-) -> List[str]:
-    """At most 15 lines; for each phase the duration on the slowest node, and the detail of the worst one.
+def shown_path(path: str, cwd: str) -> str:
+    """The path as a reader in the directory `cwd` needs it: relative if it is below it."""
+    return os.path.relpath(path, cwd) if Path(cwd) in Path(path).parents else path
 
-    Of several that failed, it is the node that failed first. `why` is the cause of the job's exit code, `end`
-    the exit code of the rehearsal with its cause."""
-    shown: Dict[str, Event] = {}
-    failure = run.first_failure
-    first = int(failure.label.split()[1]) if failure else 0
-    for node in sorted(range(job.nodes), key=lambda node: node != first):
-        for phase in _phases(job, node):
-            known = shown.setdefault(phase["phase"], phase)
-            worst = min(known, phase, key=lambda p: _WORST_FIRST.index(p["outcome"]))
-            shown[phase["phase"]] = {**worst, "seconds": max(known["seconds"], phase["seconds"])}
-    lines = [f"rehearsal of {job.name}: {job.shape}, {seconds:.1f} s"]
-    lines += [
-        f"  {name:12} {phase['outcome']:8} {phase['seconds']:6.1f} s  "
-        f"{_short(below(phase['detail'], why), LONGEST_DETAIL)}".rstrip()
-        for name, phase in shown.items()
-    ]
-    if obs_root:
-        lines.append(f"obs:// is in {obs_root}")
-    lines.append(f"logs of each process: {job.root}/node-*/home/ma-user/modelarts/log")
-    if page is not None:
-        lines.append(f"page: {page}")
-    return [*lines, f"exit code {end[0]}: {end[1]}"]
+
+def summary_lines(place: str, total: str, with_page: bool, end: Tuple[int, str]) -> List[str]:
+    """The last lines: the totals, after a failure where the logs are, the page, the exit code.
+
+    `place` is the directory of the rehearsal, `end` its exit code with the cause.
+    """
+    logs = [f"logs: {place}/node-*/home/ma-user/modelarts/log"] if end[0] else []
+    page = [f"page: {place}/{PAGE}"] if with_page else []
+    return [total, *logs, *page, f"exit code {end[0]}: {end[1]}"]
+
+
+def totals(job: SimulatedJob, seconds: float) -> str:
+    """How the processes of all nodes ended, what was resumed and what was sent, in one line."""
+    events = [(node, event) for node in range(job.nodes) for event in _last_start(job, node)]
+    ends = {(node, words(event, "label")): event for node, event in events if event["kind"] == "exit"}
+    stopped = sum(event.get("stopped") is True for event in ends.values())
+    failed = sum(event.get("code") != 0 and event.get("stopped") is not True for event in ends.values())
+    counts = {"ended with 0": len(ends) - failed - stopped, "failed": failed, "stopped": stopped}
+    of_processes = counted(len(ends), "process", "processes")
+    shown = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    text = f"{job.shape} in {duration(seconds)}: {of_processes}"
+    text += f", {shown}" if failed + stopped else " ended with 0" if ends else ""
+    resumed = next((words(event, "step") for _, event in events if event["kind"] == "restored"), "")
+    sent = [event for _, event in events if _is_sent(event)]
+    files, size_ = (sum(whole(event, name, 10**18) or 0 for event in sent) for name in ("files", "bytes"))
+    return (
+        text
+        + (f"; resumed from step {resumed}" if resumed else "")
+        + (f"; outputs: {counted(files, 'file')}, {size(size_)}" if sent else "")
+    )
+
+
+def _is_sent(event: Event) -> bool:
+    """Whether it counts files of an output: of a mapping, of a checkpoint, or of the job form."""
+    kind, direction = event["kind"], event.get("direction")
+    return kind == "checkpoint" or (kind, direction) in (("transfer", "upload"), ("channel", "output"))
 
 
 def _short(text: str, most: int) -> str:
@@ -110,16 +117,14 @@ def _events(job: SimulatedJob, node: int) -> Iterator[Sequence[Event]]:
         yield read_events(text, str).events
 
 
-def _phases(job: SimulatedJob, node: int) -> Iterator[Event]:
-    """The phases that the last start of a node has recorded."""
-    for events in _events(job, node):
-        phases: List[Event] = []
-        for event in events:
-            if event["kind"] == "phase-start" and event["phase"] == "job":
-                phases.clear()
-            elif event["kind"] == "phase-end":
-                phases.append(event)
-        yield from phases
+def _last_start(job: SimulatedJob, node: int) -> List[Event]:
+    """The events of the last start of a node."""
+    last: List[Event] = []
+    for event in chain.from_iterable(_events(job, node)):
+        if event["kind"] == "phase-start" and event.get("phase") == "job":
+            last.clear()
+        last.append(event)
+    return last
 
 
 def cause(job: SimulatedJob, run: RunResult, code: int) -> str:
@@ -251,10 +256,12 @@ def _output_files(setup: Setup) -> Optional[Tuple[int, Sequence[str]]]:
 
 def _outputs(setup: Setup, node: int) -> Iterator[Tuple[Route, Path]]:
     """A node's output routes, each with the directory to which its local path is relative."""
-    mapping, root = node_mapping(setup, node), setup.job.sandbox_root(node)
+    job, launch = setup.job, setup.request.launch
+    mapping, root = node_mapping(setup, node), job.sandbox_root(node)
+    base = working_directory(launch, setup.request.command, job.home(node), job.job_dir(node))
     for route in mapping.outputs if mapping else ():
         local = root + route.local if os.path.isabs(route.local) else route.local
-        yield route._replace(local=local), Path(setup.job.home(node))
+        yield route._replace(local=local), Path(base)
     for channel in setup.rehearsal.channels:
         if not channel.is_input:
             yield channel.route(setup.job, node), Path(root)

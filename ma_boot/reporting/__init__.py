@@ -25,10 +25,10 @@ from ma_boot.reporting.console import (
 from ma_boot.reporting.exit_report import (
     Ending as Ending,
     ExitStatus as ExitStatus,
-    below as below,
     end_event as end_event,
     exit_code as exit_code,
     exit_status as exit_status,
+    last_lines as last_lines,
     report_lines as report_lines,
     write_failure as write_failure,
 )

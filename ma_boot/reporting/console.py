@@ -59,7 +59,7 @@ class Console(BackgroundWriter[bytes]):
 
     On an interactive console (`is_interactive`) lines can be shown below the output. They are drawn by the
     printing thread and never enter the queue, so the output itself is not changed. With `colours`, lines get
-    them as they are printed.
+    them as they are printed; before that, `shown` may leave lines out.
 
     `accepted` counts the bytes taken so far.
     """
@@ -70,6 +70,7 @@ class Console(BackgroundWriter[bytes]):
         interactive: bool = False,
         patience: float = PATIENCE_SECONDS,
         colours: bool = False,
+        shown: Callable[[bytes], bytes] = bytes,
     ) -> None:
         super().__init__("console", QUEUE_BYTES, patience)
         self.interactive = interactive
@@ -77,6 +78,7 @@ class Console(BackgroundWriter[bytes]):
         self.dropped_lines = 0
         self._descriptor = descriptor
         self._colours = colours
+        self._shown = shown
         self._unreported = 0
         self._gone = False
         self._below: Sequence[str] = ()
@@ -139,7 +141,8 @@ class Console(BackgroundWriter[bytes]):
 
     def _write(self, item: bytes) -> None:
         last = len(self._queue) == 1
-        rest = memoryview(self._with_below(painted(item) if self._colours else item, last))
+        lines = self._shown(item)
+        rest = memoryview(self._with_below(painted(lines) if self._colours else lines, last))
         while rest:
             try:
                 rest = rest[os.write(self._descriptor, rest[:_WRITE_BYTES]) :]

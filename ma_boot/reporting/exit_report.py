@@ -21,7 +21,6 @@ from ma_boot.reporting.explain import (
 )
 from ma_boot.reporting.files import write_atomically
 from ma_boot.reporting.hints import hints_for
-from ma_boot.reporting.journal import PhaseRecord
 from ma_boot.reporting.result import RunResult, WorkerExit
 from ma_boot.wording import Message, coded, counted, in_lines, lines_of, size
 from path_mapping.errors import printable
@@ -85,7 +84,10 @@ def exit_status(ending: Ending) -> ExitStatus:
     """
     run, failure = ending.run, ending.run.first_failure if ending.run else None
     if ending.stopped_by is not None:
+        node = _node_that_failed(ending)
         text: str = Message.of("stopped by {}", signal_name(ending.stopped_by))
+        if node is not None:
+            text = Message.of("stopped because node {} failed", node)
         if failure:
             text = Message.of("{}; before that, {} {}", text, failure.label, failure.how())
         return ExitStatus(128 + ending.stopped_by, "signal", text)
@@ -109,6 +111,14 @@ def exit_status(ending: Ending) -> ExitStatus:
     return ExitStatus(int(ExitCode.SUCCESS), None, "success")
 
 
+def _node_that_failed(ending: Ending) -> Optional[int]:
+    """The other node whose failure is the cause that the nodes have agreed on, if it is one's."""
+    job, cause = ending.job, ending.cause
+    if job is None or cause is None or not ending.agreed or cause.node == job.node_rank:
+        return None
+    return cause.node
+
+
 def _described(failure: WorkerExit) -> str:
     """How the process that failed first ended."""
     rank, who = failed_mpi_rank(failure.output), failure.label
@@ -117,7 +127,7 @@ def _described(failure: WorkerExit) -> str:
     elif one_of_mpiruns_ranks_failed(failure.output):
         who = Message.of("a rank under {}", who)
     after = f"{failure.seconds:.1f}"
-    text = Message.of("{} {} after {} s (the training's own code)", who, failure.how(), after)
+    text = Message.of("{} {} after {} s (exit code of the training process)", who, failure.how(), after)
     more = filter(None, [explanation(failure), words_of(failure)])
     return reduce(partial(Message.of, "{}: {}"), more, text)
 
@@ -146,14 +156,14 @@ def end_event(ending: Ending) -> Dict[str, Any]:
     }
 
 
-def report_lines(ending: Ending, phases: Sequence[PhaseRecord], page: Optional[str] = None) -> List[str]:
+def report_lines(ending: Ending, page: Optional[str] = None) -> List[str]:
     """The end of a node's output: what the failed process and the others said, and a summary.
 
-    The summary has at most 15 lines: its phases, where things are, and the cause in the last line. Only the
-    problems that an error lists follow it. `page` is the path of the HTML page, None if there is none.
+    The summary has at most 15 lines: where things are, and the cause in the last line. Only the problems that
+    an error lists follow it. `page` is the path of the HTML page, None if there is none.
     """
-    code, by, cause = exit_status(ending)
-    headline, *details = lines_of(cause)
+    _, by, cause = exit_status(ending)
+    details = lines_of(cause)[1:]
     run, lost = ending.run, str(ending.lost).split("\n") if ending.lost is not None and by != "output" else []
     of_processes = []
     if run is not None:
@@ -162,18 +172,21 @@ def report_lines(ending: Ending, phases: Sequence[PhaseRecord], page: Optional[s
         of_processes += _lines_of_others(run, failed)
     if by == "training":  # what to do about it; the last line is what the process said itself
         of_processes, details = [*of_processes, *details], []
-    summary = [
-        f"{phase.name:12} {phase.outcome:8} {phase.seconds:8.1f} s  {below(phase.detail, headline)}".rstrip()
-        for phase in phases
-    ]
     places = [f"logs: {ending.job.log_dir}"] if ending.job is not None else []
     places += [f"page: {page}"] if page is not None else []
     facts = [*_lost_of_logs(run), *map(_channel_line, ending.form)]
-    why = _cause_line(ending)
-    room = MOST_OF_SUMMARY - len(summary) - len(places) - len(why) - 1
+    end, *why = last_lines(ending)
+    room = MOST_OF_SUMMARY - len(places) - len(why) - 1
     if len(facts) > room:
-        facts = [*facts[: max(0, room - 1)], f"and {len(facts) - max(0, room - 1)} more inputs and outputs"]
-    return [*of_processes, *lost, *summary, *facts, *places, f"exit code {code}: {headline}", *details, *why]
+        facts = [*facts[: room - 1], f"and {len(facts) - room + 1} more inputs and outputs"]
+    return [*of_processes, *lost, *facts, *places, end, *details, *why]
+
+
+def last_lines(ending: Ending) -> List[str]:
+    """The exit code with its headline, and the cause where that says more."""
+    code, _, cause = exit_status(ending)
+    headline = lines_of(cause)[0]
+    return [f"exit code {code}: {headline}", *_cause_line(ending)]
 
 
 def _cause_line(ending: Ending) -> List[str]:
@@ -200,11 +213,6 @@ def _lost_of_logs(run: Optional[RunResult]) -> List[str]:
         count = sum(ended.log_lost for ended in cut)
         return [f"{count} bytes are missing in the log files of {len(cut)} processes"]
     return [f"{ended.label}: {ended.log_lost} bytes are missing in {ended.log_file}" for ended in cut]
-
-
-def below(detail: str, headline: str) -> str:
-    """What the row of a phase says; empty if the last line of the report says the same."""
-    return "" if detail and detail in headline else detail
 
 
 def _channel_line(content: ChannelContent) -> str:

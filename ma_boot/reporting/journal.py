@@ -7,28 +7,20 @@ import os
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 from ma_boot.errors import CannotCreate, PhaseCancelled, Stopped, described
 from ma_boot.redact import masked
 from ma_boot.reporting.console import Console
 from ma_boot.reporting.log_writer import LogFile, LogWriter
-from ma_boot.wording import coded
+from ma_boot.wording import coded, duration
 
 NOT_UTF8 = "backslashreplace"  # what a path has in place of a byte that is not UTF-8 becomes JSON's \\udcXX
 
 
-class PhaseRecord(NamedTuple):
-    """A phase that has ended: `outcome` is `done`, `failed` or `stopped`, `detail` its result in words."""
-
-    name: str
-    seconds: float
-    outcome: str
-    detail: str
-
-
 class RunningPhase:
-    """A phase that goes on; the code in it sets `outcome` and `detail` for the line at its end."""
+    """A phase that goes on; the code in it sets its result in words, `detail`, and its `outcome` (`done`,
+    `failed` or `stopped`) for the line at its end."""
 
     def __init__(self) -> None:
         self.outcome = "done"
@@ -44,7 +36,6 @@ class Journal:
     """
 
     def __init__(self, console: Console) -> None:
-        self.phases: List[PhaseRecord] = []
         self.console = console
         self._waiting: List[Dict[str, Any]] = []
         self.logs = LogWriter()
@@ -127,12 +118,6 @@ class Journal:
             phase.detail = str(error).partition("\n")[0].rstrip(":") or type(error).__name__
             raise
         finally:
-            record = PhaseRecord(name, time.monotonic() - started, phase.outcome, phase.detail)
-            self.phases.append(record)
-            self.event(
-                "phase-end", phase=name, seconds=record.seconds, outcome=record.outcome, detail=record.detail
-            )
-            self.say(
-                f"{name}: {record.outcome} in {record.seconds:.1f} s"
-                + (f": {phase.detail}" if phase.detail else "")
-            )
+            seconds, outcome, detail = time.monotonic() - started, phase.outcome, phase.detail
+            self.event("phase-end", phase=name, seconds=seconds, outcome=outcome, detail=detail)
+            self.say(f"{name}: {outcome} in {duration(seconds)}" + (f": {detail}" if detail else ""))

@@ -70,11 +70,13 @@ def job_transfers(
     environ: Mapping[str, str],
     cwd: str,
     job: JobEnvironment,
+    base: str,
     announce: Optional[Callable[[str], None]] = None,
 ) -> Optional[NodeTransfers]:
     """Reads the mapping and opens its store; None without a mapping, or for an empty one.
 
-    `announce` is told when renewed credentials are waited for.
+    Files of options are looked for in `cwd`, local paths start in `base`. `announce` is told when renewed
+    credentials are waited for.
 
     Raises `ConfigError` for anything wrong or missing.
     """
@@ -85,7 +87,7 @@ def job_transfers(
 
     store = configured_store(options, environ, cwd, announce)
     shard = Shard(job.node_rank, job.node_count)
-    return NodeTransfers(mapping, store, Path(cwd), shard, options.download_timeout, options.take_over)
+    return NodeTransfers(mapping, store, Path(base), shard, options.download_timeout, options.take_over)
 
 
 def job_mapping(name: Optional[str], cwd: str, job: JobEnvironment) -> Optional[PathMapping]:

@@ -42,7 +42,7 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> str:
         env={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"},
     )  # fmt: skip
     assert done.returncode == 7, done.stdout
-    (page,) = laptop.glob("ma_boot-rehearsal/*/*-report.html")
+    (page,) = laptop.glob("ma_boot-rehearsal/*/report.html")
     return str(page)
 
 
@@ -87,7 +87,7 @@ def rehearsed_exception(tmp_path_factory: pytest.TempPathFactory) -> str:
     )  # fmt: skip
     assert done.returncode == 1, done.stdout
     assert done.stdout.splitlines()[-1].endswith("in the checkpoint, at raises0/train.py:1")
-    (page,) = laptop.glob("ma_boot-rehearsal/*/*-report.html")
+    (page,) = laptop.glob("ma_boot-rehearsal/*/report.html")
     return str(page)
 
 

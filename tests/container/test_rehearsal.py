@@ -96,7 +96,16 @@ class Laptop:
     ) -> Rehearsing:
         """Starts a rehearsal, as a user does."""
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "DOCKER_HOST") if name in os.environ}
-        argv = ["--local", "--runner", "docker", "--image", image or self.image, "--rank-table-delay", "1"]
+        argv = [
+            "--local",
+            "-v",
+            "--runner",
+            "docker",
+            "--image",
+            image or self.image,
+            "--rank-table-delay",
+            "1",
+        ]
         process = subprocess.Popen(
             [sys.executable, "-m", "ma_boot", *argv, *arguments],
             cwd=self.root,

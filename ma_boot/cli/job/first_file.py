@@ -10,7 +10,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 
 import click
 
-from ma_boot.cli.options import FILE, files
+from ma_boot.cli.options import FILE, Whole, files
 from ma_boot.errors import CannotCreate, UsageError
 from ma_boot.job import Answers, JobFile, first_job_file, first_mapping, form_problems, overridden
 from ma_boot.reporting import print_lines
@@ -46,8 +46,8 @@ def _field(key: str) -> Callable[[str], str]:
     "--name", type=_field("name"), metavar="TEXT", help="Name of the job; default: that of this directory."
 )
 @click.option("--image", type=_field("image"), metavar="IMAGE", help="ORGANIZATION/NAME:TAG in SWR.")
-@click.option("--nodes", type=click.IntRange(1, 1024), metavar="N", help="Number of nodes.  [default: 1]")
-@click.option("--devices-per-node", type=click.IntRange(1, 16), metavar="N", help="Cards.  [default: 1]")
+@click.option("--nodes", type=Whole(1, 1024), metavar="N", help="Number of nodes.  [default: 1]")
+@click.option("--devices-per-node", type=Whole(1, 16), metavar="N", help="Cards.  [default: 1]")
 @click.option("--pool", metavar="ID", help="Id of a dedicated pool.")
 @click.option("--bucket", type=_field("bucket"), metavar="BUCKET", help="Bucket for code, logs and outputs.")
 @click.option("--mapping", is_flag=True, help=f"Write a path mapping, too: {_MAPPING}.")
@@ -87,8 +87,8 @@ def init(
         command=tuple(command)
         or tuple(shlex.split(_answer(ask, "Training command", "train.py", _field("command")))),
         image=image or _answer(ask, "Image in SWR (organization/name:tag)", "", _field("image")),
-        nodes=nodes or int(_answer(ask, "Nodes", "1", click.IntRange(1, 1024))),
-        devices_per_node=devices_per_node or int(_answer(ask, "Cards per node", "1", click.IntRange(1, 16))),
+        nodes=nodes or int(_answer(ask, "Nodes", "1", Whole(1, 1024))),
+        devices_per_node=devices_per_node or int(_answer(ask, "Cards per node", "1", Whole(1, 16))),
         pool=pool or _answer(ask, "Dedicated pool (id; empty: public pool)", ""),
         bucket=bucket or _answer(ask, "Bucket in OBS", "", _field("bucket")),
         mapping=_MAPPING if mapping else "",

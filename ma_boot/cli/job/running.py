@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import click
 
-from ma_boot.cli.options import DIR, SECONDS_ABOVE_0, age, by_variable
+from ma_boot.cli.options import DIR, SECONDS_ABOVE_0, Whole, age, by_variable
 from ma_boot.errors import ConfigError, UsageError
 from ma_boot.job_service import (
     ENDED,
@@ -64,7 +64,7 @@ def note(text: str) -> None:
     help=f"Only jobs in this state: {', '.join(STATES)}.",
 )
 @click.option("--name", metavar="TEXT", help="Only jobs whose name contains this.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Jobs at most.")
+@click.option("--limit", type=Whole(1, 1000), default=20, show_default=True, help="Jobs at most.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
 def list_jobs(
@@ -161,9 +161,7 @@ def watch(environ: Mapping[str, str], /, job: str, interval: float) -> int:
 
 @click.command("logs")
 @click.argument("job")
-@click.option(
-    "--node", "nodes", multiple=True, type=click.IntRange(min=0), metavar="N", help="Only this node."
-)
+@click.option("--node", "nodes", multiple=True, type=Whole(min=0), metavar="N", help="Only this node.")
 @click.option("--follow", is_flag=True, help="Go on until the job has ended.")
 @click.option(
     "--since",
@@ -174,7 +172,7 @@ def watch(environ: Mapping[str, str], /, job: str, interval: float) -> int:
 )
 @click.option(
     "--tail",
-    type=click.IntRange(min=0),
+    type=Whole(min=0),
     metavar="N",
     help="Of what is there, only the last N lines of each log.",
 )
@@ -212,7 +210,10 @@ def watched(environ: Mapping[str, str], api: PatientApi, following: Following) -
         details = _printed(environ, api, following)
     except KeyboardInterrupt:
         job, way = following.job, "logs --follow" if following.logs_only else "watch"
-        note(f"the job goes on. To come back: ma_boot job {way} {job}; to stop it: ma_boot job stop {job}")
+        note(
+            "still running; you only stopped watching. "
+            f"To come back: ma_boot job {way} {job}; to stop it: ma_boot job stop {job}"
+        )
         return 128 + signal.SIGINT
     if following.logs_only or state_of(details) not in ENDED:
         return 0

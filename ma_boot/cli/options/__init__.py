@@ -4,6 +4,7 @@ Words that other rooms know, such as the kinds of rendezvous, are spelled out he
 slow down `--help` and completion. A test compares them.
 """
 
+from ma_boot.cli.options.number import Number as Number, Whole as Whole
 from ma_boot.cli.options.option import (
     DIR as DIR,
     FILE as FILE,

@@ -22,6 +22,8 @@ from typing import (
 import click
 from click.core import ParameterSource
 
+from ma_boot.cli.options.number import Number
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -93,8 +95,8 @@ def did_you_mean(name: str, names: Collection[str], before: str = "") -> str:
     return f"; did you mean {before}{near[0]}?" if near else ""
 
 
-SECONDS: Dict[str, Any] = {"type": click.FloatRange(min=0), "metavar": "SECONDS"}
-SECONDS_ABOVE_0: Dict[str, Any] = {"type": click.FloatRange(min=0, min_open=True), "metavar": "SECONDS"}
+SECONDS: Dict[str, Any] = {"type": Number(min=0), "metavar": "SECONDS"}
+SECONDS_ABOVE_0: Dict[str, Any] = {"type": Number(min=0, min_open=True), "metavar": "SECONDS"}
 
 
 def age(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> float:

@@ -7,6 +7,7 @@ from typing import List, Optional
 
 import click
 
+from ma_boot.cli.options.number import Whole
 from ma_boot.cli.options.option import (
     DIR,
     DOCKER,
@@ -56,11 +57,17 @@ REHEARSAL = Topic(
     ),
     (
         RunOption("--local", is_flag=True, common=True, help="Rehearse the job on this machine."),
+        _rehearsed(
+            "-v",
+            "--verbose",
+            is_flag=True,
+            help="Print all that the nodes print.",
+        ),
         _rehearsed("--job", **FILE, help="The job to rehearse: a job file (job.yaml)."),
         _rehearsed(
             "--nodes",
             metavar="N",
-            type=click.IntRange(1, 1024),
+            type=Whole(1, 1024),
             default=1,
             common=True,
             help="Number of nodes of a rehearsal.",
@@ -68,7 +75,7 @@ REHEARSAL = Topic(
         _rehearsed(
             "--devices-per-node",
             metavar="N",
-            type=click.IntRange(1, 16),
+            type=Whole(1, 16),
             default=1,
             common=True,
             help="Cards per node of a rehearsal.",
@@ -86,7 +93,7 @@ REHEARSAL = Topic(
         _rehearsed("--rehearsal-dir", **DIR, default=REHEARSAL_DIR, help="Directory of the simulated nodes."),
         _rehearsed_variable(
             "--keep-rehearsals",
-            type=click.IntRange(1),
+            type=Whole(1),
             default=20,
             metavar="N",
             help="Of the rehearsals there, only the N newest are kept.",

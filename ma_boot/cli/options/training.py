@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 import click
 
+from ma_boot.cli.options.number import Whole
 from ma_boot.cli.options.option import (
     DIR,
     FILE,
@@ -176,15 +177,11 @@ RANKS = Topic(
         RunOption(
             "--rank-size",
             metavar="N",
-            type=click.IntRange(min=1),
+            type=Whole(min=1),
             help="Number of ranks in --rank-table-file, as in X2MindSpore's start script.",
         ),
-        RunOption(
-            "--rank-start", metavar="RANK", type=click.IntRange(min=0), help="First rank of this machine."
-        ),
-        RunOption(
-            "--device-start", metavar="DEVICE", type=click.IntRange(min=0), help="Device of the first rank."
-        ),
+        RunOption("--rank-start", metavar="RANK", type=Whole(min=0), help="First rank of this machine."),
+        RunOption("--device-start", metavar="DEVICE", type=Whole(min=0), help="Device of the first rank."),
     ),
     "See `ma_boot rank-table --help` for working with rank tables without a job.",
 )
@@ -217,7 +214,7 @@ START = Topic(
         RunVariable(
             "--rendezvous-port",
             metavar="PORT",
-            type=click.IntRange(1, 65535),
+            type=Whole(1, 65535),
             help="Rendezvous port on the first node; default: 8118 for mindspore, else 29500.",
         ),
         RunOption(
@@ -315,7 +312,7 @@ RUNNING = Topic(
         RunOption("--stop-timeout", **SECONDS, default=15, help="Time between SIGTERM and SIGKILL."),
         RunOption(
             "--max-restarts",
-            type=click.IntRange(min=0),
+            type=Whole(min=0),
             metavar="N",
             default=0,
             help="Restart all processes after a failure, on all nodes; several need a token or checkpoints.",
@@ -358,7 +355,7 @@ RUNNING = Topic(
         ),
         RunVariable(
             "--channel-port",
-            type=click.IntRange(1, 65535),
+            type=Whole(1, 65535),
             metavar="PORT",
             default=29402,
             help="Port of node 0, which the nodes with the same MABOOT_JOB_TOKEN tell of failures and hangs.",

@@ -138,11 +138,6 @@ class SimulatedJob:
         """The events of the rehearsal itself; each node has its own file."""
         return os.path.join(self.root, "log", f"{self.log_name}-events.jsonl")
 
-    @property
-    def page_file(self) -> str:
-        """The page of the whole job."""
-        return os.path.join(self.root, f"{self.log_name}-report.html")
-
     def directories(self, node: int) -> Dict[str, str]:
         """The directories that exist when the boot command starts, by their path on the platform."""
         modelarts = os.path.join(self.home(node), "modelarts")

@@ -75,7 +75,7 @@ INCIDENTS: Dict[str, Text] = {
     "waiting": Text("waited", "等待"),
     "left-over": Text("processes of an earlier run were stopped", "已清理上次运行遗留的进程"),
     "dropped": Text("lines not shown: standard output was blocked", "标准输出阻塞，部分行未显示"),
-    "restored": Text("checkpoint to go on from", "从此检查点继续训练"),
+    "restored": Text("checkpoint to resume from", "从此检查点继续训练"),
     "checkpoints": Text(
         "last checkpoint of the node; newest whole set", "本节点最后的检查点；最新的完整检查点"
     ),

@@ -139,7 +139,7 @@ def _stack(number: int, group: StackGroup) -> Html:
     who, count = ranges(group.ranks) or "?", len(group.ranks)
     heading = Text(f"rank {who}", f"rank {who}")
     if count > 1:
-        heading = Text(f"rank {who} ({count} alike)", f"rank {who}（{count} 个相同）")
+        heading = Text(f"{count} ranks, same stack: {who}", f"{count} 个 rank，调用栈相同：{who}")
     opened = Html(" open" if number < OPEN_STACKS else "")
     role = "cause" if number == 0 else "stopped"
     return fill("stack", open=opened, role=role, heading=heading, box=box(group.stack))

@@ -6,6 +6,8 @@ from ma_boot.reporting.timeline.events import (
     EventFile as EventFile,
     printable as printable,
     read_events as read_events,
+    whole as whole,
+    words as words,
 )
 from ma_boot.reporting.timeline.job_timeline import (
     CAUSE as CAUSE,

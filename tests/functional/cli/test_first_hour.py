@@ -111,7 +111,7 @@ def test_a_rank_table_of_another_format_is_not_waited_for(project: Path, text: s
 def test_the_variable_of_an_invalid_value_is_named(project: Path) -> None:
     ended = ma_boot(project, "train.py", variables={"MABOOT_LOCAL": "1", "MABOOT_NODES": "two"})
     assert ended.code == 64
-    assert "Invalid value for MABOOT_NODES: 'two' is not a valid integer range" in ended.output
+    assert "Invalid value for MABOOT_NODES: 'two' is not a whole number from 1 to 1024" in ended.output
 
 
 def test_a_directory_is_no_script(project: Path) -> None:

@@ -79,7 +79,7 @@ def test_all_is_every_option_once(capfd: pytest.CaptureFixture[str]) -> None:
         for param in run.params
         if isinstance(param, RunOption)
     ]
-    assert sorted(re.findall(r"^  (--?[a-z-]+|MABOOT_\w+)", page, re.MULTILINE)) == sorted(options)
+    assert sorted(re.findall(r"^  (?:-v, )?(--?[a-z-]+|MABOOT_\w+)", page, re.MULTILINE)) == sorted(options)
 
 
 def test_every_option_has_exactly_one_topic() -> None:

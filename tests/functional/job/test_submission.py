@@ -106,7 +106,7 @@ def test_ctrl_c_leaves_the_job_running(desk: Desk) -> None:
     _, err = watching.communicate(timeout=60)
     assert watching.returncode == 130
     assert (
-        f"the job goes on. To come back: ma_boot job watch {job}; to stop it: ma_boot job stop {job}"
+        f"still running; you only stopped watching. To come back: ma_boot job watch {job}; to stop it: ma_boot job stop {job}"
         in err.decode()
     )
     assert desk.api.jobs[job].phase == "Running"

@@ -82,7 +82,7 @@ def assert_told_everywhere(laptop: Path, ended: Ended, cause: str) -> None:
     assert ended.output.rstrip().endswith(f"exit code {ended.code}: {cause}")
     (job_end,) = [event for event in events_in(next(job.glob("log/*.jsonl"))) if event["kind"] == "job-end"]
     assert job_end["cause"] == cause
-    page = html.unescape(next(job.glob("*-report.html")).read_text())
+    page = html.unescape((job / "report.html").read_text())
     who, _, words = cause.partition(": ")
     node, _, rank = who.partition(", ")
     assert re.search(rf"<h1[^>]*>.*{rank.capitalize()} on {node} failed first", page)
@@ -174,7 +174,7 @@ def test_no_rank_gets_the_token_and_nothing_shows_it(laptop: Path) -> None:
         "assert not [name for name in os.environ if 'JOB_TOKEN' in name], os.environ",
         "raise ValueError('at the end')",
     )
-    argv = [sys.executable, "-m", "ma_boot", "--local", *SHAPE, code]
+    argv = [sys.executable, "-m", "ma_boot", "--local", "-v", *SHAPE, code]
     environ = {"PATH": os.environ["PATH"], "HOME": str(laptop), "MABOOT_JOB_TOKEN": token}
     done = subprocess.run(
         argv, cwd=laptop, env=environ, capture_output=True, text=True, timeout=120, check=False

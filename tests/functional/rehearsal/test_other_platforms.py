@@ -27,7 +27,7 @@ def rehearse(
     code = place / "code"
     code.mkdir(exist_ok=True)
     (code / "train.py").write_text(program)
-    job = ("--local", "--platform", platform, "--nodes", "2", "--devices-per-node", "2")
+    job = ("--local", "-v", "--platform", platform, "--nodes", "2", "--devices-per-node", "2")
     argv = (sys.executable, "-m", "ma_boot", *job, "--rank-table-delay", "0.3", *options, "code/train.py")
     return subprocess.run(argv, cwd=place, capture_output=True, text=True, timeout=120, check=False)
 
@@ -40,13 +40,11 @@ def seen(output: str) -> List[Dict[str, Any]]:
 
 @pytest.mark.parametrize("rendezvous", ["rank-table", "torch"])
 def test_ranks_of_a_rehearsal_see_the_same_on_every_platform(tmp_path: Path, rendezvous: str) -> None:
-    done = {
-        platform: rehearse(tmp_path, platform, "--rendezvous", rendezvous)
-        for platform in ("modelarts", "volcano", "mindcluster")
-    }
+    shown = {"modelarts": "ModelArts on Volcano", "volcano": "Volcano", "mindcluster": "MindCluster"}
+    done = {platform: rehearse(tmp_path, platform, "--rendezvous", rendezvous) for platform in shown}
     for platform, one in done.items():
         assert one.returncode == 0, one.stdout + one.stderr
-        assert f"[ma_boot] platform {platform}, by" in one.stdout
+        assert f"[ma_boot] platform: {shown[platform]}" in one.stdout
         assert len(seen(one.stdout)) == 4
     assert seen(done["volcano"].stdout) == seen(done["modelarts"].stdout) == seen(done["mindcluster"].stdout)
 

@@ -122,6 +122,28 @@ def test_a_file_that_is_nowhere_gets_no_such_advice(project: Path) -> None:
     assert "--workdir" not in ended.output
 
 
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [((), "home/ma-user"), (("--workdir", "code"), "home/ma-user/modelarts/user-job-dir/project")],
+)
+def test_relative_paths_of_a_mapping_start_where_the_processes_run(
+    project: Path, options: Tuple[str, ...], place: str
+) -> None:
+    mapping = {"input": {"data": "obs://bucket/data/"}, "output": {"./out": "obs://bucket/out/"}}
+    (project / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = {mapping!r}\n")
+    (project / "obs" / "bucket" / "data").mkdir(parents=True)
+    (project / "obs" / "bucket" / "data" / "x").write_text("sample")
+    (project / "copies.py").write_text(
+        "import os, shutil\nos.mkdir('out')\nshutil.copy('data/x', 'out/y')\nprint('in', os.getcwd())\n"
+    )
+    words = ("--path-mapping", "mapping.py", "--obs-root", "obs", *options, "--fault", "table-late for=100ms")
+    ended = local(project, *words, "python3", "copies.py")
+    assert ended.code == 0, ended.output
+    assert f"/node-0/{place}\n" in ended.output
+    assert (project / "obs" / "bucket" / "out" / "y").read_text() == "sample"
+    assert "outputs: all 1 files are in OBS" in ended.output
+
+
 def test_workdir_code_needs_code(project: Path) -> None:
     ended = local(project, "--workdir", "code", "python3", "-c", "1")
     assert ended.code == 78

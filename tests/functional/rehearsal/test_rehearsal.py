@@ -42,7 +42,7 @@ def start(
     more: Optional[Dict[str, str]] = None,
 ) -> subprocess.Popen[bytes]:
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-    environ = {"PATH": path, "MA_LOG_DIR": "/of/another/job", **(more or {})}
+    environ = {"PATH": path, "MA_LOG_DIR": "/of/another/job", "MABOOT_VERBOSE": "1", **(more or {})}
     argv = [sys.executable, "-m", "ma_boot", "--local", "--rank-table-delay", delay, *arguments]
     return subprocess.Popen(argv, cwd=laptop, env=environ, stdout=subprocess.PIPE, stderr=errors)
 
@@ -103,14 +103,33 @@ def test_obs_may_be_a_real_endpoint(laptop: Path, obs: ObsServer) -> None:
     assert "PLANTED" not in ended.output + missing.output
 
 
-def test_the_last_screen_is_short_and_whole(laptop: Path) -> None:
-    ended = rehearse(laptop, "--nodes", "2", *MAPPING, "project/train.py", "write:out/RANK:x")
-    lines = ended.output.splitlines()
-    screen = lines[next(i for i, line in enumerate(lines) if line.startswith("[ma_boot] rehearsal of")) :]
-    assert len(screen) <= 15
-    for phase in ("job", "environment", "inputs", "rank table", "launch", "run", "outputs"):
-        assert any(line.startswith(f"[ma_boot]   {phase} ") and " s " in line for line in screen)
-    assert screen[-1] == "[ma_boot] exit code 0: success"
+def test_a_good_rehearsal_prints_eight_lines_of_its_own_and_its_log_has_the_rest(laptop: Path) -> None:
+    mapping = {"input": {"data": "obs://bucket/data/"}, "output": {"out": "obs://bucket/out/{node}/"}}
+    (laptop / "project" / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = {mapping!r}\n")
+    words = ("--nodes", "2", *MAPPING, "project/train.py", "write:out/RANK:x")
+    lines = rehearse(laptop, *words, more={"MABOOT_VERBOSE": ""}).output.splitlines()
+    (place,) = laptop.glob("ma_boot-rehearsal/*")
+    here = place.relative_to(laptop)
+    starts = (
+        f"[ma_boot] rehearsing 2 nodes x 1 device in {here}, with obs as OBS",
+        "[node 0] [ma_boot] environment: done in",
+        "[node 0] [ma_boot] inputs: done in",
+        "[node 0] [ma_boot] rank table: done in",
+        "[node 0] [ma_boot] launch: done in",
+        "[ma_boot] 2 nodes x 1 device in",
+        f"[ma_boot] page: {here}/report.html",
+        "[ma_boot] exit code 0: success",
+    )
+    assert len(lines) == len(starts), lines
+    for start_of_line in starts:
+        assert any(line.startswith(start_of_line) for line in lines), (start_of_line, lines)
+    assert all(len(line) < 120 for line in lines), lines
+    assert lines[-3].endswith(": 2 processes ended with 0; outputs: 2 files, 2 B")
+    logs = [file.read_text().splitlines() for file in sorted(place.glob("log/*-worker-*.log"))]
+    assert [sum(": done in" in line for line in log) for log in logs] == [7, 7]
+    assert [log[-1] for log in logs] == ["[ma_boot] exit code 0: success"] * 2
+    everything = rehearse(laptop, "-v", *words, more={"MABOOT_VERBOSE": ""}).output.splitlines()
+    assert sum(": done in" in line for line in everything) == 14
 
 
 def test_the_code_is_copied_to_where_the_platform_puts_it(laptop: Path) -> None:
@@ -146,7 +165,7 @@ def test_old_rehearsals_are_removed_and_the_page_has_the_command_as_it_was_typed
         assert ended.code == 0, ended.output
     (left,) = laptop.glob("ma_boot-rehearsal/*")
     assert "1 old rehearsals were removed" in ended.output
-    (page,) = left.glob("*-report.html")
+    (page,) = left.glob("report.html")
     text = page.read_text()
     assert "ok.py --token &#x27;******&#x27;</pre>" in text
     assert "planted" not in text
@@ -249,8 +268,8 @@ def test_the_page_of_a_rehearsal_is_of_all_nodes(laptop: Path) -> None:
     shape = ["--nodes", "2", "--devices-per-node", "2"]
     words = [f"meet:{laptop}/here:4", "exit:7:3", "sleep"]
     ended = rehearse(laptop, *shape, *MAPPING, "project/train.py", *words)
-    (page,) = laptop.glob("ma_boot-rehearsal/*/*-report.html")
-    assert f"[ma_boot] page: {page}" in ended.output.splitlines()
+    (page,) = laptop.glob("ma_boot-rehearsal/*/report.html")
+    assert f"[ma_boot] page: {page.relative_to(laptop)}" in ended.output.splitlines()
     text = page.read_text()
     assert "Rank 3 on node 1 failed first: it ended with exit code 7" in text
     assert [name in text for name in ("rank 0:", "rank 1:", "rank 2:", "rank 3:")] == [True] * 4
@@ -268,7 +287,7 @@ def test_of_a_node_that_is_killed_the_page_has_the_last_words(laptop: Path) -> N
     eventually(lambda: "[rank 1] up" in log.read_text(), "rank 1 is up, and its node said so")
     os.kill(killed, signal.SIGKILL)
     assert end(process).code == 137
-    (page,) = laptop.glob("ma_boot-rehearsal/*/*-report.html")
+    (page,) = laptop.glob("ma_boot-rehearsal/*/report.html")
     text = page.read_text()
     assert "Node 1 failed first, with exit code 137." in text
     assert "Last output of node 1" in text

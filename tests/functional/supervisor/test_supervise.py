@@ -279,7 +279,10 @@ class TestVerdict:
         ended = node.boot("launcher.sh")
         text = "a shell or launcher uses this code for signal 4, SIGILL"
         assert ended.code == 132
-        assert f"ended with exit code 132 after 0.0 s (the training's own code): {text}" in ended.output
+        assert (
+            f"ended with exit code 132 after 0.0 s (exit code of the training process): {text}"
+            in ended.output
+        )
         failure = json.loads((node.log_dir / "modelarts-job-test-node-0-failure.json").read_text())
         page = (node.log_dir / "modelarts-job-test-node-0-report.html").read_text()
         (end,) = [event for event in node.events() if event["kind"] == "end"]

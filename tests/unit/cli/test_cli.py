@@ -47,8 +47,8 @@ def parsed(arguments: List[str], environ: Dict[str, str]) -> Dict[str, object]:
         (["--local", "--fault", "all", "--plan"], "Missing argument 'COMMAND [ARGS]...'"),
         (["--lcal", "train.py"], "No such option"),
         (["--rendezvous", "smoke", "train.py"], "'smoke' is not one of 'rank-table', 'mindspore'"),
-        (["--nodes", "0", "--local", "train.py"], "0 is not in the range"),
-        (["--stop-timeout", "soon", "train.py"], "'soon' is not a valid float"),
+        (["--nodes", "0", "--local", "train.py"], "'0' is not a whole number from 1 to 1024"),
+        (["--stop-timeout", "soon", "train.py"], "'soon' is not a number of at least 0"),
         (["--json", "train.py"], "--json: only for plans; add --plan."),
         (["--nodes", "2", "train.py"], "--nodes: only for rehearsals"),
         (["--runner", "docker", "train.py"], "--runner: only for rehearsals"),
@@ -101,7 +101,7 @@ def test_help_is_no_failure(arguments: List[str], capfd: pytest.CaptureFixture[s
 
 def test_a_wrong_variable_is_a_wrong_command_line(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["train.py"], {"MABOOT_STOP_TIMEOUT": "soon"}) == 64
-    assert "'soon' is not a valid float" in capfd.readouterr().err
+    assert "'soon' is not a number of at least 0" in capfd.readouterr().err
 
 
 def test_sizes_are_as_the_engines_write_them() -> None:

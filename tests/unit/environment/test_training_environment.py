@@ -37,7 +37,14 @@ def path(*places: Path) -> Dict[str, str]:
 def test_it_is_taken_away_and_that_is_said(own: Path, system: Path) -> None:
     found = outside_of(str(own), {**path(own, system), "VIRTUAL_ENV": str(own)})
     assert found.environ == path(system)
-    assert found.note == f"the next one after ma_boot's own {own}/bin/python, which --python would select"
+    assert found.note == "skipped ma_boot's own python"
+
+
+def test_nothing_is_said_of_it_where_another_one_was_first(own: Path, system: Path, tmp_path: Path) -> None:
+    torch = environment(tmp_path / "torch", "python")
+    assert outside_of(str(own), path(torch, own, system)) == Outside(path(torch, system))
+    (own / "lib" / "python3.11" / "site-packages" / "torch").mkdir(parents=True)
+    assert outside_of(str(own), path(torch, own)).note == ""
 
 
 def test_also_by_another_name_and_twice(own: Path, system: Path, tmp_path: Path) -> None:

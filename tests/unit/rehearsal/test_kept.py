@@ -32,7 +32,7 @@ def rehearsal(directory: Path, name: str, began: float, code: Optional[int] = 0)
             else ""
         )
     )
-    (root / "x-report.html").write_text("<!doctype html>")
+    (root / "report.html").write_text("<!doctype html>")
     mark = {"rehearsal": name, "command": f"ma_boot --local {name}", "began": began}
     (root / MARK).write_text(json.dumps(mark))
     return root
@@ -65,7 +65,7 @@ def test_the_newest_comes_first_with_its_end(tmp_path: Path) -> None:
         (NAMES[1], None, False), (NAMES[2], 0, False), (NAMES[0], 3, False),
     ]  # fmt: skip
     assert (found[2].cause, found[2].command) == ("why", f"ma_boot --local {NAMES[0]}")
-    assert found[0].page == tmp_path / NAMES[1] / "x-report.html"
+    assert found[0].page == tmp_path / NAMES[1] / "report.html"
     assert found[0].bytes() >= 100_000
     assert kept_in(tmp_path / "none") == []
 
@@ -150,7 +150,7 @@ class TestCommands:
         assert main(["rehearsal", "list", "--json", *where], {}) == 0
         assert [one["exit_code"] for one in json.loads(capfd.readouterr().out)] == [2, 1, 0]
         assert main(["rehearsal", "open", *where], {}) == 0
-        assert capfd.readouterr().out == f"{tmp_path}/{NAMES[2]}/x-report.html\n"
+        assert capfd.readouterr().out == f"{tmp_path}/{NAMES[2]}/report.html\n"
         assert main(["rehearsal", "clean", NAMES[1], *where], {}) == 0
         assert names_in(tmp_path) == [NAMES[0], NAMES[2]]
         assert main(["rehearsal", "clean", "--keep", "1", *where], {}) == 0
@@ -173,7 +173,7 @@ class TestCommands:
             str(tmp_path),
         ]
         subprocess.run(argv, env=variables, check=True)
-        assert (tmp_path / "opened").read_text() == f"file://{root}/x-report.html\n"
+        assert (tmp_path / "opened").read_text() == f"file://{root}/report.html\n"
 
     @pytest.mark.parametrize("words", [["clean"], ["clean", "x", "--keep", "1"], ["clean", "--keep", "-1"]])
     def test_clean_says_what_it_needs(self, tmp_path: Path, words: List[str]) -> None:

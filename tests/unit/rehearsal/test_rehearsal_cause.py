@@ -9,7 +9,7 @@ import pytest
 
 from ma_boot.errors import CannotCreate
 from ma_boot.rehearsal.platform import SimulatedJob
-from ma_boot.rehearsal.summary import cause, job_end_event, summary_lines
+from ma_boot.rehearsal.summary import cause, job_end_event, summary_lines, totals
 from ma_boot.reporting.result import RunResult, WorkerExit
 
 FAILED = RunResult((WorkerExit("node 0", None, None, 1, 78, None, 0, 1.0, False, "/log"),))
@@ -44,25 +44,46 @@ def test_a_failure_that_was_not_written_whole_is_no_traceback(tmp_path: Path, te
     (log / "x-failure.json").write_text(text)
     (log / "x-events.jsonl").symlink_to("vanished")
     assert cause(job, FAILED, 78) == "node 0 ended with exit code 78"
-    assert (
-        summary_lines(job, RunResult((FAILED.exits[0],)), "why", 1.0, None, None, (78, "why"))[-1]
-        == "exit code 78: why"
-    )
+    assert totals(job, 1.0) == "1 node x 1 device in 1.0 s: 0 processes"
 
 
-def test_the_row_of_the_run_is_that_of_the_node_that_failed_first(tmp_path: Path) -> None:
+def test_the_totals_are_those_of_the_last_start_of_all_nodes(tmp_path: Path) -> None:
     job = SimulatedJob("uuid", str(tmp_path), 2, 1)
-    for node, text in enumerate(["rank 0 ended with exit code 1", "rank 1 was killed by SIGSEGV"]):
+    begin = {"kind": "phase-start", "phase": "job"}
+    exits = [{"kind": "exit", "label": "rank 0", "code": 1}, {"kind": "exit", "label": "rank 1", "code": 0}]
+    sent = [
+        {"kind": "transfer", "direction": "upload", "files": 2, "bytes": 1000},
+        {"kind": "checkpoint", "step": "8", "files": 1, "bytes": 500},
+        {"kind": "channel", "direction": "input", "files": 70, "bytes": 70},
+    ]
+    of_nodes = (
+        [begin, exits[0], begin, {"kind": "restored", "step": "7"}, {**exits[0], "code": 0}],
+        [begin, *sent, {**exits[1], "code": 143, "stopped": True}, exits[1]],
+    )
+    for node, events in enumerate(of_nodes):
         log = Path(job.log_dir(node))
         log.mkdir(parents=True)
-        event = {"kind": "phase-end", "phase": "run", "outcome": "failed", "seconds": 1.0, "detail": text}
-        (log / "x-events.jsonl").write_text(json.dumps({**event, "time": 1.0, "monotonic_ns": 1}) + "\n")
-    node_1 = WorkerExit("node 1", None, None, 1, 139, None, 0, 1.0, False, "/log")
-    node_0 = WorkerExit("node 0", None, None, 1, 1, None, 1, 1.0, True, "/log")
-    run = RunResult((node_1, node_0))
-    lines = summary_lines(job, run, cause(job, run, 139), 1.0, None, None, (139, ""))
-    row = next(line for line in lines if line.startswith("  run "))
-    assert "rank 1 was killed by SIGSEGV" in row
+        (log / "x-events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    assert totals(job, 168.4) == (
+        "2 nodes x 1 device in 2 min 48 s: 2 processes ended with 0; resumed from step 7; outputs: 3 files, 1.5 kB"
+    )
+    with Path(job.log_dir(1), "x-events.jsonl").open("a") as file:
+        file.write(json.dumps(exits[0]) + "\n" + json.dumps({**exits[1], "code": 9, "stopped": True}) + "\n")
+    assert "2 processes" not in totals(job, 1.0)
+    assert "3 processes, 1 ended with 0, 1 failed, 1 stopped;" in totals(job, 1.0)
+
+
+def test_only_a_failure_needs_the_logs() -> None:
+    assert summary_lines("dir", "totals", True, (0, "success")) == [
+        "totals",
+        "page: dir/report.html",
+        "exit code 0: success",
+    ]
+    assert summary_lines("dir", "totals", False, (3, "why")) == [
+        "totals",
+        "logs: dir/node-*/home/ma-user/modelarts/log",
+        "exit code 3: why",
+    ]
 
 
 def test_a_node_that_could_not_be_started_is_the_cause(tmp_path: Path) -> None:

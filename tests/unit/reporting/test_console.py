@@ -286,17 +286,17 @@ class TestJournal:
             journal.close()
             journal.event("late")
         os.close(descriptor)
-        assert [(one.name, one.outcome, one.detail) for one in journal.phases] == [
-            ("job", "done", "two\nlines"),
-            ("run", "stopped", str(Stopped(15))),
-            ("run", "failed", "wrong"),
-            ("run", "failed", "ValueError"),
-        ]
         said = (tmp_path / "screen").read_text().splitlines()
         assert said[:2] == ["[ma_boot] job: done in 0.0 s: two", "[ma_boot] lines"]
         assert said[3] == "[ma_boot] run: failed in 0.0 s: wrong"
         events = [json.loads(line) for line in (tmp_path / "new" / "events.jsonl").read_text().splitlines()]
         assert [event["kind"] for event in events] == ["phase-start", "phase-end"] * 4
+        assert [(event["phase"], event["outcome"], event["detail"]) for event in events[1::2]] == [
+            ("job", "done", "two\nlines"),
+            ("run", "stopped", str(Stopped(15))),
+            ("run", "failed", "wrong"),
+            ("run", "failed", "ValueError"),
+        ]
         assert {event["node"] for event in events} == {3}
 
     def test_events_are_text_that_people_can_read(self, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from ma_boot.modelarts import Channel, ChannelContent
 from ma_boot.reporting.cause import Cause
 from ma_boot.reporting.exit_report import (
     Ending,
-    below,
     end_event,
     exit_code,
     exit_status,
@@ -21,7 +20,6 @@ from ma_boot.reporting.exit_report import (
     report_lines,
     write_failure,
 )
-from ma_boot.reporting.journal import PhaseRecord
 from ma_boot.reporting.result import (
     CAUSE,
     FOLLOWED,
@@ -96,17 +94,17 @@ def with_outputs(run: RunResult, *outputs: str) -> RunResult:
 @pytest.mark.parametrize(
     ("code", "output", "last"),
     [
-        (1, RAISED.format("ValueError: no layer"), "(the training's own code): ValueError: no layer"),
-        (2, "python: can't open file 'x.py': [Errno 2] No such file or directory\n\n", "own code): python: can't open file 'x.py': [Errno 2] No such file or directory"),
+        (1, RAISED.format("ValueError: no layer"), "(exit code of the training process): ValueError: no layer"),
+        (2, "python: can't open file 'x.py': [Errno 2] No such file or directory\n\n", "training process): python: can't open file 'x.py': [Errno 2] No such file or directory"),
         (127, "run.sh: line 1: trian: command not found\n", "or one that it runs, does not exist: run.sh: line 1: trian: command not found"),
         (1, '  File "x.py", line 1\n    x y\nSyntaxError: invalid syntax\n', "SyntaxError: invalid syntax"),
-        (3, "step 1, error 0.25\nbye\n", "(the training's own code)"),
+        (3, "step 1, error 0.25\nbye\n", "(exit code of the training process)"),
         (137, "[ERROR] a retry\n", "the kernel counted no OOM kill"),
     ],
 )  # fmt: skip
 def test_the_last_line_has_what_the_process_said_of_its_end(code: int, output: str, last: str) -> None:
     ending = Ending.of(None, [], None, with_outputs(RunResult((ended(0, code),)), output), None)
-    assert report_lines(ending, [])[-1].endswith(last)
+    assert report_lines(ending)[-1].endswith(last)
     words = end_event(ending)["words"]
     assert last.endswith(words)
     assert bool(words) is (code not in (3, 137))
@@ -117,17 +115,10 @@ def outputs(count: int) -> Tuple[ChannelContent, ...]:
     return tuple(ChannelContent(channel, 1, 1, True) for channel in channels)
 
 
-def test_where_there_is_no_room_only_their_number_is_said() -> None:
-    phases = [PhaseRecord(f"phase {number}", 1.0, "done", "") for number in range(14)]
-    form = outputs(20)
-    lines = report_lines(Ending.of(None, [], None, None, None, form), phases)
-    assert lines[14:] == ["and 20 more inputs and outputs", "exit code 0: success"]
-
-
-@pytest.mark.parametrize(("count", "last"), [(13, "output x12"), (14, "and 2 more inputs and outputs")])
+@pytest.mark.parametrize(("count", "last"), [(14, "output x13"), (15, "and 2 more inputs and outputs")])
 def test_what_just_fits_is_shown(count: int, last: str) -> None:
     form = outputs(count)
-    lines = report_lines(Ending.of(None, [], None, None, None, form), [PhaseRecord("run", 1.0, "done", "")])
+    lines = report_lines(Ending.of(None, [], None, None, None, form))
     assert len(lines) == 15
     assert lines[-2].startswith(last)
 
@@ -135,22 +126,21 @@ def test_what_just_fits_is_shown(count: int, last: str) -> None:
 def test_the_jobs_cause_takes_a_line_of_the_fifteen() -> None:
     cause = Cause(3, 27, 1, "ValueError: x", 5.0, place="train.py:7")
     ending = Ending.of(None, [15], None, None, None, outputs(20))._replace(cause=cause, agreed=True)
-    lines = report_lines(ending, [])
+    lines = report_lines(ending)
     assert len(lines) == 15
     assert lines[-1] == "the job's cause: node 3, rank 27: ValueError: x, at train.py:7"
 
 
 def test_the_summary_has_at_most_fifteen_lines() -> None:
-    phases = [PhaseRecord(f"phase {number}", 1.0, "done", "") for number in range(8)]
     form = outputs(20)
     cut = tuple(ended(rank, 0)._replace(log_lost=5) for rank in range(9))
     job = cast(Any, SimpleNamespace(log_dir="/log", host="h"))
-    lines = report_lines(Ending.of(job, [], None, RunResult(cut), None, form), phases, page="/page")
+    lines = report_lines(Ending.of(job, [], None, RunResult(cut), None, form), page="/page")
     assert len(lines) == 15
-    assert lines[8] == "45 bytes are missing in the log files of 9 processes"
-    assert lines[9:12] == [
-        *(f"output x{number}: 1 file, 1 B in /dir, for obs://b/k" for number in range(2)),
-        "and 18 more inputs and outputs",
+    assert lines[0] == "45 bytes are missing in the log files of 9 processes"
+    assert lines[1:12] == [
+        *(f"output x{number}: 1 file, 1 B in /dir, for obs://b/k" for number in range(10)),
+        "and 10 more inputs and outputs",
     ]
 
 
@@ -202,17 +192,12 @@ class TestReport:
 
     def test_eight_others_are_named_and_the_rest_is_counted(self) -> None:
         exits = [ended(0, 3), *(ended(rank, 143, True) for rank in range(1, 11))]
-        lines = report_lines(Ending.of(None, [], None, RunResult(tuple(exits)), None), [])
+        lines = report_lines(Ending.of(None, [], None, RunResult(tuple(exits)), None))
         others = [line for line in lines if line.endswith("stopped by ma_boot")]
         assert [line.partition(" ended")[0] for line in others] == [f"rank {rank}" for rank in range(1, 9)]
         assert "and 2 others, all of them in the failure file" in lines
-        nine = report_lines(Ending.of(None, [], None, RunResult(tuple(exits[:9])), None), [])
+        nine = report_lines(Ending.of(None, [], None, RunResult(tuple(exits[:9])), None))
         assert not any("others" in line for line in nine)
-
-    def test_a_row_does_not_repeat_the_last_line(self) -> None:
-        assert below("x", "the x of it") == ""
-        assert below("y", "the x of it") == "y"
-        assert below("", "x") == ""
 
 
 class TestFailureFile:

@@ -44,7 +44,7 @@ def only(kind: str, **fields: Any) -> Writer:
         ("checkpoints", {"published": "p" * 41, "whole": "w" * 41}, "p" * 40, f"whole: {'w' * 40}"),
         ("checkpoints", {}, "–", "whole: –"),
         ("checkpoints", {"whole": "20", "before": "b" * 41, "age": 0}, "–", f"whole: 20 · {'b' * 40}: 0.0 s"),
-        ("checkpoints", {"before": "10", "age": 1e9}, "–", "whole: – · 10: 277777:46:40 h"),
+        ("checkpoints", {"before": "10", "age": 1e9}, "–", "whole: – · 10: 277777 h 46 min"),
         ("checkpoints", {"before": "10", "age": 1e9 + 0.5}, "–", "whole: –"),
         ("checkpoints", {"before": "10"}, "–", "whole: –"),
         ("checkpoints", {"age": 7}, "–", "whole: –"),

@@ -12,8 +12,8 @@ from ma_boot.wording import counted, duration, ranges, ranks_text, size
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0, "0.0 s"), (0.04, "0.0 s"), (0.06, "0.1 s"), (99.9, "99.9 s"), (100, "1:40 min"), (119.6, "2:00 min"),
-        (3599, "59:59 min"), (3599.6, "1:00:00 h"), (7445, "2:04:05 h"), (90000, "25:00:00 h"),
+        (0, "0.0 s"), (0.04, "0.0 s"), (0.06, "0.1 s"), (99.9, "99.9 s"), (100, "1 min 40 s"), (119.6, "2 min 0 s"),
+        (3599, "59 min 59 s"), (3599.6, "1 h 0 min"), (7445, "2 h 4 min"), (90000, "25 h 0 min"),
     ],
 )  # fmt: skip
 def test_durations(seconds: float, text: str) -> None:

@@ -13,16 +13,10 @@ from ma_boot.errors import InputMissing, OutputLost, listed
 from ma_boot.modelarts import Channel, ChannelContent
 from ma_boot.reporting import Cause, HangSuspect, RunResult, WorkerExit
 from ma_boot.reporting.exit_report import Ending, end_event, failure_document, report_lines
-from ma_boot.reporting.journal import PhaseRecord
 from tests.unit.reporting.golden.kept import golden
 
 RAISED = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n{}\n'
 JOB = cast(Any, SimpleNamespace(log_dir="/log", host="worker-1", node_rank=1))
-PHASES = (
-    PhaseRecord("job", 0.04, "done", "node 0 of 2"),
-    PhaseRecord("rank table", 3661.2, "done", ""),
-    PhaseRecord("run", 75.25, "failed", "rank 3 ended with exit code 1"),
-)
 FORM = (
     ChannelContent(Channel("data_url", "inputs", "/in", "obs://b/in/"), 1, 700, True),
     ChannelContent(Channel("train_url", "outputs", "/out", "obs://b/out/"), 2000, 3_100_000, False),
@@ -90,7 +84,7 @@ ENDINGS = {
 def test_a_report_is_as_it_was(name: str) -> None:
     ending = ENDINGS[name]
     parts = (
-        "\n".join(report_lines(ending, PHASES, page="/log/page.html" if ending.lost else None)),
+        "\n".join(report_lines(ending, page="/log/page.html" if ending.lost else None)),
         json.dumps(end_event(ending), indent=1, ensure_ascii=False),
         json.dumps(failure_document(ending), indent=1, ensure_ascii=False),
     )
