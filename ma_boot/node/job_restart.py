@@ -164,7 +164,7 @@ CONFIGURATION_CODES = {
 _CONFIGURATION = (
     r"(ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b|.*\bEI00(04|14|17)\b"
 )
-_MISSING_FILE = r"\bFileNotFoundError\b|No such file or directory"
+_MISSING_FILE = r"\bFileNotFoundError\b|No such file or directory|\bdoes not exist\b"
 # Of CUDA, of torch_npu and CANN (507053, 507054), of any disk.
 _HARDWARE = (
     r"(?i)uncorrectable (NVLink|ECC)|multi.?bit ecc|\b50705[34]\b|\bUCE ERROR|fallen off the bus"
@@ -172,8 +172,9 @@ _HARDWARE = (
 )
 # Of networks, object stores and shared file systems, and what a process holds for a moment.
 _TRANSIENT = (
-    r"(?i)time(d |-)?out|temporar|try again|unreachable|connection|name resolution|broken pipe"
-    r"|\b(HTTP|status|code)\W{1,3}(429|50[0234])\b|SlowDown|Service ?Unavailable|TooManyRequests"
+    r"(?i)(?<!With)time(d |-)?out|temporar|try again|unreachable|connection|broken pipe"
+    r"|name resolution|Name or service not known"
+    r"|\b(HTTP|status|code|error)\W{1,3}(429|50[0234])\b|SlowDown|Service ?Unavailable|TooManyRequests"
     r"|InternalError|stale file handle|input/output error|EJ0001|\bEI00(06|13)\b|link (down|error)"
     r"|address already in use"
 )

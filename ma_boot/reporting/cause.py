@@ -17,6 +17,7 @@ from ma_boot.reporting.explain import (
     error_line,
     exception_at_end,
     last_line,
+    last_words,
     out_of_memory,
     output_of_failed_rank,
     own_words,
@@ -37,8 +38,10 @@ _LOST_PEER = (
     r"|ConnectionRefusedError|Dist(Network|Store|Backend)Error|remote (process|worker|rank|peer)"
     r"|EI000[26]|EI0013|heartbeat|watchdog|socket times? ?out|HCCL.{0,40}time ?out|UpdateTopoState"
     r"|gloo.{0,80}(time|clos|reset)|NCCL.{0,60}(error|time ?out|abort)|peer (is|has)|lost (its|a) peer"
+    r"|failed to pass monitoredBarrier"
     r"|scheduler.{0,40}(disconnect|lost|time)"
 )
+_LOST_PEER_BY_HCCL = r"\bEI000[26]\b|\bEI0013\b"  # below the exception, in its message
 _STOPPED = r"KeyboardInterrupt|SystemExit"
 _ENDS = ("was killed by ", "ended with ")  # how a process ended, where it has no words of its own
 _FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGKILL)
@@ -95,7 +98,7 @@ def _failure(ended: WorkerExit, node: int, epoch: float) -> Optional[Cause]:
         return None
     how = ended.how() if ended.rank is not None else Message.of("{} {}", ended.label, ended.how())
     words = out_of_memory(ended.oom) if ended.oom is not None else words_of(ended) or how
-    lost = ended.oom is None and re.search(_LOST_PEER, exception or output[-4000:]) is not None
+    lost = ended.oom is None and _has_lost_peer(exception, output)
     known = exception is not None and ended.oom is None
     return Cause(
         node,
@@ -107,6 +110,13 @@ def _failure(ended: WorkerExit, node: int, epoch: float) -> Optional[Cause]:
         place_of_exception(output) if known else "",
         first_hint(output) if known and not lost else "",
     )
+
+
+def _has_lost_peer(exception: Optional[str], output: str) -> bool:
+    if exception is None:
+        return re.search(_LOST_PEER, output[-4000:]) is not None
+    message = "\n".join(last_words(output))
+    return re.search(_LOST_PEER, exception) is not None or re.search(_LOST_PEER_BY_HCCL, message) is not None
 
 
 def words_of(ended: WorkerExit) -> str:

@@ -50,6 +50,7 @@ _SIGKILL_BELOW = (  # of torchrun and accelerate; of PyTorch's DataLoader; of De
     r"^ *exitcode +: -9 \(pid: |DataLoader worker \(pid \d+\) is killed by signal: Killed"
     r"|exits with return code = -9$"
 )
+_TORCHRUN_FAILED = r"(?m)^torch\.distributed\.elastic\.multiprocessing\.errors\.ChildFailedError"
 _MPIRUN_TAG = r"\[\d+,{}\]<(?:stdout|stderr)>: ?"
 _MPIRUN_FAILURES = (  # Open MPI 4
     r"The first process to do so was:\s+Process name: \[\[\d+,\d+\],\s?(\d{1,9})\]",
@@ -190,19 +191,26 @@ def one_of_mpiruns_ranks_failed(output: str) -> bool:
 
 
 def output_of_failed_rank(output: str) -> str:
-    """Of mpirun's output only what the rank printed that failed first, without tags; any other unchanged.
+    """Of a launcher's output only what the rank printed that failed first, without tags; any other unchanged.
 
-    If mpirun does not say which one that is, it is the first one with a traceback. With `--tag-output` Open
-    MPI tags each piece that it reads, which may begin in the middle of a line.
+    torchrun ends with a traceback of its own, which says no more than that. If mpirun does not say which rank
+    failed, it is the first one with a traceback. With `--tag-output` Open MPI tags each piece that it reads,
+    which may begin in the middle of a line.
     """
     rank = failed_mpi_rank(output)
     if rank is None and one_of_mpiruns_ranks_failed(output):
         raised = re.search(_MPIRUN_TAG.format(r"(\d{1,9})") + re.escape(_TRACEBACK), output)
         rank = int(raised.group(1)) if raised else None
     if rank is None:
-        return output
+        return _before_torchruns_end(output)
     tag = re.compile(_MPIRUN_TAG.format(rank))
     return "\n".join(tag.sub("", line) for line in output.splitlines() if tag.match(line)) or output
+
+
+def _before_torchruns_end(output: str) -> str:
+    """The output without torchrun's traceback, if there is one before it."""
+    before, traceback, end = output.rpartition(f"\n{_TRACEBACK}\n")
+    return before if traceback and _TRACEBACK in before and re.search(_TORCHRUN_FAILED, end) else output
 
 
 def _tracebacks(lines: Sequence[str]) -> List[int]:
