@@ -92,7 +92,9 @@ class JobFile:
         read_url, None, "where the platform puts logs; `ma_boot job report` needs it"
     )
     retries: int = _key(read_count(0, 128), 0, "restarts by the platform after a fault, 0 to 128")
-    time_limit: int = _key(read_hours, 0, "the platform stops the job after this: `24h`, `3d`")
+    time_limit: int = _key(
+        read_hours, 0, "the platform stops the job after this: `24h`, `3d`; see `should_save()`"
+    )
     workspace: str = _key(read_text, "", "a workspace of ModelArts")
     request: Mapping[str, Any] = _key(
         read_json_object,
@@ -106,6 +108,12 @@ class JobFile:
         "`manifest: {spec: {queue: vision}}`; `null` removes a field",
     )
     lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def variables(self) -> Dict[str, str]:
+        """The variables of the job: those of the file, and the time limit for the nodes, in seconds."""
+        limit = {"MABOOT_TIME_LIMIT": str(self.time_limit * 3600)} if self.time_limit else {}
+        return {**limit, **self.environment}
 
     def problem(self, key: str, text: str) -> JobProblem:
         """A mistake at this key, or at the part of it that is named after a colon: `inputs: data_url`."""

@@ -292,7 +292,7 @@ def _values(pods: PodJob, cluster: Cluster) -> List[Dict[str, Any]]:
     if pods.obs_endpoint:
         plain["OBS_ENDPOINT"] = pods.obs_endpoint
     plain.update({one.name: directory_of(one, kind) for kind, one in pods.job.channels if one.by_variable})
-    plain.update(pods.job.environment)
+    plain.update(pods.job.variables)
     return [
         *({"name": name, "value": _literal(value)} for name, value in plain.items()),
         *(

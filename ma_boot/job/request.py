@@ -43,7 +43,7 @@ def request_body(job: JobFile, command: str, code: ObsUrl, more: Mapping[str, st
         "inputs": [_channel(channel, channel.is_object) for channel in job.inputs],
         "outputs": [_channel(channel) for channel in job.outputs],
         "parameters": [{"name": name, "value": value} for name, value in job.parameters.items()],
-        "environments": {**job.environment, **more},
+        "environments": {**job.variables, **more},
     }
     retry = {"fault-tolerance/job-retry-num": str(job.retries)} if job.retries else {}
     hours = {"time_unit": "HOURS", "duration": job.time_limit} if job.time_limit else {}

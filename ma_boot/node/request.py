@@ -40,7 +40,7 @@ _OF_THE_PLATFORM = ("MA_", "BATCH_", "DLS_", "RANK_TABLE_FILE", "GLOBAL_RANK_TAB
 # What is set by a variable, MABOOT_HOST_NIC_IP, and has no option on the command line.
 BY_VARIABLE = {
     *("product", "rank_order", "device_id", "host_nic_ip", "rendezvous_port", "non_sink", "copy_code"),
-    *("stall_timeout", "download_timeout", "start_seconds", "channel_port", "reset_file"),
+    *("stall_timeout", "download_timeout", "start_seconds", "time_limit", "channel_port", "reset_file"),
 }
 # The fields of a group are the options of the same names: a new option is one new field.
 _GROUPS: Dict[str, Any] = {

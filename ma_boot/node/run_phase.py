@@ -15,7 +15,7 @@ from ma_boot.node.job_channel import OtherNodes
 from ma_boot.node.job_restart import AttemptEnd, Failed, RestartPolicy, Verdict, decide, failure_of
 from ma_boot.node.node_health import wait_for_cards, what_is_broken
 from ma_boot.node.world import World
-from ma_boot.observe import HangDetector, Metrics, ResetWatch, Sampling, has_step
+from ma_boot.observe import HangDetector, Metrics, ResetWatch, Sampling, SaveRequests, has_step
 from ma_boot.reporting import (
     Journal,
     RunResult,
@@ -30,6 +30,7 @@ from ma_boot.wording import Message
 PUBLISH_SECONDS = 60.0  # of the time in which the nodes of a job have to agree
 MOST_FILES_NAMED = 3
 CHANNEL_PORT = 29402
+SAVE_FILE = "MABOOT_SAVE_FILE"  # as `ma_boot.training` reads it
 
 
 class RunOptions(NamedTuple):
@@ -42,6 +43,7 @@ class RunOptions(NamedTuple):
     stop_timeout: float = 15.0
     max_restarts: int = 0
     start_seconds: float = 10.0
+    time_limit: float = 0.0
     hang_timeout: Optional[float] = None
     hang_action: str = "report"
     metrics: float = 10.0
@@ -92,7 +94,7 @@ def train(
         others.restart_together(policy, next(iter(checkpoints.outputs), None))
     for attempt in itertools.count(1):
         if options.max_restarts:
-            workers = [_attempted(worker, attempt) for worker in workers]
+            workers = [_with_variable(worker, "MABOOT_ATTEMPT", str(attempt)) for worker in workers]
         result = _observed(workers, plan, options, world, others, reset)
         why = reset.reason if reset is not None and not inbox.stops and _was_stopped(result) else ""
         asked = bool(why)
@@ -135,6 +137,10 @@ def _observed(
     hangs = HangDetector(options.hang_timeout, options.hang_action, inbox, journal, others)
     metrics = Metrics(options.sampling(plan.node_rank), inbox, journal)
     observers: List[Observer] = [metrics, others, hangs, *([reset] if reset is not None else [])]
+    saving = _save_requests(plan, options, world, others.nodes)
+    if saving is not None:
+        observers.append(saving)
+        workers = [_with_variable(worker, SAVE_FILE, saving.path) for worker in workers]
     container = instance_name(world.environ)
     result = supervise(workers, options.limits, inbox, journal, world.environ, container, observers)
     return result._replace(hung=hangs.hung, suspect=hangs.suspect)
@@ -161,8 +167,21 @@ def _prepared(
     return checkpoints.again(workers)
 
 
-def _attempted(worker: WorkerSpec, attempt: int) -> WorkerSpec:
-    return worker._replace(environ={**worker.environ, "MABOOT_ATTEMPT": str(attempt)})
+def _with_variable(worker: WorkerSpec, name: str, value: str) -> WorkerSpec:
+    return worker._replace(environ={**worker.environ, name: value})
+
+
+def _save_requests(plan: LaunchPlan, options: RunOptions, world: World, nodes: int) -> Optional[SaveRequests]:
+    """The way to ask the ranks for a checkpoint; None where they could not agree on a step."""
+    journal, requests = world.journal, None
+    if nodes == 1:
+        with journal.only_helps("the ranks are not asked for checkpoints"):
+            logs = os.path.dirname(plan.workers[0].log_file)
+            requests = SaveRequests(logs, options.time_limit, world.inbox, journal)
+    elif options.time_limit and not plan.node_rank:
+        why = f"the ranks of {nodes} nodes cannot agree on a step"
+        journal.say(f"no checkpoint is asked for before the time limit (MABOOT_TIME_LIMIT): {why}")
+    return requests
 
 
 def _attempt_end(attempt: int, result: RunResult) -> AttemptEnd:

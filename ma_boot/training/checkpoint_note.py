@@ -62,7 +62,7 @@ def checkpoint(
         }
         _append(os.path.join(spool, f"{os.getpid()}.jsonl"), said)
     except Exception as error:  # a training of days must not end for a note
-        _tell(f"a checkpoint was not noted: {type(error).__name__}: {error}")
+        tell(f"a checkpoint was not noted: {type(error).__name__}: {error}")
 
 
 def _append(path: str, said: Mapping[str, Any]) -> None:
@@ -83,7 +83,8 @@ def _rank(environ: Mapping[str, str]) -> Optional[int]:
     return int(found[0]) if found else None
 
 
-def _tell(message: str) -> None:
+def tell(message: str) -> None:
+    """Prints what went wrong, once."""
     if message not in _told:
         _told.append(message)
         with suppress(OSError, ValueError, AttributeError):  # without a stderr there is nobody to tell

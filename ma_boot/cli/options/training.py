@@ -320,6 +320,12 @@ RUNNING = Topic(
         RunVariable(
             "--start-seconds", **SECONDS, default=10, help="Do not restart after a failure earlier than this."
         ),
+        RunVariable(
+            "--time-limit",
+            **SECONDS,
+            default=0,
+            help="When the platform stops the job; should_save() is true before.",
+        ),
         RunOption(
             "--hang-timeout",
             **SECONDS_ABOVE_0,

@@ -224,6 +224,7 @@ SECONDS_ABOVE_0 = st.floats(0.001, 1e6)
             stop_timeout=SECONDS,
             max_restarts=st.integers(0, 9),
             start_seconds=SECONDS,
+            time_limit=SECONDS,
             hang_timeout=st.none() | SECONDS_ABOVE_0,
             hang_action=st.sampled_from(["report", "stop"]),
             metrics=st.just(0.0) | st.floats(1, 3600),

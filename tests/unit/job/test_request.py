@@ -46,7 +46,12 @@ def test_each_key_has_its_field() -> None:
                 {"name": "flag", "value": "true"},
                 {"name": "n", "value": "3"},
             ],
-            "environments": {"SIZE": "1_000", "A": "x y", "OBS_ACCESS_KEY_ID": "AKPLANTED"},
+            "environments": {
+                "MABOOT_TIME_LIMIT": "172800",
+                "SIZE": "1_000",
+                "A": "x y",
+                "OBS_ACCESS_KEY_ID": "AKPLANTED",
+            },
         },
         "spec": {
             "resource": {

@@ -1,0 +1,47 @@
+"""Checkpoints for training code: whether one is asked for, in all ranks at the same step."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+
+from ma_boot.training.checkpoint_note import tell
+
+FILE = "MABOOT_SAVE_FILE"  # of this attempt; not set: nobody asks
+NUMBER = struct.Struct("<q")  # the file has the highest call so far, then those that are asked to save
+_calls = 0
+
+
+def should_save() -> bool:
+    """Whether ma_boot asks for a checkpoint of this step, as the job's time is nearly over or somebody asks.
+
+    Call it in every rank, once at the end of every step: all ranks answer the same at the same call, and True
+    once for what is asked. It takes a lock on a file of the node's memory or disk for some microseconds. In a
+    job of several nodes, and without ma_boot, it is always False. It never raises: what went wrong is printed
+    once.
+    """
+    global _calls
+    _calls += 1
+    path = os.environ.get(FILE)
+    if not path:
+        return False
+    try:
+        return _is_asked(path, _calls)
+    except Exception as error:  # a training of days must not end for a question
+        tell(f"not known whether to save: {type(error).__name__}: {error}")
+        return False
+
+
+def _is_asked(path: str, call: int) -> bool:
+    """Whether this call is the one that is asked to save.
+
+    ma_boot asks the call after the highest one so far, under the same lock: so all ranks are still before it,
+    and see the question when they come there.
+    """
+    with open(path, "r+b", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        (highest,), *asked = NUMBER.iter_unpack(file.read())
+        if call > highest:
+            os.pwrite(file.fileno(), NUMBER.pack(call), 0)
+        return (call,) in asked
