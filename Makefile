@@ -26,7 +26,7 @@ SOURCES := Dockerfile .dockerignore entrypoint pyproject.toml README.md LICENSE 
 SCRIPTS := entrypoint .ci/run image/try_toolkit $(wildcard image/make_* ma_boot/image/*.sh)
 EXAMPLE_IMAGE := ma-boot-example
 
-.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-conformance test-browser test-mindspore test-torch test-rehearsals test-hangs test-kill soak fuzz mutants bench bench-large bench-sync bench-image docs pictures guard check release-check clean
+.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-conformance test-browser test-mindspore test-torch test-rehearsals test-hangs test-kill soak fuzz mutants bench bench-large bench-sync bench-scale bench-image docs pictures guard check release-check clean
 .DELETE_ON_ERROR:
 
 help: ## show the targets
@@ -178,6 +178,9 @@ bench-sync: $(BENCH)/made ## transfers beside rclone, aws, boto3, obstore and th
 	$(BENCH)/bin/python benchmarks/sync.py $(if $(ROWS),--rows '$(ROWS)')
 	$(if $(ROWS),,$(BENCH)/bin/python benchmarks/workers.py)
 	$(if $(ROWS),,$(BENCH)/bin/python benchmarks/stages.py)
+
+bench-scale: $(VENV)/made ## failures, hangs, restarts and reports of jobs with up to 2,048 nodes (two minutes)
+	$(VENV)/bin/python benchmarks/scale.py
 
 bench-image: $(VENV)/made ## size of the image, time of builds and of the check; as root, with docker.io and debootstrap
 	$(VENV)/bin/python benchmarks/image.py $(BASE_IMAGE)

@@ -8,6 +8,7 @@ py-spy and faulthandler both print the innermost frame first. py-spy's line is `
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.wording import Message
@@ -20,6 +21,7 @@ _LIBRARY_ROOT = r"^.*/(?:site-packages|dist-packages|python3(?:\.\d+)?)/"
 _NATIVE = r"^[^:]*$|\.(c|cc|cpp|cxx|h|hpp|cu|pyx|rs):"
 _HEAD = r"\A(?:Process \d+:.*\n|Python v.*\n|\n)+"
 _MAIN = "MainThread"
+MOST_LINES = 4096  # of stacks that are read once: the ranks of a job have most of theirs in common
 
 
 class Frame(NamedTuple):
@@ -31,7 +33,7 @@ class Frame(NamedTuple):
     @property
     def is_native(self) -> bool:
         """Whether it is no Python code."""
-        return re.search(_NATIVE, self.place) is not None
+        return _is_native(self.place)
 
     @property
     def name(self) -> str:
@@ -40,6 +42,11 @@ class Frame(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.function} ({self.place})"
+
+
+@lru_cache(maxsize=MOST_LINES)
+def _is_native(place: str) -> bool:
+    return re.search(_NATIVE, place) is not None
 
 
 class ThreadStack(NamedTuple):
@@ -53,17 +60,18 @@ def threads_of(text: str) -> Tuple[ThreadStack, ...]:
     """The threads of one process, its main thread first; nothing for a text that has none."""
     threads: List[Tuple[str, List[Frame]]] = []
     for line in text.splitlines():
-        head = re.match(_DUMPED, line) or re.match(_THREAD, line)
-        if head:
-            threads.append((head.groupdict().get("name") or "", []))
-            continue
-        frame = _frame(line) if threads else None
-        if frame is not None:
+        frame = _frame(line)
+        if frame is None:
+            head = re.match(_DUMPED, line) or re.match(_THREAD, line)
+            if head:
+                threads.append((head.groupdict().get("name") or "", []))
+        elif threads:
             threads[-1][1].append(frame)
     found = [ThreadStack(name, tuple(frames)) for name, frames in threads if frames]
     return tuple(sorted(found, key=lambda thread: not _is_main(thread)))
 
 
+@lru_cache(maxsize=MOST_LINES)
 def _frame(line: str) -> Frame | None:
     dumped = re.match(_DUMPED_FRAME, line)
     if dumped:
@@ -176,6 +184,7 @@ def activity(threads: Sequence[ThreadStack]) -> Activity:
     return Activity(OWN, at, by, (OWN, *map(str, _without_waiting(python))), doing)
 
 
+@lru_cache(maxsize=MOST_LINES)
 def _kind(frame: Frame) -> Optional[str]:
     there = re.search(_THERE, frame.place)
     if re.match(_COLLECTIVE, frame.name) or (there and re.match(_COLLECTIVE_THERE, frame.name)):
@@ -193,6 +202,7 @@ def _without_waiting(frames: Sequence[Frame]) -> Sequence[Frame]:
     return frames[own[0] :] if own else frames
 
 
+@lru_cache(maxsize=MOST_LINES)
 def _is_own(frame: Frame) -> bool:
     """Whether it is the user's code, not that of a library."""
     return re.search(_LIBRARIES, frame.place) is None

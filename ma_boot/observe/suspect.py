@@ -83,7 +83,8 @@ def at_work(ranks: Sequence[RankAtHang]) -> List[RankAtHang]:
     running, longest = _running(ranks)
     does = {rank: activity(threads_of(rank.stack)) for rank in running}
     working = [rank for rank in running if does[rank].kind == OWN and rank.printed * 2 < longest]
-    others = [rank for rank in running if rank not in working]
+    busy = set(working)
+    others = [rank for rank in running if rank not in busy]
     most = len(others) * 2 > len(running) and len({does[rank].key for rank in others}) == 1
     return working if others and (most or all(does[rank].kind != OWN for rank in others)) else []
 
@@ -106,9 +107,10 @@ def _odd(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
     waiting = [rank for rank, what in does.items() if what.kind != OWN]
     if len(usual) * 2 > len(does) and not (does[usual[0]].loads and len(usual) + len(waiting) == len(does)):
         waiting = usual
-    others = [one for one in does if one not in waiting]
-    alive = [rank for rank in _alive(does) if does[rank].kind == OWN]
-    if not waiting or not others or (alive and not set(alive) & set(others)):
+    waits = set(waiting)
+    others = [one for one in does if one not in waits]
+    alive = {rank for rank in _alive(does) if does[rank].kind == OWN}
+    if not waiting or not others or (alive and not alive & set(others)):
         return None
     chosen = min(
         (one for one in others if one in alive or not alive),

@@ -44,6 +44,7 @@ MOST_STRANGERS = 64  # connections that have proved nothing yet: a further one e
 ACCEPTED_AT_ONCE, ACCEPT_PAUSE = 32, 0.05  # so a flood costs little of a core
 MOST_WAITING = 16  # messages to one node
 MOST_OF_ONE_NODE, MOST_KEPT_BYTES = 2 << 20, 16 << 20  # of messages that nobody has asked for
+MOST_KEPT_OF_EACH = 32 << 10  # of large jobs: the stacks of a node with 8 ranks have 17 KB
 MOST_OF_A_NODE, IN_SECONDS = 20, 10.0  # messages: further ones are read later
 CLOSE_SECONDS = 0.2
 FLUSH_PAUSE = 0.01
@@ -53,7 +54,7 @@ WAITING = 128  # connections that the kernel keeps until they are accepted
 class _Told(NamedTuple):
     kind: str
     when: float
-    body: Mapping[str, Any]
+    body: str
 
 
 class _Link:
@@ -92,6 +93,7 @@ class NodeChannel:
         self._inbox = inbox
         self._kept: Deque[_Kept] = deque()
         self._bytes: Counter[int] = Counter()  # kept of each node
+        self._all_bytes, self._most_bytes = 0, max(MOST_KEPT_BYTES, nodes * MOST_KEPT_OF_EACH)
         self._links: Dict[int, _Link] = {}
         self._strangers: Dict[asyncio.Task[None], None] = {}
         self._coming = 0  # what the thread has been asked to do, and has not begun yet
@@ -131,7 +133,7 @@ class NodeChannel:
 
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
         """Sends a message to node 0, or from there to all others, in the background."""
-        told = _Told(kind, time.monotonic(), body)
+        told = _Told(kind, time.monotonic(), protocol.encoded(body))
 
         def send() -> None:
             for link in self._links.values():
@@ -147,7 +149,7 @@ class NodeChannel:
                 if not self._kept:
                     return
                 node, data, arrived = self._kept.popleft()
-                self._bytes[node] -= len(data)
+                self._count(node, -len(data))
             message = protocol.unpacked(data)
             if message is not None:
                 kind, late, body = message
@@ -307,12 +309,16 @@ class NodeChannel:
         """Keeps a message; what is too much is taken from the node that has sent it."""
         with self._lock:
             self._kept.append(new)
-            self._bytes[new.node] += len(new.data)
-            while self._bytes[new.node] > MOST_OF_ONE_NODE or sum(self._bytes.values()) > MOST_KEPT_BYTES:
+            self._count(new.node, len(new.data))
+            while self._bytes[new.node] > MOST_OF_ONE_NODE or self._all_bytes > self._most_bytes:
                 oldest = next(kept for kept in self._kept if kept.node == new.node)
                 self._kept.remove(oldest)
-                self._bytes[new.node] -= len(oldest.data)
+                self._count(new.node, -len(oldest.data))
         self._inbox.wake()
+
+    def _count(self, node: int, more: int) -> None:
+        self._bytes[node] += more
+        self._all_bytes += more
 
 
 async def _not_too_many(times: Deque[float]) -> None:

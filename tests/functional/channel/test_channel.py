@@ -14,7 +14,7 @@ import pytest
 from ma_boot.modelarts import free_port
 from ma_boot.observe.channel import Address, NodeChannel
 from ma_boot.observe.channel.channel import MOST_OF_A_NODE, MOST_OF_ONE_NODE
-from ma_boot.observe.channel.protocol import LENGTH, Session, packed
+from ma_boot.observe.channel.protocol import LENGTH, Session, encoded, packed
 from ma_boot.processes import SignalInbox
 from tests.functional.channel.nodes import HELLO, NONCE, PROOF, TOKEN, Stranger, address, heard, talking
 from tests.functional.node import eventually
@@ -140,7 +140,9 @@ def test_a_node_that_stops_or_lies_in_the_middle_is_dropped(half: str) -> None:
         session = stranger.begin(2)
         assert session.is_proved(stranger.read(PROOF), "server", 0)
         long = {"words": "x" * (1 << 20)} if half == "too long" else BODY
-        data = {"no json": b"{" * 3000, "no message": b"[1]"}.get(half) or packed("failed", 0.0, long)
+        data = {"no json": b"{" * 3000, "no message": b"[1]"}.get(half) or packed(
+            "failed", 0.0, encoded(long)
+        )
         proof = session.proof("client", 2 if half == "again" else 1, data)
         words = LENGTH.pack(len(data)) + data + proof
         changed = words[:20] + bytes([words[20] ^ 1]) + words[21:]
@@ -246,7 +248,7 @@ def test_a_node_that_tells_too_much_is_read_later_and_costs_no_memory() -> None:
         stranger = Stranger(at)
         session = stranger.begin(2)
         stranger.read(PROOF)
-        data = packed("stacks", 0.0, {"ranks": "x" * 900_000})
+        data = packed("stacks", 0.0, encoded({"ranks": "x" * 900_000}))
         assert sent(stranger, session, data, 1, 40) <= MOST_OF_A_NODE + 1
         assert sum(len(kept.data) for kept in nodes[0]._kept) <= MOST_OF_ONE_NODE
         nodes[1].tell("failed", BODY)

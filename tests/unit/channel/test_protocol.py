@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.observe.channel.protocol import KINDS, MOST_BYTES, packed, unpacked
+from ma_boot.observe.channel.protocol import KINDS, MOST_BYTES, encoded, packed, unpacked
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -59,4 +59,4 @@ def test_any_bytes_are_a_message_or_none(data: bytes) -> None:
     st.dictionaries(st.text(), st.integers(-(10**20), 10**20) | st.text()),
 )
 def test_a_message_arrives_as_it_was_told(kind: str, late: float, body: Any) -> None:
-    assert unpacked(packed(kind, late, body)) == (kind, round(late, 3), body)
+    assert unpacked(packed(kind, late, encoded(body))) == (kind, round(late, 3), body)
