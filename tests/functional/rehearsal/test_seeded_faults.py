@@ -1,0 +1,72 @@
+"""Seeded faults on rehearsed jobs of 2 to 8 nodes: the sum of the losses equals that of an undisturbed job."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import List, NamedTuple
+
+import pytest
+
+from tests.functional.node import PROGRAMS
+from tests.functional.programs.summing import undisturbed
+from tests.functional.rehearsal.test_job_cause import node_events
+from tests.functional.rehearsal.test_job_restart import AT_ONCE, ROUTE, restarts
+from tests.functional.rehearsal.test_rehearsal import end, laptop, start
+
+__all__ = ["laptop"]
+STEPS = 40
+FIRST = int(os.environ.get("SEED", "0"))
+
+
+class Case(NamedTuple):
+    """One job: its shape, its faults, and whether its nodes have a token."""
+
+    nodes: int
+    each: int
+    faults: List[str]
+    token: str
+
+
+def case(seed: int) -> Case:
+    """The case of a seed: one to three faults of ranks, some with a store that fails for a while."""
+    chance = random.Random(seed)
+    nodes = chance.choice([2, 2, 3, 4, 8])
+    each = 1 if nodes > 3 else 2
+    ranks = chance.sample(range(nodes * each), chance.randint(1, min(3, nodes * each)))
+    kinds = ["kill", "kill signal=SEGV", "exit code=9"]
+    faults = [f"{chance.choice(kinds)} rank={rank} line={chance.randint(1, STEPS // 4)}" for rank in ranks]
+    if chance.random() < 0.3:
+        faults.append(f"obs-503 method={chance.choice(['PUT', 'GET'])} times={chance.randint(1, 6)}")
+    return Case(nodes, each, faults, chance.choice(["", "9f1c0a2e55d04c7fa3c1"]))
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    "seed",
+    [FIRST + n if n < 4 else pytest.param(FIRST + n, marks=pytest.mark.kill) for n in range(64)],
+)
+def test_the_sum_of_the_losses_is_that_of_an_undisturbed_job(laptop: Path, seed: int) -> None:
+    one, shared = case(seed), laptop / "shared"
+    shutil.copy(PROGRAMS / "summing.py", laptop / "project")
+    (laptop / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = {{'output': {{'ckpt': {ROUTE!r}}}}}\n")
+    (laptop / "obs" / "bucket").mkdir(parents=True, exist_ok=True)
+    options = [word for fault in one.faults for word in ("--fault", fault)]
+    running = start(
+        laptop, "--nodes", str(one.nodes), "--devices-per-node", str(one.each), "--stop-timeout", "5", *options,
+        "--max-restarts", "6", "--obs-root", "obs", "--path-mapping", "mapping.py",
+        "project/summing.py", str(STEPS), str(seed), str(shared),
+        delay="0", more={**AT_ONCE, "MABOOT_JOB_TOKEN": one.token},
+    )  # fmt: skip
+    ended = end(running, 200)
+    assert ended.code == 0, f"{one}\n{ended.output}"
+    world = one.nodes * one.each
+    states = [int((shared / f"result-{rank}").read_text()) for rank in range(world)]
+    assert sum(states) == undisturbed(world, STEPS, seed), f"{one}\n{ended.output}"
+    again = restarts(laptop)
+    assert again, f"{one}\n{ended.output}"
+    assert again == sorted(again.count(0) * [*range(one.nodes)]), "all nodes restart as often"
+    restored = [event["step"] for event in node_events(laptop, "restored")]
+    assert {restored.count(step) % one.nodes for step in restored} == {0}, "the same set on all nodes"
