@@ -1,0 +1,52 @@
+"""SIGTERM at any moment of a restart: all stop, the outputs go home, the job ends with 143."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.functional.node import eventually
+from tests.functional.rehearsal.test_job_cause import SHAPE, node_events, write
+from tests.functional.rehearsal.test_job_restart import AT_ONCE, HEAD, ROUTE
+from tests.functional.rehearsal.test_rehearsal import end, laptop, processes, start
+
+__all__ = ["laptop"]
+MOMENTS = ["exit", "stop", "verdict", "restart", "restored"]  # events, of which the last comes a second time
+TRAINING = [
+    *HEAD,
+    "from pathlib import Path",
+    "Path('out').mkdir(exist_ok=True)",
+    "Path(f'out/note-{rank}').write_text('kept')",
+    "Path('ckpt/iter_10').mkdir(parents=True, exist_ok=True)",
+    "Path(f'ckpt/iter_10/rank_{rank}.bin').write_text('10')",
+    "time.sleep(1)",
+    "if rank == 3 and attempt == 1: raise ValueError('bad label 91')",
+    "time.sleep(600)",
+]
+
+
+@pytest.mark.parametrize("seed", [n if n < 4 else pytest.param(n, marks=pytest.mark.kill) for n in range(10)])
+def test_a_stop_at_any_moment_of_a_restart_ends_the_job(laptop: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    moment, delay = MOMENTS[seed % len(MOMENTS)], chance.uniform(0, 0.6)
+    token = chance.choice(["", "9f1c0a2e55d04c7fa3c1"])
+    outputs = {"ckpt": ROUTE, "out": "obs://bucket/out"}
+    (laptop / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = {{'output': {outputs!r}}}\n")
+    (laptop / "obs" / "bucket").mkdir(parents=True, exist_ok=True)
+    running = start(
+        laptop, *SHAPE, "--obs-root", "obs", "--path-mapping", "mapping.py", "--max-restarts", "1",
+        write(laptop, *TRAINING), more={**AT_ONCE, "MABOOT_JOB_TOKEN": token},
+    )  # fmt: skip
+    count = 3 if moment == "restored" else 1
+    eventually(lambda: len(node_events(laptop, moment)) >= count, f"{moment} is seen")
+    time.sleep(delay)
+    running.terminate()
+    ended = end(running)
+    assert ended.code == 128 + signal.SIGTERM, f"{moment} + {delay:.2f} s\n{ended.output}"
+    assert processes(laptop) == []
+    notes = sorted(file.name for file in (laptop / "obs" / "bucket" / "out").iterdir())
+    assert notes == [f"note-{rank}" for rank in range(4)], ended.output
