@@ -8,12 +8,16 @@ import re
 import subprocess
 from pathlib import Path
 
+from summary import summary
+
 README = Path(__file__).with_name("README.md")
 SOURCES = ("ma_boot", "path_mapping", "benchmarks/*.py")
 
 
 def write(name: str, table: str, file: Path = README) -> None:
     """Puts the table between the marks `<!-- name -->` and `<!-- /name -->`, in place of an earlier one.
+
+    The first table of the file, between the marks of `summary`, is made anew.
 
     Raises `ValueError` if the marks are not there once.
     """
@@ -23,8 +27,12 @@ def write(name: str, table: str, file: Path = README) -> None:
         raise ValueError(f"{file}: expected the marks {begin} and {end} once each")
     between = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
     block = f"{begin}\n{table.strip()}\n\n{origin()}\n{end}"
+    written = between.sub(lambda _: block, text)
+    first = re.compile("(<!-- summary -->\n).*?(<!-- /summary -->)", re.DOTALL)
     new = file.with_name(file.name + ".new")
-    new.write_text(between.sub(lambda _: block, text), encoding="utf-8")
+    new.write_text(
+        first.sub(lambda marks: f"{marks[1]}{summary(written)}\n{marks[2]}", written), encoding="utf-8"
+    )
     new.replace(file)
 
 

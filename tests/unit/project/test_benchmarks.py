@@ -50,6 +50,18 @@ def test_every_table_has_its_place(load: Load, tmp_path: Path) -> None:
         tables.write(name, "x", file)
 
 
+def test_the_first_table_has_the_fastest_peer_that_does_the_same(load: Load, tmp_path: Path) -> None:
+    rows = "| ma_boot | 0.5 | 143 | 0 |\n| msrun | 0.1 | 143 | 8 |\n| torchrun | 0.2 | 1, not 143 | 0 |\n| honcho | 1 | 143 | 0 |"
+    table = f"| launcher | median (s) | exit code | ranks left |\n|---|---|---|---|\n{rows}"
+    file = tmp_path / "README.md"
+    file.write_text("<!-- summary -->\n<!-- /summary -->\n<!-- stop -->\n<!-- /stop -->\n")
+    load("tables").write("stop", table, file)
+    first = file.read_text().partition("<!-- /summary -->")[0].splitlines()
+    assert first[3].startswith("| from SIGTERM to the exit (s) | 0.5 | 1 | honcho | 2.0 | 20")
+    load("tables").write("stop", table.replace("| honcho | 1 ", "| honcho | 0.4 "), file)
+    assert "| 0.5 | 0.4 | **honcho** | 0.8 |" in file.read_text()
+
+
 def test_the_guard_names_what_has_grown(load: Load) -> None:
     guard = load("guard")
     budget = {"start": {"cpu": 2.0, "calls": 1000, "modules": 200}}
