@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any, Iterator, List
 
@@ -27,11 +28,12 @@ class FailingStore(DirectoryStore):
 
     writes = 0
 
-    def write_bytes(self, bucket: str, key: str, content: bytes) -> None:
-        super().write_bytes(bucket, key, content)
+    def write_bytes(self, bucket: str, key: str, content: bytes) -> str:
+        etag = super().write_bytes(bucket, key, content)
         if self.writes:
             self.writes -= 1
             raise StoreError("no answer")
+        return etag
 
 
 class Nodes:
@@ -39,9 +41,7 @@ class Nodes:
 
     def __init__(self, root: Path, inbox: SignalInbox) -> None:
         self.store, self.number = FailingStore(root), 1
-        self.ways = [
-            DocumentWay(lambda cancel, node=node: self.notices(node, cancel), inbox) for node in range(3)
-        ]  # type: ignore[misc]
+        self.ways = [DocumentWay(partial(self.notices, node), inbox) for node in range(3)]
 
     def notices(self, node: int, cancel: threading.Event) -> Notices:
         documents = Documents(self.store, "bucket", cancel, RetryPolicy(0.0))
@@ -62,7 +62,12 @@ def nodes(tmp_path: Path, inbox: SignalInbox, monkeypatch: pytest.MonkeyPatch) -
 def heard(way: DocumentWay, count: int) -> List[Any]:
     """The messages of a node, once there are so many."""
     messages: List[Any] = []
-    eventually(lambda: messages.extend(way.heard()) or len(messages) >= count, f"{count} messages", 5)
+
+    def are_there() -> bool:
+        messages.extend(way.heard())
+        return len(messages) >= count
+
+    eventually(are_there, f"{count} messages", 5)
     return sorted((message.node, message.kind, message.body) for message in messages)
 
 

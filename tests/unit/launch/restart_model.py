@@ -149,8 +149,9 @@ class SimulatedJob:
                 self._tell_agreement(node)
 
     def _tell_agreement(self, node: int) -> None:
-        if self.nodes[node].agreement.told is not None:
-            kind, body = self.nodes[node].agreement.told
+        told = self.nodes[node].agreement.told
+        if told is not None:
+            kind, body = told
             if kind == "go":
                 self.verdicts.setdefault(body["attempt"], set()).add(repr(body))
             self._tell(node, kind, body)
