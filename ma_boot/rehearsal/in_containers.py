@@ -90,6 +90,8 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
             if options.keep:
                 world.journal.say(created.kept_note())
                 remover.keep = True
+            else:
+                setup.remove_copies()
     return exit_code
 
 

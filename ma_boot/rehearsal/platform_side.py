@@ -18,7 +18,7 @@ from ma_boot.errors import CannotCreate
 from ma_boot.processes import SignalInbox, Task
 from ma_boot.rehearsal.faults import Fault
 from ma_boot.rehearsal.obs_server import DirectoryBuckets, KeyPair, ObsFault, ObsServer
-from ma_boot.rehearsal.platform import FormChannel, SimulatedJob, TableWrite
+from ma_boot.rehearsal.platform import FormChannel, SimulatedJob, TableWrite, mark_as_obs
 from ma_boot.transfers import boot_error
 from path_mapping.errors import PathMappingError
 from path_mapping.mapping import Route
@@ -203,6 +203,7 @@ def served(root: Path, faults: Sequence[Fault]) -> Iterator[ServedObs]:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CannotCreate(f"--obs-root {root}: {error.strerror}") from error
+    mark_as_obs(root)
     keys = KeyPair(secrets.token_hex(10), secrets.token_hex(20))
     with tempfile.TemporaryDirectory() as parts:
         server = ObsServer(Path(parts), [keys], buckets=DirectoryBuckets(root))

@@ -20,7 +20,7 @@ from ma_boot.rehearsal.node_specs import node_spec, rerooted_paths, rerooting_no
 from ma_boot.rehearsal.platform import SimulatedJob, first_start, rank_table
 from ma_boot.rehearsal.platform_side import uploading_outputs
 from ma_boot.rehearsal.requested import Rehearsal
-from ma_boot.rehearsal.setup import Setup, new_job, obs_note, set_up
+from ma_boot.rehearsal.setup import Setup, new_job, set_up
 from ma_boot.rehearsal.summary import (
     cause,
     events_of,
@@ -80,7 +80,6 @@ def run_job(setup: Setup, start_of: StartOf, spec_of: SpecOf, world: World, star
     rerooted = rerooted_paths(setup)
     notes = (
         "" if setup.code else NO_CODE,
-        obs_note(setup.code, rehearsal, world.cwd),
         rerooting_note(rerooted) if rerooted else "",
     )
     for note in filter(None, notes):

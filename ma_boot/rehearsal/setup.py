@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,13 +16,24 @@ from ma_boot.errors import CannotCreate, ConfigError, UsageError
 from ma_boot.modelarts import JOB_TOKEN, free_port
 from ma_boot.node import BootRequest, JobOptions, RankOptions, RunOptions, World
 from ma_boot.processes import SignalInbox
-from ma_boot.rehearsal.platform import PRODUCT, SIMULATED, SimulatedJob, code_directory, code_files, copy_code
+from ma_boot.rehearsal.platform import (
+    PRODUCT,
+    SIMULATED,
+    SimulatedJob,
+    code_directory,
+    code_files,
+    copy_code,
+    remove_copy,
+)
 from ma_boot.rehearsal.platform_side import ServedObs, download_inputs, served
 from ma_boot.rehearsal.requested import Rehearsal
 from ma_boot.rehearsal.sandbox import check_installed
+from ma_boot.wording import counted, size
 from path_mapping.errors import CredentialsMissing, MappingInvalid
-from path_mapping.mapping import read_mapping, selected
+from path_mapping.mapping import read_mapping
 from path_mapping.stores import Store, open_store
+
+_LARGE_BYTES = 100e6
 
 
 @dataclass(frozen=True)
@@ -61,6 +73,15 @@ class Setup:
         if self.store is not None:
             download_inputs(self.rehearsal.channels, self.job, nodes, self.store, inbox)
 
+    def remove_copies(self) -> None:
+        """Removes the copies of code and inputs, which the job no longer needs; logs and results stay."""
+        for node in range(self.job.nodes):
+            if self.code is not None:
+                remove_copy(self.files, Path(self.job.job_dir(node), self.code.name))
+            for channel in self.rehearsal.channels:
+                if channel.is_input:
+                    shutil.rmtree(channel.directory(self.job, node), ignore_errors=True)
+
 
 @contextmanager
 def set_up(rehearsal: Rehearsal, job: SimulatedJob, world: World) -> Iterator[Setup]:
@@ -93,8 +114,14 @@ def set_up(rehearsal: Rehearsal, job: SimulatedJob, world: World) -> Iterator[Se
             obs = stack.enter_context(served(root, rehearsal.faults_of("obs")))
         store = store_of_form(world.environ, root) if rehearsal.channels else None
         setup = Setup(rehearsal, request, job, code, files, store, rehearsal.sandbox is not None, obs)
-        setup.make_nodes(range(job.nodes), world.inbox)
-        yield setup
+        note = size_note(code, files, job.nodes)
+        if note:
+            world.journal.say(note)
+        try:
+            setup.make_nodes(range(job.nodes), world.inbox)
+            yield setup
+        finally:
+            setup.remove_copies()
 
 
 def of_simulated_table(ranks: RankOptions) -> RankOptions:
@@ -186,21 +213,14 @@ def files_of(code: Optional[Path], rehearsal: Rehearsal, cwd: str) -> Tuple[Path
     return code_files(code, [Path(cwd, place).resolve() for place in places if place], rehearsal.exclude)
 
 
-def obs_note(code: Optional[Path], rehearsal: Rehearsal, cwd: str) -> str:
-    """What to do about an `--obs-root` in the code of a job file, which is submitted; mostly empty."""
-    obs_root = rehearsal.request.transfers.obs_root
-    if rehearsal.job_file is None or obs_root is None or code is None:
-        return ""
-    root = Path(cwd, obs_root).resolve()
-    if code not in root.parents:
-        return ""
-    name = f"{root.relative_to(code).as_posix()}/"
-    is_selected = selected((), rehearsal.exclude)
-    if is_selected and not is_selected(name):
+def size_note(code: Optional[Path], files: Sequence[Path], nodes: int) -> str:
+    """How much code is copied, where that is so much that one waits for it; else empty."""
+    total = sum((code / file).stat().st_size for file in files) if code is not None else 0
+    if total * nodes < _LARGE_BYTES:
         return ""
     return (
-        f"{obs_root} stands for OBS, and is no code here; `ma_boot job submit` would upload it: "
-        f"add {name} to `exclude`"
+        f"copying {size(total)} of code in {code} to {counted(nodes, 'node')}, until the end "
+        "(--code-dir or MABOOT_EXCLUDE: less of it)"
     )
 
 

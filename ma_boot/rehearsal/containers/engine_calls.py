@@ -34,7 +34,7 @@ from ma_boot.rehearsal.containers.container_plan import (
     run_labels,
     short_name,
 )
-from ma_boot.rehearsal.platform import SimulatedJob
+from ma_boot.rehearsal.platform import SimulatedJob, mark_as_obs
 from ma_boot.reporting import print_lines
 
 if TYPE_CHECKING:
@@ -159,6 +159,7 @@ def _start_obs(client: DockerClient, root: Path, inside: JobInContainers, image:
     """Starts the container that serves a directory, as the owner of it."""
     try:
         root.mkdir(parents=True, exist_ok=True)
+        mark_as_obs(root)
         owner = root.stat()
     except OSError as error:
         raise CannotCreate(f"--obs-root {root}: {error.strerror}") from error

@@ -6,6 +6,8 @@ from ma_boot.rehearsal.platform.code_directory import (
     code_files as code_files,
     command_in as command_in,
     copy_code as copy_code,
+    mark_as_obs as mark_as_obs,
+    remove_copy as remove_copy,
 )
 from ma_boot.rehearsal.platform.simulated_job import (
     PRODUCT as PRODUCT,

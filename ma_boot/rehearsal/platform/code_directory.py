@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Collection, List, Optional, Sequence, Set, Tuple
 
@@ -23,6 +25,8 @@ NOT_CODE = {
     *(".git", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"),
     *("ma_boot-rehearsal", "ma_boot-report"),
 }
+_OBS_MARK = ".ma_boot-obs"
+_FICLONE = 0x40049409  # linux/fs.h
 _REHEARSAL = re.compile(r"ma-job-[0-9a-f]{8}")  # in any --rehearsal-dir, also of an earlier run
 
 
@@ -77,9 +81,9 @@ def _with_script(command: Sequence[str], script: Script, name: str) -> Tuple[str
 def code_files(code: Path, apart: Collection[Path], exclude: Sequence[str] = ()) -> Tuple[Path, ...]:
     """The files of the code, relative to it: those that a rehearsal copies and a submission uploads.
 
-    Left out are the directories `apart`, those of rehearsals, virtual environments, which nobody uploads
-    as code, unfinished downloads and records of transfers, and what matches a pattern of `exclude`, as in
-    .gitignore.
+    Left out are the directories `apart`, those of rehearsals and those that stand for OBS, virtual
+    environments, which nobody uploads as code, unfinished downloads and records of transfers, and what
+    matches a pattern of `exclude`, as in .gitignore.
 
     Raises:
         ConfigError: they exceed the platform's limits (1,000 files and directories, 32 levels, 5 GB), or are
@@ -139,11 +143,14 @@ def _beyond_limits(code: Path, files: Sequence[Path], directories: int, size: in
 
 def _is_code(directory: Path) -> bool:
     name = directory.name
-    return not (name in NOT_CODE or _REHEARSAL.fullmatch(name) or (directory / "pyvenv.cfg").is_file())
+    marks = (directory / "pyvenv.cfg", directory / _OBS_MARK)
+    return not (name in NOT_CODE or _REHEARSAL.fullmatch(name) or any(mark.is_file() for mark in marks))
 
 
 def copy_code(code: Path, files: Sequence[Path], target: Path) -> None:
     """Copies the code as a download from OBS would: only contents, so no x bits and no links.
+
+    Where the file system can, a copy shares its blocks with the file until one of both changes.
 
     Raises:
         CannotCreate: a file cannot be copied.
@@ -152,6 +159,26 @@ def copy_code(code: Path, files: Sequence[Path], target: Path) -> None:
         copy = target / file
         try:
             copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(code / file, copy)
+            with (code / file).open("rb") as source, copy.open("wb") as clone:
+                try:
+                    fcntl.ioctl(clone, _FICLONE, source.fileno())
+                except OSError:  # this file system cannot, or it is another one
+                    shutil.copyfile(code / file, copy)
         except OSError as error:
             raise CannotCreate(f"cannot copy the code to {copy}: {error.strerror}") from error
+
+
+def remove_copy(files: Sequence[Path], target: Path) -> None:
+    """Removes what `copy_code` has copied, as far as possible; what the training has written there stays."""
+    for file in files:
+        with suppress(OSError):
+            (target / file).unlink()
+    for directory, _, _ in os.walk(target, topdown=False):
+        with suppress(OSError):
+            os.rmdir(directory)
+
+
+def mark_as_obs(root: Path) -> None:
+    """Marks a directory that stands for OBS: it is never code, whatever it is named and whoever asks."""
+    with suppress(OSError):  # a directory that cannot be written to is only read
+        (root / _OBS_MARK).touch()

@@ -22,6 +22,7 @@ from tests.functional.node import Ended
 TRAIN = """
 import json, os, sys
 print(json.dumps(sys.argv), json.dumps(dict(os.environ)), flush=True)
+print("code:", sorted(os.listdir(os.path.dirname(__file__))), flush=True)
 with open(os.path.join(os.environ["train_url"], os.environ.get("RANK", "-")), "w") as file:
     file.write("done")
 """
@@ -72,12 +73,7 @@ def test_a_job_file_is_rehearsed(project: Path) -> None:
     assert '"GREETING": "hello you"' in ended.output
     assert "/home/ma-user/modelarts/outputs/train_url_0" in ended.output
     assert '"WORLD_SIZE": "4"' in ended.output
-    copied = {
-        file.name
-        for file in project.glob("ma_boot-rehearsal/*/node-0/home/ma-user/modelarts/user-job-dir/*/*")
-    }
-    assert "train.py" in copied
-    assert "old.ckpt" not in copied
+    assert "code: ['job.yaml', 'train.py']" in ended.output
 
 
 def test_options_and_the_command_override_the_file(project: Path) -> None:
@@ -207,11 +203,10 @@ def test_a_link_out_of_the_code_is_refused_before_anything_is_sent(project: Path
         assert (ended.code, text in ended.output) == (78, True), ended.output
 
 
-def test_the_directory_that_stands_for_obs_is_pointed_out(project: Path) -> None:
-    """The rehearsal does not copy it; a submission does not know of it."""
-    note = (
-        "obs stands for OBS, and is no code here; `ma_boot job submit` would upload it: add obs/ to `exclude`"
-    )
-    assert note in ma_boot(project, *REHEARSE).output
-    (project / "job.yaml").write_text(JOB.replace('["*.ckpt"]', '["*.ckpt", obs/]'))
-    assert "stands for OBS" not in ma_boot(project, *REHEARSE).output
+def test_the_directory_that_stands_for_obs_is_code_of_neither(project: Path) -> None:
+    assert ma_boot(project, *REHEARSE).code == 0
+    (project / "train.py").write_text("import os\nprint(sorted(os.listdir(os.path.dirname(__file__))))\n")
+    shown = ma_boot(project, "--local", "--rank-table-delay", "0", "train.py").output
+    assert "'train.py'" in shown
+    assert "'obs'" not in shown
+    assert "obs" not in {file.parts[0] for file in code_files(project, ())}

@@ -149,13 +149,27 @@ def test_a_file_to_source_is_found_in_the_code(laptop: Path) -> None:
     assert "sourced: in-the-code" in ended.output
 
 
+def test_an_ended_rehearsal_keeps_logs_and_page_but_neither_code_nor_inputs(laptop: Path) -> None:
+    with (laptop / "project" / "weights").open("wb") as file:
+        file.truncate(60_000_000)
+    form = ["--obs-root", "obs", "--input", "data_url=obs://bucket/data/"]
+    ended = rehearse(laptop, "--nodes", "2", *form, "project/train.py", "print:hi")
+    assert ended.code == 0, ended.output
+    assert f"copying 60.0 MB of code in {laptop}/project to 2 nodes, until the end" in ended.output
+    (kept,) = laptop.glob("ma_boot-rehearsal/*")
+    files = [path for path in kept.rglob("*") if path.is_file()]
+    assert [path for path in files if path.name in ("train.py", "weights", "x")] == []
+    assert len([path for path in files if path.name.endswith("-device-0.txt")]) == 2
+    assert (kept / "report.html") in files
+    assert sum(path.stat().st_size for path in files) < 1_000_000
+
+
 def test_a_rehearsal_beside_its_own_script_copies_no_sandbox(laptop: Path) -> None:
-    (laptop / "train.py").write_text(TRAIN)
-    assert rehearse(laptop, "train.py").code == 0
-    assert rehearse(laptop, "train.py").code == 0
-    assert not list(
-        laptop.glob("ma_boot-rehearsal/*/node-0/home/ma-user/modelarts/user-job-dir/*/ma_boot-rehearsal")
-    )
+    (laptop / "list.py").write_text("import os\nprint('here:', os.listdir(os.path.dirname(__file__)))\n")
+    rehearse(laptop, "list.py")
+    (line,) = [line for line in rehearse(laptop, "list.py").output.splitlines() if "here:" in line]
+    assert "list.py" in line
+    assert "ma_boot-rehearsal" not in line
 
 
 def test_old_rehearsals_are_removed_and_the_page_has_the_command_as_it_was_typed(laptop: Path) -> None:

@@ -31,8 +31,10 @@ from ma_boot.rehearsal.platform import (
     command_in,
     copy_code,
     first_start,
+    mark_as_obs,
     node_environment,
     rank_table,
+    remove_copy,
     rescheduled,
     stages,
     writes,
@@ -218,6 +220,7 @@ class TestCode:
             "runs/ma-job-0a1b2c3d/node-0/x",
             "env/pyvenv.cfg",
             "env/lib/x.py",
+            "store/bucket/x",
             "pkg/.x.0123456789abcdef.ma_part",
             "pkg/.data.ma_sync",
         ],
@@ -225,6 +228,8 @@ class TestCode:
     def test_its_own_leftovers_are_no_code(self, project: Path, name: str) -> None:
         (project / "env").mkdir()
         (project / "env" / "pyvenv.cfg").touch()
+        (project / "store").mkdir()
+        mark_as_obs(project / "store")
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).touch()
         assert len(code_files(project, [project / "sandbox"])) == 2
@@ -242,6 +247,17 @@ class TestCode:
         copy_code(project, code_files(project, [project / "sandbox"]), target)
         assert (target / "pkg" / "train.py").read_text() == "pkg/train.py"
         assert not (target / "pkg" / "train.py").stat().st_mode & 0o111
+
+    def test_of_a_copy_that_is_removed_what_the_training_wrote_stays(
+        self, project: Path, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        target = tmp_path_factory.mktemp("node") / "code"
+        files = code_files(project, [project / "sandbox"])
+        copy_code(project, files, target)
+        (target / "pkg" / "model").touch()
+        remove_copy(files, target)
+        assert [path.relative_to(target).as_posix() for path in target.rglob("*")] == ["pkg", "pkg/model"]
+        assert (project / "pkg" / "train.py").exists()
 
     def test_more_than_the_platform_takes_is_refused(self, project: Path) -> None:
         (project / "images").mkdir()
