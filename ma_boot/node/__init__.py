@@ -8,6 +8,7 @@ from ma_boot.node.request import (
     BootRequest as BootRequest,
     as_options as as_options,
     as_variables as as_variables,
+    boot_command as boot_command,
     check_platform as check_platform,
     conflicts as conflicts,
     requested as requested,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -12,7 +13,7 @@ from ma_boot.checkpoints import OPTIONS, options_of, written
 from ma_boot.errors import CannotCreate
 from ma_boot.launch import WorkerSpec
 from ma_boot.modelarts import PLATFORM_GID, PLATFORM_UID
-from ma_boot.node import BootRequest, World, as_options, as_variables
+from ma_boot.node import BootRequest, JobOptions, World, as_options, as_variables, boot_command
 from ma_boot.rehearsal.platform import (
     SimulatedJob,
     channel_arguments,
@@ -70,6 +71,23 @@ def _request_on_node(setup: Setup, start: SimulatedJob, node: int, cwd: str) -> 
             path_mapping=_rerooted_mapping(setup, node) or transfers.path_mapping,
             obs_root=None,  # which is served
         ),
+    )
+
+
+def command_for_form(setup: Setup) -> str:
+    """The boot command of the job form for what is rehearsed: its paths are those of the platform, and it has
+    nothing that is only needed for several nodes on one machine."""
+    request, code = setup.rehearsal.request, setup.code
+    place = os.path.join(replace(setup.job, exact_paths=True).job_dir(0), code.name if code else "")
+    mapping = request.transfers.path_mapping
+    if code is not None and code in Path(setup.request.transfers.path_mapping or "").parents:
+        mapping = os.path.join(place, os.path.relpath(str(setup.request.transfers.path_mapping), code))
+    return boot_command(
+        request._replace(
+            command=command_in(setup.request.command, code, place),
+            job=JobOptions(),
+            transfers=request.transfers._replace(path_mapping=mapping, obs_root=None),
+        )
     )
 
 

@@ -16,7 +16,7 @@ from ma_boot.node import World, shown
 from ma_boot.rehearsal.job_run import JobRun, SpecOf, StartOf
 from ma_boot.rehearsal.kept import PAGE, pruned, sandbox
 from ma_boot.rehearsal.live_view import live_view
-from ma_boot.rehearsal.node_specs import node_spec, rerooted_paths, rerooting_note
+from ma_boot.rehearsal.node_specs import command_for_form, node_spec, rerooted_paths, rerooting_note
 from ma_boot.rehearsal.platform import SimulatedJob, first_start, rank_table
 from ma_boot.rehearsal.platform_side import uploading_outputs
 from ma_boot.rehearsal.requested import Rehearsal
@@ -73,7 +73,7 @@ def run_job(setup: Setup, start_of: StartOf, spec_of: SpecOf, world: World, star
     """
     rehearsal, request, job, say = setup.rehearsal, setup.request, setup.job, world.journal.say
     world.journal.open(Path(job.events_file), None)
-    world.journal.event("rehearsal", command=shown(rehearsal.typed))
+    world.journal.event("rehearsal", command=shown(rehearsal.typed), boot_command=command_for_form(setup))
     obs_root = rehearsal.request.transfers.obs_root
     obs = f", with {obs_root} as OBS" if obs_root else ""
     say(f"rehearsing {job.shape} in {shown_path(job.root, world.cwd)}{obs}")

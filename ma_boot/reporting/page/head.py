@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timezone
 from typing import Dict, List, Mapping, Optional, Union
 
@@ -22,7 +21,6 @@ from ma_boot.wording import Message, duration, in_lines, lines_of, size
 
 MOST_NAMED = 8
 MOST_SAID = 400  # characters of a cause's own words
-_SET_BY_REHEARSALS = ("MABOOT_CHANNEL_PORT", "MABOOT_PRODUCT", "MABOOT_RENDEZVOUS_PORT")
 _ICONS = {"good": "1a7f37", "bad": "c4271b", "open": "b58900"}
 
 
@@ -94,11 +92,9 @@ def count_of_ranks(timeline: Timeline) -> int:
 
 
 def _boot_command(timeline: Timeline) -> Html:
-    """The boot command as it belongs into the job form; that of a rehearsed node as on the platform."""
-    command = next((run.command for _, run in timeline.all_runs() if run.command), "")
-    for name in _SET_BY_REHEARSALS:
-        command = re.sub(rf"^((?:\S+=\S+ )*?){name}=\S+ ", r"\1", command)
-    command = re.sub(r"\S*/ma_boot-rehearsal/[^/\s]+/node-\d+/home/ma-user/", "/home/ma-user/", command)
+    """The boot command as it belongs into the job form."""
+    of_nodes = (run.command for _, run in timeline.all_runs() if run.command)
+    command = timeline.boot_command or next(of_nodes, "")
     heading = Text("Boot command for the job form", "作业表单中的启动命令")
     return fill("boot", heading=heading, box=box(command)) if command else NOTHING
 

@@ -181,7 +181,7 @@ class Timeline(NamedTuple):
     """A whole job; `began` is the wall-clock time of its first event, `seconds` its duration.
 
     `earlier_runs` are left out, and `unreadable` is the number of lines that could not be parsed. `command`
-    is that of a rehearsal. `schedules` is how often the platform has scheduled the job, as far as it tells.
+    is that of a rehearsal, `boot_command` the one of the job form for it. `schedules` is how often the platform has scheduled the job, as far as it tells.
     """
 
     job: str
@@ -194,6 +194,7 @@ class Timeline(NamedTuple):
     earlier_runs: int
     unreadable: int
     command: str
+    boot_command: str
     schedules: int
 
     @property

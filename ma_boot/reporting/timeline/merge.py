@@ -47,6 +47,7 @@ def timeline_of(files: Sequence[EventFile]) -> Timeline:
     ]
     of_job = sorted(_since(began, of_job), key=lambda timed: timed[0])
     outcome = _with_named_cause(_outcome(drawn, of_job), drawn)
+    rehearsal = next((event for _, event in of_job if event["kind"] == "rehearsal"), {})
     everything = [event for file in files for event in file.events]
     started = [event for event in everything if event["kind"] == "job"]
     counts = [whole(event, "nodes", 100_000) for event in started]
@@ -61,7 +62,8 @@ def timeline_of(files: Sequence[EventFile]) -> Timeline:
         outcome=outcome,
         earlier_runs=sum(len(runs) - len(recent[number]) for number, runs in by_node.items()),
         unreadable=sum(file.unreadable for file in files),
-        command=next((words(e, "command", 4000) for _, e in of_job if e["kind"] == "rehearsal"), ""),
+        command=words(rehearsal, "command", 4000),
+        boot_command=words(rehearsal, "boot_command", 4000),
         schedules=max((whole(event, "schedule_count", 100_000) or 1 for event in started), default=1),
     )
 

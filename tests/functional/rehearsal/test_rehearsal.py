@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from html import escape
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
@@ -289,6 +290,9 @@ def test_the_page_of_a_rehearsal_is_of_all_nodes(laptop: Path) -> None:
     assert [name in text for name in ("rank 0:", "rank 1:", "rank 2:", "rank 3:")] == [True] * 4
     nodes = list(laptop.glob("ma_boot-rehearsal/*/node-*/home/ma-user/modelarts/log/*-report.html"))
     assert len(nodes) == 2
+    form = "/home/ma-user/modelarts/user-job-dir/project"
+    command = f"ma_boot --path-mapping {form}/mapping.py {form}/train.py {' '.join(words)}"
+    assert escape(command) in text.partition("Boot command for the job form")[2].partition("</pre>")[0]
 
 
 def test_of_a_node_that_is_killed_the_page_has_the_last_words(laptop: Path) -> None:
