@@ -3,29 +3,43 @@
 from __future__ import annotations
 
 import os
-import re
 from contextlib import suppress
 from pathlib import Path
-from typing import Dict, Iterator, Optional
+from typing import Dict, Iterator, Mapping, Optional
+
+from ma_boot.processes import file_text
 
 _PACKAGES = ("torch", "torch_npu", "mindspore", "mindformers", "transformers", "deepspeed")
-_NAMED = re.compile(rf"({'|'.join(_PACKAGES)})-([^-]+)\.dist-info")
+_INFO = ".dist-info"
 
 
-def software_of(python: str, code: Optional[str]) -> Dict[str, str]:
+def software_of(python: str, code: Optional[str], environ: Mapping[str, str], cwd: str) -> Dict[str, str]:
     """The versions of a python and of frameworks beside it, and the git `commit` of the directory `code`.
 
-    Nothing is run or imported; what no file tells is left out.
+    Of a shim of pyenv, the python that it starts with these variables in `cwd`. Nothing is run or imported;
+    what no file tells is left out.
     """
     software = {}
-    prefix = Path(python).parents[1] if len(Path(python).parents) > 1 else Path(python)
-    for packages in _directories(prefix):
+    for packages in _directories(_prefix(python, environ, cwd)):
         software["python"] = packages.parent.name[len("python") :]
         with suppress(OSError):
-            matches = filter(None, (_NAMED.fullmatch(entry.name) for entry in os.scandir(packages)))
-            software.update((match[1].replace("_", "-"), match[2]) for match in matches)
+            for name in os.listdir(packages):
+                package, _, rest = name.partition("-")
+                if package in _PACKAGES and rest.endswith(_INFO):
+                    software[package.replace("_", "-")] = rest[: -len(_INFO)]
     commit = _commit(Path(code)) if code else ""
     return {**software, "commit": commit} if commit else software
+
+
+def _prefix(python: str, environ: Mapping[str, str], cwd: str) -> Path:
+    """The directory that has the python's `bin` and `lib`."""
+    place = Path(python).parent
+    if place.name != "shims":
+        return place.parent
+    local = (directory / ".python-version" for directory in (Path(cwd), *Path(cwd).parents))
+    names = (environ.get("PYENV_VERSION", ""), *map(file_text, (*local, place.parent / "version")))
+    version = next((name.split()[0] for name in names if name.strip()), "system")
+    return place.parent / "versions" / version.partition(":")[0]
 
 
 def _directories(prefix: Path) -> Iterator[Path]:

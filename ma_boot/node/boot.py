@@ -230,7 +230,8 @@ def _set_up(
     training = setup.install_operators(
         training, lambda: configured_store(request.transfers, world.environ, world.cwd)
     )
-    world.journal.event("software", versions=software_of(training.python, job.job_dir))
+    versions = software_of(training.python, job.job_dir, training.environ, world.cwd)
+    world.journal.event("software", versions=versions)
     return training
 
 

@@ -215,6 +215,30 @@ def test_the_search_shows_the_lines_that_match_in_all_logs(long_logs: str, opene
     assert found.complaints == []
 
 
+def test_the_lines_of_a_log_have_numbers_that_can_be_linked(
+    long_logs: str, opened: Open, tmp_path: Path
+) -> None:
+    found = opened(long_logs)
+    log = found.page.locator("#log-rank-3")
+    log.locator("summary").click()
+    expect(log.locator(".numbers a")).to_have_count(102)
+    log.locator(".numbers a").nth(77).click()
+    assert found.page.url.endswith("#log-rank-3:78")
+    assert found.seen("#log-rank-3 .chosen") == ["78"]
+    found.page.locator("#search").fill("step 77 ")
+    found.page.wait_for_selector("#found .en")
+    assert log.locator(".numbers").inner_text().split() == ["78"]
+
+    page = tmp_path / "cut.html"
+    page.write_text(Path(long_logs).read_text().replace("<pre>step 0", "<pre>…\nstep 0"))
+    linked = opened(f"{page}#log-rank-4:-2")
+    assert linked.seen("#log-rank-4 .chosen") == ["-2"]
+    number, text = linked.page.locator("#log-rank-4 .chosen"), linked.page.locator("#log-rank-4 pre")
+    assert text.inner_text().split("\n")[-2] == "[WARNING] rank 4 <slow>"
+    assert linked.page.evaluate("a => a.getBoundingClientRect().top < innerHeight", number.element_handle())
+    assert found.complaints == linked.complaints == []
+
+
 def test_a_box_can_be_copied_and_times_are_the_readers(long_logs: str, opened: Open) -> None:
     found = opened(long_logs)
     found.page.locator("#logs .box").first.hover()
@@ -269,7 +293,7 @@ def test_the_cause_is_readable_without_scrolling(
     assert box is not None
     height = found.page.evaluate("innerHeight")
     assert 0 < box["y"] < box["y"] + box["height"] < height / 2
-    (link,) = [one for one in found.page.locator("#logs a").all() if one.is_visible()]
+    (link,) = [one for one in found.page.locator("#logs .file a").all() if one.is_visible()]
     target = link.evaluate("link => link.href")
     assert "ValueError" in Path(target.removeprefix("file://")).read_text()
 

@@ -32,6 +32,7 @@ MOST_EVENT_BYTES = 64 << 20  # from the end of each file
 CAUSE_TAIL = 64_000  # bytes of the log of the process that failed first
 ALL_TAILS = 1_000_000  # of all others together
 LARGEST_TAIL = 16_000  # of each of them
+CUT = "…\n"  # before an end that is not the whole log: its lines are numbered from the last one, which is -1
 LOGS = (".txt", ".log")
 _IN_URLS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/"
 _ESCAPES = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])"
@@ -133,8 +134,10 @@ def tails(timeline: Timeline, places: Mapping[str, Path]) -> Dict[str, str]:
     ends: Dict[str, str] = {}
     for process in wanted:
         size = CAUSE_TAIL if process.role == CAUSE else each
+        place = places[process.log_file]
         with suppress(OSError):
-            ends[process.log_file] = _plain(_end_of(places[process.log_file], size))
+            is_cut = place.stat().st_size > size
+            ends[process.log_file] = (CUT if is_cut else "") + _plain(_end_of(place, size))
     return ends
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -172,7 +173,10 @@ def log_parts(timeline: Timeline, tails: Mapping[str, str], links: Mapping[str, 
             )
             linked = fill("link", href=links[file], text=file) if links.get(file) else file
             role, opened = process.role, Html(" open" if process.role == "cause" else "")
-            logs.append(fill("log", open=opened, role=role, heading=heading, file=linked, box=box(tail)))
+            id = "log-" + re.sub(r"\W+", "-", label if process.rank is not None else f"node {node} {label}")
+            logs.append(
+                fill("log", id=id, open=opened, role=role, heading=heading, file=linked, box=box(tail))
+            )
     return logs
 
 

@@ -181,7 +181,8 @@ class Timeline(NamedTuple):
     """A whole job; `began` is the wall-clock time of its first event, `seconds` its duration.
 
     `earlier_runs` are left out, and `unreadable` is the number of lines that could not be parsed. `command`
-    is that of a rehearsal, `boot_command` the one of the job form for it. `schedules` is how often the platform has scheduled the job, as far as it tells.
+    is that of a rehearsal, `boot_command` the one of the job form for it. `schedules` is how often the
+    platform has scheduled the job, as far as it tells.
     """
 
     job: str

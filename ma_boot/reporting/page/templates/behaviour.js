@@ -68,13 +68,35 @@
   const hint = make('div', { className: 'hint' });
   document.body.append(hint);
 
-  // Search in the logs
+  // Search in the logs, whose lines have numbers that can be linked
   const logs = document.querySelector('#logs');
   if (logs) {
     const boxes = all('details', logs).map((details) => {
-      const pre = details.querySelector('pre');
-      return { details, pre, lines: pre.textContent.split('\n'), name: details.querySelector('summary').textContent.toLowerCase(), open: details.open };
+      const pre = details.querySelector('pre'), numbers = make('div', { className: 'numbers' });
+      const row = make('div', { className: 'lines' }, numbers);
+      pre.before(row);
+      row.append(pre);
+      const box = { details, pre, numbers, lines: pre.textContent.split('\n'), name: details.querySelector('summary').textContent.toLowerCase(), open: details.open };
+      box.shown = box.lines.map((line, at) => at);
+      details.addEventListener('toggle', () => number(box));
+      return box;
     });
+    const number = (box) => {
+      const cut = box.lines[0] === '…', of = (at) => (cut ? at && at - box.lines.length : at + 1) || '';
+      box.numbers.replaceChildren(...(box.details.open ? box.shown : []).map((at) =>
+        make('a', { href: `#${box.details.id}:${of(at)}`, textContent: of(at), tabIndex: -1, className: String(of(at)) === box.chosen ? 'chosen' : '' })));
+    };
+    const go = () => {
+      const [id, at] = location.hash.slice(1).split(':'), box = boxes.find((one) => one.details.id === id);
+      if (!box) return;
+      box.details.open = box.open = true;
+      for (const one of boxes) one.chosen = one === box ? at : null;
+      boxes.forEach(number);
+      all('.chosen', box.numbers).forEach((line) => line.scrollIntoView({ block: 'center' }));
+    };
+    boxes.forEach(number);
+    addEventListener('hashchange', go);
+    go();
     const input = make('input', { type: 'search', id: 'search', autocomplete: 'off', spellcheck: false });
     const bad = make('button', { type: 'button', id: 'bad', ariaPressed: 'false' }, ...both('Warnings and errors', '警告与错误'));
     const every = make('button', { type: 'button', id: 'every' }, ...both('Open all', '全部展开'));
@@ -85,18 +107,21 @@
       let hits = 0, shown = 0;
       for (const box of boxes) {
         const named = words && box.name.includes(words);
-        const chosen = (!words && !onlyBad) ? null : box.lines.filter((line) =>
-          (!words || named || line.toLowerCase().includes(words)) && (!onlyBad || trouble.test(line)));
+        const whole = box.lines.map((line, at) => at), chosen = (!words && !onlyBad) ? null : whole.filter((at) =>
+          (!words || named || box.lines[at].toLowerCase().includes(words)) && (!onlyBad || trouble.test(box.lines[at])));
+        box.shown = chosen || whole;
         box.details.hidden = chosen !== null && !chosen.length;
         shown += !box.details.hidden;
         if (chosen === null) {
           box.pre.textContent = box.lines.join('\n');
           box.details.open = box.open;
+          number(box);
           continue;
         }
         box.details.open = chosen.length > 0;
         hits += chosen.length;
-        box.pre.replaceChildren(...chosen.flatMap((line) => {
+        number(box);
+        box.pre.replaceChildren(...chosen.map((at) => box.lines[at]).flatMap((line) => {
           const at = words && !named ? line.toLowerCase().indexOf(words) : -1;
           return at < 0 ? [line, '\n'] : [line.slice(0, at), make('mark', { textContent: line.slice(at, at + words.length) }),
             line.slice(at + words.length), '\n'];

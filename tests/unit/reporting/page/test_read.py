@@ -53,24 +53,26 @@ class TestTails:
     @pytest.mark.parametrize(("code", "most"), [(3, 64_000), (0, 16_000)])
     def test_of_the_cause_more_is_shown(self, tmp_path: Path, code: int, most: int) -> None:
         line = b"x" * 99 + b"\n"
-        assert tail_of(tmp_path, line * 1000, code) == (line * (most // 100 - 1)).decode().rstrip("\n")
+        assert tail_of(tmp_path, line * 1000, code) == "…\n" + (line * (most // 100 - 1)).decode().rstrip(
+            "\n"
+        )
         assert tail_of(tmp_path, line * (most // 100), code) == (line * (most // 100)).decode().rstrip("\n")
 
     def test_a_long_last_line_is_shown_in_part(self, tmp_path: Path) -> None:
-        assert tail_of(tmp_path, b"first\n" + b"y" * 17_000) == "y" * 2000
+        assert tail_of(tmp_path, b"first\n" + b"y" * 17_000) == "…\n" + "y" * 2000
 
     def test_colours_and_overwritten_states_are_left_out(self, tmp_path: Path) -> None:
         content = b"\x1b[31mred\x1b[0m\r\n 10%\r 20%\r\n\x1b]0;title\x07last\n\n"
         assert tail_of(tmp_path, content) == "red\n 20%\nlast"
 
-    @pytest.mark.parametrize(("count", "each"), [(1, 15_998), (62, 15_998), (64, 15_623), (250, 3_998)])
+    @pytest.mark.parametrize(("count", "each"), [(1, 16_000), (62, 16_000), (64, 15_625), (250, 4_000)])
     def test_all_logs_share_the_room(self, tmp_path: Path, count: int, each: int) -> None:
         for rank in range(count):
             (tmp_path / f"{rank}.txt").write_bytes(b"xx\n" * 10_000)
         found = found_tails(line_of(node_with_logs(tmp_path, count)), [tmp_path / "events"])
         assert len(found) == count
         assert {len(text) for text in found.values()} == {each}, (
-            "16,000, 1,000,000 / 64 and / 250, whole lines of these"
+            "16,000, 1,000,000 / 64 and / 250, whole lines of these, and the mark that they are not all"
         )
 
     def test_they_are_found_beside_the_events_too_and_secrets_are_masked(self, tmp_path: Path) -> None:
