@@ -16,7 +16,7 @@ from ma_boot.reporting.page.language import (
     in_both,
     same,
 )
-from ma_boot.reporting.timeline import JobOutcome, ProcessSpan, Timeline
+from ma_boot.reporting.timeline import COUNTED, JobOutcome, ProcessSpan, Timeline, time_spent
 from ma_boot.wording import Message, duration, in_lines, lines_of, size
 
 MOST_NAMED = 8
@@ -71,6 +71,7 @@ def facts_part(timeline: Timeline) -> Html:
     facts: Dict[Text, Union[Text, str, int, float]] = {
         Text("started", "开始时间"): timeline.began and _moment_of_day(timeline.began),
         Text("duration", "总耗时"): duration(timeline.seconds),
+        Text("node time in the final state", "计入最终状态的节点时间"): time_that_counted(timeline),
         Text("nodes", "节点数"): nodes,
         Text("processes", "进程数"): str(count_of_ranks(timeline)),
         Text("hosts", "主机"): ", ".join(hosts[:MOST_NAMED]) + ("…" if len(hosts) > MOST_NAMED else ""),
@@ -82,7 +83,41 @@ def facts_part(timeline: Timeline) -> Html:
         Text("reruns of the boot command", "启动命令重复执行次数"): len(runs) - here,
         Text("times scheduled", "作业调度次数"): timeline.schedules if timeline.schedules > 1 else 0,
     }
-    return joined((fill("fact", name=name, value=value) for name, value in facts.items() if value), "\n")
+    return joined(
+        (
+            fill("fact", name=name, value=value)
+            for name, value in facts.items()
+            if value and value != same("")
+        ),
+        "\n",
+    )
+
+
+_PARTS = {
+    "lost steps": "丢失的步",
+    "start": "启动",
+    "waiting": "等待",
+    "inputs": "输入",
+    "restore": "恢复",
+    "restarts": "重启",
+    "end": "结束",
+}
+
+
+def time_that_counted(timeline: Timeline) -> Text:
+    """How much of the time of all nodes went into the final state, and what took the rest; empty for none."""
+    spent = time_spent(timeline)
+    paid, counted = sum(spent.values()), spent[COUNTED]
+    rest = [part for part in _PARTS if spent[part] >= 0.05]
+    if paid < 0.05:
+        return same("")
+    share = f"{counted / paid:.0%}"
+    en = ", ".join(f"{part} {duration(spent[part])}" for part in rest)
+    zh = "，".join(f"{_PARTS[part]} {duration(spent[part])}" for part in rest)
+    return Text(
+        f"{duration(counted)} of {duration(paid)} ({share})" + (f"; the rest: {en}" if rest else ""),
+        f"{duration(counted)} / {duration(paid)}（{share}）" + (f"；其余：{zh}" if rest else ""),
+    )
 
 
 def count_of_ranks(timeline: Timeline) -> int:

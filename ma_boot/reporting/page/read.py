@@ -16,7 +16,7 @@ from ma_boot.processes import SignalInbox, Task
 from ma_boot.redact import without_secrets
 from ma_boot.reporting import keep_earlier, write_atomically
 from ma_boot.reporting.page.compose import page_text
-from ma_boot.reporting.page.head import cause_in_own_words, headline
+from ma_boot.reporting.page.head import cause_in_own_words, headline, time_that_counted
 from ma_boot.reporting.page.tables import logs_to_read
 from ma_boot.reporting.timeline import (
     CAUSE,
@@ -39,10 +39,11 @@ _ESCAPES = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])
 
 
 class JobPage(NamedTuple):
-    """The page of a job, and in one line how the job ended and why."""
+    """The page of a job; in one line how the job ended and why, and in another what its time went for."""
 
     text: str
     end: str
+    time: str
 
 
 def page_of(events: Sequence[Path], page: Optional[Path] = None, own: bool = False) -> JobPage:
@@ -61,7 +62,7 @@ def page_of(events: Sequence[Path], page: Optional[Path] = None, own: bool = Fal
     failed = timeline.outcome.process
     why = cause_in_own_words(timeline, ends_of_logs.get(failed.log_file, "") if failed else "").en
     end = " ".join(filter(None, [headline(timeline).en, why]))
-    return JobPage(page_text(timeline, ends_of_logs, links), printable(end))
+    return JobPage(page_text(timeline, ends_of_logs, links), printable(end), time_that_counted(timeline).en)
 
 
 def event_files(places: Iterable[Path]) -> List[Path]:

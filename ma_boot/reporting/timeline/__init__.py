@@ -28,3 +28,4 @@ from ma_boot.reporting.timeline.job_timeline import (
     TransferSpan as TransferSpan,
 )
 from ma_boot.reporting.timeline.merge import job_names as job_names, timeline_of as timeline_of
+from ma_boot.reporting.timeline.time_spent import COUNTED as COUNTED, time_spent as time_spent

@@ -186,6 +186,8 @@ def boot_run(node: Optional[int], events: Tuple[Tuple[float, Event], ...]) -> Bo
         samples=tuple(story.samples),
         job_cause=story.job_cause,
         program=words(story.job, "program", 100),
+        saves=tuple(story.saves),
+        whole=story.whole,
         software={name: words(story.software, name, 60) for name in list(story.software)[:MOST_VERSIONS]},
     )
 
@@ -211,6 +213,8 @@ class _Story:
         self.stacks: List[HangStacks] = []
         self.samples: List[Measurement] = []
         self.job_cause: Optional[Cause] = None
+        self.saves: List[Tuple[float, str]] = []
+        self.whole = ""
         self._node = node
         self._latest: Dict[str, int] = {}  # label: the index of its latest process
         self._samples: Dict[str, List[Tuple[float, int]]] = {}  # of transfers that go on, by direction
@@ -235,6 +239,8 @@ class _Story:
         }
         if kind in known:
             known[kind](at, event)
+        elif kind == "checkpoints":
+            self.whole = words(event, "whole", 40)
         elif kind == "end":
             self.ending = event
         elif kind == "job":
@@ -313,6 +319,7 @@ class _Story:
         """A step of an output with checkpoints, which the upload at the end does not count."""
         files, size = whole(event, "files", 10**12) or 0, whole(event, "bytes", 10**18) or 0
         self.transfers.append(TransferSpan("upload", _begin(at, event), at, files, size, ()))
+        self.saves.append((_begin(at, event), words(event, "step", 40)))
 
     def _routes(self, at: float, event: Event) -> None:
         for direction in ("input", "output"):

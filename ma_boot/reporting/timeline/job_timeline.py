@@ -127,7 +127,8 @@ class BootRun(NamedTuple):
     `by` is whose exit code it is: `signal`, `ma_boot`, `training`, `output`, or empty. `words` are what the
     process that failed first said of it, `command` is the boot command with the options that were given,
     `job_cause` the cause of the job's end, as far as this node knew; `program` names the script that was run,
-    `software` has versions by name, and the `commit` of the code.
+    `software` has versions by name, and the `commit` of the code. `saves` are the steps of its checkpoints,
+    each with the moment when it was there to be published, `whole` is the last one known to be whole.
     """
 
     begin: float
@@ -150,6 +151,8 @@ class BootRun(NamedTuple):
     job_cause: Optional[Cause] = None
     program: str = ""
     software: Mapping[str, str] = {}
+    saves: Tuple[Tuple[float, str], ...] = ()
+    whole: str = ""
 
 
 class NodeTimeline(NamedTuple):

@@ -1,0 +1,108 @@
+"""Where the paid time of a job's nodes went: what is in the final state, and what took the rest. Pure."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from ma_boot.reporting.timeline.job_timeline import BootRun, ProcessSpan, Timeline
+
+COUNTED, LOST = "counted", "lost steps"
+START, WAITING, INPUTS, RESTORE = "start", "waiting", "inputs", "restore"
+RESTARTS, END = "restarts", "end"
+PARTS = (COUNTED, START, WAITING, INPUTS, RESTORE, LOST, RESTARTS, END)
+_OF_PHASES = {"rank table": WAITING, "inputs": INPUTS, "checkpoints": RESTORE}
+_NOTHING = "–"  # no step was restored, as the incident has it
+
+
+class Attempt(NamedTuple):
+    """Processes of a node that ran together: their first start, first failure and last end."""
+
+    start: float
+    failed: float
+    end: float
+
+
+def time_spent(timeline: Timeline) -> Dict[str, float]:
+    """The seconds of all nodes by what they went for: their sum is what was paid, as far as the events tell.
+
+    Steps count that are in the final state: all of an attempt that ended well, else those before the
+    checkpoint from which the next attempt went on, or that is the last whole one. Without checkpoints only an
+    attempt that ended well counts.
+    """
+    spent = dict.fromkeys(PARTS, 0.0)
+    for node in timeline.nodes:
+        for start, end, part in _of_node(node.runs):
+            spent[part] += end - start
+    return spent
+
+
+def _of_node(runs: Sequence[BootRun]) -> Iterator[Tuple[float, float, str]]:
+    """What the time of a node went for, in pieces without gaps."""
+    at = runs[0].begin if runs else 0.0
+    for number, run in enumerate(runs):
+        later = runs[number + 1 :]
+        for start, end, part in [(at, run.begin, RESTARTS), *_of_run(run, later)]:
+            if end > at:
+                yield max(start, at), end, part
+                at = end
+
+
+def _of_run(run: BootRun, later: Sequence[BootRun]) -> Iterator[Tuple[float, float, str]]:
+    at, before = run.begin, START
+    attempts = _attempts(run)
+    for number, attempt in enumerate(attempts):
+        yield from _with_phases(run, at, attempt.start, before)
+        last = number == len(attempts) - 1
+        counted = _counted_until(run, attempt, last and not later, later if last else ())
+        before = END if last else RESTARTS
+        yield attempt.start, counted, COUNTED
+        yield counted, attempt.failed, LOST
+        yield attempt.failed, attempt.end, before
+        at = attempt.end
+    yield from _with_phases(run, at, run.end, before)
+
+
+def _with_phases(
+    run: BootRun, start: float, end: float, otherwise: str
+) -> Iterator[Tuple[float, float, str]]:
+    """The time between attempts by the phases in it; where two go on at the same time, by the earlier one."""
+    for phase in sorted(run.phases, key=lambda phase: phase.start):
+        until = min(end, run.end if phase.end is None else phase.end)
+        if phase.name in _OF_PHASES and until > max(start, phase.start):
+            yield start, phase.start, otherwise
+            yield max(start, phase.start), until, _OF_PHASES[phase.name]
+            start = until
+    yield start, end, otherwise
+
+
+def _attempts(run: BootRun) -> List[Attempt]:
+    attempts: List[List[ProcessSpan]] = []
+    end = -1.0
+    for process in sorted(run.processes, key=lambda process: process.start):
+        if not attempts or process.start >= end:
+            attempts.append([])
+        attempts[-1].append(process)
+        end = max(end, run.end if process.end is None else process.end)
+    return [_attempt(processes, run.end) for processes in attempts]
+
+
+def _attempt(processes: Sequence[ProcessSpan], until: float) -> Attempt:
+    ends = [until if process.end is None else process.end for process in processes]
+    failed = [end for end, process in zip(ends, processes) if process.failed]
+    return Attempt(min(process.start for process in processes), min(failed, default=max(ends)), max(ends))
+
+
+def _counted_until(run: BootRun, attempt: Attempt, is_final: bool, later: Sequence[BootRun]) -> float:
+    """Until when an attempt made steps that are in the final state."""
+    if is_final and run.exit_code == 0:
+        return attempt.failed
+    step = run.whole if is_final else _restored_after(run, attempt, later)
+    saved = [at for at, saved in run.saves if saved == step and attempt.start <= at]
+    return min(max(saved), attempt.failed) if saved and step else attempt.start
+
+
+def _restored_after(run: BootRun, attempt: Attempt, later: Sequence[BootRun]) -> Optional[str]:
+    """The step from which the next attempt went on; None if from none."""
+    incidents = [*run.incidents, *(incident for after in later for incident in after.incidents)]
+    steps = [i.label for i in incidents if i.kind == "restored" and i.at >= attempt.end]
+    return steps[0] if steps and steps[0] != _NOTHING else None
