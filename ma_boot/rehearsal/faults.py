@@ -2,7 +2,7 @@
 
 FAULT  := KIND [KEY=VALUE]...          one fault; `--fault` may be given several times
 kill, exit, hang, flood                a rank: rank=R, and when: at=TIME after its start, or line=K of its log
-absent, lost, rescheduled, restart     a node, or the job: node=N, and when: at=TIME, or phase=NAME
+absent, lost, bad-card, rescheduled, restart    a node, or the job: node=N, and when: at=TIME, or phase=NAME
 stop                                   SIGTERM as phase=NAME begins or at=TIME; SIGKILL after grace=TIME
 table-torn, table-late, ...            the rank table, of all nodes or of node=N; for=TIME, else permanently
 obs-403, obs-reset, obs-slow, ...      responses of OBS: method=GET, key=TEXT (a substring), times=N
@@ -91,6 +91,9 @@ KINDS: Dict[str, Kind] = {
     "flood": Kind("rank", "the rank floods its output, up to a size", ("rank",), ("size", *_WHEN_RANK)),
     "absent": Kind("node", "the node never starts, so the rank table is never completed", ("node",)),
     "lost": Kind("node", "everything on the node is killed at once", ("node",), _WHEN_NODE),
+    "bad-card": Kind(
+        "node", "npu-smi shows a broken card, whose rank, the node's first one, dies", ("node",), ("at",)
+    ),
     "rescheduled": Kind(
         "node", "the node is rebuilt elsewhere, the others restart; without node= all are rebuilt",
         (), ("node", *_WHEN_NODE),

@@ -18,6 +18,7 @@ from typing import BinaryIO, Callable, Dict, List, Mapping, NamedTuple, Optional
 
 from ma_boot.processes import process_stat, signal_group, signal_process
 from ma_boot.rehearsal.faults import Fault
+from ma_boot.rehearsal.simulated_cards import break_card
 from ma_boot.reporting.timeline import Event, read_events
 
 _POLL_SECONDS = 0.01
@@ -35,6 +36,7 @@ class StartedRank:
     pid: int
     started: float
     lines: GrowingFile
+    node: int
     ended: bool = False
 
 
@@ -109,13 +111,18 @@ class Watch:
             return None
         return started
 
+    def first_running(self, node: int) -> Optional[StartedRank]:
+        """The first running rank of the node."""
+        ranks = (self.running(rank) for rank in sorted(self.ranks) if self.ranks[rank].node == node)
+        return next(filter(None, ranks), None)
+
     def _take(self, node: int, event: Event) -> None:
         rank = event.get("rank")
         if event["kind"] == "phase-start" and node in self.nodes:
             self.nodes[node].phases.add(event["phase"])
         elif event["kind"] == "start" and rank is not None:
             log = self._logs[node] / os.path.basename(event["log_file"])
-            self.ranks[rank] = StartedRank(event["pid"], event["monotonic_ns"] / 1e9, GrowingFile(log))
+            self.ranks[rank] = StartedRank(event["pid"], event["monotonic_ns"] / 1e9, GrowingFile(log), node)
         elif event["kind"] == "exit" and rank in self.ranks:
             self.ranks[rank].ended = True
 
@@ -128,14 +135,21 @@ def _appended(path: Path) -> GrowingFile:
 class Injector:
     """Injects each fault once, at its moment, while one start of the job runs.
 
-    `restarts_job` is set to the injected fault after which the platform starts the job again. `note` is
-    called with each injected fault and its problem (None if there was none).
+    `home_of` is the home of a node as this machine sees it. `restarts_job` is set to the injected fault after
+    which the platform starts the job again. `note` is called with each injected fault and its problem (None
+    if there was none).
     """
 
-    def __init__(self, faults: Sequence[Fault], note: Callable[[Fault, Optional[str]], None]) -> None:
+    def __init__(
+        self,
+        faults: Sequence[Fault],
+        note: Callable[[Fault, Optional[str]], None],
+        home_of: Callable[[int], str],
+    ) -> None:
         self.restarts_job: Optional[Fault] = None
         self._pending: List[Fault] = [fault for fault in faults if fault.kind in _ACTIONS]
         self._note = note
+        self._home_of = home_of
         self._scheduled: List[_Scheduled] = []
 
     def run(self, watch: Watch, cancel: threading.Event) -> None:
@@ -184,6 +198,14 @@ class Injector:
         for node in _nodes(fault, watch):
             signal_process(node.pid, signal.SIGKILL)
 
+    def break_card(self, fault: Fault, watch: Watch) -> None:
+        """Shows a broken card, and ends the rank that used it, as its driver does."""
+        node = fault.node or 0
+        break_card(self._home_of(node))
+        rank = watch.first_running(node)
+        if rank is not None:
+            signal_process(rank.pid, signal.SIGABRT)
+
     def reschedule(self, fault: Fault, watch: Watch) -> None:
         """Loses the node, and has the job started again with another one in its place."""
         self.restarts_job = fault
@@ -225,6 +247,7 @@ _ACTIONS: Mapping[str, Callable[[Injector, Fault, Watch], None]] = {
     "hang": Injector.hang,
     "flood": Injector.flood,
     "lost": Injector.lose,
+    "bad-card": Injector.break_card,
     "rescheduled": Injector.reschedule,
     "restart": Injector.restart,
     "stop": Injector.stop,
@@ -241,7 +264,9 @@ def _is_due(fault: Fault, watch: Watch, now: float) -> bool:
             return rank.lines.count_lines() >= fault.line
         return now >= rank.started + (fault.at or 0.0)
     nodes = _nodes(fault, watch)
-    if not _all_started(fault, watch):
+    if not _all_started(fault, watch) or (
+        fault.kind == "bad-card" and not watch.first_running(fault.node or 0)
+    ):
         return False
     if fault.phase is not None:  # on all of them: a node killed as it starts leaves no events
         return all(fault.phase in node.phases for node in nodes)

@@ -78,7 +78,7 @@ class JobRun:
         self._spec_of = spec_of
         self._lock = threading.Lock()
         self._written: Dict[int, str] = {}
-        self._injector = Injector(setup.rehearsal.faults, self._note)
+        self._injector = Injector(setup.rehearsal.faults, self._note, setup.job.home)
         self._older = set(descendants(os.getpid(), {}))  # of a shell that `exec` has replaced
 
     def run(self) -> RunResult:

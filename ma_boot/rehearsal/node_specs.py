@@ -23,6 +23,7 @@ from ma_boot.rehearsal.platform import (
 )
 from ma_boot.rehearsal.sandbox import sandboxed
 from ma_boot.rehearsal.setup import Setup
+from ma_boot.rehearsal.simulated_cards import tools_of
 from path_mapping.errors import MappingInvalid
 from path_mapping.mapping import PathMapping, Route, read_mapping
 
@@ -42,6 +43,8 @@ def node_spec(setup: Setup, start: SimulatedJob, node: int, world: World) -> Wor
         **node_environment(start, node, code.name if code else "code", world.environ),
         **channel_variables(rehearsal.channels, start, node),
     }
+    if rehearsal.has_bad_card(node):
+        variables["PATH"] = os.pathsep.join([tools_of(start.home(node)), variables.get("PATH", os.defpath)])
     argv = (sys.executable, "-m", "ma_boot", "run", *as_options(request))
     home = start.home(node)
     disks = rehearsal.small_disks(node)

@@ -42,6 +42,10 @@ class Rehearsal:
         """The faults of one stage: `rank`, `node`, `table`, `obs` or `disk`."""
         return [fault for fault in self.faults if fault.stage == stage]
 
+    def has_bad_card(self, node: int) -> bool:
+        """Whether a card of the node breaks."""
+        return any(fault.kind == "bad-card" and fault.node == node for fault in self.faults)
+
     def small_disks(self, node: int) -> Dict[str, int]:
         """The directories of a node with limited space, and their sizes in bytes."""
         faults = (fault for fault in self.faults_of("disk") if fault.node == node)

@@ -28,6 +28,7 @@ from ma_boot.rehearsal.platform import (
 from ma_boot.rehearsal.platform_side import ServedObs, download_inputs, served
 from ma_boot.rehearsal.requested import Rehearsal
 from ma_boot.rehearsal.sandbox import check_installed
+from ma_boot.rehearsal.simulated_cards import add_npu_smi
 from ma_boot.wording import counted, size
 from path_mapping.errors import CredentialsMissing, MappingInvalid
 from path_mapping.mapping import read_mapping
@@ -66,6 +67,8 @@ class Setup:
             try:
                 for directory in self.job.directories(node).values():
                     Path(directory).mkdir(parents=True)
+                if self.rehearsal.has_bad_card(node):
+                    add_npu_smi(self.job.home(node), self.job.devices_per_node)
             except OSError as error:
                 raise CannotCreate(f"cannot create the sandbox {self.job.root}: {error.strerror}") from error
             if self.code is not None:

@@ -259,7 +259,8 @@ def _outputs(setup: Setup, node: int) -> Iterator[Tuple[Route, Path]]:
     job, launch = setup.job, setup.request.launch
     mapping, root = node_mapping(setup, node), job.sandbox_root(node)
     base = working_directory(launch, setup.request.command, job.home(node), job.job_dir(node))
-    for route in mapping.outputs if mapping else ():
+    plain = [route for route in mapping.outputs if route.more is None] if mapping else []  # not checkpoints
+    for route in plain:
         local = root + route.local if os.path.isabs(route.local) else route.local
         yield route._replace(local=local), Path(base)
     for channel in setup.rehearsal.channels:

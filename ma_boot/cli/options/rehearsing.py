@@ -147,7 +147,7 @@ FAULT is a kind followed by KEY=VALUE pairs, separated by spaces.
               flood [size=SIZE]: rank=R, and at=TIME or line=K of its output
   a node      lost, stop [grace=TIME]: node=N; rescheduled [node=N];
               restart [signal=TERM]: and at=TIME or phase=NAME;
-              absent node=N
+              absent node=N; bad-card node=N [at=TIME]
   rank table  table-late for=TIME, table-lacks pod=N, table-torn,
               table-empty, table-regresses, table-stale, table-rewritten:
               [for=TIME] [node=N]; table-never, table-wrong: [node=N]

@@ -56,6 +56,7 @@ CASES: Tuple[Tuple[str, Outcome, Tuple[str, ...]], ...] = (
     ("lost node=0 at=2s", Outcome(137, "node 0 was killed by SIGKILL", None), ()),
     ("lost node=1 phase=run", Outcome(137, "node 1 was killed by SIGKILL", None), ()),
     ("lost node=1 phase=rank-table", Outcome(137, "node 1 was killed by SIGKILL", None), ()),
+    ("bad-card node=1 at=500ms", Outcome(134, "rank 2 was killed by SIGABRT"), ()),
     ("rescheduled node=1 phase=run", AGAIN, ()),
     ("rescheduled node=0 at=2s", AGAIN, ()),
     ("rescheduled phase=run", AGAIN, ()),
@@ -106,7 +107,14 @@ CASES: Tuple[Tuple[str, Outcome, Tuple[str, ...]], ...] = (
     ),
     ("disk-full node=0 path=/home/ma-user/modelarts/log size=8k", SUCCESS, ()),
 )
-KILLED = ("kill", "exit", "lost", "stop", "hang")  # which end the job, so that the training outlasts it
+KILLED = (
+    "kill",
+    "exit",
+    "lost",
+    "stop",
+    "hang",
+    "bad-card",
+)  # which end the job, so that the training outlasts it
 
 
 @pytest.mark.usefixtures("bubblewrap")

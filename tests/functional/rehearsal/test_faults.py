@@ -339,7 +339,7 @@ def test_a_stopped_node_is_killed_after_its_grace_period(
         watch = Watch(tmp_path / "none", {0: tmp_path / "none"})
         watch.nodes[0] = StartedNode(node.pid, time.monotonic())
         cancel = threading.Event()
-        run = Injector([fault], lambda *_: None).run
+        run = Injector([fault], lambda *_: None, str).run
         injector = threading.Thread(target=run, args=(watch, cancel))
         injector.start()
         try:

@@ -125,6 +125,16 @@ def test_without_a_token_the_nodes_agree_on_the_end_and_its_cause(laptop: Path) 
     assert lines[0].startswith("[ma_boot] the job's cause: node 1, rank 3")
 
 
+def test_a_broken_card_ends_the_job_for_new_pods(laptop: Path) -> None:
+    training = write(laptop, *HEAD, "time.sleep(600)")
+    ended = rehearse(
+        laptop, *SHAPE, "--max-restarts", "3", "--fault", "bad-card node=1 at=1s", training, more=AT_ONCE
+    )
+    assert ended.code == 128 + signal.SIGABRT, ended.output
+    assert ended.output.count("no restart: hardware: needs new pods (node 1: NPU 0 is Alarm (npu-smi))") == 2
+    assert restarts(laptop) == []
+
+
 def test_a_stop_while_the_nodes_agree_ends_them(laptop: Path) -> None:
     """Node 0's ranks ignore SIGTERM: the others wait for them when the job is stopped."""
     training = [

@@ -62,6 +62,7 @@ def test_the_sum_of_the_losses_is_that_of_an_undisturbed_job(laptop: Path, seed:
     )  # fmt: skip
     ended = end(running, 200)
     assert ended.code == 0, f"{one}\n{ended.output}"
+    assert "are not in OBS" not in ended.output
     world = one.nodes * one.each
     states = [int((shared / f"result-{rank}").read_text()) for rank in range(world)]
     assert sum(states) == undisturbed(world, STEPS, seed), f"{one}\n{ended.output}"
