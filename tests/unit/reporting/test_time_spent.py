@@ -35,7 +35,7 @@ def run(begin: float, end: float, *processes: ProcessSpan, code: Optional[int] =
 
 def spent(*runs: BootRun) -> Dict[str, float]:
     nodes = (NodeTimeline(0, runs),)
-    timeline = Timeline("job", 0.0, 0.0, 1, nodes, (), JobOutcome(0, "", ""), 0, 0, "", 1)
+    timeline = Timeline("job", 0.0, 0.0, 1, nodes, (), JobOutcome(0, "", ""), 0, 0, "", "", 1)
     return {part: seconds for part, seconds in time_spent(timeline).items() if seconds}
 
 
