@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from ma_boot.processes import adopt_orphans
-from ma_boot.rehearsal.obs_server import KeyPair, ObsServer
+from ma_boot.rehearsal.obs_server import KeyPair
+from tests.obs import MemoryObs
 from tests.requirement import unavailable
 from tests.survivors import close_ended, descendants, end_survivors
 
@@ -34,10 +35,10 @@ KNOWN = [KeyPair("AKPLANTED", "SKPLANTED"), KeyPair("AKPLANTED", "SKPLANTED", "T
 
 
 @pytest.fixture
-def obs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObsServer]:
+def obs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemoryObs]:
     """An OBS that injects faults on demand, with an empty bucket named `bucket`."""
     root: Path = tmp_path_factory.mktemp("obs-server")
-    with ObsServer(root, KNOWN) as server:
+    with MemoryObs(root, KNOWN) as server:
         server.create_bucket("bucket")
         yield server
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from ma_boot.errors import CannotCreate
 from ma_boot.processes import SignalInbox, Task
 from ma_boot.rehearsal.faults import Fault
-from ma_boot.rehearsal.obs_server import DirectoryBuckets, KeyPair, ObsFault, ObsServer
+from ma_boot.rehearsal.obs_server import Buckets, KeyPair, ObsFault, ObsServer
 from ma_boot.rehearsal.platform import FormChannel, SimulatedJob, TableWrite, mark_as_obs
 from ma_boot.transfers import boot_error
 from path_mapping.errors import PathMappingError
@@ -205,18 +205,16 @@ def served(root: Path, faults: Sequence[Fault]) -> Iterator[ServedObs]:
         raise CannotCreate(f"--obs-root {root}: {error.strerror}") from error
     mark_as_obs(root)
     keys = KeyPair(secrets.token_hex(10), secrets.token_hex(20))
-    with tempfile.TemporaryDirectory() as parts:
-        server = ObsServer(Path(parts), [keys], buckets=DirectoryBuckets(root))
-        with server:
-            variables = {
-                "OBS_ENDPOINT": server.url,
-                "S3_ENDPOINT": server.url,
-                "S3_USE_HTTPS": "0",
-                "S3_VERIFY_SSL": "0",
-                "OBS_ACCESS_KEY_ID": keys.access_key,
-                "OBS_SECRET_ACCESS_KEY": keys.secret_key,
-            }
-            yield ServedObs(server, variables, faults)
+    with tempfile.TemporaryDirectory() as parts, ObsServer(Buckets(root), Path(parts), [keys]) as server:
+        variables = {
+            "OBS_ENDPOINT": server.url,
+            "S3_ENDPOINT": server.url,
+            "S3_USE_HTTPS": "0",
+            "S3_VERIFY_SSL": "0",
+            "OBS_ACCESS_KEY_ID": keys.access_key,
+            "OBS_SECRET_ACCESS_KEY": keys.secret_key,
+        }
+        yield ServedObs(server, variables, faults)
 
 
 def _obs_fault(fault: Fault) -> ObsFault:

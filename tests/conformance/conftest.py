@@ -9,11 +9,11 @@ from typing import Callable, Iterator
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import KeyPair, ObsServer
+from ma_boot.rehearsal.obs_server import KeyPair
 from tests.conformance import radosgw as ceph
 from tests.conformance.clients import Account, Boto, Client, Sdk
-from tests.conformance.fault_proxy import FaultProxy
 from tests.conformance.shared_radosgw import shared
+from tests.obs import FaultProxy, MemoryObs
 from tests.requirement import unavailable
 
 RADOSGW = pytest.mark.radosgw
@@ -32,7 +32,7 @@ MakeClient = Callable[[Account], Client]
 @pytest.fixture(scope="session")
 def embedded_account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     """Our own server."""
-    with ObsServer(tmp_path_factory.mktemp("obs"), [KeyPair("AKPLANTED", "SKPLANTED"), RENEWED]) as server:
+    with MemoryObs(tmp_path_factory.mktemp("obs"), [KeyPair("AKPLANTED", "SKPLANTED"), RENEWED]) as server:
         yield Account(server.url, "AKPLANTED", "SKPLANTED")
 
 

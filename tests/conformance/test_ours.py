@@ -20,9 +20,10 @@ from obs import (
     PutObjectHeader,
 )
 
-from ma_boot.rehearsal.obs_server import KeyPair, ObsServer
+from ma_boot.rehearsal.obs_server import KeyPair
 from path_mapping.localfs.source_file import by_crcmod
 from tests.conformance.clients import Account, Boto, Sdk
+from tests.obs import MemoryObs
 
 CONTENT = b"0123456789" * 1000
 DOMAIN = "obs.test.myhuaweicloud.com"
@@ -30,14 +31,14 @@ TEMPORARY = KeyPair("AKTEMPORARY", "SKPLANTED", "TOKENPLANTED")
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[ObsServer]:
-    with ObsServer(tmp_path, [KeyPair("AKPLANTED", "SKPLANTED"), TEMPORARY], domain=DOMAIN) as server:
+def server(tmp_path: Path) -> Iterator[MemoryObs]:
+    with MemoryObs(tmp_path, [KeyPair("AKPLANTED", "SKPLANTED"), TEMPORARY], domain=DOMAIN) as server:
         server.create_bucket("bucket")
         yield server
 
 
 @pytest.fixture(params=["obs", "v2"])
-def sdk(request: pytest.FixtureRequest, server: ObsServer) -> Any:
+def sdk(request: pytest.FixtureRequest, server: MemoryObs) -> Any:
     """The SDK's own client."""
     mode = {"client_mode": "workflow"} if request.param == "obs" else {}
     return ObsClient(
@@ -51,7 +52,7 @@ def sdk(request: pytest.FixtureRequest, server: ObsServer) -> Any:
     )
 
 
-def client(server: ObsServer, signature: str, credentials: KeyPair) -> Any:
+def client(server: MemoryObs, signature: str, credentials: KeyPair) -> Any:
     account = Account(server.url, credentials.access_key, credentials.secret_key, credentials.token)
     return Boto(account, "bucket") if signature == "v4" else Sdk(account, "bucket", signature)
 
@@ -104,7 +105,7 @@ def test_appending(sdk: Any) -> None:
 
 
 @pytest.mark.parametrize("signature", ["obs", "v2", "v4"])
-def test_only_the_listed_parts_are_used(server: ObsServer, signature: str) -> None:
+def test_only_the_listed_parts_are_used(server: MemoryObs, signature: str) -> None:
     found = client(server, signature, KeyPair("AKPLANTED", "SKPLANTED"))
     upload = found.begin("a")
     found.put_part("a", upload, 1, b"one")
@@ -113,7 +114,7 @@ def test_only_the_listed_parts_are_used(server: ObsServer, signature: str) -> No
     assert found.get("a").content == b"two"
 
 
-def test_parts_in_another_order_are_refused(server: ObsServer) -> None:
+def test_parts_in_another_order_are_refused(server: MemoryObs) -> None:
     found = client(server, "v4", KeyPair("AKPLANTED", "SKPLANTED"))  # the SDK would sort them
     upload = found.begin("a")
     named = [(number, found.put_part("a", upload, number, b"x" * 200_000).etag) for number in (1, 2)]
@@ -122,7 +123,7 @@ def test_parts_in_another_order_are_refused(server: ObsServer) -> None:
     assert found.complete("a", upload, named).status == 200
 
 
-def test_a_payload_other_than_the_signed_one_is_refused(server: ObsServer) -> None:
+def test_a_payload_other_than_the_signed_one_is_refused(server: MemoryObs) -> None:
     found = client(server, "v4", KeyPair("AKPLANTED", "SKPLANTED"))
 
     def change(request: Any, **others: Any) -> None:
@@ -134,7 +135,7 @@ def test_a_payload_other_than_the_signed_one_is_refused(server: ObsServer) -> No
     assert found.page().keys == []
 
 
-def test_what_is_replaced_or_deleted_takes_no_space(server: ObsServer) -> None:
+def test_what_is_replaced_or_deleted_takes_no_space(server: MemoryObs) -> None:
     found = client(server, "v2", KeyPair("AKPLANTED", "SKPLANTED"))
 
     def files() -> List[Path]:
@@ -156,7 +157,7 @@ def test_what_is_replaced_or_deleted_takes_no_space(server: ObsServer) -> None:
 
 
 @pytest.mark.parametrize("signature", ["obs", "v2", "v4"])
-def test_copying_on_condition_of_the_etag(server: ObsServer, signature: str) -> None:
+def test_copying_on_condition_of_the_etag(server: MemoryObs, signature: str) -> None:
     found = client(server, signature, KeyPair("AKPLANTED", "SKPLANTED"))
     etag = found.put("a", CONTENT).etag
     assert found.copy("a", "b", if_match=etag).status == 200
@@ -193,13 +194,13 @@ class TestTemporaryCredentials:
     def signature(self, request: pytest.FixtureRequest) -> str:
         return str(request.param)
 
-    def test_the_token_is_needed_and_must_be_the_right_one(self, server: ObsServer, signature: str) -> None:
+    def test_the_token_is_needed_and_must_be_the_right_one(self, server: MemoryObs, signature: str) -> None:
         assert client(server, signature, TEMPORARY).put("a", b"x").status == 200
         for token in (None, "another"):
             refused = client(server, signature, KeyPair("AKTEMPORARY", "SKPLANTED", token)).put("b", b"x")
             assert (refused.status, refused.code) == (403, "InvalidToken")
 
-    def test_a_signed_url_has_it_too(self, server: ObsServer, signature: str) -> None:
+    def test_a_signed_url_has_it_too(self, server: MemoryObs, signature: str) -> None:
         found = client(server, signature, TEMPORARY)
         found.put("a", b"x")
         connection = http.client.HTTPConnection(urlsplit(server.url).netloc)
@@ -210,7 +211,7 @@ class TestTemporaryCredentials:
             assert answer.status == status
         connection.close()
 
-    def test_it_expires_and_is_replaced(self, server: ObsServer, signature: str) -> None:
+    def test_it_expires_and_is_replaced(self, server: MemoryObs, signature: str) -> None:
         ended = KeyPair("AKTEMPORARY", "SKPLANTED", "TOKENPLANTED", expires=time.time() - 1)
         server.credentials[:] = [ended, KeyPair("AKTEMPORARY", "SKPLANTED", "NEXT")]
         refused = client(server, signature, TEMPORARY).put("a", b"x")
@@ -234,7 +235,7 @@ def names_lead_to_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
 class TestVirtualHosted:
     """The bucket in the host name, which is OBS' default."""
 
-    def test_the_sdk_with_its_defaults(self, server: ObsServer) -> None:
+    def test_the_sdk_with_its_defaults(self, server: MemoryObs) -> None:
         """An unsigned request finds out first whether the server is OBS; then it signs for OBS."""
         sdk = ObsClient("AKPLANTED", "SKPLANTED", server=f"http://{DOMAIN}:{server.port}", max_retry_count=0)
         assert sdk.createBucket("other").status == 200
@@ -246,7 +247,7 @@ class TestVirtualHosted:
         assert sdk.headBucket("missing").status == 404
 
     @pytest.mark.parametrize("signature", ["v2", "v4"])
-    def test_other_signatures(self, server: ObsServer, signature: str) -> None:
+    def test_other_signatures(self, server: MemoryObs, signature: str) -> None:
         account = Account(f"http://{DOMAIN}:{server.port}", "AKPLANTED", "SKPLANTED")
         found: Any
         if signature == "v4":
@@ -257,7 +258,7 @@ class TestVirtualHosted:
         assert found.get("dir/ü +%").content == CONTENT
         assert found.page("dir/").keys == ["dir/ü +%"]
 
-    def test_opendal_signs_for_obs_as_we_verify(self, server: ObsServer) -> None:
+    def test_opendal_signs_for_obs_as_we_verify(self, server: MemoryObs) -> None:
         """A second implementation of OBS' signature; the test sends its URLs, as it drops the port."""
         opendal = pytest.importorskip("opendal", reason="opendal has no release for this Python")
         operator = opendal.AsyncOperator(
@@ -282,7 +283,7 @@ class TestVirtualHosted:
         connection.close()
 
 
-def test_list_objects_v2(server: ObsServer) -> None:
+def test_list_objects_v2(server: MemoryObs) -> None:
     found = client(server, "v4", KeyPair("AKPLANTED", "SKPLANTED"))
     for key in ("a", "d/1", "d/2", "ü +%&", "z"):
         found.put(key, b"x")

@@ -26,7 +26,7 @@ from path_mapping.transfer import Progress, Transferred
 from tests import transfers
 from tests.conformance.clients import Account, Client, Sdk
 from tests.conformance.conftest import RADOSGW
-from tests.conformance.fault_proxy import Fault, FaultProxy, operation
+from tests.obs import Fault, FaultProxy, operation
 from tests.transfers import route, tree, write
 
 MIB = 1 << 20

@@ -18,13 +18,13 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.stores import open_store
 from tests.conftest import CREDENTIALS
 from tests.container.conftest import ROOT, SESSION, Built
 from tests.functional.frameworks.checkpoint_jobs import whole_sets
 from tests.functional.node import eventually
 from tests.mindspore_end import again_after_a_crash
+from tests.obs import MemoryObs
 
 RANK = ROOT / "tests" / "functional" / "programs" / "rank.py"
 EXAMPLE = ROOT / "examples" / "mindspore_cpu"
@@ -277,7 +277,7 @@ def test_nodes_in_containers_tell_each_other_of_hangs_and_failures(laptop: Lapto
 
 
 @pytest.mark.parametrize("is_real", [False, True])
-def test_the_inputs_and_outputs_of_a_job_file(laptop: Laptop, obs: ObsServer, is_real: bool) -> None:
+def test_the_inputs_and_outputs_of_a_job_file(laptop: Laptop, obs: MemoryObs, is_real: bool) -> None:
     """The platform moves them, so the nodes need no way to OBS, and no keys."""
     (laptop.root / "project" / "form.py").write_text(OF_A_FORM)
     (laptop.root / "job.yaml").write_text(OF_A_JOB_FILE)

@@ -26,12 +26,12 @@ from threading import Event
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.checkpoints import SetsByHand
-from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.mapping import ObsUrl
 from path_mapping.stores import Store, open_store
 from path_mapping.transfer import RetryPolicy
 from tests.conftest import CREDENTIALS
 from tests.functional.node import Node, alive, eventually, template_two
+from tests.obs import MemoryObs
 
 NODES = 2
 START_SECONDS = 300.0  # of the whole job; the machine may be busy
@@ -130,7 +130,7 @@ class Running:
 class KilledJob:
     """A job of two nodes that share a bucket; their disks are kept from start to start, but for a few."""
 
-    def __init__(self, base: Path, obs: ObsServer, training: Training) -> None:
+    def __init__(self, base: Path, obs: MemoryObs, training: Training) -> None:
         self.base, self.training, self.ranks = base, training, NODES * training.devices
         self.starts = 0
         self.log = base / "log"

@@ -13,11 +13,11 @@ from typing import Dict, Iterator, List, Tuple
 import pytest
 import trustme
 
-from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from path_mapping.errors import NotFound
 from path_mapping.stores import GetFile
 from path_mapping.workers import RetriedStore
 from path_mapping.workers.thread_pool import Outcome, RateLimiter, ThreadPool
+from tests.obs import MemoryObs, obs_fault
 from tests.transfers import names_are_here, obs_store, send, serving, tree, write
 
 FILES = {f"{number:02}": os.urandom(20_000 + number) for number in range(30)}
@@ -148,10 +148,10 @@ def test_connections_are_opened_all_at_a_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize("batches", [1, 5])
 @pytest.mark.parametrize("kind", ["503", "429", "500", "reset", "reset-body", "cut", "flip", "wrong-crc"])
 def test_a_fault_of_one_object_costs_its_own_retries_only(
-    obs: ObsServer, tmp_path: Path, kind: str, batches: int
+    obs: MemoryObs, tmp_path: Path, kind: str, batches: int
 ) -> None:
     send(obs_store(obs.url), write(tmp_path, {f"out/{name}": content for name, content in FILES.items()}))
-    obs.faults.append(ObsFault(kind, "GET", "/out/07", times=2))
+    obs.faults.append(obs_fault(kind, "GET", "/out/07", times=2))
     found = fetched(
         obs.url, {name: len(content) for name, content in FILES.items()}, tmp_path / "in", batches
     )
@@ -164,7 +164,7 @@ def test_a_fault_of_one_object_costs_its_own_retries_only(
     assert tree(tmp_path / "in") == FILES
 
 
-def test_an_object_that_is_gone_fails_alone(obs: ObsServer, tmp_path: Path) -> None:
+def test_an_object_that_is_gone_fails_alone(obs: MemoryObs, tmp_path: Path) -> None:
     send(obs_store(obs.url), write(tmp_path, {f"out/{name}": content for name, content in FILES.items()}))
     obs_store(obs.url).delete("bucket", "out/12")
     found = fetched(obs.url, {name: len(content) for name, content in FILES.items()}, tmp_path / "in")
@@ -172,7 +172,7 @@ def test_an_object_that_is_gone_fails_alone(obs: ObsServer, tmp_path: Path) -> N
     assert tree(tmp_path / "in") == {name: content for name, content in FILES.items() if name != "12"}
 
 
-def test_closing_the_pool_closes_what_was_asked_for_ahead(obs: ObsServer, tmp_path: Path) -> None:
+def test_closing_the_pool_closes_what_was_asked_for_ahead(obs: MemoryObs, tmp_path: Path) -> None:
     send(obs_store(obs.url), write(tmp_path, {f"out/{name}": content for name, content in FILES.items()}))
     before = len(os.listdir("/proc/self/fd"))
     root = os.fspath(tmp_path / "in")

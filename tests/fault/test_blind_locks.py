@@ -9,11 +9,11 @@ from typing import List
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from path_mapping.localfs import allocate
 from path_mapping.transfer import Transferred, download_jobs
 from tests.fault.test_resume import LARGE, asked, names, put
 from tests.functional.node import eventually
+from tests.obs import MemoryObs, obs_fault
 from tests.transfers import fetch, obs_store
 
 
@@ -24,10 +24,10 @@ def blind(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_second_node_has_the_whole_file_after_the_first_moved_the_common_one(
-    obs: ObsServer, tmp_path: Path
+    obs: MemoryObs, tmp_path: Path
 ) -> None:
     put(obs, "in/large", LARGE, tmp_path)
-    obs.faults.append(ObsFault("hang", "GET", "/in/large", times=1))
+    obs.faults.append(obs_fault("hang", "GET", "/in/large", times=1))
     done: List[Transferred] = []
     second = threading.Thread(target=lambda: done.append(fetch(obs_store(obs.url), tmp_path)))
     second.start()
@@ -42,7 +42,7 @@ def test_the_second_node_has_the_whole_file_after_the_first_moved_the_common_one
 
 
 def test_a_finished_file_is_never_emptied(
-    obs: ObsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    obs: MemoryObs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first node does all its work between the look of the second at its file and what follows from that."""
     put(obs, "in/large", LARGE, tmp_path)

@@ -10,16 +10,17 @@ from typing import Callable, Iterator, List, Optional, Sequence
 import pytest
 
 from ma_boot.checkpoints import upkeep
-from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
+from ma_boot.rehearsal.obs_server.faults import RequestFault
 from path_mapping.stores import Credentials, Store, open_store
 from tests.conftest import CREDENTIALS
 from tests.functional.checkpoints.output import TestNode, keys, step_of
+from tests.obs import MemoryObs, obs_fault
 
 KINDS = ["503", "500", "reset", "cut", "reset-body", "empty", "flip"]
 STORM = 4  # times in a row
 
 
-class AtRequest(List[ObsFault]):
+class AtRequest(List[RequestFault]):
     """The faults of a server of which one breaks so many requests, from the one of this number on."""
 
     def __init__(self, number: int, kind: str, times: int) -> None:
@@ -27,18 +28,18 @@ class AtRequest(List[ObsFault]):
         self.seen = 0
         self._lock = threading.Lock()
 
-    def __iter__(self) -> Iterator[ObsFault]:
+    def __iter__(self) -> Iterator[RequestFault]:
         with self._lock:
             self.seen += 1
             mine = self.number < self.seen <= self.number + self.times
         if mine:
             yield from (
-                ObsFault(self.kind, method, "", 1) for method in ("GET", "PUT", "HEAD", "DELETE", "POST")
+                obs_fault(self.kind, method, "", 1) for method in ("GET", "PUT", "HEAD", "DELETE", "POST")
             )
 
 
 @pytest.fixture
-def served(obs: ObsServer) -> Store:
+def served(obs: MemoryObs) -> Store:
     return open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
 
 
@@ -59,11 +60,11 @@ def story(store: Store, base: Path, step: int) -> Optional[str]:
     return step_of(restored)
 
 
-def test_no_fault_of_a_single_request_loses_a_set(obs: ObsServer, served: Store, tmp_path: Path) -> None:
+def test_no_fault_of_a_single_request_loses_a_set(obs: MemoryObs, served: Store, tmp_path: Path) -> None:
     run_faults(obs, served, tmp_path, lambda number: [KINDS[number % len(KINDS)]])
 
 
-def test_credentials_that_expire_at_any_request_are_renewed(obs: ObsServer, tmp_path: Path) -> None:
+def test_credentials_that_expire_at_any_request_are_renewed(obs: MemoryObs, tmp_path: Path) -> None:
     tokens = itertools.cycle([None, "TOKENPLANTED"])
     store = open_store(
         {"OBS_ENDPOINT": obs.url, **CREDENTIALS},
@@ -76,11 +77,11 @@ def test_credentials_that_expire_at_any_request_are_renewed(obs: ObsServer, tmp_
 
 @pytest.mark.kill
 @pytest.mark.timeout(3600)
-def test_no_fault_of_any_kind_loses_a_set(obs: ObsServer, served: Store, tmp_path: Path) -> None:
+def test_no_fault_of_any_kind_loses_a_set(obs: MemoryObs, served: Store, tmp_path: Path) -> None:
     run_faults(obs, served, tmp_path, lambda number: KINDS)
 
 
-def run_faults(obs: ObsServer, store: Store, base: Path, kinds: Callable[[int], Sequence[str]]) -> None:
+def run_faults(obs: MemoryObs, store: Store, base: Path, kinds: Callable[[int], Sequence[str]]) -> None:
     for step in (1, 2, 3):
         before = len(obs.requests)
         story(store, base / f"clean-{step}", step)

@@ -9,11 +9,11 @@ from typing import List
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsServer
 from tests.fault.checkpoint_kills import KilledJob, Training, run_kills
 from tests.fault.test_kill import drawn
 from tests.functional.node import PROGRAMS
 from tests.functional.programs.saver import content
+from tests.obs import MemoryObs
 
 KILLS = 4  # `make test-kill` has 200
 
@@ -33,11 +33,11 @@ SAVER = Training(
 
 
 @pytest.mark.timeout(600)
-def test_a_job_killed_anywhere_goes_on_from_the_newest_whole_step(obs: ObsServer, tmp_path: Path) -> None:
+def test_a_job_killed_anywhere_goes_on_from_the_newest_whole_step(obs: MemoryObs, tmp_path: Path) -> None:
     run_kills(KilledJob(tmp_path, obs, SAVER), drawn(), KILLS)
 
 
 @pytest.mark.kill
 @pytest.mark.timeout(7200)
-def test_a_job_killed_at_200_moments(obs: ObsServer, tmp_path: Path) -> None:
+def test_a_job_killed_at_200_moments(obs: MemoryObs, tmp_path: Path) -> None:
     run_kills(KilledJob(tmp_path, obs, SAVER), drawn(), 200)

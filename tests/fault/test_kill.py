@@ -16,10 +16,10 @@ from typing import Dict, Iterator, List
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.errors import Cancelled, WorkersLost
 from path_mapping.transfer import Progress
 from tests.functional.node import eventually
+from tests.obs import MemoryObs
 from tests.transfers import fetch, is_worker, obs_store, route, send, workers
 
 ROOT = Path(__file__).parents[2]
@@ -177,13 +177,13 @@ def run_uploads(url: str, tmp_path: Path, kills: int) -> None:
             assert not list(store._parts("listing", "bucket", left.key, left.upload))
 
 
-def test_an_upload_killed_anywhere_is_finished_by_the_next(obs: ObsServer, tmp_path: Path) -> None:
+def test_an_upload_killed_anywhere_is_finished_by_the_next(obs: MemoryObs, tmp_path: Path) -> None:
     run_uploads(obs.url, tmp_path, 5)
 
 
 @pytest.mark.kill
 @pytest.mark.timeout(3600)
-def test_an_upload_killed_at_100_points(obs: ObsServer, tmp_path: Path) -> None:
+def test_an_upload_killed_at_100_points(obs: MemoryObs, tmp_path: Path) -> None:
     run_uploads(obs.url, tmp_path, 100)
 
 

@@ -9,10 +9,10 @@ from typing import List
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from path_mapping.stores import PutFile
 from path_mapping.workers import Batch, Outcome, Pool, RetriedStore, start_pool
 from tests.functional.node import eventually
+from tests.obs import MemoryObs, obs_fault
 from tests.transfers import obs_store, workers, write
 
 THREADS, PROCESSES = 0, 2
@@ -44,9 +44,9 @@ def outcomes(pool: Pool, count: int) -> List[Outcome]:
 
 @pytest.mark.parametrize("processes", [THREADS, PROCESSES])
 def test_what_is_done_is_reported_before_the_batch_ends(
-    obs: ObsServer, tmp_path: Path, processes: int
+    obs: MemoryObs, tmp_path: Path, processes: int
 ) -> None:
-    obs.faults.append(ObsFault("hang", "PUT", "/out/c"))
+    obs.faults.append(obs_fault("hang", "PUT", "/out/c"))
     pool = started(obs.url, processes)
     pool.submit(batch(tmp_path, "a", "b", "c"))
     done = outcomes(pool, 2)
@@ -55,8 +55,8 @@ def test_what_is_done_is_reported_before_the_batch_ends(
     pool.close()
 
 
-def test_another_worker_does_only_what_the_dead_one_has_not_reported(obs: ObsServer, tmp_path: Path) -> None:
-    obs.faults.append(ObsFault("hang", "PUT", "/out/c", times=1))
+def test_another_worker_does_only_what_the_dead_one_has_not_reported(obs: MemoryObs, tmp_path: Path) -> None:
+    obs.faults.append(obs_fault("hang", "PUT", "/out/c", times=1))
     pool = started(obs.url, PROCESSES)
     pool.submit(batch(tmp_path, "a", "b", "c", "d"))
     assert [one.number for one in outcomes(pool, 2)] == [0, 1]

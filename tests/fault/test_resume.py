@@ -13,7 +13,7 @@ from typing import List, Optional
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import KeyPair as Known, ObsFault, ObsServer
+from ma_boot.rehearsal.obs_server import KeyPair as Known
 from path_mapping.errors import Cancelled, Refused, Replaced, TransferFailed
 from path_mapping.planning import BegunUploads
 from path_mapping.stores import Access, Credentials, PutPart
@@ -21,6 +21,7 @@ from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Progress, scheduler
 from path_mapping.transfer.parts import PoolSize
 from tests.functional.node import eventually
+from tests.obs import MemoryObs, obs_fault
 from tests.transfers import KEYS, content_of, fetch, obs_store, route, send, write
 
 MIB = 1 << 20
@@ -29,18 +30,18 @@ OTHER = shake_128(b"6").digest(len(LARGE))
 
 
 @pytest.fixture
-def store(obs: ObsServer) -> ObsStore:
+def store(obs: MemoryObs) -> ObsStore:
     return obs_store(obs.url, multipart_from=12 * MIB, part=5 * MIB, timeout=5)
 
 
-def put(obs: ObsServer, key: str, content: bytes, base: Path) -> None:
+def put(obs: MemoryObs, key: str, content: bytes, base: Path) -> None:
     """Stores an object in one request."""
     (base / "source").write_bytes(content)
     direct = obs_store(obs.url, multipart_from=1 << 40)
     send(direct, base, route("source", key))
 
 
-def asked(obs: ObsServer, method: str, part: str) -> List[str]:
+def asked(obs: MemoryObs, method: str, part: str) -> List[str]:
     return [path for how, path in obs.requests if how == method and part in path]
 
 
@@ -51,7 +52,7 @@ def names(directory: Path) -> List[str]:
 class TestRanges:
     """A large object is fetched in ranges."""
 
-    def test_it_is_fetched_whole_by_ranges(self, store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
+    def test_it_is_fetched_whole_by_ranges(self, store: ObsStore, obs: MemoryObs, tmp_path: Path) -> None:
         put(obs, "in/large", LARGE, tmp_path)
         assert fetch(store, tmp_path).bytes == len(LARGE)
         assert (tmp_path / "in" / "large").read_bytes() == LARGE
@@ -60,7 +61,7 @@ class TestRanges:
         assert names(tmp_path / "in") == ["large"]
 
     def test_several_are_fetched_abreast_and_sent_one_after_the_other(
-        self, store: ObsStore, obs: ObsServer, tmp_path: Path
+        self, store: ObsStore, obs: MemoryObs, tmp_path: Path
     ) -> None:
         for name in ("a", "b"):
             put(obs, f"in/{name}", LARGE, tmp_path)
@@ -73,16 +74,16 @@ class TestRanges:
 
     @pytest.mark.parametrize("kind", ["503", "reset", "cut", "ignore-range"])
     def test_only_a_failed_range_is_fetched_again(
-        self, store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str
+        self, store: ObsStore, obs: MemoryObs, tmp_path: Path, kind: str
     ) -> None:
         put(obs, "in/large", LARGE, tmp_path)
-        obs.faults.append(ObsFault(kind, "GET", "/in/large", times=1))
+        obs.faults.append(obs_fault(kind, "GET", "/in/large", times=1))
         assert fetch(store, tmp_path).retries == 1
         assert (tmp_path / "in" / "large").read_bytes() == LARGE
         assert len(asked(obs, "GET", "/in/large")) == 4
 
     def test_an_object_replaced_during_its_download_is_never_mixed(
-        self, store: ObsStore, obs: ObsServer, tmp_path: Path
+        self, store: ObsStore, obs: MemoryObs, tmp_path: Path
     ) -> None:
         put(obs, "in/large", LARGE, tmp_path)
         first = True
@@ -105,10 +106,10 @@ class TestRanges:
 class TestInterruptedDownload:
     """An interrupted run and the next one."""
 
-    def interrupted(self, store: ObsStore, obs: ObsServer, base: Path) -> List[str]:
+    def interrupted(self, store: ObsStore, obs: MemoryObs, base: Path) -> List[str]:
         """Leaves a download of which two ranges arrived and the third did not; returns the names of its files."""
         put(obs, "in/large", LARGE, base)
-        obs.faults.append(ObsFault("403", "GET", "/in/large", times=0))
+        obs.faults.append(obs_fault("403", "GET", "/in/large", times=0))
         seen: List[Progress] = []
 
         def last_fails(progress: Progress) -> None:
@@ -121,7 +122,7 @@ class TestInterruptedDownload:
         obs.seen.clear()
         return names(base / "in")
 
-    def test_only_the_missing_range_is_fetched(self, store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
+    def test_only_the_missing_range_is_fetched(self, store: ObsStore, obs: MemoryObs, tmp_path: Path) -> None:
         left = self.interrupted(store, obs, tmp_path)
         assert len(left) == 2
         assert all(re.fullmatch(r"\.large\.[0-9a-f]{16}(\.parts)?\.ma_part", name) for name in left)
@@ -132,7 +133,7 @@ class TestInterruptedDownload:
 
     @pytest.mark.parametrize("damage", ["zeros", "short", "no journal", "torn journal", "wrong journal"])
     def test_partial_files_on_disk_are_checked(
-        self, store: ObsStore, obs: ObsServer, tmp_path: Path, damage: str
+        self, store: ObsStore, obs: MemoryObs, tmp_path: Path, damage: str
     ) -> None:
         left = self.interrupted(store, obs, tmp_path)
         journal, part = (tmp_path / "in" / name for name in sorted(left, key=len, reverse=True))
@@ -154,7 +155,7 @@ class TestInterruptedDownload:
         assert len(asked(obs, "GET", "/in/large")) == expected
 
     def test_a_new_version_of_the_object_starts_over(
-        self, store: ObsStore, obs: ObsServer, tmp_path: Path
+        self, store: ObsStore, obs: MemoryObs, tmp_path: Path
     ) -> None:
         self.interrupted(store, obs, tmp_path)
         put(obs, "in/large", OTHER, tmp_path)
@@ -163,7 +164,7 @@ class TestInterruptedDownload:
         assert names(tmp_path / "in") == ["large"]
 
     def test_complete_files_are_not_fetched_again(
-        self, store: ObsStore, obs: ObsServer, tmp_path: Path
+        self, store: ObsStore, obs: MemoryObs, tmp_path: Path
     ) -> None:
         for name in ("a", "b", "c"):
             put(obs, f"in/{name}", name.encode(), tmp_path)
@@ -177,7 +178,7 @@ class TestInterruptedDownload:
         assert asked(obs, "GET", "/in/a") == []
 
     def test_leftovers_of_dead_runs_are_removed_and_files_of_live_ones_kept(
-        self, store: ObsStore, obs: ObsServer, tmp_path: Path
+        self, store: ObsStore, obs: MemoryObs, tmp_path: Path
     ) -> None:
         put(obs, "in/a", b"a", tmp_path)
         (tmp_path / "in").mkdir()
@@ -189,7 +190,7 @@ class TestInterruptedDownload:
             assert names(tmp_path / "in") == [alive.name, "a"]
 
     def test_leftovers_beside_a_complete_file_are_removed(
-        self, store: ObsStore, obs: ObsServer, tmp_path: Path
+        self, store: ObsStore, obs: MemoryObs, tmp_path: Path
     ) -> None:
         """As left by a run that was killed right after it had moved the file into place."""
         put(obs, "in/large", LARGE, tmp_path)
@@ -216,7 +217,7 @@ class TestInterruptedUpload:
             store.runners().new().run(part, lambda size: None)
         return upload_id
 
-    def test_only_the_missing_parts_are_sent(self, store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
+    def test_only_the_missing_parts_are_sent(self, store: ObsStore, obs: MemoryObs, tmp_path: Path) -> None:
         self.begun(store, tmp_path, 2, LARGE)
         obs.seen.clear()
         send(store, tmp_path, route("large", "large"))
@@ -224,7 +225,7 @@ class TestInterruptedUpload:
         assert content_of(store, "large") == LARGE
 
     def test_parts_of_another_content_are_sent_again(
-        self, store: ObsStore, obs: ObsServer, tmp_path: Path
+        self, store: ObsStore, obs: MemoryObs, tmp_path: Path
     ) -> None:
         self.begun(store, tmp_path, 2, OTHER)
         (tmp_path / "large").write_bytes(OTHER[: 5 * MIB] + LARGE[5 * MIB :])
@@ -235,17 +236,17 @@ class TestInterruptedUpload:
 
     @pytest.mark.parametrize("kind", ["503", "reset-body", "wrong-etag", "wrong-crc"])
     def test_only_a_failed_part_is_sent_again(
-        self, store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str
+        self, store: ObsStore, obs: MemoryObs, tmp_path: Path, kind: str
     ) -> None:
         (tmp_path / "large").write_bytes(LARGE)
-        obs.faults.append(ObsFault(kind, "PUT", "partNumber=3", times=1))
+        obs.faults.append(obs_fault(kind, "PUT", "partNumber=3", times=1))
         retries = send(store, tmp_path, route("large", "large")).retries
         assert retries == 1 or kind == "reset-body"  # reopening a kept connection is no retry
         assert len(asked(obs, "PUT", "partNumber=")) == 8
         assert content_of(store, "large") == LARGE
 
     def test_a_large_file_that_changes_is_sent_again_or_reported(
-        self, store: ObsStore, obs: ObsServer, tmp_path: Path
+        self, store: ObsStore, obs: MemoryObs, tmp_path: Path
     ) -> None:
         (tmp_path / "large").write_bytes(LARGE)
         changes = 1
@@ -266,10 +267,10 @@ class TestInterruptedUpload:
         assert list(store.unfinished("bucket", "large")) == []
 
     def test_a_refused_part_leaves_no_upload_behind(
-        self, store: ObsStore, obs: ObsServer, tmp_path: Path
+        self, store: ObsStore, obs: MemoryObs, tmp_path: Path
     ) -> None:
         (tmp_path / "large").write_bytes(LARGE)
-        obs.faults.append(ObsFault("403", "PUT", "partNumber=2"))
+        obs.faults.append(obs_fault("403", "PUT", "partNumber=2"))
         with pytest.raises(TransferFailed, match="HTTP 403"):
             send(store, tmp_path, route("large", "large"))
         assert list(store.unfinished("bucket", "large")) == []
@@ -278,7 +279,7 @@ class TestInterruptedUpload:
 class TestCredentials:
     """Keys that expire while files move."""
 
-    def renewing(self, obs: ObsServer, new: Optional[str]) -> ObsStore:
+    def renewing(self, obs: MemoryObs, new: Optional[str]) -> ObsStore:
         def renew() -> Credentials:
             obs.faults[:] = [fault for fault in obs.faults if new is None]
             self.asked += 1
@@ -287,17 +288,17 @@ class TestCredentials:
         self.asked = 0
         return ObsStore(Access(obs.url, KEYS), renew=renew)
 
-    def test_they_are_renewed_and_the_transfer_goes_on(self, obs: ObsServer, tmp_path: Path) -> None:
+    def test_they_are_renewed_and_the_transfer_goes_on(self, obs: MemoryObs, tmp_path: Path) -> None:
         for number in range(40):
             put(obs, f"in/{number:02}", b"x", tmp_path)
         obs.credentials.append(Known("AKNEW", "SKPLANTED"))
         store = self.renewing(obs, "AKNEW")
-        obs.faults.append(ObsFault("expired", "GET", "/in/2"))
+        obs.faults.append(obs_fault("expired", "GET", "/in/2"))
         assert fetch(store, tmp_path).files == 40
         assert self.asked == 1
 
     def test_worker_processes_wait_for_late_ones(
-        self, obs: ObsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, obs: MemoryObs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Also those whose requests for small files were sent ahead, signed with the old ones."""
         monkeypatch.setattr(scheduler, "pool_size", lambda *of: PoolSize(2, 2, 7))
@@ -319,30 +320,30 @@ class TestCredentials:
         assert keys[-1] != KEYS
 
     def test_worker_processes_say_why_they_gave_up(
-        self, obs: ObsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, obs: MemoryObs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(scheduler, "pool_size", lambda *of: PoolSize(2, 1))
         send(obs_store(obs.url), write(tmp_path, {f"out/{number}": b"x" for number in range(500)}))
         store = ObsStore(Access(obs.url, KEYS), lambda: KEYS, 0.5, lambda text: None)
-        obs.faults.append(ObsFault("expired", "GET", "/out/"))
+        obs.faults.append(obs_fault("expired", "GET", "/out/"))
         with pytest.raises(TransferFailed, match=r"(?s)500 of 500 files failed.*ExpiredToken"):
             fetch(store, tmp_path, route("in", "out/"))
 
     def test_they_are_renewed_only_once_where_that_does_not_help(
-        self, obs: ObsServer, tmp_path: Path
+        self, obs: MemoryObs, tmp_path: Path
     ) -> None:
         put(obs, "in/a", b"x", tmp_path)
         store = self.renewing(obs, None)
-        obs.faults.append(ObsFault("expired", "GET", "/in/a"))
+        obs.faults.append(obs_fault("expired", "GET", "/in/a"))
         with pytest.raises(TransferFailed, match="HTTP 403 ExpiredToken") as raised:
             fetch(store, tmp_path)
         assert isinstance(raised.value.failures[0].error, Refused)
         assert self.asked == 1
 
 
-def test_cancelling_ends_a_large_download_at_once(store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
+def test_cancelling_ends_a_large_download_at_once(store: ObsStore, obs: MemoryObs, tmp_path: Path) -> None:
     put(obs, "in/large", LARGE, tmp_path)
-    obs.faults.append(ObsFault("drip", "GET", "/in/large"))
+    obs.faults.append(obs_fault("drip", "GET", "/in/large"))
     cancel = threading.Event()
     threading.Timer(0.5, cancel.set).start()
     with pytest.raises(Cancelled):
@@ -350,9 +351,9 @@ def test_cancelling_ends_a_large_download_at_once(store: ObsStore, obs: ObsServe
     assert not (tmp_path / "in" / "large").exists()
 
 
-def test_a_trickling_server_times_out_like_a_hanging_one(obs: ObsServer, tmp_path: Path) -> None:
+def test_a_trickling_server_times_out_like_a_hanging_one(obs: MemoryObs, tmp_path: Path) -> None:
     put(obs, "in/a", LARGE[: 3 * MIB], tmp_path)
     store = obs_store(obs.url, timeout=0.5)
-    obs.faults.append(ObsFault("trickle", "GET", "/in/a", times=1))
+    obs.faults.append(obs_fault("trickle", "GET", "/in/a", times=1))
     assert fetch(store, tmp_path).retries == 1
     assert (tmp_path / "in" / "a").read_bytes() == LARGE[: 3 * MIB]

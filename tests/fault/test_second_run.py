@@ -9,7 +9,6 @@ from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from path_mapping.errors import NoSpace, TransferFailed
 from path_mapping.localfs.source_file import chunks, md5_of
 from path_mapping.mapping.routes import ObsUrl, Route
@@ -20,13 +19,14 @@ from path_mapping.stores import Store, StoredObject, open_store
 from path_mapping.transfer import RetriedStore, Transferred
 from tests import transfers
 from tests.conftest import CREDENTIALS
+from tests.obs import MemoryObs, obs_fault
 from tests.transfers import PartialStore, obs_store, route, tree, write
 
 MIB = 1 << 20
 
 
 @pytest.fixture(params=["directory", "obs"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, obs: ObsServer) -> Store:
+def store(request: pytest.FixtureRequest, tmp_path: Path, obs: MemoryObs) -> Store:
     if request.param == "directory":
         return open_store({}, tmp_path / "root")
     return open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
@@ -43,7 +43,7 @@ def send(store: Store, base: Path, choice: UploadChoice = UploadChoice(), **opti
 FILES = {"out/a": b"a" * 1000, "out/b-c": b"bc", "out/b/c": b"c", "out/b.d": b"", "out/é/ü": b"x"}
 
 
-def test_nothing_to_do_is_one_listing(obs: ObsServer, tmp_path: Path) -> None:
+def test_nothing_to_do_is_one_listing(obs: MemoryObs, tmp_path: Path) -> None:
     store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
     write(tmp_path, FILES)
     assert send(store, tmp_path).files == 5
@@ -101,15 +101,15 @@ def test_an_unwritable_record_does_not_stop_a_transfer(store: Store, tmp_path: P
     assert send(store, tmp_path).files == 0
 
 
-def test_files_moved_by_a_failed_run_are_not_moved_again(obs: ObsServer, tmp_path: Path) -> None:
+def test_files_moved_by_a_failed_run_are_not_moved_again(obs: MemoryObs, tmp_path: Path) -> None:
     store = obs_store(obs.url, multipart_from=6 * MIB, part=5 * MIB)
     write(tmp_path, {"out/a": b"a" * (7 * MIB), "out/b": b"b", "out/c": b"c"})
-    obs.faults.append(ObsFault("403", "PUT", "/data/c"))
+    obs.faults.append(obs_fault("403", "PUT", "/data/c"))
     with pytest.raises(TransferFailed):
         send(store, tmp_path)
     obs.faults.clear()
     assert send(store, tmp_path).files == 1
-    obs.faults.append(ObsFault("403", "GET", "/bucket/data/c"))
+    obs.faults.append(obs_fault("403", "GET", "/bucket/data/c"))
     with pytest.raises(TransferFailed):
         fetch(store, tmp_path)
     obs.faults.clear()
@@ -117,19 +117,19 @@ def test_files_moved_by_a_failed_run_are_not_moved_again(obs: ObsServer, tmp_pat
     assert tree(tmp_path / "in") == tree(tmp_path / "out")
 
 
-def test_an_interrupted_listing_continues_after_its_last_key(obs: ObsServer, tmp_path: Path) -> None:
+def test_an_interrupted_listing_continues_after_its_last_key(obs: MemoryObs, tmp_path: Path) -> None:
     store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
     for number in range(1003):
         store.write("bucket", f"data/{number:04}", Path(os.devnull), md5_of([]), lambda size: None)
-    obs.faults.append(ObsFault("503", "GET", "marker=", times=2))
+    obs.faults.append(obs_fault("503", "GET", "marker=", times=2))
     found = [one.key for one in RetriedStore(store).listing("bucket", "data/")]
     assert found == [f"data/{number:04}" for number in range(1003)]
 
 
-def test_without_a_listing_of_the_target_everything_is_sent(obs: ObsServer, tmp_path: Path) -> None:
+def test_without_a_listing_of_the_target_everything_is_sent(obs: MemoryObs, tmp_path: Path) -> None:
     store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
     write(tmp_path, FILES)
-    obs.faults.append(ObsFault("403", "GET", "/bucket?"))
+    obs.faults.append(obs_fault("403", "GET", "/bucket?"))
     done = send(store, tmp_path)
     assert done.files == 5
     assert "obs://bucket/data/ cannot be listed, so all files are uploaded" in done.notices[0]
@@ -198,13 +198,13 @@ def test_files_deleted_here_are_deleted_in_obs_with_delete(store: Store, tmp_pat
     assert [found.key for found in store.list("bucket", "data/o")] == ["data/other"]
 
 
-def test_nothing_is_deleted_after_a_failure(obs: ObsServer, tmp_path: Path) -> None:
+def test_nothing_is_deleted_after_a_failure(obs: MemoryObs, tmp_path: Path) -> None:
     store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
     write(tmp_path, FILES)
     send(store, tmp_path)
     (tmp_path / "out" / "a").unlink()
     write(tmp_path, {"out/new": b"n"})
-    obs.faults.append(ObsFault("403", "PUT", "/data/new"))
+    obs.faults.append(obs_fault("403", "PUT", "/data/new"))
     with pytest.raises(TransferFailed):
         send(store, tmp_path, delete=True)
     assert "data/a" in [found.key for found in store.list("bucket", "data/")]
@@ -261,7 +261,7 @@ def test_the_newest_files_go_first_when_time_is_short(store: Store, tmp_path: Pa
     assert order == ["data/3-meta", "data/2-weights", "data/1-old.log"]
 
 
-def test_without_a_listing_the_record_tells_what_was_sent(obs: ObsServer, tmp_path: Path) -> None:
+def test_without_a_listing_the_record_tells_what_was_sent(obs: MemoryObs, tmp_path: Path) -> None:
     store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
     write(tmp_path, FILES)
     for files in (5, 0):

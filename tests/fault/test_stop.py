@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
+from ma_boot.rehearsal.obs_server.faults import RequestFault
 from tests.conftest import CREDENTIALS
 from tests.functional.node import RANK, Booting, Ended, Node, alive, eventually, pids
+from tests.obs import MemoryObs, obs_fault
 
 
 @pytest.fixture
@@ -62,8 +63,8 @@ def test_while_waiting_for_the_rank_table(node: Node) -> None:
     stopped_well(node, running.end())
 
 
-def test_while_inputs_arrive_from_a_server_that_hangs(node: Node, obs: ObsServer) -> None:
-    obs.faults.append(ObsFault("hang", "GET", "/bucket"))
+def test_while_inputs_arrive_from_a_server_that_hangs(node: Node, obs: MemoryObs) -> None:
+    obs.faults.append(obs_fault("hang", "GET", "/bucket"))
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
     mapping = node.mapping({"data": "obs://bucket/data/"}, {"out": "obs://bucket/out/"})[:2]
     running = node.start(*mapping, RANK)
@@ -75,8 +76,8 @@ def test_while_inputs_arrive_from_a_server_that_hangs(node: Node, obs: ObsServer
     assert "PLANTED" not in ended.output
 
 
-def test_a_long_wait_prints_a_line_every_half_minute(tmp_path: Path, obs: ObsServer) -> None:
-    obs.faults.append(ObsFault("hang", "GET", "/bucket"))
+def test_a_long_wait_prints_a_line_every_half_minute(tmp_path: Path, obs: MemoryObs) -> None:
+    obs.faults.append(obs_fault("hang", "GET", "/bucket"))
     reachable = {"OBS_ENDPOINT": obs.url, **CREDENTIALS}
     for_table, for_inputs = (Node(tmp_path / name, variables=dict(reachable)) for name in ("a", "b"))
     for_inputs.complete_table()
@@ -91,12 +92,12 @@ def test_a_long_wait_prints_a_line_every_half_minute(tmp_path: Path, obs: ObsSer
     assert "inputs: scanning" in inputs
 
 
-def test_a_stopped_download_leaves_no_partial_file(node: Node, obs: ObsServer) -> None:
+def test_a_stopped_download_leaves_no_partial_file(node: Node, obs: MemoryObs) -> None:
     (node.home / "out" / "big").write_bytes(b"x" * (30 << 20))
     node.complete_table()
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
     assert node.boot(*outputs(node)[:2], RANK).code == 0
-    obs.faults.append(ObsFault("drip", "GET", "/out/big"))
+    obs.faults.append(obs_fault("drip", "GET", "/out/big"))
     running = node.start(*node.mapping({"in": "obs://bucket/out/"}, {})[:2], RANK)
     eventually(lambda: list((node.home / "in").glob(".big.*")), "the download")
     running.signal()
@@ -128,7 +129,7 @@ def test_a_second_signal_ends_the_grace_period(node: Node) -> None:
     stopped_well(node, running.end())
 
 
-def uploading(node: Node, obs: ObsServer, fault: ObsFault) -> Booting:
+def uploading(node: Node, obs: MemoryObs, fault: RequestFault) -> Booting:
     """A job whose upload has met the fault."""
     obs.faults.append(fault)
     node.complete_table()
@@ -138,8 +139,8 @@ def uploading(node: Node, obs: ObsServer, fault: ObsFault) -> Booting:
     return running
 
 
-def test_during_the_upload_a_first_signal_does_not_interrupt_it(node: Node, obs: ObsServer) -> None:
-    running = uploading(node, obs, ObsFault("hang", "PUT", "/out/earlier", times=1))
+def test_during_the_upload_a_first_signal_does_not_interrupt_it(node: Node, obs: MemoryObs) -> None:
+    running = uploading(node, obs, obs_fault("hang", "PUT", "/out/earlier", times=1))
     running.signal()
     obs.release.set()  # the connection ends without an answer; the next attempt is served
     ended = running.end()
@@ -148,8 +149,8 @@ def test_during_the_upload_a_first_signal_does_not_interrupt_it(node: Node, obs:
     assert obs.requests.count(("PUT", "/bucket/out/earlier")) == 2
 
 
-def test_during_the_upload_a_second_signal_ends_it(node: Node, obs: ObsServer) -> None:
-    running = uploading(node, obs, ObsFault("hang", "PUT", "/out/earlier"))
+def test_during_the_upload_a_second_signal_ends_it(node: Node, obs: MemoryObs) -> None:
+    running = uploading(node, obs, obs_fault("hang", "PUT", "/out/earlier"))
     running.signal(signal.SIGTERM)
     running.signal(signal.SIGINT)
     ended = running.end()
@@ -157,8 +158,8 @@ def test_during_the_upload_a_second_signal_ends_it(node: Node, obs: ObsServer) -
     assert "not every output was uploaded: interrupted by a second stop signal" in ended.output
 
 
-def test_a_hanging_upload_ends_at_its_deadline(node: Node, obs: ObsServer) -> None:
-    obs.faults.append(ObsFault("hang", "PUT", "/out/earlier"))
+def test_a_hanging_upload_ends_at_its_deadline(node: Node, obs: MemoryObs) -> None:
+    obs.faults.append(obs_fault("hang", "PUT", "/out/earlier"))
     node.complete_table()
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
     ended = node.boot(*outputs(node)[:2], "--upload-timeout", "0.5", RANK)

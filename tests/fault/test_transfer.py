@@ -11,7 +11,6 @@ from typing import Iterator
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from path_mapping.errors import (
     Cancelled,
     MissingInputs,
@@ -27,6 +26,7 @@ from path_mapping.stores import Store, StoredObject
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.stores.responses import error_of_status
 from path_mapping.transfer import Progress
+from tests.obs import MemoryObs, obs_fault
 from tests.transfers import PartialStore, fetch, obs_store, route, send, tree
 
 EMPTY_MD5 = "d41d8cd98f00b204e9800998ecf8427e"
@@ -34,7 +34,7 @@ CONTENT = b"0123456789abcdef" * 20_000
 
 
 @pytest.fixture
-def store(obs: ObsServer) -> ObsStore:
+def store(obs: MemoryObs) -> ObsStore:
     return obs_store(obs.url)
 
 
@@ -44,22 +44,22 @@ def put(store: Store, key: str, content: bytes, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["503", "429", "reset", "cut", "flip"])
-def test_a_transient_fault_is_retried(store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str) -> None:
+def test_a_transient_fault_is_retried(store: ObsStore, obs: MemoryObs, tmp_path: Path, kind: str) -> None:
     put(store, "in/a", CONTENT, tmp_path)
-    obs.faults.append(ObsFault(kind, "GET", "/bucket/in/a", times=2))
+    obs.faults.append(obs_fault(kind, "GET", "/bucket/in/a", times=2))
     fetch(store, tmp_path)
     assert tree(tmp_path / "in") == {"a": CONTENT}
 
 
 @pytest.mark.parametrize("kind", ["503", "reset", "cut", "flip"])
 def test_a_permanent_fault_leaves_the_earlier_file_intact(
-    store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str
+    store: ObsStore, obs: MemoryObs, tmp_path: Path, kind: str
 ) -> None:
     put(store, "in/a", CONTENT, tmp_path)
     put(store, "in/b", b"good", tmp_path)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_bytes(b"earlier")
-    obs.faults.append(ObsFault(kind, "GET", "/bucket/in/a"))
+    obs.faults.append(obs_fault(kind, "GET", "/bucket/in/a"))
     with pytest.raises(TransferFailed) as raised:
         fetch(store, tmp_path)
     assert [failure.source for failure in raised.value.failures] == ["obs://bucket/in/a"]
@@ -71,19 +71,19 @@ def test_a_permanent_fault_leaves_the_earlier_file_intact(
 
 @pytest.mark.parametrize(("kind", "error"), [("403", Refused), ("503", Unreachable), ("empty", Unreachable)])
 def test_a_failed_listing_is_not_an_empty_one(
-    store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str, error: type
+    store: ObsStore, obs: MemoryObs, tmp_path: Path, kind: str, error: type
 ) -> None:
-    obs.faults.append(ObsFault(kind, "GET", "/bucket"))
+    obs.faults.append(obs_fault(kind, "GET", "/bucket"))
     with pytest.raises(error):
         fetch(store, tmp_path)
 
 
 def test_a_listing_without_a_next_marker_continues_after_the_last_key(
-    store: ObsStore, obs: ObsServer, tmp_path: Path
+    store: ObsStore, obs: MemoryObs, tmp_path: Path
 ) -> None:
     for number in range(1001):
         store.write("bucket", f"in/{number:04}", Path(os.devnull), EMPTY_MD5, lambda size: None)
-    obs.faults.append(ObsFault("no-marker", "GET", "/bucket?"))
+    obs.faults.append(obs_fault("no-marker", "GET", "/bucket?"))
     assert len(list(store.list("bucket", "in/"))) == 1001
 
 
@@ -102,9 +102,9 @@ def test_all_missing_inputs_are_named_before_a_byte_is_written(store: ObsStore, 
     assert not (tmp_path / "in").exists()
 
 
-def test_cancelling_ends_the_wait_for_a_retry(store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
+def test_cancelling_ends_the_wait_for_a_retry(store: ObsStore, obs: MemoryObs, tmp_path: Path) -> None:
     put(store, "in/a", CONTENT, tmp_path)
-    obs.faults.append(ObsFault("503", "GET", "/bucket/in/a"))
+    obs.faults.append(obs_fault("503", "GET", "/bucket/in/a"))
     cancel = threading.Event()
     threading.Timer(0.3, cancel.set).start()
     with pytest.raises(Cancelled):
@@ -206,7 +206,7 @@ def test_a_file_that_keeps_changing_is_reported(store: ObsStore, tmp_path: Path)
         send(store, tmp_path, route("log", "log"), progress=grow)
 
 
-def test_a_full_disk_leaves_no_partial_file(obs: ObsServer, store: ObsStore, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_partial_file(obs: MemoryObs, store: ObsStore, tmp_path: Path) -> None:
     put(store, "in/a", CONTENT, tmp_path)
     program = f"""
 import resource, signal, threading

@@ -12,7 +12,6 @@ from typing import Callable, Dict, Iterator, List
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from path_mapping.errors import (
     Cancelled,
     Corrupted,
@@ -26,6 +25,7 @@ from path_mapping.errors import (
 from path_mapping.stores import Access, Credentials, StoredObject
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Progress
+from tests.obs import MemoryObs, obs_fault
 from tests.transfers import PartialStore, content_of, fetch, obs_store, route, send, tree
 
 CONTENT = b"0123456789abcdef" * 20_000
@@ -33,7 +33,7 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def store(obs: ObsServer) -> ObsStore:
+def store(obs: MemoryObs) -> ObsStore:
     return ObsStore(Access(obs.url, Credentials("AKPLANTED", "SKPLANTED", "TOKENPLANTED")))
 
 
@@ -49,9 +49,9 @@ class TestUpload:
 
     @pytest.mark.parametrize("kind", ["503", "429", "reset", "wrong-etag", "wrong-crc", "bad-digest"])
     def test_a_transient_fault_is_retried(
-        self, store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str
+        self, store: ObsStore, obs: MemoryObs, tmp_path: Path, kind: str
     ) -> None:
-        obs.faults.append(ObsFault(kind, "PUT", "/out/a", times=2))
+        obs.faults.append(obs_fault(kind, "PUT", "/out/a", times=2))
         assert send(store, outputs(tmp_path, "a"), route("out", "out")).files == 1
         assert content_of(store, "out/a") == CONTENT
 
@@ -59,9 +59,9 @@ class TestUpload:
         ("kind", "error"), [("403", Refused), ("503", SlowDown), ("wrong-etag", Corrupted)]
     )
     def test_a_permanent_fault_fails_this_file_only(
-        self, store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str, error: type
+        self, store: ObsStore, obs: MemoryObs, tmp_path: Path, kind: str, error: type
     ) -> None:
-        obs.faults.append(ObsFault(kind, "PUT", "/out/a"))
+        obs.faults.append(obs_fault(kind, "PUT", "/out/a"))
         with pytest.raises(TransferFailed, match="1 of 3 files failed") as raised:
             send(store, outputs(tmp_path, "a", "b", "c"), route("out", "out"))
         assert [type(failure.error) for failure in raised.value.failures] == [error]
@@ -69,26 +69,29 @@ class TestUpload:
 
     @pytest.mark.parametrize("kind", ["403", "404"])
     def test_a_permanent_error_is_not_retried(
-        self, store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str
+        self, store: ObsStore, obs: MemoryObs, tmp_path: Path, kind: str
     ) -> None:
-        obs.faults.append(ObsFault(kind, "PUT", "/out/a"))
+        obs.faults.append(obs_fault(kind, "PUT", "/out/a"))
         with pytest.raises(TransferFailed, match=f"HTTP {kind}"):
             send(store, outputs(tmp_path, "a"), route("out", "out"))
         assert [method for method, path in obs.requests] == ["GET", "PUT"]  # the listing, and one attempt
 
-    def test_a_hang_ends_with_the_timeout(self, obs: ObsServer, tmp_path: Path) -> None:
+    def test_a_hang_ends_with_the_timeout(self, obs: MemoryObs, tmp_path: Path) -> None:
         store = obs_store(obs.url, timeout=0.3)
-        obs.faults += [ObsFault("hang", "PUT", "/out/a", times=1), ObsFault("hang", "GET", "/out/a", times=1)]
+        obs.faults += [
+            obs_fault("hang", "PUT", "/out/a", times=1),
+            obs_fault("hang", "GET", "/out/a", times=1),
+        ]
         send(store, outputs(tmp_path, "a"), route("out", "out"))
         fetch(store, tmp_path, route("in", "out/"))
         assert tree(tmp_path / "in") == {"a": CONTENT}
 
     def test_a_changed_file_is_told_apart_from_a_refusal(
-        self, store: ObsStore, obs: ObsServer, tmp_path: Path
+        self, store: ObsStore, obs: MemoryObs, tmp_path: Path
     ) -> None:
         """OBS answers BadDigest if the file changed between hashing and sending: the error names the change."""
         outputs(tmp_path, "log")
-        obs.faults.append(ObsFault("bad-digest", "PUT", "/out/log"))
+        obs.faults.append(obs_fault("bad-digest", "PUT", "/out/log"))
 
         def grow(progress: Progress) -> None:
             with (tmp_path / "out" / "log").open("ab") as file:
@@ -110,10 +113,10 @@ class TestUpload:
         send(store, tmp_path, route("log", "log"), progress=shrink)
         assert content_of(store, "log") == b"xxxxx"
 
-    def test_a_failed_multipart_upload_is_aborted(self, obs: ObsServer, tmp_path: Path) -> None:
+    def test_a_failed_multipart_upload_is_aborted(self, obs: MemoryObs, tmp_path: Path) -> None:
         store = obs_store(obs.url, multipart_from=6 * MIB, part=5 * MIB)
         (tmp_path / "large").write_bytes(b"x" * (11 * MIB))
-        obs.faults.append(ObsFault("403", "PUT", "partNumber=2"))
+        obs.faults.append(obs_fault("403", "PUT", "partNumber=2"))
         with pytest.raises(TransferFailed, match="HTTP 403"):
             send(store, tmp_path, route("large", "large"))
         assert [path for method, path in obs.requests if method == "DELETE" and "uploadId=" in path]
@@ -121,12 +124,12 @@ class TestUpload:
 
     @pytest.mark.parametrize("part", ["uploads", "uploadId="])
     def test_a_damaged_answer_to_a_large_file_does_not_stop_the_rest(
-        self, obs: ObsServer, tmp_path: Path, part: str
+        self, obs: MemoryObs, tmp_path: Path, part: str
     ) -> None:
         store = obs_store(obs.url, multipart_from=6 * MIB, part=5 * MIB)
         outputs(tmp_path, "z")
         (tmp_path / "out" / "large").write_bytes(b"x" * (6 * MIB))
-        obs.faults.append(ObsFault("empty", "POST", part, times=1))
+        obs.faults.append(obs_fault("empty", "POST", part, times=1))
         send(store, tmp_path, route("out", "out"))
         assert len(content_of(store, "out/large")) == 6 * MIB
         assert content_of(store, "out/z") == CONTENT
@@ -150,7 +153,7 @@ class TestUpload:
         }
 
     def test_a_name_that_is_not_utf_8_is_reported_at_once(
-        self, store: ObsStore, obs: ObsServer, tmp_path: Path
+        self, store: ObsStore, obs: MemoryObs, tmp_path: Path
     ) -> None:
         outputs(tmp_path, "a")
         Path(os.fsdecode(os.fsencode(tmp_path / "out") + b"/\xff.ckpt")).write_bytes(b"x")
@@ -184,20 +187,20 @@ class TestUpload:
 
 @pytest.mark.parametrize("kind", ["encrypted", "appended"])
 def test_an_etag_that_only_looks_like_an_md5_is_not_trusted(
-    store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str
+    store: ObsStore, obs: MemoryObs, tmp_path: Path, kind: str
 ) -> None:
     """OBS API reference, server-side encryption: the ETag is not the MD5 of the object."""
-    obs.faults += [ObsFault(kind, "PUT"), ObsFault(kind, "GET")]
+    obs.faults += [obs_fault(kind, "PUT"), obs_fault(kind, "GET")]
     send(store, outputs(tmp_path, "a"), route("out", "out"))
     fetch(store, tmp_path, route("in", "out/"))
     assert tree(tmp_path / "in") == {"a": CONTENT}
 
 
 def test_an_object_deleted_or_forbidden_after_the_listing(
-    store: ObsStore, obs: ObsServer, tmp_path: Path
+    store: ObsStore, obs: MemoryObs, tmp_path: Path
 ) -> None:
     send(store, outputs(tmp_path, "a", "b", "c"), route("out", "out"))
-    obs.faults += [ObsFault("404", "GET", "/out/a"), ObsFault("403", "GET", "/out/b")]
+    obs.faults += [obs_fault("404", "GET", "/out/a"), obs_fault("403", "GET", "/out/b")]
     with pytest.raises(TransferFailed, match="2 of 3 files failed") as raised:
         fetch(store, tmp_path, route("in", "out/"))
     assert ["HTTP 404" in str(raised.value), "HTTP 403" in str(raised.value)] == [True, True]
@@ -295,8 +298,8 @@ def test_cancelling_does_not_wait_for_a_listing(tmp_path: Path) -> None:
     assert time.monotonic() - started < 3
 
 
-def test_progress_neither_goes_back_nor_past_the_end(store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
-    obs.faults.append(ObsFault("cut", "GET", "/out/a", times=3))
+def test_progress_neither_goes_back_nor_past_the_end(store: ObsStore, obs: MemoryObs, tmp_path: Path) -> None:
+    obs.faults.append(obs_fault("cut", "GET", "/out/a", times=3))
     send(store, outputs(tmp_path, "a", "b", "c"), route("out", "out"))
     seen: List[Progress] = []
     fetch(store, tmp_path, route("in", "out/"), progress=seen.append)
@@ -306,9 +309,9 @@ def test_progress_neither_goes_back_nor_past_the_end(store: ObsStore, obs: ObsSe
 
 
 @pytest.mark.parametrize("kind", ["403", "404", "503", "reset", "cut", "flip", "empty"])
-def test_no_error_shows_a_credential(store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str) -> None:
+def test_no_error_shows_a_credential(store: ObsStore, obs: MemoryObs, tmp_path: Path, kind: str) -> None:
     send(store, outputs(tmp_path, "a"), route("out", "out"))
-    obs.faults += [ObsFault(kind, "GET"), ObsFault(kind, "PUT")]
+    obs.faults += [obs_fault(kind, "GET"), obs_fault(kind, "PUT")]
     said = [repr(store)]
     for action in (
         lambda: list(store.list("bucket", "out/")),

@@ -11,10 +11,11 @@ from typing import Callable, Iterator
 import pytest
 import trustme
 
-from ma_boot.rehearsal.obs_server import DirectoryBuckets, ObsServer
+from ma_boot.rehearsal.obs_server import Buckets, ObsServer
 from path_mapping.stores import Store, open_store
 from tests.conftest import CREDENTIALS, KNOWN
 from tests.functional.node import Node
+from tests.obs import MemoryObs
 from tests.requirement import unavailable
 
 
@@ -34,7 +35,7 @@ def bubblewrap() -> None:
 
 
 @pytest.fixture(params=["directory", "obs", "served directory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, obs: ObsServer) -> Iterator[Store]:
+def store(request: pytest.FixtureRequest, tmp_path: Path, obs: MemoryObs) -> Iterator[Store]:
     if request.param == "obs":
         yield open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
         return
@@ -42,7 +43,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, obs: ObsServer) -> Ite
     if request.param == "directory":
         yield open_store({}, tmp_path / "root")
         return
-    with ObsServer(tmp_path / "parts", KNOWN, buckets=DirectoryBuckets(tmp_path / "root")) as server:
+    with ObsServer(Buckets(tmp_path / "root"), tmp_path / "parts", KNOWN) as server:
         yield open_store({"OBS_ENDPOINT": server.url, **CREDENTIALS}, None)
 
 
@@ -56,7 +57,7 @@ def secure(tmp_path: Path) -> Iterator[Callable[[str], str]]:
             authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             authority.issue_cert(name).configure_cert(context)
-            server = servers.enter_context(ObsServer(tmp_path / "obs", KNOWN, "localhost", tls=context))
+            server = servers.enter_context(MemoryObs(tmp_path / "obs", KNOWN, "localhost", tls=context))
             server.create_bucket("bucket")
             return server.url
 

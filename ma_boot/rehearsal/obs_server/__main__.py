@@ -11,8 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ma_boot.rehearsal.obs_server import KeyPair, ObsServer
-from ma_boot.rehearsal.obs_server.directory_buckets import DirectoryBuckets
+from ma_boot.rehearsal.obs_server import Buckets, KeyPair, ObsServer
 from ma_boot.reporting import print_lines
 
 
@@ -20,11 +19,12 @@ def _serve(root: Path, port: int) -> None:
     stops = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, stops)  # threads inherit the mask
     known = KeyPair(os.environ["OBS_ACCESS_KEY_ID"], os.environ["OBS_SECRET_ACCESS_KEY"])
-    with tempfile.TemporaryDirectory() as parts:
-        server = ObsServer(Path(parts), [known], "0.0.0.0", port, buckets=DirectoryBuckets(root))
-        with server:
-            print_lines("serving")
-            signal.sigwait(stops)
+    with (
+        tempfile.TemporaryDirectory() as parts,
+        ObsServer(Buckets(root), Path(parts), [known], "0.0.0.0", port),
+    ):
+        print_lines("serving")
+        signal.sigwait(stops)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,20 @@
-"""Buckets and multipart uploads: an index in memory, and one file for the content of each object or part."""
+"""Buckets that are plain directories: `obs://bucket/key` is ROOT/bucket/key."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
 import threading
 import uuid
 from bisect import bisect_left, bisect_right
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import BinaryIO, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import BinaryIO, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
-from path_mapping.localfs import chunks, crc64
+from path_mapping.errors import UnsafeTarget
+from path_mapping.localfs import CHUNK, TEMPORARY, chunks, contained, crc64, is_temporary, unsafe
 
 STATUS = {  # that of all others is 400
     "AccessDenied": 403,
@@ -63,30 +64,6 @@ class BucketObject:
     path: str = ""
 
 
-@dataclass(frozen=True)
-class UploadPart:
-    """One part of an upload: `path` is the file of its content, `etag` the MD5 of it."""
-
-    number: int
-    size: int
-    etag: str
-    modified: float
-    path: str
-
-
-@dataclass(frozen=True)
-class Upload:
-    """A multipart upload; `headers` and `metadata` are for the object that it becomes."""
-
-    id: str
-    bucket: str
-    key: str
-    initiated: float
-    headers: Mapping[str, str]
-    metadata: Mapping[str, str]
-    parts: Dict[int, UploadPart] = field(default_factory=dict)
-
-
 MAX_KEYS = 1000  # OBS API reference, "Listing Objects in a Bucket"
 _LAST = chr(0x10FFFF)  # sorts after every character of a key
 
@@ -98,112 +75,6 @@ class ListingPage:
     keys: Tuple[str, ...]
     prefixes: Tuple[str, ...]
     next_marker: str
-
-
-class Bucket:
-    """The objects of one bucket. Thread-safe; who makes an object longer holds `appending`."""
-
-    region = ""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._lock = threading.Lock()
-        self.appending = threading.Lock()
-        self._objects: Dict[str, BucketObject] = {}
-        self._sorted: Optional[List[str]] = None
-
-    def new_file(self) -> Path:
-        """A new file for the content of an object."""
-        return self._directory / uuid.uuid4().hex
-
-    def put(self, new: BucketObject) -> BucketObject:
-        """Stores what was written to `new.path` as the object of its key."""
-        with self._lock:
-            earlier = self._objects.get(new.key)
-            self._objects[new.key] = new
-            if earlier is None:
-                self._sorted = None
-            else:
-                os.unlink(earlier.path)  # readers have it open already
-        return new
-
-    def get(self, key: str) -> BucketObject:
-        """The object of a key; raises `Refusal` if there is none."""
-        found = self._objects.get(key)
-        if found is None:
-            raise Refusal("NoSuchKey", "the object does not exist")
-        return found
-
-    def open(self, key: str) -> Tuple[BucketObject, BinaryIO]:
-        """An object and its content, consistent with each other; raises `Refusal` if there is none."""
-        while True:
-            found = self.get(key)
-            with self._lock:
-                if self._objects.get(key) is found:
-                    return found, open(found.path, "rb", buffering=0)
-
-    def delete(self, key: str) -> None:
-        """Deletes an object; as in OBS, a missing one is not an error."""
-        with self._lock:
-            found = self._objects.pop(key, None)
-            if found is not None:
-                self._sorted = None
-                os.unlink(found.path)
-
-    def page(
-        self, prefix: str, marker: str, delimiter: str, limit: int
-    ) -> Tuple[ListingPage, List[BucketObject]]:
-        """One page of the listing, and the objects on it."""
-        with self._lock:
-            if self._sorted is None:
-                self._sorted = sorted(self._objects)
-            found = list_page(self._sorted, prefix, marker, delimiter, limit)
-            return found, [self._objects[key] for key in found.keys]
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the bucket has no objects."""
-        return not self._objects
-
-
-class Buckets:
-    """All buckets below a directory; existing directories are buckets."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        root.mkdir(parents=True, exist_ok=True)
-        self._buckets = {path.name: self._bucket(path) for path in root.iterdir() if path.is_dir()}
-
-    def _bucket(self, directory: Path) -> Bucket:
-        return Bucket(directory)
-
-    def names(self) -> Iterable[str]:
-        """The sorted names."""
-        return sorted(self._buckets)
-
-    def get(self, name: str) -> Bucket:
-        """The bucket of this name; raises `Refusal` if there is none."""
-        found = self._buckets.get(name)
-        if found is None:
-            raise Refusal("NoSuchBucket", "the bucket does not exist")
-        return found
-
-    def create(self, name: str, region: str = "") -> None:
-        """Creates a bucket unless it exists; raises `Refusal` for an invalid name."""
-        letters = name.replace("-", "").replace(".", "")
-        if not 3 <= len(name) <= 63 or not letters.isalnum() or not name.isascii() or name != name.lower():
-            raise Refusal("InvalidBucketName", "expected 3 to 63 lowercase letters, digits, hyphens and dots")
-        if name not in self._buckets:
-            (self._root / name).mkdir(exist_ok=True)
-            self._buckets[name] = self._bucket(self._root / name)
-            self._buckets[name].region = region
-
-    def delete(self, name: str) -> None:
-        """Deletes a bucket; raises `Refusal` if it does not exist or is not empty."""
-        if not self.get(name).is_empty:
-            raise Refusal("BucketNotEmpty", "the bucket has objects")
-        del self._buckets[name]
-        shutil.rmtree(self._root / name)
 
 
 def list_page(keys: Sequence[str], prefix: str, marker: str, delimiter: str, limit: int) -> ListingPage:
@@ -236,125 +107,206 @@ def list_page(keys: Sequence[str], prefix: str, marker: str, delimiter: str, lim
     return ListingPage(tuple(found), tuple(prefixes), "")
 
 
-MIN_PART_BYTES = 100 << 10  # OBS API reference, "Uploading Parts": only the last part may be smaller
-MAX_PARTS = 10_000
+_NO_CONTENT = os.devnull  # the file of an object `key/`, which is a directory
+_FileState = Tuple[int, int, int]  # inode, size, time of the last change
 
 
-class Uploads:
-    """All uploads of a server, with the files of their parts in one directory. Thread-safe.
+class Bucket:
+    """The files and empty directories of a directory, as they are at each request: others write there, too.
 
-    A client that has waited too long asks again while its first request is still being answered. So what
-    ends an upload, or adds a part to it, waits for the others, and who comes too late is told `NoSuchUpload`.
+    Checksums are computed on the first access, and kept while the file stays the same. So are headers and
+    metadata, since a file has no place for them. Thread-safe; who makes an object longer holds `appending`.
     """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._lock = threading.Lock()
+        self.appending = threading.Lock()
+        self._known: Dict[str, Tuple[_FileState, BucketObject]] = {}
+
+    def new_file(self) -> Path:
+        """A new file on the bucket's own file system, with a name that listings skip."""
+        return self._directory / f".put.{uuid.uuid4().hex[:12]}{TEMPORARY}"
+
+    def put(self, new: BucketObject) -> BucketObject:
+        """Moves what was written to the file of its key; raises `Refusal` if that is not a valid path."""
+        try:
+            state = _state(os.stat(new.path))
+            with self._lock:
+                moved = replace(new, path=self._move(new, self._path(new.key)))
+                self._known[new.key] = (state, moved)
+        except (OSError, Refusal) as error:
+            os.unlink(new.path)
+            raise error if isinstance(error, Refusal) else Refusal("InvalidArgument", str(error)) from error
+        return moved
+
+    def _move(self, new: BucketObject, target: Path) -> str:
+        if not new.key.endswith("/"):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(new.path, target)
+            return str(target)
+        if new.size:
+            raise Refusal("InvalidArgument", "no file can have a key that ends with /")
+        target.mkdir(parents=True, exist_ok=True)
+        os.unlink(new.path)
+        return _NO_CONTENT
+
+    def get(self, key: str) -> BucketObject:
+        """The object of a key, with its checksums; raises `Refusal` if there is none."""
+        if key in self._known and not key.endswith("/"):
+            state, found = self._known[key]
+            with contextlib.suppress(OSError):
+                if _state(os.stat(found.path)) == state:
+                    return found
+        found, file = self.open(key)
+        file.close()
+        return found
+
+    def open(self, key: str) -> Tuple[BucketObject, BinaryIO]:
+        """An object and its content, consistent with each other; raises `Refusal` if there is none."""
+        try:
+            path = self._path(key)
+            if key.endswith("/"):
+                return self._directory_object(key, path), open(_NO_CONTENT, "rb", buffering=0)
+            if not path.is_file():
+                raise Refusal("NoSuchKey", "there is no such file")
+            file: BinaryIO = open(path, "rb", buffering=0)  # noqa: SIM115 -- the response closes it
+        except (FileNotFoundError, NotADirectoryError):
+            raise Refusal("NoSuchKey", "the file of this object no longer exists") from None
+        except Refusal as error:
+            self._known.pop(key, None)
+            raise Refusal("NoSuchKey", str(error)) from None
+        try:
+            return self._described(key, path, file), file
+        except BaseException:
+            file.close()
+            raise
+
+    def _directory_object(self, key: str, path: Path) -> BucketObject:
+        """The object of a directory that was put, or is empty."""
+        if not path.is_dir() or (key not in self._known and any(path.iterdir())):
+            raise Refusal("NoSuchKey", "there is no such directory, or it has files")
+        if key in self._known:
+            return self._known[key][1]
+        nothing = hashlib.md5().hexdigest()
+        return BucketObject(key, 0, nothing, 0, path.stat().st_mtime, path=_NO_CONTENT)
+
+    def _described(self, key: str, path: Path, file: BinaryIO) -> BucketObject:
+        now = os.fstat(file.fileno())
+        if key in self._known and self._known[key][0] == _state(now):
+            return self._known[key][1]
+        md5, crc, size = hashlib.md5(), 0, 0
+        while piece := file.read(CHUNK):
+            md5.update(piece)
+            crc = crc64(piece, crc)
+            size += len(piece)
+        file.seek(0)
+        found = BucketObject(key, size, md5.hexdigest(), crc, now.st_mtime, path=str(path))
+        self._known[key] = (_state(now), found)
+        return found
+
+    def delete(self, key: str) -> None:
+        """Deletes an object; as in OBS, a missing one is not an error, and no empty directory stays."""
+        with self._lock, contextlib.suppress(OSError, Refusal):  # a directory may have files by now
+            path = self._path(key)
+            self._known.pop(key, None)
+            path.rmdir() if key.endswith("/") else path.unlink()
+            while (path := path.parent) != self._directory:
+                if f"{path.relative_to(self._directory).as_posix()}/" in self._known:
+                    break
+                path.rmdir()
+
+    def page(
+        self, prefix: str, marker: str, delimiter: str, limit: int
+    ) -> Tuple[ListingPage, List[BucketObject]]:
+        """One page of the listing, and the objects on it with their checksums."""
+        found = list_page(sorted(self._keys(prefix)), prefix, marker, delimiter, limit)
+        listed = []
+        for key in found.keys:
+            with contextlib.suppress(Refusal):  # it has been removed meanwhile
+                listed.append(self.get(key))
+        return replace(found, keys=tuple(one.key for one in listed)), listed
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the bucket has no objects."""
+        return next(self._keys(""), None) is None
+
+    def _keys(self, prefix: str) -> Iterator[str]:
+        """The keys of the files and empty directories in the directory of a prefix, and below it."""
+        start = prefix[: prefix.rfind("/") + 1]
+        try:
+            top = self._path(f"{start}x").parent
+        except Refusal:
+            return
+        yield from self._below(str(top), start)
+
+    def _below(self, directory: str, start: str) -> Iterator[str]:
+        is_object = bool(start)
+        try:
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    is_object = start in self._known
+                    if entry.is_dir(follow_symlinks=False):
+                        yield from self._below(entry.path, f"{start}{entry.name}/")
+                    elif entry.is_file() and not is_temporary(entry.name):
+                        yield start + entry.name
+        except (FileNotFoundError, NotADirectoryError):  # it has been removed meanwhile
+            return
+        if is_object:
+            yield start
+
+    def _path(self, key: str) -> Path:
+        """The file of a key; raises `Refusal` if no file of the bucket can have it."""
+        name = key[:-1] if key.endswith("/") else key
+        if problem := unsafe(name):
+            raise Refusal("InvalidArgument", f"no file can have this key: {problem}")
+        try:
+            contained(self._directory / name, self._directory)
+        except UnsafeTarget as error:
+            raise Refusal("InvalidArgument", str(error)) from error
+        return self._directory / name
+
+
+class Buckets:
+    """The directories below ROOT, as they are at each request."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._lock = threading.Lock()
-        self._uploads: Dict[str, Upload] = {}
-        self._changing: Dict[str, threading.Lock] = {}
-        shutil.rmtree(root, ignore_errors=True)
-        root.mkdir(parents=True)
+        self._buckets: Dict[str, Bucket] = {}
+        root.mkdir(parents=True, exist_ok=True)
 
-    def initiate(
-        self, bucket: str, key: str, headers: Mapping[str, str], metadata: Mapping[str, str], now: float
-    ) -> Upload:
-        """Starts an upload."""
-        upload = Upload(uuid.uuid4().hex, bucket, key, now, headers, metadata)
-        with self._lock:
-            self._uploads[upload.id] = upload
-            self._changing[upload.id] = threading.Lock()
-        return upload
+    def new_bucket(self, directory: Path) -> Bucket:
+        """The bucket that a directory is."""
+        return Bucket(directory)
 
-    def get(self, bucket: str, key: str, upload_id: str) -> Upload:
-        """The upload of this key with this ID; raises `Refusal` if there is none."""
-        found = self._uploads.get(upload_id)
-        if found is None or (found.bucket, found.key) != (bucket, key):
-            raise Refusal("NoSuchUpload", "the upload does not exist, or was completed or aborted")
-        return found
+    def names(self) -> List[str]:
+        """The sorted names."""
+        return sorted(path.name for path in self._root.iterdir() if path.is_dir())
 
-    def new_file(self) -> Path:
-        """A new file for the content of a part."""
-        return self._root / uuid.uuid4().hex
+    def get(self, name: str) -> Bucket:
+        """The bucket of this name; raises `Refusal` if there is none."""
+        if name not in self.names():
+            self._buckets.pop(name, None)
+            raise Refusal("NoSuchBucket", "the bucket does not exist")
+        return self._buckets.setdefault(name, self.new_bucket(self._root / name))
 
-    def add(self, upload: Upload, part: UploadPart) -> None:
-        """Adds a part or replaces it; raises `Refusal` and deletes its file if the upload has ended."""
-        try:
-            with self._change(upload):
-                earlier = upload.parts.get(part.number)
-                upload.parts[part.number] = part
-        except Refusal:
-            os.unlink(part.path)
-            raise
-        if earlier is not None:
-            os.unlink(earlier.path)
+    def create(self, name: str) -> None:
+        """Creates a bucket unless it exists; raises `Refusal` for an invalid name."""
+        letters = name.replace("-", "").replace(".", "")
+        if not 3 <= len(name) <= 63 or not letters.isalnum() or not name.isascii() or name != name.lower():
+            raise Refusal("InvalidBucketName", "expected 3 to 63 lowercase letters, digits, hyphens and dots")
+        (self._root / name).mkdir(exist_ok=True)
 
-    def of(self, bucket: str) -> List[Upload]:
-        """The uploads of a bucket, sorted by key and time of initiation."""
-        with self._lock:
-            found = [upload for upload in self._uploads.values() if upload.bucket == bucket]
-        return sorted(found, key=lambda upload: (upload.key, upload.initiated, upload.id))
-
-    def complete(
-        self, upload: Upload, wanted: Sequence[Tuple[int, str]], bucket: Bucket, now: float
-    ) -> BucketObject:
-        """Assembles the object from the wanted parts, which are pairs of number and ETag.
-
-        Raises `Refusal` if a part is missing, too small or out of order.
-        """
-        with self._change(upload):
-            parts = _chosen(upload, wanted)
-            path = bucket.new_file()
-            size, crc = join([part.path for part in parts], path)
-            md5s = b"".join(bytes.fromhex(part.etag) for part in parts)
-            completed = BucketObject(
-                upload.key,
-                size,
-                f"{hashlib.md5(md5s).hexdigest()}-{len(parts)}",
-                crc,
-                now,
-                upload.headers,
-                upload.metadata,
-                path=str(path),
-            )
-            bucket.put(completed)
-            self._forget(upload)
-        return completed
-
-    def abort(self, upload: Upload) -> None:
-        """Forgets an upload and deletes its parts; raises `Refusal` if it has ended meanwhile."""
-        with self._change(upload):
-            self._forget(upload)
-
-    @contextmanager
-    def _change(self, upload: Upload) -> Iterator[None]:
-        """For one at a time; raises `Refusal` if the upload has ended."""
-        with self._changing.get(upload.id, threading.Lock()):
-            self.get(upload.bucket, upload.key, upload.id)
-            yield
-
-    def _forget(self, upload: Upload) -> None:
-        with self._lock:
-            del self._uploads[upload.id]
-            del self._changing[upload.id]
-        for part in upload.parts.values():
-            os.unlink(part.path)
+    def delete(self, name: str) -> None:
+        """Deletes a bucket; raises `Refusal` if it does not exist or is not empty."""
+        if not self.get(name).is_empty:
+            raise Refusal("BucketNotEmpty", "the bucket has objects")
+        shutil.rmtree(self._root / name)
 
 
-def _chosen(upload: Upload, wanted: Sequence[Tuple[int, str]]) -> List[UploadPart]:
-    numbers = [number for number, _ in wanted]
-    if not numbers:
-        raise Refusal("MalformedXML", "expected at least one part")
-    if any(later <= earlier for earlier, later in zip(numbers, numbers[1:])):
-        raise Refusal("InvalidPartOrder", "the part numbers are not in ascending order")
-    parts = []
-    for number, etag in wanted:
-        part = upload.parts.get(number)
-        if part is None or part.etag != etag.strip('"').lower():
-            raise Refusal("InvalidPart", f"there is no part {number} with this ETag")
-        parts.append(part)
-    if any(part.size < MIN_PART_BYTES for part in parts[:-1]):
-        raise Refusal("EntityTooSmall", f"only the last part may have fewer than {MIN_PART_BYTES} bytes")
-    return parts
+def _state(state: os.stat_result) -> _FileState:
+    return state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def join(sources: Iterable[str], path: Path) -> Tuple[int, int]:

@@ -14,14 +14,10 @@ from xml.etree import ElementTree
 
 from ma_boot.rehearsal.obs_server.buckets import (
     MAX_KEYS,
-    MAX_PARTS,
     Bucket,
     BucketObject,
     Buckets,
     Refusal,
-    Upload,
-    UploadPart,
-    Uploads,
     join,
 )
 from ma_boot.rehearsal.obs_server.request import CHUNK, Body, HttpRequest, Received, is_modified, wanted_range
@@ -39,6 +35,7 @@ from ma_boot.rehearsal.obs_server.responses import (
     uploads_document,
 )
 from ma_boot.rehearsal.obs_server.signatures import SIGNED_PARAMETERS
+from ma_boot.rehearsal.obs_server.uploads import MAX_PARTS, Upload, UploadPart, Uploads
 
 KEPT_HEADERS = (
     "cache-control",
@@ -361,10 +358,9 @@ def create_bucket(call: Call) -> HttpResponse:
 
 
 def head_bucket(call: Call) -> HttpResponse:
-    """Checks that the bucket exists, and says where it is."""
-    name = "bucket-location" if call.prefix == "x-obs-" else "bucket-region"
-    region = call.buckets.get(call.bucket_name).region
-    return HttpResponse(200, {f"{call.prefix}{name}": region} if region else {})
+    """Checks that the bucket exists."""
+    call.buckets.get(call.bucket_name)
+    return HttpResponse(200)
 
 
 def delete_bucket(call: Call) -> HttpResponse:

@@ -8,7 +8,6 @@ import hashlib
 import os
 import re
 import socket
-import ssl
 import struct
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -68,24 +67,13 @@ class Connection:
         self._socket.sendall(data)
 
     def send_file(self, head: bytes, file: BinaryIO, offset: int, length: int) -> None:
-        """Sends the head and a section of a file; without TLS, the kernel sends the file."""
+        """Sends the head and a section of a file."""
         if length <= AT_ONCE:
             self._socket.sendall(head + os.pread(file.fileno(), length, offset))
             return
-        if isinstance(self._socket, ssl.SSLSocket):
-            self._socket.sendall(head)
-            file.seek(offset)
-            while length > 0:
-                self._socket.sendall(file.read(min(RECEIVE, length)))
-                length -= RECEIVE
-            return
-        self._socket.sendall(head, socket.MSG_MORE)
-        end = offset + length
-        while offset < end:
-            sent = os.sendfile(self._socket.fileno(), file.fileno(), offset, end - offset)
-            if not sent:
-                raise OSError("the file of an object is shorter than the object")
-            offset += sent
+        self._socket.sendall(head)
+        if self._socket.sendfile(file, offset, length) < length:
+            raise OSError("the file of an object is shorter than the object")
 
     def reset(self) -> None:
         """Closes the connection with RST instead of FIN."""
@@ -234,7 +222,7 @@ MAX_DOCUMENT = 8 << 20  # bytes; fits a deletion of 1,000 keys of 1,024 bytes
 
 @dataclass(frozen=True)
 class Received:
-    """A received body: its size as stored, its MD5 in hexadecimal, its CRC-64/XZ."""
+    """A received body: its size, its MD5 in hexadecimal, its CRC-64/XZ."""
 
     size: int
     md5: str
@@ -242,10 +230,7 @@ class Received:
 
 
 class Body:
-    """What follows a request's head on the connection.
-
-    From the offset `lose_from` on, nothing is stored: the fault `short-write`.
-    """
+    """What follows a request's head on the connection."""
 
     def __init__(self, request: HttpRequest, connection: Connection) -> None:
         self._connection = connection
@@ -256,7 +241,6 @@ class Body:
         if not length.isdecimal():
             raise Refusal("InvalidRequest", "Content-Length is not a number")
         self.length = int(length)
-        self.lose_from: Optional[int] = None
         self.is_read = self.is_whole = not (self.length or self._chunked)
 
     def to_file(self, path: Path) -> Received:
@@ -288,14 +272,6 @@ class Body:
         except Refusal:
             return False
         return True
-
-    def read_half(self) -> None:
-        """Reads half of the body, or its first piece if the length is unknown."""
-        done = 0
-        for piece in self.pieces():
-            done += len(piece)
-            if done * 2 >= self.length:
-                return
 
     def pieces(self) -> Iterator[bytes]:
         """The body, once; raises `Refusal` if the client disconnects early."""
@@ -333,10 +309,9 @@ class Body:
             crc = crc64(piece, crc)
             if sha256 is not None:
                 sha256.update(piece)
-            file.write(piece if self.lose_from is None else piece[: max(0, self.lose_from - size)])
-            size += len(piece)
+            size += file.write(piece)
         self._check(md5, sha256.hexdigest() if sha256 is not None else "", crc)
-        return Received(size if self.lose_from is None else file.tell(), md5.hexdigest(), crc)
+        return Received(size, md5.hexdigest(), crc)
 
     def _sha256(self) -> Optional[hashlib._Hash]:
         declared = self._headers.get("x-amz-content-sha256", "")

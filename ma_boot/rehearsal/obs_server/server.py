@@ -1,71 +1,40 @@
 """An OBS on loopback: a thread per connection, HTTP/1.1 with persistent connections, faults on demand.
 
-with ObsServer(directory, [KeyPair("AK", "SK")]) as server:
-    server.create_bucket("bucket")
+with ObsServer(Buckets(root), Path(parts), [KeyPair("AK", "SK")]) as server:
     ...                                                # clients talk to server.url
 """
 
 from __future__ import annotations
 
 import itertools
-import re
 import socket
-import ssl
 import threading
 import time
-from dataclasses import replace
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Iterable, List, NamedTuple, Optional, Set, Tuple
+from typing import Iterable, List, Optional, Set, TypeVar
 
-from ma_boot.rehearsal.obs_server.buckets import Buckets, Refusal, Uploads
+from ma_boot.rehearsal.obs_server.buckets import Buckets, Refusal
+from ma_boot.rehearsal.obs_server.faults import Exchange, RequestFault
 from ma_boot.rehearsal.obs_server.operations import Call, perform
 from ma_boot.rehearsal.obs_server.request import Body, Connection, HttpRequest, parse_head
-from ma_boot.rehearsal.obs_server.responses import HttpResponse, ObsFault, refused, take
+from ma_boot.rehearsal.obs_server.responses import HttpResponse, refused
 from ma_boot.rehearsal.obs_server.signatures import KeyPair, verify
+from ma_boot.rehearsal.obs_server.uploads import Uploads
 
-PAUSES = {"drip": (0.1, 1 << 18), "trickle": (0.05, 100)}  # seconds, and bytes sent after them
-_SIGNING = re.compile(
-    r"(?:^|(?<=&))(Expires|AWSAccessKeyId|AccessKeyId|Signature|x-(amz|obs)-security-token)=[^&]*(&|$)"
-)
+_Server = TypeVar("_Server", bound="HttpServer")
 
 
-class LoggedRequest(NamedTuple):
-    """A received request; `range` is the value of the header, or empty."""
-
-    method: str
-    path: str
-    query: str
-    range: str
-
-
-class ObsServer:
+class HttpServer(ABC):
     """Serves as a context manager; `port` 0 selects a free one.
 
-    Buckets are addressed in the path, or in the host name before `domain`. `faults` and `credentials` may be
-    changed at any time; setting `release` ends requests that hang. Objects of an earlier server in `root` are
-    kept, unless `buckets` are given.
+    `faults` may be changed at any time; setting `release` ends requests that hang.
     """
 
-    def __init__(
-        self,
-        root: Path,
-        credentials: Iterable[KeyPair],
-        host: str = "127.0.0.1",
-        port: int = 0,
-        domain: str = "localhost",
-        tls: Optional[ssl.SSLContext] = None,
-        buckets: Optional[Buckets] = None,
-    ) -> None:
-        self.credentials: List[KeyPair] = list(credentials)
-        self.faults: List[ObsFault] = []
-        self.seen: List[LoggedRequest] = []
-        self.connections = 0
+    def __init__(self, host: str, port: int) -> None:
+        self.faults: List[RequestFault] = []
         self.release = threading.Event()
-        self.port = port
-        self.root = root
-        self._buckets = buckets or Buckets(root / "buckets")
-        self._uploads = Uploads(root / "uploads")
-        self._host, self._domain, self._tls = host, domain, tls
+        self.host, self.port = host, port
         self._lock = threading.Lock()
         self._open: Set[Connection] = set()
         self._threads: Set[threading.Thread] = set()
@@ -74,20 +43,14 @@ class ObsServer:
     @property
     def url(self) -> str:
         """The endpoint."""
-        return f"{'https' if self._tls else 'http'}://{self._host}:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
-    @property
-    def requests(self) -> List[Tuple[str, str]]:
-        """The method and target of each received request; targets without signatures."""
-        found = ((one.method, one.path, _SIGNING.sub("", one.query).rstrip("&")) for one in list(self.seen))
-        return [(method, f"{path}?{query}" if query else path) for method, path, query in found]
+    def listen(self) -> socket.socket:
+        """A socket that listens at the host and port."""
+        return socket.create_server((self.host, self.port), backlog=1024)
 
-    def create_bucket(self, name: str, region: str = "") -> None:
-        """Creates a bucket; `region` is what it says of its place."""
-        self._buckets.create(name, region)
-
-    def __enter__(self) -> ObsServer:
-        self._listener = socket.create_server((self._host, self.port), backlog=1024)
+    def __enter__(self: _Server) -> _Server:
+        self._listener = self.listen()
         self.port = self._listener.getsockname()[1]
         self._acceptor = threading.Thread(target=self._accept, name="obs-server", daemon=True)
         self._acceptor.start()
@@ -112,22 +75,16 @@ class ObsServer:
             except OSError:
                 return
             try:
-                connection = self._connection(accepted)
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             except OSError:  # the client has disconnected already
                 accepted.close()
                 continue
+            connection = Connection(accepted)
             thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
             with self._lock:
-                self.connections += 1
                 self._open.add(connection)
                 self._threads.add(thread)
             thread.start()
-
-    def _connection(self, accepted: socket.socket) -> Connection:
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._tls is None:
-            return Connection(accepted)
-        return Connection(self._tls.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False))
 
     def _serve(self, connection: Connection) -> None:
         try:
@@ -146,92 +103,72 @@ class ObsServer:
         head = connection.head()
         if not head:
             return False
+        number = next(self._numbers)
         try:
-            request = parse_head(head)
+            request = self.receive(number, head)
             body = Body(request, connection)
         except Refusal as refusal:
-            self._send(connection, "GET", refused(refusal, ""), keep=False)
+            response = refused(refusal, "")
+            connection.send(response.head(number, keep=False) + response.body)
             return False
-        path, _, query = request.target.partition("?")
-        with self._lock:
-            self.seen.append(LoggedRequest(request.method, path, query, request.headers.get("range", "")))
-            fault = take(self.faults, request.method, request.target)
-        if fault is not None:
-            return self._exchange_broken(connection, request, body, fault)
-        response = self._response(request, body)
-        whole = body.drained()  # first: a client that is still sending may lose the response
-        keep = whole and request.keeps_alive
-        self._send(connection, request.method, response, keep)
-        return keep
+        exchange = Exchange(number, request, body, connection, self.respond, self.release)
+        fault = self._fault(request)
+        return exchange.send(exchange.proper()) if fault is None else fault.serve(exchange)
 
-    def _response(self, request: HttpRequest, body: Body) -> HttpResponse:
+    def _fault(self, request: HttpRequest) -> Optional[RequestFault]:
+        """The first fault that breaks this request, with one of its times taken off."""
+        with self._lock:
+            for fault in self.faults:
+                if fault.times > 0 and fault.breaks(request):
+                    fault.times -= 1
+                    return fault
+        return None
+
+    def receive(self, number: int, head: bytes) -> HttpRequest:
+        """Parses the head of the request of this number; raises `Refusal` if it is not HTTP/1."""
+        return parse_head(head)
+
+    @abstractmethod
+    def respond(self, request: HttpRequest, body: Body) -> HttpResponse:
+        """The proper response to a request."""
+
+
+class ObsServer(HttpServer):
+    """Serves `buckets` as OBS; `parts` is a directory of its own.
+
+    Buckets are addressed in the path, or in the host name before `domain`. `credentials` may be changed at
+    any time.
+    """
+
+    def __init__(
+        self,
+        buckets: Buckets,
+        parts: Path,
+        credentials: Iterable[KeyPair],
+        host: str = "127.0.0.1",
+        port: int = 0,
+        domain: str = "localhost",
+    ) -> None:
+        super().__init__(host, port)
+        self.buckets = buckets
+        self.credentials: List[KeyPair] = list(credentials)
+        self._uploads = Uploads(parts)
+        self._domain = domain
+
+    def respond(self, request: HttpRequest, body: Body) -> HttpResponse:
+        """The proper response to a request."""
         now = time.time()
         try:
             bucket, key = request.address(self._domain)
             if request.method == "HEAD" and "apiversion" in request.parameters:  # the SDK does not sign it
                 if bucket:
-                    self._buckets.get(bucket)
+                    self.buckets.get(bucket)
                 return HttpResponse(200, {"x-obs-api": "3.0"})
             verify(request, request.bucket_in_host(self._domain), self.credentials, now)
-            return perform(Call(request, body, bucket, key, now, self._buckets, self._uploads))
+            return perform(Call(request, body, bucket, key, now, self.buckets, self._uploads))
         except Refusal as refusal:
             return refused(refusal, request.path)
         except ConnectionError:
             raise
         except OSError as error:  # from the server's own disk
             return refused(Refusal("InternalError", str(error)), request.path)
-
-    def _send(self, connection: Connection, method: str, response: HttpResponse, keep: bool) -> None:
-        head = response.head(next(self._numbers), keep)
-        if response.file is None:
-            connection.send(head + (response.body if method != "HEAD" else b""))
-            return
-        with response.file:
-            if method == "HEAD":
-                connection.send(head)
-            else:
-                connection.send_file(head, response.file, response.offset, response.length)
-
-    def _exchange_broken(
-        self, connection: Connection, request: HttpRequest, body: Body, fault: ObsFault
-    ) -> bool:
-        """Serves one request under a fault."""
-        if fault.kind == "hang":
-            self.release.wait()
-            return False
-        if fault.kind == "reset" or (fault.kind == "reset-body" and not body.is_read):
-            if fault.kind == "reset-body":
-                body.read_half()
-            connection.reset()
-            return False
-        response = fault.response(request.path)
-        if response is None:
-            if fault.kind == "ignore-range":
-                headers = {name: value for name, value in request.headers.items() if name != "range"}
-                request = replace(request, headers=headers)
-            if fault.kind == "short-write":
-                body.lose_from = body.length // 2
-            response = self._response(request, body)
-        whole = body.drained()  # first: a client that is still sending may lose the response
-        keep = whole and request.keeps_alive
-        response = fault.damaged(response.loaded(), request.prefix)
-        if not fault.is_mid_transfer or request.method == "HEAD":
-            self._send(connection, request.method, response, keep)
-            return keep
-        self._send_partly(connection, response, fault.kind)
-        return False
-
-    def _send_partly(self, connection: Connection, response: HttpResponse, kind: str) -> None:
-        head = response.head(next(self._numbers), keep=False)
-        if kind in PAUSES:
-            seconds, size = PAUSES[kind]
-            connection.send(head)
-            for start in range(0, len(response.body), size):
-                self.release.wait(seconds)
-                connection.send(response.body[start : start + size])
-            return
-        connection.send(head + response.body[: len(response.body) // 2])
-        if kind == "stall":
-            self.release.wait()
-        elif kind == "reset-body":
-            connection.reset()

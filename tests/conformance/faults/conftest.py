@@ -10,7 +10,7 @@ import pytest
 from path_mapping.stores import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
 from tests.conformance.clients import Account, Boto
-from tests.conformance.fault_proxy import FaultProxy
+from tests.obs import FaultProxy
 
 MIB = 1 << 20
 

@@ -19,7 +19,7 @@ from path_mapping.stores.obs_store import ObsStore
 from tests import transfers
 from tests.conformance.clients import Account, Client
 from tests.conformance.conftest import RADOSGW, RENEWED
-from tests.conformance.fault_proxy import Fault, FaultProxy, Seen, operation
+from tests.obs import Fault, FaultProxy, Seen, operation
 from tests.transfers import route, tree, write
 
 MIB = 1 << 20

@@ -15,7 +15,7 @@ from path_mapping.transfer import Transferred
 from tests import transfers
 from tests.conformance.clients import Account, Client
 from tests.conformance.conftest import RADOSGW
-from tests.conformance.fault_proxy import Fault, FaultProxy, Seen, operation
+from tests.obs import Fault, FaultProxy, Seen, operation
 from tests.transfers import route, tree
 
 MIB = 1 << 20

@@ -13,7 +13,7 @@ import path_mapping as mox
 from path_mapping.errors import Refused, Replaced, TransferFailed, Unreachable
 from path_mapping.file import file_tree
 from tests.conformance.clients import Account, Boto
-from tests.conformance.fault_proxy import Fault, FaultProxy, Seen, operation
+from tests.obs import Fault, FaultProxy, Seen, operation
 from tests.transfers import tree, write
 
 pytestmark = pytest.mark.radosgw

@@ -15,8 +15,8 @@ import pytest
 
 from tests import transfers
 from tests.conformance.conftest import RADOSGW
-from tests.conformance.fault_proxy import Fault, Seen
 from tests.conformance.faults.conftest import MIB, Bucket
+from tests.obs import Fault, Seen
 
 pytestmark = RADOSGW
 

@@ -13,9 +13,9 @@ import pytest
 
 from path_mapping.planning import BegunUploads
 from tests.conformance.conftest import RADOSGW
-from tests.conformance.fault_proxy import Fault, operation
 from tests.conformance.faults.conftest import Bucket
 from tests.functional.node import eventually
+from tests.obs import Fault, operation
 
 pytestmark = RADOSGW
 

@@ -14,8 +14,8 @@ from path_mapping.errors import Cancelled
 from path_mapping.transfer import Progress, RetryPolicy, Transferred, Trouble
 from tests import transfers
 from tests.conformance.conftest import RADOSGW
-from tests.conformance.fault_proxy import Fault, Seen, operation
 from tests.conformance.faults.conftest import MIB, Bucket
+from tests.obs import Fault, Seen, operation
 
 pytestmark = RADOSGW
 

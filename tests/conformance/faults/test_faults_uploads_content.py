@@ -16,8 +16,8 @@ from path_mapping.transfer import RetryPolicy, Transferred
 from tests import transfers
 from tests.conformance.clients import Account
 from tests.conformance.conftest import RADOSGW
-from tests.conformance.fault_proxy import Fault, FaultProxy, Seen, operation
 from tests.conformance.faults.conftest import Bucket
+from tests.obs import Fault, FaultProxy, Seen, operation
 
 pytestmark = RADOSGW
 
@@ -47,9 +47,11 @@ class TestABodyThatIsAlwaysWrong:
     """Bytes that change on the way to OBS at each attempt."""
 
     def test_is_deleted_and_said(self, bucket: Bucket, tmp_path: Path) -> None:
-        bucket.proxy.faults.append(flipped(5))
         transfers.write(tmp_path / "out", {"good": b"good", "wrong": b"content"})
-        bucket.proxy.faults[0].when = lambda seen: seen.operation == "PutObject" and "wrong" in seen.path
+        wrong = Fault(
+            lambda seen: seen.operation == "PutObject" and "wrong" in seen.path, times=5, flip_request=3
+        )
+        bucket.proxy.faults.append(wrong)
         with pytest.raises(TransferFailed) as raised:
             send(bucket, tmp_path)
         (failure,) = raised.value.failures

@@ -16,8 +16,8 @@ from path_mapping.transfer import Transferred, upload_periodically
 from tests import transfers
 from tests.conformance.clients import Account, Client
 from tests.conformance.conftest import RADOSGW
-from tests.conformance.fault_proxy import Fault, FaultProxy, Seen
 from tests.functional.node import eventually
+from tests.obs import Fault, FaultProxy, Seen
 from tests.transfers import route, write
 
 MIB = 1 << 20

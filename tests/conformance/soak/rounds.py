@@ -16,10 +16,10 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 
 from tests.conformance import radosgw as ceph
 from tests.conformance.clients import Account, Boto
-from tests.conformance.fault_proxy import Fault, FaultProxy, Seen, operation
 from tests.conformance.soak import mox_model
 from tests.conformance.soak.model import ReaderModel, WriterModel, digest
 from tests.conformance.soak.mox_model import Operation, World
+from tests.obs import Fault, FaultProxy, Seen, operation
 from tests.transfers import tree
 
 ROOT = Path(__file__).parents[3]

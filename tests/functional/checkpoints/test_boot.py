@@ -9,11 +9,11 @@ from typing import List
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.stores import open_store
 from tests.conftest import CREDENTIALS
 from tests.functional.checkpoints.output import keys
 from tests.functional.node import Node, eventually
+from tests.obs import MemoryObs
 
 TRAINING = """
 import os, sys, time
@@ -33,7 +33,7 @@ for step in range(begin + 10, last + 1, 10):
 class Job:
     """A node whose checkpoints go to an embedded OBS."""
 
-    def __init__(self, node: Node, obs: ObsServer, **options: object) -> None:
+    def __init__(self, node: Node, obs: MemoryObs, **options: object) -> None:
         self.node, self.obs = node, obs
         self.out = node.home / "ckpt"
         self.out.mkdir()
@@ -57,7 +57,7 @@ class Job:
 
 
 @pytest.fixture
-def job(node: Node, obs: ObsServer) -> Job:
+def job(node: Node, obs: MemoryObs) -> Job:
     return Job(node, obs)
 
 

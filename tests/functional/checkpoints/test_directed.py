@@ -15,12 +15,12 @@ import pytest
 
 from ma_boot.checkpoints import RunEnd, attempts, files_of_no_set
 from ma_boot.checkpoints.restoring import Restorer
-from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.stores import Store
 from tests.functional.checkpoints.output import FIRST, TestNode, keys, printed, step_of
 from tests.functional.checkpoints.test_boot import Job
 from tests.functional.checkpoints.test_two_nodes import make_nodes, start
 from tests.functional.node import Node, eventually
+from tests.obs import MemoryObs
 
 pytestmark = pytest.mark.parametrize("store", ["directory"], indirect=True)
 
@@ -216,7 +216,7 @@ while True: time.sleep(0.01)
 """
 
 
-def test_what_a_handler_of_the_stop_saves_counts_at_once(store: Store, node: Node, obs: ObsServer) -> None:
+def test_what_a_handler_of_the_stop_saves_counts_at_once(store: Store, node: Node, obs: MemoryObs) -> None:
     job = Job(node, obs)
     (node.home / "train.py").write_text(HANDLER)
     running = node.start(*job.arguments(0))

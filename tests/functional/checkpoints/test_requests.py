@@ -10,16 +10,16 @@ import pytest
 
 from ma_boot.checkpoints.keys import Attempt, Place, SetName
 from ma_boot.checkpoints.manifest import Part, SetFile
-from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.stores import Store, open_store
 from tests.conftest import CREDENTIALS
 from tests.functional.checkpoints.output import TestNode, put, step_of
+from tests.obs import MemoryObs
 
 FILES = 8
 
 
 @pytest.fixture
-def served(obs: ObsServer) -> Store:
+def served(obs: MemoryObs) -> Store:
     return open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
 
 
@@ -30,7 +30,7 @@ LARGE = pytest.param(
 
 @pytest.mark.parametrize(("size", "keep"), [(1 << 16, None), (1 << 16, 100), LARGE])
 def test_a_step_costs_at_most_three_requests_more_than_its_files(
-    obs: ObsServer, served: Store, tmp_path: Path, size: int, keep: object
+    obs: MemoryObs, served: Store, tmp_path: Path, size: int, keep: object
 ) -> None:
     node = TestNode(tmp_path, served, options={"keep": keep})
     node.start()
@@ -50,7 +50,7 @@ def test_a_step_costs_at_most_three_requests_more_than_its_files(
 
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_the_newest_of_a_thousand_steps_costs_a_few_requests_and_one_for_each_node(
-    obs: ObsServer, served: Store, tmp_path: Path, nodes: int
+    obs: MemoryObs, served: Store, tmp_path: Path, nodes: int
 ) -> None:
     place, attempt = Place("bucket", "ckpt/"), Attempt(1, "abcd")
     empty, nothing = tmp_path / "part", tmp_path / "nothing"

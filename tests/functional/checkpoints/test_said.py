@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 from functools import partial
 
-from ma_boot.rehearsal.obs_server import ObsServer
 from tests.functional.checkpoints.output import keys
 from tests.functional.checkpoints.test_boot import Job
 from tests.functional.node import Node, eventually
+from tests.obs import MemoryObs
 
 SAYS = """
 import os, sys, time
@@ -28,7 +28,7 @@ for step in range(begin + 10, last + 1, 10):
 
 
 def test_a_step_whose_names_cannot_tell_is_published_when_all_ranks_have_said_so(
-    node: Node, obs: ObsServer
+    node: Node, obs: MemoryObs
 ) -> None:
     """By its names it would never be complete: nobody writes `done`."""
     job = Job(node, obs, checkpoint=["iter_{step}/rank_{rank}.bin", "iter_{step}/done"])
@@ -52,7 +52,7 @@ def test_a_step_whose_names_cannot_tell_is_published_when_all_ranks_have_said_so
     assert "step 20 is the last one of this node" in again.output, "of 30 nobody has said anything"
 
 
-def test_what_is_said_of_a_step_without_files_makes_no_set(node: Node, obs: ObsServer) -> None:
+def test_what_is_said_of_a_step_without_files_makes_no_set(node: Node, obs: MemoryObs) -> None:
     """The script saves elsewhere, or under other names: the next start must not go on from nothing."""
     job = Job(node, obs, checkpoint="step_{step}.pt")
     (node.home / "train.py").write_text(SAYS)
@@ -87,7 +87,7 @@ sys.exit(3)
 """
 
 
-def test_several_outputs_are_told_apart_by_their_directories(node: Node, obs: ObsServer) -> None:
+def test_several_outputs_are_told_apart_by_their_directories(node: Node, obs: MemoryObs) -> None:
     """By names none of the steps is ever complete: nobody writes `done`. Each output has its own newest set."""
     job = Job(node, obs)
     (node.home / "train.py").write_text(TWO)

@@ -20,9 +20,9 @@ from ma_boot.doctor.platform import variables
 from ma_boot.modelarts import Finding, read_job
 from ma_boot.platforms import Around
 from ma_boot.rank_table import fake
-from ma_boot.rehearsal.obs_server import ObsServer
 from tests.conftest import CREDENTIALS
 from tests.functional.node import RANK, Node, template_two
+from tests.obs import MemoryObs
 
 STAND_INS = Path(__file__).parents[1] / "stand_ins"
 
@@ -129,7 +129,7 @@ def test_a_port_that_is_taken(node: Node) -> None:
         assert str(port) in one(doctor(node), "ports")["evidence"]
 
 
-def test_obs_answers_and_its_clock_is_ours(node: Node, obs: ObsServer) -> None:
+def test_obs_answers_and_its_clock_is_ours(node: Node, obs: MemoryObs) -> None:
     node.variables.update(OBS_ENDPOINT=obs.url, OBS_SECURITY_TOKEN="TOKENPLANTED", **CREDENTIALS)
     found = doctor(node)
     assert one(found, "OBS")["severity"] == one(found, "clock")["severity"] == "ok"

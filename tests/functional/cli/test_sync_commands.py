@@ -18,12 +18,12 @@ from typing import Any, Dict, List, Optional
 import pytest
 
 from ma_boot.cli.sync import sync as sync_group
-from ma_boot.rehearsal.obs_server import KeyPair, ObsFault, ObsServer
+from ma_boot.rehearsal.obs_server import KeyPair
 from path_mapping.stores import STALL_SECONDS
-from tests.conformance.fault_proxy import Fault, FaultProxy, operation
 from tests.conftest import CREDENTIALS
 from tests.functional.node import eventually
 from tests.functional.terminal import screen_lines
+from tests.obs import Fault, FaultProxy, MemoryObs, obs_fault, operation
 from tests.transfers import obs_store, route, send, write
 
 MAPPING = """
@@ -157,8 +157,8 @@ def test_a_plan_with_refusals_exits_with_73(home: Path, tmp_path: Path) -> None:
     assert done.returncode == 73
 
 
-def test_real_obs_that_refuses_is_69_and_shows_no_secret(home: Path, obs: ObsServer) -> None:
-    obs.faults.append(ObsFault("403", "GET", "/bucket"))
+def test_real_obs_that_refuses_is_69_and_shows_no_secret(home: Path, obs: MemoryObs) -> None:
+    obs.faults.append(obs_fault("403", "GET", "/bucket"))
     for command in ("plan", "download"):
         done = sync(home, command, "mapping.yaml", OBS_ENDPOINT=obs.url, **CREDENTIALS)
         assert done.returncode == 69
@@ -168,7 +168,7 @@ def test_real_obs_that_refuses_is_69_and_shows_no_secret(home: Path, obs: ObsSer
 
 
 def test_a_wrong_large_file_is_69_and_is_not_there_the_next_time(
-    home: Path, obs: ObsServer, tmp_path: Path
+    home: Path, obs: MemoryObs, tmp_path: Path
 ) -> None:
     content = b"0123456789abcdef" * (33 << 16)  # three ranges
     write(tmp_path / "out", {"large": content})
@@ -204,8 +204,8 @@ def test_missing_credentials_are_reported_with_advice(home: Path) -> None:
     )
 
 
-def test_a_stopped_download_ends_soon_and_says_so(home: Path, obs: ObsServer) -> None:
-    obs.faults.append(ObsFault("hang", "GET", "/bucket"))
+def test_a_stopped_download_ends_soon_and_says_so(home: Path, obs: MemoryObs) -> None:
+    obs.faults.append(obs_fault("hang", "GET", "/bucket"))
     with start(home, "download", "mapping.yaml", OBS_ENDPOINT=obs.url, **CREDENTIALS) as process:
         eventually(lambda: obs.requests, "the first request")
         process.send_signal(signal.SIGTERM)
@@ -228,13 +228,13 @@ class TestCredentials:
         [("GET", "prefix="), ("POST", "uploads"), ("PUT", "partNumber=2"), ("POST", "uploadId=")],
     )
     def test_the_file_is_read_again_wherever_the_credentials_expire(
-        self, home: Path, obs: ObsServer, method: str, part: str
+        self, home: Path, obs: MemoryObs, method: str, part: str
     ) -> None:
         """In the listing, and at the beginning, in the middle and at the end of a multipart upload."""
         with (home / "ckpt" / "large").open("wb") as large:
             large.truncate(80 << 20)
         obs.credentials[:] = [KeyPair(key, "SKPLANTED", "TOKENPLANTED") for key in ("AKOLD", "AKNEW")]
-        obs.faults.append(ObsFault("expired", method, part, times=1))
+        obs.faults.append(obs_fault("expired", method, part, times=1))
         file = home / "keys.json"
         os.mkfifo(file)  # each read gets a new content
 
@@ -255,8 +255,8 @@ class TestCredentials:
         assert (done.returncode, done.stderr) == (0, ""), done.stdout
         assert "2 files, 83.9 MB" in done.stdout
 
-    def test_a_file_with_the_same_credentials_is_an_error(self, home: Path, obs: ObsServer) -> None:
-        obs.faults.append(ObsFault("expired", "GET", "prefix="))
+    def test_a_file_with_the_same_credentials_is_an_error(self, home: Path, obs: MemoryObs) -> None:
+        obs.faults.append(obs_fault("expired", "GET", "prefix="))
         file = home / "keys.json"
         file.write_text(keys("AKPLANTED"))
         variables = {"OBS_CREDENTIALS_FILE": str(file), "OBS_CREDENTIALS_WAIT": "0.5"}
@@ -266,7 +266,7 @@ class TestCredentials:
         assert "HTTP 403 ExpiredToken" in done.stderr
         assert "PLANTED" not in done.stdout + done.stderr
 
-    def test_a_file_that_is_renewed_late_is_waited_for(self, home: Path, obs: ObsServer) -> None:
+    def test_a_file_that_is_renewed_late_is_waited_for(self, home: Path, obs: MemoryObs) -> None:
         file = home / "keys.json"
         file.write_text(keys("AKOLD"))
         obs.credentials[:] = [KeyPair("AKNEW", "SKPLANTED", "TOKENPLANTED")]
@@ -313,8 +313,8 @@ class TestCredentials:
         assert "PLANTED" not in done.stderr
 
 
-def test_a_stalled_request_fails_after_the_stall_timeout(home: Path, obs: ObsServer) -> None:
-    obs.faults.append(ObsFault("hang", "PUT", "/ckpt"))
+def test_a_stalled_request_fails_after_the_stall_timeout(home: Path, obs: MemoryObs) -> None:
+    obs.faults.append(obs_fault("hang", "PUT", "/ckpt"))
     begun = time.monotonic()
     (home / "own.yaml").write_text("output: {ckpt: 'obs://bucket/ckpt/'}")
     variables = {"MABOOT_STALL_TIMEOUT": "0.2", "OBS_ENDPOINT": obs.url, **CREDENTIALS}
@@ -334,13 +334,18 @@ def test_the_default_of_the_stall_timeout_is_that_of_the_stores() -> None:
 class TestProgress:
     """What a user sees of a long transfer."""
 
-    def test_a_bar_on_a_terminal_and_lines_above_it(self, home: Path, obs: ObsServer) -> None:
+    def test_a_bar_on_a_terminal_and_lines_above_it(self, home: Path, obs: MemoryObs) -> None:
         environ = {"PATH": os.environ["PATH"], "OBS_ENDPOINT": obs.url, "TERM": "xterm", **CREDENTIALS}
         with (home / "ckpt" / "large").open("wb") as large:
             large.truncate(30 << 20)
         os.mkfifo(home / "ckpt" / "pipe")  # causes a notice while there is a bar
         obs.faults.append(
-            ObsFault("503", "PUT", "/large", times=1, retry_after=1)
+            Fault(
+                lambda seen: seen.method == "PUT" and "/large" in seen.target,
+                status=503,
+                code="SlowDown",
+                with_headers={"Retry-After": "1"},
+            )
         )  # so that it takes a while
         screen, terminal = pty.openpty()
         argv = [sys.executable, "-m", "ma_boot", "sync", "upload", "mapping.yaml"]

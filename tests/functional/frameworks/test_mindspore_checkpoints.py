@@ -11,13 +11,13 @@ from typing import Iterator
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsServer
 from tests.fault.checkpoint_kills import KilledJob, Training, run_kills
 from tests.fault.test_kill import drawn
 from tests.functional.frameworks.checkpoint_jobs import Job, digests
 from tests.functional.frameworks.test_mindspore_ways import PYTHON
 from tests.functional.node import PROGRAMS
 from tests.mindspore_end import again_after_a_crash
+from tests.obs import MemoryObs
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "mindspore_cpu"
 MAPPING = """
@@ -81,11 +81,11 @@ def test_a_killed_job_goes_on_from_the_newest_whole_set(job: Job) -> None:
 
 
 @pytest.mark.timeout(1800)
-def test_whatever_is_killed_when_it_goes_on_from_the_newest_whole_set(obs: ObsServer, tmp_path: Path) -> None:
+def test_whatever_is_killed_when_it_goes_on_from_the_newest_whole_set(obs: MemoryObs, tmp_path: Path) -> None:
     print(run_kills(KilledJob(tmp_path, obs, MODEL_CHECKPOINT), drawn(), KILLS))
 
 
 @pytest.mark.kill
 @pytest.mark.timeout(14400)
-def test_a_job_killed_at_100_moments(obs: ObsServer, tmp_path: Path) -> None:
+def test_a_job_killed_at_100_moments(obs: MemoryObs, tmp_path: Path) -> None:
     print(run_kills(KilledJob(tmp_path, obs, MODEL_CHECKPOINT), drawn(), 100))

@@ -12,12 +12,12 @@ from typing import Any, Dict, Iterator
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsServer
 from tests.fault.checkpoint_kills import KilledJob, Training, run_kills
 from tests.fault.test_kill import drawn
 from tests.functional.frameworks.checkpoint_jobs import PATIENCE, Job, damage_in, digests, said
 from tests.functional.frameworks.test_torch import PYTHON
 from tests.functional.node import PROGRAMS, eventually
+from tests.obs import MemoryObs
 
 STEPS = 12
 KILLS = 3  # `make test-kill` has 100
@@ -127,13 +127,13 @@ def test_fewer_nodes_go_on_from_a_set_of_more(job: Job) -> None:
 
 
 @pytest.mark.timeout(1800)
-def test_whatever_is_killed_when_it_goes_on_from_the_newest_whole_set(obs: ObsServer, tmp_path: Path) -> None:
+def test_whatever_is_killed_when_it_goes_on_from_the_newest_whole_set(obs: MemoryObs, tmp_path: Path) -> None:
     print(run_kills(KilledJob(tmp_path, obs, DCP), drawn(), KILLS))
 
 
 @pytest.mark.kill
 @pytest.mark.timeout(14400)
-def test_a_job_killed_at_100_moments(obs: ObsServer, tmp_path: Path) -> None:
+def test_a_job_killed_at_100_moments(obs: MemoryObs, tmp_path: Path) -> None:
     print(run_kills(KilledJob(tmp_path, obs, DCP), drawn(), 100))
 
 

@@ -11,10 +11,10 @@ from typing import Dict, Iterator, Mapping
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsServer
 from tests.conftest import CREDENTIALS
 from tests.functional.node import PROGRAMS
 from tests.job_api.stand_in import PROJECT, ModelArtsStandIn
+from tests.obs import MemoryObs
 
 JOB = """\
 name: first
@@ -48,7 +48,7 @@ class Desk:
 
     project: Path
     api: ModelArtsStandIn
-    obs: ObsServer
+    obs: MemoryObs
 
     @property
     def environ(self) -> Dict[str, str]:
@@ -85,7 +85,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, obs: ObsServer) -> Iterator[Desk]:
+def desk(tmp_path: Path, obs: MemoryObs) -> Iterator[Desk]:
     project = tmp_path / "project"
     project.mkdir()
     (tmp_path / "home").mkdir()

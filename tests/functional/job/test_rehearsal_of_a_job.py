@@ -12,12 +12,12 @@ import pytest
 
 from ma_boot.job import JobFile, JobProblem
 from ma_boot.job_service import job_code, upload_code
-from ma_boot.rehearsal.obs_server import ObsServer
 from ma_boot.rehearsal.platform import code_files, copy_code
 from path_mapping.mapping import ObsUrl
 from path_mapping.stores import open_store
 from tests.conftest import CREDENTIALS
 from tests.functional.node import Ended
+from tests.obs import MemoryObs
 
 TRAIN = """
 import json, os, sys
@@ -165,7 +165,7 @@ ODD_NAMES = (
 )
 
 
-def test_the_rehearsed_code_is_that_which_is_submitted(tmp_path: Path, obs: ObsServer) -> None:
+def test_the_rehearsed_code_is_that_which_is_submitted(tmp_path: Path, obs: MemoryObs) -> None:
     """The same files, whatever they are called and whatever they are."""
     code = tmp_path / "code"
     for name in (*ODD_NAMES, "train.py", "__pycache__/x", ".git/x", "old.ckpt"):

@@ -16,7 +16,6 @@ import pytest
 from ma_boot.rehearsal.faults import parse_faults
 from ma_boot.rehearsal.injection import Injector, StartedNode, Watch, force_exit
 from ma_boot.rehearsal.kept import kept_in, pruned
-from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from ma_boot.rehearsal.summary import FILE
 from tests.conftest import CREDENTIALS
 from tests.functional.node import Ended, alive, eventually
@@ -30,6 +29,7 @@ from tests.functional.rehearsal.test_rehearsal import (
     start,
     stopped_with_outputs,
 )
+from tests.obs import MemoryObs, obs_fault
 
 __all__ = ["laptop"]
 SHAPE = ["--nodes", "2", "--devices-per-node", "2"]
@@ -311,9 +311,9 @@ def test_inputs_and_outputs_of_the_job_form_of_all_nodes_and_what_is_appended(la
     )
 
 
-def test_a_stop_during_the_platforms_last_upload_ends_it(laptop: Path, obs: ObsServer) -> None:
+def test_a_stop_during_the_platforms_last_upload_ends_it(laptop: Path, obs: MemoryObs) -> None:
     """Else a request without an answer would hold up the rehearsal for `--upload-timeout`, 10 minutes."""
-    obs.faults.append(ObsFault("hang", "PUT"))
+    obs.faults.append(obs_fault("hang", "PUT"))
     (laptop / "project" / "train.py").write_text(
         "import pathlib, sys\npathlib.Path(sys.argv[1].partition('=')[2], 'x').write_text('x')\n"
     )

@@ -13,9 +13,9 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsServer
 from tests.conftest import CREDENTIALS
 from tests.functional.node import PROGRAMS, Ended, alive, events_in, eventually
+from tests.obs import MemoryObs
 
 TRAIN = (PROGRAMS / "rank.py").read_text()
 
@@ -88,7 +88,7 @@ def test_two_nodes_with_inputs_late_table_and_outputs(laptop: Path) -> None:
         assert reason in ended.output
 
 
-def test_obs_may_be_a_real_endpoint(laptop: Path, obs: ObsServer) -> None:
+def test_obs_may_be_a_real_endpoint(laptop: Path, obs: MemoryObs) -> None:
     mapping = ["--path-mapping", "project/mapping.py"]
     reachable = {"OBS_ENDPOINT": obs.url, **CREDENTIALS}
     missing = end(start(laptop, *mapping, "project/train.py", more=reachable))
@@ -318,7 +318,7 @@ def job_events(laptop: Path) -> List[Dict[str, Any]]:
     return events_in(files[0]) if files else []
 
 
-def test_two_nodes_that_upload_one_key_are_told_so_and_both_end_well(laptop: Path, obs: ObsServer) -> None:
+def test_two_nodes_that_upload_one_key_are_told_so_and_both_end_well(laptop: Path, obs: MemoryObs) -> None:
     """Large enough for a multipart upload each; the content differs, so neither takes the other's object for its own."""
     output = "PATH_MAPPING_CONFIG = {'output': {'./checkpoints': 'obs://bucket/out'}}"
     (laptop / "project" / "mapping.py").write_text(output)

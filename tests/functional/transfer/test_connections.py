@@ -12,14 +12,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.errors import CredentialsMissing, NotFound, Refused, TransferFailed, Unreachable
 from path_mapping.stores import Access, Credentials, open_store
 from path_mapping.stores.access import Proxy, address_of, proxy_for
 from path_mapping.stores.http_connection import ConnectionFailed, HttpConnection, Origin
 from path_mapping.stores.obs_store import ObsStore
-from tests.conformance.fault_proxy import FaultProxy
 from tests.conftest import CREDENTIALS
+from tests.obs import FaultProxy, MemoryObs
 from tests.transfers import SilentHandler, fetch, names_are_here, obs_store, route, send, serving, tree, write
 
 
@@ -86,7 +85,7 @@ def test_a_malformed_answer_is_an_error(answer: bytes) -> None:
         Canned(answer).body()
 
 
-def test_an_endpoint_with_an_ipv6_address(obs: ObsServer, tmp_path: Path) -> None:
+def test_an_endpoint_with_an_ipv6_address(obs: MemoryObs, tmp_path: Path) -> None:
     with FaultProxy(obs.url, "::1") as proxy:
         store = obs_store(proxy.url)
         send(store, write(tmp_path, {"out/a": b"a"}))
@@ -200,7 +199,7 @@ class Tunnels(SilentHandler):
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_all_connections_go_through_a_proxy(
-    obs: ObsServer, secure: Callable[[str], str], tmp_path: Path, scheme: str
+    obs: MemoryObs, secure: Callable[[str], str], tmp_path: Path, scheme: str
 ) -> None:
     Tunnels.opened.clear()
     url = obs.url if scheme == "http" else secure("localhost")
@@ -218,7 +217,7 @@ def test_all_connections_go_through_a_proxy(
     assert len(Tunnels.opened) > 3
 
 
-def test_a_proxy_that_refuses_is_named(obs: ObsServer) -> None:
+def test_a_proxy_that_refuses_is_named(obs: MemoryObs) -> None:
     refusing = Canned(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n").origin
     store = obs_store(obs.url, proxy=Proxy(refusing.host, refusing.port, "me", "SECRET"))
     with pytest.raises(Unreachable, match=r"by the proxy 127.0.0.1:\d+: .* refused with HTTP 407") as raised:

@@ -11,8 +11,8 @@ from typing import Dict
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from tests.functional.transfer.test_everyday_files import environment, pythons
+from tests.obs import MemoryObs, obs_fault
 from tests.unit.project.imports import ROOT
 
 PRELUDE = """
@@ -135,7 +135,7 @@ def test_what_nobody_closes_is_uploaded_and_what_a_with_gave_up_is_not(tmp_path:
         } == names, said
 
 
-def run(server: ObsServer, python: str, program: str) -> subprocess.CompletedProcess[str]:
+def run(server: MemoryObs, python: str, program: str) -> subprocess.CompletedProcess[str]:
     argv = [python, "-W", "ignore", "-c", program]
     return subprocess.run(
         argv, env=environment(server), capture_output=True, text=True, timeout=110, check=False
@@ -147,7 +147,7 @@ def run(server: ObsServer, python: str, program: str) -> subprocess.CompletedPro
     [python for python in pythons() if not {"3.7", "3.8", "3.9"} & {part[:3] for part in Path(python).parts}],
     ids=lambda python: "-".join(Path(python).parts[-3:-2]),
 )
-def test_a_large_file_is_uploaded_at_exit(obs: ObsServer, python: str) -> None:
+def test_a_large_file_is_uploaded_at_exit(obs: MemoryObs, python: str) -> None:
     """In parts, by threads: Python 3.12 starts none once the interpreter ends."""
     program = "import path_mapping as mox; file = mox.file.File('obs://bucket/large', 'wb'); file.write(bytes(70 << 20))"
     done = run(obs, python, program)
@@ -157,8 +157,8 @@ def test_a_large_file_is_uploaded_at_exit(obs: ObsServer, python: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["del file", ""])
-def test_a_dropped_file_that_cannot_be_uploaded_says_so(obs: ObsServer, end: str) -> None:
-    obs.faults.append(ObsFault("403", "PUT"))
+def test_a_dropped_file_that_cannot_be_uploaded_says_so(obs: MemoryObs, end: str) -> None:
+    obs.faults.append(obs_fault("403", "PUT"))
     program = (
         f"import path_mapping as mox; file = mox.file.File('obs://bucket/x', 'w'); file.write('x'); {end}"
     )
@@ -167,7 +167,7 @@ def test_a_dropped_file_that_cannot_be_uploaded_says_so(obs: ObsServer, end: str
     assert "Traceback" not in done.stderr
 
 
-def test_what_does_not_fit_into_the_temporary_file_is_not_uploaded(obs: ObsServer) -> None:
+def test_what_does_not_fit_into_the_temporary_file_is_not_uploaded(obs: MemoryObs) -> None:
     program = """
 import resource, signal, path_mapping as mox
 mox.file.write("obs://bucket/x", "good")
@@ -190,7 +190,7 @@ print(mox.file.read("obs://bucket/x"))
     assert done.stderr.count("x was not uploaded: not all of it could be written") == 3
 
 
-def test_a_program_that_is_killed_replaces_nothing(obs: ObsServer) -> None:
+def test_a_program_that_is_killed_replaces_nothing(obs: MemoryObs) -> None:
     program = """
 import os, signal, path_mapping as mox
 mox.file.write("obs://bucket/x", "good")

@@ -12,9 +12,9 @@ from typing import Any, Dict, List
 import obs
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsServer
 from tests.conftest import CREDENTIALS, KNOWN
 from tests.functional.transfer import everyday_uses
+from tests.obs import MemoryObs
 from tests.unit.project.imports import ROOT
 
 Results = Dict[str, Dict[str, Any]]
@@ -28,7 +28,7 @@ def pythons() -> List[str]:
     return [python for minor, python in sorted(found.items()) if minor >= 7]
 
 
-def environment(server: ObsServer) -> Dict[str, str]:
+def environment(server: MemoryObs) -> Dict[str, str]:
     """What training code needs to reach the server; of the packages beside the SDK only those that it has."""
     paths = [ROOT / "ma_boot" / "for_training", Path(obs.__file__).parents[1]]
     return {
@@ -42,7 +42,7 @@ def environment(server: ObsServer) -> Dict[str, str]:
 @pytest.fixture(scope="module", params=pythons(), ids=lambda python: "-".join(Path(python).parts[-3:-2]))
 def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Results:
     """What all uses return in one Python."""
-    with ObsServer(tmp_path_factory.mktemp("obs-server"), KNOWN) as server:
+    with MemoryObs(tmp_path_factory.mktemp("obs-server"), KNOWN) as server:
         server.create_bucket("bucket")
         local = tmp_path_factory.mktemp("local")
         argv = [request.param, everyday_uses.__file__, str(local), "obs://bucket/uses"]

@@ -14,10 +14,10 @@ from typing import Dict, Iterator
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from tests.conformance.clients import Account, Sdk
 from tests.conftest import CREDENTIALS
 from tests.functional.node import Node, eventually
+from tests.obs import MemoryObs, obs_fault
 from tests.transfers import SilentHandler, serving, write
 
 WRONG = {**CREDENTIALS, "OBS_SECRET_ACCESS_KEY": "wrong"}
@@ -41,20 +41,20 @@ def sync(
 
 
 @pytest.fixture
-def at_obs(obs: ObsServer) -> Dict[str, str]:
+def at_obs(obs: MemoryObs) -> Dict[str, str]:
     return {"OBS_ENDPOINT": obs.url, **CREDENTIALS}
 
 
 @pytest.fixture
-def client(obs: ObsServer) -> Sdk:
+def client(obs: MemoryObs) -> Sdk:
     return Sdk(Account(obs.url, "AKPLANTED", "SKPLANTED"), "bucket", "v2")
 
 
 def test_a_target_that_is_removed_during_the_download_is_a_local_cause(
-    tmp_path: Path, client: Sdk, at_obs: Dict[str, str], obs: ObsServer
+    tmp_path: Path, client: Sdk, at_obs: Dict[str, str], obs: MemoryObs
 ) -> None:
     client.put("data/a", b"a" * (4 << 20))
-    obs.faults.append(ObsFault("drip", "GET", "/data/a"))  # so slowly that each attempt meets the removal
+    obs.faults.append(obs_fault("drip", "GET", "/data/a"))  # so slowly that each attempt meets the removal
     removed = threading.Event()
 
     def remove() -> None:
@@ -172,16 +172,16 @@ def test_a_directory_marker_with_content_is_said(tmp_path: Path, client: Sdk, at
     assert "the 4 bytes of 'data/' are left out" in done.stdout
 
 
-def test_an_upload_with_refused_credentials_is_69(tmp_path: Path, obs: ObsServer) -> None:
+def test_an_upload_with_refused_credentials_is_69(tmp_path: Path, obs: MemoryObs) -> None:
     write(tmp_path, {"out/a": b"a"})
     done = sync(tmp_path, "upload", "output: {out: 'obs://bucket/out/'}", OBS_ENDPOINT=obs.url, **WRONG)
     assert done.returncode == 69, done.stdout
     assert ("PUT", "/bucket/out/a") not in obs.requests
 
 
-def test_a_first_ctrl_c_ends_an_upload(tmp_path: Path, obs: ObsServer, at_obs: Dict[str, str]) -> None:
+def test_a_first_ctrl_c_ends_an_upload(tmp_path: Path, obs: MemoryObs, at_obs: Dict[str, str]) -> None:
     write(tmp_path, {"out/a": b"a"})
-    obs.faults.append(ObsFault("hang", "PUT", "/out/a"))
+    obs.faults.append(obs_fault("hang", "PUT", "/out/a"))
     running = start(tmp_path, "upload", "output: {out: 'obs://bucket/out/'}", **at_obs)
     eventually(lambda: ("PUT", "/bucket/out/a") in obs.requests, "the upload that hangs")
     begun = time.monotonic()
@@ -192,7 +192,7 @@ def test_a_first_ctrl_c_ends_an_upload(tmp_path: Path, obs: ObsServer, at_obs: D
 
 
 @pytest.fixture
-def node(tmp_path: Path, obs: ObsServer) -> Node:
+def node(tmp_path: Path, obs: MemoryObs) -> Node:
     node = Node(tmp_path, devices=1)
     node.complete_table()
     (tmp_path / "train.py").write_text("open('trained', 'w').close()\n")
@@ -218,9 +218,9 @@ def test_outputs_that_cannot_be_uploaded_are_found_before_the_training(
 
 
 def test_outputs_that_may_be_written_and_not_listed_are_no_error(
-    node: Node, obs: ObsServer, client: Sdk
+    node: Node, obs: MemoryObs, client: Sdk
 ) -> None:
-    obs.faults.append(ObsFault("403", "GET", "/bucket"))
+    obs.faults.append(obs_fault("403", "GET", "/bucket"))
     mapping = node.mapping({}, {"out": {"obs": "obs://bucket/out/", "required": False}})[:2]
     ended = node.boot(*mapping, str(node.root / "train.py"))
     assert ended.code == 0, ended.output

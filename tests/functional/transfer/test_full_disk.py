@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.planning.prepare import IN_MEMORY
 from tests.functional.transfer.full_disk import CONTENT
+from tests.obs import MemoryObs
 from tests.requirement import unavailable
 from tests.transfers import content_of, obs_store
 from tests.unit.project.imports import ROOT
@@ -21,7 +21,7 @@ exec "$@"
 """
 
 
-def on_a_full_disk(case: str, obs: ObsServer, count: int = 0) -> subprocess.CompletedProcess[str]:
+def on_a_full_disk(case: str, obs: MemoryObs, count: int = 0) -> subprocess.CompletedProcess[str]:
     own = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
     argv = [sys.executable, "-m", "tests.functional.transfer.full_disk", case, obs.url, str(count)]
     environ = {**os.environ, "TMPDIR": "/tmp"}
@@ -34,7 +34,7 @@ def on_a_full_disk(case: str, obs: ObsServer, count: int = 0) -> subprocess.Comp
     return done
 
 
-def test_more_outputs_than_a_plan_keeps_in_memory_are_uploaded(obs: ObsServer) -> None:
+def test_more_outputs_than_a_plan_keeps_in_memory_are_uploaded(obs: MemoryObs) -> None:
     count = IN_MEMORY + 100
     done = on_a_full_disk("upload", obs, count)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -43,19 +43,19 @@ def test_more_outputs_than_a_plan_keeps_in_memory_are_uploaded(obs: ObsServer) -
     assert content_of(store, "out/rank_0.bin") == CONTENT
 
 
-def test_so_are_they_planned(obs: ObsServer) -> None:
+def test_so_are_they_planned(obs: MemoryObs) -> None:
     done = on_a_full_disk("plan", obs, IN_MEMORY + 100)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "in all: copy 20,101 (0.1 MB)" in done.stdout
 
 
-def test_outputs_of_a_job_that_filled_the_disk(obs: ObsServer) -> None:
+def test_outputs_of_a_job_that_filled_the_disk(obs: MemoryObs) -> None:
     done = on_a_full_disk("outputs", obs)
     assert done.returncode == 0, done.stdout + done.stderr
     assert content_of(obs_store(obs.url), "out/rank_0.bin") == CONTENT
 
 
-def test_a_checkpoint_of_a_job_that_filled_the_disk(obs: ObsServer) -> None:
+def test_a_checkpoint_of_a_job_that_filled_the_disk(obs: MemoryObs) -> None:
     done = on_a_full_disk("checkpoint", obs)
     assert done.returncode == 0, done.stdout + done.stderr
     keys = [one.key for one in obs_store(obs.url).list("bucket", "ckpt/")]
@@ -64,7 +64,7 @@ def test_a_checkpoint_of_a_job_that_filled_the_disk(obs: ObsServer) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 30])
-def test_what_a_script_copies_to_obs(obs: ObsServer, count: int) -> None:
+def test_what_a_script_copies_to_obs(obs: MemoryObs, count: int) -> None:
     done = on_a_full_disk("mox", obs, count)
     assert done.returncode == 0, done.stdout + done.stderr
     store = obs_store(obs.url)

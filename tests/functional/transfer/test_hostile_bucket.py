@@ -9,10 +9,9 @@ from typing import Iterator, List
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.errors import Corrupted, StoreError, TransferFailed, Unreachable
 from path_mapping.workers import RetryPolicy
-from tests.conformance.fault_proxy import Fault, FaultProxy, Seen, operation
+from tests.obs import Fault, FaultProxy, MemoryObs, Seen, operation
 from tests.transfers import SilentHandler, fetch, obs_store, route, send, serving, tree, write
 
 MIB = 1 << 20
@@ -20,7 +19,7 @@ ONCE = RetryPolicy(0.0)
 
 
 @pytest.fixture
-def proxy(obs: ObsServer) -> Iterator[FaultProxy]:
+def proxy(obs: MemoryObs) -> Iterator[FaultProxy]:
     with FaultProxy(obs.url) as served:
         yield served
 
@@ -115,7 +114,7 @@ def test_a_listing_of_uploads_that_goes_in_circles_ends(proxy: FaultProxy) -> No
 
 @pytest.mark.parametrize("date", ["yesterday", "Mon, 99 Foo 2024 00:00:00 GMT", "\x1b[31m", "-1"])
 def test_a_date_that_is_none_is_a_damaged_answer(
-    obs: ObsServer, proxy: FaultProxy, tmp_path: Path, date: str
+    obs: MemoryObs, proxy: FaultProxy, tmp_path: Path, date: str
 ) -> None:
     send(obs_store(obs.url), write(tmp_path, {"out/a": b"a"}))
     spoilt = Fault(
@@ -132,7 +131,7 @@ def test_a_date_that_is_none_is_a_damaged_answer(
     "headers", [{"x-amz-checksum-crc64ecma": "9" * 5000}, {"Retry-After": "\xb2"}, {"ETag": '"' + "é" * 99}]
 )
 def test_headers_that_are_no_numbers_are_ignored(
-    obs: ObsServer, proxy: FaultProxy, tmp_path: Path, headers: dict[str, str]
+    obs: MemoryObs, proxy: FaultProxy, tmp_path: Path, headers: dict[str, str]
 ) -> None:
     send(obs_store(obs.url), write(tmp_path, {"out/a": b"a"}))
     replaced = tuple(name.lower() for name in headers)
@@ -142,7 +141,7 @@ def test_headers_that_are_no_numbers_are_ignored(
 
 
 def test_keys_with_control_characters_reach_no_terminal(
-    obs: ObsServer, proxy: FaultProxy, tmp_path: Path
+    obs: MemoryObs, proxy: FaultProxy, tmp_path: Path
 ) -> None:
     name = "a\x1b[31m\nb\x9b\u202e"
     send(obs_store(obs.url), write(tmp_path, {f"out/{name}": b"a"}))
@@ -156,7 +155,7 @@ def test_keys_with_control_characters_reach_no_terminal(
     assert tree(tmp_path / "in") == {name: b"a"}
 
 
-def test_an_etag_with_line_ends_adds_no_header(obs: ObsServer, proxy: FaultProxy, tmp_path: Path) -> None:
+def test_an_etag_with_line_ends_adds_no_header(obs: MemoryObs, proxy: FaultProxy, tmp_path: Path) -> None:
     injected = '"a"&#13;&#10;x-obs-acl: public-read&#13;&#10;&#13;&#10;DELETE /bucket/in/a HTTP/1.1&#13;&#10;'
     answering(proxy, "ListObjects", listing_of(listed("in/a", 40 * MIB, injected)))
     with pytest.raises(TransferFailed, match="not sent: the header If-Match has the character"):

@@ -16,10 +16,10 @@ from typing import Any, Dict, Iterator, List
 import pytest
 
 import path_mapping as mox
-from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from path_mapping.errors import Refused, StoreError
 from path_mapping.file import file_tree
 from tests.conftest import CREDENTIALS
+from tests.obs import MemoryObs, obs_fault
 
 FILES = {"a.txt": b"hello", "b.jpg": b"\xff\xd8", "sub/c.txt": b"c" * 100, "sub/deep/d.txt": b"d"}
 
@@ -41,7 +41,7 @@ def directory_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def obs_base(obs: ObsServer, monkeypatch: pytest.MonkeyPatch) -> str:
+def obs_base(obs: MemoryObs, monkeypatch: pytest.MonkeyPatch) -> str:
     for name, value in {"OBS_ENDPOINT": obs.url, **CREDENTIALS}.items():
         monkeypatch.setenv(name, value)
     return "s3://bucket/base"
@@ -252,7 +252,7 @@ class TestUrls:
             with pytest.raises(ValueError, match="a whole bucket is not deleted"):
                 mox.file.remove(url, recursive=True)
 
-    def test_existing_files_are_not_copied_again(self, where: str, tmp_path: Path, obs: ObsServer) -> None:
+    def test_existing_files_are_not_copied_again(self, where: str, tmp_path: Path, obs: MemoryObs) -> None:
         mox.file.write(f"{where}/x", "x")
         for _ in range(2):
             obs.seen.clear()
@@ -260,7 +260,7 @@ class TestUrls:
         assert not [path for method, path in obs.requests if path == "/bucket/base/x"]
 
     @pytest.mark.parametrize("mode", ["r+", "+r", "rb+", "+br"])
-    def test_what_was_only_read_is_not_uploaded(self, obs_base: str, obs: ObsServer, mode: str) -> None:
+    def test_what_was_only_read_is_not_uploaded(self, obs_base: str, obs: MemoryObs, mode: str) -> None:
         mox.file.write(f"{obs_base}/x", "old")
         obs.seen.clear()
         with mox.file.File(f"{obs_base}/x", mode) as file:
@@ -269,7 +269,7 @@ class TestUrls:
             file.flush()
         assert [one.method for one in obs.seen if one.method != "HEAD"] == ["GET"]
 
-    def test_a_place_in_a_text_is_no_upload(self, obs_base: str, obs: ObsServer) -> None:
+    def test_a_place_in_a_text_is_no_upload(self, obs_base: str, obs: MemoryObs) -> None:
         obs.seen.clear()
         with mox.file.File(f"{obs_base}/x", "w") as file:
             for number in range(5):
@@ -280,10 +280,10 @@ class TestUrls:
         assert [one.method for one in obs.seen].count("PUT") == 1
         assert mox.file.read(f"{obs_base}/x") == "line\n"
 
-    def test_objects_are_copied_in_parallel(self, obs_base: str, obs: ObsServer) -> None:
+    def test_objects_are_copied_in_parallel(self, obs_base: str, obs: MemoryObs) -> None:
         for number in range(20):
             mox.file.write(f"{obs_base}/from/{number:02}", "x")
-        obs.faults.append(ObsFault("hang", "PUT", "to/00", times=1))
+        obs.faults.append(obs_fault("hang", "PUT", "to/00", times=1))
         obs.seen.clear()
         with ThreadPoolExecutor(1) as pool:
             copying = pool.submit(mox.file.copy_parallel, f"{obs_base}/from", f"{obs_base}/to")
@@ -302,17 +302,17 @@ class TestUrls:
         assert (methods.count("POST"), methods.count("DELETE")) == (1, 0)
         assert mox.file.list_directory(obs_base) == ["e", "from"]
 
-    def test_a_copy_that_is_refused_ends_all(self, obs_base: str, obs: ObsServer) -> None:
+    def test_a_copy_that_is_refused_ends_all(self, obs_base: str, obs: MemoryObs) -> None:
         for number in range(100):
             mox.file.write(f"{obs_base}/from/{number:02}", "x")
-        obs.faults.append(ObsFault("403", "PUT", "to/0"))
+        obs.faults.append(obs_fault("403", "PUT", "to/0"))
         obs.seen.clear()
         with pytest.raises(mox.file.MoxFileRespException, match="HTTP 403"):
             mox.file.copy_parallel(f"{obs_base}/from", f"{obs_base}/to")
         assert len(obs.seen) < 100
 
     def test_directories_are_deleted_a_thousand_objects_at_a_time(
-        self, obs_base: str, obs: ObsServer
+        self, obs_base: str, obs: MemoryObs
     ) -> None:
         odd = ["a b+%&<>\"'ü中.", "end ", "tab\t", "line\r\n", "\x01"]
         names = [*odd, *(f"{number:04}" for number in range(1005))]
@@ -331,24 +331,24 @@ class TestUrls:
             "DELETE",
         ]
 
-    def test_a_bulk_deletion_that_is_refused_raises(self, obs_base: str, obs: ObsServer) -> None:
+    def test_a_bulk_deletion_that_is_refused_raises(self, obs_base: str, obs: MemoryObs) -> None:
         mox.file.write(f"{obs_base}/d/x", "x")
-        obs.faults.append(ObsFault("403", "POST", "delete"))
+        obs.faults.append(obs_fault("403", "POST", "delete"))
         with pytest.raises(Refused, match="HTTP 403"):
             mox.file.remove(f"{obs_base}/d", recursive=True)
 
     def test_refusals_raise_what_callers_of_moxing_catch(
-        self, obs_base: str, obs: ObsServer, tmp_path: Path
+        self, obs_base: str, obs: MemoryObs, tmp_path: Path
     ) -> None:
         mox.file.write(f"{obs_base}/x", "x")
-        obs.faults.append(ObsFault("403", "GET", "/bucket/base/x"))
+        obs.faults.append(obs_fault("403", "GET", "/bucket/base/x"))
         with pytest.raises(mox.file.MoxFileRespException, match="HTTP 403"):
             mox.file.read(f"{obs_base}/x")
         with pytest.raises(mox.file.MoxFileRespException, match="HTTP 403"):
             mox.file.copy(f"{obs_base}/x", str(tmp_path / "x"))
         assert issubclass(Refused, StoreError)
 
-    def test_a_listing_of_several_pages_is_complete(self, obs_base: str, obs: ObsServer) -> None:
+    def test_a_listing_of_several_pages_is_complete(self, obs_base: str, obs: MemoryObs) -> None:
         for number in range(1005):
             key = f"base/{number:04}/f" if number % 2 else f"base/{number:04}"
             file_tree.store().write_bytes("bucket", key, b"")
@@ -362,7 +362,7 @@ class TestUrls:
         thread.join()
         assert stores[0] is stores[1] is not stores[2]
 
-    def test_set_auth_sets_endpoint_and_credentials(self, obs: ObsServer) -> None:
+    def test_set_auth_sets_endpoint_and_credentials(self, obs: MemoryObs) -> None:
         host, _, port = obs.url.partition("://")[2].partition(":")
         mox.file.set_auth(
             ak="AKPLANTED", sk="SKPLANTED", server=host, port=int(port), is_secure=False, ssl_verify=False
@@ -389,7 +389,7 @@ class TestUrls:
         assert mox.file.read(f"{obs_base}/x") == "x"
 
     def test_a_server_alone_leaves_the_credentials_of_the_environment(
-        self, obs: ObsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, obs: MemoryObs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         keys = {"access": "AKPLANTED", "secret": "SKPLANTED", "securitytoken": "TOKENPLANTED"}
         (tmp_path / "keys.json").write_text(json.dumps({"credential": keys}))

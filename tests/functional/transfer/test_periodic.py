@@ -8,9 +8,9 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from tests.conftest import CREDENTIALS
 from tests.functional.node import Node, eventually
+from tests.obs import MemoryObs, obs_fault
 
 PROGRAM = """
 import os, sys, time
@@ -61,9 +61,9 @@ def test_settled_files_are_uploaded_early_and_open_ones_at_the_end(node: Node) -
     assert "1 file, 0.0 MB" in ended.output.rpartition("outputs: done")[2]
 
 
-def test_a_stop_ends_the_round_and_the_last_upload_needs_no_listing(node: Node, obs: ObsServer) -> None:
+def test_a_stop_ends_the_round_and_the_last_upload_needs_no_listing(node: Node, obs: MemoryObs) -> None:
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
-    obs.faults.append(ObsFault("hang", "PUT", "/out/step_1", times=1))
+    obs.faults.append(obs_fault("hang", "PUT", "/out/step_1", times=1))
     mapping = node.mapping({}, {"out": {"obs": "obs://bucket/out/", "interval": 1}})[:2]
     running = node.start(*mapping, str(node.root / "train.py"))
     eventually(lambda: ("PUT", "/bucket/out/step_1") in obs.requests, "the upload that hangs")
@@ -76,9 +76,9 @@ def test_a_stop_ends_the_round_and_the_last_upload_needs_no_listing(node: Node, 
     assert sorted(later) == [("PUT", "/bucket/out/log"), ("PUT", "/bucket/out/step_1")]
 
 
-def test_a_failed_round_is_reported_and_retried(node: Node, obs: ObsServer) -> None:
+def test_a_failed_round_is_reported_and_retried(node: Node, obs: MemoryObs) -> None:
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
-    obs.faults.append(ObsFault("403", "PUT", "/out/step_1", times=1))
+    obs.faults.append(obs_fault("403", "PUT", "/out/step_1", times=1))
     mapping = node.mapping({}, {"out": {"obs": "obs://bucket/out/", "interval": 1}})[:2]
     running = node.start(*mapping, str(node.root / "train.py"))
     eventually(lambda: obs.requests.count(("PUT", "/bucket/out/step_1")) == 2, "the second attempt")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Callable, Iterator
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.errors import Refused, Rejected, TransferFailed
 from path_mapping.stores import Access, Credentials
 from path_mapping.stores.access import redirected
 from path_mapping.stores.obs_store import ObsStore
-from tests.conformance.fault_proxy import Fault, FaultProxy, Seen
 from tests.conftest import KNOWN
+from tests.obs import Fault, FaultProxy, MemoryObs, Seen
 from tests.transfers import KEYS, content_of, fetch, names_are_here, obs_store, route, send, tree, write
 
 MIB = 1 << 20
@@ -22,7 +21,7 @@ STATUSES = (301, 302, 307, 308)
 
 
 @pytest.fixture
-def first(obs: ObsServer) -> Iterator[FaultProxy]:
+def first(obs: MemoryObs) -> Iterator[FaultProxy]:
     """A server in front of the one that has the bucket, as that of another region."""
     with FaultProxy(obs.url) as proxy:
         yield proxy
@@ -33,7 +32,7 @@ def redirecting(status: int, to: str, **settings: object) -> Fault:
     fault = Fault(lambda seen: True, times=1_000, status=status, code="TemporaryRedirect", body=b"")
 
     def led(seen: Seen) -> None:
-        fault.with_headers = {"Location": to + quote(seen.path)}
+        fault.with_headers = {"Location": to + seen.path}
 
     fault.before = led
     return fault
@@ -41,7 +40,7 @@ def redirecting(status: int, to: str, **settings: object) -> Fault:
 
 @pytest.mark.parametrize("status", STATUSES)
 def test_every_kind_of_request_follows(
-    obs: ObsServer, first: FaultProxy, tmp_path: Path, status: int
+    obs: MemoryObs, first: FaultProxy, tmp_path: Path, status: int
 ) -> None:
     first.faults.append(redirecting(status, obs.url))
     contents = {"a": b"a", "b/large": b"0123456789abcdef" * (7 << 16)}
@@ -55,7 +54,7 @@ def test_every_kind_of_request_follows(
 
 @pytest.mark.parametrize("status", STATUSES)
 def test_so_do_the_requests_of_the_sdk(
-    obs: ObsServer, first: FaultProxy, tmp_path: Path, status: int
+    obs: MemoryObs, first: FaultProxy, tmp_path: Path, status: int
 ) -> None:
     send(obs_store(obs.url), write(tmp_path, {"out/a": b"content"}))
     first.faults.append(redirecting(status, obs.url))
@@ -76,7 +75,7 @@ def test_so_do_the_requests_of_the_sdk(
 
 
 def test_a_bucket_that_moved_is_asked_there_from_then_on(
-    obs: ObsServer, first: FaultProxy, tmp_path: Path
+    obs: MemoryObs, first: FaultProxy, tmp_path: Path
 ) -> None:
     first.faults.append(redirecting(307, obs.url))
     store = obs_store(first.url)
@@ -95,7 +94,7 @@ def test_a_redirect_in_a_circle_ends(first: FaultProxy) -> None:
 
 
 @pytest.mark.parametrize("by_sdk", [True, False])
-def test_another_domain_gets_no_credentials(obs: ObsServer, tmp_path: Path, by_sdk: bool) -> None:
+def test_another_domain_gets_no_credentials(obs: MemoryObs, tmp_path: Path, by_sdk: bool) -> None:
     with FaultProxy(obs.url, "127.0.0.2") as other, FaultProxy(obs.url) as here:
         here.faults.append(redirecting(307, other.url))
         store = obs_store(here.url)
@@ -111,7 +110,7 @@ def test_another_region_is_signed_for_anew(
 ) -> None:
     names_are_here(monkeypatch)
     root = tmp_path_factory.mktemp("region")
-    with ObsServer(root, KNOWN, domain="obs.two.example.com") as server, FaultProxy(server.url) as proxy:
+    with MemoryObs(root, KNOWN, domain="obs.two.example.com") as server, FaultProxy(server.url) as proxy:
         server.create_bucket("bucket")
         port = urlsplit(proxy.url).port
         there = f"http://bucket.obs.two.example.com:{server.port}"
@@ -180,7 +179,7 @@ def test_where_no_redirect_leads(endpoint: str, location: str, why: str) -> None
     ],
 )  # fmt: skip
 def test_a_request_that_is_not_possible_is_no_matter_of_credentials(
-    obs: ObsServer, first: FaultProxy, tmp_path: Path, by_sdk: bool, status: int, code: str, said: str
+    obs: MemoryObs, first: FaultProxy, tmp_path: Path, by_sdk: bool, status: int, code: str, said: str
 ) -> None:
     asked = []
 

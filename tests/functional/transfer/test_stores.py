@@ -11,13 +11,13 @@ from typing import Callable, List
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.errors import CredentialsMissing, NotFound, Refused, Unreachable
 from path_mapping.stores import Store, open_store
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.stores.responses import error_of_status
 from path_mapping.transfer import upload_file
 from tests.conftest import CREDENTIALS
+from tests.obs import MemoryObs
 from tests.transfers import content_of, obs_store, route, send
 
 MIB = 1 << 20
@@ -145,10 +145,10 @@ class TestDirectory:
 class TestObs:
     """What only OBS has."""
 
-    def store(self, obs: ObsServer) -> ObsStore:
+    def store(self, obs: MemoryObs) -> ObsStore:
         return obs_store(obs.url, multipart_from=6 << 20, part=5 << 20)
 
-    def test_a_large_file_is_sent_in_parts(self, obs: ObsServer, tmp_path: Path) -> None:
+    def test_a_large_file_is_sent_in_parts(self, obs: MemoryObs, tmp_path: Path) -> None:
         content = bytes(range(256)) * (48 << 10)
         (tmp_path / "large").write_bytes(content)
         upload_file(self.store(obs), tmp_path / "large", "bucket", "large")
@@ -156,7 +156,7 @@ class TestObs:
         assert b"".join(self.store(obs).read("bucket", "large")) == content
         assert [entry.md5 for entry in self.store(obs).list("bucket", "large")] == [None]
 
-    def test_temporary_credentials_send_their_token(self, obs: ObsServer) -> None:
+    def test_temporary_credentials_send_their_token(self, obs: MemoryObs) -> None:
         environ = {"S3_ENDPOINT": obs.url, **CREDENTIALS, "OBS_SECURITY_TOKEN": "TOKENPLANTED"}
         assert list(open_store(environ, None).list("bucket", "")) == []
 
@@ -181,7 +181,7 @@ def bytes_read() -> int:
 
 
 @pytest.mark.parametrize("multipart_from", [64 * MIB, 6 * MIB])
-def test_a_file_is_read_once(obs: ObsServer, tmp_path: Path, multipart_from: int) -> None:
+def test_a_file_is_read_once(obs: MemoryObs, tmp_path: Path, multipart_from: int) -> None:
     """Its checksum is made of what is sent."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "a").write_bytes(CONTENT)
@@ -195,7 +195,7 @@ def test_a_file_is_read_once(obs: ObsServer, tmp_path: Path, multipart_from: int
     assert content_of(store, "out/a") == CONTENT
 
 
-def test_parts_are_sent_without_the_sdk(obs: ObsServer, tmp_path: Path) -> None:
+def test_parts_are_sent_without_the_sdk(obs: MemoryObs, tmp_path: Path) -> None:
     """It takes longer to be imported than a hundred requests."""
     (tmp_path / "large").write_bytes(CONTENT)
     done = subprocess.run(

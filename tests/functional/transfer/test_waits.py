@@ -9,15 +9,16 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import KeyPair, ObsFault, ObsServer
+from ma_boot.rehearsal.obs_server import KeyPair
 from tests.conformance.clients import Account, Sdk
 from tests.functional.node import Node, eventually
+from tests.obs import MemoryObs, obs_fault
 
 AT_OBS = {"OBS_SECURITY_TOKEN": "TOKENPLANTED", "OBS_ACCESS_KEY_ID": "AKPLANTED", "OBS_SECRET_ACCESS_KEY": "SKPLANTED"}  # fmt: skip
 
 
 @pytest.fixture
-def node(tmp_path: Path, obs: ObsServer) -> Node:
+def node(tmp_path: Path, obs: MemoryObs) -> Node:
     Sdk(Account(obs.url, "AKPLANTED", "SKPLANTED", "TOKENPLANTED"), "bucket", "v2").put("data/a", b"a")
     made = Node(tmp_path, variables={"OBS_ENDPOINT": obs.url, **AT_OBS})
     made.complete_table()
@@ -39,7 +40,7 @@ def keys(access: str) -> str:
     )
 
 
-def test_credentials_that_are_renewed_late(node: Node, obs: ObsServer) -> None:
+def test_credentials_that_are_renewed_late(node: Node, obs: MemoryObs) -> None:
     file = node.root / "keys.json"
     file.write_text(keys("AKOLD"))
     obs.credentials[:] = [KeyPair("AKNEW", "SKPLANTED", "TOKENPLANTED")]
@@ -62,8 +63,8 @@ def test_credentials_that_are_renewed_late(node: Node, obs: ObsServer) -> None:
     assert reason in page.read_text()
 
 
-def test_a_store_that_fails_for_a_while(node: Node, obs: ObsServer) -> None:
-    obs.faults.append(ObsFault("503", "GET", "/data/a", times=9))
+def test_a_store_that_fails_for_a_while(node: Node, obs: MemoryObs) -> None:
+    obs.faults.append(obs_fault("503", "GET", "/data/a", times=9))
     said = booted(node)
     assert (node.home / "data" / "a").read_bytes() == b"a", said
     assert [event["what"] for event in waits(node)] == ["inputs"] * said.count("OBS fails since")

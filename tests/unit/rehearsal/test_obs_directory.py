@@ -9,7 +9,7 @@ from typing import Iterator
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import DirectoryBuckets, ObsServer
+from ma_boot.rehearsal.obs_server import Buckets, ObsServer
 from path_mapping.errors import NotFound, StoreError
 from path_mapping.stores import Store, open_store
 from tests.conftest import CREDENTIALS, KNOWN
@@ -28,7 +28,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def served(root: Path, tmp_path: Path) -> Iterator[Store]:
     """A client of the server."""
-    with ObsServer(tmp_path / "parts", KNOWN, buckets=DirectoryBuckets(root)) as server:
+    with ObsServer(Buckets(root), tmp_path / "parts", KNOWN) as server:
         yield open_store({"OBS_ENDPOINT": server.url, **CREDENTIALS}, None)
 
 

@@ -7,10 +7,9 @@ from typing import List, Tuple
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.rehearsal.obs_server import responses as faults
+from ma_boot.rehearsal.obs_server import ObsFault
 from ma_boot.rehearsal.obs_server.buckets import Refusal, list_page
 from ma_boot.rehearsal.obs_server.request import is_modified, parse_head, wanted_range
-from ma_boot.rehearsal.obs_server.responses import ObsFault
 
 KEYS = st.lists(st.text("ab/", min_size=1, max_size=6), unique=True, max_size=20).map(sorted)
 
@@ -128,10 +127,3 @@ def test_what_is_no_request(head: bytes) -> None:
 def test_a_fault_of_an_unknown_kind_is_told() -> None:
     with pytest.raises(ValueError, match="tpyo"):
         ObsFault("tpyo")
-
-
-def test_a_fault_is_taken_as_often_as_it_was_ordered() -> None:
-    ordered = [ObsFault("503", "GET", "/a", times=2), ObsFault("404", "GET")]
-    taken = [faults.take(ordered, "GET", "/bucket/a?x") for _ in range(3)]
-    assert [fault.kind if fault else "" for fault in taken] == ["503", "503", "404"]
-    assert faults.take(ordered, "PUT", "/bucket/a") is None

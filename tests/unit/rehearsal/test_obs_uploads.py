@@ -9,7 +9,8 @@ from typing import Callable, List, Sequence, Tuple
 
 import pytest
 
-from ma_boot.rehearsal.obs_server.buckets import Buckets, Refusal, Upload, UploadPart, Uploads
+from ma_boot.rehearsal.obs_server.buckets import Buckets, Refusal
+from ma_boot.rehearsal.obs_server.uploads import Upload, UploadPart, Uploads
 
 CONTENT = bytes(1 << 20)
 ETAG = hashlib.md5(CONTENT).hexdigest()
