@@ -63,8 +63,8 @@ class MissingInputs(PathMappingError):
 
     def located(self, place: Callable[[str], str]) -> MissingInputs:
         """This error with the place where each URL was looked for, empty if that was not this machine."""
-        found = [(url, place(url)) for url in self.urls]
-        return MissingInputs(self.urls, [f"{url} (looked for {at})" if at else url for url, at in found])
+        places = [(url, place(url)) for url in self.urls]
+        return MissingInputs(self.urls, [f"{url} (looked for {at})" if at else url for url, at in places])
 
 
 class UnsafeTarget(PathMappingError):

@@ -51,14 +51,14 @@ def copy(src_url: str, dst_url: str, **_: Any) -> None:
         else:
             upload_file(store().store, Path(os.path.abspath(src_url)), to.bucket, to.key)
         return
-    found = state_of_object(source)
-    if found is None:
+    state = state_of_object(source)
+    if state is None:
         raise missing(src_url)
     if to is None:
         local = Path(os.path.abspath(target))
-        download_file(store().store, source.bucket, source.key, found, local)
+        download_file(store().store, source.bucket, source.key, state, local)
     else:
-        store().copy(source.bucket, source.key, found.size, to.bucket, to.key)
+        store().copy(source.bucket, source.key, state.size, to.bucket, to.key)
 
 
 def _target_of(src_url: str, dst_url: str) -> str:
@@ -111,12 +111,12 @@ def _copy_within(source: ObsUrl, target: ObsUrl, names: Optional[Set[str]]) -> N
     """Copies objects by requests in parallel; the first that fails ends it after those in progress."""
     start, used = len(prefix_of(source)), store()
 
-    def copy_one(found: StoredObject) -> None:
-        to_key = prefix_of(target) + found.key[start:]
-        used.copy(source.bucket, found.key, found.size, target.bucket, to_key)
+    def copy_one(stored: StoredObject) -> None:
+        to_key = prefix_of(target) + stored.key[start:]
+        used.copy(source.bucket, stored.key, stored.size, target.bucket, to_key)
 
     below = used.list(source.bucket, prefix_of(source))
-    chosen = [found for found in below if _is_chosen(names, found.key[start:])]
+    chosen = [stored for stored in below if _is_chosen(names, stored.key[start:])]
     with ThreadPoolExecutor(COPIES) as pool:
         list(pool.map(copy_one, chosen))
 
@@ -136,7 +136,7 @@ def _check_existence(src_url: str, names: Set[str]) -> None:
     if source is None:
         absent = sorted(name for name in names if not os.path.lexists(os.path.join(src_url, name)))
     else:
-        absent = sorted(names - {one for name in _names_below(source) for one in _with_parents(name)})
+        absent = sorted(names - {parent for name in _names_below(source) for parent in _with_parents(name)})
     if absent:
         raise MoxFileNotExistsException(f"{src_url}: found no {_shown(absent)}; nothing was copied")
 
@@ -149,7 +149,7 @@ def _shown(names: List[str]) -> str:
 
 def _names_below(place: ObsUrl) -> List[str]:
     prefix = prefix_of(place)
-    return [one.key[len(prefix) :] for one in store().list(place.bucket, prefix)]
+    return [stored.key[len(prefix) :] for stored in store().list(place.bucket, prefix)]
 
 
 def _with_parents(name: str) -> List[str]:
@@ -199,14 +199,14 @@ def rename(src_url: str, dst_url: str, **_: Any) -> None:
 
 def _is_same(source: ObsUrl, target: ObsUrl, src_url: str, dst_url: str) -> bool:
     """Whether two directories are the same; raises `OSError` if one is inside the other."""
-    one, other = prefix_of(source), prefix_of(target)
+    own, other = prefix_of(source), prefix_of(target)
     if source.bucket != target.bucket:
         return False
-    if one != other and other.startswith(one):
+    if own != other and other.startswith(own):
         raise OSError(errno.EINVAL, "a directory cannot be moved into itself", src_url, None, dst_url)
-    if one != other and one.startswith(other):
+    if own != other and own.startswith(other):
         raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), src_url, None, dst_url)
-    return one == other
+    return own == other
 
 
 def _move_object(source: ObsUrl, src_url: str, dst_url: str) -> None:
@@ -222,15 +222,15 @@ def _move_object(source: ObsUrl, src_url: str, dst_url: str) -> None:
 def _move_objects(source: ObsUrl, src_url: str, dst_url: str) -> None:
     before = list(store().list(source.bucket, prefix_of(source)))
     copy_parallel(src_url, dst_url)
-    after = {one.key: one for one in store().list(source.bucket, prefix_of(source))}
+    after = {stored.key: stored for stored in store().list(source.bucket, prefix_of(source))}
     to_local = url_of(dst_url) is None
     moved = {
-        one.key
-        for one in before
-        if after.get(one.key) == one and not (to_local and one.key.endswith("/") and one.size)
+        stored.key
+        for stored in before
+        if after.get(stored.key) == stored and not (to_local and stored.key.endswith("/") and stored.size)
     }
     store().delete_all(source.bucket, sorted(moved))
-    kept = [one.key for one in before if one.key in after and one.key not in moved]
+    kept = [stored.key for stored in before if stored.key in after and stored.key not in moved]
     if kept:
         raise Replaced(f"{src_url}: not moved, as they were replaced or are no files: {_shown(kept)}")
 
@@ -269,8 +269,8 @@ def _is_dir(path: str) -> bool:
 
 def _states(paths: List[str]) -> Dict[str, FileState]:
     """The states of the files that exist; links are followed, as the upload does."""
-    found: Dict[str, FileState] = {}
+    states: Dict[str, FileState] = {}
     for path in paths:
         with suppress(FileNotFoundError):
-            found[path] = state_of(os.stat(path))
-    return found
+            states[path] = state_of(os.stat(path))
+    return states

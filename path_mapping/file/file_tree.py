@@ -140,13 +140,13 @@ def get_size(url: str, recursive: bool = False, **_: Any) -> int:
     A local directory is always summed up. Raises `MoxFileNotExistsException` if there is no such file or
     directory.
     """
-    place, found = url_of(url), stat(url)
-    if not found.is_directory:
-        return found.length
+    place, state = url_of(url), stat(url)
+    if not state.is_directory:
+        return state.length
     if place is None:
         below = (os.path.join(top, name) for top, _, names in os.walk(url) for name in names)
         return sum(os.path.getsize(path) for path in below if os.path.exists(path))
-    return sum(one.size for one in store().list(place.bucket, prefix_of(place))) if recursive else 0
+    return sum(stored.size for stored in store().list(place.bucket, prefix_of(place))) if recursive else 0
 
 
 def list_directory(
@@ -184,8 +184,8 @@ def walk(url: str, topdown: bool = True, **settings: Any) -> Iterator[Tuple[str,
         return
     directories: List[str] = []
     files: List[str] = []
-    for one in store().level(place.bucket, prefix_of(place)):
-        name = one.key[len(prefix_of(place)) :]
+    for entry in store().level(place.bucket, prefix_of(place)):
+        name = entry.key[len(prefix_of(place)) :]
         (directories if name.endswith("/") else files).append(name.rstrip("/"))
     top = url.rstrip("/")
     if topdown:
@@ -251,9 +251,9 @@ def scan_dir(url: str) -> Any:
     if url_of(url) is None:
         return os.scandir(url)
     _, directories, files = next(walk(url))
-    found = [(name, True) for name in directories] + [(name, False) for name in files]
+    listed = [(name, True) for name in directories] + [(name, False) for name in files]
     # Sorted by both, as an object and a directory may have the same name.
-    return Entries([Entry(name, posixpath.join(url, name), directory) for name, directory in sorted(found)])
+    return Entries([Entry(name, posixpath.join(url, name), directory) for name, directory in sorted(listed)])
 
 
 def glob(url: str) -> List[str]:
@@ -262,15 +262,15 @@ def glob(url: str) -> List[str]:
     if place is None:
         return sorted(local_globbing.glob(url))
     parts = place.key.rstrip("/").split("/")
-    found = [f"{url.partition('://')[0]}://{place.bucket}"]
+    paths = [f"{url.partition('://')[0]}://{place.bucket}"]
     for part in parts:
         if any(letter in part for letter in "*?["):
-            tops = [top for top in found if is_directory(top)]
+            tops = [top for top in paths if is_directory(top)]
             names = [(top, name) for top in tops for name in list_directory(top)]
-            found = [f"{top}/{name}" for top, name in names if fnmatch.fnmatchcase(name, part)]
+            paths = [f"{top}/{name}" for top, name in names if fnmatch.fnmatchcase(name, part)]
         else:
-            found = [f"{top}/{part}" for top in found]
-    return sorted(path for path in found if exists(path))
+            paths = [f"{top}/{part}" for top in paths]
+    return sorted(path for path in paths if exists(path))
 
 
 def make_dirs(url: str, **_: Any) -> None:
@@ -311,7 +311,7 @@ def remove(url: str, recursive: bool = False, **_: Any) -> None:
     elif recursive:
         if not place.key:
             raise ValueError(f"found {url!r}, expected a path in the bucket: a whole bucket is not deleted")
-        keys = [one.key for one in store().list(place.bucket, prefix_of(place))]
+        keys = [stored.key for stored in store().list(place.bucket, prefix_of(place))]
         store().delete_all(place.bucket, keys)
 
 

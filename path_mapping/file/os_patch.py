@@ -135,8 +135,8 @@ def shift(source: str, target: str) -> None:
 def _either(original: Callable[..., Any], on_urls: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def function(*arguments: Any, **settings: Any) -> Any:
-        given = [one for one in (*arguments[:2], *settings.values()) if isinstance(one, str)]
-        chosen = on_urls if any(one.startswith(_SCHEMES) for one in given) else original
+        given = [text for text in (*arguments[:2], *settings.values()) if isinstance(text, str)]
+        chosen = on_urls if any(text.startswith(_SCHEMES) for text in given) else original
         return chosen(*arguments, **settings)
 
     return function

@@ -137,12 +137,12 @@ class PartJournal:
         """The CRC of each range by its number; the last one written counts."""
         os.lseek(self._file, 0, os.SEEK_SET)
         with os.fdopen(os.dup(self._file), "rb") as file:
-            found: Dict[int, int] = {}
+            spans: Dict[int, int] = {}
             for line in file:
                 words = line.split()
                 if line.endswith(b"\n") and len(words) == 2 and all(word.isdigit() for word in words):
-                    found[int(words[0])] = int(words[1])
-        return found
+                    spans[int(words[0])] = int(words[1])
+        return spans
 
     def note(self, number: int, crc: int) -> None:
         """Adds a range. A newline comes first, as the last line may be torn."""

@@ -161,11 +161,11 @@ class RangeReader:
         end = offset + size
         while offset < end:
             self._check()
-            found = os.preadv(file, [self._buffer[: min(len(self._buffer), end - offset)]], offset)
-            if not found:
+            count = os.preadv(file, [self._buffer[: min(len(self._buffer), end - offset)]], offset)
+            if not count:
                 return
-            yield self._buffer[:found]
-            offset += found
+            yield self._buffer[:count]
+            offset += count
 
     def crc_of(self, file: int, offset: int, size: int) -> int:
         """The CRC-64 of a range."""

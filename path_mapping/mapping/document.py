@@ -138,14 +138,14 @@ def _refuse_constant(text: str) -> None:
     raise ValueError(f"found {text}, expected a number")
 
 
-def _from_json(found: Any) -> Value:
-    if isinstance(found, _Object):
-        pairs = tuple((ScalarValue(None, repr(name), name), _from_json(item)) for name, item in found)
-        return DictValue(None, brief(repr(dict(found))), pairs)
-    shown = brief(repr(found))
-    if isinstance(found, list):
-        return ListValue(None, shown, tuple(map(_from_json, found)))
-    return ScalarValue(None, shown, found)
+def _from_json(value: Any) -> Value:
+    if isinstance(value, _Object):
+        pairs = tuple((ScalarValue(None, repr(name), name), _from_json(item)) for name, item in value)
+        return DictValue(None, brief(repr(dict(value))), pairs)
+    shown = brief(repr(value))
+    if isinstance(value, list):
+        return ListValue(None, shown, tuple(map(_from_json, value)))
+    return ScalarValue(None, shown, value)
 
 
 def read_yaml(text: str, problems: List[str]) -> Optional[Value]:

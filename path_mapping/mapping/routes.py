@@ -107,15 +107,16 @@ def expanded(text: str, placeholders: Mapping[str, str]) -> str:
     """
 
     def replacement(match: re.Match[str]) -> str:
-        found, name = match.group(0), match.group(1)
-        if found in ("{{", "}}"):
-            return found[0]
+        placeholder, name = match.group(0), match.group(1)
+        if placeholder in ("{{", "}}"):
+            return placeholder[0]
         if name is None:
-            raise ValueError(f"found a single {found!r}, expected '{found * 2}' for a brace in a name")
+            expected = f"expected '{placeholder * 2}' for a brace in a name"
+            raise ValueError(f"found a single {placeholder!r}, {expected}")
         if name not in PLACEHOLDERS:
-            raise ValueError(f"found the placeholder {found}, expected {{job}}, {{node}} or {{rank}}")
+            raise ValueError(f"found the placeholder {placeholder}, expected {{job}}, {{node}} or {{rank}}")
         if name not in placeholders:
-            raise ValueError(f"found {found}, which has no value here")
+            raise ValueError(f"found {placeholder}, which has no value here")
         return placeholders[name]
 
     return _BRACES.sub(replacement, text)
@@ -128,7 +129,7 @@ def _unseen(key: str) -> str:
 
     categories = ("Cc", "Cf", "Zl", "Zp")
     blank = key[len(key.rstrip()) :]
-    unseen = [one for one in key if unicodedata.category(one) in categories] or list(blank)
+    unseen = [character for character in key if unicodedata.category(character) in categories] or list(blank)
     if not unseen:
         return ""
     control = {"\n": "LINE FEED", "\r": "CARRIAGE RETURN", "\t": "TAB", "\x7f": "DELETE"}
@@ -183,12 +184,12 @@ def remote_relation(route: Route, other: Route) -> str:
     return _relation(_remote(route), _remote(other))
 
 
-def _relation(one: Steps, other: Steps) -> str:
-    if one == other:
+def _relation(own: Steps, other: Steps) -> str:
+    if own == other:
         return "is the same as"
-    if one[: len(other)] == other:
+    if own[: len(other)] == other:
         return _INSIDE
-    return "contains" if other[: len(one)] == one else ""
+    return "contains" if other[: len(own)] == own else ""
 
 
 def _local(route: Route) -> Steps:

@@ -38,10 +38,10 @@ def pattern_problem(pattern: str) -> Optional[str]:
     import pathspec
 
     try:
-        found = pathspec.GitIgnoreSpec.from_lines([pattern]).patterns
+        patterns = pathspec.GitIgnoreSpec.from_lines([pattern]).patterns
     except (ValueError, re.error):
-        found = ()
-    effective = [one for one in found if one.include is not None]
+        patterns = ()
+    effective = [rule for rule in patterns if rule.include is not None]
     return None if effective else "expected a .gitignore pattern that can match a file"
 
 

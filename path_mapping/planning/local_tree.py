@@ -35,9 +35,9 @@ def files_below(root: Path) -> Iterator[Tuple[str, LocalEntry]]:
         name = waiting.pop()
         path = os.path.join(top, name)
         if name and not name.endswith("/"):
-            found = _file(path, inside)
-            if found is not None:
-                yield name, found
+            entry = _file(path, inside)
+            if entry is not None:
+                yield name, entry
             continue
         try:
             names = _sorted(path)
@@ -48,13 +48,13 @@ def files_below(root: Path) -> Iterator[Tuple[str, LocalEntry]]:
         except OSError as error:
             yield name or "./", LocalEntry("directory", 0, 0, f"cannot be read: {error.strerror}")
             continue
-        waiting.extend(name + one for one in reversed(names))
+        waiting.extend(name + child for child in reversed(names))
 
 
 def _sorted(directory: str) -> List[str]:
     """The names in a directory. Those of directories are sorted with their `/`, as keys are."""
     with os.scandir(directory) as entries:
-        names = [f"{one.name}/" if one.is_dir(follow_symlinks=False) else one.name for one in entries]
+        names = [f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name for entry in entries]
     return sorted(name for name in names if not is_record(name))
 
 
@@ -89,18 +89,18 @@ def _link_problem(path: str, inside: str) -> Optional[str]:
 
 def folds_case(root: Path) -> bool:
     """Whether the disk ignores case, tested with a name that exists: nothing is written."""
-    found = next(existing(root))
-    if not any(letter.isalpha() for letter in found.name):
+    directory = next(existing(root))
+    if not any(letter.isalpha() for letter in directory.name):
         return False
     try:
-        return os.path.samefile(found, found.with_name(found.name.swapcase()))
+        return os.path.samefile(directory, directory.with_name(directory.name.swapcase()))
     except OSError:
         return False
 
 
 def existing(path: Path) -> Iterator[Path]:
     """The path, or its nearest ancestor that exists, and all ancestors of that."""
-    return (one for one in (path, *path.parents) if one.exists())
+    return (parent for parent in (path, *path.parents) if parent.exists())
 
 
 class SpaceNeed(NamedTuple):
@@ -148,7 +148,7 @@ def shortages(needs: Dict[Path, SpaceNeed], free: Dict[Path, Tuple[int, FreeSpac
 
 def free_space(target: Path) -> Tuple[int, FreeSpace]:
     """The device on which the target is, or will be, and its space for users other than root."""
-    found = next(existing(target))
-    status = os.statvfs(found)
+    directory = next(existing(target))
+    status = os.statvfs(directory)
     files = status.f_favail if status.f_files else None
-    return os.stat(found).st_dev, FreeSpace(status.f_bavail * status.f_frsize, files)
+    return os.stat(directory).st_dev, FreeSpace(status.f_bavail * status.f_frsize, files)

@@ -109,15 +109,15 @@ def find_input(route: Route, listed: Iterable[StoredObject], base: Path) -> Opti
         return Ends(target.parent, route.remote.bucket, key, target.name), iter([(target.name, first)])
     ends = directory_ends(route, base)
     below = _below(ends.prefix, chain([first] if first else [], rest))
-    found = next(below, None)
-    return None if found is None else (ends, chain([found], below))
+    nearest = next(below, None)
+    return None if nearest is None else (ends, chain([nearest], below))
 
 
 def _below(prefix: str, listed: Iterable[StoredObject]) -> Objects:
-    for found in listed:
-        if found.key.startswith(prefix):
-            yield found.key[len(prefix) :], found
-        elif found.key > prefix:
+    for stored in listed:
+        if stored.key.startswith(prefix):
+            yield stored.key[len(prefix) :], stored
+        elif stored.key > prefix:
             return  # keys are in order: no later one starts with the prefix
 
 
@@ -188,7 +188,7 @@ def unquoted(etag: str) -> str:
 
 def compare_download(
     name: str,
-    found: StoredObject,
+    stored: StoredObject,
     local: Optional[LocalEntry],
     entry: Optional[RecordEntry],
     checksum: bool,
@@ -196,59 +196,59 @@ def compare_download(
 ) -> Step:
     """Whether an object is downloaded over what is on the disk."""
     if local is None:
-        return Step(COPY, name, found.size, "not here", found.etag)
-    step = partial(Step, name=name, size=found.size, etag=found.etag, local=local)
+        return Step(COPY, name, stored.size, "not here", stored.etag)
+    step = partial(Step, name=name, size=stored.size, etag=stored.etag, local=local)
     if local.kind == "directory":
         return step(REFUSE, reason="a directory is in the place of this file")
     if local.kind != "file":
         return step(COPY, reason="no file is in its place")
-    if local.size != found.size:
+    if local.size != stored.size:
         return step(COPY, reason="another size")
-    return _compared(step, found, local, entry, checksum, partial(etags, name))
+    return _compared(step, stored, local, entry, checksum, partial(etags, name))
 
 
 def compare_upload(
     name: str,
     local: LocalEntry,
-    found: Optional[StoredObject],
+    stored: Optional[StoredObject],
     listed: bool,
     entry: Optional[RecordEntry],
     checksum: bool,
     etags: Etags,
 ) -> Step:
     """Whether a file is uploaded. `listed` is False if the target was not: then the record decides."""
-    step = partial(Step, name=name, size=local.size, etag=found.etag if found else "", local=local)
+    step = partial(Step, name=name, size=local.size, etag=stored.etag if stored else "", local=local)
     if not listed:
         if entry is not None and entry.matches(local):
             return step(SKIP, reason="sent already")
         return step(COPY, reason="not sent yet")
-    if found is None:
+    if stored is None:
         return step(COPY, reason="not in OBS")
-    if local.size != found.size:
+    if local.size != stored.size:
         return step(COPY, reason="another size")
-    return _compared(step, found, local, entry, checksum, partial(etags, name))
+    return _compared(step, stored, local, entry, checksum, partial(etags, name))
 
 
 def _compared(
     step: Callable[..., Step],
-    found: StoredObject,
+    stored: StoredObject,
     local: LocalEntry,
     entry: Optional[RecordEntry],
     checksum: bool,
     etags: Callable[[Tuple[int, ...]], Sequence[str]],
 ) -> Step:
     """Two sides of the same size: by the record, else by content if the ETag tells it."""
-    same_etag = entry is not None and entry.etag == unquoted(found.etag) != ""
+    same_etag = entry is not None and entry.etag == unquoted(stored.etag) != ""
     if entry is not None and same_etag and entry.matches(local) and not checksum:
         return step(SKIP, reason="unchanged", md5=entry.md5)
-    expected = (entry.md5 if entry is not None and same_etag else "") or found.md5
+    expected = (entry.md5 if entry is not None and same_etag else "") or stored.md5
     if expected:
         (actual,) = etags(())
         if actual == expected:
             return step(SKIP, reason="the same content", md5=actual, learned=True)
         return step(COPY, reason="other content", md5=actual)
-    sizes = part_sizes_of(found.etag, found.size)
-    if sizes and unquoted(found.etag).lower() in etags(sizes):
+    sizes = part_sizes_of(stored.etag, stored.size)
+    if sizes and unquoted(stored.etag).lower() in etags(sizes):
         return step(SKIP, reason="the same content", learned=True)
     if entry is None or checksum:
         return step(COPY, reason="its content is not known")
@@ -281,9 +281,9 @@ class InStep(Generic[Item]):
             self._next = next(self._items, None)
         if self._next is None or self._next[0] != name:
             return None
-        found = self._next[1]
+        value = self._next[1]
         self._next = next(self._items, None)
-        return found
+        return value
 
 
 def plan_downloads(
@@ -306,31 +306,32 @@ def plan_downloads(
     recorded = InStep((entry.name, entry) for entry in entries)
     mine = sharer(shard if route.shard else Shard())
     room = LONGEST_PATH - len(os.fsencode(ends.root)) - 1
-    for name, found in objects:
+    for name, stored in objects:
         if recorded.is_behind(name):  # hardly ever: so not two iterators for each of a million objects
             yield from _gone(recorded.before(name), route, look)
         entry = recorded.at(name)
         if not name:
-            yield from _own_directory(found)
+            yield from _own_directory(stored)
             continue
         if chosen is not None and not chosen(name):
-            yield Step(SKIP, name, found.size, "not selected")
+            yield Step(SKIP, name, stored.size, "not selected")
             continue
-        marker = name.endswith("/") and found.size == 0
+        marker = name.endswith("/") and stored.size == 0
         problem = unsafe(name[:-1] if marker else name) or (4 * len(name) > room and _too_long(name, room))
         clash = None if problem else clashes.problem(name)
         if problem:
-            yield Step(REFUSE, name, found.size, problem)
+            yield Step(REFUSE, name, stored.size, problem)
         elif clash:
-            yield Step(SKIP if marker else REFUSE, name, found.size, clash)  # a marker has no content to lose
+            action = SKIP if marker else REFUSE  # a marker has no content to lose
+            yield Step(action, name, stored.size, clash)
         elif marker:
             yield _directory(name, look(name))
-        elif not mine(found.size):
-            yield Step(SKIP, name, found.size, "another node's part")
+        elif not mine(stored.size):
+            yield Step(SKIP, name, stored.size, "another node's part")
         else:
             local = look(name)
             known = entry or (noted(name) if local is not None else None)
-            step = compare_download(name, found, local, known, route.checksum, etags)
+            step = compare_download(name, stored, local, known, route.checksum, etags)
             if known is not entry and step.action == SKIP:
                 step = step._replace(learned=True)  # the file has it, and the record gets it
             yield step
@@ -383,12 +384,15 @@ def plan_uploads(
     `objects` are those at the target, or None if they were not listed: then the record alone decides.
     `wanted` returns whether a file may be uploaded now.
     """
-    chosen, recorded = selected(route.include, route.exclude), InStep((one.name, one) for one in entries)
+    chosen, recorded = (
+        selected(route.include, route.exclude),
+        InStep((known.name, known) for known in entries),
+    )
     stored = InStep(objects) if objects is not None else None
     complete = True
     for name, local in files:
         yield from _unsent(recorded.before(name), route, complete, stored)
-        entry, found = recorded.at(name), stored.at(name) if stored else None
+        entry, there = recorded.at(name), stored.at(name) if stored else None
         problem = local.problem or key_problem(ends.key_of(name))
         complete = complete and (not problem or local.kind == "special")  # which hides nothing
         if chosen is not None and not chosen(name):
@@ -398,11 +402,11 @@ def plan_uploads(
         elif not wanted(name, local):
             yield Step(SKIP, name, local.size, "still being written")
         elif local.kind == "directory":
-            exists = entry is not None if stored is None else found is not None
+            exists = entry is not None if stored is None else there is not None
             action, reason = (SKIP, "unchanged") if exists else (MAKE, "an empty directory")
             yield Step(action, name, 0, reason, local=local)
         else:
-            yield compare_upload(name, local, found, stored is not None, entry, route.checksum, etags)
+            yield compare_upload(name, local, there, stored is not None, entry, route.checksum, etags)
     yield from _unsent(recorded.before(None), route, complete, stored)
 
 
@@ -414,10 +418,10 @@ def _unsent(
     An object that is not the one that was uploaded stays; if nothing was listed, that is checked later.
     """
     for entry in entries:
-        found = stored.at(entry.name) if stored is not None else None
-        if not (route.delete and complete) or (stored is not None and found is None):
+        there = stored.at(entry.name) if stored is not None else None
+        if not (route.delete and complete) or (stored is not None and there is None):
             continue
-        if found is None or unquoted(found.etag) == entry.etag:
+        if there is None or unquoted(there.etag) == entry.etag:
             yield Step(DELETE, entry.name, entry.size, "no longer here", entry.etag)
         else:
             reason = "not deleted in OBS, where it has changed since its upload"

@@ -327,7 +327,7 @@ def prepare_downloads(
     prepared = PreparedTransfer(routes, scans, check)
     try:
         if prepared.refused:
-            raise UnsafeTarget([f"{one.target}: {one.error}" for one in prepared.refused])
+            raise UnsafeTarget([f"{refusal.target}: {refusal.error}" for refusal in prepared.refused])
         problems = space_problems(scan for scan in scans if scan is not None)
         if problems:
             raise NoSpace(problems)

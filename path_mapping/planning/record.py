@@ -153,11 +153,11 @@ def noted_uploads(target: Path, way: str) -> NotedUploads:
     used: Set[str] = set()
     for path in _files(target.parent, _prefix(target, way)):
         with suppress(OSError):
-            found = _unfinished(path.read_bytes())
+            unfinished = _unfinished(path.read_bytes())
             if is_locked(os.fspath(path)):
-                used.update(one.upload for one in found)
+                used.update(upload.upload for upload in unfinished)
             else:
-                left.extend(found)
+                left.extend(unfinished)
     return NotedUploads(tuple(left), frozenset(used))
 
 
@@ -181,10 +181,10 @@ class BegunUploads:
 
     def take(self, bucket: str, key: str) -> Tuple[str, ...]:
         """The ids of this object's uploads that earlier runs left, the oldest first; each only once."""
-        found = [one.upload for one in self._left.values() if (one.bucket, one.key) == (bucket, key)]
-        for upload in found:
+        ids = [begun.upload for begun in self._left.values() if (begun.bucket, begun.key) == (bucket, key)]
+        for upload in ids:
             del self._left[upload]
-        return tuple(found)
+        return tuple(ids)
 
     def begun(self, bucket: str, key: str, upload: str) -> None:
         """Notes an upload, on the disk before the first part is sent."""
@@ -219,9 +219,9 @@ class BegunUploads:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not os.fstat(file).st_nlink:  # another process has taken it over
                 return
-            for one in _unfinished(path.read_bytes()):
-                self._left[one.upload] = one
-                self.begun(*one)
+            for upload in _unfinished(path.read_bytes()):
+                self._left[upload.upload] = upload
+                self.begun(*upload)
             if self._file is not None or not self._left:
                 path.unlink()
         finally:
@@ -269,12 +269,12 @@ def _files(directory: Path, prefix: str) -> List[Path]:
 
 def _unfinished(content: bytes) -> List[BegunUpload]:
     """The uploads in a file that were begun and not ended, in this order; torn lines are ignored."""
-    found: Dict[str, BegunUpload] = {}
+    uploads: Dict[str, BegunUpload] = {}
     for line in content.splitlines():
         with suppress(ValueError, KeyError, TypeError):
             entry = json.loads(line)
             if "ended" in entry:
-                found.pop(entry["ended"], None)
+                uploads.pop(entry["ended"], None)
             else:
-                found[entry["begun"]] = BegunUpload(entry["bucket"], entry["key"], entry["begun"])
-    return list(found.values())
+                uploads[entry["begun"]] = BegunUpload(entry["bucket"], entry["key"], entry["begun"])
+    return list(uploads.values())

@@ -84,10 +84,10 @@ def scan_download(
     recorded: bool = True,
 ) -> Optional[RouteScan]:
     """The scan of an input, None if it does not exist. Raises `StoreError`, now or as steps are read."""
-    found = find_input(route, lister(route.remote.bucket, route.remote.key), base)
-    if found is None:
+    source = find_input(route, lister(route.remote.bucket, route.remote.key), base)
+    if source is None:
         return None
-    ends, objects = found
+    ends, objects = source
     record, root = Record(ends.local, f"download {route.remote}", recorded), str(ends.root)
 
     def look_below(name: str) -> Optional[LocalEntry]:
@@ -122,19 +122,19 @@ def scan_upload(
     notice, and all files are uploaded.
     """
     local = route.path(base)
-    found = _look_at_output(local)
-    if found is None:
+    output = _look_at_output(local)
+    if output is None:
         return None
-    if found.kind == "directory":
+    if output.kind == "directory":
         ends, files = directory_ends(route, base), files_below(local)
     else:
-        ends, files = uploaded_file_ends(route, base), iter([(local.name, found)])
+        ends, files = uploaded_file_ends(route, base), iter([(local.name, output)])
     files = ((name, entry) for name, entry in files if belongs(ends.path_of(name)))
     objects = _listed(ends, lister, route, notice) if lister is not None else None
     record = Record(ends.local, f"upload {route.remote}", recorded)
 
-    def may_go(name: str, one: LocalEntry) -> bool:
-        return wanted(ends.path_of(name), one)
+    def may_go(name: str, child: LocalEntry) -> bool:
+        return wanted(ends.path_of(name), child)
 
     etags = partial(_etags, check, ends.root)
     steps = plan_uploads(route, ends, files, objects, record.entries(), etags, may_go)
@@ -152,21 +152,21 @@ def _etags(check: Check, root: Path, name: str, sizes: Tuple[int, ...]) -> List[
 def _look_at_output(local: Path) -> Optional[LocalEntry]:
     """What an output is: a link is followed, and what is neither a file nor a directory has a problem."""
     try:
-        found = look(local)
-        if found is not None and found.kind == "link":
-            found = look(Path(os.path.realpath(local))) or found._replace(problem="a link to nothing")
+        entry = look(local)
+        if entry is not None and entry.kind == "link":
+            entry = look(Path(os.path.realpath(local))) or entry._replace(problem="a link to nothing")
     except OSError as error:
         return LocalEntry("file", 0, 0, f"cannot be read: {error.strerror}")
-    if found is not None and found.kind not in ("file", "directory") and not found.problem:
+    if entry is not None and entry.kind not in ("file", "directory") and not entry.problem:
         return LocalEntry("file", 0, 0, "neither a file nor a directory")
-    return found
+    return entry
 
 
 def _listed(ends: Ends, lister: Lister, route: Route, notice: Callable[[str], None]) -> Objects:
     """The objects at an output's URL with their names; a listing that fails ends there, with a notice."""
     try:
-        for found in lister(ends.bucket, ends.prefix):
-            if not ends.single or found.key == ends.prefix:
-                yield ends.name_of(found.key), found
+        for stored in lister(ends.bucket, ends.prefix):
+            if not ends.single or stored.key == ends.prefix:
+                yield ends.name_of(stored.key), stored
     except StoreError as error:
         notice(f"{route.remote} cannot be listed, so all files are uploaded: {error}")

@@ -134,12 +134,12 @@ def read_credentials(file: Path) -> Credentials:
     """
     expected = 'expected {"credential": {"access": ..., "secret": ..., "securitytoken": ...}}'
     try:
-        found: Any = json.loads(file.read_text(encoding="utf-8"))
+        document: Any = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise CredentialsMissing(f"OBS_CREDENTIALS_FILE: {file}: {error.strerror}") from error
     except ValueError as error:
         raise CredentialsMissing(f"OBS_CREDENTIALS_FILE: {file} is not JSON; {expected}") from error
-    inner = found.get("credential", found) if isinstance(found, dict) else None
+    inner = document.get("credential", document) if isinstance(document, dict) else None
     values = [inner.get(name) for name in _FIELDS] if isinstance(inner, dict) else [None] * len(_FIELDS)
     missing = [name for name, value in zip(_FIELDS, values) if not (isinstance(value, str) and value)]
     if missing:

@@ -62,7 +62,7 @@ class ContentSum:
 
     def etags(self) -> List[str]:
         """The ETag of the whole for each size of parts, as of an object uploaded in such parts."""
-        return [etag_of_parts([one.hexdigest() for one in digests]) for digests in self._digests.values()]
+        return [etag_of_parts([part.hexdigest() for part in parts]) for parts in self._digests.values()]
 
     def match(self, stated: Checksums) -> ContentMatch:
         """How the content compares with a checksum of the same kind, or with none."""

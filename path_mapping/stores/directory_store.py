@@ -63,10 +63,10 @@ class DirectoryStore(Store):
 
     def level(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
         last = ""
-        for found in self.list(bucket, prefix):
-            name, slash, _ = found.key[len(prefix) :].partition("/")
+        for stored in self.list(bucket, prefix):
+            name, slash, _ = stored.key[len(prefix) :].partition("/")
             if name and not slash:
-                yield found
+                yield stored
             elif name and name != last:
                 last = name
                 yield StoredObject(f"{prefix}{name}/", 0, None)
@@ -171,8 +171,8 @@ def _keys(root: Path, start: Path) -> Iterator[str]:
         here = directory.relative_to(root).as_posix()
         base = "" if here == "." else here + "/"
         try:
-            with os.scandir(directory) as found:
-                entries = list(found)
+            with os.scandir(directory) as listing:
+                entries = list(listing)
         except (FileNotFoundError, NotADirectoryError):
             continue  # any other error is raised: an incomplete listing must not look complete
         if not entries and base:

@@ -431,5 +431,5 @@ def _code(connection: HttpConnection, response: Response) -> Optional[str]:
                 break
     except ConnectionFailed:
         pass  # the status is enough
-    found = _CODE.search(body)
-    return found[1].decode("ascii") if found else None
+    match = _CODE.search(body)
+    return match[1].decode("ascii") if match else None

@@ -143,9 +143,9 @@ class HttpConnection:
 
     def _head_end(self) -> int:
         while True:
-            found = self._buffer.find(b"\r\n\r\n", self._start, self._end)
-            if found >= 0:
-                return found
+            end = self._buffer.find(b"\r\n\r\n", self._start, self._end)
+            if end >= 0:
+                return end
             if self._end - self._start > LONGEST_HEAD or self._end == len(self._view):
                 raise ConnectionFailed("the head of the response is too long")
             self._end += self._receive(self._end, len(self._view) - self._end, False)
@@ -214,10 +214,10 @@ class HttpConnection:
     def _text_line(self) -> bytes:
         taken: List[bytes] = []
         while True:
-            found = self._buffer.find(b"\n", self._start, self._end)
-            taken.append(bytes(self._view[self._start : self._end if found < 0 else found]))
-            if found >= 0:
-                self._start = found + 1
+            end = self._buffer.find(b"\n", self._start, self._end)
+            taken.append(bytes(self._view[self._start : self._end if end < 0 else end]))
+            if end >= 0:
+                self._start = end + 1
                 return b"".join(taken).rstrip(b"\r")
             if sum(map(len, taken)) > LONGEST_HEAD:
                 raise ConnectionFailed("a line of the response is too long")

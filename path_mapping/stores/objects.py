@@ -104,4 +104,4 @@ def part_sizes_of(etag: str, size: int) -> Tuple[int, ...]:
     least = math.ceil(size / count)
     usual = sorted({*_USUAL_PARTS, *(1 << power for power in range(13))})
     candidates = [*(mib * _MIB for mib in usual), math.ceil(least / _MIB) * _MIB, least]
-    return tuple(one for one in dict.fromkeys(candidates) if one and math.ceil(size / one) == count)
+    return tuple(part for part in dict.fromkeys(candidates) if part and math.ceil(size / part) == count)

@@ -251,8 +251,8 @@ class ObsStore(Store):
             etag = parsed_completion(doing, self._content_of(end, parts_document(etags)))
         except (NotFound, Unreachable) as error:
             if self._has_gone(doing, bucket, key, upload):
-                found = self._etag_of(bucket, key, size)
-                return found if found and (found == expected if compared else found != before) else None
+                etag = self._etag_of(bucket, key, size)
+                return etag if etag and (etag == expected if compared else etag != before) else None
             if isinstance(error, Unreachable):
                 raise
             self.abort_parts(bucket, key, upload)  # a part of it has gone
@@ -261,8 +261,8 @@ class ObsStore(Store):
 
     def _etag_of(self, bucket: str, key: str, size: Optional[int]) -> str:
         """The ETag of an object without quotes; empty if there is none, or none of this size in bytes."""
-        found = self.find(bucket, key)
-        return found.version.strip('"') if found is not None and size in (None, found.size) else ""
+        state = self.find(bucket, key)
+        return state.version.strip('"') if state is not None and size in (None, state.size) else ""
 
     def _has_gone(self, doing: str, bucket: str, key: str, upload: str) -> bool:
         """Whether there is no such upload: radosgw answers 500 to its completion, not 404."""

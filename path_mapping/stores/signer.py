@@ -112,10 +112,10 @@ def signed(
     text = f"{method}\n{headers.get('Content-MD5', '')}\n\n{date}\n{covered_token}{resource}"
     digest = hmac.digest(keys.secret_key.encode(), text.encode(), "sha1")
     authorization = f"{kind.scheme} {keys.access_key}:{base64.b64encode(digest).decode('ascii')}"
-    found = {"Host": address.host, "Date": date, "Authorization": authorization, **headers}
+    signed_headers = {"Host": address.host, "Date": date, "Authorization": authorization, **headers}
     if keys.token:
-        found[token] = keys.token
-    return SignedRequest(address.origin, path, found)
+        signed_headers[token] = keys.token
+    return SignedRequest(address.origin, path, signed_headers)
 
 
 def _parameter(name: str, value: str) -> str:
@@ -185,8 +185,8 @@ class Signer:
                 if pause is None or self._renew is None:
                     return False
                 if not self._until and self.patience:
-                    said = f" ({problem})" if problem else ""
-                    self._announce(EXPIRED.format(self.patience, said))
+                    reason = f" ({problem})" if problem else ""
+                    self._announce(EXPIRED.format(self.patience, reason))
                 self._until = self._until or time.monotonic() + self.patience
                 left = self._until - time.monotonic()
             if left <= 0 or pause(min(LOOK_SECONDS, left)):
@@ -252,8 +252,8 @@ class Signer:
 
     def endpoint(self, bucket: str) -> str:
         """The URL of the endpoint that has the bucket."""
-        found = self._endpoint(bucket)
-        return f"{found.scheme}://{found.netloc}"
+        url = self._endpoint(bucket)
+        return f"{url.scheme}://{url.netloc}"
 
     def follow(self, doing: str, status: int, bucket: str, key: str, location: str) -> None:
         """Takes note of the endpoint to which a redirect leads: requests to the bucket go there from now on.

@@ -24,27 +24,27 @@ LONGEST_LOOK = 60.0  # seconds without an answer: the training must not wait for
 @contextmanager
 def unfinished_uploads(routes: Sequence[Route], base: Path) -> Iterator[List[BegunUploads]]:
     """The unfinished multipart uploads of each route: this process is their only owner in the block."""
-    found: List[BegunUploads] = []
+    records: List[BegunUploads] = []
     try:
         for route in routes:
-            found.append(BegunUploads(route.path(base), f"upload {route.remote}"))
-        yield found
+            records.append(BegunUploads(route.path(base), f"upload {route.remote}"))
+        yield records
     finally:
-        for uploads in found:
+        for uploads in records:
             uploads.close()
 
 
 def abort_left(uploads: Sequence[BegunUploads], store: RetriedStore) -> Iterator[str]:
     """Aborts what earlier runs left and no file of this one needed; yields a notice for each."""
     for of_route in uploads:
-        for one in of_route.left():
-            url = f"obs://{one.bucket}/{printable(one.key)}"
+        for upload in of_route.left():
+            url = f"obs://{upload.bucket}/{printable(upload.key)}"
             try:
-                store.abort_parts(*one)
+                store.abort_parts(*upload)
             except StoreError as error:
                 yield f"the unfinished upload of {url} by an earlier run could not be aborted: {error}"
                 continue
-            of_route.ended(one.upload)
+            of_route.ended(upload.upload)
             yield f"the unfinished upload of {url} by an earlier run was aborted"
 
 
@@ -75,27 +75,27 @@ def left_uploads(
     listed.
     """
     noted = noted_uploads(route.path(base), f"upload {route.remote}")
-    own = {one.upload: one for one in noted.left}
+    own = {mine.upload: mine for mine in noted.left}
     now, bucket, key = time.time(), route.remote.bucket, route.remote.key
     try:
         listed = retrying(lambda: list(store.unfinished(bucket, key)), cancel, patience)
     except Refused:
         if not own or older_than < math.inf:
             raise
-        listed = [UnfinishedUpload(one.key, one.upload, 0.0) for one in own.values()]
+        listed = [UnfinishedUpload(mine.key, mine.upload, 0.0) for mine in own.values()]
     below = key if not key or key.endswith("/") else f"{key}/"
-    for found in listed:
-        name = found.key[len(below) :] if found.key.startswith(below) else found.key.rpartition("/")[2]
-        if found.key != key and not found.key.startswith(below):
+    for upload in listed:
+        name = upload.key[len(below) :] if upload.key.startswith(below) else upload.key.rpartition("/")[2]
+        if upload.key != key and not upload.key.startswith(below):
             continue
-        if found.upload in own:
+        if upload.upload in own:
             action, reason = ABORT, "an earlier run here"
-        elif found.upload in noted.used:
+        elif upload.upload in noted.used:
             action, reason = KEEP, "a process here that still runs"
         else:
-            is_old = bool(found.began) and now - found.began >= older_than
+            is_old = bool(upload.began) and now - upload.began >= older_than
             action, reason = ABORT if is_old else KEEP, "another process or node"
-        yield LeftUpload(action, name, *found, reason, found.upload in own)
+        yield LeftUpload(action, name, *upload, reason, upload.upload in own)
 
 
 def abort_uploads(
@@ -113,19 +113,19 @@ def abort_uploads(
     """
     to = RetriedStore(store, cancel, patience)
     with unfinished_uploads([route], base) as (uploads,):
-        taken = {one.upload for one in uploads.left()}
-        for one in wanted:
-            if one.action != ABORT or (one.own and one.upload not in taken):
-                yield one._replace(action=KEEP), None
+        taken = {upload.upload for upload in uploads.left()}
+        for upload in wanted:
+            if upload.action != ABORT or (upload.own and upload.upload not in taken):
+                yield upload._replace(action=KEEP), None
                 continue
             try:
-                to.abort_parts(route.remote.bucket, one.key, one.upload)
+                to.abort_parts(route.remote.bucket, upload.key, upload.upload)
             except StoreError as error:
-                yield one, error
+                yield upload, error
                 continue
-            uploads.ended(one.upload)
-            yield one, None
-        for gone in taken - {one.upload for one in wanted}:
+            uploads.ended(upload.upload)
+            yield upload, None
+        for gone in taken - {upload.upload for upload in wanted}:
             uploads.ended(gone)
 
 

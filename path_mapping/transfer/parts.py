@@ -102,9 +102,9 @@ def batch_limit(left: int, room: int, together: int) -> int:
     return max(1, min(together, left), min(BATCH, left // (2 * room)))
 
 
-def parts_that_count(found: Tuple[Tuple[int, int, str], ...], planned: List[Span]) -> List[str]:
+def parts_that_count(stored: Tuple[Tuple[int, int, str], ...], planned: List[Span]) -> List[str]:
     """The ETag of each planned part that was found with this size, empty for the others."""
-    known = {number: (length, etag) for number, length, etag in found}
+    known = {number: (length, etag) for number, length, etag in stored}
     etags = []
     for number, span in enumerate(planned, start=1):
         length, etag = known.get(number, (-1, ""))

@@ -101,14 +101,14 @@ def settled(before: Entries, now: Entries, written: AbstractSet[str]) -> Set[str
 
 def _entries(roots: Iterable[Path]) -> Entries:
     """All files of the outputs, and the empty directories."""
-    found: Dict[str, LocalEntry] = {}
+    entries: Dict[str, LocalEntry] = {}
     for root in roots:
         single = look(root)
         if single is not None and single.kind == "file":
-            found[str(root)] = single
+            entries[str(root)] = single
         elif single is not None:
-            found.update({str(root / name): local for name, local in files_below(root)})
-    return found
+            entries.update({str(root / name): local for name, local in files_below(root)})
+    return entries
 
 
 def open_for_writing(roots: Iterable[Path]) -> Set[str]:

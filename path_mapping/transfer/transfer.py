@@ -404,15 +404,15 @@ def abort_unfinished(store: Store, way: Route, base: Path, cancel: threading.Eve
         return list(abort_left(uploads, RetriedStore(store, cancel)))
 
 
-def download_file(store: Store, bucket: str, key: str, found: ObjectState, local: Path) -> None:
+def download_file(store: Store, bucket: str, key: str, state: ObjectState, local: Path) -> None:
     """Downloads an object, completely or not at all.
 
     Raises:
         StoreError: it failed, also after retries.
         OSError: the disk failed.
     """
-    etag = found.version if store.signer is not None else ""
-    copy = Copy(os.fspath(local), os.fspath(local.parent), bucket, key, found.size, etag)
+    etag = state.version if store.signer is not None else ""
+    copy = Copy(os.fspath(local), os.fspath(local.parent), bucket, key, state.size, etag)
     _raise_failure(fetch_files([copy], store, threading.Event()))
 
 
@@ -435,15 +435,15 @@ def _moved(
     to: RetriedStore,
     progress: Callable[[Progress], None],
 ) -> Moved:
-    found = Moved([], [])
+    moved = Moved([], [])
     work = Work(
         iter(copies),
         len(copies),
         sum(copy.size for copy in copies),
         job,
-        found.done.append,
-        lambda copy, error: found.failed.append(FailedCopy(copy, error)),
+        moved.done.append,
+        lambda copy, error: moved.failed.append(FailedCopy(copy, error)),
     )
     if copies:
         move_files(work, to, progress)
-    return found
+    return moved

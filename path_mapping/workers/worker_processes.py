@@ -102,7 +102,7 @@ class ProcessPool(Pool):
 
     def outcomes(self, seconds: float) -> Outcomes:
         """See `Pool.outcomes`. A `SlowDown` in one worker is passed on to all others."""
-        found: Outcomes = []
+        outcomes: Outcomes = []
         for key, _ in self._ready.select(seconds):
             worker = key.data
             try:
@@ -111,7 +111,7 @@ class ProcessPool(Pool):
                 self._lost(worker)
                 continue
             if isinstance(message, list):
-                found += message
+                outcomes += message
                 for outcome in message:
                     del worker.units[outcome.number]
                     worker.ends.discard(outcome.number)
@@ -124,7 +124,7 @@ class ProcessPool(Pool):
                 for other in self._workers:
                     if other is not worker:
                         other.send(message)
-        return found
+        return outcomes
 
     def _lost(self, worker: WorkerProcess) -> None:
         """Gives what a dead worker has not reported to the others, in the same batches."""

@@ -119,7 +119,9 @@ def test_an_output_for_a_bucket_that_is_missing(account: Account, bucket: str, t
     assert isinstance(raised.value.failures[0].error, NotFound)
 
 
-@pytest.mark.parametrize("key", ["data/../esc", "data//abs", "data/a//b", "data/./x", "data/" + "x" * 256])
+@pytest.mark.parametrize(
+    "key", ["data/../esc", "data//abs", "data/a//b", "data/./x", "data/" + "x" * 256, "data/good/x"]
+)
 def test_an_unsafe_key_stops_the_whole_transfer(
     account: Account, bucket: str, tmp_path: Path, key: str
 ) -> None:
@@ -150,11 +152,13 @@ def behind(proxy: FaultProxy, account: Account) -> Account:
     "how",
     [
         {"times": 2, "status": 503},
+        {"times": 2, "status": 429},
+        {"flip_answer": 300_000},
         {"cut_answer": 300_000},
         {"cut_answer": 300_000, "reset": True},
         {"cut_answer": 300_000, "stall": True},
     ],
-    ids=["503", "cut", "reset", "stall"],
+    ids=["503", "429", "flip", "cut", "reset", "stall"],
 )
 def test_a_broken_connection_is_retried(
     proxy: FaultProxy, account: Account, bucket: str, tmp_path: Path, how: Dict[str, Any]
