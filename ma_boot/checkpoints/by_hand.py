@@ -99,15 +99,15 @@ class SetsByHand:
                 return row.found
         return None
 
-    def problems(self, found: CheckpointSet, contents: bool) -> List[str]:
+    def problems(self, chosen: CheckpointSet, contents: bool) -> List[str]:
         """What of a set is not as its manifests say: by a listing, or by the `contents` of all objects."""
         stored: Dict[str, tuple[int, str]] = {}
-        prefix = f"{self.place.prefix}{found.name.attempt}/"
+        prefix = f"{self.place.prefix}{chosen.name.attempt}/"
         store = RetriedStore(self.store, self.cancel, self.patience)
         for state in store.listing(self.remote.bucket, prefix):
             stored[state.key[len(self.place.prefix) :]] = (state.size, state.etag.strip('"'))
         wrong: List[str] = []
-        for file in (one for part in found.parts for one in part.files):
+        for file in (file for part in chosen.parts for file in part.files):
             if file.key not in stored:
                 wrong.append(f"{file.key} is gone")
             elif stored[file.key][0] != file.size:
@@ -151,7 +151,7 @@ class SetsByHand:
 
     def fetch(
         self,
-        found: CheckpointSet,
+        chosen: CheckpointSet,
         directory: Path,
         progress: Callable[[Progress], None],
         say: Callable[[str], None],
@@ -163,22 +163,22 @@ class SetsByHand:
             ConfigError: its layout is not known.
             OSError: the disk failed.
         """
-        checkpoint = found.layout.split(" ")
+        checkpoint = chosen.layout.split(" ")
         restorer = Restorer(
-            directory, checkpoint, self._documents, self.place, found.nodes, (), 0, progress, say
+            directory, checkpoint, self._documents, self.place, chosen.nodes, (), 0, progress, say
         )
         try:
-            return restorer(found)
+            return restorer(chosen)
         except ValueError as error:
             raise ConfigError(
-                f"checkpoints: {found.name}: its layout {found.layout!r} is not known here"
+                f"checkpoints: {chosen.name}: its layout {chosen.layout!r} is not known here"
             ) from error
 
     def superfluous(self, keep: Optional[int]) -> Superfluous:
         """What may go if the newest `keep` whole sets stay, or all, and what is in use."""
         documents = self._documents
-        found = list(self.place.known_sets(documents.keys(self.place.sets)))
-        return superfluous(found, keep, self._in_use())
+        known = list(self.place.known_sets(documents.keys(self.place.sets)))
+        return superfluous(known, keep, self._in_use())
 
     def leftovers(self, older_than: float) -> List[Leftover]:
         """Files that no manifest names, of all attempts that are over.
@@ -187,13 +187,13 @@ class SetsByHand:
         by this machine's clock. If it is infinite they are those of earlier attempts, older than an hour.
         """
         documents = self._documents
-        found = (self.place.attempt_of(key) for key in documents.keys(self.place.attempts))
-        newest = next((one[0].number for one in found if one is not None), 0)
+        attempts = (self.place.attempt_of(key) for key in documents.keys(self.place.attempts))
+        newest = next((leftover[0].number for leftover in attempts if leftover is not None), 0)
         left = leftovers(
             documents, self.place, lambda attempt: older_than < math.inf or attempt.number < newest
         )
         age = SPARED_SECONDS if older_than == math.inf else older_than
-        return [one for one in left if one.stored < time.time() - age]
+        return [leftover for leftover in left if leftover.stored < time.time() - age]
 
     def _in_use(self) -> Set[SetName]:
         """The set that the newest attempt has restored: it may be running."""
@@ -258,8 +258,8 @@ def foreseen(sets: SetsByHand, route: Route, options: CheckpointOptions, base: P
             )
 
 
-def _name(found: CheckpointSet) -> str:
-    return f"step {found.step} of {found.name.attempt}"
+def _name(chosen: CheckpointSet) -> str:
+    return f"step {chosen.step} of {chosen.name.attempt}"
 
 
 def _of_disk(
@@ -267,7 +267,7 @@ def _of_disk(
 ) -> Iterator[Foreseen]:
     """The steps that are on the disk before the start: none of them is published by it."""
     here = tree(route.path(base)).files
-    of_set = {one.path: one.size for one in chosen.files_of(None)} if chosen else {}
+    of_set = {file.path: file.size for file in chosen.files_of(None)} if chosen else {}
     layout = layout_of(options.layout, of_set or here)
     for step, paths in layout.steps(here).items() if layout else ():
         size = sum(here[path].size for path in paths)

@@ -47,8 +47,8 @@ def _safetensors(size: int, read: Read) -> str:
         return f"it has {size} bytes, fewer than its header says"
     try:
         header = json.loads(read(8, length))
-        tensors = [one for name, one in header.items() if name != "__metadata__"]
-        whole = 8 + length + max((int(one["data_offsets"][1]) for one in tensors), default=0)
+        tensors = [tensor for name, tensor in header.items() if name != "__metadata__"]
+        whole = 8 + length + max((int(tensor["data_offsets"][1]) for tensor in tensors), default=0)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         return f"its header is no JSON of tensors: {error}"
     return "" if size == whole else f"it has {size} bytes, its header says {whole}"
@@ -69,7 +69,9 @@ def _zip(size: int, read: Read) -> str:
     try:
         with ZipFile(io.BufferedReader(_Reader(size, read))) as archive:
             outside = [
-                one.filename for one in archive.infolist() if one.header_offset + one.compress_size > size
+                entry.filename
+                for entry in archive.infolist()
+                if entry.header_offset + entry.compress_size > size
             ]
     except (BadZipFile, NotImplementedError, OSError, ValueError, EOFError, StructError) as error:
         return f"it is no whole zip archive, as torch.save writes it: {error}"
@@ -123,7 +125,7 @@ class _Reader(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any) -> Optional[int]:
-        found = self._read(self._at, min(len(buffer), max(0, self._size - self._at)))
-        buffer[: len(found)] = found
-        self._at += len(found)
-        return len(found)
+        content = self._read(self._at, min(len(buffer), max(0, self._size - self._at)))
+        buffer[: len(content)] = content
+        self._at += len(content)
+        return len(content)

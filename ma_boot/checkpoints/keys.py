@@ -38,10 +38,10 @@ class Attempt(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Attempt:
         """The attempt of this name; raises `ValueError`."""
-        found = _ATTEMPT.fullmatch(text)
-        if found is None:
+        match = _ATTEMPT.fullmatch(text)
+        if match is None:
             raise ValueError(f"found {text!r}, expected a name such as attempt-000001-3f9c")
-        return cls(int(found[1]), found[2])
+        return cls(int(match[1]), match[2])
 
     @property
     def inverted(self) -> str:
@@ -176,8 +176,8 @@ class Place(NamedTuple):
 
     def attempt_of(self, key: str) -> Optional[Tuple[Attempt, str]]:
         """The attempt of a document, and the document's name; None for any other key."""
-        found = _OF_ATTEMPT.fullmatch(key[len(self.attempts) :])
-        return (Attempt(_LAST_ATTEMPT - int(found[1]), found[2]), found[3]) if found else None
+        match = _OF_ATTEMPT.fullmatch(key[len(self.attempts) :])
+        return (Attempt(_LAST_ATTEMPT - int(match[1]), match[2]), match[3]) if match else None
 
     def living(self, name: str) -> Optional[Attempt]:
         """The earlier attempt that has noted by a document of this name that it lives; None for any other."""

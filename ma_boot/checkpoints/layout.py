@@ -82,10 +82,10 @@ class Layout:
 
     def step_of(self, path: str) -> Optional[TrainingStep]:
         """The step that a path belongs to, also if the file is unfinished; None if to none."""
-        found = self._match(path)
-        if found is None:
+        match = self._match(path)
+        if match is None:
             return None
-        groups = found.groupdict()
+        groups = match.groupdict()
         step, epoch = int(groups["step"]), groups.get("epoch")
         if epoch is None:
             return TrainingStep(step, str(step)) if step < HIGHEST else None
@@ -94,8 +94,8 @@ class Layout:
 
     def rank_of(self, path: str) -> Optional[int]:
         """The rank whose file it is; None if the name does not tell."""
-        found = self._match(path)
-        rank = found.groupdict().get("rank") if found else None
+        match = self._match(path)
+        rank = match.groupdict().get("rank") if match else None
         return None if rank is None else int(rank)
 
     def step_at(self, path: str) -> Optional[TrainingStep]:
@@ -104,12 +104,12 @@ class Layout:
 
     def steps(self, paths: Iterable[str]) -> Dict[TrainingStep, Tuple[str, ...]]:
         """The paths of each step, also those of unfinished files; the oldest step first, paths sorted."""
-        found: Dict[TrainingStep, List[str]] = {}
+        by_step: Dict[TrainingStep, List[str]] = {}
         for path in paths:
             step = self.step_of(path)
             if step is not None:
-                found.setdefault(step, []).append(path)
-        return {step: tuple(sorted(found[step])) for step in sorted(found)}
+                by_step.setdefault(step, []).append(path)
+        return {step: tuple(sorted(by_step[step])) for step in sorted(by_step)}
 
     def is_unfinished(self, path: str) -> bool:
         """Whether the name says that the file is being written."""
@@ -117,17 +117,17 @@ class Layout:
 
     def is_pointer(self, path: str) -> bool:
         """Whether it is a file that names a step: it is never sent and never trusted."""
-        return any(matches(one, path) for one in self.pointers)
+        return any(matches(pattern, path) for pattern in self.pointers)
 
     def reshards(self, paths: Iterable[str]) -> bool:
         """Whether another number of ranks can read a set with these files."""
-        return not any(matches(one, path) for path in paths for one in self.bound)
+        return not any(matches(pattern, path) for path in paths for pattern in self.bound)
 
     def shape(self, path: str) -> str:
         """The path without the numbers of its step: equal for the same file of two steps."""
-        found = self._match(path)
+        match = self._match(path)
         spans = (
-            [found.span(name) for name in ("step", "epoch") if name in found.re.groupindex] if found else []
+            [match.span(name) for name in ("step", "epoch") if name in match.re.groupindex] if match else []
         )
         for start, end in sorted(spans, reverse=True):
             path = f"{path[:start]}*{path[end:]}" if start >= 0 else path
@@ -135,7 +135,7 @@ class Layout:
 
     def in_order(self, paths: Iterable[str]) -> List[str]:
         """Files of a step as they are to be sent: data, then what describes the data."""
-        described = {path: any(matches(one, path) for one in self.metadata) for path in paths}
+        described = {path: any(matches(pattern, path) for pattern in self.metadata) for path in paths}
         return sorted(described, key=lambda path: (described[path], path))
 
     def needed(self, paths: Iterable[str], ranks: Iterable[int]) -> List[str]:
@@ -154,8 +154,8 @@ class Layout:
         """The markers for a set with these files: path and content of each."""
         made: Dict[str, str] = {}
         for path in paths:
-            found = self._match(path)
-            fields = _fields(found) if found else {}
+            match = self._match(path)
+            fields = _fields(match) if match else {}
             for marker in self.markers:
                 try:
                     made[marker.path.format_map(fields)] = marker.text.format_map(fields)
@@ -164,8 +164,8 @@ class Layout:
         return dict(sorted(made.items()))
 
     def _match(self, path: str) -> Optional[Match[str]]:
-        tries = (compiled(one).fullmatch(path) for one in self.files)
-        return next((found for found in tries if found), None)
+        tries = (compiled(pattern).fullmatch(path) for pattern in self.files)
+        return next((match for match in tries if match), None)
 
 
 def matches(expression: str, path: str) -> bool:
@@ -173,8 +173,8 @@ def matches(expression: str, path: str) -> bool:
     return compiled(expression).fullmatch(path) is not None
 
 
-def _fields(found: Match[str]) -> Dict[str, str]:
-    fields = {name: text for name, text in found.groupdict().items() if text is not None}
+def _fields(match: Match[str]) -> Dict[str, str]:
+    fields = {name: text for name, text in match.groupdict().items() if text is not None}
     numbers = {name: str(int(text)) for name, text in fields.items() if name in ("step", "epoch", "rank")}
     quoted = {"quoted": _quoted(fields["name"])} if "name" in fields else {}
     return {**fields, **numbers, **quoted}

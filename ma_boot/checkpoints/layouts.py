@@ -81,8 +81,8 @@ def _expression(pattern: str) -> str:
     """The regular expression of a pattern."""
     names: List[str] = []
 
-    def replacement(found: re.Match[str]) -> str:
-        text, name = found.group(0), found.group(1)
+    def replacement(match: re.Match[str]) -> str:
+        text, name = match.group(0), match.group(1)
         if text in ("{{", "}}"):
             return re.escape(text[0])
         if text == "*":
@@ -97,9 +97,9 @@ def _expression(pattern: str) -> str:
         return f"(?P={name})" if name in names[:-1] else f"(?P<{name}>{_FIELDS[name]})"
 
     end, made = 0, ""
-    for found in _PARTS.finditer(pattern):
-        made += re.escape(pattern[end : found.start()]) + replacement(found)
-        end = found.end()
+    for match in _PARTS.finditer(pattern):
+        made += re.escape(pattern[end : match.start()]) + replacement(match)
+        end = match.end()
     made += re.escape(pattern[end:].rstrip("/"))
     if "step" not in names:
         raise ValueError(f"{pattern!r}, expected a pattern with {{step}}, such as 'iter_{{step}}'")

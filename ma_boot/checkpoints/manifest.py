@@ -121,7 +121,7 @@ class CheckpointSet:
     @property
     def size(self) -> int:
         """The number of its bytes."""
-        return sum(one.size for part in self.parts for one in part.files)
+        return sum(file.size for part in self.parts for file in part.files)
 
     def document(self) -> List[Dict[str, Any]]:
         """All its manifests."""
@@ -144,33 +144,33 @@ def _named(name: SetName) -> Dict[str, Any]:
     return {"attempt": str(name.attempt), "step": name.step, **kind}
 
 
-def read_name(found: Mapping[str, Any]) -> SetName:
-    """The set that a document names; raises `ValueError`, `KeyError` or `TypeError`."""
-    step = found["step"]
+def read_name(fields: Mapping[str, Any]) -> SetName:
+    """The set that a fields names; raises `ValueError`, `KeyError` or `TypeError`."""
+    step = fields["step"]
     if not isinstance(step, int) or step < 0:
         raise ValueError(f"step: found {step!r}, expected a number")
-    return SetName(Attempt.parse(found["attempt"]), step, int(found["version"]), found["said"] is True)
+    return SetName(Attempt.parse(fields["attempt"]), step, int(fields["version"]), fields["said"] is True)
 
 
-def read_part(found: Any) -> Part:
+def read_part(document: Any) -> Part:
     """The manifest in a document.
 
     Raises:
         CheckpointDamaged: it is none.
     """
     try:
-        if found["format"] != FORMAT:
-            raise ValueError(f"format: found {found['format']!r}, expected {FORMAT}")
-        name, resumed = read_name(found), found.get("resumed_from")
-        node, nodes = int(found["node"]), int(found["nodes"])
+        if document["format"] != FORMAT:
+            raise ValueError(f"format: found {document['format']!r}, expected {FORMAT}")
+        name, resumed = read_name(document), document.get("resumed_from")
+        node, nodes = int(document["node"]), int(document["nodes"])
         if not 0 <= node < nodes:
             raise ValueError(f"found node {node} of {nodes}")
         return Part(
-            name, str(found["step_name"]), node, nodes, str(found["layout"]),
-            tuple(_read_file(one, name.attempt) for one in found["files"]),
-            int(found["world"]), int(found["saver"]), int(found["savers"]),
-            tuple(map(int, found["ranks"])), read_name(resumed) if resumed else None,
-            str(found.get("job", "")), str(found.get("start", "")), str(found.get("written", "")),
+            name, str(document["step_name"]), node, nodes, str(document["layout"]),
+            tuple(_read_file(file, name.attempt) for file in document["files"]),
+            int(document["world"]), int(document["saver"]), int(document["savers"]),
+            tuple(map(int, document["ranks"])), read_name(resumed) if resumed else None,
+            str(document.get("job", "")), str(document.get("start", "")), str(document.get("written", "")),
         )  # fmt: skip
     except KeyError as error:
         raise CheckpointDamaged(f"a manifest without {error}") from None
@@ -178,17 +178,17 @@ def read_part(found: Any) -> Part:
         raise CheckpointDamaged(f"a damaged manifest: {error}") from None
 
 
-def _read_file(found: Mapping[str, Any], attempt: Attempt) -> SetFile:
-    path, key = str(found["path"]), str(found["key"])
+def _read_file(document: Mapping[str, Any], attempt: Attempt) -> SetFile:
+    path, key = str(document["path"]), str(document["key"])
     problem = unsafe(path) or unsafe(key)
     if problem is None and (path.split("/")[0] == OWN or not key.startswith(f"{attempt}/")):
         problem = "a place that is not the set's"
     if problem:
         raise ValueError(f"{printable(path)} ({printable(key)}): {problem}")
-    size = found["size"]
+    size = document["size"]
     if not isinstance(size, int) or size < 0:
         raise ValueError(f"{printable(path)}: found the size {size!r}, expected a number of bytes")
-    return SetFile(path, key, size, int(found["crc64"], 16), str(found["etag"]))
+    return SetFile(path, key, size, int(document["crc64"], 16), str(document["etag"]))
 
 
 def whole_set(parts: Sequence[Part]) -> CheckpointSet:

@@ -155,8 +155,8 @@ class CheckpointOutput:
         be_nice()
         looked = time.monotonic()
         while self.publisher is not None and not cancel.wait(min(WORD_SECONDS, self.publisher.what.settle)):
-            told = self.publisher.watch.has_been_told()
-            if not told and time.monotonic() - looked < self.publisher.what.settle:
+            is_told = self.publisher.watch.has_been_told()
+            if not is_told and time.monotonic() - looked < self.publisher.what.settle:
                 continue
             looked = time.monotonic()
             try:

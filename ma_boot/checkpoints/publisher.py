@@ -145,7 +145,11 @@ class Publisher:
         keep, counts = self.what.options.keep, self._newest.step if self._newest else -1
         for snapshot in list(self._pending):
             number = snapshot.taken.step.number
-            if keep is not None and number < counts and sum(one > number for one in self._published) >= keep:
+            if (
+                keep is not None
+                and number < counts
+                and sum(other > number for other in self._published) >= keep
+            ):
                 self._drop(snapshot)
         while len(self._pending) > 1:
             oldest, newest = self._pending[0], self._pending[-1]

@@ -58,9 +58,9 @@ class Restorer:
             OSError: the disk failed.
             Cancelled: the documents' `cancel` is set.
         """
-        found = tree(self.root).files
+        local = tree(self.root).files
         layout = layout_of(
-            self.checkpoint, [file.path for file in chosen.files_of(None)] if chosen else found
+            self.checkpoint, [file.path for file in chosen.files_of(None)] if chosen else local
         )
         if layout is None:
             if chosen is not None and chosen.files:
@@ -70,11 +70,11 @@ class Restorer:
                 )
             return 0, 0
         wanted = self._wanted(chosen, layout) if chosen is not None else ()
-        kept = {one.path for one in wanted if one.path in found and self._is(self.root / one.path, one)}
-        fetched = self._fetch([one for one in wanted if one.path not in kept])
-        self._set_aside(layout, [path for path in found if path not in kept])
-        self._settle(layout, [one for one in wanted if one.path not in kept])
-        for path, text in layout.marker_files([one.path for one in wanted]).items():
+        kept = {file.path for file in wanted if file.path in local and self._is(self.root / file.path, file)}
+        fetched = self._fetch([file for file in wanted if file.path not in kept])
+        self._set_aside(layout, [path for path in local if path not in kept])
+        self._settle(layout, [file for file in wanted if file.path not in kept])
+        for path, text in layout.marker_files([file.path for file in wanted]).items():
             contained(self.root / path, self.root)
             _write(self.root / path, text)
         shutil.rmtree(inside(self.root, "restoring"), ignore_errors=True)
@@ -84,7 +84,7 @@ class Restorer:
 
     def _wanted(self, chosen: CheckpointSet, layout: Layout) -> Tuple[SetFile, ...]:
         """The files of the set that this node needs; of a path that several nodes have, its own."""
-        files = {one.path: one for one in chosen.files_of(None)}
+        files = {file.path: file for file in chosen.files_of(None)}
         if self.world and chosen.world != self.world and not layout.reshards(list(files)):
             raise ConfigError(
                 f"checkpoints: {chosen.name} in {self.place} was written by {chosen.world} ranks on "
@@ -96,13 +96,13 @@ class Restorer:
         needed = layout.needed(list(files), self.ranks) if self.ranks else list(files)
         return tuple(files[path] for path in needed if not layout.is_pointer(path))
 
-    def _is(self, path: Path, one: SetFile) -> bool:
+    def _is(self, path: Path, file: SetFile) -> bool:
         """Whether a file is what the manifest says."""
         local = look(path)
-        if local is None or local.file_size != one.size:
+        if local is None or local.file_size != file.size:
             return False
         try:
-            return content_crc(path, self._check) == one.crc64
+            return content_crc(path, self._check) == file.crc64
         except OSError:
             return False
 
@@ -162,12 +162,12 @@ class Restorer:
             raise CheckpointDamaged(f"{url} was replaced") from error
         if isinstance(error, Corrupted):
             raise CheckpointDamaged(str(error)) from error
-        found = self.documents.store.find(copy.bucket, copy.key)
-        if found is None:
+        stored = self.documents.store.find(copy.bucket, copy.key)
+        if stored is None:
             raise CheckpointDamaged(f"{url} is gone") from error
-        if found.size != copy.size:
-            raise CheckpointDamaged(f"{url} has {found.size} bytes, expected {copy.size}") from error
-        if copy.etag and found.version.strip('"') != copy.etag.strip('"'):
+        if stored.size != copy.size:
+            raise CheckpointDamaged(f"{url} has {stored.size} bytes, expected {copy.size}") from error
+        if copy.etag and stored.version.strip('"') != copy.etag.strip('"'):
             raise CheckpointDamaged(f"{url} was replaced") from error
 
     def _url(self, key: str) -> str:
@@ -197,7 +197,7 @@ class Restorer:
     def _settle(self, layout: Layout, fetched: Sequence[SetFile]) -> None:
         """Moves the fetched files into their places, what describes others last."""
         scratch = inside(self.root, "restoring")
-        for path in layout.in_order([one.path for one in fetched]):
+        for path in layout.in_order([file.path for file in fetched]):
             contained(self.root / path, self.root)
             make_directories((self.root / path).parent)
             os.rename(scratch / path, self.root / path)

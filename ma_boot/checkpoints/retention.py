@@ -36,20 +36,20 @@ def superfluous(known: Sequence[KnownSet], keep: Optional[int], spared: Iterable
     """
     spare, whole = set(spared), []
     newest_of: Dict[Tuple[Attempt, int], KnownSet] = {}
-    for one in known:
-        if one.counts and newest_of.setdefault((one.name.attempt, one.name.step), one) is one:
-            whole.append(one)
-    stay = {one.name for one in whole[: None if keep is None else max(1, keep)]} | spare
-    last = max((one.name.attempt.number for one in whole), default=0)
+    for entry in known:
+        if entry.counts and newest_of.setdefault((entry.name.attempt, entry.name.step), entry) is entry:
+            whole.append(entry)
+    stay = {entry.name for entry in whole[: None if keep is None else max(1, keep)]} | spare
+    last = max((entry.name.attempt.number for entry in whole), default=0)
     gone: Superfluous = Superfluous([], [])
-    for one in known:
-        newer = newest_of.get((one.name.attempt, one.name.step))
-        if one.counts and one.name not in stay:
-            gone.whole.append(one)
-        elif not one.counts and (
-            one.name.attempt.number < last or (newer and newer.name.order > one.name.order)
+    for entry in known:
+        newer = newest_of.get((entry.name.attempt, entry.name.step))
+        if entry.counts and entry.name not in stay:
+            gone.whole.append(entry)
+        elif not entry.counts and (
+            entry.name.attempt.number < last or (newer and newer.name.order > entry.name.order)
         ):
-            gone.broken.append(one)
+            gone.broken.append(entry)
     return gone
 
 

@@ -258,7 +258,7 @@ def _lacks(layout: Layout, step: TrainingStep, files: Files, look: Look, known: 
 
 def _hits(expressions: Sequence[str], files: Files) -> Tuple[Set[int], int]:
     """The ranks whose files match, and the number of files that do."""
-    hits = [hit for one in expressions for path in files for hit in [compiled(one).fullmatch(path)] if hit]
+    hits = [hit for text in expressions for path in files for hit in [compiled(text).fullmatch(path)] if hit]
     ranks = (hit.groupdict().get("rank") for hit in hits)
     return {int(rank) for rank in ranks if rank is not None}, len(hits)
 

@@ -125,7 +125,7 @@ class Upkeep:
         finish_removals(documents, what.place)
         self._sweep(documents)
         known = what.place.known_sets(documents.keys(what.place.sets))
-        return [one for one in known if one.name.attempt.number < what.attempt.number]
+        return [other for other in known if other.name.attempt.number < what.attempt.number]
 
     def _sweep(self, documents: Documents) -> None:
         """Removes the files of earlier attempts that no manifest names, by the store's clock alone."""

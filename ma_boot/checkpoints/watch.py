@@ -54,8 +54,8 @@ class StepWatch:
         for file in self.spool.glob("*.jsonl"):
             with suppress(OSError):
                 sizes[file] = file.stat().st_size
-        told, self._sizes = sizes != self._sizes, sizes
-        return told
+        has_grown, self._sizes = sizes != self._sizes, sizes
+        return has_grown
 
     def look(self, ending: Optional[RunEnd] = None) -> List[Snapshot]:
         """The steps that have become complete since the last look, the oldest first."""

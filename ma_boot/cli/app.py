@@ -154,8 +154,8 @@ class _RunByDefault(Group):
         of_run = click.Context(
             run, ctx, "run", resilient_parsing=True
         )  # without words there is nothing to parse
-        found = [*run.shell_complete(of_run, incomplete), *super().shell_complete(ctx, incomplete)]
-        return list({(item.type, item.value): item for item in found}.values())
+        completions = [*run.shell_complete(of_run, incomplete), *super().shell_complete(ctx, incomplete)]
+        return list({(item.type, item.value): item for item in completions}.values())
 
 
 @click.group(

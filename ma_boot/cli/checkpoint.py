@@ -112,14 +112,14 @@ def verify(request: SetsRequest, step: Optional[str], contents: bool) -> int:
     wrong: List[str] = []
     with _errors():
         for sets, _ in _places(request):
-            found = _chosen(sets, step)
-            problems = sets.problems(found, contents)
+            chosen = _chosen(sets, step)
+            problems = sets.problems(chosen, contents)
             wrong += [f"{sets.place}{problem}" for problem in problems]
             if request.as_json:
-                _print([json.dumps({**_named(sets, found), "problems": problems})])
+                _print([json.dumps({**_named(sets, chosen), "problems": problems})])
             elif not problems:
-                advice = [f"  look at {line}" for line in sets.advice(found)]
-                whole = f"{_text(found)} in {sets.place} is whole: {found.files} files, {size(found.size)}"
+                advice = [f"  look at {line}" for line in sets.advice(chosen)]
+                whole = f"{_text(chosen)} in {sets.place} is whole: {chosen.files} files, {size(chosen.size)}"
                 _print([whole, *advice])
     if wrong:
         raise CheckpointDamaged(listed("not as it was published:", wrong))
@@ -147,14 +147,13 @@ def fetch(request: SetsRequest, step: Optional[str], to: str) -> int:
                 f"{request.where} has {len(places)} outputs with checkpoints: name the URL of one"
             )
         sets = places[0].sets
-        found = _chosen(sets, step)
-        fetched = sets.fetch(found, Path(to).absolute(), lambda now: None, partial(print_lines, descriptor=2))
+        chosen = _chosen(sets, step)
+        say = partial(print_lines, descriptor=2)
+        files, amount = sets.fetch(chosen, Path(to).absolute(), lambda now: None, say)
     if request.as_json:
-        _print(
-            [json.dumps({**_named(sets, found), "directory": to, "fetched": fetched[0], "bytes": fetched[1]})]
-        )
+        _print([json.dumps({**_named(sets, chosen), "directory": to, "fetched": files, "bytes": amount})])
     else:
-        _print([f"{_text(found)} is in {to}: {fetched[0]} files, {size(fetched[1])} fetched"])
+        _print([f"{_text(chosen)} is in {to}: {files} files, {size(amount)} fetched"])
     return 0
 
 
@@ -186,9 +185,9 @@ def prune(request: SetsRequest, keep: Optional[int], older_than: float, only_pla
         for sets, of_mapping in _places(request):
             gone, left = sets.superfluous(keep or of_mapping), sets.leftovers(older_than)
             lines: List[Tuple[str, str, Optional[List[Leftover]]]]
-            lines = [(str(one.name), "one of the older whole sets", None) for one in gone.whole]
-            lines += [(str(one.name), one.why_not(), None) for one in gone.broken]
-            lines += [(name, _NAMELESS, found) for name, found in _by_step(left).items()]
+            lines = [(str(known.name), "one of the older whole sets", None) for known in gone.whole]
+            lines += [(str(known.name), known.why_not(), None) for known in gone.broken]
+            lines += [(name, _NAMELESS, leftovers) for name, leftovers in _by_step(left).items()]
             if not only_plan:
                 sets.remove([*gone.whole, *gone.broken], left)
             what = "would be removed" if only_plan else "removed"
@@ -201,17 +200,17 @@ def prune(request: SetsRequest, keep: Optional[int], older_than: float, only_pla
 
 def _by_step(left: Sequence[Leftover]) -> Dict[str, List[Leftover]]:
     """Files of no set by the step and the node that they are of."""
-    found: Dict[str, List[Leftover]] = {}
-    for one in left:
-        found.setdefault(f"{one.name}, node {one.node}", []).append(one)
-    return found
+    by_step: Dict[str, List[Leftover]] = {}
+    for leftover in left:
+        by_step.setdefault(f"{leftover.name}, node {leftover.node}", []).append(leftover)
+    return by_step
 
 
 def _pruned(
     sets: SetsByHand, what: str, as_json: bool, name: str, why: str, left: Optional[List[Leftover]]
 ) -> str:
     """A line for a set, or for the files of a step that are in none."""
-    files, amount = len(left or ()), sum(one.size for one in left or ())
+    files, amount = len(left or ()), sum(leftover.size for leftover in left or ())
     if as_json:
         more = {} if left is None else {"files": files, "bytes": amount}
         return json.dumps({"url": str(sets.place), "set": name, "why": why, **more})
@@ -250,44 +249,44 @@ def _errors() -> Iterator[None]:
 
 
 def _chosen(sets: SetsByHand, step: Optional[str]) -> CheckpointSet:
-    found = sets.chosen(step)
-    if found is None:
+    chosen = sets.chosen(step)
+    if chosen is None:
         of = f" of step {step}" if step else ""
         raise InputMissing(f"no whole set{of} in {sets.place}: ma_boot checkpoint list shows what is there")
-    return found
+    return chosen
 
 
-def _text(found: CheckpointSet) -> str:
-    return f"step {found.step} of {found.name.attempt}"
+def _text(chosen: CheckpointSet) -> str:
+    return f"step {chosen.step} of {chosen.name.attempt}"
 
 
-def _named(sets: SetsByHand, found: CheckpointSet) -> Dict[str, Any]:
-    return {"url": str(sets.place), "attempt": str(found.name.attempt), "step": found.step}
+def _named(sets: SetsByHand, chosen: CheckpointSet) -> Dict[str, Any]:
+    return {"url": str(sets.place), "attempt": str(chosen.name.attempt), "step": chosen.step}
 
 
 def _as_json(sets: SetsByHand, row: SetRow) -> Dict[str, Any]:
-    found = row.found
+    whole = row.found
     return {
         "url": str(sets.place),
         "attempt": str(row.known.name.attempt),
         "step": row.step,
-        "whole": found is not None,
+        "whole": whole is not None,
         "why": row.why,
         "published": row.written or None,
-        "nodes": found.nodes if found else None,
-        "ranks": found.world if found else None,
-        "files": found.files if found else None,
-        "bytes": found.size if found else None,
-        "layout": found.layout if found else None,
+        "nodes": whole.nodes if whole else None,
+        "ranks": whole.world if whole else None,
+        "files": whole.files if whole else None,
+        "bytes": whole.size if whole else None,
+        "layout": whole.layout if whole else None,
     }
 
 
 def _cells(row: SetRow) -> Tuple[str, ...]:
-    found, attempt = row.found, str(row.known.name.attempt)
-    if found is None:
+    whole, attempt = row.found, str(row.known.name.attempt)
+    if whole is None:
         return row.step, attempt, "", "", "", "", f"not whole: {row.why}"
     written = row.written.replace("T", " ").rstrip("Z")
-    return row.step, attempt, written, str(found.nodes), str(found.files), size(found.size), "whole"
+    return row.step, attempt, written, str(whole.nodes), str(whole.files), size(whole.size), "whole"
 
 
 def _print(lines: Sequence[str]) -> None:

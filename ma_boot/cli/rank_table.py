@@ -231,16 +231,16 @@ def diff(before: str, after: str, rank_order: str) -> int:
 def _addresses(wanted: Sequence[int], hccn_conf: Path, needed: bool) -> Dict[int, str]:
     """The addresses of the cards; those in a super pod need none, so there may be none at all."""
     try:
-        found = card_addresses(wanted, hccn_conf)
+        addresses = card_addresses(wanted, hccn_conf)
     except InputMissing:
         if needed:
             raise
         return {}
-    missing = [device for device in wanted if device not in found]
-    if needed and (missing or not found):
+    missing = [device for device in wanted if device not in addresses]
+    if needed and (missing or not addresses):
         what = ", ".join(map(str, missing)) or "any card"
-        raise ConfigError(f"no address of {what} in hccn_tool or {hccn_conf}; found: {sorted(found)}")
-    return {device: address for device, address in found.items() if not wanted or device in wanted}
+        raise ConfigError(f"no address of {what} in hccn_tool or {hccn_conf}; found: {sorted(addresses)}")
+    return {device: address for device, address in addresses.items() if not wanted or device in wanted}
 
 
 def _numbers(text: Optional[str]) -> List[int]:

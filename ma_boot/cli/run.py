@@ -246,7 +246,7 @@ def _notes(ctx: click.Context, parts: CommandParts) -> List[str]:
     return [
         *_unused_variables(ctx, options),
         *unknown_variables(environ, [option.variable for option in options]),
-        *misplaced_options(command, place, [one.opts[-1] for one in options]),
+        *misplaced_options(command, place, [option.opts[-1] for option in options]),
     ]
 
 
@@ -254,7 +254,9 @@ def _unused_variables(ctx: click.Context, options: Sequence[RunOption]) -> List[
     """A line for variables of the shell that the job would not get, and so its rehearsal does not, either."""
     shell = ctx.parent.obj if ctx.parent and ctx.params["job"] else {}
     names = [
-        one.variable for one in options if shell.get(one.variable) and one.name not in (ctx.default_map or {})
+        option.variable
+        for option in options
+        if shell.get(option.variable) and option.name not in (ctx.default_map or {})
     ]
     if not names:
         return []

@@ -203,11 +203,11 @@ def prune(request: SyncRequest, older_than: float, only_plan: bool, as_json: boo
         for route in transfers.mapping.outputs:
             if not as_json:
                 yield f"output {route.local} -> {route.remote}:"
-            for one, error in _pruned(route, store, older_than, patience, only_plan):
+            for leftover, error in _pruned(route, store, older_than, patience, only_plan):
                 if error is not None:
-                    failed.append(f"{printable(f'obs://{route.remote.bucket}/{one.key}')}: {error}")
-                counts[one.action] += 1
-                yield _upload_as_json(route, one) if as_json else _upload_as_text(one)
+                    failed.append(f"{printable(f'obs://{route.remote.bucket}/{leftover.key}')}: {error}")
+                counts[leftover.action] += 1
+                yield _upload_as_json(route, leftover) if as_json else _upload_as_text(leftover)
         parts = [f"{action} {count:,}" for action, count in sorted(counts.items())]
         totals = f"in all: {', '.join(parts) or 'nothing to do'}"
         yield json.dumps({"totals": dict(counts)}) if as_json else totals
@@ -226,12 +226,12 @@ def _pruned(
 ) -> Iterator[Tuple[LeftUpload, Optional[Exception]]]:
     """Each multipart upload of an output as it is now, with the error if it could not be aborted."""
     cancel = threading.Event()
-    found = list(left_uploads(route, Path.cwd(), store, older_than, cancel, patience))
+    left = list(left_uploads(route, Path.cwd(), store, older_than, cancel, patience))
     if only_plan:
-        yield from ((one, None) for one in found)
+        yield from ((upload, None) for upload in left)
         return
-    for one, error in abort_uploads(route, Path.cwd(), store, found, cancel, patience):
-        yield (one if error is None else one._replace(action="fail")), error
+    for upload, error in abort_uploads(route, Path.cwd(), store, left, cancel, patience):
+        yield (upload if error is None else upload._replace(action="fail")), error
 
 
 def _opened(request: SyncRequest) -> Tuple[NodeTransfers, Store]:
@@ -259,7 +259,7 @@ def _lines(
     """A headline for each route, a line for each set and each other file, then the totals."""
     files: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
-    sections = [("input", "<-", *one) for one in inputs] + [("output", "->", *one) for one in outputs]
+    sections = [("input", "<-", *plan) for plan in inputs] + [("output", "->", *plan) for plan in outputs]
     for section, arrow, route, scan in sections:
         headline = f"{section} {route.local} {arrow} {route.remote}:"
         if scan is None:
@@ -314,28 +314,28 @@ def _as_text(step: Step) -> str:
     return f"  {step.action:6} {step.size:>15,}  {printable(step.name)}  ({step.reason})"
 
 
-def _began(one: LeftUpload) -> str:
+def _began(upload: LeftUpload) -> str:
     """The local time at which an upload was begun; empty if that is not known."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.began)) if one.began else ""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(upload.began)) if upload.began else ""
 
 
-def _upload_as_json(route: Route, one: LeftUpload) -> str:
+def _upload_as_json(route: Route, upload: LeftUpload) -> str:
     return json.dumps(
         {
             "section": "output",
             "local": route.local,
-            "name": one.name,
-            "upload": one.upload,
-            "action": one.action,
-            "begun": _began(one) or None,
-            "reason": f"begun by {one.reason}",
+            "name": upload.name,
+            "upload": upload.upload,
+            "action": upload.action,
+            "begun": _began(upload) or None,
+            "reason": f"begun by {upload.reason}",
         },
         ensure_ascii=False,
     )
 
 
-def _upload_as_text(one: LeftUpload) -> str:
-    return f"  {one.action:6} {_began(one):>19}  {printable(one.name)}  (begun by {one.reason})"
+def _upload_as_text(upload: LeftUpload) -> str:
+    return f"  {upload.action:6} {_began(upload):>19}  {printable(upload.name)}  (begun by {upload.reason})"
 
 
 def _counted(files: Mapping[str, int], sizes: Mapping[str, int]) -> str:

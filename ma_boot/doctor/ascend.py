@@ -56,7 +56,7 @@ def devices(system: System, job: JobEnvironment) -> Iterator[Finding]:
         )  # fmt: skip
         return
     faulty = [
-        f"NPU {one.npu} ({one.name}): {one.sample.health}" for one in cards if one.sample.health != "OK"
+        f"NPU {card.npu} ({card.name}): {card.sample.health}" for card in cards if card.sample.health != "OK"
     ]
     if faulty:
         yield Finding("NPU", ERROR, "\n".join(faulty), "run the job on another node, and report the card")

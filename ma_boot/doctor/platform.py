@@ -74,12 +74,14 @@ def found(environ: Mapping[str, str], job: JobEnvironment) -> Finding:
 
 def channels(environ: Mapping[str, str]) -> Iterator[Finding]:
     """The job's inputs and outputs."""
-    found, problems = read_channels(environ)
+    given, problems = read_channels(environ)
     for problem in problems:
         yield Finding("channels", WARNING, problem, "do not set it in the job's environment variables")
-    if found:
-        said = [f"{one.kind[:-1]} {one.name}: {one.local_dir} ({one.url})" for one in found]
-        yield Finding("channels", OK, "\n".join(said))
+    if given:
+        lines = [
+            f"{channel.kind[:-1]} {channel.name}: {channel.local_dir} ({channel.url})" for channel in given
+        ]
+        yield Finding("channels", OK, "\n".join(lines))
 
 
 def table(

@@ -90,11 +90,11 @@ def find_file(name: str, cwd: str, job_dir: str) -> str:
     if os.path.isfile(here):
         return os.path.normpath(here)
     code_dirs = sorted(entry.path for entry in os.scandir(job_dir)) if os.path.isdir(job_dir) else []
-    found = [os.path.join(code, name) for code in code_dirs if os.path.isfile(os.path.join(code, name))]
-    if len(found) == 1 and not os.path.isabs(name):
-        return os.path.normpath(found[0])
-    if found:
-        raise CommandNotFound(listed(f"{name}: several files in the job's code have this name", found))
+    files = [os.path.join(code, name) for code in code_dirs if os.path.isfile(os.path.join(code, name))]
+    if len(files) == 1 and not os.path.isabs(name):
+        return os.path.normpath(files[0])
+    if files:
+        raise CommandNotFound(listed(f"{name}: several files in the job's code have this name", files))
     looked = [here, *(os.path.join(code, name) for code in code_dirs or [os.path.join(job_dir, "*")])]
     raise no_such_file(name, list(dict.fromkeys(looked)))
 
@@ -139,11 +139,11 @@ def _program(name: str, path: str, cwd: str) -> str:
 
 def find_program(name: str, path: str) -> str:
     """The absolute path of a program; raises `CommandNotFound` with how to get it."""
-    found: Optional[str] = shutil.which(name, path=path)
-    if found is None:
+    program: Optional[str] = shutil.which(name, path=path)
+    if program is None:
         remedy = _MPI if name in ("mpirun", "mpiexec") else _ELSEWHERE
         raise CommandNotFound(f"{name}: no such program on the selected PATH={path}: {remedy}")
-    return os.path.abspath(found)
+    return os.path.abspath(program)
 
 
 _MOST_BYTES = 1 << 20

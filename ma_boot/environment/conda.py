@@ -163,7 +163,7 @@ def _name_of(prefix: str, root: Optional[str]) -> str:
 def existing_environments(environ: Mapping[str, str], home: str) -> str:
     """The conda environments that exist, as a phrase for messages."""
     roots = _conda_roots(environ, home)
-    found = []
+    listed = []
     listed_already = set()
     for root in roots:
         names = ["base"] if _is_executable(os.path.join(root, "bin", "python")) else []
@@ -171,14 +171,14 @@ def existing_environments(environ: Mapping[str, str], home: str) -> str:
         own = os.path.join(root, "envs")
         names += _environments_in(own)
         if names:
-            found.append(f"{', '.join(names)} in {root}")
+            listed.append(f"{', '.join(names)} in {root}")
         listed_already.add(own)
         for place in places:
             others = [] if place in listed_already else _environments_in(place)
             listed_already.add(place)
             if others:
-                found.append(f"{', '.join(others)} in {place}")
-    return "environments that exist: " + ("; ".join(found) if found else "none in " + ", ".join(roots))
+                listed.append(f"{', '.join(others)} in {place}")
+    return "environments that exist: " + ("; ".join(listed) if listed else "none in " + ", ".join(roots))
 
 
 def _environments_in(place: str) -> List[str]:
@@ -392,7 +392,7 @@ def _scripts(prefix: str, directory: str) -> Tuple[str, ...]:
     """The scripts of a directory by name; like conda, whatever else is called `.sh` is not left out."""
     place = os.path.join(prefix, "etc", "conda", directory)
     try:
-        found: List[str] = [entry.path for entry in os.scandir(place) if entry.name.endswith(".sh")]
+        scripts: List[str] = [entry.path for entry in os.scandir(place) if entry.name.endswith(".sh")]
     except OSError:
         return ()
-    return tuple(sorted(found))
+    return tuple(sorted(scripts))

@@ -125,7 +125,7 @@ def _in_bash(
         code = run_child(argv, environ, inbox, remind, cwd=cwd, stdout=2, pass_fds=descriptors)
         dump.seek(0)
         begun, dumps = _parse_dumps(os.fsdecode(dump.read()))
-    return code, begun, [_with_unknown_to_shell(environ, found) for found in dumps]
+    return code, begun, [_with_unknown_to_shell(environ, dumped) for dumped in dumps]
 
 
 def _source_lines(index: int, file: str) -> str:

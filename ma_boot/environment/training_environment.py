@@ -79,11 +79,11 @@ def select_environment(
         before = find_environment(python, conda_env, environ, home)
     steps = activation(before, environ, home) if before else _NO_ENVIRONMENT
     activated, after = environment_in_shell(steps, files, environ, inbox, say)
-    found, ordered = _in_use(before, activated, after, home)
+    selected, ordered = _in_use(before, activated, after, home)
     ordered = passable(ordered, say)
     ordered["PYTHONUNBUFFERED"] = "1"
     ordered["PYTHONPATH"] = _training_path(ordered.get("PYTHONPATH", ""))
-    return TrainingEnvironment(found.python, ordered, outside.origin_of(found))
+    return TrainingEnvironment(selected.python, ordered, outside.origin_of(selected))
 
 
 def _source_file(name: str, cwd: str, job_dir: str) -> str:
@@ -134,7 +134,7 @@ def _with_libraries(
 
 
 def _selected_first(
-    found: PythonEnvironment, activated: Mapping[str, str], after: Mapping[str, str]
+    chosen: PythonEnvironment, activated: Mapping[str, str], after: Mapping[str, str]
 ) -> Dict[str, str]:
     """Moves the activated environment before what a sourced file (CANN's set_env.sh) has prepended.
 
@@ -143,7 +143,7 @@ def _selected_first(
     result = dict(after)
     for name, part in (("PATH", "bin"), ("LD_LIBRARY_PATH", "lib")):
         entries = without(activated.get(name, ""), ())
-        own = os.path.join(found.prefix, part) if found.prefix else ""
+        own = os.path.join(chosen.prefix, part) if chosen.prefix else ""
         if own in entries and activated.get(name) != after.get(name):
             leading = entries[: entries.index(own) + 1]
             result[name] = os.pathsep.join([*leading, *without(after.get(name, ""), leading)])
@@ -229,10 +229,10 @@ def _framework(lib: str) -> Optional[str]:
 def _active(prefix: str, environ: Mapping[str, str]) -> Optional[str]:
     """The active environment, if it is another one."""
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        found = environ.get(name, "")
-        is_other = os.path.isabs(found) and os.path.realpath(found) != os.path.realpath(prefix)
-        if is_other and os.path.isfile(os.path.join(found, "bin", "python")):
-            return found
+        value = environ.get(name, "")
+        is_other = os.path.isabs(value) and os.path.realpath(value) != os.path.realpath(prefix)
+        if is_other and os.path.isfile(os.path.join(value, "bin", "python")):
+            return value
     return None
 
 
@@ -255,10 +255,10 @@ def package_place(
             f"be made: exit code {code}; the output of {training.python} is above"
         )
     python = os.path.join(place, "bin", "python")
-    found = sorted(Path(place).glob("lib/python*/site-packages"))
-    if not found or not os.path.exists(python):
+    places = sorted(Path(place).glob("lib/python*/site-packages"))
+    if not places or not os.path.exists(python):
         return training.python, training
     environ = dict(training.environ)
-    environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(found[-1]), environ.get("PYTHONPATH", "")]))
+    environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(places[-1]), environ.get("PYTHONPATH", "")]))
     environ["PATH"] = os.pathsep.join(filter(None, [environ.get("PATH", ""), os.path.dirname(python)]))
     return python, training._replace(environ=environ)

@@ -147,7 +147,7 @@ def parse_job(text: str) -> Tuple[JobFile, List[JobProblem]]:
     """The job in a text of YAML, and all its mistakes; what is wrong has its default in the job."""
     syntax: List[str] = []
     root = read_yaml(text, syntax)
-    problems = [_of_syntax(one) for one in syntax]
+    problems = [_of_syntax(mistake) for mistake in syntax]
     if syntax or root is None or (isinstance(root, ScalarValue) and root.value is None):
         return JobFile(), problems
     values: Dict[str, Any] = {}
@@ -218,7 +218,7 @@ def overridden(job: JobFile, given: Mapping[str, Any]) -> JobFile:
     for name, value in given.items():
         key = name.replace("_", "-")
         is_added = isinstance(getattr(job, name), (tuple, dict)) and name != "command"
-        parts = [getattr(one, "name", one) for one in value] if is_added else []
+        parts = [getattr(item, "name", item) for item in value] if is_added else []
         ours |= {f"{key}: {part}" for part in parts} if is_added else {key}
     lines = {key: line for key, line in job.lines.items() if key.partition("@")[0] not in ours}
     return replace(job, **changes, lines=lines)
@@ -257,10 +257,10 @@ def _similar(key: str) -> str:
 
 def _lines(root: Value, above: str = "") -> Dict[str, int]:
     """The lines of the keys, and of the keys of their dicts: `inputs: data_url`."""
-    found: Dict[str, int] = {}
+    lines: Dict[str, int] = {}
     for name, value in root.pairs if isinstance(root, DictValue) else ():
         key = above + (str(name.value) if isinstance(name, ScalarValue) else "")
         if name.line:
-            found[key] = name.line
-        found.update(_lines(value, f"{key}: "))
-    return found
+            lines[key] = name.line
+        lines.update(_lines(value, f"{key}: "))
+    return lines

@@ -43,4 +43,5 @@ def load_job(file: str, more: Callable[[JobFile], List[JobProblem]]) -> JobFile:
 
 def in_order(problems: Iterable[JobProblem]) -> List[str]:
     """The problems as texts, each once: those of the command line, then those of the file by their lines."""
-    return [str(one) for one in sorted(dict.fromkeys(problems), key=lambda one: one.line or 0)]
+    by_line = sorted(dict.fromkeys(problems), key=lambda problem: problem.line or 0)
+    return [str(problem) for problem in by_line]

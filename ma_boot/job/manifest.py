@@ -121,10 +121,10 @@ def documents(pods: PodJob, cluster: Cluster) -> List[Dict[str, Any]]:
     """The ConfigMap of the rank table, that of ma_boot's files if there are any, and the Job."""
     job, label = pods.job, dict([cluster.label])
     table = {cluster.key: '{"status":"initializing"}\n'}
-    found = [_config_map(pods, cluster.config_map + job.name, table, label)]
+    made = [_config_map(pods, cluster.config_map + job.name, table, label)]
     files = _files(pods)
     if files:
-        found.append(_config_map(pods, f"{job.name}-ma-boot", files, {}))
+        made.append(_config_map(pods, f"{job.name}-ma-boot", files, {}))
     spec = {
         "schedulerName": "volcano",
         "queue": "default",
@@ -145,7 +145,7 @@ def documents(pods: PodJob, cluster: Cluster) -> List[Dict[str, Any]]:
     if pods.schedule_policy:
         metadata["annotations"] = {SCHEDULE_POLICY: pods.schedule_policy}
     kind = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}
-    return [*found, merged({**kind, "metadata": metadata, "spec": spec}, job.manifest, by_name=True)]
+    return [*made, merged({**kind, "metadata": metadata, "spec": spec}, job.manifest, by_name=True)]
 
 
 def _policies(job: JobFile) -> List[Dict[str, Any]]:
@@ -159,10 +159,10 @@ def _policies(job: JobFile) -> List[Dict[str, Any]]:
 
 
 def _metadata(pods: PodJob, name: str, labels: Dict[str, str]) -> Dict[str, Any]:
-    found: Dict[str, Any] = {"name": name}
+    metadata: Dict[str, Any] = {"name": name}
     if pods.namespace:
-        found["namespace"] = pods.namespace
-    return {**found, "labels": labels} if labels else found
+        metadata["namespace"] = pods.namespace
+    return {**metadata, "labels": labels} if labels else metadata
 
 
 def _config_map(pods: PodJob, name: str, data: Dict[str, str], labels: Dict[str, str]) -> Dict[str, Any]:
@@ -172,19 +172,19 @@ def _config_map(pods: PodJob, name: str, data: Dict[str, str], labels: Dict[str,
 
 def _files(pods: PodJob) -> Dict[str, str]:
     """The mapping of the code, and that of inputs and outputs."""
-    found: Dict[str, str] = {}
+    files: Dict[str, str] = {}
     if pods.code is not None:
         url, name = pods.code
-        found["code.yaml"] = as_yaml([{"input": {f"{CODE}/{name}": str(url)}}])
-    inputs = {directory_of(one, "inputs"): str(one.url) for one in pods.job.inputs}
+        files["code.yaml"] = as_yaml([{"input": {f"{CODE}/{name}": str(url)}}])
+    inputs = {directory_of(channel, "inputs"): str(channel.url) for channel in pods.job.inputs}
     outputs = {
-        directory_of(one, "outputs"): {"obs": str(one.url), "interval": PERIOD_SECONDS}
-        for one in pods.job.outputs
+        directory_of(channel, "outputs"): {"obs": str(channel.url), "interval": PERIOD_SECONDS}
+        for channel in pods.job.outputs
     }
     if inputs or outputs:
         both = {"input": inputs, "output": outputs}
-        found["path_mapping.yaml"] = as_yaml([{kind: routes for kind, routes in both.items() if routes}])
-    return found
+        files["path_mapping.yaml"] = as_yaml([{kind: routes for kind, routes in both.items() if routes}])
+    return files
 
 
 def directory_of(channel: JobChannel, kind: str) -> str:
@@ -307,7 +307,7 @@ def _literal(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def as_yaml(found: Sequence[Dict[str, Any]]) -> str:
+def as_yaml(documents: Sequence[Dict[str, Any]]) -> str:
     """Documents as a text of YAML: several lines as such, nothing by reference, and all strings but keys that
     are words in quotes, since readers differ in what `1e-4`, `08` and `y` are."""
     import yaml  # most commands of a job print none
@@ -329,4 +329,4 @@ def as_yaml(found: Sequence[Dict[str, Any]]) -> str:
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if is_block else '"')
 
     Quoted.add_representer(str, text)
-    return str(yaml.dump_all(found, Dumper=Quoted, sort_keys=False, allow_unicode=True, width=110))
+    return str(yaml.dump_all(documents, Dumper=Quoted, sort_keys=False, allow_unicode=True, width=110))

@@ -93,9 +93,9 @@ def read_count(least: int, most: int) -> Reader:
 
 
 def read_hours(key: str, value: Value, problems: List[JobProblem]) -> int:
-    found = _TIME.fullmatch(str(value.value)) if isinstance(value, ScalarValue) else None
-    if found and int(found[1]) > 0:
-        return int(found[1]) * (24 if found[2] == "d" else 1)
+    match = _TIME.fullmatch(str(value.value)) if isinstance(value, ScalarValue) else None
+    if match and int(match[1]) > 0:
+        return int(match[1]) * (24 if match[2] == "d" else 1)
     _wrong(key, value, "whole hours or days such as 24h or 3d", problems)
     return 0
 
@@ -124,12 +124,12 @@ def read_texts(key: str, value: Value, problems: List[JobProblem]) -> Tuple[str,
 
 
 def read_patterns(key: str, value: Value, problems: List[JobProblem]) -> Tuple[str, ...]:
-    found = read_texts(key, value, problems)
-    for pattern in found:
+    patterns = read_texts(key, value, problems)
+    for pattern in patterns:
         wrong = pattern_problem(pattern)
         if wrong is not None:
             problems.append(JobProblem(value.line, key, f"{pattern!r}: {wrong}"))
-    return found
+    return patterns
 
 
 def read_url(key: str, value: Value, problems: List[JobProblem]) -> Any:
@@ -168,7 +168,7 @@ def read_texts_by_name(key: str, value: Value, problems: List[JobProblem]) -> Di
 
 
 def read_channels(key: str, value: Value, problems: List[JobProblem]) -> Tuple[JobChannel, ...]:
-    found: List[JobChannel] = []
+    channels: List[JobChannel] = []
     for name, item in pairs_of(key, value, problems):
         where, match = f"{key}: {name}", _CHANNEL.fullmatch(name)
         url = read_url(where, item, problems)
@@ -177,8 +177,8 @@ def read_channels(key: str, value: Value, problems: List[JobProblem]) -> Tuple[J
                 JobProblem(item.line, where, "expected NAME or NAME@env: letters, digits and _ only")
             )
         elif url is not None:
-            found.append(JobChannel(match[1], url, bool(match[2])))
-    return tuple(found)
+            channels.append(JobChannel(match[1], url, bool(match[2])))
+    return tuple(channels)
 
 
 def read_options(key: str, value: Value, problems: List[JobProblem]) -> Tuple[str, ...]:
@@ -217,8 +217,8 @@ def _is_of_json(value: ScalarValue) -> bool:
 
 
 def read_json_object(key: str, value: Value, problems: List[JobProblem]) -> Any:
-    found = _json(key, value, problems)
-    if isinstance(found, dict) or found is None:
-        return found or {}
+    document = _json(key, value, problems)
+    if isinstance(document, dict) or document is None:
+        return document or {}
     _wrong(key, value, "fields of the request such as spec:", problems)
     return {}

@@ -39,14 +39,14 @@ _FREE = {"MA_RUN_METHOD"}  # names with the reserved prefix that the form takes
 
 def image_url(image: str) -> str:
     """An image as the API takes it: without the host of SWR."""
-    found = _HOST.fullmatch(image)
-    return found["rest"] if found else image
+    match = _HOST.fullmatch(image)
+    return match["rest"] if match else image
 
 
 def image_region(image: str) -> str:
     """The region of an image that is written with the host of SWR; else empty."""
-    found = _HOST.fullmatch(image)
-    return found["region"] if found else ""
+    match = _HOST.fullmatch(image)
+    return match["region"] if match else ""
 
 
 def form_problems(job: JobFile) -> List[JobProblem]:
@@ -65,12 +65,12 @@ def missing_fields(job: JobFile) -> List[JobProblem]:
         "command": (job.command, "what follows ma_boot, such as train.py --epochs 90"),
         "flavor": (job.flavor or job.pool, "a flavor of the public pool, or `pool` for a dedicated one"),
     }
-    found = [
+    missing = [
         job.problem(key, f"missing, expected {rule}") for key, (value, rule) in needed.items() if not value
     ]
     if not job.code_url:
-        found.append(job.problem("code-url", "missing, expected where the code goes: obs://bucket/jobs/"))
-    return found
+        missing.append(job.problem("code-url", "missing, expected where the code goes: obs://bucket/jobs/"))
+    return missing
 
 
 def _texts(job: JobFile) -> Iterator[JobProblem]:
@@ -134,9 +134,11 @@ def _channels(job: JobFile) -> Iterator[JobProblem]:
 
 
 def _places(job: JobFile) -> Iterator[JobProblem]:
-    for one, other in combinations(job.outputs, 2):
-        if str(one.url).rstrip("/") == str(other.url).rstrip("/"):
-            yield job.problem(f"outputs: {other.name}", f"goes to the same place as {one.name}: {one.url}")
+    for first, other in combinations(job.outputs, 2):
+        if str(first.url).rstrip("/") == str(other.url).rstrip("/"):
+            yield job.problem(
+                f"outputs: {other.name}", f"goes to the same place as {first.name}: {first.url}"
+            )
     code = f"{str(job.code_url).rstrip('/')}/{job.name}/"
     for output in job.outputs:
         if job.code_url and code.startswith(f"{str(output.url).rstrip('/')}/"):
@@ -184,8 +186,8 @@ def _request(job: JobFile) -> Iterator[JobProblem]:
 def _other_type(job: JobFile, part: str, value: Any, expected: type) -> Iterator[JobProblem]:
     """A value of another type; it is not shown, since it may be a secret."""
     if not isinstance(value, expected):
-        found = _TYPES.get(type(value), "a number")
-        yield job.problem(f"request: {part}", f"found {found}, expected {_TYPES[expected]}")
+        kind = _TYPES.get(type(value), "a number")
+        yield job.problem(f"request: {part}", f"found {kind}, expected {_TYPES[expected]}")
 
 
 def places_of(job: JobFile) -> List[Tuple[str, ObsUrl]]:

@@ -95,8 +95,8 @@ def api_access(environ: Mapping[str, str]) -> ApiAccess:
 
 
 def _region_of(endpoint: str) -> str:
-    found = _ENDPOINT.fullmatch(endpoint)
-    return found[1] if found else ""
+    match = _ENDPOINT.fullmatch(endpoint)
+    return match[1] if match else ""
 
 
 def _keys(
@@ -107,11 +107,11 @@ def _keys(
     file = environ.get("OBS_CREDENTIALS_FILE")
     if file and not (environ.get(own[0]) and environ.get(own[1])):
         try:
-            found = read_credentials(Path(file))
+            keys = read_credentials(Path(file))
         except CredentialsMissing as error:
             problems.append(str(error))
             return None
-        return found.access_key, found.secret_key, found.token, "OBS_CREDENTIALS_FILE"
+        return keys.access_key, keys.secret_key, keys.token, "OBS_CREDENTIALS_FILE"
     for ak, sk, token in (own, *others):
         if environ.get(ak) and environ.get(sk):
             return environ[ak], environ[sk], environ.get(token) or None, f"{ak} and {sk}"

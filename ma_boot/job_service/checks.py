@@ -23,13 +23,13 @@ def checked_by_services(job: JobFile, api: JobApi, environ: Mapping[str, str]) -
 
     A service that does not answer, or does not tell, is no reason to refuse the job: that is a note.
     """
-    found = Checked([], [])
-    _ask_obs(job, api.access.region, environ, found)
-    _ask_modelarts(job, api, found)
-    return found
+    checked = Checked([], [])
+    _ask_obs(job, api.access.region, environ, checked)
+    _ask_modelarts(job, api, checked)
+    return checked
 
 
-def _ask_obs(job: JobFile, region: str, environ: Mapping[str, str], found: Checked) -> None:
+def _ask_obs(job: JobFile, region: str, environ: Mapping[str, str], checked: Checked) -> None:
     try:
         store = open_store(environ, None)
     except CredentialsMissing:
@@ -38,26 +38,26 @@ def _ask_obs(job: JobFile, region: str, environ: Mapping[str, str], found: Check
     try:
         for key, url in places_of(job):
             if url.bucket not in regions:
-                regions[url.bucket] = _region(store, url.bucket, job.problem(key, ""), found)
+                regions[url.bucket] = _region(store, url.bucket, job.problem(key, ""), checked)
     except StoreError as error:
-        found.notes.append(f"places in OBS: not checked: {error}")
+        checked.notes.append(f"places in OBS: not checked: {error}")
         return
-    found.problems.extend(_far_away(job, regions, region))
+    checked.problems.extend(_far_away(job, regions, region))
     for channel in job.inputs:
         if channel.url.bucket in regions:
-            found.problems.extend(_empty(store, job, channel, found))
+            checked.problems.extend(_empty(store, job, channel, checked))
 
 
-def _region(store: Store, bucket: str, at: JobProblem, found: Checked) -> str:
+def _region(store: Store, bucket: str, at: JobProblem, checked: Checked) -> str:
     """The region of a bucket; empty if it is not known. A bucket that is not there is a problem."""
     try:
         return store.region(bucket)
     except NotFound:
-        found.problems.append(at._replace(text=f"there is no bucket {bucket}"))
+        checked.problems.append(at._replace(text=f"there is no bucket {bucket}"))
     except Unreachable:
         raise
     except StoreError as error:
-        found.notes.append(f"the region of {bucket}: not checked: {error}")
+        checked.notes.append(f"the region of {bucket}: not checked: {error}")
     return ""
 
 
@@ -70,7 +70,7 @@ def _far_away(job: JobFile, regions: Mapping[str, str], region: str) -> Iterator
             yield job.problem(key, f"{url} is in {there}, expected the region of the job, {here}")
 
 
-def _empty(store: Store, job: JobFile, channel: JobChannel, found: Checked) -> Iterator[JobProblem]:
+def _empty(store: Store, job: JobFile, channel: JobChannel, checked: Checked) -> Iterator[JobProblem]:
     """An input where nothing is."""
     key, url = f"inputs: {channel.name}", channel.url
     place = url.key if channel.is_object or not url.key else f"{url.key.rstrip('/')}/"
@@ -80,18 +80,18 @@ def _empty(store: Store, job: JobFile, channel: JobChannel, found: Checked) -> I
     except NotFound:
         return  # said of the bucket
     except StoreError as error:
-        found.notes.append(f"{key}: not checked: {error}")
+        checked.notes.append(f"{key}: not checked: {error}")
 
 
-def _ask_modelarts(job: JobFile, api: JobApi, found: Checked) -> None:
+def _ask_modelarts(job: JobFile, api: JobApi, checked: Checked) -> None:
     def name() -> None:
         if api.name_is_taken(job.name, job.workspace):
-            found.notes.append(str(job.problem("name", f"there is a job {job.name} already")))
+            checked.notes.append(str(job.problem("name", f"there is a job {job.name} already")))
 
     questions: Dict[str, Callable[[], None]] = {
         "name": name,
-        "quota": lambda: found.problems.extend(quota_problems(job, api.quotas())),
-        "flavor": lambda: found.problems.extend(flavor_problems(job, api.flavors())),
+        "quota": lambda: checked.problems.extend(quota_problems(job, api.quotas())),
+        "flavor": lambda: checked.problems.extend(flavor_problems(job, api.flavors())),
     }
     if job.pool:
         del questions["flavor"]
@@ -99,7 +99,7 @@ def _ask_modelarts(job: JobFile, api: JobApi, found: Checked) -> None:
         try:
             ask()
         except ServiceBusy as error:
-            found.notes.append(f"{', '.join([*questions][number:])}: not checked: {error}")
+            checked.notes.append(f"{', '.join([*questions][number:])}: not checked: {error}")
             return
         except BootError as error:  # no right to ask, or an answer of another shape
-            found.notes.append(f"{topic}: not checked: {error}")
+            checked.notes.append(f"{topic}: not checked: {error}")

@@ -42,11 +42,11 @@ def job_code(job: JobFile, cwd: str, problems: List[JobProblem]) -> JobCode:
     directory, command, size = Path(cwd), job.command, 0
     files: Tuple[Path, ...] = ()
     try:
-        found, command = code_directory(job.command, job.code_dir or None, cwd)
-        if found is None and job.command:
+        code, command = code_directory(job.command, job.code_dir or None, cwd)
+        if code is None and job.command:
             problems.append(job.problem("code-dir", "missing, as the command names no file here"))
-        elif found is not None:
-            directory = found
+        elif code is not None:
+            directory = code
             files = code_files(directory, (), job.exclude)
             size = sum((directory / file).stat().st_size for file in files)
     except BootError as error:

@@ -259,7 +259,7 @@ def read_channels(environ: Mapping[str, str]) -> Tuple[Tuple[Channel, ...], Tupl
     An entry has the keys of current jobs (`name`, `local_dir`, `remote`) or those of the platform's first
     version (`parameter`, `data_source`); ModelArts' launcher (davincirun, `common.py`) reads both.
     """
-    found: List[Channel] = []
+    channels: List[Channel] = []
     problems: List[str] = []
     for variable, kind in VARIABLES:
         text = environ.get(variable, "").strip()
@@ -267,10 +267,10 @@ def read_channels(environ: Mapping[str, str]) -> Tuple[Tuple[Channel, ...], Tupl
             continue
         try:
             entries = json.loads(text)[kind]
-            found += [_channel(kind, entry) for entry in entries]
+            channels += [_channel(kind, entry) for entry in entries]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             problems.append(f"{variable} is not in the platform's format ({type(error).__name__}: {error})")
-    return tuple(found), tuple(problems)
+    return tuple(channels), tuple(problems)
 
 
 def _channel(kind: str, entry: Mapping[str, Any]) -> Channel:

@@ -51,12 +51,12 @@ def with_machine(who: Identity) -> Identity:
 
 def own_addresses(proc: str = "/proc") -> Tuple[str, ...]:
     """The addresses of this container's network interfaces, without those of loopback and of links."""
-    found: List[str] = re.findall(_LOCAL, file_text(Path(proc, "net", "fib_trie")))
+    texts: List[str] = re.findall(_LOCAL, file_text(Path(proc, "net", "fib_trie")))
     for line in file_text(Path(proc, "net", "if_inet6")).splitlines():
         digits = line.split()[0]
-        found.append(":".join(digits[i : i + 4] for i in range(0, 32, 4)))
-    addresses = [ipaddress.ip_address(text) for text in dict.fromkeys(found)]
-    return tuple(str(one) for one in addresses if not (one.is_loopback or one.is_link_local))
+        texts.append(":".join(digits[i : i + 4] for i in range(0, 32, 4)))
+    addresses = [ipaddress.ip_address(text) for text in dict.fromkeys(texts)]
+    return tuple(str(address) for address in addresses if not (address.is_loopback or address.is_link_local))
 
 
 def own_devices(dev: str = "/dev") -> FrozenSet[int]:
@@ -88,8 +88,8 @@ def card_addresses(devices: Sequence[int], conf: Path) -> Dict[int, str]:
         asked = {
             device: _ask(tool, "-i", str(device), "-ip", "-g") for device in devices or range(MOST_DEVICES)
         }
-        found = {device: tool_address(said) for device, said in asked.items()}
-        return {device: address for device, address in found.items() if address}
+        addresses = {device: tool_address(output) for device, output in asked.items()}
+        return {device: address for device, address in addresses.items() if address}
     try:
         text = conf.read_text(encoding="utf-8")
     except OSError as error:
@@ -99,8 +99,8 @@ def card_addresses(devices: Sequence[int], conf: Path) -> Dict[int, str]:
 
 def tool_address(output: str) -> str:
     """The address that `hccn_tool -i N -ip -g` prints (`ipaddr:192.98.92.100`); empty if there is none."""
-    found = re.search(_TOOL_ADDRESS, output)
-    return found.group(1) if found else ""
+    match = re.search(_TOOL_ADDRESS, output)
+    return match.group(1) if match else ""
 
 
 def own_super_pod(devices: Sequence[int]) -> SuperPod:
@@ -116,11 +116,11 @@ def own_super_pod(devices: Sequence[int]) -> SuperPod:
     if missing or not chips:
         what = ", ".join(map(str, missing)) or "any card"
         raise ConfigError(f"npu-smi info -m does not show {what}; found: {sorted(chips)}")
-    found = {device: _place(tool, *chips[device]) for device in devices or sorted(chips)}
-    pods = sorted({pod for _, pod in found.values()})
+    places = {device: _place(tool, *chips[device]) for device in devices or sorted(chips)}
+    pods = sorted({pod for _, pod in places.values()})
     if len(pods) > 1:
         raise ConfigError(f"the cards are in the super pods {', '.join(pods)}: expected one")
-    return SuperPod(pods[0], {device: sdid for device, (sdid, _) in found.items()})
+    return SuperPod(pods[0], {device: sdid for device, (sdid, _) in places.items()})
 
 
 def chips_in(text: str) -> Dict[int, Tuple[str, str]]:
@@ -135,12 +135,12 @@ def chips_in(text: str) -> Dict[int, Tuple[str, str]]:
     if not set(names) <= set(columns):
         return {}
     places = [columns.index(name) for name in names]
-    found = {}
+    chips = {}
     for words in map(str.split, lines[head + 1 :]):
         values = [words[place] for place in places if place < len(words)]
         if len(values) == len(places) and all(map(str.isdecimal, values)):  # an MCU has no number
-            found[int(values[2])] = (values[0], values[1])
-    return found
+            chips[int(values[2])] = (values[0], values[1])
+    return chips
 
 
 def _place(tool: str, npu: str, chip: str) -> Tuple[str, str]:
@@ -149,8 +149,10 @@ def _place(tool: str, npu: str, chip: str) -> Tuple[str, str]:
     text = _ask(tool, *words)
     sdid, pod = re.search(_SDID, text), re.search(_SUPER_POD, text)
     if sdid is None or pod is None:
-        said = " ".join(text.split())[:200] or "nothing"
-        raise ConfigError(f"npu-smi {' '.join(words)}: expected SDID and Super Pod ID of an A3, found {said}")
+        shown = " ".join(text.split())[:200] or "nothing"
+        raise ConfigError(
+            f"npu-smi {' '.join(words)}: expected SDID and Super Pod ID of an A3, found {shown}"
+        )
     return sdid.group(1), pod.group(1)
 
 

@@ -40,8 +40,8 @@ def address_of(host: str, timeout: float, say: Callable[[str], None], inbox: Sig
             before_sleep=tell,
             reraise=True,
         )
-        found = policy(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
-        return str(min(found, key=lambda one: one[0] != socket.AF_INET)[4][0])
+        addresses = policy(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
+        return str(min(addresses, key=lambda entry: entry[0] != socket.AF_INET)[4][0])
 
     missing = f"the first host of VC_WORKER_HOSTS, {host}, has no address after {timeout:.0f} s"
     task = Task("resolve", look_up, inbox)

@@ -45,10 +45,10 @@ def wait_until_completed(
         now = time.monotonic()
         if _status(path) != status or now - read_at >= REREAD_SECONDS:
             status, read_at = _status(path), now
-            found = _read(path)
-            refused = found if isinstance(found, NotYet) else accept(found)
-            if refused is None and not isinstance(found, NotYet):
-                return found
+            document = _read(path)
+            refused = document if isinstance(document, NotYet) else accept(document)
+            if refused is None and not isinstance(document, NotYet):
+                return document
             state = refused or state
         if now - started >= timeout:
             raise RankTableTimeout(_timeout_message(path, timeout, state.reason))

@@ -130,7 +130,7 @@ def _begun(
         task = Task("checkpoints", begin, inbox)
         try:
             task.wait(inbox.check, remind=progress.say)
-            found = task.result()
+            sets = task.result()
         except mapping_errors.PathMappingError as error:
             raise boot_error(error, transfers.store, "checkpoints") from error
         except OSError as error:
@@ -138,13 +138,13 @@ def _begun(
         except BaseException:
             cancelled_soon(task)
             raise
-        phase.detail = "; ".join(map(_text, found))
-        for output, restored in zip(outputs, found):
+        phase.detail = "; ".join(map(_text, sets))
+        for output, restored in zip(outputs, sets):
             step = restored.chosen.step if restored.chosen else ""
             journal.event(
                 "restored", step=step, source=_source(output, restored) or f"none in {output.place}"
             )
-    return found
+    return sets
 
 
 def _publish_before_restart(
@@ -213,7 +213,7 @@ def _text(restored: Restored) -> str:
     return f"resuming from step {chosen.step} of {chosen.name.attempt}: {fetched}"
 
 
-def _variables(outputs: Tuple[CheckpointOutput, ...], found: List[Restored]) -> Dict[str, Optional[str]]:
+def _variables(outputs: Tuple[CheckpointOutput, ...], sets: List[Restored]) -> Dict[str, Optional[str]]:
     """What was restored, in all and in the first output with a step; where the training says its steps."""
     documents = [
         {
@@ -221,7 +221,7 @@ def _variables(outputs: Tuple[CheckpointOutput, ...], found: List[Restored]) -> 
             "step": restored.chosen.step if restored.chosen else None,
             "source": _source(output, restored) or None,
         }
-        for output, restored in zip(outputs, found)
+        for output, restored in zip(outputs, sets)
     ]
     first = next((document for document in documents if document["step"]), documents[0])
     spool = str(outputs[0].spool)

@@ -77,7 +77,7 @@ def check_container(environ: Mapping[str, str], hostname: str, job: JobEnvironme
     for finding in findings:
         if finding.severity == "warning":
             say(f"preflight: {finding.check}: {finding.evidence}; {finding.remedy}")
-    problems = [f"{one.check}: {one.evidence}; {one.remedy}" for one in failed(findings)]
+    problems = [f"{finding.check}: {finding.evidence}; {finding.remedy}" for finding in failed(findings)]
     if problems:
         raise ConfigError(listed("this container cannot run the job (see ma_boot doctor):", problems))
 
@@ -96,18 +96,18 @@ def form_channels(environ: Mapping[str, str], journal: Journal, hurry: bool) -> 
     """What the inputs and outputs hold, outputs first; each gets an event. Raises nothing."""
     deadline = time.monotonic() + (HURRIED_SECONDS if hurry else COUNT_SECONDS)
     try:
-        channels = sorted(read_channels(environ)[0], key=lambda one: one.kind == "inputs")
-        found = tuple(channel_content(channel, deadline) for channel in channels)
+        channels = sorted(read_channels(environ)[0], key=lambda channel: channel.kind == "inputs")
+        contents = tuple(channel_content(channel, deadline) for channel in channels)
     except Exception as error:  # a report is worth no job
         journal.say(f"the job form's inputs and outputs were not counted: {described(error)}")
         return ()
-    for content in found:
+    for content in contents:
         channel = content.channel
         journal.event(
             "channel", direction=channel.kind[:-1], name=channel.name, local_dir=channel.local_dir,
             url=channel.url, files=content.files, bytes=content.bytes, complete=content.complete,
         )  # fmt: skip
-    return found
+    return contents
 
 
 def channel_content(channel: Channel, deadline: float) -> ChannelContent:
@@ -127,9 +127,11 @@ def channel_content(channel: Channel, deadline: float) -> ChannelContent:
     return ChannelContent(channel, files, size, True)
 
 
-def empty_outputs(found: Sequence[ChannelContent], all_expected: bool) -> Optional[OutputLost]:
+def empty_outputs(contents: Sequence[ChannelContent], all_expected: bool) -> Optional[OutputLost]:
     """The loss of outputs without any file, by the rule of the mapping's outputs: `all_expected`."""
-    empty = [one.channel for one in found if one.channel.kind == "outputs" and one.empty]
+    empty = [content.channel for content in contents if content.channel.kind == "outputs" and content.empty]
     if not all_expected or not empty:
         return None
-    return nothing_at([f"{one.local_dir} (the job form's {one.name}, for {one.url})" for one in empty])
+    return nothing_at(
+        [f"{channel.local_dir} (the job form's {channel.name}, for {channel.url})" for channel in empty]
+    )

@@ -52,9 +52,9 @@ def meeting_point(
     if job.master is not None:
         return look_up(job.master), port
     if job.master_index >= len(job.worker_hosts):
-        found = f"{len(job.worker_hosts)} names" if job.worker_hosts else "not set"
+        names = f"{len(job.worker_hosts)} names" if job.worker_hosts else "not set"
         raise ConfigError(
-            f"VC_WORKER_HOSTS is {found}, but the job has {job.node_count} nodes: expected the name of each"
+            f"VC_WORKER_HOSTS is {names}, but the job has {job.node_count} nodes: expected the name of each"
         )
     return look_up(job.worker_hosts[job.master_index]), port
 
@@ -115,15 +115,15 @@ def _code_to_copy(globs: Sequence[str], start: str) -> Tuple[Tuple[str, str], ..
     The globs are relative to `start`. A match below that directory keeps its relative path, one outside
     (`../src`) only its name. Raises `ConfigError` for a glob that matches nothing.
     """
-    found: List[Tuple[str, str]] = []
+    copies: List[Tuple[str, str]] = []
     for pattern in globs:
         matches = sorted(glob.glob(os.path.join(start, pattern)))
         if not matches:
             raise ConfigError(f"MABOOT_COPY_CODE {pattern}: nothing in {start} matches")
         for match in map(os.path.normpath, matches):
             inside = match.startswith(os.path.join(start, ""))
-            found.append((match, os.path.relpath(match, start) if inside else os.path.basename(match)))
-    return tuple(found)
+            copies.append((match, os.path.relpath(match, start) if inside else os.path.basename(match)))
+    return tuple(copies)
 
 
 def make_directories(plan: LaunchPlan, inputs: Sequence[Route]) -> None:

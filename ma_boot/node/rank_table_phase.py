@@ -126,14 +126,14 @@ def _check_given(given: str, file: str, sleep: Callable[[float], None], check: C
     while True:
         check()
         try:
-            found = whole_document(Path(file).read_bytes())
+            document = whole_document(Path(file).read_bytes())
             age = time.time() - os.stat(file).st_mtime
         except OSError as error:
             raise ConfigError(f"--rank-table-file {given}: cannot be read: {error.strerror}") from error
-        if not isinstance(found, NotYet) and "status" in found:
+        if not isinstance(document, NotYet) and "status" in document:
             return
         if age >= WRITTEN_SECONDS or time.monotonic() >= until:
-            why = found.reason if isinstance(found, NotYet) else "it has no status"
+            why = document.reason if isinstance(document, NotYet) else "it has no status"
             raise RankTableInvalid(
                 f"--rank-table-file {given}: not a rank table: {why}\n"
                 "  -> expected JSON as `ma_boot rank-table fake` prints it; a file of hosts is none: "

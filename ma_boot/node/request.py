@@ -164,12 +164,12 @@ def conflicts(request: BootRequest) -> List[str]:
     """The options of a request that contradict each other: a line for each contradiction."""
     ranks, launch, run = request.ranks, request.launch, request.run
     by = launch.rendezvous
-    one = (request.ranks_start or "--per-node") if launch.per_node else "--rendezvous mpi"
+    option = (request.ranks_start or "--per-node") if launch.per_node else "--rendezvous mpi"
     own_directory, each_device = launch.workdir == "per-rank", launch.starts_ranks
     has_table = ranks.rank_table_file is not None and by == "rank-table"
     by_hand_only = "only with --rank-table-file and --rendezvous rank-table"
-    not_ours = f"with {one}, ma_boot does not start a process per device" + (
-        " (--per-device: it does)" if one == request.ranks_start else ""
+    not_ours = f"with {option}, ma_boot does not start a process per device" + (
+        " (--per-device: it does)" if option == request.ranks_start else ""
     )
     rules = (
         (launch.per_node and by == "mpi", "--per-node: --rendezvous mpi already starts mpirun once per node"),

@@ -82,16 +82,16 @@ def npu_rows(table: str) -> List[NpuRow]:
 
 def gpu_samples(text: str) -> List[CardSample]:
     """The GPUs that `nvidia-smi --query-gpu=... --format=csv,noheader,nounits` prints for `GPU_QUERY`."""
-    found: List[CardSample] = []
+    samples: List[CardSample] = []
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split(",")]
         if len(cells) != len(GPU_QUERY):
             continue
         values: Dict[str, Optional[float]] = {name: _number(cell) for name, cell in zip(GPU_QUERY, cells)}
         generation, width = values["pcie.link.gen.current"], values["pcie.link.width.current"]
-        found.append(
+        samples.append(
             CardSample(
-                len(found),
+                len(samples),
                 values["utilization.gpu"],
                 _whole(values["memory.used"]),
                 _whole(values["memory.total"]),
@@ -101,13 +101,13 @@ def gpu_samples(text: str) -> List[CardSample]:
                 memory_activity=values["utilization.memory"],
             )
         )
-    return found
+    return samples
 
 
 def link_state(text: str) -> Optional[str]:
     """`UP` or `DOWN`, as `hccn_tool -i N -link -g` prints it (`link status: UP`)."""
-    found = _LINK.search(text)
-    return found.group(1).upper() if found else None
+    match = _LINK.search(text)
+    return match.group(1).upper() if match else None
 
 
 def works(card: CardSample) -> bool:
@@ -176,11 +176,11 @@ class CardTools:
         if not self.due:
             return ()
         before = _children_cpu()
-        found = self.look(cancel)
+        samples = self.look(cancel)
         spent = _children_cpu() - before
         self._due = time.monotonic() + min(LONGEST_PAUSE, max(LEAST_PAUSE, spent / SHARE))
-        self._failures = 0 if found else self._failures + 1
-        return found
+        self._failures = 0 if samples else self._failures + 1
+        return samples
 
     def look(self, cancel: Event) -> Tuple[CardSample, ...]:
         """The cards now, without regard to the cost."""

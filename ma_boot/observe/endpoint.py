@@ -96,13 +96,13 @@ class _Answer(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """The metrics, at `/metrics` and at `/`."""
         body = without_secrets(self.server.text).encode()
-        found = self.path.partition("?")[0] in ("/metrics", "/")
-        self.send_response(200 if found else 404)
+        is_known = self.path.partition("?")[0] in ("/metrics", "/")
+        self.send_response(200 if is_known else 404)
         self.send_header("Content-Type", CONTENT_TYPE)
-        self.send_header("Content-Length", str(len(body) if found else 0))
+        self.send_header("Content-Length", str(len(body) if is_known else 0))
         self.end_headers()
         with self.server.answering:
-            if found:
+            if is_known:
                 self.wfile.write(body)
             time.sleep(PAUSE_SECONDS)
 

@@ -49,15 +49,15 @@ class LastActivity(NamedTuple):
     looked: float
     used: float
 
-    def updated(self, now: float, cpu: float, heard: float) -> LastActivity:
-        """The activity by now, from the CPU seconds and the time of the last output (`heard`).
+    def updated(self, now: float, cpu: float, last_output: float) -> LastActivity:
+        """The activity by now, from the CPU seconds and the time of the last output.
 
         Who works for a moment only is active too: so the share of a core since the last look counts as well.
         """
         if _works(cpu - self.cpu, now - self.when) or _works(cpu - self.used, now - self.looked):
             return LastActivity(now, cpu, now, cpu)
-        if heard > self.when:
-            return LastActivity(heard, cpu, now, cpu)
+        if last_output > self.when:
+            return LastActivity(last_output, cpu, now, cpu)
         return self._replace(looked=now, used=cpu)
 
 
@@ -171,8 +171,8 @@ class HangDetector:
         known = {pid for meter in self._meters.values() for pid in meter.members} | set(self._meters)
         orphans = [
             pid
-            for pid, one in processes.items()
-            if one.parent == own and pid not in known and one.session not in known
+            for pid, usage in processes.items()
+            if usage.parent == own and pid not in known and usage.session not in known
         ]
         marked = [pid for pid, marker in processes_with(MARKER_VARIABLE, orphans) if f":{own}:" in marker]
         ranks = dict(processes_with("LOCAL_RANK", marked))
@@ -215,19 +215,19 @@ class HangDetector:
                 self._peers.tell("hanging", {})
             self._ask([], workers)
 
-    def _ask(self, found: List[str], workers: Sequence[Worker]) -> List[str]:
+    def _ask(self, labels: List[str], workers: Sequence[Worker]) -> List[str]:
         now = time.monotonic()
-        active = {pid: one.when for pid, one in self._activities.items()}
+        active = {pid: activity.when for pid, activity in self._activities.items()}
         quiet = {worker.pid: now - active.get(worker.pid, worker.output.heard) for worker in workers}
-        self._found = found
+        self._found = labels
         try:
             self._round = StacksRound(workers, quiet, self._peers, self._inbox)
             for message in (*self._ended.values(), *self._stacks.values()):
                 self._round.hear(message)
         except RuntimeError as error:  # the limit of threads
             self._journal.say(f"no stacks: {error}")
-            self._journal.event("hang", labels=found)
-            return found
+            self._journal.event("hang", labels=labels)
+            return labels
         return []
 
     def _reported(self, done: StacksRound) -> List[str]:
@@ -235,7 +235,7 @@ class HangDetector:
         self._stacks.clear()
         lasted = self._last_round - done.began  # nobody was looked at meanwhile
         self._activities = {
-            pid: one._replace(when=one.when + lasted) for pid, one in self._activities.items()
+            pid: activity._replace(when=activity.when + lasted) for pid, activity in self._activities.items()
         }
         lines, event = done.report()
         self.suspect = HangSuspect(**event["suspect"]) if event["suspect"] else None

@@ -114,8 +114,8 @@ def given(text: str) -> Pattern:
     Raises:
         ValueError: what is wrong with it.
     """
-    name, found, expression = text.partition("=")
-    if not found or not _NAME.match(name) or not expression:
+    name, equals, expression = text.partition("=")
+    if not equals or not _NAME.match(name) or not expression:
         raise ValueError(
             "expected NAME=REGEX, with a name of letters, digits and _, such as 'loss=loss: ([0-9.]+)'"
         )
@@ -164,8 +164,8 @@ class TrainingProgress:
         self._last = (0, 0)  # epoch and step
         self._counted_at: Optional[float] = None
 
-    def read(self, received: int, text: bytes, heard: float) -> Reading:
-        """What is new in `text`, the last of `received` bytes, which came at `heard` (monotonic seconds).
+    def read(self, received: int, text: bytes, at: float) -> Reading:
+        """What is new in `text`, the last of `received` bytes, which came at `at` (monotonic seconds).
 
         A line that is not complete yet is left to the next piece.
         """
@@ -173,20 +173,20 @@ class TrainingProgress:
             text = text[_first_end(text) :]
         whole = text[: _last_end(text)] or (text if len(text) > LINE_BYTES else b"")
         self.position = received - (len(text) - len(whole))
-        found, steps = self._known(whole)
+        values, steps = self._known(whole)
         plain, more = self._plain(whole)
-        found, steps = {**plain, **found}, steps + more
-        found.update(self._given(whole))
-        if steps and STEP_TIME not in found and self._counted_at is not None:
-            found[STEP_TIME] = (heard - self._counted_at) / steps
+        values, steps = {**plain, **values}, steps + more
+        values.update(self._given(whole))
+        if steps and STEP_TIME not in values and self._counted_at is not None:
+            values[STEP_TIME] = (at - self._counted_at) / steps
         if steps:
-            self._counted_at = heard
-        step, took = found.pop("step", math.nan), found.pop(STEP_TIME, math.nan)
+            self._counted_at = at
+        step, took = values.pop("step", math.nan), values.pop(STEP_TIME, math.nan)
         return Reading(
             int(step) if abs(step) < MOST_STEPS else None,
             took if 0 <= took < LONGEST_STEP else None,
-            found.pop("loss", None),
-            found,
+            values.pop("loss", None),
+            values,
         )
 
     def _known(self, text: bytes) -> Tuple[Dict[str, float], int]:
@@ -225,10 +225,10 @@ class TrainingProgress:
 
     def _plain(self, text: bytes) -> Tuple[Dict[str, float], int]:
         """What lines with a loss have of what no known framework prints, as `_known`."""
-        found: Dict[str, float] = {}
+        plain: Dict[str, float] = {}
         steps = 0
         if {"step", "loss"} <= self._read or b"loss" not in text.lower():
-            return found, steps
+            return plain, steps
         for line in re.sub(_COLOUR, b"", text).replace(b"\r", b"\n").split(b"\n"):
             values: Dict[str, float] = {}
             for pattern in _PLAIN:
@@ -239,9 +239,9 @@ class TrainingProgress:
                     values = {**_values(pattern, match), **values}
             if "step" in values and "step" not in self._read:
                 steps += self._advance(int(values.get("epoch", 0)), int(values["step"]))
-            found.update((name, value) for name, value in values.items() if name not in self._read)
-        found.pop("epoch", None)
-        return {name: value for name, value in found.items() if name not in self._replaced}, steps
+            plain.update((name, value) for name, value in values.items() if name not in self._read)
+        plain.pop("epoch", None)
+        return {name: value for name, value in plain.items() if name not in self._replaced}, steps
 
     def _advance(self, epoch: int, step: int) -> int:
         """The steps since the last line; in a new epoch they are counted from its beginning."""
@@ -255,12 +255,12 @@ class TrainingProgress:
         if not self._own:
             return {}
         lines = text.replace(b"\r", b"\n").rsplit(b"\n", LINES + 1)[-LINES - 1 :]
-        found: Dict[str, float] = {}
+        given: Dict[str, float] = {}
         for pattern in self._own:
             value = self._search(pattern, [line[:LINE_BYTES] for line in lines])
             if value is not None:
-                found[pattern.names[0]] = pattern.seconds(value)
-        return found
+                given[pattern.names[0]] = pattern.seconds(value)
+        return given
 
 
 def has_step(output: str) -> bool:

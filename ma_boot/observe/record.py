@@ -105,29 +105,29 @@ def event_of(before: Sample, now: Sample) -> Dict[str, Any]:
 
 
 def _ranks(before: Sample, now: Sample, seconds: float) -> Dict[str, Any]:
-    earlier = {one.label: one.usage for one in before.ranks}
+    earlier = {sample.label: sample.usage for sample in before.ranks}
     nothing = RankUsage(0.0, 0, 0, 0, 0)  # what a rank has used before it was seen for the first time
 
     def rate(of: Callable[[RankUsage], Optional[float]], unit: float, digits: int) -> Column:
         return [
-            _rate(_of(earlier.get(one.label, nothing), of), _of(one.usage, of), seconds, unit, digits)
-            for one in now.ranks
+            _rate(_of(earlier.get(sample.label, nothing), of), _of(sample.usage, of), seconds, unit, digits)
+            for sample in now.ranks
         ]
 
     columns: Dict[str, Column] = {
         "cpu": rate(lambda usage: usage.cpu, 1, 2),
-        "rss": [None if one.usage is None else one.usage.rss // MIB for one in now.ranks],
-        "threads": [None if one.usage is None else one.usage.threads for one in now.ranks],
+        "rss": [None if sample.usage is None else sample.usage.rss // MIB for sample in now.ranks],
+        "threads": [None if sample.usage is None else sample.usage.threads for sample in now.ranks],
         "read": rate(lambda usage: usage.read, MB, 1),
         "written": rate(lambda usage: usage.written, MB, 1),
-        "step": [one.reading.step for one in now.ranks],
-        "step_time": [_rounded(one.reading.step_time) for one in now.ranks],
-        "loss": [_rounded(one.reading.loss) for one in now.ranks],
+        "step": [sample.reading.step for sample in now.ranks],
+        "step_time": [_rounded(sample.reading.step_time) for sample in now.ranks],
+        "loss": [_rounded(sample.reading.loss) for sample in now.ranks],
     }
-    names = sorted({name for one in now.ranks for name in one.reading.values})
-    values = {name: [_rounded(one.reading.values.get(name)) for one in now.ranks] for name in names}
+    names = sorted({name for sample in now.ranks for name in sample.reading.values})
+    values = {name: [_rounded(sample.reading.values.get(name)) for sample in now.ranks] for name in names}
     return {
-        "rank": [one.label if one.rank is None else one.rank for one in now.ranks],
+        "rank": [sample.label if sample.rank is None else sample.rank for sample in now.ranks],
         **_without_empty(columns),
         **({"values": values} if values else {}),
     }
@@ -217,23 +217,25 @@ def exposition(sample: Sample, node: int, slow: Collection[int] = ()) -> str:
 
 
 def _rank_metrics(ranks: Collection[RankSample], slow: Collection[int]) -> Iterator[Tuple[str, str, Samples]]:
-    named = [({"rank": one.label if one.rank is None else str(one.rank)}, one) for one in ranks]
+    named = [
+        ({"rank": sample.label if sample.rank is None else str(sample.rank)}, sample) for sample in ranks
+    ]
     for name, text, of in _OF_USAGE:
-        used: Samples = [(labels, of(one.usage)) for labels, one in named if one.usage is not None]
+        used: Samples = [(labels, of(sample.usage)) for labels, sample in named if sample.usage is not None]
         yield name, f"{text} of a rank with all that it has started.", used
 
     def each(of: Callable[[RankSample], Value]) -> Samples:
-        return [(labels, of(one)) for labels, one in named]
+        return [(labels, of(sample)) for labels, sample in named]
 
-    yield "rank_running", "1 while its process runs.", each(lambda one: int(one.usage is not None))
-    yield "rank_slow", "1 while it is slower than the others.", each(lambda one: int(one.rank in slow))
-    yield "rank_step", "The last step that it has printed.", each(lambda one: one.reading.step)
-    yield "rank_step_seconds", "The duration of a step.", each(lambda one: one.reading.step_time)
-    yield "rank_loss", "The last loss that it has printed.", each(lambda one: one.reading.loss)
+    yield "rank_running", "1 while its process runs.", each(lambda sample: int(sample.usage is not None))
+    yield "rank_slow", "1 while it is slower than the others.", each(lambda sample: int(sample.rank in slow))
+    yield "rank_step", "The last step that it has printed.", each(lambda sample: sample.reading.step)
+    yield "rank_step_seconds", "The duration of a step.", each(lambda sample: sample.reading.step_time)
+    yield "rank_loss", "The last loss that it has printed.", each(lambda sample: sample.reading.loss)
     values: Samples = [
         ({**labels, "name": name}, value)
-        for labels, one in named
-        for name, value in one.reading.values.items()
+        for labels, sample in named
+        for name, value in sample.reading.values.items()
     ]
     yield "rank_value", "What a pattern of the user has found last.", values
 

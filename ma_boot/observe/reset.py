@@ -82,7 +82,7 @@ class ResetWatch:
 
     def _wait(self) -> None:
         started = time.monotonic()
-        said, said_at = "", started
+        announced, said_at = "", started
         while True:
             self._inbox.check()
             self._look()
@@ -95,9 +95,9 @@ class ResetWatch:
                     f"{self._file}: {reason}, for {self._timeout:.0f} s (--rank-table-timeout): see the "
                     "events of the job and of its pods"
                 )
-            if reason != said or now - said_at >= REMIND_SECONDS:
+            if reason != announced or now - said_at >= REMIND_SECONDS:
                 self._journal.say(f"waiting for {self._file}: {reason} ({now - started:.0f} s)")
-                said, said_at = reason, now
+                announced, said_at = reason, now
             self._inbox.wait(min(POLL_SECONDS, self._timeout))
         self._before, self._version, self.reason = self._state, self._table_round(), ""
 

@@ -188,7 +188,7 @@ class Sampler:
     ) -> Tuple[RankSample, ...]:
         every = zip(self._workers, usages, readings)
         return tuple(
-            RankSample(one.spec.label, one.spec.rank, usage, reading) for one, usage, reading in every
+            RankSample(rank.spec.label, rank.spec.rank, usage, reading) for rank, usage, reading in every
         )
 
     def _publish(self, latest: Sample) -> None:
@@ -284,7 +284,7 @@ class SlowRanks:
 
     def observe(self, step_times: Mapping[int, float]) -> List[Slow]:
         """The ranks that are to be named now, by the seconds a step of all ranks that have made one."""
-        found = []
+        slow = []
         for rank, seconds in step_times.items():
             others = [other for at, other in step_times.items() if at != rank]
             if len(others) < FEWEST_OTHERS:
@@ -299,8 +299,8 @@ class SlowRanks:
                 self.named.discard(rank)
             if self._slow[rank] >= TIMES and rank not in self.named:
                 self.named.add(rank)
-                found.append(Slow(rank, seconds, mean))
-        return found
+                slow.append(Slow(rank, seconds, mean))
+        return slow
 
 
 LAST_LOOK_SECONDS = 0.3  # in which a tool of the cards is killed

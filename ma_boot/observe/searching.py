@@ -42,9 +42,9 @@ def answer() -> None:
         expression, lines = json.loads(request)
         signal.setitimer(signal.ITIMER_PROF, SEARCH_SECONDS)
         texts = [line.encode("latin-1") for line in lines]
-        found = last_value(re.compile(expression.encode("latin-1")), texts)
+        value = last_value(re.compile(expression.encode("latin-1")), texts)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        sys.stdout.write(json.dumps(found) + "\n")
+        sys.stdout.write(json.dumps(value) + "\n")
         sys.stdout.flush()
 
 

@@ -67,8 +67,8 @@ def threads_of(text: str) -> Tuple[ThreadStack, ...]:
                 threads.append((head.groupdict().get("name") or "", []))
         elif threads:
             threads[-1][1].append(frame)
-    found = [ThreadStack(name, tuple(frames)) for name, frames in threads if frames]
-    return tuple(sorted(found, key=lambda thread: not _is_main(thread)))
+    stacks = [ThreadStack(name, tuple(frames)) for name, frames in threads if frames]
+    return tuple(sorted(stacks, key=lambda thread: not _is_main(thread)))
 
 
 @lru_cache(maxsize=MOST_LINES)
@@ -83,7 +83,8 @@ def _frame(line: str) -> Frame | None:
 
 def _is_main(thread: ThreadStack) -> bool:
     outermost = [frame for frame in thread.frames if not frame.is_native][-1:]
-    return thread.name == _MAIN or (not thread.name and any(one.function == "<module>" for one in outermost))
+    is_module = any(frame.function == "<module>" for frame in outermost)
+    return thread.name == _MAIN or (not thread.name and is_module)
 
 
 def without_head(text: str) -> str:
@@ -172,7 +173,7 @@ def activity(threads: Sequence[ThreadStack]) -> Activity:
     for position, frame in reversed(list(enumerate(frames))):  # the outermost such call is the user's word
         kind = _kind(frame)
         if kind is not None:
-            outer = [one for one in frames[position:] if not one.is_native]
+            outer = [frame for frame in frames[position:] if not frame.is_native]
             by = next(filter(_is_own, outer), None)
             doing = "waiting for the device in {}" if kind == DEVICE else "in {}"
             return Activity(kind, frame, by, (kind, frame.name, *map(str, outer)), doing)
@@ -239,18 +240,18 @@ class Fold(NamedTuple):
 def folded(ranks: Sequence[RankAtHang]) -> Tuple[Fold, ...]:
     """A rank is in exactly one fold; those without stacks are folded by the reason."""
     groups: Dict[Tuple[str, ...], List[RankAtHang]] = {}
-    for one in sorted(ranks):
-        groups.setdefault(_key(one), []).append(one)
-    folds = [Fold(tuple(one.rank for one in group), _shown(group[0])) for group in groups.values()]
+    for rank in sorted(ranks):
+        groups.setdefault(_key(rank), []).append(rank)
+    folds = [Fold(tuple(rank.rank for rank in group), _shown(group[0])) for group in groups.values()]
     return tuple(sorted(folds, key=lambda fold: (len(fold.ranks), fold.ranks)))
 
 
-def _key(one: RankAtHang) -> Tuple[str, ...]:
-    threads = threads_of(one.stack)
-    return activity(threads).key if threads else (_shown(one),)
+def _key(rank: RankAtHang) -> Tuple[str, ...]:
+    threads = threads_of(rank.stack)
+    return activity(threads).key if threads else (_shown(rank),)
 
 
-def _shown(one: RankAtHang) -> str:
-    if one.ended is not None:
-        return f"has ended with exit code {one.ended}"
-    return without_head(one.stack) or "no stacks"
+def _shown(rank: RankAtHang) -> str:
+    if rank.ended is not None:
+        return f"has ended with exit code {rank.ended}"
+    return without_head(rank.stack) or "no stacks"

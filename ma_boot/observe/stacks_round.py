@@ -359,17 +359,18 @@ def stacks_of(asked: Sequence[RankProcess]) -> List[str]:
     Without py-spy, a process that catches SIGUSR1 gets it: faulthandler prints the stacks to its own output.
     Any other process would be ended by that signal.
     """
-    spies = {one.pid: spy for one in asked for spy in [shutil.which("py-spy", path=one.path)] if spy}
-    failed = {one.pid: "py-spy is not installed" for one in asked if one.pid not in spies}
-    environs = {one.pid: without_secret_variables(one.environ) for one in asked}
+    paths = {process.pid: shutil.which("py-spy", path=process.path) for process in asked}
+    spies = {pid: path for pid, path in paths.items() if path}
+    failed = {process.pid: "py-spy is not installed" for process in asked if process.pid not in spies}
+    environs = {process.pid: without_secret_variables(process.environ) for process in asked}
     asleep = {pid: spy for pid, spy in spies.items() if (process_stat(pid) or [""])[0] == "D"}
     others = {pid: spy for pid, spy in spies.items() if pid not in asleep}
-    found = _dumped(others, environs, (), PYTHON_SECONDS, failed)
-    with_native = {pid: spies[pid] for pid in found}
-    found.update(_dumped(asleep, environs, ("--nonblocking",), ASLEEP_SECONDS, failed))
-    found.update(_dumped(with_native, environs, ("--native",), NATIVE_SECONDS, {}))
-    found.update(_by_faulthandler([one for one in asked if one.pid not in found], failed))
-    return [found[one.pid] for one in asked]
+    dumps = _dumped(others, environs, (), PYTHON_SECONDS, failed)
+    with_native = {pid: spies[pid] for pid in dumps}
+    dumps.update(_dumped(asleep, environs, ("--nonblocking",), ASLEEP_SECONDS, failed))
+    dumps.update(_dumped(with_native, environs, ("--native",), NATIVE_SECONDS, {}))
+    dumps.update(_by_faulthandler([process for process in asked if process.pid not in dumps], failed))
+    return [dumps[process.pid] for process in asked]
 
 
 def _dumped(
@@ -385,7 +386,7 @@ def _dumped(
     uninterruptible sleep. So it prints to memory, not to a pipe that its children would keep open.
     """
     until = time.monotonic() + seconds
-    found: Dict[int, str] = {}
+    dumps: Dict[int, str] = {}
     with ExitStack() as files:
         running: Dict[int, Tuple[subprocess.Popen[bytes], BinaryIO, BinaryIO]] = {}
         for pid, spy in spies.items():
@@ -409,35 +410,37 @@ def _dumped(
                     process.wait(max(0.0, until + KILLED_SECONDS - time.monotonic()))
                 failed[pid] = f"py-spy did not answer within {seconds:.0f} s"
             elif process.returncode == 0 and (text := contents(output)).strip():
-                found[pid] = text
+                dumps[pid] = text
             else:
                 failed[pid] = f"py-spy failed: {contents(errors).strip()}"
-    return found
+    return dumps
 
 
 def _by_faulthandler(asked: Sequence[RankProcess], failed: Dict[int, str]) -> Dict[int, str]:
     """What faulthandler prints in each process, or why it does not."""
     sent: Dict[int, float] = {}
-    found: Dict[int, str] = {}
-    for one in asked:
-        if not _catches_sigusr1(one.pid):
-            found[one.pid] = (
-                f"no stacks: {failed[one.pid]}, and the script does not call "
+    dumps: Dict[int, str] = {}
+    for process in asked:
+        if not _catches_sigusr1(process.pid):
+            dumps[process.pid] = (
+                f"no stacks: {failed[process.pid]}, and the script does not call "
                 "faulthandler.register(signal.SIGUSR1)"
             )
             continue
         now = time.monotonic()
         try:
-            os.kill(one.pid, signal.SIGUSR1)
-            sent[one.pid] = now
+            os.kill(process.pid, signal.SIGUSR1)
+            sent[process.pid] = now
         except OSError as error:  # it has ended since
-            found[one.pid] = f"no stacks: {failed[one.pid]}, and SIGUSR1 was not sent: {error.strerror}"
+            dumps[process.pid] = (
+                f"no stacks: {failed[process.pid]}, and SIGUSR1 was not sent: {error.strerror}"
+            )
     until = time.monotonic() + DUMPED_SECONDS
-    for one in asked:
-        if one.pid in sent:
-            text = _printed(one.output, sent[one.pid], until) if one.output is not None else ""
-            found[one.pid] = text or "sent SIGUSR1, the stacks are in its own output"
-    return found
+    for process in asked:
+        if process.pid in sent:
+            text = _printed(process.output, sent[process.pid], until) if process.output is not None else ""
+            dumps[process.pid] = text or "sent SIGUSR1, the stacks are in its own output"
+    return dumps
 
 
 def _printed(output: WorkerOutput, since: float, until: float) -> str:
@@ -471,12 +474,12 @@ def ranks_below(launcher: int) -> Dict[int, int]:
     for names in _OF_RANKS:
         first, *others = (dict(processes_with(name, order)) for name in names)
         ranks = {pid: int(first[pid]) for pid in order if first.get(pid, "").isdecimal()}
-        ranks = {pid: rank for pid, rank in ranks.items() if all(pid in one for one in others)}
+        ranks = {pid: rank for pid, rank in ranks.items() if all(pid in other for other in others)}
         if ranks and launcher not in ranks:
-            found: Dict[int, int] = {}
+            lowest: Dict[int, int] = {}
             for pid in [*filter(_is_python, ranks), *ranks]:
-                found.setdefault(ranks[pid], pid)
-            return found
+                lowest.setdefault(ranks[pid], pid)
+            return lowest
     return {}
 
 

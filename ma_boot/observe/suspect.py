@@ -42,13 +42,13 @@ def suspect(ranks: Sequence[RankAtHang], silent: Sequence[int] = ()) -> Optional
 
 
 def _gone(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
-    running = [one for one in ranks if one.ended is None]
-    ended = [one for one in ranks if one.ended is not None]
+    running = [rank for rank in ranks if rank.ended is None]
+    ended = [rank for rank in ranks if rank.ended is not None]
     if ended and len(ended) < len(running):
-        others = ranks_text([one.rank for one in running])
+        others = ranks_text([rank.rank for rank in running])
         why = Message.of("has ended with exit code {}, and {} run on", ended[0].ended, others)
         return HangSuspect(ended[0].node, ended[0].rank, why)
-    stopped = [one for one in running if one.state in ("T", "t")]
+    stopped = [rank for rank in running if rank.state in ("T", "t")]
     if stopped and len(stopped) < len(running):
         why = Message.of("is stopped by a signal (SIGSTOP, or a debugger)")
         return HangSuspect(stopped[0].node, stopped[0].rank, why)
@@ -56,8 +56,8 @@ def _gone(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
 
 
 def _by_hccl(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
-    waits = {one.rank: one.waits_for for one in ranks if one.waits_for}
-    node = {one.rank: one.node for one in ranks}
+    waits = {at.rank: at.waits_for for at in ranks if at.waits_for}
+    node = {at.rank: at.node for at in ranks}
     for rank, behind in roots(waits):
         says = {node[other] for other in behind if rank in waits[other]}
         if rank in node and (len(says) > 1 or node[rank] in says):  # no other node alone can accuse it
@@ -99,30 +99,30 @@ def _odd(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
     waits for another. Without such a place, those wait that are where one waits for others: of who is nowhere
     else nothing can be told.
     """
-    does = {one: activity(threads) for one in ranks for threads in [threads_of(one.stack)] if threads}
+    does = {rank: activity(threads) for rank in ranks for threads in [threads_of(rank.stack)] if threads}
     groups: Groups = {}
-    for one, what in does.items():
-        groups.setdefault(what.key, []).append(one)
+    for rank, what in does.items():
+        groups.setdefault(what.key, []).append(rank)
     usual = max(groups.values(), key=len, default=[])
     waiting = [rank for rank, what in does.items() if what.kind != OWN]
     if len(usual) * 2 > len(does) and not (does[usual[0]].loads and len(usual) + len(waiting) == len(does)):
         waiting = usual
     waits = set(waiting)
-    others = [one for one in does if one not in waits]
+    others = [rank for rank in does if rank not in waits]
     alive = {rank for rank in _alive(does) if does[rank].kind == OWN}
     if not waiting or not others or (alive and not alive & set(others)):
         return None
     chosen = min(
-        (one for one in others if one in alive or not alive),
-        key=lambda one: (
-            _ORDER.index(does[one].kind),
-            one.state != "D",
-            len(groups[does[one].key]),
-            -one.quiet if does[one].kind == OWN else 0,
-            one.rank,
+        (rank for rank in others if rank in alive or not alive),
+        key=lambda rank: (
+            _ORDER.index(does[rank].kind),
+            rank.state != "D",
+            len(groups[does[rank].key]),
+            -rank.quiet if does[rank].kind == OWN else 0,
+            rank.rank,
         ),
     )
-    usual = max((groups[does[one].key] for one in waiting), key=len)
+    usual = max((groups[does[rank].key] for rank in waiting), key=len)
     return HangSuspect(chosen.node, chosen.rank, _difference(chosen, does, groups, usual))
 
 
@@ -141,8 +141,8 @@ def _running(ranks: Iterable[RankAtHang]) -> Tuple[List[RankAtHang], float]:
 def _difference(
     chosen: RankAtHang, does: Dict[RankAtHang, Activity], groups: Groups, usual: Sequence[RankAtHang]
 ) -> str:
-    same = [one.rank for one in groups[does[chosen].key] if one is not chosen]
-    what, who = does[chosen].doing(), ranks_text([one.rank for one in usual])
+    same = [rank.rank for rank in groups[does[chosen].key] if rank is not chosen]
+    what, who = does[chosen].doing(), ranks_text([rank.rank for rank in usual])
     if same:
         what = Message.of("{}, as {}", what, ranks_text(same))
     template = "is {}, while {} is {}" if len(usual) == 1 else "is {}, while {} are {}"
@@ -155,9 +155,9 @@ def _difference(
 def _other_threads(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
     """All main threads are at the same place, but one rank has another thread that no other rank has."""
     sets = {
-        one: frozenset(activity((thread,)).doing() for thread in threads[1:])
-        for one in ranks
-        for threads in [threads_of(one.stack)]
+        rank: frozenset(activity((thread,)).doing() for thread in threads[1:])
+        for rank in ranks
+        for threads in [threads_of(rank.stack)]
         if threads
     }
     counts = Counter(sets.values())
@@ -166,14 +166,14 @@ def _other_threads(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
     (usual, number), (odd, few) = counts.most_common(2)
     if few != 1 or number < 2 or not odd - usual:
         return None
-    chosen = next(one for one, found in sets.items() if found == odd)
+    chosen = next(rank for rank, doings in sets.items() if doings == odd)
     why = Message.of("has a thread {}, which no other rank has", sorted(odd - usual)[0])
     return HangSuspect(chosen.node, chosen.rank, why)
 
 
 def _first_quiet(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
-    quiet = sorted((one for one in ranks if one.ended is None), key=lambda one: -one.quiet)
-    if _alive(ranks) or not all(threads_of(one.stack) for one in quiet):
+    quiet = sorted((rank for rank in ranks if rank.ended is None), key=lambda rank: -rank.quiet)
+    if _alive(ranks) or not all(threads_of(rank.stack) for rank in quiet):
         return None
     if len(quiet) < 2 or quiet[0].quiet - quiet[1].quiet < SOONER_SECONDS:
         return None
@@ -190,10 +190,10 @@ MOST_WAITS = 64
 
 def waited_for(output: str, rank: int) -> Tuple[int, ...]:
     """The ranks that this rank waits for, by what it has printed."""
-    found = [int(number) for number in re.findall(_NOTIFY, output)]
+    numbers = [int(number) for number in re.findall(_NOTIFY, output)]
     for other, own in re.findall(_LINK, output):
-        found += [int(other)] if int(own) == rank else []
-    return tuple(dict.fromkeys(one for one in found if one != rank))[:MOST_WAITS]
+        numbers += [int(other)] if int(own) == rank else []
+    return tuple(dict.fromkeys(other for other in numbers if other != rank))[:MOST_WAITS]
 
 
 def roots(waits: Mapping[int, Sequence[int]]) -> List[Tuple[int, List[int]]]:

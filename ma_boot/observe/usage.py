@@ -24,13 +24,13 @@ class RankMeter:
         members = self._cpu.members
         if not members:
             return None
-        known = [found for found in map(_storage, members) if found is not None]
+        known = [storage for storage in map(_storage, members) if storage is not None]
         self._read = max(self._read, sum(read for read, _ in known))
         self._written = max(self._written, sum(written for _, written in known))
         return RankUsage(
             seconds,
-            sum(one.rss for one in members.values()),
-            sum(one.threads for one in members.values()),
+            sum(usage.rss for usage in members.values()),
+            sum(usage.threads for usage in members.values()),
             self._read if known else None,
             self._written if known else None,
         )
@@ -38,8 +38,8 @@ class RankMeter:
 
 def _storage(pid: int) -> Optional[Tuple[int, int]]:
     """The bytes that a process has read from storage and written to it; None where that is hidden."""
-    found = io_counters(pid)
-    return (found["read_bytes"], found["write_bytes"]) if found else None
+    counters = io_counters(pid)
+    return (counters["read_bytes"], counters["write_bytes"]) if counters else None
 
 
 _TICK = 1 / os.sysconf("SC_CLK_TCK")  # seconds
@@ -106,7 +106,7 @@ def _group_memory(root: Path) -> Optional[Tuple[int, int]]:
 
 
 def _disks(directories: Sequence[str]) -> Dict[str, Tuple[int, int]]:
-    found: Dict[str, Tuple[int, int]] = {}
+    disks: Dict[str, Tuple[int, int]] = {}
     devices = set()
     for directory in directories:
         try:
@@ -115,8 +115,8 @@ def _disks(directories: Sequence[str]) -> Dict[str, Tuple[int, int]]:
             continue
         if device not in devices and sizes.f_blocks:
             devices.add(device)
-            found[directory] = (
+            disks[directory] = (
                 (sizes.f_blocks - sizes.f_bfree) * sizes.f_frsize,
                 sizes.f_blocks * sizes.f_frsize,
             )
-    return found
+    return disks

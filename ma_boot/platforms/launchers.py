@@ -134,11 +134,11 @@ def hosts_in(text: str) -> Tuple[str, ...]:
 
 def _numbers(text: str) -> List[str]:
     """The numbers of `01-03,7`, as wide as they are written."""
-    found: List[str] = []
+    numbers: List[str] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
         if last.isdecimal() and first.isdecimal():
-            found += [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
+            numbers += [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
         else:
-            found.append(part)
-    return found
+            numbers.append(part)
+    return numbers

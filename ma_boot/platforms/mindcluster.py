@@ -129,8 +129,8 @@ class Reset(NamedTuple):
         own = self.faulty.intersection(ranks)
         if not own:
             return ""
-        found = f"a fault of {ranks_text(own)} on this node"
-        return f"{found}, {_UNSUPPORTED}" if self.only_faulty else found
+        reason = f"a fault of {ranks_text(own)} on this node"
+        return f"{reason}, {_UNSUPPORTED}" if self.only_faulty else reason
 
     def restarts(self, before: Reset) -> str:
         """Why all processes are to start anew, that were started at the state `before`; empty if not."""
@@ -142,23 +142,23 @@ class Reset(NamedTuple):
 def parse_reset(text: str) -> Optional[Reset]:
     """The state in the text; None for what is no whole document, which is a moment of its writing."""
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         return None
     return Reset(
-        faulty=_ranks(found, "fault"),
-        unrecovered=_ranks(found, "unrecovered"),
-        round=_number(found.get("RetryTime")),
-        flushing=found.get("FaultFlushing") is True,
-        graceful=_number(found.get("GracefulExit")) == 1,
-        only_faulty=found.get("RestartFaultProcess") is True,
+        faulty=_ranks(document, "fault"),
+        unrecovered=_ranks(document, "unrecovered"),
+        round=_number(document.get("RetryTime")),
+        flushing=document.get("FaultFlushing") is True,
+        graceful=_number(document.get("GracefulExit")) == 1,
+        only_faulty=document.get("RestartFaultProcess") is True,
     )
 
 
-def _ranks(found: Mapping[str, Any], status: str) -> FrozenSet[int]:
-    listed = found.get("RankList")
+def _ranks(document: Mapping[str, Any], status: str) -> FrozenSet[int]:
+    listed = document.get("RankList")
     entries: List[Any] = listed if isinstance(listed, list) else []
     named = (entry for entry in entries if isinstance(entry, dict) and entry.get("Status") == status)
     return frozenset(rank for rank in (entry.get("RankId") for entry in named) if type(rank) is int)

@@ -65,23 +65,23 @@ def recognised(environ: Mapping[str, str], chosen: Optional[str] = None) -> Reco
     """
     if chosen is not None:
         return Recognised(chosen, "by --platform", chosen=True, tells_all=_tells_all(chosen, environ))
-    found = {
+    variables = {
         name: [sign for sign in signs if environ.get(sign)]
         for name, signs in _SIGNS.items()
         if any(environ.get(sign) for sign in signs)
     }
-    if "kubeflow" not in found and _is_old_kubeflow(environ):
-        found["kubeflow"] = ["RANK", "WORLD_SIZE", "MASTER_ADDR", "KUBERNETES_SERVICE_HOST"]
-    if not found:
+    if "kubeflow" not in variables and _is_old_kubeflow(environ):
+        variables["kubeflow"] = ["RANK", "WORLD_SIZE", "MASTER_ADDR", "KUBERNETES_SERVICE_HOST"]
+    if not variables:
         return Recognised("bare", "no platform's variables are set", tells_all=True)
-    first, *others = found
+    first, *others = variables
     foreign = [other for other in others if other not in _WITH.get(first, ())]
     if foreign:
         raise ConfigError(
-            f"two platforms at once: {first} by {', '.join(found[first][:3])}, and {foreign[0]} by "
-            f"{', '.join(found[foreign[0]][:3])}; unset the variables of one, or choose with --platform"
+            f"two platforms at once: {first} by {', '.join(variables[first][:3])}, and {foreign[0]} by "
+            f"{', '.join(variables[foreign[0]][:3])}; unset the variables of one, or choose with --platform"
         )
-    why = "by " + ", ".join(found[first][:3])
+    why = "by " + ", ".join(variables[first][:3])
     return Recognised(first, why, tuple(others), tells_all=_tells_all(first, environ))
 
 

@@ -86,11 +86,11 @@ def stop_leftovers(
     SIGTERM first, then SIGKILL after `stop_timeout` seconds. Raises `Stopped` if a stop signal arrives
     meanwhile; what was left has been killed by then.
     """
-    found = orphan_guard.leftovers(container)
-    if not found:
+    pids = orphan_guard.leftovers(container)
+    if not pids:
         return
-    say(f"stopping {len(found)} processes that an earlier start left: {_listed(found)}")
-    event("left-over", pids=found)
+    say(f"stopping {len(pids)} processes that an earlier start left: {_listed(pids)}")
+    event("left-over", pids=pids)
     _stop(lambda: orphan_guard.leftovers(container), stop_timeout, inbox, inbox.check)
 
 
@@ -106,17 +106,17 @@ def stop_setup(
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:  # mostly: no look at all processes is needed
         return
-    marker, heard = orphan_guard.own_marker(orphan_guard.SETUP), len(inbox.stops)
+    marker, stops = orphan_guard.own_marker(orphan_guard.SETUP), len(inbox.stops)
 
     def check() -> None:
-        if len(inbox.stops) > heard:
+        if len(inbox.stops) > stops:
             raise Stopped(inbox.stops[-1])
 
     try:
-        if found := orphan_guard.processes_marked(marker):
-            say(f"stopping what the setup left running: {_listed(found)}")
-            event("left-over", pids=found)
-            seconds = HURRIED_SECONDS if heard else stop_timeout
+        if pids := orphan_guard.processes_marked(marker):
+            say(f"stopping what the setup left running: {_listed(pids)}")
+            event("left-over", pids=pids)
+            seconds = HURRIED_SECONDS if stops else stop_timeout
             _stop(lambda: orphan_guard.processes_of(marker), seconds, inbox, check)
     except Stopped:
         return
@@ -201,7 +201,7 @@ def adopted_children(at: Optional[RunningProcesses] = None) -> List[int]:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT | _WNOTHREAD)
     except ChildProcessError:  # it has none: no need to look through all processes
         return []
-    found = []
+    pids = []
     for pid, (parent, _) in (running_processes() if at is None else at).items():
         if parent != os.getpid():
             continue
@@ -209,8 +209,8 @@ def adopted_children(at: Optional[RunningProcesses] = None) -> List[int]:
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT | _WNOTHREAD)
         except ChildProcessError:  # another thread's
             continue
-        found.append(pid)
-    return found
+        pids.append(pid)
+    return pids
 
 
 def reap_orphans(own: Collection[int]) -> List[Tuple[int, int]]:

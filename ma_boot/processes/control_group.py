@@ -164,10 +164,10 @@ def _limits() -> Iterator[str]:
 
 def _own_threads() -> int:
     """The threads of this user's processes, as far as they are to be seen."""
-    found = 0
+    threads = 0
     for pid, stat in process_stats().items():
         try:
-            found += int(stat[17]) if os.stat(f"/proc/{pid}").st_uid == os.geteuid() else 0
+            threads += int(stat[17]) if os.stat(f"/proc/{pid}").st_uid == os.geteuid() else 0
         except OSError:  # it has ended
             continue
-    return found
+    return threads

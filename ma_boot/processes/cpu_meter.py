@@ -44,10 +44,12 @@ class CpuMeter:
     def measure(self, processes: Mapping[int, ProcessUsage], reaper: int) -> float:
         """The seconds by now; `reaper` has adopted the orphans, and takes their times with it."""
         before, self._members = self._members, self._found(processes)
-        stayed = {pid: one for pid, one in before.items() if self._is_member(pid, one)}
-        gone = sum(one.cpu for pid, one in before.items() if pid not in stayed and one.parent != reaper)
-        inherited = sum(self._members[pid].of_reaped - one.of_reaped for pid, one in stayed.items())
-        grown = sum(one.cpu for one in self._members.values()) - sum(one.cpu for one in stayed.values())
+        stayed = {pid: usage for pid, usage in before.items() if self._is_member(pid, usage)}
+        gone = sum(usage.cpu for pid, usage in before.items() if pid not in stayed and usage.parent != reaper)
+        inherited = sum(self._members[pid].of_reaped - usage.of_reaped for pid, usage in stayed.items())
+        grown = sum(usage.cpu for usage in self._members.values()) - sum(
+            usage.cpu for usage in stayed.values()
+        )
         self.seconds += max(0.0, grown - min(gone, inherited))
         return self.seconds
 
@@ -66,15 +68,15 @@ class CpuMeter:
 
     def _found(self, processes: Mapping[int, ProcessUsage]) -> Dict[int, ProcessUsage]:
         children = children_of(processes)
-        waiting = [pid for pid, one in processes.items() if pid == self._pid or one.session == self._pid]
-        waiting += [pid for pid, one in processes.items() if self._is_member(pid, one)]
-        found: Dict[int, ProcessUsage] = {}
+        waiting = [pid for pid, usage in processes.items() if pid == self._pid or usage.session == self._pid]
+        waiting += [pid for pid, usage in processes.items() if self._is_member(pid, usage)]
+        members: Dict[int, ProcessUsage] = {}
         while waiting:
             pid = waiting.pop()
-            if pid not in found:
-                found[pid] = processes[pid]
+            if pid not in members:
+                members[pid] = processes[pid]
                 waiting += children.get(pid, ())
-        return found
+        return members
 
 
 def process_usages() -> Dict[int, ProcessUsage]:
@@ -85,8 +87,8 @@ def process_usages() -> Dict[int, ProcessUsage]:
 def children_of(processes: Mapping[int, ProcessUsage]) -> Dict[int, List[int]]:
     """The processes by their parent."""
     children: Dict[int, List[int]] = {}
-    for pid, one in processes.items():
-        children.setdefault(one.parent, []).append(pid)
+    for pid, usage in processes.items():
+        children.setdefault(usage.parent, []).append(pid)
     return children
 
 

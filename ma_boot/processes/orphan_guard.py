@@ -42,7 +42,7 @@ def own_marker(container: str) -> str:
 
 def processes_marked(marker: str) -> List[int]:
     """The running processes that carry the marker."""
-    return [pid for pid, found in processes_with(MARKER_VARIABLE) if found == marker]
+    return [pid for pid, value in processes_with(MARKER_VARIABLE) if value == marker]
 
 
 def processes_of(
@@ -88,8 +88,8 @@ def leftovers(container: str) -> List[int]:
     Several containers may share a PID namespace, in a rehearsal for example: their names tell them apart.
     """
     orphaned = []
-    for pid, found in processes_with(MARKER_VARIABLE):
-        namespace, owner, started, name = (*found.split(":", 3), "", "", "")[:4]
+    for pid, marker in processes_with(MARKER_VARIABLE):
+        namespace, owner, started, name = (*marker.split(":", 3), "", "", "")[:4]
         here = namespace == _namespace() and name in (container, SETUP)
         if here and owner.isdecimal() and _started(int(owner)) != started:
             orphaned.append(pid)
@@ -108,8 +108,8 @@ def processes_with(variable: str, among: Optional[Collection[int]] = None) -> It
             continue
         environ = _contents(f"/proc/{pid}/environ")
         if start in environ:
-            found = (entry for entry in environ.split(b"\0") if entry.startswith(start))
-            yield from ((pid, os.fsdecode(entry[len(start) :])) for entry in found)
+            values = (entry for entry in environ.split(b"\0") if entry.startswith(start))
+            yield from ((pid, os.fsdecode(entry[len(start) :])) for entry in values)
 
 
 def process_stat(pid: int) -> Optional[List[str]]:
@@ -123,15 +123,15 @@ def _contents(file: str) -> bytes:
         descriptor = os.open(file, os.O_RDONLY)
     except OSError:
         return b""
-    found = b""
+    content = b""
     try:
         while part := os.read(descriptor, 1 << 17):
-            found += part
+            content += part
     except OSError:  # the process has ended meanwhile
         return b""
     finally:
         os.close(descriptor)
-    return found
+    return content
 
 
 def process_stats() -> Dict[int, List[str]]:
@@ -169,11 +169,11 @@ def guard(marker: str) -> None:
     for _ in range(_POLLS):  # repeated: a process may start another one meanwhile
         running = running_processes()
         roots = [pid for pid, start in known.items() if _same(running, pid, start)]
-        found = [pid for own in _of_the_same_owner(marker) for pid in processes_of(own, roots)]
-        if not found:
+        pids = [pid for own in _of_the_same_owner(marker) for pid in processes_of(own, roots)]
+        if not pids:
             return
-        known.update((pid, running[pid][1]) for pid in found if pid in running)
-        for pid in found:
+        known.update((pid, running[pid][1]) for pid in pids if pid in running)
+        for pid in pids:
             try:
                 os.kill(pid, _SIGKILL)
             except OSError:
@@ -182,9 +182,9 @@ def guard(marker: str) -> None:
 
 
 def _of_the_same_owner(marker: str) -> Set[str]:
-    """This marker, and those of the same ma_boot that other processes carry."""
+    """This marker, and those of the same ma_boot that text processes carry."""
     owner = marker.split(":", 3)[:3]
-    return {marker, *(one for _, one in processes_with(MARKER_VARIABLE) if one.split(":", 3)[:3] == owner)}
+    return {marker, *(text for _, text in processes_with(MARKER_VARIABLE) if text.split(":", 3)[:3] == owner)}
 
 
 def _same(running: RunningProcesses, pid: int, start: str) -> bool:
@@ -202,13 +202,13 @@ def descendants(owner: int, known: Mapping[int, str]) -> Dict[int, str]:
     This process is never among them.
     """
     running = running_processes()
-    found = {pid: start for pid, start in known.items() if _same(running, pid, start)}
+    starts = {pid: start for pid, start in known.items() if _same(running, pid, start)}
     children: Dict[int, List[int]] = {}
     for pid, (parent, _) in running.items():
         children.setdefault(parent, []).append(pid)
-    waiting = [owner, *found]
+    waiting = [owner, *starts]
     while waiting:
-        new = [pid for pid in children.get(waiting.pop(), ()) if pid not in found and pid != os.getpid()]
-        found.update((pid, running[pid][1]) for pid in new)
+        new = [pid for pid in children.get(waiting.pop(), ()) if pid not in starts and pid != os.getpid()]
+        starts.update((pid, running[pid][1]) for pid in new)
         waiting += new
-    return found
+    return starts

@@ -52,20 +52,20 @@ def own_pod(table: RankTable, who: Identity) -> Pod:
     if no rule matches one, or if the server that matches holds the devices of several pods and those of this
     one are not known.
     """
-    found = _only(table, who)
+    own = _only(table, who)
     for rule in _RULES:
-        if found is not None:
+        if own is not None:
             break
         matching = rule(table, who)
-        found = matching[0] if len(matching) == 1 else None
-    if found is None:
+        own = matching[0] if len(matching) == 1 else None
+    if own is None:
         raise ConfigError(
             listed(
                 f"this node was not found in the rank table: {who}; the table contains",
                 [_described(pod) for pod in table.pods],
             )
         )
-    return _own_part(found, table, who)
+    return _own_part(own, table, who)
 
 
 def _only(table: RankTable, who: Identity) -> Optional[Pod]:
@@ -79,20 +79,20 @@ def _by_address(table: RankTable, who: Identity) -> List[Pod]:
     possible = [pod for pod in table.pods if not _of_another_job(pod, who.job)]
     for address in who.addresses:
         for key in ("container_ip", "server_id", "host_ip"):
-            found = [
+            matching = [
                 pod
                 for pod in possible
                 if address == (pod.server_id if key == "server_id" else pod.more.get(key))
             ]
-            if len(found) == 1:
-                return found
+            if len(matching) == 1:
+                return matching
     return []
 
 
 def _by_index(table: RankTable, who: Identity) -> List[Pod]:
     if who.number is None or (who.nodes is None and len(table.pods) > 1):
         return []
-    found = [
+    numbered = [
         pod
         for place, pod in enumerate(table.pods)
         if (
@@ -101,7 +101,7 @@ def _by_index(table: RankTable, who: Identity) -> List[Pod]:
             else pod.name.rpartition("-")[2] == str(who.number)
         )
     ]
-    mine = [pod for pod in found if not who.devices or _cards(pod) <= who.devices]
+    mine = [pod for pod in numbered if not who.devices or _cards(pod) <= who.devices]
     return [pod for pod in mine if not _of_another_job(pod, who.job)]
 
 
@@ -169,4 +169,4 @@ def _of_another_job(pod: Pod, job_name: Optional[str]) -> bool:
     if job_name is None or pod.name is None:
         return False
     name, job = _normal(pod.name), _normal(job_name)
-    return all(one.startswith("ma-job-") for one in (name, job)) and not name.startswith(f"{job}-")
+    return all(text.startswith("ma-job-") for text in (name, job)) and not name.startswith(f"{job}-")

@@ -41,7 +41,7 @@ def merged(tables: Sequence[RankTable]) -> Tuple[Dict[str, Any], List[TableFindi
     }
     if super_pods:
         document["super_pod_list"] = [
-            {"super_pod_id": name, "server_list": found} for name, found in sorted(super_pods.items())
+            {"super_pod_id": name, "server_list": members} for name, members in sorted(super_pods.items())
         ]
     return document, findings
 
@@ -123,30 +123,30 @@ def rows(table: RankTable) -> List[Dict[str, Any]]:
 
     The ranks of version 2.0 are on no server that it names.
     """
-    found = _level_rows(table.document["rank_list"]) if table.template == "2.0" else _device_rows(table)
-    return sorted(found, key=lambda row: row["rank"] or 0)
+    unsorted = _level_rows(table.document["rank_list"]) if table.template == "2.0" else _device_rows(table)
+    return sorted(unsorted, key=lambda row: row["rank"] or 0)
 
 
 def _level_rows(listed: Any) -> List[Dict[str, Any]]:
     """The rows of version 2.0, as far as they can be read: its contents are not checked."""
-    ranks = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    ranks = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
     return [
         {
-            "rank": one.get("rank_id") if isinstance(one.get("rank_id"), int) else None,
+            "rank": entry.get("rank_id") if isinstance(entry.get("rank_id"), int) else None,
             "pod": None,
             "server_id": None,
-            "device_id": one.get("device_id"),
-            "device_ip": _address(one.get("level_list")),
+            "device_id": entry.get("device_id"),
+            "device_ip": _address(entry.get("level_list")),
         }
-        for one in ranks
+        for entry in ranks
     ]
 
 
 def _address(levels: Any) -> Optional[str]:
     """The address of the outermost network that has IP, which is that between servers; else the first EID."""
-    found = list(_addresses(levels))
-    of_ip = [address for kind, address in found if kind.startswith("IP")]
-    return of_ip[-1] if of_ip else next((address for _, address in found), None)
+    addresses = list(_addresses(levels))
+    of_ip = [address for kind, address in addresses if kind.startswith("IP")]
+    return of_ip[-1] if of_ip else next((address for _, address in addresses), None)
 
 
 def _addresses(value: Any) -> Iterator[Tuple[str, str]]:

@@ -167,8 +167,8 @@ class _Reading:
 
         It is that of the ranks only until pods change places: Volcano's controller leaves ranks with servers.
         """
-        found = self.objects(document, "server_list", "")
-        return [self.pod(server, at, None, "device", ranked=True) for at, server in found]
+        listed = self.objects(document, "server_list", "")
+        return [self.pod(server, at, None, "device", ranked=True) for at, server in listed]
 
     def pod(self, holder: Mapping[str, Any], at: str, name: Optional[str], key: str, ranked: bool) -> Pod:
         """A server or instance with the devices that could be read."""

@@ -81,7 +81,7 @@ def _counts_of_template_two(document: Mapping[str, Any]) -> Iterator[TableFindin
         at = f"group_list[{g}]."
         yield from _count(group, "instance_count", len(instances), at)
         devices = [pod.get("devices") if isinstance(pod, dict) else None for pod in instances]
-        lists = [found for found in devices if isinstance(found, list)]
+        lists = [cards for cards in devices if isinstance(cards, list)]
         if len(lists) == len(devices):
             yield from _count(group, "device_count", sum(map(len, lists)), at)
 
@@ -109,8 +109,8 @@ def _count(
 def _server_ids(table: RankTable) -> Iterator[TableFinding]:
     for server in table.servers():
         if len(server) > _LONGEST_SERVER_ID:
-            found = f"{len(server)} characters ({server[:16]}...)"
-            yield TableFinding("server_id", found, f"at most {_LONGEST_SERVER_ID}", INVALID)
+            shown = f"{len(server)} characters ({server[:16]}...)"
+            yield TableFinding("server_id", shown, f"at most {_LONGEST_SERVER_ID}", INVALID)
 
 
 def _unique(what: str, values: Sequence[str]) -> Iterator[TableFinding]:
@@ -256,12 +256,12 @@ def _super_pods(table: RankTable, product: Optional[str]) -> Iterator[TableFindi
         if product == "a3" and not entry.get("super_pod_id"):
             shown = "''" if "super_pod_id" in entry else "nothing"
             yield TableFinding(f"super_pod_list[{i}].super_pod_id", shown, "a text", INVALID)
-        found = entry.get("server_list")
-        if not isinstance(found, list) or not all(isinstance(server, dict) for server in found):
+        servers = entry.get("server_list")
+        if not isinstance(servers, list) or not all(isinstance(server, dict) for server in servers):
             at = f"super_pod_list[{i}].server_list"
-            yield TableFinding(at, type(found).__name__, "a list of objects", MISSING)
+            yield TableFinding(at, type(servers).__name__, "a list of objects", MISSING)
             continue
-        owners += [(str(server.get("server_id")), str(entry.get("super_pod_id"))) for server in found]
+        owners += [(str(server.get("server_id")), str(entry.get("super_pod_id"))) for server in servers]
     yield from _super_pod_servers(table, owners)
 
 
@@ -279,8 +279,8 @@ def _super_pod_servers(table: RankTable, owners: Sequence[Tuple[str, str]]) -> I
         for device in pod.devices:
             if device.more.get("super_device_id"):
                 ids.setdefault(pod_of.get(pod.server_id, ""), []).append(str(device.more["super_device_id"]))
-    for super_pod, found in ids.items():
-        yield from _unique(f"super pod {super_pod}: super_device_id", found)
+    for super_pod, device_ids in ids.items():
+        yield from _unique(f"super pod {super_pod}: super_device_id", device_ids)
 
 
 def _located(table: RankTable) -> Iterator[Tuple[Pod, Device]]:

@@ -153,9 +153,9 @@ def findings_about_version(table: RankTable) -> Iterator[TableFinding]:
     if version in READ_BY_HCCL:
         return
     written = f'written as "{table.template}"' if version in RENAMED else "left as it is"
-    found = "nothing" if table.document.get("version") is None else repr(version)
+    shown = "nothing" if table.document.get("version") is None else repr(version)
     expected = f'"1.0", "1.1" or "1.2", which HCCL reads; it is {written}'
-    yield TableFinding("version", found, expected, fatal=False)
+    yield TableFinding("version", shown, expected, fatal=False)
 
 
 def _version(document: Mapping[str, Any]) -> str:

@@ -66,7 +66,9 @@ class ExitWatch:
                 self._inbox.drain()
             else:
                 self._pump.pump()
-        ended += [one for one in self._running if one.pidfd is None and one.process.returncode is None]
+        ended += [
+            worker for worker in self._running if worker.pidfd is None and worker.process.returncode is None
+        ]
         for worker in ended:
             if worker.process.poll() is not None:
                 if worker.spec.leaves_ranks and worker.process.returncode == 0 and not stopping:

@@ -41,7 +41,9 @@ class StartedTwice:
                 return False
             self._pause *= 2
             self._next = time.monotonic() + self._pause if self._pause <= LAST_LOOK else math.inf
-        ranks = [one for one in workers if one.spec.rank is not None and not one.spec.starts_ranks]
+        ranks = [
+            worker for worker in workers if worker.spec.rank is not None and not worker.spec.starts_ranks
+        ]
         if len(ranks) < 2:
             return False
         processes = process_usages()

@@ -24,12 +24,12 @@ def restored_step(directory: Optional[str] = None) -> Optional[str]:
     """
     if directory is None:
         return os.environ.get(STEP) or None
-    told = os.environ.get(ALL)
-    if not told:
+    restored = os.environ.get(ALL)
+    if not restored:
         return None
-    outputs = {os.path.realpath(one["directory"]): one["step"] for one in json.loads(told)}
+    outputs = {os.path.realpath(output["directory"]): output["step"] for output in json.loads(restored)}
     wanted = os.path.realpath(directory)
-    around = [one for one in outputs if wanted == one or wanted.startswith(os.path.join(one, ""))]
+    around = [output for output in outputs if wanted == output or wanted.startswith(os.path.join(output, ""))]
     if not around:
         known = ", ".join(sorted(outputs))
         raise ValueError(f"{wanted} is in no output with checkpoints; those of this job are: {known}")
@@ -53,20 +53,20 @@ def checkpoint(
         spool = os.environ.get(SPOOL)
         if not spool:
             return
-        said = {
+        message = {
             "step": int(step),
             "epoch": None if epoch is None else int(epoch),
             "rank": _rank(os.environ),
             "node": bool(node),
             "directory": None if directory is None else os.path.realpath(directory),
         }
-        _append(os.path.join(spool, f"{os.getpid()}.jsonl"), said)
+        _append(os.path.join(spool, f"{os.getpid()}.jsonl"), message)
     except Exception as error:  # a training of days must not end for a note
         tell(f"a checkpoint was not noted: {type(error).__name__}: {error}")
 
 
-def _append(path: str, said: Mapping[str, Any]) -> None:
-    line = (json.dumps(said) + "\n").encode("ascii")
+def _append(path: str, message: Mapping[str, Any]) -> None:
+    line = (json.dumps(message) + "\n").encode("ascii")
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         written = os.write(descriptor, line)
@@ -79,8 +79,8 @@ def _append(path: str, said: Mapping[str, Any]) -> None:
 
 def _rank(environ: Mapping[str, str]) -> Optional[int]:
     """The rank of this process, as its rendezvous tells it; None if it does not."""
-    found = [environ[name] for name in _RANKS if environ.get(name, "").isdigit()]
-    return int(found[0]) if found else None
+    ranks = [environ[name] for name in _RANKS if environ.get(name, "").isdigit()]
+    return int(ranks[0]) if ranks else None
 
 
 def tell(message: str) -> None:

@@ -113,12 +113,12 @@ def typed(text: str, default: Any) -> Any:
 
 
 def _list(text: str, default: Sequence[Any]) -> List[Any]:
-    found = _literal(text) if text.strip().startswith(("[", "(")) else text.split(",") if text else []
-    if not isinstance(found, (list, tuple)):
+    items = _literal(text) if text.strip().startswith(("[", "(")) else text.split(",") if text else []
+    if not isinstance(items, (list, tuple)):
         raise ValueError(f"found {text!r}, expected a list such as [1, 2] or 1,2")
     if not default:
-        return [_literal(one) if isinstance(one, str) else one for one in found]
-    return [typed(one.strip(), default[0]) if isinstance(one, str) else one for one in found]
+        return [_literal(item) if isinstance(item, str) else item for item in items]
+    return [typed(item.strip(), default[0]) if isinstance(item, str) else item for item in items]
 
 
 def _literal(text: str) -> Any:

@@ -61,12 +61,12 @@ def moxing_wrapper(
 
 
 def _settings(config: Any, run: Callable[..., Any]) -> Any:
-    found = config if config is not None else getattr(run, "__globals__", {}).get("config")
-    if found is None:
+    settings = config if config is not None else getattr(run, "__globals__", {}).get("config")
+    if settings is None:
         raise ValueError(
             f"moxing_wrapper: no `config` in the module of {run.__name__}: pass moxing_wrapper(config=...)"
         )
-    return found
+    return settings
 
 
 def _download(settings: Any) -> None:

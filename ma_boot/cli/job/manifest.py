@@ -94,8 +94,8 @@ def manifest(
     text = _text_of(documents(pods, CLUSTERS[platform]))
     if code and upload:
         note(f"code: {upload_code(code, environ)} of {len(code.files)} files uploaded to {code.url}")
-    for told in (*exposed, *_to_do(pods, bool(code) and not upload)):
-        note(told)
+    for line in (*exposed, *_to_do(pods, bool(code) and not upload)):
+        note(line)
     print_lines(text)
     return 0
 
@@ -119,9 +119,9 @@ def _with_secrets_apart(job: JobFile) -> JobFile:
     return replace(job, environment=plain, secrets=(*job.secrets, *names))
 
 
-def _text_of(found: Sequence[Dict[str, Any]]) -> str:
+def _text_of(documents: Sequence[Dict[str, Any]]) -> str:
     """The manifest. Raises `ConfigError` if it would show a secret: masked, it would be another job."""
-    text, shown = as_yaml(found).rstrip(), without_secrets(as_yaml(masked(found)).rstrip())
+    text, shown = as_yaml(documents).rstrip(), without_secrets(as_yaml(masked(documents)).rstrip())
     if text != shown:
         lines = [line.strip() for line in shown.splitlines() if MASK in line]
         raise ConfigError(
@@ -160,19 +160,19 @@ def _grace(ctx: click.Context, options: Sequence[str], environment: Mapping[str,
 
 def _to_do(pods: Any, code_to_upload: bool) -> List[str]:
     """What has to be there before the manifest is applied."""
-    found: List[str] = []
+    steps: List[str] = []
     job = pods.job
     if code_to_upload:
-        found.append(f"the code must be at {pods.code[0]}: --upload uploads it")
+        steps.append(f"the code must be at {pods.code[0]}: --upload uploads it")
     if job.secrets:
         values = " ".join(f'--from-literal={name}="${name}"' for name in job.secrets)
         where = f" --namespace {pods.namespace}" if pods.namespace else ""
-        found.append(f"once, before: kubectl create secret generic {pods.secret}{where} {values}")
+        steps.append(f"once, before: kubectl create secret generic {pods.secret}{where} {values}")
     if not (pods.code or job.channels or job.has_mapping):
-        return found
+        return steps
     keys: Tuple[str, ...] = (*job.secrets, *job.environment)
     if "OBS_ACCESS_KEY_ID" not in keys:
-        found.append("secrets: no keys for OBS; expected OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY")
+        steps.append("secrets: no keys for OBS; expected OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY")
     if "OBS_ENDPOINT" not in keys and not pods.obs_endpoint:
-        found.append("OBS_ENDPOINT is not set here, nor in `environment`: the pods need it")
-    return found
+        steps.append("OBS_ENDPOINT is not set here, nor in `environment`: the pods need it")
+    return steps

@@ -112,23 +112,23 @@ def stop(environ: Mapping[str, str], job: str, yes: bool) -> int:
       ma_boot job stop resnet-2x8 --yes
     """
     api = opened(environ)
-    found = job_id(api, job)
-    details = api.details(found)
+    identifier = job_id(api, job)
+    details = api.details(identifier)
     state = state_of(details)
-    if _ends_anyway(found, state):
+    if _ends_anyway(identifier, state):
         return 0
-    what = f"{details['metadata']['name']} ({found}), which is {state}"
+    what = f"{details['metadata']['name']} ({identifier}), which is {state}"
     if not yes and not sys.stdin.isatty():
         raise UsageError(f"this would stop {what}; without a terminal, add --yes")
     if not yes:
         click.confirm(f"Stop {what}?", abort=True, err=True)
     try:
-        api.stop(found)
+        api.stop(identifier)
     except ConfigError:  # it may have ended meanwhile
-        if not _ends_anyway(found, state_of(api.details(found))):
+        if not _ends_anyway(identifier, state_of(api.details(identifier))):
             raise
         return 0
-    print_lines(f"asked ModelArts to stop {found}; ma_boot job watch {found} shows its end")
+    print_lines(f"asked ModelArts to stop {identifier}; ma_boot job watch {identifier} shows its end")
     return 0
 
 
@@ -284,11 +284,11 @@ def report(environ: Mapping[str, str], /, job: str, output: Optional[str]) -> in
     from ma_boot.reporting.page import page_of
 
     api = opened(environ)
-    found = job_id(api, job)
-    details = api.details(found)
+    identifier = job_id(api, job)
+    details = api.details(identifier)
     name = str(details["metadata"]["name"] or job)
     target = Path(output or Path("ma_boot-report", name)).absolute()  # which is no code of the next job
-    events = fetched_logs(log_place(details), found, target, environ)
+    events = fetched_logs(log_place(details), identifier, target, environ)
     page = target / "report.html"
     made = page_of(events, page)
     write_atomically(page, made.text)

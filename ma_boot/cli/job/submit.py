@@ -74,9 +74,11 @@ def described_job(
     is_file = bool(words) and words[0].endswith((".yaml", ".yml"))
     job, problems = read_job_file(words[0]) if is_file else (JobFile(), [])
     job = with_settings(job, changes, problems)
-    problems += [job.problem(f"options: {one.option}", one.text) for one in of_job(run, job.options).problems]
+    problems += [
+        job.problem(f"options: {wrong.option}", wrong.text) for wrong in of_job(run, job.options).problems
+    ]
     options, command = split_words(run, words[1:] if is_file else words)
-    problems += [JobProblem(None, f"--{one.option}", one.text) for one in of_job(run, options).problems]
+    problems += [JobProblem(None, f"--{wrong.option}", wrong.text) for wrong in of_job(run, options).problems]
     given = {name: value for name, value in (("options", options), ("command", command)) if value}
     job = overridden(job, given)
     remember_secrets({**ctx.obj, **job.environment}, job.secrets)
@@ -126,9 +128,11 @@ def image_findings(
             checked = check_image(client, name)
     except BootError as error:
         return [], [f"image: not checked: {str(error).splitlines()[0]}"]
-    wrong = [one for one in checked.findings if one.severity == "error"]
-    problems = [job.problem("image", f"{one.check}: {one.evidence}; {one.remedy}") for one in wrong]
-    return problems, [f"image: {one.check}: {one.evidence}" for one in checked.findings if one not in wrong]
+    wrong = [finding for finding in checked.findings if finding.severity == "error"]
+    texts = [f"{finding.check}: {finding.evidence}; {finding.remedy}" for finding in wrong]
+    others = [finding for finding in checked.findings if finding not in wrong]
+    notes = [f"image: {finding.check}: {finding.evidence}" for finding in others]
+    return [job.problem("image", text) for text in texts], notes
 
 
 def _local_name(client: DockerClient, job: JobFile, region: str) -> Optional[str]:
@@ -237,8 +241,8 @@ def _checked(job: JobFile, environ: Mapping[str, str], api: JobApi) -> List[str]
         problems.append(job.problem("image", text))
     wrong, more = image_findings(job, api.access.region, environ)
     if problems or wrong:
-        told = listed("the job would fail:", in_order([*problems, *wrong]))
-        raise ConfigError(f"{told}\n--skip-checks submits it all the same")
+        reasons = listed("the job would fail:", in_order([*problems, *wrong]))
+        raise ConfigError(f"{reasons}\n--skip-checks submits it all the same")
     return [*notes, *more]
 
 
@@ -247,8 +251,8 @@ def planned_submission(ctx: click.Context, words: Sequence[str], changes: Sequen
     job, problems = described_job(ctx, words, changes)
     code = job_code(job, os.getcwd(), problems)
     secrets = _secrets(job, ctx.obj, problems)
-    wrong = {one.key for one in problems}
-    problems += [*form_problems(job), *(one for one in missing_fields(job) if one.key not in wrong)]
+    wrong = {problem.key for problem in problems}
+    problems += [*form_problems(job), *(field for field in missing_fields(job) if field.key not in wrong)]
     if problems:
         raise ConfigError(listed("the job cannot be submitted:", in_order(problems)))
     more = {**secrets, MARK: uuid.uuid4().hex}
@@ -270,7 +274,7 @@ def _secrets(job: JobFile, environ: Mapping[str, str], problems: List[JobProblem
 
 def _as_json(planned: Planned) -> str:
     code = planned.code
-    found = {
+    document = {
         "request": shown_body(planned.body, planned.secrets),
         "code": {
             "directory": str(code.directory),
@@ -280,7 +284,7 @@ def _as_json(planned: Planned) -> str:
         },
         "notes": list(planned.notes),
     }
-    return json.dumps(found, indent=2, ensure_ascii=False)
+    return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 def _as_text(planned: Planned) -> str:

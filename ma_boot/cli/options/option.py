@@ -75,16 +75,16 @@ def misplaced_options(command: Sequence[str], script: int, known: Iterable[str])
     `script` is the index of its word, `known` are all options.
     """
     own = {option for option in known if "-" in option[2:]} | _OWN_WORDS
-    found = [word.partition("=")[0] for word in command[script + 1 :]]
-    names = list(dict.fromkeys(name for name in found if name in own))
+    words = [word.partition("=")[0] for word in command[script + 1 :]]
+    names = list(dict.fromkeys(name for name in words if name in own))
     if not names:
         return []
     given, after = ", ".join(names), command[script]
     if len(names) == 1:
-        told = f"{given} comes after {after}, and so is passed to the training"
+        note = f"{given} comes after {after}, and so is passed to the training"
     else:
-        told = f"{given} come after {after}, and so are passed to the training"
-    return [f"{told}; options of ma_boot go before COMMAND"]
+        note = f"{given} come after {after}, and so are passed to the training"
+    return [f"{note}; options of ma_boot go before COMMAND"]
 
 
 def did_you_mean(name: str, names: Collection[str], before: str = "") -> str:
@@ -103,10 +103,10 @@ def age(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> flo
     """`7d` in seconds; infinite without a value."""
     if value is None:
         return math.inf
-    found = re.fullmatch(r"(\d{1,6})([smhd])", value)
-    if found is None:
+    match = re.fullmatch(r"(\d{1,6})([smhd])", value)
+    if match is None:
         raise click.BadParameter(f"found {value!r}, expected e.g. 7d, 36h, 90m or 300s")
-    return int(found[1]) * {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}[found[2]]
+    return int(match[1]) * {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}[match[2]]
 
 
 class Requirement(NamedTuple):
@@ -206,7 +206,7 @@ def misfits(ctx: click.Context) -> List[str]:
     for option in ctx.command.params:
         source = ctx.get_parameter_source(option.name or "")
         if isinstance(option, RunOption) and source is not ParameterSource.DEFAULT:
-            missing = [one for one in option.requires if ctx.params[one.option] != one.value]
+            missing = [needed for needed in option.requires if ctx.params[needed.option] != needed.value]
             by_default = source is ParameterSource.DEFAULT_MAP
             if missing and not (of_job and by_default and missing[0] is LOCAL):
                 by_variable = isinstance(option, RunVariable) or (by_default and not of_job)
@@ -231,12 +231,12 @@ class OptionsOfJob(NamedTuple):
 
 def from_environment(command: click.Command, environ: Mapping[str, str]) -> Dict[str, Any]:
     """The options that are set by variables `MABOOT_SOME_NAME`."""
-    found: Dict[str, Any] = {}
+    values: Dict[str, Any] = {}
     for option in command.params:
         if isinstance(option, RunOption) and option.name and environ.get(option.variable):
             value = environ[option.variable]
-            found[option.name] = tuple(re.split(option.separator, value)) if option.multiple else value
-    return found
+            values[option.name] = tuple(re.split(option.separator, value)) if option.multiple else value
+    return values
 
 
 def of_job(command: click.Command, words: Sequence[str]) -> OptionsOfJob:

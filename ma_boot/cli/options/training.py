@@ -275,8 +275,8 @@ def _interval(ctx: click.Context, param: click.Parameter, value: str) -> float:
 def _address(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> Optional[str]:
     if value is None:
         return None
-    host, found, port = value.rpartition(":")
-    if port.isdecimal() and int(port) <= 65535 and (host or not found):
+    host, colon, port = value.rpartition(":")
+    if port.isdecimal() and int(port) <= 65535 and (host or not colon):
         return value
     raise click.BadParameter(f"found {value!r}, expected PORT (all interfaces) or ADDRESS:PORT")
 

@@ -133,11 +133,11 @@ class NodeChannel:
 
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
         """Sends a message to node 0, or from there to all others, in the background."""
-        told = _Told(kind, time.monotonic(), protocol.encoded(body))
+        message = _Told(kind, time.monotonic(), protocol.encoded(body))
 
         def send() -> None:
             for link in self._links.values():
-                link.waiting.append(told)
+                link.waiting.append(message)
                 link.more.set()
 
         self._soon_busy(send)
@@ -390,20 +390,20 @@ def listener(own: Address) -> Tuple[Optional[socket.socket], Optional[str]]:
     problem = ""
     for family, address in _places(own):
         try:
-            found = socket.socket(family, socket.SOCK_STREAM)
+            listening = socket.socket(family, socket.SOCK_STREAM)
         except OSError as error:  # a kernel without IPv6
             problem = f"{error.strerror or error}: port {own.port}"
             continue
         try:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
-                found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            found.bind(address)
-            found.listen(WAITING)
-            found.setblocking(False)
-            return found, None
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            listening.bind(address)
+            listening.listen(WAITING)
+            listening.setblocking(False)
+            return listening, None
         except OSError as error:
-            found.close()
+            listening.close()
             problem = f"{error.strerror or error}: port {own.port}"
             if error.errno != errno.EADDRNOTAVAIL:
                 break
@@ -418,7 +418,7 @@ def _places(own: Address) -> Iterator[Tuple[int, Tuple[Any, ...]]]:
     if own.host:
         with contextlib.suppress(socket.gaierror):
             flags = socket.AI_PASSIVE | socket.AI_NUMERICHOST
-            for found in socket.getaddrinfo(own.host, own.port, type=socket.SOCK_STREAM, flags=flags):
-                yield found[0], found[4]
+            for entry in socket.getaddrinfo(own.host, own.port, type=socket.SOCK_STREAM, flags=flags):
+                yield entry[0], entry[4]
     yield socket.AF_INET6, ("::", own.port)
     yield socket.AF_INET, ("", own.port)

@@ -83,7 +83,7 @@ def list_page(keys: Sequence[str], prefix: str, marker: str, delimiter: str, lim
     Keys with the delimiter after the prefix are rolled up into one common prefix each. A common prefix that
     the marker names, or points into, has already been listed.
     """
-    found: List[str] = []
+    listed: List[str] = []
     prefixes: List[str] = []
     last = ""
     at = max(bisect_left(keys, prefix), bisect_right(keys, marker))
@@ -95,16 +95,16 @@ def list_page(keys: Sequence[str], prefix: str, marker: str, delimiter: str, lim
         if common and marker.startswith(common):
             at = bisect_left(keys, common + _LAST, at)
             continue
-        if len(found) + len(prefixes) >= limit:
-            return ListingPage(tuple(found), tuple(prefixes), last)
+        if len(listed) + len(prefixes) >= limit:
+            return ListingPage(tuple(listed), tuple(prefixes), last)
         last = common or key
         if common:
             prefixes.append(common)
             at = bisect_left(keys, common + _LAST, at)
         else:
-            found.append(key)
+            listed.append(key)
             at += 1
-    return ListingPage(tuple(found), tuple(prefixes), "")
+    return ListingPage(tuple(listed), tuple(prefixes), "")
 
 
 _NO_CONTENT = os.devnull  # the file of an object `key/`, which is a directory
@@ -201,9 +201,9 @@ class Bucket:
             crc = crc64(piece, crc)
             size += len(piece)
         file.seek(0)
-        found = BucketObject(key, size, md5.hexdigest(), crc, now.st_mtime, path=str(path))
-        self._known[key] = (_state(now), found)
-        return found
+        stored = BucketObject(key, size, md5.hexdigest(), crc, now.st_mtime, path=str(path))
+        self._known[key] = (_state(now), stored)
+        return stored
 
     def delete(self, key: str) -> None:
         """Deletes an object; as in OBS, a missing one is not an error, and no empty directory stays."""
@@ -220,12 +220,12 @@ class Bucket:
         self, prefix: str, marker: str, delimiter: str, limit: int
     ) -> Tuple[ListingPage, List[BucketObject]]:
         """One page of the listing, and the objects on it with their checksums."""
-        found = list_page(sorted(self._keys(prefix)), prefix, marker, delimiter, limit)
+        wanted = list_page(sorted(self._keys(prefix)), prefix, marker, delimiter, limit)
         listed = []
-        for key in found.keys:
+        for key in wanted.keys:
             with contextlib.suppress(Refusal):  # it has been removed meanwhile
                 listed.append(self.get(key))
-        return replace(found, keys=tuple(one.key for one in listed)), listed
+        return replace(wanted, keys=tuple(stored.key for stored in listed)), listed
 
     @property
     def is_empty(self) -> bool:

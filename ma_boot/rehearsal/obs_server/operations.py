@@ -311,14 +311,14 @@ def list_uploads(call: Call) -> HttpResponse:
     """Lists the uploads in progress of a bucket."""
     call.buckets.get(call.bucket_name)
     key, upload_id, prefix = (call.parameter(name) for name in ("key-marker", "upload-id-marker", "prefix"))
-    found = [upload for upload in call.uploads.of(call.bucket_name) if upload.key.startswith(prefix)]
-    ids = [upload.id for upload in found]
+    uploads = [upload for upload in call.uploads.of(call.bucket_name) if upload.key.startswith(prefix)]
+    ids = [upload.id for upload in uploads]
     if upload_id in ids:
-        found = found[ids.index(upload_id) + 1 :]
+        uploads = uploads[ids.index(upload_id) + 1 :]
     elif key:
-        found = [upload for upload in found if upload.key > key]
+        uploads = [upload for upload in uploads if upload.key > key]
     limit = call.number("max-uploads", MAX_KEYS, MAX_KEYS)
-    return uploads_document(call.bucket_name, found, limit, call.is_url_encoded, call.prefix)
+    return uploads_document(call.bucket_name, uploads, limit, call.is_url_encoded, call.prefix)
 
 
 PLAIN = {  # signed parameters that do not select an operation
@@ -388,8 +388,8 @@ def list_objects(call: Call) -> HttpResponse:
         call.is_url_encoded,
         version,
     )
-    page, found = call.bucket.page(asked.prefix, asked.marker, asked.delimiter, asked.limit)
-    return objects_document(asked, page, found, call.prefix)
+    page, listed = call.bucket.page(asked.prefix, asked.marker, asked.delimiter, asked.limit)
+    return objects_document(asked, page, listed, call.prefix)
 
 
 def delete_objects(call: Call) -> HttpResponse:

@@ -114,12 +114,12 @@ class HttpRequest:
     @cached_property
     def parameters(self) -> Dict[str, Optional[str]]:
         """The decoded query."""
-        found: Dict[str, Optional[str]] = {}
+        decoded: Dict[str, Optional[str]] = {}
         for item in self.target.partition("?")[2].split("&"):
             name, equals, value = item.partition("=")
             if name:
-                found[unquote_plus(name)] = unquote_plus(value) if equals else None
-        return found
+                decoded[unquote_plus(name)] = unquote_plus(value) if equals else None
+        return decoded
 
     @cached_property
     def prefix(self) -> str:
@@ -187,7 +187,7 @@ def is_modified(headers: Mapping[str, str], etag: str, modified: float, prefix: 
 
 
 def _names(condition: str, etag: str) -> bool:
-    return any(one.strip().strip('"') in ("*", etag) for one in condition.split(","))
+    return any(name.strip().strip('"') in ("*", etag) for name in condition.split(","))
 
 
 def _seconds(date: Optional[str]) -> Optional[float]:

@@ -94,7 +94,7 @@ class ListingQuery:
 
 
 def objects_document(
-    asked: ListingQuery, page: ListingPage, found: Sequence[BucketObject], prefix: str
+    asked: ListingQuery, page: ListingPage, listed: Sequence[BucketObject], prefix: str
 ) -> HttpResponse:
     """One page of a bucket's objects."""
     second, following = asked.version == "2", page.next_marker
@@ -112,7 +112,7 @@ def objects_document(
     if asked.delimiter:
         content += _tags(Delimiter=asked.key(asked.delimiter))
     content += _encoding(asked.encoded) + _tags(IsTruncated=_bool(bool(following)))
-    content += "".join(_content(asked, stored) for stored in found)
+    content += "".join(_content(asked, stored) for stored in listed)
     for common in page.prefixes:
         content += f"<CommonPrefixes>{_tags(Prefix=asked.key(common))}</CommonPrefixes>"
     return _document("ListBucketResult", prefix, content)
@@ -183,7 +183,7 @@ def _described(part: UploadPart) -> str:
 
 
 def uploads_document(
-    bucket: str, found: Sequence[Upload], limit: int, encoded: bool, prefix: str
+    bucket: str, uploads: Sequence[Upload], limit: int, encoded: bool, prefix: str
 ) -> HttpResponse:
     """The first uploads in progress of a bucket."""
 
@@ -191,11 +191,11 @@ def uploads_document(
         return quote(upload.key) if encoded else upload.key
 
     content = _tags(Bucket=bucket, MaxKeys=limit) + _encoding(encoded)
-    content += _tags(IsTruncated=_bool(len(found) > limit))
-    if len(found) > limit:
-        last = found[limit - 1]
+    content += _tags(IsTruncated=_bool(len(uploads) > limit))
+    if len(uploads) > limit:
+        last = uploads[limit - 1]
         content += _tags(NextKeyMarker=key(last), NextUploadIdMarker=last.id)
-    for upload in found[:limit]:
+    for upload in uploads[:limit]:
         content += (
             f"<Upload>{_tags(Key=key(upload), UploadId=upload.id)}{_OWNERS}"
             f"{_tags(StorageClass='STANDARD', Initiated=_iso(upload.initiated))}</Upload>"

@@ -70,19 +70,19 @@ class _Claim:
 def verify(request: HttpRequest, bucket_in_host: str, known: Sequence[KeyPair], now: float) -> None:
     """Raises `Refusal` unless one of the known keys signed the request, and has not expired."""
     claim = _claim(request, now)
-    ours = [one for one in known if one.access_key == claim.access_key]
+    ours = [pair for pair in known if pair.access_key == claim.access_key]
     if not ours:
         raise Refusal("InvalidAccessKeyId", "no such access key")
     name = f"{claim.prefix}security-token"
     parameters = {name.lower(): value for name, value in request.parameters.items()} if claim.in_url else {}
     token = parameters.get(name) or request.headers.get(name)
-    with_token = [one for one in ours if one.token == token]
+    with_token = [pair for pair in ours if pair.token == token]
     if not with_token:
         raise Refusal("InvalidToken", "the security token does not belong to the access key")
-    if all(one.expires is not None and one.expires <= now for one in with_token):
+    if all(pair.expires is not None and pair.expires <= now for pair in with_token):
         raise Refusal("ExpiredToken", "the security token has expired")
-    for one in with_token:
-        expected = (_v4 if claim.scope else _v2)(request, bucket_in_host, claim, one.secret_key)
+    for pair in with_token:
+        expected = (_v4 if claim.scope else _v2)(request, bucket_in_host, claim, pair.secret_key)
         if hmac.compare_digest(expected.encode(), claim.signature.encode()):
             return
     raise Refusal("SignatureDoesNotMatch", "the signature does not match the request and the key")

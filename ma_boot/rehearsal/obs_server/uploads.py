@@ -69,10 +69,10 @@ class Uploads:
 
     def get(self, bucket: str, key: str, upload_id: str) -> Upload:
         """The upload of this key with this ID; raises `Refusal` if there is none."""
-        found = self._uploads.get(upload_id)
-        if found is None or (found.bucket, found.key) != (bucket, key):
+        upload = self._uploads.get(upload_id)
+        if upload is None or (upload.bucket, upload.key) != (bucket, key):
             raise Refusal("NoSuchUpload", "the upload does not exist, or was completed or aborted")
-        return found
+        return upload
 
     def new_file(self) -> Path:
         """A new file for the content of a part."""
@@ -93,8 +93,8 @@ class Uploads:
     def of(self, bucket: str) -> List[Upload]:
         """The uploads of a bucket, sorted by key and time of initiation."""
         with self._lock:
-            found = [upload for upload in self._uploads.values() if upload.bucket == bucket]
-        return sorted(found, key=lambda upload: (upload.key, upload.initiated, upload.id))
+            uploads = [upload for upload in self._uploads.values() if upload.bucket == bucket]
+        return sorted(uploads, key=lambda upload: (upload.key, upload.initiated, upload.id))
 
     def complete(
         self, upload: Upload, wanted: Sequence[Tuple[int, str]], bucket: Bucket, now: float
