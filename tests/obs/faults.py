@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 from urllib.parse import parse_qsl
 
 from ma_boot.rehearsal.obs_server import ObsFault
-from ma_boot.rehearsal.obs_server.faults import KINDS, Exchange, RequestFault
+from ma_boot.rehearsal.obs_server.faults import KINDS, PendingRequest, RequestFault
 from ma_boot.rehearsal.obs_server.request import Body, HttpRequest
 from ma_boot.rehearsal.obs_server.responses import HttpResponse, failed
 
@@ -113,52 +113,52 @@ class Fault:
         assert isinstance(request, Seen)
         return self.when(request)
 
-    def serve(self, exchange: Exchange) -> bool:
-        assert isinstance(exchange.request, Seen)
+    def serve(self, pending: PendingRequest) -> bool:
+        assert isinstance(pending.request, Seen)
         if self.before is not None:
-            self.before(exchange.request)
+            self.before(pending.request)
         if self.early:
-            answer = self._answer(exchange)
-            exchange.connection.send(answer.head(exchange.number, keep=False) + answer.body)
+            answer = self._answer(pending)
+            pending.connection.send(answer.head(pending.number, keep=False) + answer.body)
             return False
-        if self.cut_request and not exchange.body.is_read:
-            return _reset_in_the_body(exchange)
+        if self.cut_request and not pending.body.is_read:
+            return _reset_in_the_body(pending)
         ends = self.reset or self.stall or self.status > 0
         if ends and self.cut_answer is None and not self.forwarded:
-            return self._end(exchange)
+            return self._end(pending)
         if self.flip_request is not None:
-            exchange = replace(exchange, body=_FlippedBody(exchange.body, self.flip_request))
-        response = self._changed(exchange)
+            pending = replace(pending, body=_FlippedBody(pending.body, self.flip_request))
+        response = self._changed(pending)
         if ends and self.cut_answer is None:
             if response.file is not None:
                 response.file.close()
-            return self._end(exchange)
+            return self._end(pending)
         if self.cut_answer is None:
-            return self._drip(exchange, response) if self.drip else exchange.send(response)
-        exchange.send_part(response, len(response.body) // 2 if self.cut_answer == HALF else self.cut_answer)
-        return self._end(exchange)
+            return self._drip(pending, response) if self.drip else pending.send(response)
+        pending.send_part(response, len(response.body) // 2 if self.cut_answer == HALF else self.cut_answer)
+        return self._end(pending)
 
-    def _answer(self, exchange: Exchange) -> HttpResponse:
+    def _answer(self, pending: PendingRequest) -> HttpResponse:
         """The fault's own answer."""
-        answer = failed(self.status, self.code, "an injected fault", exchange.request.path)
+        answer = failed(self.status, self.code, "an injected fault", pending.request.path)
         answer.headers.update(self.with_headers)
         return answer if self.body is None else replace(answer, body=self.body)
 
-    def _end(self, exchange: Exchange) -> bool:
+    def _end(self, pending: PendingRequest) -> bool:
         """Ends the connection as the fault wants it."""
         if self.stall:
-            exchange.release.wait(LONGEST_STALL)
+            pending.release.wait(LONGEST_STALL)
         if self.reset:
-            exchange.connection.reset()
+            pending.connection.reset()
         elif self.status:
-            return exchange.send(self._answer(exchange))
+            return pending.send(self._answer(pending))
         return False
 
-    def _changed(self, exchange: Exchange) -> HttpResponse:
+    def _changed(self, pending: PendingRequest) -> HttpResponse:
         """The proper response, with the fault applied."""
-        request = exchange.request
+        request = pending.request
         kept = {name: value for name, value in request.headers.items() if name not in self.unasked}
-        response = exchange.respond(replace(request, headers=kept), exchange.body)
+        response = pending.respond(replace(request, headers=kept), pending.body)
         response = response if request.method == "HEAD" else response.loaded()
         response = response if self.change is None else self.change(response)
         headers = {name: text for name, text in response.headers.items() if name.lower() not in self.without}
@@ -167,21 +167,21 @@ class Fault:
             body = flipped(body, self.flip_answer)
         return replace(response, headers={**headers, **self.with_headers}, body=body)
 
-    def _drip(self, exchange: Exchange, response: HttpResponse) -> bool:
-        exchange.send_part(response, 0)
+    def _drip(self, pending: PendingRequest, response: HttpResponse) -> bool:
+        pending.send_part(response, 0)
         for start in range(0, len(response.body), DRIP_BYTES):
-            exchange.release.wait(DRIP_SECONDS)
-            exchange.connection.send(response.body[start : start + DRIP_BYTES])
+            pending.release.wait(DRIP_SECONDS)
+            pending.connection.send(response.body[start : start + DRIP_BYTES])
         return False
 
 
-def _reset_in_the_body(exchange: Exchange) -> bool:
+def _reset_in_the_body(pending: PendingRequest) -> bool:
     received = 0
-    for piece in exchange.body.pieces():
+    for piece in pending.body.pieces():
         received += len(piece)
-        if received * 2 >= exchange.body.length:
+        if received * 2 >= pending.body.length:
             break
-    exchange.connection.reset()
+    pending.connection.reset()
     return False
 
 

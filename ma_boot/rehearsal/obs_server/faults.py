@@ -1,4 +1,4 @@
-"""An exchange of a request for a response, and the faults that break it."""
+"""A request that waits for its response, and the faults that break it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS = {*ERRORS, "cut", "flip", "hang", "reset", "stall", "trickle"}
 
 
 @dataclass(frozen=True)
-class Exchange:
+class PendingRequest:
     """One request, numbered from 1 on, and the connection that waits for its response.
 
     `respond` makes the proper response; `release` is set to end what hangs.
@@ -67,8 +67,8 @@ class RequestFault(Protocol):
     def breaks(self, request: HttpRequest) -> bool:
         """Whether the fault is for this request."""
 
-    def serve(self, exchange: Exchange) -> bool:
-        """Breaks the exchange; returns False if the connection is to be closed."""
+    def serve(self, pending: PendingRequest) -> bool:
+        """Serves the request broken; returns False if the connection is to be closed."""
 
 
 @dataclass
@@ -93,31 +93,31 @@ class ObsFault:
         """Whether the fault is for this request."""
         return self.method == request.method and self.path in request.target
 
-    def serve(self, exchange: Exchange) -> bool:
-        """Breaks the exchange; returns False if the connection is to be closed."""
+    def serve(self, pending: PendingRequest) -> bool:
+        """Serves the request broken; returns False if the connection is to be closed."""
         if self.kind in ERRORS:
-            return exchange.send(failed(*ERRORS[self.kind], "an injected fault", exchange.request.path))
+            return pending.send(failed(*ERRORS[self.kind], "an injected fault", pending.request.path))
         if self.kind == "hang":
-            exchange.release.wait()
+            pending.release.wait()
         elif self.kind == "reset":
-            exchange.connection.reset()
+            pending.connection.reset()
         else:
-            return self._damage(exchange, exchange.proper().loaded())
+            return self._damage(pending, pending.proper().loaded())
         return False
 
-    def _damage(self, exchange: Exchange, response: HttpResponse) -> bool:
+    def _damage(self, pending: PendingRequest, response: HttpResponse) -> bool:
         body = response.body
         if self.kind == "flip":
-            return exchange.send(replace(response, body=bytes(byte ^ 1 for byte in body[:1]) + body[1:]))
-        if exchange.request.method == "HEAD":
-            return exchange.send(response)
+            return pending.send(replace(response, body=bytes(byte ^ 1 for byte in body[:1]) + body[1:]))
+        if pending.request.method == "HEAD":
+            return pending.send(response)
         if self.kind == "trickle":
-            exchange.send_part(response, 0)
+            pending.send_part(response, 0)
             for start in range(0, len(body), TRICKLE_BYTES):
-                exchange.release.wait(TRICKLE_SECONDS)
-                exchange.connection.send(body[start : start + TRICKLE_BYTES])
+                pending.release.wait(TRICKLE_SECONDS)
+                pending.connection.send(body[start : start + TRICKLE_BYTES])
             return False
-        exchange.send_part(response, len(body) // 2)
+        pending.send_part(response, len(body) // 2)
         if self.kind == "stall":
-            exchange.release.wait()
+            pending.release.wait()
         return False

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Iterable, List, Optional, Set, TypeVar
 
 from ma_boot.rehearsal.obs_server.buckets import Buckets, Refusal
-from ma_boot.rehearsal.obs_server.faults import Exchange, RequestFault
+from ma_boot.rehearsal.obs_server.faults import PendingRequest, RequestFault
 from ma_boot.rehearsal.obs_server.operations import Call, perform
 from ma_boot.rehearsal.obs_server.request import Body, Connection, HttpRequest, parse_head
 from ma_boot.rehearsal.obs_server.responses import HttpResponse, refused
@@ -111,9 +111,9 @@ class HttpServer(ABC):
             response = refused(refusal, "")
             connection.send(response.head(number, keep=False) + response.body)
             return False
-        exchange = Exchange(number, request, body, connection, self.respond, self.release)
+        pending = PendingRequest(number, request, body, connection, self.respond, self.release)
         fault = self._fault(request)
-        return exchange.send(exchange.proper()) if fault is None else fault.serve(exchange)
+        return pending.send(pending.proper()) if fault is None else fault.serve(pending)
 
     def _fault(self, request: HttpRequest) -> Optional[RequestFault]:
         """The first fault that breaks this request, with one of its times taken off."""

@@ -45,23 +45,23 @@ def test_activity_is_output_or_more_cpu_time_than_polling_uses(cpu: float, heard
 @pytest.mark.parametrize(("now", "cpu"), [(100.1, 7.02), (100.5, 7.04), (101.0, 7.06)])
 def test_a_tick_or_two_of_the_kernels_clock_are_no_activity(now: float, cpu: float) -> None:
     """Soon after the last activity they look like a large share: a rank that polls would never hang."""
-    assert BEFORE.updated(now, cpu, heard=90.0).when == BEFORE.when
-    assert BEFORE.updated(now, cpu + 0.02, heard=90.0).when == now
+    assert BEFORE.updated(now, cpu, last_output=90.0).when == BEFORE.when
+    assert BEFORE.updated(now, cpu + 0.02, last_output=90.0).when == now
 
 
 def test_who_works_for_a_moment_only_is_active() -> None:
     """Ten minutes of nothing, then three seconds of work between two looks."""
-    quiet = BEFORE.updated(700.0, 7.5, heard=90.0)
+    quiet = BEFORE.updated(700.0, 7.5, last_output=90.0)
     assert quiet.when == 100.0
-    assert quiet.updated(730.0, 8.9, heard=90.0).when == 100.0, "not more than polling uses"
-    assert quiet.updated(730.0, 10.5, heard=90.0).when == 730.0
+    assert quiet.updated(730.0, 8.9, last_output=90.0).when == 100.0, "not more than polling uses"
+    assert quiet.updated(730.0, 10.5, last_output=90.0).when == 730.0
 
 
 def test_what_is_used_little_by_little_since_the_last_output_counts() -> None:
     """An eighth of a core, in looks that are too close to each other to be sure of it."""
-    found = BEFORE.updated(105.0, 7.0, heard=105.0)
+    found = BEFORE.updated(105.0, 7.0, last_output=105.0)
     for look in range(1, 41):
-        found = found.updated(105.0 + 0.2 * look, 7.0 + 0.025 * look, heard=105.0)
+        found = found.updated(105.0 + 0.2 * look, 7.0 + 0.025 * look, last_output=105.0)
     assert found.when > 105.0
 
 

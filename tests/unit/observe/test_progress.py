@@ -165,25 +165,25 @@ def test_a_loss_that_is_no_number_is_read_as_such(text: bytes) -> None:
 def test_without_a_step_time_it_is_the_time_between_two_looks_by_the_steps() -> None:
     progress = TrainingProgress()
     first = b"epoch: 1 step: 10, loss is 3.0\n"
-    assert progress.read(len(first), first, heard=100.0).step_time is None
+    assert progress.read(len(first), first, at=100.0).step_time is None
     second = b"epoch: 1 step: 20, loss is 2.5\nepoch: 1 step: 30, loss is 2.0\n"
-    assert progress.read(len(first + second), second, heard=110.0).step_time == 0.5
+    assert progress.read(len(first + second), second, at=110.0).step_time == 0.5
 
 
 def test_steps_are_counted_over_the_end_of_an_epoch() -> None:
     progress = TrainingProgress()
     first = b"epoch: 1 step: 4, loss is 3.0\n"
-    progress.read(len(first), first, heard=100.0)
+    progress.read(len(first), first, at=100.0)
     second = b"epoch: 1 step: 5, loss is 2.5\nepoch: 2 step: 1, loss is 2.0\nepoch: 2 step: 2, loss is 2.0\n"
-    assert progress.read(len(first + second), second, heard=106.0).step_time == 2.0
+    assert progress.read(len(first + second), second, at=106.0).step_time == 2.0
 
 
 def test_silence_between_two_looks_belongs_to_the_step() -> None:
     progress = TrainingProgress()
     first, second = b"epoch: 1 step: 1, loss is 3.0\n", b"epoch: 1 step: 2, loss is 2.5\n"
-    progress.read(len(first), first, heard=100.0)
-    progress.read(len(first), b"", heard=100.0)
-    assert progress.read(len(first + second), second, heard=130.0).step_time == 30.0
+    progress.read(len(first), first, at=100.0)
+    progress.read(len(first), b"", at=100.0)
+    assert progress.read(len(first + second), second, at=130.0).step_time == 30.0
 
 
 def test_an_incomplete_line_is_left_to_the_next_look() -> None:
