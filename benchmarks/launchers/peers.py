@@ -45,12 +45,12 @@ class Launcher:
         return shutil.which(self.program, path=PATH) is not None
 
 
-def environ(directory: Path) -> Dict[str, str]:
-    """ModelArts' variables for a node of eight cards whose rank table is complete; the same for all."""
+def environ(directory: Path, cards: int = COUNT) -> Dict[str, str]:
+    """ModelArts' variables for a node whose rank table is complete; the same for all."""
     home, config = directory / "home", directory / "config"
     (home / "modelarts" / "log").mkdir(parents=True)
     config.mkdir()
-    table = fake(1, COUNT, "modelarts-job-bench-worker-{}".format, "10.0.0.{}".format)
+    table = fake(1, cards, "modelarts-job-bench-worker-{}".format, "10.0.0.{}".format)
     (config / "jobstart_hccl.json").write_text(json.dumps(table))
     return {
         "PATH": PATH,
@@ -59,7 +59,7 @@ def environ(directory: Path) -> Dict[str, str]:
         "MA_HOME": str(home),
         "MA_MOUNT_PATH": str(home / "modelarts"),
         "MA_VJ_NAME": "ma-job-bench",
-        "MA_NUM_GPUS": str(COUNT),
+        "MA_NUM_GPUS": str(cards),
         "MA_CURRENT_INSTANCE_NAME": "modelarts-job-bench-worker-0",
         "RANK_TABLE_FILE": str(config),
     }
