@@ -7,7 +7,7 @@ JSON values, `masked`. Whatever writes text of ma_boot's own calls it where the 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Collection, Dict, List, Mapping, Match, Optional, Sequence, Set, Tuple
 from urllib.parse import quote
 
@@ -35,7 +35,8 @@ _TOKENS_OF_TEXTS = {
 }  # fmt: skip
 # The last words of names whose values only say something about a secret.
 _ABOUT_SECRETS = {
-    "count", "dir", "directory", "endpoint", "env", "expires", "expiry", "file", "folder", "host", "kind",
+    "algorithm", "count", "dir", "directory", "encryption", "endpoint", "env", "expires", "expiry", "file",
+    "folder", "host", "kind",
     "len", "length", "limit", "mode", "name", "path", "policy", "port", "size", "timeout", "ttl", "type",
     "uri", "url", "version",
 }  # fmt: skip
@@ -54,6 +55,22 @@ _BEARER = r"\b(Bearer +)[\w.~+/=-]{8,}"
 _URL_LOGIN = r"(?<=://)[^/\s\"'<>]+(?=@)"
 # `user:password@host`, and not the digest of an image.
 _LOGIN = r"(?<![\w.+%-])([\w.+%-]{1,64}:)(?!//)[^/\s\"'<>]{1,128}(?=@(?!sha\d)[\w\[])"
+# Of AWS, GitHub, GitLab, Hugging Face, npm, PyPI, Slack, Google, OpenAI and Anthropic.
+_TOKEN_PREFIXES = ("AKIA", "ASIA", "gh", "github_", "glpat-", "hf_", "npm_", "pypi-", "xox", "AIza", "sk-")
+_TOKEN = (
+    r"(?<![A-Za-z0-9])(?:(?:AKIA|ASIA)[0-9A-Z]{16}|gh[opsur]_[0-9A-Za-z]{36}|github_pat_\w{40,255}"
+    r"|glpat-[\w-]{20,255}|hf_[A-Za-z]{34}|npm_[0-9A-Za-z]{36}|pypi-AgE[\w-]{40,255}"
+    r"|xox[abprs]-[0-9A-Za-z-]{20,255}|AIza[\w-]{35}|sk-(?:proj|svcacct|ant)-[\w-]{20,255})(?![A-Za-z0-9])"
+)
+# Programs to which a secret is given by an option that does not say so; what comes before its value, and it.
+_PROGRAM_OPTIONS = {
+    "curl": r"(\s(?:-u|--user|-U|--proxy-user)[ =]?[\"']?[^\s:\"']{1,64}:)([^\s\"']{1,255})",
+    "obsutil": r"(\s-[ikt]=)([^\s\"']{1,4096})",
+    "sshpass": r"(\s-p ?[\"']?)([^\s\"']{1,255})",
+    "login": r"(\s-p[ =]?[\"']?)([^\s\"']{1,4096})",  # of docker, podman and the like
+    "mysql": r"(\s-p[\"']?)([^\s\"']{1,255})",
+}
+_ARGUMENTS = r"\b{}\b[^\n;&|]{{0,4096}}"  # of a program
 _STEMS = ("key", "pass", "pwd", "secret", "credential", "token", "sig", "authorization", "cookie", "jwt")
 _SHORT_STEMS = r"(?<![A-Za-z])[as]k(?![a-z])|[AS][Kk](?![a-z])"
 
@@ -77,10 +94,11 @@ def is_secret(name: str, value: str) -> bool:
     """Whether the value of a variable, option or field of this name is a secret.
 
     The words of the name tell: `OBS_SK`, `--api-key`, `wandb.apiKey`. Numbers (`MAX_TOKENS=4096`), booleans,
-    paths (`PASSWORD_FILE=/run/secrets/pw`), references of a shell (`$HF_TOKEN`) and tokenizers are none. A
-    number of four digits or more may be a password or a key, and what looks like a path may be a key.
+    paths (`PASSWORD_FILE=/run/secrets/pw`), references of a shell (`$HF_TOKEN`), tokenizers, and a shell's
+    directory (`PWD`) are none. A number of four digits or more may be a password or a key, and what looks
+    like a path may be a key.
     """
-    kind, value = _kind(name), value.strip(" \t[](){},")
+    kind, value = "" if name == "PWD" else _kind(name), value.strip(" \t[](){},")
     if not kind or not value or re.fullmatch(_PLAIN, value):
         return False
     if re.fullmatch(_NUMBER, value):
@@ -174,17 +192,34 @@ def without_secrets(text: str, values: Sequence[str] = ()) -> str:
     for value in (*values, *_known):
         if value in text:
             text = text.replace(value, MASK)
+    text = without_known_forms(text)
     if "@" in text:
-        text = re.sub(_LOGIN, rf"\1{MASK}", without_logins(text))
+        text = re.sub(_LOGIN, rf"\1{MASK}", text)
     lower = text.lower()
     if any(stem in lower for stem in _STEMS) or re.search(_SHORT_STEMS, text):
         text = _without_named(text)
     return re.sub(_BEARER, rf"\1{MASK}", text) if "Bearer " in text else text
 
 
-def without_logins(text: str) -> str:
-    """The text with masked users and passwords in URLs."""
-    return re.sub(_URL_LOGIN, MASK, text)
+def without_known_forms(text: str) -> str:
+    """The text without what its form alone tells: logins in URLs, tokens of well-known services, and options
+    of programs such as `curl -u user:password`."""
+    if "@" in text:
+        text = re.sub(_URL_LOGIN, MASK, text)
+    if any(prefix in text for prefix in _TOKEN_PREFIXES):
+        text = re.sub(_TOKEN, MASK, text)
+    for program, option in _PROGRAM_OPTIONS.items():
+        if program in text:
+            text = re.sub(_ARGUMENTS.format(program), partial(_without_option, option), text)
+    return text
+
+
+def _without_option(option: str, arguments: Match[str]) -> str:
+    return re.sub(
+        option,
+        lambda given: given[0] if re.fullmatch(_PLAIN, given[2]) else given[1] + MASK,
+        arguments[0],
+    )
 
 
 def _without_named(text: str) -> str:
@@ -218,7 +253,7 @@ def _value_of(pair: Match[str]) -> Optional[Tuple[int, int]]:
     value = bare[0].rstrip(".,:)]}\\")
     if not mark and value.startswith("-"):  # another option
         return None
-    prose = mark == ":" and kind != _KEY and not is_header and value.isalpha()
+    prose = mark == ":" and kind != _KEY and not is_header and value.strip("`").isalpha()
     if prose and re.compile(r"[.,:)]?[ \t]+[^\s#]").match(text, start + len(value)):
         return None  # `token: expected 16 characters`
     return (start, start + len(value)) if value and is_secret(name, value.partition(",")[0]) else None

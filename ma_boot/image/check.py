@@ -23,6 +23,7 @@ from ma_boot.image.rules import (
     architecture,
     from_metadata,
     parsed_probe,
+    parsed_search,
 )
 from ma_boot.modelarts import ERROR, PLATFORM_HOME, PLATFORM_UID, Finding, failed
 
@@ -199,12 +200,8 @@ def searched(client: DockerClient, facts: ImageFacts, layers: Sequence[str]) -> 
         run = run_inside(client, facts.name, ["/bin/sh", "-c", *program], PROBE_SECONDS, user=0, mounts=given)
         if not run.refusal:
             break
-    lines = [line.split("\t", 2) for line in run.output.splitlines()]
-    credentials = {
-        (fields[1], fields[2]) for fields in lines if fields[0] == "credential" and len(fields) == 3
-    }
-    whole = any(fields[0] == "end" for fields in lines)
-    return replace(facts, credential_files=tuple(sorted(credentials)), searched=whole)
+    credentials, whole = parsed_search(run.output)
+    return replace(facts, credential_files=credentials, searched=whole)
 
 
 def started(client: DockerClient, facts: ImageFacts, command: str) -> ImageFacts:

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # Looks, as root, for files of an image that hold credentials, and prints lines of credential<TAB>what<TAB>file, `end`
-# last. No value is printed. Well-known names are those of the tools that write them; texts are looked for in small
-# text files, but not where distributions and packages keep theirs (documents, tests, certificates).
+# last; and text<TAB>file<TAB>text for what may be one. Well-known names are those of the tools that write them; texts are
+# looked for in small text files, but not where distributions and packages keep theirs (documents, tests, certificates).
 # Its arguments are directories: of the layers, in which a file stays that a later layer removes, or / alone.
 
 # say WHAT FILE, where FILE is below the current directory, a layer
@@ -12,10 +12,12 @@ say() {
 }
 key='-----BEGIN ([A-Z0-9]+ )*PRIVATE KEY'
 login='://[^/@:[:space:]]*:[^/@[:space:]]+@'
-named='(secret|token|passw(or)?d|access_?key(_?id)?|(^|_)[as]k)["'\'']?[[:space:]]*[:=][[:space:]]*["'\'']?[^[:space:]"'\'']{6,}'
-# Of AWS, GitHub, GitLab, Hugging Face, npm, PyPI, Slack and Google; secret keys of Huawei Cloud and others by name.
-tokens='(AKIA|ASIA)[0-9A-Z]{16}|gh[opsur]_[0-9A-Za-z]{36}|github_pat_[0-9A-Za-z_]{40,}|glpat-[0-9A-Za-z_-]{20}|hf_[A-Za-z]{34}|npm_[0-9A-Za-z]{36}|pypi-AgE[0-9A-Za-z_-]{40,}|xox[abprs]-[0-9A-Za-z-]{20,}|AIza[0-9A-Za-z_-]{35}'
-secrets='(SECRET_?ACCESS_?KEY|SECURITY_?TOKEN|SESSION_?TOKEN|SECRET_?KEY|CLOUD_SDK_SK|SWR_PASSWORD)["'\'']?[[:space:]]*[:=][[:space:]]*["'\'']?[0-9A-Za-z/+=]{16,}'
+# What may be a credential in a text, which the reader of this output judges: a key, a token, or a name and a value.
+letters='[0-9A-Za-z_.-]*'
+name="($letters(secret|token|passw|pwd|credential|key)$letters|(${letters}[_.-]|^|[^0-9A-Za-z_])(pass|[as]k))"
+value="(\"[^\"]{6,200}|'[^']{6,200}|[^[:space:]\"',;]{6,200})"
+tokens='(AKIA|ASIA|gh[opsur]_|github_pat_|glpat-|hf_|npm_|pypi-|xox[abprs]-|AIza|sk-)[0-9A-Za-z_-]{16,255}'
+text="$key|$tokens|${name}[\"'\]*[[:space:]]*(:=|=>|[=:])[[:space:]]*${value}[\"']?"
 
 # has PATTERN FILE: whether a line outside of comments has it; letters of names in any case
 has() { grep -v '^[[:space:]]*[#;]' "$2" 2>/dev/null | grep -qaiE -- "$1"; }
@@ -26,12 +28,11 @@ command -v find >/dev/null 2>&1 && command -v grep >/dev/null 2>&1 || exit 3
 well_known() {
     find . -xdev \( -path ./proc -o -path ./sys -o -path ./dev \) -prune -o -type f -size -2048k \( \
         -name .netrc -o -name _netrc -o -name .git-credentials -o -name .pgpass -o -name .my.cnf -o -name .htpasswd \
-        -o -name .obsutilconfig -o -name .s3cfg -o -name .boto -o -name .ossutilconfig -o -name .passwd-s3fs \
-        -o -name rclone.conf -o -name .pypirc -o -name .npmrc -o -name .dockercfg -o -path '*/.docker/config.json' \
-        -o -path '*/.aws/credentials' -o -path '*/.aws/config' -o -path '*/.kube/config' -o -path '*/.git/config' \
+        -o -name .passwd-s3fs -o -name .pypirc -o -name .npmrc -o -name .dockercfg -o -path '*/.docker/config.json' \
+        -o -path '*/.kube/config' -o -path '*/.git/config' \
         -o -path '*/.azure/*.json' -o -path '*/gcloud/*credentials*' -o -path '*/gh/hosts.yml' \
         -o -path '*/.huggingface/token' -o -path '*/huggingface/token' -o -name 'credentials*.csv' -o -name accessKeys.csv \
-        -o -name .env -o -name '.env.*' -o -name pip.conf -o -name 'id_rsa*' -o -name 'id_dsa*' -o -name 'id_ecdsa*' \
+        -o -name pip.conf -o -name 'id_rsa*' -o -name 'id_dsa*' -o -name 'id_ecdsa*' \
         -o -name 'id_ed25519*' -o -name '*.pem' -o -name '*.key' -o -name '*.ppk' -o -name '*.p12' -o -name '*.pfx' \
         -o -name '*.kdbx' \) -print 2>/dev/null | while IFS= read -r file; do
         case $file in
@@ -49,31 +50,30 @@ well_known() {
             */.azure/* | */gcloud/* | */gh/hosts.yml) has 'token|secret|private_key' "$file" && say 'a token' "$file" ;;
             */huggingface/token | */.huggingface/token) has '[^[:space:]]' "$file" && say 'a token' "$file" ;;
             */credentials*.csv | */accessKeys.csv) has 'access.?key' "$file" && say 'access keys' "$file" ;;
-            */.obsutilconfig | */.s3cfg | */.boto | */.ossutilconfig | */rclone.conf | */.aws/* | */.env | */.env.*)
-                has "$named" "$file" && say 'keys or passwords' "$file" ;;
             *.ppk | *.p12 | *.pfx | *.kdbx) say 'a store of keys' "$file" ;;
             *) has "$key" "$file" && say 'a private key' "$file" ;;
         esac
     done
 }
 
-# Other small files: what this image adds is below the home, /root, /opt, /srv, /data and the like.
-other_files() {
-    find . -xdev \( -path ./proc -o -path ./sys -o -path ./dev -o -path ./usr -o -path ./etc -o -path ./var -o -path './lib*' \
-    -o -path ./bin -o -path ./sbin -o -path ./boot -o -path ./opt/ma_boot -o -name site-packages -o -name dist-packages -o -name pkgs \
-    -o -name node_modules -o -name test -o -name tests -o -name testdata -o -path '*/lib/python3*' -o -path '*/share/*' \) \
-    -prune -o -type f -size -256k -size +0 -exec grep -IlE -e "$key" -e "$tokens" -e "$secrets" {} + 2>/dev/null |
-    while IFS= read -r file; do
-        case $file in *.pem | *.key | */id_* | */.env | */.env.* | */.aws/* | */.obsutilconfig | */rclone.conf) continue ;; esac
-        if grep -qE -- "$key" "$file"; then say 'a private key' "$file"
-        elif grep -qE -- "$tokens" "$file"; then say 'a well-known token' "$file"
-        else say 'a secret key' "$file"; fi
-    done
+# Texts of other small files: what this image adds is in /etc, /usr/src, the home, /root, /opt, /srv, /data and the like.
+texts() {
+    find . -xdev \( -path ./proc -o -path ./sys -o -path ./dev -o -path './usr/[!s]*' -o -path './usr/s[!r]*' \
+        -o -path './usr/src/linux*' -o -path ./etc/ssl -o -path ./etc/ssh -o -path './var/[!w]*' -o -path './lib*' -o -path ./bin \
+        -o -path ./sbin -o -path ./boot -o -path ./opt/ma_boot -o -name site-packages -o -name dist-packages -o -name pkgs \
+        -o -name node_modules -o -name test -o -name tests -o -name testdata -o -path '*/lib/python3*' -o -path '*/share/*' \) \
+        -prune -o -type f -size -256k -size +0 -exec grep -m 100 -IHoiE -e "$text" {} + 2>/dev/null |
+        while IFS= read -r line; do
+            place=${line%%:*}
+            place=${place#.}
+            [ -e "$place" ] || [ -L "$place" ] || place="$place (removed later, but still in its layer)"
+            printf 'text\t%s\t%s\n' "$place" "${line#*:}"
+        done
 }
 
 for layer; do
     cd "$layer" 2>/dev/null || continue
     well_known
-    other_files
+    texts
 done
 printf 'end\tok\n'

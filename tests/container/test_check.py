@@ -172,6 +172,9 @@ FILES = {
     "/home/ma-user/code/settings.py": "OBS_SECRET_ACCESS_KEY = '" + "a1B2" * 10 + "'",
     "/root/.netrc": f"machine host login me password {SECRET}",
     "/root/.aws/credentials": f"[default]\naws_secret_access_key = {SECRET}",
+    "/etc/environment": "DB_PASS=hunter22",
+    "/etc/profile.d/keys.sh": "export OBS_SK=" + "a1B2" * 10,
+    "/usr/src/app/config.ini": "secret_access_key = " + "a1B2" * 10,
     "/opt/work/train.yaml": "token: ghp_" + "a1B2" * 9,
 }
 REMOVED = "/root/.netrc"
@@ -205,6 +208,7 @@ def test_credentials_in_files_and_in_the_history(
     assert f"{REMOVED} (removed later, but still in its layer)" in evidence
     assert "docker history" in evidence
     assert SECRET not in done.output + done.errors
+    assert "hunter22" not in done.output + done.errors
     assert "a1B2" not in done.output + done.errors
 
 

@@ -3,6 +3,7 @@
 from ma_boot.image.rules import boot, contents, variables
 from ma_boot.image.rules.boot import this_toolkit as this_toolkit
 from ma_boot.image.rules.contents import architecture as architecture
+from ma_boot.image.rules.credentials import parsed_search as parsed_search
 from ma_boot.image.rules.facts import (
     ARCHITECTURES as ARCHITECTURES,
     GB as GB,
@@ -19,5 +20,5 @@ RULES = (
     *(boot.toolkit, boot.stop_signal, boot.entry_point, boot.tried_command),
     *(contents.environments, contents.size, contents.driver, contents.set_id),
     *(variables.protected, variables.of_a_job, variables.everywhere, variables.named_files),
-    *(variables.search_paths, variables.in_variables, variables.in_history, variables.in_files),
+    *(variables.search_paths, variables.in_configuration, variables.in_history, variables.in_files),
 )

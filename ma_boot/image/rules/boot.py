@@ -8,6 +8,7 @@ from typing import Iterator, Optional
 from ma_boot import __version__
 from ma_boot.image.rules.facts import ImageFacts, Inside, Python, Version, error, remedy_for, warning
 from ma_boot.modelarts import Finding
+from ma_boot.redact import without_secret_words
 
 _VERSION = re.compile(r"ma_boot (\S+) from (/.+) \(Python [\d.]+\)")  # the answer of `ma_boot --version`
 _REBUILD = "build with ma_boot's Dockerfile and BASE_IMAGE=<this image>"
@@ -120,9 +121,10 @@ def stop_signal(facts: ImageFacts) -> Iterator[Finding]:
 def entry_point(facts: ImageFacts) -> Iterator[Finding]:
     """Nothing stands before the boot command."""
     if facts.entrypoint:
+        shown = " ".join(without_secret_words(facts.entrypoint))
         yield warning(
             "entry-point",
-            f"ENTRYPOINT {' '.join(facts.entrypoint)}: the platform runs the boot command instead of it",
+            f"ENTRYPOINT {shown}: the platform runs the boot command instead of it",
             "use ENTRYPOINT [], and move its setup into ENV or the boot command",
         )
 

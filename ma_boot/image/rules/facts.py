@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.modelarts import ERROR, WARNING, Finding
@@ -91,9 +91,9 @@ class Started:
 class ImageFacts:
     """An image; `inside` is None if the probe did not run to its end, for the reason in `refusal`.
 
-    `size` is in bytes; `architecture` as in `uname -m`; `history` are the commands of its layers.
-    `credential_files` are files that hold credentials, each after what it holds; `searched` is False if they
-    could not be looked for.
+    `size` is in bytes; `architecture` as in `uname -m`; `command` is that of CMD; `history` are the commands
+    of its layers. `credential_files` are files that hold credentials, each after what it holds; `searched` is
+    False if they could not be looked for.
     """
 
     name: str
@@ -105,6 +105,8 @@ class ImageFacts:
     architecture: str
     size: int
     stop_signal: str = ""
+    command: Tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
     history: Tuple[str, ...] = ()
     inside: Optional[Inside] = None
     refusal: str = ""
@@ -128,6 +130,8 @@ def from_metadata(name: str, attributes: Mapping[str, Any], history: Sequence[st
         architecture=ARCHITECTURES.get(architecture, architecture),
         size=int(attributes.get("Size", 0)),
         stop_signal=config.get("StopSignal") or "",
+        command=tuple(config.get("Cmd") or ()),
+        labels=dict(config.get("Labels") or {}),
         history=tuple(history),
     )
 

@@ -10,7 +10,7 @@ from typing import Dict, Iterator, List
 
 from ma_boot.image.rules.facts import ImageFacts, error, some, warning
 from ma_boot.modelarts import PLATFORM_HOME, Finding
-from ma_boot.redact import masked, without_logins, without_secrets
+from ma_boot.redact import masked, without_known_forms, without_secret_words, without_secrets
 
 # Names with the platform's prefix that it documents for users.
 ALLOWED_MA = {"MA_DETECT_TRAIN_INJECT_CODE", "MA_HANG_DETECT_TIME"}
@@ -23,6 +23,7 @@ _OF_A_JOB = re.compile(
     r"|MASTER_(ADDR|PORT)|MS_(ROLE|SCHED_HOST|SCHED_PORT|WORKER_NUM|NODE_ID)|ROUTE_PLAN|RANK_AFTER_ACC"
 )
 _ARGUMENTS = re.compile(r"(?<!\S)([A-Za-z_]\w*)=(?![\"']?\$)(\S+)")  # of a command in the history: NAME=value
+_CONFIGURATION = re.compile(r"(/bin/sh -c #\(nop\)\s+)?(ENV|LABEL|CMD|ENTRYPOINT) ")
 _REMEDY = "build without cache, change the credential, and set it in the job form instead"
 _PROXY = re.compile(r"(https?|ftp|all)_proxy", re.IGNORECASE)
 
@@ -153,32 +154,38 @@ def search_paths(facts: ImageFacts) -> Iterator[Finding]:
         )
 
 
-def in_variables(facts: ImageFacts) -> Iterator[Finding]:
-    """No variable is a credential."""
-    for name, value in masked(facts.environ).items():
-        if value != facts.environ[name]:
-            yield error(
-                "secret",
-                f"ENV {name} looks like a credential (value not shown), visible to all who pull the image",
-                f"remove it, {_REMEDY}",
-            )
+def in_configuration(facts: ImageFacts) -> Iterator[Finding]:
+    """No variable, label or word of a command is a credential."""
+    places = [f"ENV {name}" for name, value in masked(facts.environ).items() if value != facts.environ[name]]
+    places += [f"LABEL {name}" for name, value in masked(facts.labels).items() if value != facts.labels[name]]
+    for instruction, words in (("CMD", facts.command), ("ENTRYPOINT", facts.entrypoint)):
+        lines = [" ".join(words), *words]  # each, as one of them may be a command line
+        if list(words) != without_secret_words(words) or any(without_secrets(line) != line for line in lines):
+            places.append(instruction)
+    for place in places:
+        yield error(
+            "secret",
+            f"{place} looks like a credential (value not shown), visible to all who pull the image",
+            f"remove it, {_REMEDY}",
+        )
 
 
 def in_history(facts: ImageFacts) -> Iterator[Finding]:
-    """No command of a layer, which `docker history` shows, has a credential in a build argument or a URL."""
+    """No command of a layer, which `docker history` shows, has a credential: in a build argument, a URL, or
+    an option of a program that takes one."""
     names: List[str] = []
-    logins = False
+    known_form = False
     for command in facts.history:
-        if command.startswith(("/bin/sh -c #(nop)  ENV", "ENV ")):  # a variable, which has its own finding
+        if _CONFIGURATION.match(command):  # which has its own finding
             continue
         arguments = dict(_ARGUMENTS.findall(command))
         names += [name for name, value in masked(arguments).items() if value != arguments[name]]
-        logins = logins or without_logins(command) != command
+        known_form = known_form or without_known_forms(command) != command
         if without_secrets(command, []) != command:
             names.append("")
     shown = sorted(set(filter(None, names)))
-    if logins or shown:
-        what = some(shown) if shown else "a URL with a login"
+    if known_form or shown:
+        what = some(shown) if shown else "a login or token"
         yield error(
             "secret",
             f"`docker history` shows {what} (value not shown) in the command of a layer",

@@ -172,6 +172,12 @@ BROKEN: List[Tuple[str, ImageFacts, str, str, str]] = [
     ("secret", environ(OBS_SECRET_ACCESS_KEY="planted"), "secret", "error", "change the credential"),
     ("secret in the history", history("RUN |1 OBS_SK=planted /bin/sh -c make"), "secret", "error", "--mount=type=secret"),
     ("login in the history", history("RUN pip install -i https://me:planted@host/"), "secret", "error", "earlier stage"),
+    ("curl in the history", history("RUN curl -u me:planted https://host/"), "secret", "error", "earlier stage"),
+    ("obsutil in the history", history("RUN /bin/sh -c obsutil config -i=planted -k=planted"), "secret", "error", "earlier stage"),
+    ("token in the history", history("RUN git clone https://host/ glpat-planted" + "a1" * 9), "secret", "error", "earlier stage"),
+    ("secret in a label", replace(GOOD, labels={"db.password": "planted"}), "secret", "error", "change the credential"),
+    ("secret in CMD", replace(GOOD, command=("ma_boot", "--sk", "planted")), "secret", "error", "change the credential"),
+    ("secret in a line of CMD", replace(GOOD, command=("sh", "-c", "TOKEN=planted ma_boot")), "secret", "error", "change the credential"),
     ("credential file", replace(GOOD, credential_files=(("a token", "/x/.npmrc"),)), "secret", "error", ".dockerignore"),
     ("files not searched", replace(GOOD, searched=False), "secret", "warning", "look into its layers"),
     ("time zone", inside(zone=False), "time-zone", "warning", "tzdata"),
@@ -219,6 +225,15 @@ def test_each_rule_finds_its_fault_with_its_remedy(
         history(
             "RUN |1 CONDA_ENV=x /bin/sh -c export TOKEN=$(cat /run/secrets/token)",
             "ENV GPG_KEY=A035C8C19219BA82",
+            "RUN |1 BUILD_TOKENS=4 /bin/sh -c make",
+            "/bin/sh -c #(nop)  ARG BUILD_TOKENS=4",
+            "/bin/sh -c #(nop)  LABEL token=x",
+        ),
+        environ(
+            TOKENIZERS_PARALLELISM="false", MAX_TOKENS="4096", PASSWORD_FILE="/run/secrets/pw", PWD="/root"
+        ),
+        replace(
+            GOOD, labels={"org.opencontainers.image.source": "https://host/x"}, command=("ma_boot", "--help")
         ),
     ],
     ids=[
@@ -236,6 +251,8 @@ def test_each_rule_finds_its_fault_with_its_remedy(
         "unknown glibc",
         "mounted over",
         "no value in the history",
+        "figures, booleans, paths",
+        "labels and commands",
     ],
 )
 def test_what_is_allowed_is_not_found(facts: ImageFacts) -> None:

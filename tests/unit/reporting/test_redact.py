@@ -20,7 +20,7 @@ from ma_boot.redact import (
 
 SECRET = ["OBS_SECRET_ACCESS_KEY", "OBS_ACCESS_KEY_ID", "OBS_SECURITY_TOKEN", "AK", "MY_SK", "PASSWORD"]
 SECRET += ["db_passwd", "WANDB_API_KEY", "AWS_ACCESS_KEY_ID", "X_SIGNATURE", "GIT_CREDENTIALS", "PRIVATE_KEY"]
-PLAIN = ["PATH", "TASK", "MASK_RATIO", "RANK_ID", "KEYBOARD", "MONKEY", "BREAKPOINT", "DESK"]
+PLAIN = ["PATH", "TASK", "MASK_RATIO", "RANK_ID", "KEYBOARD", "MONKEY", "BREAKPOINT", "DESK", "PWD"]
 
 
 @pytest.mark.parametrize("name", SECRET)
@@ -94,7 +94,7 @@ def test_a_number_may_be_a_password_and_a_key_may_look_like_a_path() -> None:
         ("a:p@s@host", "a:******@host"), ("org/image:tag@sha256:0815", None), ("max_tokens=5,sk=x", "max_tokens=5,sk=******"),
         ("password='a, b' c", "password='******' c"), ('sk="cut off', 'sk="******'), ('{\\"sk\\": \\"x\\"}', '{\\"sk\\": \\"******\\"}'),
         ('token: "a\\"b" c', 'token: "******" c'), ("token == other", None), ("Bearer abcdefgh1", "Bearer ******"),
-        ("--secret --lr 0.1", None), ("me@host.example", None),
+        ("secret: `docker history` shows", None), ("--secret --lr 0.1", None), ("me@host.example", None),
     ],
 )  # fmt: skip
 def test_what_is_shown_of_a_text(text: str, shown: str | None) -> None:
@@ -160,6 +160,35 @@ def test_a_secret_in_a_text_is_masked(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "secret",
+    [
+        "AKIA" + "A1B2" * 4, "ghp_" + "a1B2" * 9, "glpat-" + "a1B2" * 5, "hf_" + "ab" * 17, "npm_" + "a1B2" * 9,
+        "github_pat_" + "a1B2" * 20, "sk-proj-" + "a1B2" * 10, "xoxb-" + "12" * 12, "AIza" + "a1B2c" * 7,
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("text", ["found {} there", "x = '{}'", "https://host/{}", "--value={}"])
+def test_a_well_known_token_is_masked_wherever_it_stands(secret: str, text: str) -> None:
+    assert secret not in without_secrets(text.format(secret))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("curl -u me:planted1 https://h/x", "curl -u me:****** https://h/x"),
+        ("curl -fsS --user 'me:planted1' https://h && make -u a:b", "curl -fsS --user 'me:******' https://h && make -u a:b"),
+        ("curl -u me:$PW https://h/x", None),
+        ("obsutil config -i=PLANTED -k=planted/1 -e=https://obs", "obsutil config -i=****** -k=****** -e=https://obs"),
+        ("sshpass -p planted1 ssh me@h", "sshpass -p ****** ssh me@h"),
+        ("docker login -u me -p planted1 swr.h", "docker login -u me -p ****** swr.h"),
+        ("docker run -p 80:80 x", None),
+        ("mysql -uroot -pplanted1 db", "mysql -uroot -p****** db"),
+    ],
+)  # fmt: skip
+def test_an_option_that_takes_a_secret_without_saying_so_is_masked(text: str, shown: str | None) -> None:
+    assert without_secrets(text) == (text if shown is None else shown)
+
+
+@pytest.mark.parametrize(
     "text",
     ["tokens: 4096", "tokens/s = 12345678.9", "token: expected 16 characters", "secretary = some", "epoch 3 loss: 0.12345678", "a@b.example"],
 )  # fmt: skip
@@ -197,6 +226,9 @@ def test_secret_values_of_the_environment_have_a_minimum_length() -> None:
         ":@a",
         "a.",
         "Bearer ",
+        "AKIA",
+        "curl -u a",
+        "login -p ",
     ],
 )
 def test_masking_takes_linear_time(part: str) -> None:
