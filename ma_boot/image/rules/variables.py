@@ -213,6 +213,6 @@ def in_files(facts: ImageFacts) -> Iterator[Finding]:
     for kind, files in files_of.items():
         yield error(
             "secret",
-            f"{kind} (not shown) in {some(files)}, visible to all who pull the image",
+            f"{kind} (not shown) in {', '.join(files)}, visible to all who pull the image",
             "keep it out of the build context (.dockerignore), remove it in the same layer, and change it",
         )
