@@ -6,6 +6,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Iterator, List, Mapping
 
+from ma_boot.environment import how_to_install
 from ma_boot.errors import BootError, ExitCode, InputMissing, UsageError
 from ma_boot.redact import without_secrets
 from ma_boot.reporting import Console, Show
@@ -43,7 +44,7 @@ def engine(environ: Mapping[str, str]) -> Iterator[DockerClient]:
         from docker.errors import APIError, DockerException
     except ImportError as missing:
         raise EngineUnavailable(
-            f"`ma_boot image` needs the docker SDK ({missing}): pip install 'ma-boot[image]'"
+            f"the docker SDK is missing ({missing}): {how_to_install('image')}"
         ) from missing
     where = environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
     try:

@@ -20,6 +20,7 @@ from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, TypeVar
 
 from ma_boot import __version__
+from ma_boot.environment import how_to_install
 from ma_boot.errors import BootError, ConfigError, InputMissing, StoreUnavailable, listed
 from ma_boot.job_service.answers import EVENTS, FLAVORS, JOB, JOBS, LINES, NAME, QUOTAS, STAGES, shaped
 from ma_boot.redact import without_secrets
@@ -322,7 +323,7 @@ class JobApi:
             from huaweicloudsdkcore.sdk_response import SdkResponse
             from requests.adapters import HTTPAdapter
         except ImportError as error:
-            raise ConfigError(f"Huawei's SDK is missing ({error}): pip install 'ma-boot[job]'") from error
+            raise ConfigError(f"Huawei's SDK is missing ({error}): {how_to_install('job')}") from error
 
         access = self.access
         raw = type("Raw", (SdkResponse,), {"openapi_types": {}, "attribute_map": {}, "sensitive_list": []})

@@ -15,6 +15,7 @@ from contextlib import ExitStack, suppress
 from types import MappingProxyType
 from typing import Any, BinaryIO, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
+from ma_boot.environment import how_to_install
 from ma_boot.errors import described
 from ma_boot.observe.cards import contents, memory_file
 from ma_boot.observe.peers import PeerMessage, Peers
@@ -261,7 +262,7 @@ def _nobody(folds: Sequence[Mapping[str, Any]]) -> str:
     without = [rank for fold in folds if fold["stack"].startswith("no stacks") for rank in fold["ranks"]]
     if without:
         of = "" if len(without) == sum(len(fold["ranks"]) for fold in folds) else f" of {ranks_text(without)}"
-        return f"cannot tell: no stacks{of} (pip install py-spy)"
+        return f"cannot tell: no stacks{of} ({how_to_install('hang')})"
     if len(folds) == 1:
         return "cannot tell: no rank differs from the others"
     return "cannot tell: no place is that of most ranks"

@@ -9,7 +9,7 @@ import shutil
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from typing import Collection, List, Optional, Sequence, Set, Tuple
+from typing import BinaryIO, Collection, List, Optional, Sequence, Set, Tuple
 
 from ma_boot.environment import Script, command_parts, no_such_file
 from ma_boot.errors import CannotCreate, ConfigError
@@ -153,19 +153,30 @@ def copy_code(code: Path, files: Sequence[Path], target: Path) -> None:
     Where the file system can, a copy shares its blocks with the file until one of both changes.
 
     Raises:
-        CannotCreate: a file cannot be copied.
+        ConfigError: a file cannot be read.
+        CannotCreate: a copy cannot be written.
     """
     for file in files:
         copy = target / file
         try:
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            with (code / file).open("rb") as source, copy.open("wb") as clone:
-                try:
-                    fcntl.ioctl(clone, _FICLONE, source.fileno())
-                except OSError:  # this file system cannot, or it is another one
-                    shutil.copyfile(code / file, copy)
+            with (code / file).open("rb") as source:
+                _write_copy(source, copy)
         except OSError as error:
-            raise CannotCreate(f"cannot copy the code to {copy}: {error.strerror}") from error
+            raise ConfigError(
+                f"cannot read {code / file}: {error.strerror}: make it readable, or leave it out"
+            ) from error
+
+
+def _write_copy(source: BinaryIO, copy: Path) -> None:
+    try:
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        with copy.open("wb") as clone:
+            try:
+                fcntl.ioctl(clone, _FICLONE, source.fileno())
+            except OSError:  # this file system cannot, or it is another one
+                shutil.copyfileobj(source, clone)
+    except OSError as error:
+        raise CannotCreate(f"cannot copy the code to {copy}: {error.strerror}") from error
 
 
 def remove_copy(files: Sequence[Path], target: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Dict, List
 import pytest
 
 from ma_boot import __version__
+from ma_boot.environment import how_to_install
 from ma_boot.errors import BootError, ConfigError, InputMissing, StoreUnavailable
 from ma_boot.job import MARK
 from ma_boot.job_service import JobApi, api as api_module, created
@@ -264,4 +265,4 @@ def test_a_plan_needs_no_network_and_no_sdk(desk: Desk) -> None:
     assert desk.api.requests == []
     done = desk.job("list", more=more)
     assert done.code == 78
-    assert "pip install 'ma-boot[job]'" in done.err
+    assert how_to_install("job") in done.err

@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import pytest
 
+from ma_boot.environment import how_to_install
 from ma_boot.observe import PeerMessage, stacks_round
 from ma_boot.observe.stacks import RankAtHang
 from ma_boot.observe.stacks_round import (
@@ -177,8 +178,8 @@ def test_nobody_and_somebody_is_suspected() -> None:
         "cannot tell: no rank differs from the others", None, [],
     )  # fmt: skip
     ranks = [same[0], RankAtHang(1, 0, "no stacks: py-spy is not installed")]
-    assert _reported(ranks, [], [])[0][-1] == "cannot tell: no stacks of rank 1 (pip install py-spy)"
-    assert _reported(ranks[1:], [], [])[0][-1] == "cannot tell: no stacks (pip install py-spy)"
+    assert _reported(ranks, [], [])[0][-1] == f"cannot tell: no stacks of rank 1 ({how_to_install('hang')})"
+    assert _reported(ranks[1:], [], [])[0][-1] == f"cannot tell: no stacks ({how_to_install('hang')})"
     lines, event = _reported(same, [], (3,))
     assert lines[-1].startswith("suspected: node 3: it does not answer")
     assert (event["suspect"]["node"], event["suspect"]["rank"], event["silent"]) == (3, None, [3])

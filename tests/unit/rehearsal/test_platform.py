@@ -10,7 +10,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ma_boot.errors import CommandNotFound, ConfigError
+from ma_boot.errors import CannotCreate, CommandNotFound, ConfigError
 from ma_boot.modelarts import JobEnvironment, read_job
 from ma_boot.rank_table import (
     WRITERS,
@@ -247,6 +247,15 @@ class TestCode:
         copy_code(project, code_files(project, [project / "sandbox"]), target)
         assert (target / "pkg" / "train.py").read_text() == "pkg/train.py"
         assert not (target / "pkg" / "train.py").stat().st_mode & 0o111
+
+    def test_of_a_file_that_cannot_be_read_the_source_is_named(self, project: Path, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match=rf"cannot read {project}/gone: No such file"):
+            copy_code(project, [Path("gone")], tmp_path / "copy")
+        (tmp_path / "file").touch()
+        with pytest.raises(
+            CannotCreate, match=rf"cannot copy the code to {tmp_path}/file/pkg/train.py: Not a"
+        ):
+            copy_code(project, [Path("pkg/train.py")], tmp_path / "file")
 
     def test_of_a_copy_that_is_removed_what_the_training_wrote_stays(
         self, project: Path, tmp_path_factory: pytest.TempPathFactory

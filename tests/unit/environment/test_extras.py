@@ -1,0 +1,41 @@
+"""The command that an error prints where a package of an extra is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ma_boot.environment.extras import how_to_install
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An environment in a directory with a blank in its name, of a ma_boot with two extras."""
+    place = tmp_path / "an environment"
+    place.mkdir()
+    requires = ["click>=8.1", 'docker>=7.0; extra == "image"', 'docker>=7.0; extra == "dev"']
+    monkeypatch.setattr(metadata, "requires", lambda name: requires)
+    monkeypatch.setattr(sys, "prefix", str(place))
+    monkeypatch.setattr(sys, "executable", f"{place}/bin/python")
+    return place
+
+
+def without_pip(name: str, *more: Any) -> None:
+    assert name == "pip"
+
+
+def test_by_the_installer_of_the_environment(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert how_to_install("image") == f"'{place}/bin/python' -m pip install 'docker>=7.0'"
+    monkeypatch.setattr(importlib.util, "find_spec", without_pip)
+    assert how_to_install("image") == f"uv pip install --python '{place}/bin/python' 'docker>=7.0'"
+    (place / "pipx_metadata.json").touch()
+    assert how_to_install("image") == "pipx inject ma-boot 'docker>=7.0'"
+
+
+def test_an_extra_that_is_not_known_here_is_named_itself(place: Path) -> None:
+    assert how_to_install("job").endswith(" -m pip install 'ma-boot[job]'")
