@@ -14,7 +14,7 @@ _OF_PHASES = {"rank table": WAITING, "inputs": INPUTS, "checkpoints": RESTORE}
 _NOTHING = "–"  # no step was restored, as the incident has it
 
 
-class Attempt(NamedTuple):
+class AttemptSpan(NamedTuple):
     """Processes of a node that ran together: their first start, first failure and last end."""
 
     start: float
@@ -75,7 +75,7 @@ def _with_phases(
     yield start, end, otherwise
 
 
-def _attempts(run: BootRun) -> List[Attempt]:
+def _attempts(run: BootRun) -> List[AttemptSpan]:
     attempts: List[List[ProcessSpan]] = []
     end = -1.0
     for process in sorted(run.processes, key=lambda process: process.start):
@@ -86,13 +86,13 @@ def _attempts(run: BootRun) -> List[Attempt]:
     return [_attempt(processes, run.end) for processes in attempts]
 
 
-def _attempt(processes: Sequence[ProcessSpan], until: float) -> Attempt:
+def _attempt(processes: Sequence[ProcessSpan], until: float) -> AttemptSpan:
     ends = [until if process.end is None else process.end for process in processes]
     failed = [end for end, process in zip(ends, processes) if process.failed]
-    return Attempt(min(process.start for process in processes), min(failed, default=max(ends)), max(ends))
+    return AttemptSpan(min(process.start for process in processes), min(failed, default=max(ends)), max(ends))
 
 
-def _counted_until(run: BootRun, attempt: Attempt, is_final: bool, later: Sequence[BootRun]) -> float:
+def _counted_until(run: BootRun, attempt: AttemptSpan, is_final: bool, later: Sequence[BootRun]) -> float:
     """Until when an attempt made steps that are in the final state."""
     if is_final and run.exit_code == 0:
         return attempt.failed
@@ -101,7 +101,7 @@ def _counted_until(run: BootRun, attempt: Attempt, is_final: bool, later: Sequen
     return min(max(saved), attempt.failed) if saved and step else attempt.start
 
 
-def _restored_after(run: BootRun, attempt: Attempt, later: Sequence[BootRun]) -> Optional[str]:
+def _restored_after(run: BootRun, attempt: AttemptSpan, later: Sequence[BootRun]) -> Optional[str]:
     """The step from which the next attempt went on; None if from none."""
     incidents = [*run.incidents, *(incident for after in later for incident in after.incidents)]
     steps = [i.label for i in incidents if i.kind == "restored" and i.at >= attempt.end]
