@@ -76,7 +76,7 @@ def test_after_a_sigkill_the_next_start_goes_on_from_the_newest_whole_step(job: 
     for rank in (0, 1):
         assert f"rank {rank} goes on from {step} of obs://bucket/ckpt/attempt-0000" in ended.output
     assert f"found [{step}]" in ended.output
-    assert f"going on from step {step} of attempt-000001-" in ended.output
+    assert f"resuming from step {step} of attempt-000001-" in ended.output
     assert "step 60 is the last one of this node, step 60 the newest whole set" in ended.output
     files = [
         key for key in keys(job.store) if "/attempt-000002-" in key and key.endswith("iter_60/rank_1.bin")
