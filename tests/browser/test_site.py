@@ -42,7 +42,7 @@ def test_a_reader_opens_searches_and_changes_the_language(chromium: Browser, sit
     reader = Opened(chromium.new_page())
     page = reader.page
     answers: List[Response] = []
-    page.on("response", answers.append)
+    page.on("response", lambda answer: answers.append(answer))  # a function that can have attributes
     page.goto(f"{site}index.html")
     page.get_by_role("link", name="from a script to a job on ModelArts").click()
     expect(page.get_by_role("heading", level=1)).to_have_text(
