@@ -15,11 +15,13 @@ from ma_boot.reporting.timeline.job_timeline import (
     UNKNOWN,
     WELL,
     BootRun,
+    Incident,
     JobOutcome,
     NodeTimeline,
     ProcessSpan,
     Timeline,
 )
+from ma_boot.reporting.timeline.slow_ranks import slow_ranks
 
 GAP_SECONDS = 1800.0  # a run that ended so long before the next one is left out
 MOST_RUNS = 20
@@ -51,7 +53,7 @@ def timeline_of(files: Sequence[EventFile]) -> Timeline:
     everything = [event for file in files for event in file.events]
     started = [event for event in everything if event["kind"] == "job"]
     counts = [whole(event, "nodes", 100_000) for event in started]
-    incidents = (incident_of(at, None, event) for at, event in of_job)
+    incidents = [*(incident_of(at, None, event) for at, event in of_job), *_slow_ranks(drawn, seconds)]
     return Timeline(
         job=next(iter(job_names(files)), ""),
         began=began,
@@ -66,6 +68,12 @@ def timeline_of(files: Sequence[EventFile]) -> Timeline:
         boot_command=words(rehearsal, "boot_command", 4000),
         schedules=max((whole(event, "schedule_count", 100_000) or 1 for event in started), default=1),
     )
+
+
+def _slow_ranks(nodes: Sequence[NodeTimeline], seconds: float) -> List[Incident]:
+    """Those that no node has named already."""
+    named = {(i.kind, i.label) for node in nodes for run in node.runs for i in run.incidents}
+    return [slow for slow in slow_ranks(nodes, seconds) if (slow.kind, slow.label) not in named]
 
 
 def job_names(files: Sequence[EventFile]) -> Tuple[str, ...]:

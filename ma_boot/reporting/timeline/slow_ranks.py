@@ -1,0 +1,76 @@
+"""Which ranks were slow, by the samples of all nodes of a job: what no node alone can tell. Pure."""
+
+from __future__ import annotations
+
+from statistics import mean, median, stdev
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Sequence
+
+from ma_boot.reporting.timeline.job_timeline import Incident, NodeTimeline
+from ma_boot.wording import Message
+
+FEWEST_SAMPLES = 6  # a minute
+FEWEST_OTHERS = 3
+SIGMAS = 3.0  # of the others
+LONGER = 1.05  # times as long as the others' steps: less is no reason to look for a cause
+BUSIER = 2.0  # times the cores of the others, which wait for it
+WORKS = 0.5  # cores
+MOST_NAMED = 4
+
+
+class _Usual(NamedTuple):
+    """A rank, its node, and the middle of its samples."""
+
+    node: int
+    rank: str
+    value: float
+
+
+def slow_ranks(nodes: Sequence[NodeTimeline], at: float) -> List[Incident]:
+    """The ranks that were slower than the others as long as the last start ran, named at this moment.
+
+    If the steps of all take the same time, as they wait for each other in each step, it is the rank that
+    computes while the others do not.
+    """
+    steps, cores = (list(_usual(nodes, metric)) for metric in ("step_time", "cpu"))
+    times = [rank.value for rank in steps]
+    if not times or max(times) > LONGER * min(times):
+        template = "{} s a step, the others {} s"
+        slow = _above(steps, LONGER)
+    else:
+        template = "{} cores, while the others wait for it with {}"
+        slow = {rank: others for rank, others in _above(cores, BUSIER).items() if rank.value >= WORKS}
+    return [
+        Incident("slow rank", at, rank.node, f"rank {rank.rank}", _in_words(template, rank.value, others))
+        for rank, others in slow.items()
+    ]
+
+
+def _in_words(template: str, value: float, others: float) -> str:
+    return Message.of(template, f"{value:.2f}", f"{others:.2f}")
+
+
+def _usual(nodes: Sequence[NodeTimeline], metric: str) -> Iterator[_Usual]:
+    """The ranks with enough samples of a metric, after the first one: the first step compiles."""
+    for node in nodes:
+        values: Dict[str, List[float]] = {}
+        samples: Sequence[Mapping[str, Mapping[str, float]]] = [
+            sample.ranks for run in node.runs[-1:] for sample in run.samples
+        ]
+        for sample in samples:
+            for rank, value in sample.get(metric, {}).items():
+                values.setdefault(rank, []).append(value)
+        for rank, series in values.items():
+            if len(series) > FEWEST_SAMPLES and rank.isdecimal():
+                yield _Usual(node.number, rank, median(series[1:]))
+
+
+def _above(ranks: Sequence[_Usual], times: float) -> Dict[_Usual, float]:
+    """The ranks that are so many times and three standard deviations above the others, with their mean."""
+    if len(ranks) <= FEWEST_OTHERS:
+        return {}
+    slow: Dict[_Usual, float] = {}
+    for rank in sorted(ranks, key=lambda rank: -rank.value)[:MOST_NAMED]:
+        others = [other.value for other in ranks if other is not rank]
+        if rank.value > max(times * mean(others), mean(others) + SIGMAS * stdev(others)):
+            slow[rank] = mean(others)
+    return slow
