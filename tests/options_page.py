@@ -16,11 +16,11 @@ PAGE = Path(__file__).parents[1] / "docs" / "options.md"
 _START = """\
 # All options
 
-This page is made of the help by `python -m tests.options_page`.
+This page is generated from the help by `python -m tests.options_page`.
 
 Each option `--some-name` of `ma_boot run` can also be set by the environment variable `MABOOT_SOME_NAME` (several values
 separated by colons); the option takes precedence. Options go before COMMAND: everything after it belongs to it. `ma_boot
-COMMAND` is short for `ma_boot run COMMAND`. Every command has `--help`. What is rarely needed has no option, only
+COMMAND` is short for `ma_boot run COMMAND`. Every command has `--help`. Rarely needed settings have no option, only
 [a variable](#variables-without-an-option).
 """
 _SEE = {
@@ -54,8 +54,8 @@ def _of_run() -> Iterator[str]:
     rows = ([f"`{one.variable}`", _code(one.value), _default(one), _help(one)] for one in variables)
     yield _table("variable | value | default |", rows)
     yield (
-        "`MABOOT_STALL_TIMEOUT` also holds for `ma_boot sync` and `ma_boot checkpoint`; `MABOOT_INTERVAL`, 10, is the time in\n"
-        "seconds between two questions of `ma_boot job submit --watch`, `watch` and `logs`. `MABOOT_JOB_TOKEN` is described in\n"
+        "`MABOOT_STALL_TIMEOUT` also applies to `ma_boot sync` and `ma_boot checkpoint`; `MABOOT_INTERVAL`, 10, is the time in\n"
+        "seconds between two polls of `ma_boot job submit --watch`, `watch` and `logs`. `MABOOT_JOB_TOKEN` is described in\n"
         "[hangs.md](hangs.md#between-nodes).\n"
     )
 

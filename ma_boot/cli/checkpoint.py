@@ -75,7 +75,7 @@ _command = store_command(
     60,
     click.option("--json", "as_json", is_flag=True, help="One JSON document per line."),
 )
-_step = click.option("--step", metavar="STEP", help="The newest whole set of this step, not of all.")
+_step = click.option("--step", metavar="STEP", help="Use the newest whole set of this step.")
 
 
 @_command
@@ -168,7 +168,7 @@ def fetch(request: SetsRequest, step: Optional[str], to: str) -> int:
     "--older-than",
     metavar="AGE",
     callback=age,
-    help="Of files that belong to no set, also those of the newest start that were stored before: 7d, 36h.",
+    help="Also remove the newest start's files without a set, if they are older: 7d, 36h.",
 )
 @click.option("--plan", "only_plan", is_flag=True, help="Print what would be removed; remove nothing.")
 def prune(request: SetsRequest, keep: Optional[int], older_than: float, only_plan: bool) -> int:

@@ -23,7 +23,7 @@ from ma_boot.reporting import print_lines
 @click.option(
     "--configure",
     is_flag=True,
-    help="Check the connections to the cards of other nodes, too, by reconfiguring the cards for a moment.",
+    help="Also check the connections to other nodes' cards, by reconfiguring the cards briefly.",
 )
 @click.pass_obj
 def doctor(

@@ -74,8 +74,8 @@ def build_command(
 @click.argument("name", metavar="IMAGE")
 @click.option("--region", required=True, help="Region of ModelArts, e.g. cn-north-4.")
 @click.option("--organization", required=True, help="Organization in SWR.")
-@click.option("--name", "repository", metavar="TEXT", help="Name in SWR; default: that of IMAGE.")
-@click.option("--tag", help="Tag in SWR; default: that of IMAGE.")
+@click.option("--name", "repository", metavar="TEXT", help="Name in SWR; default: IMAGE's.")
+@click.option("--tag", help="Tag in SWR; default: IMAGE's.")
 @click.option("--registry", metavar="HOST", help="Registry to use instead of the region's SWR.")
 @_arch
 @_command

@@ -182,7 +182,7 @@ def upload(request: SyncRequest) -> int:
     "--older-than",
     metavar="AGE",
     callback=age,
-    help="Abort those of other processes and nodes, too, that were begun before: 7d, 36h.",
+    help="Also abort uploads of other processes and nodes, if they are older: 7d, 36h.",
 )
 def prune(request: SyncRequest, older_than: float, only_plan: bool, as_json: bool) -> int:
     """Aborts multipart uploads below the outputs' URLs that killed runs have left.

@@ -67,7 +67,7 @@ class JobFile:
         "`modelarts.pool.visual.8xlarge` for 8 cards per node of a dedicated pool, or a flavor of the public "
         "pool",
     )
-    code_dir: str = _key(read_text, "", "the code's directory; that of the script by default")
+    code_dir: str = _key(read_text, "", "the code's directory; the script's by default")
     code_url: Optional[ObsUrl] = _key(read_url, None, "the code goes to `CODE-URL/NAME/DIRECTORY/`")
     exclude: Tuple[str, ...] = _key(read_patterns, (), "parts of the code not to upload, as in `.gitignore`")
     inputs: Tuple[JobChannel, ...] = _key(
@@ -99,7 +99,7 @@ class JobFile:
     request: Mapping[str, Any] = _key(
         read_json_object,
         {},
-        "merged into the request as it is: `request: {spec: {schedule_policy: {priority: 2}}}`",
+        "merged into the request unchanged: `request: {spec: {schedule_policy: {priority: 2}}}`",
     )
     manifest: Mapping[str, Any] = _key(
         read_json_object,

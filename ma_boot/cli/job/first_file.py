@@ -43,7 +43,7 @@ def _field(key: str) -> Callable[[str], str]:
 @click.command("init", context_settings={"allow_interspersed_args": False}, options_metavar="[OPTIONS] [--]")
 @click.option("--output", **FILE, default="job.yaml", show_default=True, help="The job file to write.")
 @click.option(
-    "--name", type=_field("name"), metavar="TEXT", help="Name of the job; default: that of this directory."
+    "--name", type=_field("name"), metavar="TEXT", help="Name of the job; default: this directory's."
 )
 @click.option("--image", type=_field("image"), metavar="IMAGE", help="ORGANIZATION/NAME:TAG in SWR.")
 @click.option("--nodes", type=Whole(1, 1024), metavar="N", help="Number of nodes.  [default: 1]")

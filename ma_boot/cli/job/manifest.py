@@ -37,7 +37,7 @@ _PLATFORMS = ("volcano", "mindcluster")
 @click.option("--platform", type=click.Choice(_PLATFORMS), required=True, help="Who writes the rank table.")
 @click.option("--namespace", metavar="NAME", help="Namespace of the objects.")
 @click.option("--secret-name", metavar="NAME", help="Secret of `secrets`; default: NAME-secrets.")
-@click.option("--pull-secret", metavar="NAME", help="Secret by which the image is pulled.")
+@click.option("--pull-secret", metavar="NAME", help="Secret for pulling the image.")
 @click.option(
     "--schedule-policy",
     metavar="NAME",

@@ -64,7 +64,9 @@ def note(text: str) -> None:
     help=f"Only jobs in this state: {', '.join(STATES)}.",
 )
 @click.option("--name", metavar="TEXT", help="Only jobs whose name contains this.")
-@click.option("--limit", type=Whole(1, 1000), default=20, show_default=True, help="Jobs at most.")
+@click.option(
+    "--limit", type=Whole(1, 1000), default=20, show_default=True, help="How many jobs to show at most."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
 def list_jobs(
@@ -162,19 +164,19 @@ def watch(environ: Mapping[str, str], /, job: str, interval: float) -> int:
 @click.command("logs")
 @click.argument("job")
 @click.option("--node", "nodes", multiple=True, type=Whole(min=0), metavar="N", help="Only this node.")
-@click.option("--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option("--follow", is_flag=True, help="Continue until the job has ended.")
 @click.option(
     "--since",
     metavar="AGE",
     callback=age,
-    help="Of what is there, only the last 10m, 2h or 1d of each log, counted back from its newest time. The "
+    help="Only the last 10m, 2h or 1d of each log, counted back from its newest time. The "
     "times are those in the lines (2026-01-31 12:00:00): ModelArts does not tell when a line came.",
 )
 @click.option(
     "--tail",
     type=Whole(min=0),
     metavar="N",
-    help="Of what is there, only the last N lines of each log.",
+    help="Only the last N lines of each log that exist now.",
 )
 @INTERVAL
 @click.pass_obj

@@ -162,7 +162,7 @@ class Planned(NamedTuple):
 @click.argument("words", nargs=-1, metavar="[FILE] [-- [OPTIONS] COMMAND [ARGS]...]", shell_complete=files)
 @SET
 @click.option("--plan", is_flag=True, help="Print request and uploads; no network.")
-@click.option("--skip-checks", is_flag=True, help="Do not ask the engine, OBS and ModelArts first.")
+@click.option("--skip-checks", is_flag=True, help="Skip the checks with the engine, OBS and ModelArts.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--watch", "follow", is_flag=True, help="Follow the job to its end, as `job watch`.")
 @INTERVAL

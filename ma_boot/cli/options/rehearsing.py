@@ -61,7 +61,7 @@ REHEARSAL = Topic(
             "-v",
             "--verbose",
             is_flag=True,
-            help="Print all that the nodes print.",
+            help="Print everything that the nodes print.",
         ),
         _rehearsed("--job", **FILE, help="The job to rehearse: a job file (job.yaml)."),
         _rehearsed(
@@ -83,7 +83,7 @@ REHEARSAL = Topic(
         _rehearsed(
             "--rank-table-delay", **SECONDS, default=2, help="Delay until the rank table is completed."
         ),
-        _rehearsed("--code-dir", **DIR, help="The job's code directory; default: that of COMMAND."),
+        _rehearsed("--code-dir", **DIR, help="The job's code directory; default: COMMAND's."),
         _rehearsed_variable(
             "--exclude",
             multiple=True,
@@ -96,7 +96,7 @@ REHEARSAL = Topic(
             type=Whole(1),
             default=20,
             metavar="N",
-            help="Of the rehearsals there, only the N newest are kept.",
+            help="Keep the N newest rehearsals, and remove older ones.",
         ),
         _rehearsed(
             "--input",
@@ -196,12 +196,12 @@ CONTAINERS = Topic(
             "--boot-shell",
             type=click.Choice(["none", "sh", "bash"]),
             default="none",
-            help="Start the boot command by a shell, as the platform may do.",
+            help="Start the boot command with a shell, as the platform may do.",
         ),
         _contained_variable(
             "--boot-prefix",
             metavar="TEXT",
-            help="What the job form has before `ma_boot`, e.g. 'cd code && exec'.",
+            help="Text before `ma_boot` in the boot command, e.g. 'cd code && exec'.",
         ),
         _contained_variable("--keep", is_flag=True, help="Keep the containers afterwards."),
     ),

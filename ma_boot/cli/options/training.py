@@ -69,13 +69,13 @@ OBS = Topic(
             "--download-timeout",
             **SECONDS,
             default=600,
-            help="Retry a request of the inputs that fails for this long; 0: not at all.",
+            help="Retry a failing request of the inputs for this long; 0: do not retry.",
         ),
         RunVariable("--stall-timeout", **_STALL_TIMEOUT),
         RunOption(
             "--take-over",
             is_flag=True,
-            help="Go on from the checkpoints of another job that has ended without saying so.",
+            help="Resume from the checkpoints of another job that ended without a word, e.g. killed.",
         ),
     ),
     "See `ma_boot sync --help` for transfers without a job.",
@@ -99,7 +99,7 @@ def store_command(
             **SECONDS,
             default=timeout,
             show_default=True,
-            help="Retry a request to OBS that fails for this long; 0: not at all.",
+            help="Retry a failing request to OBS for this long; 0: do not retry.",
         ),
         click.option("--obs-root", **_OBS_ROOT),
         click.argument(argument, shell_complete=files),
@@ -227,7 +227,7 @@ START = Topic(
         RunOption(
             "--per-device",
             is_flag=True,
-            help="Start COMMAND once per device, though it looks as if it starts the processes itself.",
+            help="Start COMMAND once per device, even if it seems to start the processes itself.",
         ),
         RunVariable(
             "--non-sink",
@@ -238,7 +238,7 @@ START = Topic(
             "--workdir",
             type=click.Choice(["shared", "code", "per-rank"]),
             help="Run the processes where ma_boot was started (shared), beside the script (code), or each in "
-            "a new device_<rank>, the default with --rank-start and the like.",
+            "a new device_<rank>, the default with --rank-start and similar options.",
         ),
         RunVariable(
             "--copy-code",
@@ -306,7 +306,7 @@ RUNNING = Topic(
             default="all",
             metavar="RANKS",
             callback=_tee,
-            help="Ranks whose output is shown, besides being written to files: all, first, none, or a list "
+            help="Ranks whose output is shown, not only written to files: all, first, none, or a list "
             "such as 0,3.",
         ),
         RunOption("--stop-timeout", **SECONDS, default=15, help="Time between SIGTERM and SIGKILL."),
@@ -364,7 +364,7 @@ RUNNING = Topic(
             type=Whole(1, 65535),
             metavar="PORT",
             default=29402,
-            help="Port of node 0, which the nodes with the same MABOOT_JOB_TOKEN tell of failures and hangs.",
+            help="Port of node 0, by which nodes with one MABOOT_JOB_TOKEN report failures and hangs.",
         ),
         RunVariable(
             "--reset-file",
