@@ -76,7 +76,7 @@ def test_a_second_run_resumes(trained: Ended) -> None:
     resumed = make("resume")
     assert resumed.code == 0, resumed.output
     assert resumed.output.count("resumed from epoch 2") == 4
-    assert "resuming from step 2_20 of attempt-000001-" in resumed.output
+    assert "; resumed from step 2_20" in resumed.output
     assert losses(resumed.output, 0)[0] < 0.5
     assert whole_sets(STORE)[0]["step"] == "4_20"
     assert len(whole_sets(STORE)) <= 4, "three, and the one that was restored"
