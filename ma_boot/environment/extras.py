@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import sys
-from importlib import metadata
 
 
 def how_to_install(extra: str) -> str:
@@ -23,6 +22,8 @@ def how_to_install(extra: str) -> str:
 
 def packages_of(extra: str) -> list[str]:
     """The requirements of an extra; where ma_boot was not installed, the extra itself."""
+    from importlib import metadata  # 30 modules, for an error only
+
     try:
         requirements = metadata.requires("ma-boot") or []
     except metadata.PackageNotFoundError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from statistics import mean, median, stdev
 from typing import Dict, Iterator, List, Mapping, NamedTuple, Sequence
 
 from ma_boot.reporting.timeline.job_timeline import Incident, NodeTimeline
@@ -51,6 +50,8 @@ def _in_words(template: str, value: float, others: float) -> str:
 
 def _usual(nodes: Sequence[NodeTimeline], metric: str) -> Iterator[_Usual]:
     """The ranks with enough samples of a metric, after the first one: the first step compiles."""
+    from statistics import median  # only where there are samples
+
     for node in nodes:
         values: Dict[str, List[float]] = {}
         samples: Sequence[Mapping[str, Mapping[str, float]]] = [
@@ -68,6 +69,8 @@ def _above(ranks: Sequence[_Usual], times: float) -> Dict[_Usual, float]:
     """The ranks that are so many times and three standard deviations above the others, with their mean."""
     if len(ranks) <= FEWEST_OTHERS:
         return {}
+    from statistics import mean, stdev
+
     slow: Dict[_Usual, float] = {}
     for rank in sorted(ranks, key=lambda rank: -rank.value)[:MOST_NAMED]:
         others = [other.value for other in ranks if other is not rank]
