@@ -21,6 +21,7 @@ from ma_boot.checkpoints.manifest import CheckpointSet, read_part, whole_set
 from ma_boot.checkpoints.publication import JobStart
 from ma_boot.checkpoints.sets import Documents, choose_newest
 from ma_boot.errors import CheckpointDamaged, ConfigError, NodesLate
+from ma_boot.wording import Message
 from path_mapping.errors import Cancelled, PathMappingError
 from path_mapping.transfer import RetryPolicy
 
@@ -171,8 +172,12 @@ class Start:
             self.say(f"does not count, so passed over: {line}")
         if damaged and choice.chosen is None:
             raise ConfigError(
-                f"checkpoints: each of the {len(damaged)} sets in {self.place} is damaged; to begin anew, "
-                "leave out 'restore' or choose another URL"
+                Message.of(
+                    "checkpoints: each of the {} sets in {} is damaged; to begin anew, leave out "
+                    "'restore' or choose another URL",
+                    len(damaged),
+                    self.place,
+                )
             )
         if choice.passed_over and choice.chosen is None:
             self.say(f"no checkpoint set in {self.place} counts: THE TRAINING BEGINS ANEW")
@@ -402,7 +407,8 @@ class _Waiting:
         """Sleeps before the next look for `what`; raises `NodesLate` and `Cancelled`."""
         now = time.monotonic()
         if now - self._since > self._timeout:
-            raise NodesLate(f"checkpoints: waited for {self._timeout:.0f} s for {what}, without news")
+            seconds = f"{self._timeout:.0f}"
+            raise NodesLate(Message.of("checkpoints: waited for {} s for {}, without news", seconds, what))
         if now - self._reminded >= REMIND_SECONDS:
             say(f"waiting for {what}, for {now - self._since:.0f} s without news")
             self._reminded = now

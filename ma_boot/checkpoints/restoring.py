@@ -20,6 +20,7 @@ from ma_boot.checkpoints.layouts import layout_of
 from ma_boot.checkpoints.manifest import CheckpointSet, SetFile
 from ma_boot.checkpoints.sets import Documents
 from ma_boot.errors import CheckpointDamaged, ConfigError
+from ma_boot.wording import Message
 from path_mapping.errors import Cancelled, Corrupted, NoSpace, NotFound, Replaced
 from path_mapping.localfs import contained, make_directories, printable
 from path_mapping.planning import Copy, SpaceNeed, free_space, look, shortages
@@ -87,10 +88,18 @@ class Restorer:
         files = {file.path: file for file in chosen.files_of(None)}
         if self.world and chosen.world != self.world and not layout.reshards(list(files)):
             raise ConfigError(
-                f"checkpoints: {chosen.name} in {self.place} was written by {chosen.world} ranks on "
-                f"{chosen.nodes} nodes, this job has {self.world}, and another number cannot load "
-                f"{layout.name} checkpoints: start {chosen.world} ranks, or convert the set, or leave out "
-                "'restore'"
+                Message.of(
+                    "checkpoints: {} in {} was written by {} ranks on {} nodes, this job has {}, and another "
+                    "number cannot load {} checkpoints: start {} ranks, or convert the set, or leave "
+                    "out 'restore'",
+                    chosen.name,
+                    self.place,
+                    chosen.world,
+                    chosen.nodes,
+                    self.world,
+                    layout.name,
+                    chosen.world,
+                )
             )
         files.update((file.path, file) for file in chosen.files_of(self.node))
         needed = layout.needed(list(files), self.ranks) if self.ranks else list(files)

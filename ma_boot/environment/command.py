@@ -10,6 +10,7 @@ from typing import NamedTuple, Optional, Sequence
 
 from ma_boot.environment.command_words import CommandParts, FoundCommand, Script, command_parts
 from ma_boot.errors import CommandNotFound, NotExecutable, UsageError, listed
+from ma_boot.wording import Message
 
 _ELSEWHERE = "--conda-env NAME or --python PATH selects the environment that has it"
 _MPI = (
@@ -94,7 +95,9 @@ def find_file(name: str, cwd: str, job_dir: str) -> str:
     if len(files) == 1 and not os.path.isabs(name):
         return os.path.normpath(files[0])
     if files:
-        raise CommandNotFound(listed(f"{name}: several files in the job's code have this name", files))
+        raise CommandNotFound(
+            listed(Message.of("{}: several files in the job's code have this name", name), files)
+        )
     looked = [here, *(os.path.join(code, name) for code in code_dirs or [os.path.join(job_dir, "*")])]
     raise no_such_file(name, list(dict.fromkeys(looked)))
 
@@ -103,12 +106,13 @@ def no_such_file(name: str, looked_for: Sequence[str]) -> CommandNotFound:
     """The error for a file that is at none of the paths `looked_for`, with a file there of a similar name."""
     folder = next(filter(os.path.isdir, looked_for), None)
     if folder is not None:
-        return CommandNotFound(f"{name}: expected a script, found the directory {folder}")
+        return CommandNotFound(Message.of("{}: expected a script, found the directory {}", name, folder))
     near = _similar(looked_for)
-    question = f"; did you mean {os.path.join(os.path.dirname(name), near)}?" if near else ""
-    return CommandNotFound(
-        listed(f"{name}: no such file{question}", [f"looked for {place}" for place in looked_for])
-    )
+    headline = Message.of("{}: no such file", name)
+    if near:
+        near = os.path.join(os.path.dirname(name), near)
+        headline = Message.of("{}: no such file; did you mean {}?", name, near)
+    return CommandNotFound(listed(headline, [Message.of("looked for {}", place) for place in looked_for]))
 
 
 def _similar(paths: Sequence[str]) -> Optional[str]:
@@ -130,8 +134,11 @@ def _program(name: str, path: str, cwd: str) -> str:
             raise no_such_file(name, [program])
         if not os.access(program, os.X_OK):
             raise NotExecutable(
-                f"{program}: not executable (OBS does not preserve the executable bit): put its interpreter "
-                "before it"
+                Message.of(
+                    "{}: not executable (OBS does not preserve the executable bit): put its "
+                    "interpreter before it",
+                    program,
+                )
             )
         return program
     return find_program(name, path)
@@ -141,8 +148,9 @@ def find_program(name: str, path: str) -> str:
     """The absolute path of a program; raises `CommandNotFound` with how to get it."""
     program: Optional[str] = shutil.which(name, path=path)
     if program is None:
-        remedy = _MPI if name in ("mpirun", "mpiexec") else _ELSEWHERE
-        raise CommandNotFound(f"{name}: no such program on the selected PATH={path}: {remedy}")
+        remedy = Message(_MPI) if name in ("mpirun", "mpiexec") else Message(_ELSEWHERE)
+        what = Message.of("{}: no such program on the selected PATH={}: {}", name, path, remedy)
+        raise CommandNotFound(what)
     return os.path.abspath(program)
 
 

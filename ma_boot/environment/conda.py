@@ -20,6 +20,7 @@ from typing import Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional
 
 from ma_boot.environment.patch import Patch, put_first
 from ma_boot.errors import ConfigError, listed
+from ma_boot.wording import Message
 
 # conda/base/constants.py, SEARCH_PATH: a later file takes precedence.
 _DIRECTORIES = (
@@ -64,7 +65,7 @@ def find_environment(
     variables = f"only ANACONDA_DIR={conda_dir}" if conda_dir else "not set"
     raise ConfigError(
         listed(
-            "no Python environment for the training was found; looked for",
+            Message("no Python environment for the training was found; looked for"),
             [
                 "--python: not given",
                 "--conda-env: not given",

@@ -9,10 +9,11 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tup
 from ma_boot.errors import ConfigError, listed
 from ma_boot.platforms import Around, NodePlace, Recognised, per_node, place_of, recognised, with_todays_names
 from ma_boot.rank_table import Identity
+from ma_boot.wording import Message
 
 PLATFORM_UID, PLATFORM_GID = 1000, 100  # ma-user and ma-group: ModelArts' specifications for custom images
 PLATFORM_HOME = "/home/ma-user"
-_INCONSISTENT = (
+_INCONSISTENT = Message(
     "the platform's variables are inconsistent (do not set ModelArts' in the job form or the image):"
 )
 JOB_TOKEN = "MABOOT_JOB_TOKEN"  # a variable of the user's: by it the nodes know each other

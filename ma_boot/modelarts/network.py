@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Callable, Sequence
 
 from ma_boot.errors import ConfigError
 from ma_boot.processes import SignalInbox, Task
+from ma_boot.wording import Message
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -43,11 +44,13 @@ def address_of(host: str, timeout: float, say: Callable[[str], None], inbox: Sig
         addresses = policy(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
         return str(min(addresses, key=lambda entry: entry[0] != socket.AF_INET)[4][0])
 
-    missing = f"the first host of VC_WORKER_HOSTS, {host}, has no address after {timeout:.0f} s"
+    missing = "the first host of VC_WORKER_HOSTS, {}, has no address after {} s: {}"
+    seconds = f"{timeout:.0f}"
     task = Task("resolve", look_up, inbox)
     try:  # a name server that does not answer holds a single look-up for longer
         if not task.wait(inbox.check, time.monotonic() + timeout, lambda: say(f"{host} has no address yet")):
-            raise ConfigError(f"{missing}: the name server does not answer")
+            silence = Message("the name server does not answer")
+            raise ConfigError(Message.of(missing, host, seconds, silence))
         return task.result()
     except UnicodeError as error:  # of the codec for names in DNS
         raise ConfigError(
@@ -55,7 +58,7 @@ def address_of(host: str, timeout: float, say: Callable[[str], None], inbox: Sig
             "between two dots"
         ) from error
     except OSError as error:
-        raise ConfigError(f"{missing}: {error}") from error
+        raise ConfigError(Message.of(missing, host, seconds, error)) from error
     finally:
         task.cancel()
 
@@ -85,11 +88,16 @@ def check_free(ports: Sequence[int]) -> None:
             try:
                 probe.bind(("", port))
             except OSError as error:
-                in_use = error.errno == errno.EADDRINUSE
-                why = "in use by another process" if in_use else f"not allowed ({error.strerror})"
+                why = Message.of("not allowed ({})", error.strerror)
+                if error.errno == errno.EADDRINUSE:
+                    why = Message("in use by another process")
                 raise ConfigError(
-                    f"rendezvous port {port}: {why}; choose another one with MABOOT_RENDEZVOUS_PORT, the "
-                    "same on all nodes"
+                    Message.of(
+                        "rendezvous port {}: {}; choose another one with MABOOT_RENDEZVOUS_PORT, the "
+                        "same on all nodes",
+                        port,
+                        why,
+                    )
                 ) from error
 
 

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Optional, Tuple, Union
 from ma_boot.errors import RankTableTimeout, listed
 from ma_boot.processes import REMIND_SECONDS
 from ma_boot.rank_table import NotYet, completed_document
+from ma_boot.wording import Message
 
 POLL_SECONDS = 0.02  # between two calls of stat; the file is read if the result differs
 REREAD_SECONDS = 1.0  # the file is read anyway: some mounts do not update the time
@@ -91,13 +92,16 @@ def _mounted_alone(path: str) -> bool:
 
 def _timeout_message(path: str, timeout: float, reason: str) -> str:
     advice = [f"the mount: this file {_NEVER_UPDATED}"] if _mounted_alone(path) else []
+    state = f"{path}: {reason}{_age(path)}"
     return listed(
-        f"the rank table was not completed within {timeout:.0f} s: {path}: {reason}{_age(path)}; check",
+        Message.of("the rank table was not completed within {} s: {}; check", f"{timeout:.0f}", state),
         [
             *advice,
-            "the job's events: did every node of the job start?",
-            "RANK_TABLE_FILE in the job's environment variables: /user/config on ModelArts",
-            "the timeout (--rank-table-timeout, or --timeout of `rank-table wait`), if nodes start late",
+            Message("the job's events: did every node of the job start?"),
+            Message("RANK_TABLE_FILE in the job's environment variables: /user/config on ModelArts"),
+            Message(
+                "the timeout (--rank-table-timeout, or --timeout of `rank-table wait`), if nodes start late"
+            ),
         ],
     )
 

@@ -22,6 +22,7 @@ from ma_boot.processes import swallowing_shell
 from ma_boot.redact import without_secrets
 from ma_boot.reporting import Journal, keep_earlier
 from ma_boot.transfers import nothing_at
+from ma_boot.wording import Message
 
 COUNT_SECONDS = 5.0  # for all files together; after a stop signal there is less time
 HURRIED_SECONDS = 0.5
@@ -79,7 +80,9 @@ def check_container(environ: Mapping[str, str], hostname: str, job: JobEnvironme
             say(f"preflight: {finding.check}: {finding.evidence}; {finding.remedy}")
     problems = [f"{finding.check}: {finding.evidence}; {finding.remedy}" for finding in failed(findings)]
     if problems:
-        raise ConfigError(listed("this container cannot run the job (see ma_boot doctor):", problems))
+        raise ConfigError(
+            listed(Message("this container cannot run the job (see ma_boot doctor):"), problems)
+        )
 
 
 def report_channels(environ: Mapping[str, str], say: Say) -> None:

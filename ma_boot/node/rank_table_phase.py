@@ -29,7 +29,7 @@ from ma_boot.rank_table import (
     whole_document,
 )
 from ma_boot.reporting import write_atomically
-from ma_boot.wording import ranks_text
+from ma_boot.wording import Message, in_lines, lines_of, ranks_text
 
 MOST_WARNINGS = 5
 WRITTEN_SECONDS = 5.0  # in which somebody who writes the user's file is done
@@ -74,8 +74,11 @@ def find_ranks(
     if file is None:
         if rendezvous == "rank-table":
             raise ConfigError(
-                "RANK_TABLE_FILE is not set, so no rank table will come: for a job on NPUs set it to "
-                "/user/config in the job's environment variables; without NPUs choose another --rendezvous"
+                Message(
+                    "RANK_TABLE_FILE is not set, so no rank table will come: for a job on NPUs set it to "
+                    "/user/config in the job's environment variables; without NPUs choose another "
+                    "--rendezvous"
+                )
             )
         last = options.devices[-1] if options.devices else -1
         if job.device_count and last >= job.device_count:
@@ -144,7 +147,9 @@ def _check_given(given: str, file: str, sleep: Callable[[float], None], check: C
 
 def _no_such_device(device: int, count: int) -> ConfigError:
     return ConfigError(
-        f"--devices names device {device}, but this node has {count}: expected 0 to {count - 1}"
+        Message.of(
+            "--devices names device {}, but this node has {}: expected 0 to {}", device, count, count - 1
+        )
     )
 
 
@@ -181,11 +186,13 @@ def _parsed(document: Mapping[str, Any], product: Optional[str]) -> RankTable:
 
 
 def _invalid(findings: Sequence[TableFinding]) -> RankTableInvalid:
-    problems = listed("the rank table is completed, but invalid:", [str(finding) for finding in findings])
-    return RankTableInvalid(
-        f"{problems}\n  -> if the platform wrote it: restart the job, and report it if that does not help; "
+    headline = Message("the rank table is completed, but invalid:")
+    problems = listed(headline, [str(finding) for finding in findings])
+    remedy = Message(
+        "  -> if the platform wrote it: restart the job, and report it if that does not help; "
         "if you wrote it: check it with `ma_boot rank-table validate FILE`, outside of a job"
     )
+    return RankTableInvalid(in_lines([*lines_of(problems), remedy]))
 
 
 def _valid_table(options: RankOptions, document: Mapping[str, Any], say: Say) -> RankTable:

@@ -15,6 +15,7 @@ from ma_boot.node.run_phase import RunOptions
 from ma_boot.platforms import recognised
 from ma_boot.redact import without_secret_words
 from ma_boot.transfers import TransferOptions
+from ma_boot.wording import Message
 
 
 class BootRequest(NamedTuple):
@@ -211,12 +212,17 @@ def check_platform(request: BootRequest, environ: Mapping[str, str]) -> None:
     command = shlex.join(request.command)
     raise ConfigError(
         listed(
-            "this is not a node of a job: no variable of ModelArts (MA_*, RANK_TABLE_FILE) or of another "
-            "platform (docs/platforms.md) is set, and nobody will write a rank table; you may want",
+            Message(
+                "this is not a node of a job: no variable of ModelArts (MA_*, RANK_TABLE_FILE) or of another "
+                "platform (docs/platforms.md) is set, and nobody will write a rank table; you may want"
+            ),
             [
-                f"to rehearse the job on this machine: ma_boot --local {command}",
-                f"to start it here, without a rank table: ma_boot --rendezvous torch {command} (or "
-                "mindspore, mpi, none)",
+                Message.of("to rehearse the job on this machine: ma_boot --local {}", command),
+                Message.of(
+                    "to start it here, without a rank table: ma_boot --rendezvous torch {} (or "
+                    "mindspore, mpi, none)",
+                    command,
+                ),
             ],
         )
     )

@@ -9,7 +9,7 @@ from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import BootError, ConfigError, Stopped
 from ma_boot.launch import LaunchPlan, WorkerSpec
-from ma_boot.modelarts import JOB_TOKEN, JobEnvironment, instance_name
+from ma_boot.modelarts import JobEnvironment, instance_name
 from ma_boot.node.checkpoint_phase import NodeCheckpoints
 from ma_boot.node.job_channel import OtherNodes
 from ma_boot.node.job_restart import AttemptEnd, Failed, RestartPolicy, Verdict, decide, failure_of
@@ -66,9 +66,12 @@ def check_restarts(options: RunOptions, job: JobEnvironment, agrees: bool) -> No
     """Raises `ConfigError` for restarts in a job whose nodes have no way to agree on them."""
     if options.max_restarts and job.node_count > 1 and not agrees:
         raise ConfigError(
-            f"--max-restarts in a job of {job.node_count} nodes needs a token, by which they agree: "
-            f"{JOB_TOKEN}, the same on all nodes and in no other job, for example from `openssl rand -hex "
-            "16`; or an output with 'checkpoint', beside which they agree in OBS"
+            Message.of(
+                "--max-restarts in a job of {} nodes needs a token, by which they agree: "
+                "MABOOT_JOB_TOKEN, the same on all nodes and in no other job, for example from "
+                "`openssl rand -hex 16`; or an output with 'checkpoint', beside which they agree in OBS",
+                job.node_count,
+            )
         )
 
 

@@ -121,22 +121,23 @@ _NEEDED = (
 def limit_reached(error: Optional[BaseException]) -> Optional[LimitReached]:
     """What an error means if it is that of a process or thread at a limit, or of a file; else None."""
     if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
-        return no_more_processes("cannot start a thread")
+        return no_more_processes(Message("cannot start a thread"))
     if not isinstance(error, OSError):
         return None
     if error.errno in (errno.EMFILE, errno.ENFILE):
         open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return LimitReached(
-            f"{error.strerror}: ulimit -n is {open_files}: raise it, or start fewer processes"
+            Message.of("{}: ulimit -n is {}: raise it, or start fewer processes", error.strerror, open_files)
         )
     if error.errno in (errno.EAGAIN, errno.ENOMEM) and _file_of(error) == subprocess.__file__:
-        return no_more_processes(f"cannot start a process: {error.strerror}")
+        return no_more_processes(Message.of("cannot start a process: {}", error.strerror))
     return None
 
 
 def no_more_processes(what: str) -> LimitReached:
     """The error at the limit of processes and threads; `what` could not be done."""
-    return LimitReached(f"{what}: {'; '.join(_limits()) or 'no limit is to be seen here'}; {_NEEDED}")
+    limits = "; ".join(_limits()) or Message("no limit is to be seen here")
+    return LimitReached(Message.of("{}: {}; {}", what, limits, Message(_NEEDED)))
 
 
 def _file_of(error: BaseException) -> str:

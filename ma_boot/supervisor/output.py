@@ -15,6 +15,7 @@ from ma_boot.errors import CannotCreate
 from ma_boot.launch import WorkerSpec
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Journal, LogFile, keep_earlier
+from ma_boot.wording import Message
 
 READ_BYTES = 1 << 18  # larger pieces do not stay in the cache: ten times the time for each byte
 READS = 4  # of one output in a row
@@ -173,7 +174,7 @@ def _new_log(path: Path) -> BinaryIO:
         keep_earlier(path)
         return path.open("wb")  # it is written by its descriptor, without a buffer
     except OSError as error:
-        raise CannotCreate(f"cannot create the log file {path}: {error.strerror}") from error
+        raise CannotCreate(Message.of("cannot create the log file {}: {}", path, error.strerror)) from error
 
 
 class OutputPump:

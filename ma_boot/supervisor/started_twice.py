@@ -10,6 +10,7 @@ from typing import Dict, List, Optional, Sequence, Set
 from ma_boot.errors import ConfigError
 from ma_boot.processes import CpuMeter, ProcessUsage, process_usages, processes_with
 from ma_boot.supervisor.worker_group import Worker
+from ma_boot.wording import Message
 
 FIRST_LOOK = 0.5  # seconds after the start; each pause is twice as long as the one before
 LAST_LOOK = 64.0
@@ -54,9 +55,15 @@ class StartedTwice:
             if len(common) > 1:
                 remedy = "--per-node" if name == "LOCAL_RANK" else "--per-node --rendezvous rank-table"
                 self.error = ConfigError(
-                    f"COMMAND starts the ranks itself, and was started for each of {len(ranks)} ranks: "
-                    f"each has processes with {name} {', '.join(sorted(common, key=int))}; start it once per "
-                    f"node: {remedy} (or, if this is meant, --per-device)"
+                    Message.of(
+                        "COMMAND starts the ranks itself, and was started for each of {} ranks: each has "
+                        "processes with {} {}; start it once per node: {} (or, if this is meant, "
+                        "--per-device)",
+                        len(ranks),
+                        name,
+                        ", ".join(sorted(common, key=int)),
+                        remedy,
+                    )
                 )
                 return True
         return False
