@@ -173,14 +173,14 @@ class Start:
         if damaged and choice.chosen is None:
             raise ConfigError(
                 Message.of(
-                    "checkpoints: each of the {} sets in {} is damaged; to begin anew, leave out "
-                    "'restore' or choose another URL",
+                    "checkpoints: each of the {} sets in {} is damaged; to start from the beginning, "
+                    "leave out 'restore' or choose another URL",
                     len(damaged),
                     self.place,
                 )
             )
         if choice.passed_over and choice.chosen is None:
-            self.say(f"no checkpoint set in {self.place} counts: THE TRAINING BEGINS ANEW")
+            self.say(f"no checkpoint set in {self.place} counts: THE TRAINING STARTS FROM THE BEGINNING")
         return choice.chosen
 
     def _gathered(self, attempt: Attempt) -> bool:

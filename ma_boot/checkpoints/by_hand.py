@@ -243,7 +243,9 @@ def foreseen(sets: SetsByHand, route: Route, options: CheckpointOptions, base: P
                 break
             yield Foreseen("pass", str(row.known.name), 0, 0, f"does not count: {row.why}")
         if chosen is None:
-            yield Foreseen("restore", "nothing", 0, 0, "no set counts: the training begins anew")
+            yield Foreseen(
+                "restore", "nothing", 0, 0, "no set counts: the training starts from the beginning"
+            )
         else:
             yield Foreseen("restore", _name(chosen), chosen.files, chosen.size, "the newest set that counts")
     yield from _of_disk(route, options, base, chosen)

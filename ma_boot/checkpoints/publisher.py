@@ -199,8 +199,8 @@ class Publisher:
         self._uncounted, self._pause, self._superseding = True, what.settle, True
         if resumed is not None and name.step < resumed.step:
             what.say(
-                f"checkpoint step {taken.step.name} is lower than that of {resumed}, which was restored: the "
-                "training has not gone on from it"
+                f"checkpoint step {taken.step.name} is lower than {resumed}, which was restored: the "
+                "training has not resumed from it"
             )
         what.counted(taken.step.name, len(files), snapshot.size, time.monotonic() - begun)
         if len(savers) == 1 and files:

@@ -87,7 +87,7 @@ class Upkeep:
         documents.write(what.place.of_attempt(later, f"alive-{what.attempt}.json"), {"job": what.start.job})
         of_job = f" of {begin['job']}" if begin.get("job") else ""
         self._say(
-            f"{later}{of_job} has begun while this start still runs; the next start goes on from its sets, "
+            f"{later}{of_job} has begun while this start still runs; the next start resumes from its sets, "
             "and from those of this start only as long as it has none"
         )
 

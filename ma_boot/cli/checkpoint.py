@@ -252,7 +252,7 @@ def _chosen(sets: SetsByHand, step: Optional[str]) -> CheckpointSet:
     chosen = sets.chosen(step)
     if chosen is None:
         of = f" of step {step}" if step else ""
-        raise InputMissing(f"no whole set{of} in {sets.place}: ma_boot checkpoint list shows what is there")
+        raise InputMissing(f"no whole set{of} in {sets.place}: ma_boot checkpoint list shows the sets")
     return chosen
 
 

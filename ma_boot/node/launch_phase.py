@@ -156,7 +156,7 @@ def _refuse_inputs(worker: WorkerSpec, inputs: Sequence[Route]) -> None:
         local = os.path.normpath(os.path.join(parent, route.local))
         if (local + os.sep).startswith(worker.cwd + os.sep):
             raise ConfigError(
-                f"the input {route.local} is in {worker.cwd}, which --workdir per-rank creates anew: "
+                f"the input {route.local} is in {worker.cwd}, which --workdir per-rank empties first: "
                 "choose another local path for it"
             )
 

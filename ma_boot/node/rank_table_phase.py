@@ -139,7 +139,7 @@ def _check_given(given: str, file: str, sleep: Callable[[float], None], check: C
             why = document.reason if isinstance(document, NotYet) else "it has no status"
             raise RankTableInvalid(
                 f"--rank-table-file {given}: not a rank table: {why}\n"
-                "  -> expected JSON as `ma_boot rank-table fake` prints it; a file of hosts is none: "
+                "  -> expected JSON as `ma_boot rank-table fake` prints it; a list of hosts does not do: "
                 "`ma_boot rank-table generate` makes the table of a machine, `merge` that of several"
             )
         sleep(POLL_SECONDS)

@@ -183,7 +183,7 @@ def _save_requests(plan: LaunchPlan, options: RunOptions, world: World, nodes: i
             requests = SaveRequests(logs, options.time_limit, world.inbox, journal)
     elif options.time_limit and not plan.node_rank:
         why = f"the ranks of {nodes} nodes cannot agree on a step"
-        journal.say(f"no checkpoint is asked for before the time limit (MABOOT_TIME_LIMIT): {why}")
+        journal.say(f"no checkpoint is requested before the time limit (MABOOT_TIME_LIMIT): {why}")
     return requests
 
 

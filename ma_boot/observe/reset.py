@@ -129,7 +129,7 @@ class ResetWatch:
             return ""
         if file_text(self._file.with_name("restartType")).strip() != RESCHEDULED:
             return ""
-        return "" if self._table_round() > self._version else "the rank table is that of the replaced pods"
+        return "" if self._table_round() > self._version else "the rank table still names the replaced pods"
 
     def _table_round(self) -> int:
         """Grows with each table that MindCluster writes; 0 where it is not told."""

@@ -265,7 +265,7 @@ def _nobody(folds: Sequence[Mapping[str, Any]]) -> str:
         return f"cannot tell: no stacks{of} ({how_to_install('hang')})"
     if len(folds) == 1:
         return "cannot tell: no rank differs from the others"
-    return "cannot tell: no place is that of most ranks"
+    return "cannot tell: most ranks are not at one place"
 
 
 def _indented(head: str, text: str) -> str:

@@ -136,7 +136,7 @@ def limit_reached(error: Optional[BaseException]) -> Optional[LimitReached]:
 
 def no_more_processes(what: str) -> LimitReached:
     """The error at the limit of processes and threads; `what` could not be done."""
-    limits = "; ".join(_limits()) or Message("no limit is to be seen here")
+    limits = "; ".join(_limits()) or Message("no limit is visible here")
     return LimitReached(Message.of("{}: {}; {}", what, limits, Message(_NEEDED)))
 
 

@@ -132,7 +132,7 @@ def _request_inside(
         if os.path.isabs(name) or not path.exists():  # it names a file of the image
             return name
         raise ConfigError(
-            f"{option} {name} is not in the job's code directory ({code or 'there is none'}), so no node "
+            f"{option} {name} is not in the job's code directory ({code or 'none'}), so no node "
             "would find it: move it there, or name a parent directory with --code-dir"
         )
 

@@ -131,7 +131,7 @@ STORE_HINTS: Tuple[Tuple[str, str], ...] = (  # the first match counts
     (r"RequestTimeTooSkewed", "the node's clock is off by more than 15 minutes: see `ma_boot doctor`"),
     (
         r"HTTP 30[1278]|PermanentRedirect",
-        "the bucket is in another region: OBS_ENDPOINT must be that of the bucket's region, and the job must "
+        "the bucket is in another region: OBS_ENDPOINT must name the bucket's region, and the job must "
         "run in the same one",
     ),
     (

@@ -16,7 +16,7 @@ _told: List[str] = []
 
 
 def restored_step(directory: Optional[str] = None) -> Optional[str]:
-    """The step that is in place, as the names of its files have it; None if the training begins anew.
+    """The step that is in place, as the names of its files have it; None for the beginning.
 
     `directory` is that of an output with checkpoints, or one below it; without it the first output that has
     restored a step is meant. Raises `ValueError` for a directory that is in no output with checkpoints: to

@@ -25,7 +25,7 @@ from path_mapping.stores.objects import Checksums, ObjectState, StoredObject, md
 NETWORK_CODES = {"IncompleteBody", "RequestTimeout"}  # status 400, but a fault of the network
 EXPIRED_CODES = {"ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "TokenRefreshRequired"}
 MEANINGS = {  # of a status that is about the request, not about who sends it
-    302: "redirected too often, or without a place: OBS_ENDPOINT must be that of the bucket's region",
+    302: "redirected too often, or without a place: OBS_ENDPOINT must name the bucket's region",
     400: "the service takes the request for an invalid one",
     405: "the service does not permit this for anybody here",
     409: "it conflicts with the state of the bucket or object, or with another request",

@@ -65,7 +65,7 @@ def of_a_job(facts: ImageFacts) -> Iterator[Finding]:
         elif _OF_A_JOB.fullmatch(name) and value:
             yield warning(
                 "variable",
-                f"ENV {name}={value} is that of one job or process; the platform and ma_boot set it",
+                f"ENV {name}={value} belongs to one job or process; the platform and ma_boot set it",
                 f"remove ENV {name} from the Dockerfile",
             )
 

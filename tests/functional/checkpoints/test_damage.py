@@ -78,7 +78,7 @@ def test_a_manifest_cannot_lead_out_of_the_output(store: Store, tmp_path: Path) 
         )
         other = TestNode(tmp_path / "b", store)
         assert step_of(other.start()) is None
-        assert any("THE TRAINING BEGINS ANEW" in line for line in other.printed)
+        assert any("THE TRAINING STARTS FROM THE BEGINNING" in line for line in other.printed)
 
 
 def test_all_nodes_go_back_if_one_finds_damage(store: Store, tmp_path: Path) -> None:

@@ -72,4 +72,6 @@ def test_no_whole_set_is_said(node: TestNode, tmp_path: Path, capfd: pytest.Capt
         manifest.rename(manifest.with_name("part-00000-of-00002.json"))
     lines = plan(tmp_path, capfd, "restore: latest")
     assert "does not count: no part of saver 1" in lines[1]
-    assert any(line.endswith("nothing  (no set counts: the training begins anew)") for line in lines)
+    assert any(
+        line.endswith("nothing  (no set counts: the training starts from the beginning)") for line in lines
+    )

@@ -96,7 +96,7 @@ def test_a_fault_of_another_node_restarts_the_processes_with_the_new_table(pod: 
     pod.reset({"RankList": ranks("unrecovered", 0), "RetryTime": 1}, "podReschedule")
     run.until("not recovered yet: rank 0")
     pod.reset({"RankList": ranks("recovered", 0), "RetryTime": 1}, "podReschedule")
-    run.until("the rank table is that of the replaced pods")
+    run.until("the rank table still names the replaced pods")
     replaced = table(0, 1)
     replaced["server_list"][0]["server_id"] = "10.0.0.9"
     pod.write_table(replaced, 2)
