@@ -136,7 +136,7 @@ class HangDetector:
         self._look_at_quiet(
             [worker for worker in running if self._quiet(worker, now) >= self._interval()], now
         )
-        hung = [worker for worker in running if self._quiet(worker, now) >= self._timeout]
+        hung = [worker for worker in running if self._hangs(worker, now)]
         new = [worker.spec.label for worker in hung if worker.pid not in self._known]
         self._known = [worker.pid for worker in hung]
         pause = max(ROUND_PAUSE, self._timeout) if self._waits else ROUND_PAUSE
@@ -196,6 +196,10 @@ class HangDetector:
             )
         long_quiet = [worker for worker in quiet if self._quiet(worker, now) >= self._timeout / 2]
         self._life.look_at_cards(long_quiet, self._interval() * LOOKING)
+
+    def _hangs(self, worker: Worker, now: float) -> bool:
+        quiet = self._timeout is not None and self._quiet(worker, now) >= self._timeout
+        return quiet and not (self._life is not None and self._life.cannot_tell(worker))
 
     def _quiet(self, worker: Worker, now: float) -> float:
         return now - self._activities[worker.pid].when
@@ -260,7 +264,7 @@ END_SECONDS = 0.5
 RUNNABLE_SHARE = 0.8  # of the time: who polls waits for a core now and then only
 LIVELY_BYTES = 1 << 16  # a second: what polls a file or /proc, or logs its heartbeat, moves less
 SHORTEST_PAUSE = 1.0  # seconds between two looks at the cards
-LOOKS = 8  # within the seconds, where these are few
+LOOKS = 8  # within the seconds, where these are few; fewer in a row prove no hang
 WORK_PAUSE = 3.0  # times what the tool took: it uses CPU time
 # Of files, pipes and terminals; and of storage, for mapped files, and for calls that last.
 _MOVED = ("rchar", "wchar", "read_bytes", "write_bytes")
@@ -275,8 +279,9 @@ class QuietLife:
         self._counted: Dict[int, Tuple[float, Dict[str, int]]] = {}
         self._runnable: Dict[str, float] = {}  # seconds, by thread
         self._tools: Optional[CardTools] = None
-        self._task: Optional[Task[Dict[int, float]]] = None
+        self._task: Optional[Task[List[Tuple[float, Set[int]]]]] = None
         self._busy: Dict[int, float] = {}  # when a card was last seen to compute
+        self._looks: List[float] = []  # when the tool of the cards has answered
 
     def close(self) -> None:
         """Ends the tool, if it is at work."""
@@ -291,11 +296,19 @@ class QuietLife:
         """
         if self._task is not None and self._task.finished:
             task, self._task = self._task, None
-            self._busy.update(task.result())
+            for began, busy in task.result():
+                self._looks.append(began)
+                self._busy.update(dict.fromkeys(busy, began))
+            self._looks = self._looks[-LOOKS:]
         moved = self._moved.get(worker.pid, -math.inf)
         if worker.spec.local_rank is None:
             return max([moved, *self._busy.values()])
         return max(moved, self._busy.get(_card_of(worker), -math.inf))
+
+    def cannot_tell(self, worker: Worker) -> bool:
+        """Whether the tool of the cards answers, but too few looks in a row have found the worker's idle."""
+        seen = self.last_seen(worker)
+        return bool(self._looks) and sum(began > seen for began in self._looks) < LOOKS
 
     def look_at_data(self, quiet: Mapping[int, Collection[int]]) -> None:
         """Looks whether the processes of quiet workers have moved data since the last look, or wanted a core.
@@ -338,20 +351,24 @@ class QuietLife:
 
     def _looked(
         self, environ: Mapping[str, str], wanted: Set[int], seconds: float, cancel: Event
-    ) -> Dict[int, float]:
-        """When each card was last seen to compute."""
+    ) -> List[Tuple[float, Set[int]]]:
+        """When the tool has answered, and which cards computed then."""
         if self._tools is None:
             self._tools = CardTools(environ)
         until = time.monotonic() + seconds
-        busy: Dict[int, float] = {}
+        looks: List[Tuple[float, Set[int]]] = []
+        busy: Set[int] = set()
         while True:
             began = time.monotonic()
-            busy.update((card.card, began) for card in self._tools.look(cancel) if works(card))
+            cards = self._tools.look(cancel)
+            if cards:
+                looks.append((began, {card.card for card in cards if works(card)}))
+                busy |= looks[-1][1]
             now = time.monotonic()
             pause = max(min(SHORTEST_PAUSE, seconds / LOOKS), WORK_PAUSE * (now - began))
-            seen = wanted <= busy.keys() if wanted else bool(busy)
+            seen = wanted <= busy if wanted else bool(busy)
             if seen or now + pause > until or not self._tools.kind or cancel.wait(pause):
-                return busy
+                return looks
 
 
 def _moved_by(members: Iterable[int], of_sockets: Mapping[int, int]) -> Dict[str, int]:

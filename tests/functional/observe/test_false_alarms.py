@@ -84,14 +84,15 @@ def test_a_rank_that_waits_for_its_card_is_no_hang(with_cards: Node, tmp_path: P
     assert booting.end().code == 143
 
 
-def test_a_card_that_computes_now_and_then_is_life(tmp_path: Path) -> None:
-    """Between two kernels of a slow step, each look may find it idle."""
+@pytest.mark.parametrize("seconds", [0, 0.5], ids=["quick-tool", "slow-tool"])
+def test_a_card_that_computes_now_and_then_is_life(seconds: float, tmp_path: Path) -> None:
+    """Between two kernels of a slow step, each look may find it idle; few looks prove nothing."""
     node = Node(tmp_path, devices=1)
     node.complete_table()
     stand_in(tmp_path / "tools", "npu-smi", NPU_910B)
     tool = tmp_path / "tools" / "npu-smi"
     tool.write_text(
-        '#!/bin/bash\necho >>"$0.asked"\n'
+        f'#!/bin/bash\necho >>"$0.asked"\nsleep {seconds}\n'
         '(( $(wc -l <"$0.asked") % 5 )) && exec sed "s/ 97 / 0  /" "$0.txt"\nexec cat "$0.txt"\n'
     )
     node.variables["PATH"] = f"{tmp_path / 'tools'}:{node.environ()['PATH']}"
@@ -100,7 +101,7 @@ def test_a_card_that_computes_now_and_then_is_life(tmp_path: Path) -> None:
     booting.signal()
     booting.end()
     assert hung(node) == []
-    assert len((tmp_path / "tools" / "npu-smi.asked").read_text()) > 10
+    assert len((tmp_path / "tools" / "npu-smi.asked").read_text()) >= 5
 
 
 def test_no_card_is_looked_at_while_all_ranks_work(with_cards: Node, tmp_path: Path) -> None:

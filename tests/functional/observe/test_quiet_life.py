@@ -51,7 +51,7 @@ def test_a_card_that_computes_is_life(
 def test_a_look_that_hangs_delays_the_end_by_half_a_second(inbox: SignalInbox) -> None:
     """So long a tool has to end."""
     life, forever = QuietLife(inbox), threading.Event()
-    life._task = Task("hanging", lambda cancel: {0: float(forever.wait(60))}, inbox)
+    life._task = Task("hanging", lambda cancel: [(float(forever.wait(60)), set())], inbox)
     began = time.monotonic()
     life.close()
     assert 0.5 <= END_SECONDS <= time.monotonic() - began < END_SECONDS + 1
