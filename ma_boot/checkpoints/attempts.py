@@ -7,6 +7,7 @@ for: so what another job, or an earlier start, has left says nothing to this one
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import threading
@@ -27,6 +28,7 @@ from path_mapping.transfer import RetryPolicy
 
 LOOK_SECONDS = (0.2, 5.0)  # between two looks for other nodes: the first, and the longest
 REMIND_SECONDS = 30.0
+LISTINGS_A_SECOND = 500  # pages, of all nodes of a job: half of what OBS allows an account
 SIGN_SECONDS = 20.0  # between two signs of life of a node that fetches
 WITHDRAWAL_SECONDS = 30.0  # for which the first of two jobs waits until the second has given way
 
@@ -221,20 +223,25 @@ class Start:
         return True
 
     def _follow(self) -> Begun:
-        """Takes part in the newest attempt of this start until the go names this boot."""
+        """Takes part in the newest attempt of this start until the go names this boot.
+
+        Between two listings, of which many nodes may make few, it only asks for the go.
+        """
         waiting = _Waiting(self.documents, self.timeout)
         joined: Optional[Begun] = None
         begins: Dict[Attempt, Dict[str, Any]] = {}
         while True:
-            attempt, names = self._newest(begins)
-            waiting.look({name for name in names if self.boot not in name})
+            listed = waiting.may_list(self.start.nodes)
+            if listed:
+                attempt, names = self._newest(begins)
+                waiting.look({name for name in names if self.boot not in name})
             if attempt is not None and (joined is None or joined.attempt != attempt):
                 if "go.json" not in names:
                     joined = self._joined(attempt, begins[attempt])
                     waiting.news()
                     continue
-            elif attempt is not None and joined is not None and "go.json" in names:
-                boots = self._read(attempt, "go.json").get("boots")
+            elif joined is not None and ("go.json" in names or not listed):
+                boots = self._read(joined.attempt, "go.json").get("boots")
                 if isinstance(boots, list) and self.boot in boots:
                     return joined
             waiting.pause(self._awaited(attempt, names, joined), self.say)
@@ -390,7 +397,16 @@ class _Waiting:
         self._timeout = timeout
         self._reminded = time.monotonic()
         self._names: Set[str] = set()
+        self._listed = -math.inf
         self.news()
+
+    def may_list(self, nodes: int) -> bool:
+        """Whether it is time for another listing, if so many nodes make one each."""
+        now, pages = time.monotonic(), 1 + len(self._names) // 1000
+        if now < self._listed + nodes * pages / LISTINGS_A_SECOND:
+            return False
+        self._listed = now
+        return True
 
     def look(self, names: Set[str]) -> None:
         """Takes note of the documents that are there: a new one is news."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from ma_boot.checkpoints import attempts
 from ma_boot.checkpoints.keys import Attempt, Place, SetName
 from ma_boot.checkpoints.manifest import Part, SetFile
 from path_mapping.stores import Store, open_store
@@ -79,3 +82,21 @@ def test_the_newest_of_a_thousand_steps_costs_a_few_requests_and_one_for_each_no
     timed = "attempts%2F"  # a listing now and then, however long a step takes
     more = [path for _, path, *_ in obs.requests[before:] if "/iter_" not in path and timed not in path]
     assert len(more) == 1, "of its own, whatever is older: the manifest"
+
+
+def test_many_nodes_that_wait_for_one_list_no_more_often_than_an_account_may(
+    obs: MemoryObs, served: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each new answer is news for all: 40 nodes listed 100 times a second."""
+    monkeypatch.setattr(attempts, "LISTINGS_A_SECOND", 20)
+    nodes = [TestNode(tmp_path / str(node), served, node, 40) for node in range(40)]
+    before, began = len(obs.requests), time.monotonic()
+    with ThreadPoolExecutor(40) as pool:
+        starts = [pool.submit(node.start) for node in nodes[:-1]]
+        time.sleep(3)  # so late is the last node
+        starts.append(pool.submit(nodes[-1].start))
+        assert {step_of(start.result()) for start in starts} == {None}
+    seconds = time.monotonic() - began
+    listings = [path for method, path, *_ in obs.requests[before:] if method == "GET" and "prefix=" in path]
+    assert len(listings) < 3 * 40 + 20 * seconds, f"in {seconds:.1f} s"
+    assert len(obs.requests) - before < 40 * (10 + seconds), "the go is asked for with growing pauses"
