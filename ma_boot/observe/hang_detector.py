@@ -264,7 +264,8 @@ END_SECONDS = 0.5
 RUNNABLE_SHARE = 0.8  # of the time: who polls waits for a core now and then only
 LIVELY_BYTES = 1 << 16  # a second: what polls a file or /proc, or logs its heartbeat, moves less
 SHORTEST_PAUSE = 1.0  # seconds between two looks at the cards
-LOOKS = 8  # within the seconds, where these are few; fewer in a row prove no hang
+LOOKS = 8  # within the seconds, where these are few
+IDLE_LOOKS = 32  # in a row; fewer prove nothing of a card that computes in every tenth
 WORK_PAUSE = 3.0  # times what the tool took: it uses CPU time
 # Of files, pipes and terminals; and of storage, for mapped files, and for calls that last.
 _MOVED = ("rchar", "wchar", "read_bytes", "write_bytes")
@@ -299,7 +300,7 @@ class QuietLife:
             for began, busy in task.result():
                 self._looks.append(began)
                 self._busy.update(dict.fromkeys(busy, began))
-            self._looks = self._looks[-LOOKS:]
+            self._looks = self._looks[-IDLE_LOOKS:]
         moved = self._moved.get(worker.pid, -math.inf)
         if worker.spec.local_rank is None:
             return max([moved, *self._busy.values()])
@@ -308,7 +309,7 @@ class QuietLife:
     def cannot_tell(self, worker: Worker) -> bool:
         """Whether the tool of the cards answers, but too few looks in a row have found the worker's idle."""
         seen = self.last_seen(worker)
-        return bool(self._looks) and sum(began > seen for began in self._looks) < LOOKS
+        return bool(self._looks) and sum(began > seen for began in self._looks) < IDLE_LOOKS
 
     def look_at_data(self, quiet: Mapping[int, Collection[int]]) -> None:
         """Looks whether the processes of quiet workers have moved data since the last look, or wanted a core.
