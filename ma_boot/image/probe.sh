@@ -17,19 +17,68 @@ answer() {
     printf '%s\t%s\t%s' "$prefix" "$?" "${text##*"$newline"}"
 }
 
-# As ma_boot starts the training: a PYTHONHOME of another environment is removed.
-version() { (unset PYTHONHOME && answer "$1" "$2" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])'); }
+# Where a python really is, and what of its packages cannot be read; nothing below that is looked for. Of any version.
+itself='
+import os, sys
+place = sys.argv[1]
+print("real\t%s\t%s" % (place, os.path.realpath(sys.executable)))
+def closed(path, needed):
+    if not os.access(path, needed):
+        print("closed_package\t%s\t%s" % (place, path))
+for root in sys.path:
+    if os.path.basename(root) in ("site-packages", "dist-packages"):
+        closed(root, os.R_OK | os.X_OK)
+        for directory, names, files in os.walk(root):
+            names[:] = [name for name in names if name != "__pycache__"]
+            for name in names:
+                closed(os.path.join(directory, name), os.R_OK | os.X_OK)
+            for name in files:
+                closed(os.path.join(directory, name), os.R_OK)
+'
 
-# closed PATH: the first directory on the way to PATH that cannot be entered
+# ask NAME PLACE PYTHON: `NAME<TAB>PLACE` with the version or the error of a python, and what it tells of itself.
+# As ma_boot starts the training: a PYTHONHOME of another environment is removed.
+ask() (
+    unset PYTHONHOME
+    say "$1" "$(answer "$2" "$3" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])')"
+    "$3" -c "$itself" "$2" 2>/dev/null
+)
+
+# closed PATH: the first directory on the way to PATH, by all links, that cannot be entered
 closed() {
     way=
     rest=${1#/}/
+    links=0
     while [ -n "$rest" ]; do
         [ -x "$way/" ] || break
-        way=$way/${rest%%/*}
+        case ${rest%%/*} in
+            '' | .) ;;
+            ..) way=${way%/*} ;;
+            *) way=$way/${rest%%/*} ;;
+        esac
         rest=${rest#*/}
+        if [ -L "$way" ] && [ "$((links += 1))" -lt 40 ]; then
+            target=$(PATH=$PATH:/usr/bin:/bin readlink "$way") || break
+            case $target in /*) way= ;; *) way=${way%/*} ;; esac
+            rest=${target#/}/$rest
+        fi
     done
     [ ! -d "$way" ] || [ -x "$way/" ] || printf '%s' "$way"
+}
+
+# bar PATH [FILE]: what is on the way to PATH, or to FILE that it needs, if it is closed
+bar() {
+    barred=$(closed "${2:-$1}")
+    [ -z "$barred" ] || say barred "$1$tab$barred"
+}
+
+# bar_python PYTHON: the same of a python, and of the one from which its virtual environment was made
+bar_python() {
+    bar "$1"
+    [ -r "${1%/bin/*}/pyvenv.cfg" ] || return 0
+    while IFS= read -r line; do
+        case $line in "home = "*) bar "$1" "${line#home = }/python3" ;; esac
+    done <"${1%/bin/*}/pyvenv.cfg"
 }
 
 # place PATH: `ok`, `missing`, `closed`, `read-only` or `file`
@@ -46,6 +95,9 @@ if [ -r /etc/passwd ]; then
     while IFS= read -r line; do say passwd "$line"; done </etc/passwd
 elif [ -e /etc/passwd ]; then
     say passwd_closed yes
+fi
+if [ -r /etc/group ]; then
+    while IFS= read -r line; do say group "$line"; done </etc/group
 fi
 
 say home "$(place $home)"
@@ -81,18 +133,25 @@ if [ -e /opt/ma_boot/bin/python ] || [ -L /opt/ma_boot/bin/python ]; then
 fi
 
 for root in ${ANACONDA_DIR:-$home/anaconda $home/anaconda3 $home/miniconda3 $home/miniforge3}; do
-    barred=$(closed "$root/envs/${DEFAULT_CONDA_ENV_NAME:-}")
-    [ -z "$barred" ] || say barred "$root$tab$barred"
+    bar "$root" "$root/envs/${DEFAULT_CONDA_ENV_NAME:-}"
     for python in "$root/bin/python" "$root"/envs/*/bin/python; do
-        [ ! -e "$python" ] && [ ! -L "$python" ] || say environment "$(version "${python%/bin/python}" "$python")"
+        [ -e "$python" ] || [ -L "$python" ] || continue
+        bar_python "$python"
+        ask environment "${python%/bin/python}" "$python"
     done
 done
-for python in python python3; do
-    if found "$python"; then
-        say path_python "$(version "$(command -v "$python")" "$python")"
-        break
-    fi
+# As ma_boot looks for it: `python` in all of PATH, then `python3`. A link that leads nowhere is passed over.
+IFS=:
+for name in python python3; do
+    for directory in $PATH; do
+        [ ! -L "$directory/$name" ] || bar "$directory/$name"
+        if [ -f "$directory/$name" ] && [ -x "$directory/$name" ]; then
+            ask path_python "$directory/$name" "$directory/$name"
+            break 2
+        fi
+    done
 done
+IFS=$ifs
 
 [ -z "${TZ:-}" ] || [ -e "/usr/share/zoneinfo/${TZ#:}" ] || say zone missing
 for name in SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE CURL_CA_BUNDLE BASH_ENV; do

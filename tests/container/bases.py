@@ -54,7 +54,7 @@ OLD_PYTHON = """
 FROM {plain}
 RUN rm /usr/bin/python3*
 ADD python.tar {root}/
-RUN chmod 755 /root && ln -s {root}/bin/python{version} /usr/local/bin/python3 && ln -s python3 /usr/local/bin/python
+RUN chmod 700 /root && ln -s {root}/bin/python{version} /usr/local/bin/python3 && ln -s python3 /usr/local/bin/python
 """
 CONDA = """
 FROM {plain}

@@ -23,6 +23,9 @@ ENVIRONMENT = "/home/ma-user/anaconda3/envs/training"
 SECRET = "planted-7d1f"
 ANOTHER = "printf '#!/bin/sh\\necho trained\\n' >/usr/local/sbin/ma_boot && chmod 755 /usr/local/sbin/ma_boot"
 LIBRARIES = "/opt/ma_boot/lib/python3*/site-packages"
+BELOW_ROOT = "mkdir -p /root/py/bin && cp /usr/bin/python3.11 /root/py/bin/python && chmod 700 /root"
+NO_ENVIRONMENT = "rm -r /home/ma-user/anaconda3"
+BY_PATH = "\nENV DEFAULT_CONDA_ENV_NAME= ANACONDA_DIR="
 
 
 def as_root(command: str) -> str:
@@ -36,6 +39,7 @@ WRONG: List[Tuple[str, str, List[str], str, str, str]] = [
     ("other-user", as_root("echo me:x:1001:100::/home/ma-user:/bin/bash >>/etc/passwd") + "\nUSER me", [], "user", "error", "USER 1000"),
     ("no-account", as_root("sed -i /^ma-user:/d /etc/passwd"), [], "account", "error", "add the line ma-user:x:1000:100"),
     ("other-group", as_root("sed -i s/1000:100:/1000:1000:/ /etc/passwd"), [], "group", "warning", "usermod -g 100"),
+    ("group-of-user", "USER 1000:1000", [], "group", "warning", "USER 1000:100"),
     ("other-home", as_root("sed -i 's#:/home/ma-user:#:/home/me:#' /etc/passwd"), [], "home", "error", "usermod -d /home/ma-user"),
     ("no-home", as_root("rm -r /home/ma-user") + "\nENV DEFAULT_CONDA_ENV_NAME=", [], "home", "error", "mkdir -p /home/ma-user"),
     ("closed-home", as_root("chown 0:0 /home/ma-user && chmod 700 /home/ma-user") + "\nENV DEFAULT_CONDA_ENV_NAME=", [], "home", "error", "chmod 750"),
@@ -54,6 +58,10 @@ WRONG: List[Tuple[str, str, List[str], str, str, str]] = [
     ("closed-modelarts", as_root("mkdir -m 700 /home/ma-user/modelarts"), [], "directory", "error", "chown 1000:100"),
     ("closed-passwd", as_root("chmod 600 /etc/passwd"), [], "account", "error", "chmod 644 /etc/passwd"),
     ("below-root", as_root("mv /home/ma-user/anaconda3 /root/miniconda3") + "\nENV ANACONDA_DIR=/root/miniconda3", [], "environment", "error", "chmod o+x /root"),
+    ("python-below-root", as_root(f"{NO_ENVIRONMENT} && {BELOW_ROOT} && ln -s /root/py/bin/python /usr/local/bin/python") + BY_PATH, [], "environment", "error", "chmod o+x /root"),
+    ("environment-below-root", as_root(f"{BELOW_ROOT} && ln -sf /root/py/bin/python {ENVIRONMENT}/bin/python"), [], "environment", "error", "chmod o+x /root"),
+    ("toolkit-as-python", as_root(f"{NO_ENVIRONMENT} && ln -s /opt/ma_boot/bin/python /usr/local/bin/python") + BY_PATH, [], "environment", "error", "remove /usr/local/bin/python"),
+    ("closed-packages", as_root(f"mkdir -m 700 {ENVIRONMENT}/lib/python3.11/site-packages/torch"), [], "environment", "error", "chmod -R a+rX"),
     ("broken-libc", as_root("mkdir /bad && : >/bad/libc.so.6") + "\nENV LD_LIBRARY_PATH=/bad", [], "shell", "error", "remove LD_LIBRARY_PATH=/bad"),
     ("python-home", "ENV PYTHONHOME=/nowhere", [], "variable", "warning", "set PYTHONHOME in the boot command"),
     ("ma-variable", "ENV MA_JOB_DIR=/x", [], "variable", "error", "remove ENV MA_JOB_DIR"),

@@ -16,7 +16,7 @@ from ma_boot.image.rules.facts import (
 )
 
 RULES = (
-    *(contents.user, contents.account, contents.home, contents.places, contents.shell),
+    *(contents.user, contents.account, contents.group, contents.home, contents.places, contents.shell),
     *(boot.toolkit, boot.stop_signal, boot.entry_point, boot.tried_command),
     *(contents.environments, contents.size, contents.driver, contents.set_id),
     *(variables.protected, variables.of_a_job, variables.everywhere, variables.named_files),

@@ -9,12 +9,15 @@ develop-modelarts-1416 (boot command).
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, Mapping, Optional, Sequence
+from posixpath import commonpath, dirname
+from typing import Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.image.rules.facts import (
     ARCHITECTURES,
     GB,
     ImageFacts,
+    Inside,
+    Python,
     docker_platform,
     error,
     remedy_for,
@@ -83,6 +86,19 @@ def account(facts: ImageFacts) -> Iterator[Finding]:
         )
 
 
+def group(facts: ImageFacts) -> Iterator[Finding]:
+    """The group that `USER` names is that of the platform; without one, it is the account's."""
+    name = facts.user.partition(":")[2]
+    groups = facts.inside.groups if facts.inside else {}
+    gid = int(name) if name.isdecimal() else groups.get(name, PLATFORM_GID)  # an unknown one does not start
+    if name and gid != PLATFORM_GID:
+        yield warning(
+            "group",
+            f"USER {facts.user} has the group {gid}; expected {PLATFORM_GID}",
+            f"end the Dockerfile with USER {PLATFORM_UID}:{PLATFORM_GID}",
+        )
+
+
 def home(facts: ImageFacts) -> Iterator[Finding]:
     """uid 1000 can enter its home and write to it, and no volume is mounted over it."""
     state = facts.inside.home if facts.inside else "ok"
@@ -146,29 +162,39 @@ def shell(facts: ImageFacts) -> Iterator[Finding]:
 
 
 def environments(facts: ImageFacts) -> Iterator[Finding]:
-    """The environment that the image selects exists, and every python runs (develop-modelarts-1416)."""
-    if facts.inside is None:
+    """The environment that the image selects exists, and each python can be used (develop-modelarts-1416)."""
+    inside = facts.inside
+    if inside is None:
         return
-    given = facts.environ.get("ANACONDA_DIR", "").rstrip("/")
-    roots = [given] if given else [f"{PLATFORM_HOME}/{name}" for name in INSTALLATIONS]
+    root_given = facts.environ.get("ANACONDA_DIR", "").rstrip("/")
+    roots = [root_given] if root_given else [f"{PLATFORM_HOME}/{name}" for name in INSTALLATIONS]
     name = facts.environ.get("DEFAULT_CONDA_ENV_NAME")
-    pythons = facts.inside.environments
-    listed = ", ".join(python.prefix for python in pythons) or "none"
     selected = [root if name == "base" else f"{root}/envs/{name}" for root in roots]
-    barred = dict(facts.inside.barred)
-    if name and not {python.prefix for python in pythons}.intersection(selected):
+    barred = dict(inside.barred)
+    if name and not {python.prefix for python in inside.environments}.intersection(selected):
+        listed = ", ".join(python.prefix for python in inside.environments) or "none"
         yield from _no_such_environment(name, roots, barred, listed)
-    for python in pythons:
-        if not python.runs:
-            report = error if python.prefix in selected else warning
-            again = f"create {python.prefix} again in this image: a copied environment keeps its old paths"
-            yield report(
-                "environment",
-                f"{python.prefix}/bin/python does not run: {python.answer}",
-                remedy_for(facts, python.answer, again),
-            )
-    on_path = facts.inside.path_python
-    if not pythons and not name and (on_path is None or not on_path.runs):
+    for python in inside.environments:
+        report = error if python.prefix in selected else warning
+        yield from _unusable(facts, python, f"{python.prefix}/bin/python", report)
+    yield from _on_path(facts, inside, error if not inside.environments and not name else warning)
+
+
+Report = Callable[[str, str, str], Finding]
+
+
+def _on_path(facts: ImageFacts, inside: Inside, report: Report) -> Iterator[Finding]:
+    """The first python on PATH, and links to one that come before it."""
+    python = inside.path_python
+    links = [path for path, _ in inside.barred if path.rpartition("/")[2] in ("python", "python3")]
+    links = [
+        path for path in links if path not in {f"{env.prefix}/bin/python" for env in inside.environments}
+    ]
+    for path in links:
+        yield report("environment", *_behind(path, dict(inside.barred)[path]))
+    if python is not None and python.runs:
+        yield from _unusable(facts, python, python.prefix, report)
+    elif report is error and not links:
         yield error(
             "environment",
             "no Python for the training: neither a conda environment nor one on PATH",
@@ -176,16 +202,44 @@ def environments(facts: ImageFacts) -> Iterator[Finding]:
         )
 
 
+def _unusable(facts: ImageFacts, python: Python, path: str, report: Report) -> Iterator[Finding]:
+    """What keeps a training from using the python at `path`."""
+    barred = dict(facts.inside.barred) if facts.inside else {}
+    if not python.runs and path in barred:
+        yield report("environment", *_behind(path, barred[path]))
+    elif not python.runs:
+        again = f"create {python.prefix} again in this image: a copied environment keeps its old paths"
+        yield report(
+            "environment", f"{path} does not run: {python.answer}", remedy_for(facts, python.answer, again)
+        )
+    elif python.real.startswith("/opt/ma_boot/"):
+        yield report(
+            "environment",
+            f"{path} is the toolkit's own python ({python.real}), which has no packages of the training",
+            f"remove {path}, or link it to the training's python",
+        )
+    elif python.closed_packages:
+        yield report(
+            "environment",
+            f"packages of {path} cannot be read by uid 1000: {some(python.closed_packages)}",
+            f"RUN chmod -R a+rX {commonpath([dirname(path) for path in python.closed_packages])}",
+        )
+
+
+def _behind(path: str, closed: str) -> Tuple[str, str]:
+    """Evidence and remedy for what is below a closed directory."""
+    return (
+        f"{path} cannot be reached by uid 1000: {closed} is closed to others",
+        f"RUN chmod o+x {closed} (what is below stays as it is), or install below {PLATFORM_HOME}",
+    )
+
+
 def _no_such_environment(
     name: str, roots: Sequence[str], barred: Mapping[str, str], listed: str
 ) -> Iterator[Finding]:
     root = roots[0]
     if root in barred and barred[root] != PLATFORM_HOME:
-        yield error(
-            "environment",
-            f"ANACONDA_DIR={root} cannot be reached by uid 1000: {barred[root]} is closed to others",
-            f"RUN chmod o+x {barred[root]} (what is below stays as it is), or install below {PLATFORM_HOME}",
-        )
+        yield error("environment", *_behind(f"ANACONDA_DIR={root}", barred[root]))
     elif root not in barred:
         place = root if name == "base" else f"{root}/envs/{name}"
         yield error(

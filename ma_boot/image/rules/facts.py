@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.modelarts import ERROR, WARNING, Finding
@@ -23,11 +23,17 @@ def docker_platform(architecture: str) -> str:
 
 @dataclass(frozen=True)
 class Python:
-    """An interpreter inside the image; `answer` is its version, or the error."""
+    """An interpreter inside the image; `answer` is its version, or the error.
+
+    `real` is where it is when all links are followed, empty if that is not known; `closed_packages` are files
+    and directories of its packages that cannot be read.
+    """
 
     prefix: str
     runs: bool
     answer: str
+    real: str = ""
+    closed_packages: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,14 +54,15 @@ class Inside:
     `read-only` or `file`. `programs` are the shells found on PATH or in /bin; `links` maps system
     directories that are links to their targets. `boot` is `ma_boot --version` by the first `ma_boot` on
     PATH, `toolkit` the same by /opt/ma_boot, `imports` its import of all that it needs; each is None if it is
-    not there. `barred` are conda's
-    directories that cannot be reached, each with the directory that is closed; `unreadable` are variables
-    and the files they name in vain. `set_id_files` are set-uid and set-gid files; `zone` is False if TZ names
+    not there. `barred` are conda's directories and pythons that cannot be reached, each with the directory
+    that is closed; `unreadable` are variables and the files they name in vain. `groups` are the names and
+    numbers of /etc/group. `set_id_files` are set-uid and set-gid files; `zone` is False if TZ names
     a time zone that is not installed. `libc` is the version of the image's glibc, `libc_need` the newest that
     a file of the toolkit asks for, and that file; each is None if it is not known.
     """
 
     accounts: Tuple[Account, ...] = ()
+    groups: Mapping[str, int] = field(default_factory=dict)
     passwd_closed: bool = False
     machine: str = ""
     home: str = "missing"
@@ -153,8 +160,19 @@ def parsed_probe(text: str) -> Optional[Inside]:
     if "end" not in lines:
         return None
     accounts = (_account(line) for line in lines.get("passwd", ()))
+    groups = (line.split(":") for line in lines.get("group", ()))
+    real, closed = _pairs(lines.get("real", ())), _pairs(lines.get("closed_package", ()))
+
+    def training(line: str) -> Optional[Python]:
+        python = _python(line)
+        if python is None:
+            return None
+        packages = tuple(path for prefix, path in closed if prefix == python.prefix)
+        return replace(python, real=dict(real).get(python.prefix, ""), closed_packages=packages)
+
     return Inside(
         accounts=tuple(account for account in accounts if account),
+        groups={group[0]: int(group[2]) for group in groups if len(group) > 2 and group[2].isdecimal()},
         passwd_closed="passwd_closed" in lines,
         machine=last("machine"),
         home=last("home", "missing"),
@@ -165,10 +183,10 @@ def parsed_probe(text: str) -> Optional[Inside]:
         boot_has_crlf="boot_crlf" in lines,
         toolkit=_python(last("toolkit")),
         imports=_python(last("imports")),
-        environments=tuple(python for python in map(_python, lines.get("environment", ())) if python),
+        environments=tuple(python for python in map(training, lines.get("environment", ())) if python),
         barred=_pairs(lines.get("barred", ())),
         unreadable=_pairs(lines.get("unreadable", ())),
-        path_python=_python(last("path_python")),
+        path_python=training(last("path_python")),
         set_id_files=tuple(lines.get("set_id", ())),
         driver_files=tuple(lines.get("driver", ())),
         zone=last("zone", "ok") == "ok",

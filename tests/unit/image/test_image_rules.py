@@ -104,6 +104,18 @@ def below_root() -> ImageFacts:
     return replace(facts, environ={**GOOD.environ, "ANACONDA_DIR": root})
 
 
+def by_path(**changes: Any) -> ImageFacts:
+    """An image without an environment, whose training runs with the python on PATH."""
+    variables = {**GOOD.environ, "ANACONDA_DIR": "", "DEFAULT_CONDA_ENV_NAME": ""}
+    return replace(GOOD, environ=variables, inside=replace(INSIDE, **{"environments": (), **changes}))
+
+
+OF_TOOLKIT = Python("/usr/bin/python", True, "3.11.2", real="/opt/ma_boot/python/bin/python3")
+LINK = "/usr/local/bin/python"
+CLOSED = "/home/ma-user/anaconda3/envs/training/lib/python3.11/site-packages/torch"
+TORCH_CLOSED = Python(ENVIRONMENT, True, "3.11.2", closed_packages=(CLOSED, f"{CLOSED}-2.dist-info"))
+
+
 BROKEN: List[Tuple[str, ImageFacts, str, str, str]] = [
     # what is wrong, the facts, rule and severity of the finding, a part of its remedy
     ("no USER", replace(GOOD, user=""), "user", "error", "USER 1000"),
@@ -112,6 +124,8 @@ BROKEN: List[Tuple[str, ImageFacts, str, str, str]] = [
     ("USER with no account", replace(GOOD, user="nobody-here"), "user", "error", "USER 1000"),
     ("no uid 1000", named(("root", 0, 0, "/root")), "account", "error", "ma-user:x:1000:100"),
     ("other group", named(("me", 1000, 1000, "/home/ma-user")), "group", "warning", "usermod -g 100 me"),
+    ("group of USER", replace(GOOD, user="1000:1000"), "group", "warning", "USER 1000:100"),
+    ("group of USER by name", replace(inside(groups={"me": 7}), user="ma-user:me"), "group", "warning", "USER 1000:100"),
     ("other home", named(("me", 1000, 100, "/home/me")), "home", "error", "usermod -d /home/ma-user"),
     ("home missing", inside(home="missing"), "home", "error", "mkdir -p /home/ma-user"),
     ("home closed", inside(home="closed"), "home", "error", "chmod 750"),
@@ -148,6 +162,14 @@ BROKEN: List[Tuple[str, ImageFacts, str, str, str]] = [
     ("broken python", inside(environments=(Python(ENVIRONMENT, False, "?"),)), "environment", "error", "again"),
     ("an empty ANACONDA_DIR", environ(ANACONDA_DIR="", DEFAULT_CONDA_ENV_NAME="x"), "environment", "error", "ANACONDA_DIR"),
     ("below /root", below_root(), "environment", "error", "chmod o+x /root"),
+    ("python below /root", by_path(path_python=None, barred=((LINK, "/root"),)), "environment", "error", "chmod o+x /root"),
+    ("another python first", by_path(barred=((LINK, "/root"),)), "environment", "error", "chmod o+x /root"),
+    ("not the training's", inside(barred=((LINK, "/root"),)), "environment", "warning", "chmod o+x /root"),
+    ("home below /root", inside(environments=(Python(ENVIRONMENT, False, "?"),), barred=((f"{ENVIRONMENT}/bin/python", "/root"),)), "environment", "error", "chmod o+x /root"),
+    ("toolkit's python", by_path(path_python=OF_TOOLKIT), "environment", "error", "remove /usr/bin/python"),
+    ("toolkit's python on PATH", inside(path_python=OF_TOOLKIT), "environment", "warning", "remove /usr/bin/python"),
+    ("closed packages", inside(environments=(TORCH_CLOSED,)), "environment", "error", f"chmod -R a+rX {CLOSED[:-6]}"),
+    ("no python", by_path(path_python=None), "environment", "error", "image/environment"),
     ("broken libz", broken_libz(), "environment", "error", "remove LD_LIBRARY_PATH=/bad from ENV"),
     ("30 GB", replace(GOOD, size=30 * GB + 1), "size", "error", "docker history"),
     ("15 GB", replace(GOOD, size=15 * GB + 1), "size", "warning", "smaller base"),
@@ -208,6 +230,7 @@ def test_each_rule_finds_its_fault_with_its_remedy(
         environ(MA_HANG_DETECT_TIME="30", MA_DETECT_TRAIN_INJECT_CODE="1"),
         named(("root", 0, 0, "/root"), ("somebody", 1000, 100, "/home/ma-user/")),
         replace(GOOD, user="ma-user"),
+        replace(inside(groups={"users": 100}), user="ma-user:users"),
         inside(
             driver_files=("/usr/local/cuda/lib64/stubs/libcuda.so.1", "/usr/local/cuda/compat/libcuda.so.1")
         ),
@@ -240,6 +263,7 @@ def test_each_rule_finds_its_fault_with_its_remedy(
         "variables for users",
         "another name",
         "user by name",
+        "group by name",
         "stubs",
         "15 GB",
         "merged usr",
@@ -305,12 +329,14 @@ def test_what_the_probe_prints_is_read() -> None:
     found = parsed_probe(
         "passwd\troot:x:0:0:root:/root:/bin/sh\npasswd\tbad line\nhome\tok\nprogram\tbash\n"
         "toolkit\t/opt/ma_boot\t0\tma_boot 0.1.0\nenvironment\t/e\t1\tsome\terror\nset_id\t/a b\nzone\tmissing\n"
-        "place\t/tmp\tclosed\nend\tok\n"
+        "place\t/tmp\tclosed\nreal\t/e\t/r\nclosed_package\t/e\t/a\nclosed_package\t/f\t/b\n"
+        "group\tusers:x:100:\ngroup\tbad:line\nend\tok\n"
     )
     assert found is not None
     assert found.accounts == (Account("root", 0, 0, "/root"),)
     assert found.toolkit == Python("/opt/ma_boot", True, "ma_boot 0.1.0")
-    assert found.environments == (Python("/e", False, "some\terror"),)
+    assert found.environments == (Python("/e", False, "some\terror", "/r", ("/a",)),)
+    assert found.groups == {"users": 100}
     assert (found.home, found.programs, found.set_id_files) == ("ok", ("bash",), ("/a b",))
     assert not found.zone
     assert found.places == (("/tmp", "closed"),)
