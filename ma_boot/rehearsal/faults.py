@@ -124,7 +124,21 @@ KINDS: Dict[str, Kind] = {
 }  # fmt: skip
 
 
-def parse_faults(texts: Sequence[str], nodes: int, devices_per_node: int) -> Tuple[Fault, ...]:
+# Why a fault of this kind, or at this stage, cannot be injected into containers.
+NOT_IN_CONTAINERS = {
+    "exit": "it changes the memory of a process of this machine; `kill` ends a rank there, too",
+    "flood": "it writes to a file of a process of this machine",
+    "bad-card": "npu-smi is the image's own",
+    "rescheduled": "each container starts once",
+    "restart": "each container starts once",
+    "obs": "the image's own program serves OBS",
+    "disk": "bubblewrap makes the small disk, and there is none in a container",
+}
+
+
+def parse_faults(
+    texts: Sequence[str], nodes: int, devices_per_node: int, in_containers: bool = False
+) -> Tuple[Fault, ...]:
     """Parses faults for a job of this shape; raises `UsageError` with every mistake in all of them."""
     faults: List[Fault] = []
     problems: List[str] = []
@@ -132,6 +146,8 @@ def parse_faults(texts: Sequence[str], nodes: int, devices_per_node: int) -> Tup
         fault, wrong = _parsed(text)
         if fault is not None:
             wrong = _misplaced(fault, nodes, devices_per_node)
+            why = NOT_IN_CONTAINERS.get(fault.kind) or NOT_IN_CONTAINERS.get(fault.stage)
+            wrong += [f"expected without --runner docker: {why}"] if in_containers and why else []
             faults.append(fault)
         problems += [f"--fault {text!r}: {problem}" for problem in wrong]
     problems += _clashes(faults, nodes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Optional, Tuple
 
@@ -17,6 +18,7 @@ from ma_boot.node import BootRequest, JobOptions, World, as_options, as_variable
 from ma_boot.rehearsal.containers import (
     CODE_DIRECTORY,
     ContainerOptions,
+    ContainerProcesses,
     check_runs_here,
     create_containers,
     removing,
@@ -33,7 +35,7 @@ from ma_boot.rehearsal.rehearse import run_job, sandbox_of
 from ma_boot.rehearsal.requested import Rehearsal
 from ma_boot.rehearsal.setup import (
     Setup,
-    check_platform,
+    check_nodes,
     files_of,
     new_job,
     of_simulated_table,
@@ -51,7 +53,7 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
         Stopped: a stop signal arrived before that.
     """
     started = time.monotonic()
-    check_platform(rehearsal.request)
+    check_nodes(rehearsal)
     os.umask(0o022)  # another user, that of the nodes, reads the rank table
     job = new_job(rehearsal, world)
     job = replace(job, machine=f"job-{job.uuid[:8]}")  # the name of the job in those of its pods
@@ -60,14 +62,12 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
         code, command = _code_of(rehearsal, world.cwd)
         request = _request_inside(rehearsal.request, code, command, world.cwd)
         files = files_of(code, rehearsal, world.cwd)
-        obs_root = rehearsal.request.transfers.obs_root
-        root = Path(world.cwd, obs_root).resolve() if obs_root else None
+        root = _directory_as_obs(rehearsal, world.cwd)
         store = store_of_form(world.environ, root) if rehearsal.channels else None
         setup = Setup(rehearsal, request, job, code, files, store, exact_paths=True)
         setup.make_nodes(range(job.nodes), world.inbox)
-        for node in range(job.nodes):
-            _give_to_platform_user(job.sandbox_root(node))
-        inside = replace(job, counts=first_start(job.nodes), exact_paths=True)
+        _give_to_platform_user(job)
+        inside = replace(job, counts=first_start(job.nodes), exact_paths=True)  # as any node sees it
         arguments = (*channel_arguments(rehearsal.channels, inside, 0), *rehearsal.appended)
         with removing(job.uuid, world.environ) as remover:
             created = create_containers(
@@ -75,7 +75,6 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
                 job,
                 options,
                 (*as_options(request), *arguments),
-                # The paths of the inputs and outputs are the same on all nodes.
                 {**as_variables(request), **channel_variables(rehearsal.channels, inside, 0)},
                 code.name if code else "code",
                 root,
@@ -86,7 +85,8 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
                 argv = created.attach_command(node)
                 return WorkerSpec(f"node {node}", argv, world.cwd, world.environ, job.node_log(node))
 
-            exit_code = run_job(setup, lambda counts: created.job, spec_of, world, started)
+            processes = ContainerProcesses(client, created)
+            exit_code = run_job(setup, lambda counts: created.job, spec_of, processes, world, started)
             if options.keep:
                 world.journal.say(created.kept_note())
                 remover.keep = True
@@ -95,10 +95,16 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
     return exit_code
 
 
-def _give_to_platform_user(root: str) -> None:
-    """Makes the platform's user the owner of a node's directory; without root, makes it writable for all."""
+def _directory_as_obs(rehearsal: Rehearsal, cwd: str) -> Optional[Path]:
+    obs_root = rehearsal.request.transfers.obs_root
+    return Path(cwd, obs_root).resolve() if obs_root else None
+
+
+def _give_to_platform_user(job: SimulatedJob) -> None:
+    """Makes the platform's user the owner of the nodes' directories; without root, opens them to all."""
     is_root = os.geteuid() == 0
-    for directory, _, files in os.walk(root):
+    roots = map(job.sandbox_root, range(job.nodes))
+    for directory, _, files in chain.from_iterable(map(os.walk, roots)):
         for path in (directory, *(os.path.join(directory, name) for name in files)):
             if is_root:
                 os.chown(path, PLATFORM_UID, PLATFORM_GID)

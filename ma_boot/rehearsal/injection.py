@@ -14,7 +14,19 @@ import time
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import (
+    BinaryIO,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Protocol,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from ma_boot.processes import process_stat, signal_group, signal_process
 from ma_boot.rehearsal.faults import Fault
@@ -46,7 +58,40 @@ class StartedNode:
 
     pid: int
     started: float
+    node: int
     phases: Set[str] = field(default_factory=set)
+
+
+class NodeProcesses(Protocol):
+    """Reaches the processes of nodes; raises `OSError` if a rank or a node cannot be signalled."""
+
+    def exists(self, rank: StartedRank) -> bool:
+        """Whether a rank that no event has ended may still run."""
+
+    def signal_rank(self, rank: StartedRank, signum: int, with_children: bool = False) -> None:
+        """Sends a signal to a rank, or to its process group."""
+
+    def signal_node(self, node: StartedNode, signum: int) -> None:
+        """Sends a signal to a node's ma_boot, if it has not ended."""
+
+
+class LocalProcesses:
+    """Those of nodes that are processes of this machine."""
+
+    def exists(self, rank: StartedRank) -> bool:
+        """Whether its process is there: of a killed node, no event tells of its end."""
+        return os.path.exists(f"/proc/{rank.pid}")
+
+    def signal_rank(self, rank: StartedRank, signum: int, with_children: bool = False) -> None:
+        """Sends a signal to a rank, or to its process group."""
+        if with_children:
+            signal_group(rank.pid, signum)
+        else:
+            os.kill(rank.pid, signum)
+
+    def signal_node(self, node: StartedNode, signum: int) -> None:
+        """Sends a signal to a node's ma_boot, if it has not ended."""
+        signal_process(node.pid, signum)
 
 
 class GrowingFile:
@@ -82,7 +127,7 @@ class GrowingFile:
 class Watch:
     """One start of a job of `size` nodes; `poll` reads the new events of the rehearsal and its nodes."""
 
-    def __init__(self, own_events: Path, node_events: Dict[int, Path]) -> None:
+    def __init__(self, own_events: Path, node_events: Dict[int, Path], processes: NodeProcesses) -> None:
         """Create it before the start: events already in the files belong to an earlier start.
 
         The logs of a node are looked for next to its events: a sandboxed node knows them by another path.
@@ -90,6 +135,7 @@ class Watch:
         self.nodes: Dict[int, StartedNode] = {}
         self.ranks: Dict[int, StartedRank] = {}
         self.size = len(node_events)
+        self._processes = processes
         self._own = _appended(own_events)
         self._logs = {node: path.parent for node, path in node_events.items()}
         self._tails = {node: _appended(path) for node, path in node_events.items()}
@@ -99,7 +145,7 @@ class Watch:
         for event in self._own.new_events():
             if event["kind"] == "start":
                 node = int(event["label"].split()[1])
-                self.nodes[node] = StartedNode(event["pid"], event["monotonic_ns"] / 1e9)
+                self.nodes[node] = StartedNode(event["pid"], event["monotonic_ns"] / 1e9, node)
         for node, tail in self._tails.items():
             for event in tail.new_events():
                 self._take(node, event)
@@ -107,7 +153,7 @@ class Watch:
     def running(self, rank: int) -> Optional[StartedRank]:
         """The rank, if it is running."""
         started = self.ranks.get(rank)
-        if started is None or started.ended or not os.path.exists(f"/proc/{started.pid}"):
+        if started is None or started.ended or not self._processes.exists(started):
             return None
         return started
 
@@ -135,9 +181,9 @@ def _appended(path: Path) -> GrowingFile:
 class Injector:
     """Injects each fault once, at its moment, while one start of the job runs.
 
-    `home_of` is the home of a node as this machine sees it. `restarts_job` is set to the injected fault after
-    which the platform starts the job again. `note` is called with each injected fault and its problem (None
-    if there was none).
+    `processes` reaches ranks and nodes; `home_of` is the home of a node as this machine sees it.
+    `restarts_job` is set to the injected fault after which the platform starts the job again. `note` is
+    called with each injected fault and its problem (None if there was none).
     """
 
     def __init__(
@@ -145,11 +191,13 @@ class Injector:
         faults: Sequence[Fault],
         note: Callable[[Fault, Optional[str]], None],
         home_of: Callable[[int], str],
+        processes: NodeProcesses,
     ) -> None:
         self.restarts_job: Optional[Fault] = None
         self._pending: List[Fault] = [fault for fault in faults if fault.kind in _ACTIONS]
         self._note = note
         self._home_of = home_of
+        self._processes = processes
         self._scheduled: List[_Scheduled] = []
 
     def run(self, watch: Watch, cancel: threading.Event) -> None:
@@ -162,7 +210,8 @@ class Injector:
                 self._inject(fault, watch)
             for scheduled in [action for action in self._scheduled if action.at <= now]:
                 self._scheduled.remove(scheduled)
-                scheduled.action()
+                with contextlib.suppress(OSError):  # the rank or node has ended meanwhile
+                    scheduled.action()
 
     def _inject(self, fault: Fault, watch: Watch) -> None:
         try:
@@ -174,7 +223,7 @@ class Injector:
 
     def kill(self, fault: Fault, watch: Watch) -> None:
         """Sends the rank a signal."""
-        os.kill(_rank(fault, watch).pid, _signal(fault))
+        self._processes.signal_rank(_rank(fault, watch), _signal(fault))
 
     def exit(self, fault: Fault, watch: Watch) -> None:
         """Makes the rank exit with a code."""
@@ -182,10 +231,13 @@ class Injector:
 
     def hang(self, fault: Fault, watch: Watch) -> None:
         """Suspends the rank and its children, for some time or for good."""
-        pid = _rank(fault, watch).pid
-        signal_group(pid, signal.SIGSTOP)
+        rank = _rank(fault, watch)
+        self._processes.signal_rank(rank, signal.SIGSTOP, with_children=True)
         if fault.lasts is not None:
-            self._after(fault.lasts, lambda: signal_group(pid, signal.SIGCONT))
+            self._after(
+                fault.lasts,
+                lambda: self._processes.signal_rank(rank, signal.SIGCONT, with_children=True),
+            )
 
     def flood(self, fault: Fault, watch: Watch) -> None:
         """Writes lines into the rank's standard output as fast as they are read."""
@@ -196,7 +248,7 @@ class Injector:
     def lose(self, fault: Fault, watch: Watch) -> None:
         """Kills the node's ma_boot; its guard then kills everything that it started."""
         for node in _nodes(fault, watch):
-            signal_process(node.pid, signal.SIGKILL)
+            self._processes.signal_node(node, signal.SIGKILL)
 
     def break_card(self, fault: Fault, watch: Watch) -> None:
         """Shows a broken card, and ends the rank that used it, as its driver does."""
@@ -204,7 +256,7 @@ class Injector:
         break_card(self._home_of(node))
         rank = watch.first_running(node)
         if rank is not None:
-            signal_process(rank.pid, signal.SIGABRT)
+            self._processes.signal_rank(rank, signal.SIGABRT)
 
     def reschedule(self, fault: Fault, watch: Watch) -> None:
         """Loses the node, and has the job started again with another one in its place."""
@@ -215,7 +267,7 @@ class Injector:
         """Ends the processes of all nodes, and has the boot command run again."""
         self.restarts_job = fault
         for node in watch.nodes.values():
-            signal_process(node.pid, _signal(fault))
+            self._processes.signal_node(node, _signal(fault))
 
     def stop(self, fault: Fault, watch: Watch) -> None:
         """Sends SIGTERM, and SIGKILL to what has not ended after the grace period.
@@ -223,12 +275,14 @@ class Injector:
         A stop of the whole job goes through the rehearsal, which hands it on once: a node gives up its upload
         at a second signal.
         """
-        pids = [node.pid for node in _nodes(fault, watch)]
-        for pid in pids if fault.node is not None else [os.getpid()]:
-            signal_process(pid, signal.SIGTERM)
+        nodes = _nodes(fault, watch)
+        if fault.node is None:
+            signal_process(os.getpid(), signal.SIGTERM)
+        else:
+            self._processes.signal_node(nodes[0], signal.SIGTERM)
         grace = GRACE_SECONDS if fault.grace is None else fault.grace
-        for pid in pids:
-            self._after(grace, partial(signal_process, pid, signal.SIGKILL))
+        for node in nodes:
+            self._after(grace, partial(self._processes.signal_node, node, signal.SIGKILL))
 
     def _after(self, seconds: float, action: Callable[[], object]) -> None:
         self._scheduled.append(_Scheduled(time.monotonic() + seconds, action))

@@ -17,7 +17,7 @@ from ma_boot.modelarts import instance_name
 from ma_boot.node import World
 from ma_boot.processes import Task, descendants, file_text, reap_orphans, signal_process
 from ma_boot.rehearsal.faults import Fault
-from ma_boot.rehearsal.injection import Injector, Watch, why_not_injected
+from ma_boot.rehearsal.injection import Injector, NodeProcesses, Watch, why_not_injected
 from ma_boot.rehearsal.platform import (
     SimulatedJob,
     StartCounts,
@@ -64,9 +64,16 @@ class JobRun:
     """
 
     def __init__(
-        self, setup: Setup, limits: Limits, world: World, start_of: StartOf, spec_of: SpecOf
+        self,
+        setup: Setup,
+        limits: Limits,
+        world: World,
+        start_of: StartOf,
+        spec_of: SpecOf,
+        processes: NodeProcesses,
     ) -> None:
-        """`start_of` is the job as its nodes see it at a start, `spec_of` what runs a node then."""
+        """`start_of` is the job as its nodes see it at a start, `spec_of` what runs a node then, `processes`
+        reaches what it runs."""
         self.injected: List[InjectedFault] = []
         self.missed: Dict[Fault, str] = {}
         self.ended = 0.0
@@ -76,9 +83,10 @@ class JobRun:
         self._world = world
         self._start_of = start_of
         self._spec_of = spec_of
+        self._processes = processes
         self._lock = threading.Lock()
         self._written: Dict[int, str] = {}
-        self._injector = Injector(setup.rehearsal.faults, self._note, setup.job.home)
+        self._injector = Injector(setup.rehearsal.faults, self._note, setup.job.home, processes)
         self._older = set(descendants(os.getpid(), {}))  # of a shell that `exec` has replaced
 
     def run(self) -> RunResult:
@@ -186,7 +194,7 @@ class JobRun:
             node: Path(job.log_dir(node), f"{job.log_name}-node-{node}-events.jsonl")
             for node in self._present()
         }
-        return Watch(Path(job.events_file), events)
+        return Watch(Path(job.events_file), events, self._processes)
 
     def _present(self) -> List[int]:
         """The nodes that are started at all."""

@@ -13,6 +13,7 @@ from typing import Any, ContextManager, Dict, List, Sequence
 from ma_boot.errors import BootError
 from ma_boot.launch import WorkerSpec
 from ma_boot.node import World, shown
+from ma_boot.rehearsal.injection import LocalProcesses, NodeProcesses
 from ma_boot.rehearsal.job_run import JobRun, SpecOf, StartOf
 from ma_boot.rehearsal.kept import PAGE, pruned, sandbox
 from ma_boot.rehearsal.live_view import live_view
@@ -60,16 +61,24 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
             setup,
             lambda counts: replace(job, counts=counts, exact_paths=setup.exact_paths),
             lambda start, node: node_spec(setup, start, node, world),
+            LocalProcesses(),
             world,
             started,
         )
 
 
-def run_job(setup: Setup, start_of: StartOf, spec_of: SpecOf, world: World, started: float) -> int:
+def run_job(
+    setup: Setup,
+    start_of: StartOf,
+    spec_of: SpecOf,
+    processes: NodeProcesses,
+    world: World,
+    started: float,
+) -> int:
     """Runs a job that is set up, and reports it; returns the exit code of the rehearsal.
 
-    `start_of` and `spec_of` are as for `JobRun`; `started` is when the rehearsal started, on the monotonic
-    clock.
+    `start_of`, `spec_of` and `processes` are as for `JobRun`; `started` is when the rehearsal started, on the
+    monotonic clock.
     """
     rehearsal, request, job, say = setup.rehearsal, setup.request, setup.job, world.journal.say
     world.journal.open(Path(job.events_file), None)
@@ -88,7 +97,7 @@ def run_job(setup: Setup, start_of: StartOf, spec_of: SpecOf, world: World, star
     # A stopped node gets the time to stop its processes and to upload.
     limits = Limits(request.run.stop_timeout + timeout + _KILL_SECONDS, hurry=signal.SIGTERM)
     with uploading_outputs(rehearsal.channels, job, setup.store, timeout, world.inbox, say):
-        job_run = JobRun(setup, limits, world, start_of, spec_of)
+        job_run = JobRun(setup, limits, world, start_of, spec_of, processes)
         with live_view(job, world.journal.console):
             run = job_run.run()
     code = job_exit_code(run, world.inbox.stops)

@@ -55,7 +55,7 @@ class Rehearsal:
 def rehearsal_of(request: BootRequest, options: Mapping[str, Any], typed: Sequence[str] = ()) -> Rehearsal:
     """What to rehearse; raises `UsageError` if an option is invalid, or contradicts others."""
     nodes, devices = options["nodes"], options["devices_per_node"]
-    faults = parse_faults(options["fault"], nodes, devices)
+    faults = parse_faults(options["fault"], nodes, devices, options["runner"] == "docker")
     if request.transfers.obs_root is None and any(fault.stage == "obs" for fault in faults):
         raise UsageError("faults of OBS need --obs-root: the directory that is served as OBS")
     try:

@@ -165,8 +165,19 @@ def check_needs(rehearsal: Rehearsal, environ: Mapping[str, str]) -> None:
         UsageError: a fault of a rank that ma_boot does not start.
         ConfigError: bubblewrap is missing.
     """
+    check_nodes(rehearsal)
+    if rehearsal.sandbox is not None:
+        check_installed(environ, "--sandbox bwrap")
+    if rehearsal.faults_of("disk"):
+        check_installed(environ, "--fault disk-full")
+
+
+def check_nodes(rehearsal: Rehearsal) -> None:
+    """Raises `UsageError` if the platform is not simulated, or a fault is of ranks that start otherwise."""
     launch = rehearsal.request.launch
-    check_platform(rehearsal.request)
+    platform = rehearsal.request.job.platform
+    if platform not in (None, *SIMULATED):
+        raise UsageError(f"--platform {platform}: expected {', '.join(SIMULATED)} with --local")
     of_ranks = [f"--fault '{fault}'" for fault in rehearsal.faults_of("rank")]
     if of_ranks and not launch.starts_ranks:
         per_node = rehearsal.request.ranks_start or "--per-node"
@@ -175,16 +186,6 @@ def check_needs(rehearsal: Rehearsal, environ: Mapping[str, str]) -> None:
             f"{per_node if launch.per_node else '--rendezvous mpi'}, with which one process per node "
             "starts them: use faults of nodes, of the rank table, of OBS or of disks"
         )
-    if rehearsal.sandbox is not None:
-        check_installed(environ, "--sandbox bwrap")
-    if rehearsal.faults_of("disk"):
-        check_installed(environ, "--fault disk-full")
-
-
-def check_platform(request: BootRequest) -> None:
-    """Raises `UsageError` if the platform is not simulated."""
-    if request.job.platform not in (None, *SIMULATED):
-        raise UsageError(f"--platform {request.job.platform}: expected {', '.join(SIMULATED)} with --local")
 
 
 def with_channel_port(run: RunOptions) -> RunOptions:

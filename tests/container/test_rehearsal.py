@@ -403,6 +403,41 @@ def test_a_rank_beyond_the_nodes_memory_is_reported_as_oom_killed(laptop: Laptop
     assert "300 MiB" in ended.output.splitlines()[-1]
 
 
+FAULTS = [
+    # faults, arguments, the exit code, and a part of the output
+    (["kill rank=1 signal=SEGV"], ["sleep"], 139, "node 0, rank 1 "),
+    (["hang rank=0 for=1s", "kill rank=1 at=3s"], ["sleep"], 137, "fault: hang rank=0 for=1s"),
+    (["lost node=1 phase=run"], ["sleep"], 137, "node 1 "),
+    (["stop node=1 phase=run"], ["sleep"], 143, "node 1"),
+    (["stop phase=run grace=2s"], ["deaf", "sleep"], 143, "stopped by SIGTERM"),
+    (["table-torn for=3s"], ["print:up"], 0, "not complete JSON"),
+    (["absent node=1"], ["print:up"], 75, "rank table"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("faults", "words", "code", "said"), FAULTS, ids=[row[0][0] for row in FAULTS])
+def test_faults_in_containers(
+    laptop: Laptop, faults: List[str], words: List[str], code: int, said: str
+) -> None:
+    options = [word for fault in faults for word in ("--fault", fault)]
+    shape = ["--nodes", "2", "--devices-per-node", "2", "--rank-table-timeout", "20"]
+    ended = laptop.rehearse(*shape, *options, "project/train.py", *words)
+    assert ended.code == code, ended.output
+    assert said in ended.output, ended.output
+    [verdicts] = laptop.root.glob("ma_boot-rehearsal/*/verdicts.json")
+    assert [(verdict["came"], verdict["wrong"]) for verdict in json.loads(verdicts.read_text())] == [
+        (True, []) for _ in faults
+    ]
+    assert laptop.made() == []
+
+
+def test_faults_that_containers_cannot_have(laptop: Laptop) -> None:
+    ended = laptop.rehearse("--fault", "exit rank=0", "--fault", "restart", "project/train.py")
+    assert ended.code == 64, ended.output
+    assert "--fault 'exit rank=0': expected without --runner docker" in ended.output
+    assert "--fault 'restart': expected without --runner docker: each container starts once" in ended.output
+
+
 def test_a_script_may_be_in_the_image(laptop: Laptop, derived: Callable[..., str]) -> None:
     image = derived("with-code", """RUN echo 'print("baked in")' >/home/ma-user/code/in_image.py""")
     ended = laptop.rehearse("/home/ma-user/code/in_image.py", image=image)

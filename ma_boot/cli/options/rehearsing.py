@@ -134,7 +134,7 @@ FAULTS = Topic(
             "--fault",
             multiple=True,
             metavar="FAULT",
-            requires=(LOCAL, PROCESS),
+            requires=(LOCAL,),
             shell_complete=_kinds,
             help="A fault to inject; may be repeated.",
         ),
@@ -155,6 +155,9 @@ FAULT is a kind followed by KEY=VALUE pairs, separated by spaces.
               obs-cut, obs-corrupt, obs-slow, obs-stall, obs-hang:
               [method=GET] [key=PART] [times=N]; require --obs-root
   disk        disk-full node=N path=DIR size=SIZE
+
+With --runner docker: kill, hang, lost, stop, absent and all of the rank table. The others need processes of
+this machine. A rank that raises, or needs more than MABOOT_MEMORY, needs no fault.
 
 Times are written 5s, 200ms or 2m, sizes 512k, 8m or 1g. The phases are job, environment, inputs, rank-table,
 launch, run and outputs.""",

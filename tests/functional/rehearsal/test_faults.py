@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Tuple
 import pytest
 
 from ma_boot.rehearsal.faults import parse_faults
-from ma_boot.rehearsal.injection import Injector, StartedNode, Watch, force_exit
+from ma_boot.rehearsal.injection import Injector, LocalProcesses, StartedNode, Watch, force_exit
 from ma_boot.rehearsal.kept import kept_in, pruned
 from ma_boot.rehearsal.summary import FILE
 from tests.conftest import CREDENTIALS
@@ -336,10 +336,10 @@ def test_a_stopped_node_is_killed_after_its_grace_period(
         assert node.stdout is not None
         node.stdout.readline()
         (fault,) = parse_faults([f"stop node=0 grace={grace}"], 1, 1)
-        watch = Watch(tmp_path / "none", {0: tmp_path / "none"})
-        watch.nodes[0] = StartedNode(node.pid, time.monotonic())
+        watch = Watch(tmp_path / "none", {0: tmp_path / "none"}, LocalProcesses())
+        watch.nodes[0] = StartedNode(node.pid, time.monotonic(), 0)
         cancel = threading.Event()
-        run = Injector([fault], lambda *_: None, str).run
+        run = Injector([fault], lambda *_: None, str, LocalProcesses()).run
         injector = threading.Thread(target=run, args=(watch, cancel))
         injector.start()
         try:

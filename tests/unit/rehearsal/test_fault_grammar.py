@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ma_boot.errors import UsageError
-from ma_boot.rehearsal.faults import KINDS, PHASES, Fault, parse_faults
+from ma_boot.rehearsal.faults import KINDS, NOT_IN_CONTAINERS, PHASES, Fault, parse_faults
 
 SPANS = st.integers(0, 10**7).map(lambda milliseconds: milliseconds / 1000)
 VALUES: Dict[str, st.SearchStrategy[Any]] = {
@@ -112,6 +112,15 @@ def test_faults_that_exclude_each_other_are_refused(texts: list[str], said: Opti
     with pytest.raises(UsageError) as caught:
         parse_faults(texts, 2, 2)
     assert said in str(caught.value)
+
+
+def test_all_faults_that_containers_cannot_have_are_named_with_the_reason() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_faults(["exit rank=0", "kill rank=0", "obs-503", "restart"], 2, 2, in_containers=True)
+    assert str(caught.value).splitlines()[1:] == [
+        f"  - --fault '{kind}': expected without --runner docker: {NOT_IN_CONTAINERS[name]}"
+        for kind, name in (("exit rank=0", "exit"), ("obs-503", "obs"), ("restart", "restart"))
+    ]
 
 
 def test_a_table_of_one_device_has_no_duplicate_address() -> None:
