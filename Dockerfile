@@ -80,10 +80,14 @@ ENV ANACONDA_DIR=${ANACONDA_DIR} DEFAULT_CONDA_ENV_NAME=${CONDA_ENV:-${DEFAULT_C
 COPY --from=training --chown=1000:100 /made/ ${ANACONDA_DIR}/
 COPY --from=toolkit /opt/ma_boot/ /opt/ma_boot/
 COPY --from=toolkit /build/entrypoint /usr/local/bin/ma_boot
-# The training environment, and the python that the toolkit was made with, may be below a closed directory: /root.
-RUN for place in "${ANACONDA_DIR}" "$(sed -n 's/^home = //p' /opt/ma_boot/pyvenv.cfg)"; do \
-        while [ "${#place}" -gt 1 ]; do \
-            find "$place" -maxdepth 0 -type d ! -perm -001 -exec chmod o+x {} + ; place=${place%/*}; \
+# The training's pythons, and those that the virtual environments were made with, may be below a closed directory,
+# /root, or be links to what is there.
+RUN for python in "${ANACONDA_DIR}" "${ANACONDA_DIR}"/envs/*/bin/python "$(command -v python)" "$(command -v python3)" \
+        $(sed -n 's#^home = \(.*\)#\1/python3#p' /opt/ma_boot/pyvenv.cfg "${ANACONDA_DIR}"/envs/*/pyvenv.cfg 2>/dev/null); do \
+        for place in "$python" "$(readlink -f "$python")"; do \
+            while [ "${#place}" -gt 1 ]; do \
+                find "$place" -maxdepth 0 -type d ! -perm -001 -exec chmod o+x {} + 2>/dev/null; place=${place%/*}; \
+            done; \
         done; \
     done
 # The training code comes last: a change of it installs nothing again.
