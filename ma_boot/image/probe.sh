@@ -140,10 +140,11 @@ for root in ${ANACONDA_DIR:-$home/anaconda $home/anaconda3 $home/miniconda3 $hom
         ask environment "${python%/bin/python}" "$python"
     done
 done
-# As ma_boot looks for it: `python` in all of PATH, then `python3`. A link that leads nowhere is passed over.
+# As ma_boot looks for it: `python` in all of PATH, then `python3`, but not in the toolkit's own directory.
 IFS=:
 for name in python python3; do
     for directory in $PATH; do
+        [ "$(cd -P "$directory" 2>/dev/null && pwd -P)" != /opt/ma_boot/bin ] || continue
         [ ! -L "$directory/$name" ] || bar "$directory/$name"
         if [ -f "$directory/$name" ] && [ -x "$directory/$name" ]; then
             ask path_python "$directory/$name" "$directory/$name"

@@ -311,12 +311,14 @@ _ACTIONS: Mapping[str, Callable[[Injector, Fault, Watch], None]] = {
 def _is_due(fault: Fault, watch: Watch, now: float) -> bool:
     """Whether its moment has come; without one in the fault, as soon as its rank or nodes have started."""
     if fault.stage == "rank":
-        rank = watch.running(fault.rank or 0)
+        rank = watch.ranks.get(fault.rank or 0)
         if rank is None:
             return False
         if fault.line is not None:
-            return rank.lines.count_lines() >= fault.line
-        return now >= rank.started + (fault.at or 0.0)
+            is_time = rank.lines.count_lines() >= fault.line
+        else:
+            is_time = now >= rank.started + (fault.at or 0.0)
+        return is_time and watch.running(fault.rank or 0) is not None  # last, as an engine may have to tell
     nodes = _nodes(fault, watch)
     if not _all_started(fault, watch) or (
         fault.kind == "bad-card" and not watch.first_running(fault.node or 0)
