@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+from pathlib import Path
 from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import BootError, ConfigError, Stopped
@@ -57,9 +58,9 @@ class RunOptions(NamedTuple):
         """The supervisor's part of them."""
         return Limits(self.stop_timeout)
 
-    def sampling(self, node: int) -> Sampling:
-        """What is sampled meanwhile on this node."""
-        return Sampling(self.metrics, self.metric, self.metrics_port or "", node)
+    def sampling(self, node: int, events: Optional[Path]) -> Sampling:
+        """What is sampled meanwhile on this node, whose events are in that file."""
+        return Sampling(self.metrics, self.metric, self.metrics_port or "", node, events)
 
 
 def check_restarts(options: RunOptions, job: JobEnvironment, agrees: bool) -> None:
@@ -138,7 +139,7 @@ def _observed(
     """One attempt, with all that observes it."""
     inbox, journal = world.inbox, world.journal
     hangs = HangDetector(options.hang_timeout, options.hang_action, inbox, journal, others)
-    metrics = Metrics(options.sampling(plan.node_rank), inbox, journal)
+    metrics = Metrics(options.sampling(plan.node_rank, journal.path), inbox, journal)
     observers: List[Observer] = [metrics, others, hangs, *([reset] if reset is not None else [])]
     saving = _save_requests(plan, options, world, others.nodes)
     if saving is not None:

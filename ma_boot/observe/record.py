@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import MappingProxyType
 from typing import (
     Any,
     Callable,
@@ -201,10 +202,15 @@ _OF_HOST: Tuple[Tuple[str, str, Callable[[HostSample], Value]], ...] = (
 )  # fmt: skip
 
 
-def exposition(sample: Sample, node: int, slow: Collection[int] = ()) -> str:
-    """All metrics of a node; those that are unknown are left out. `slow` are the ranks that were named."""
+def exposition(
+    sample: Sample, node: int, slow: Collection[int] = (), spent: Mapping[str, float] = MappingProxyType({})
+) -> str:
+    """All metrics of a node; those that are unknown are left out.
+
+    `slow` are the ranks that were named, `spent` are the seconds of the node by what they went for.
+    """
     lines: List[str] = []
-    for name, text, samples in (*_rank_metrics(sample.ranks, slow), *_machine(sample)):
+    for name, text, samples in (*_rank_metrics(sample.ranks, slow), *_machine(sample), _spent(spent)):
         known = [(labels, value) for labels, value in samples if value is not None]
         if known:
             kind = "counter" if name.endswith("_total") else "gauge"
@@ -252,6 +258,11 @@ def _machine(sample: Sample) -> Iterator[Tuple[str, str, Samples]]:
     for at, name in enumerate(("node_disk_used_bytes", "node_disk_bytes")):
         sizes: Samples = [({"path": path}, disk[at]) for path, disk in sample.host.disks.items()]
         yield name, ("Space in use of a file system.", "Size of a file system.")[at], sizes
+
+
+def _spent(spent: Mapping[str, float]) -> Tuple[str, str, Samples]:
+    parts: Samples = [({"part": part}, round(seconds, 3)) for part, seconds in spent.items()]
+    return "node_spent_seconds", "Where the node's time went; counted: into the final state.", parts
 
 
 def _times(value: Optional[float], factor: float) -> Value:

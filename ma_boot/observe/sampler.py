@@ -6,7 +6,8 @@ import math
 import os
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Callable,
@@ -32,6 +33,7 @@ from ma_boot.supervisor import Worker
 
 if TYPE_CHECKING:
     from ma_boot.observe.endpoint import Endpoint
+    from ma_boot.observe.spent import GrowingEvents
 
 WRITTEN_SHARE = 360  # an event is written once in this part of the time since the start
 LONGEST_PERIOD = 60.0  # seconds between two events
@@ -43,13 +45,15 @@ DEFAULT_INTERVAL = 10.0
 class Sampling(NamedTuple):
     """What is sampled: every `interval` seconds, 0 for never; `patterns` are the user's (`NAME=REGEX`).
 
-    The last sample of this `node` is served at `port` (`PORT` or `ADDRESS:PORT`), if it is not empty.
+    The last sample of this `node` is served at `port` (`PORT` or `ADDRESS:PORT`), if it is not empty, with
+    where its time went by the `events` of its file.
     """
 
     interval: float = 0.0
     patterns: Tuple[str, ...] = ()
     port: str = ""
     node: int = 0
+    events: Optional[Path] = None
 
 
 class Sampler:
@@ -85,6 +89,7 @@ class Sampler:
         self._new_cards: Tuple[CardSample, ...] = ()  # since the last event
         self._not_finite = False
         self._endpoint: Optional[Endpoint] = None
+        self._events: Optional[GrowingEvents] = None
         self._slow = SlowRanks()
         self._step_times: Dict[int, float] = {}  # since all ranks were compared
         self._reporting: List[int] = []  # ranks that have told a step time
@@ -151,12 +156,15 @@ class Sampler:
         if not self._options.port:
             return
         from ma_boot.observe.endpoint import Endpoint  # only for those who ask for it
+        from ma_boot.observe.spent import GrowingEvents
 
         try:
             self._endpoint = Endpoint(self._options.port)
         except OSError as error:
             self._say(f"metrics are not served at {self._options.port}: {error.strerror or error}")
             return
+        if self._options.events is not None:
+            self._events = GrowingEvents(self._options.events, self._options.node)
         self._publish(self._now()[0])
         self._say(f"metrics: http://{self._endpoint.at}/metrics")
 
@@ -193,7 +201,10 @@ class Sampler:
 
     def _publish(self, latest: Sample) -> None:
         if self._endpoint is not None:
-            self._endpoint.text = exposition(latest, self._options.node, self._slow.named)
+            spent: Mapping[str, float] = {}
+            with suppress(OSError):  # a file that somebody has removed
+                spent = self._events.time_spent() if self._events is not None else {}
+            self._endpoint.text = exposition(latest, self._options.node, self._slow.named, spent)
 
     def _period(self, now: float) -> float:
         """Seconds between two events: the longer a training runs, the more, so that the file stays small."""

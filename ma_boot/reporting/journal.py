@@ -41,7 +41,7 @@ class Journal:
         self.logs = LogWriter()
         self._file: Optional[LogFile] = None
         self._node: Optional[int] = None
-        self._opened = False
+        self.path: Optional[Path] = None  # of the events
 
     def open(self, path: Path, node: Optional[int]) -> None:
         """Appends events to this file from now on, beginning with those so far.
@@ -52,7 +52,7 @@ class Journal:
             CannotCreate: The file cannot be created or written to.
         """
         self._node = node
-        self._opened = True
+        self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             file = path.open("ab", buffering=0)
@@ -81,7 +81,7 @@ class Journal:
     def event(self, kind: str, **fields: Any) -> None:
         """Records an event with these fields, which must be JSON values; secrets in them are masked."""
         entry = {"time": time.time(), "monotonic_ns": time.monotonic_ns(), "kind": kind, **fields}
-        if not self._opened:
+        if self.path is None:
             self._waiting.append(entry)
         else:
             self._write(entry)

@@ -95,6 +95,7 @@ def facts_part(timeline: Timeline) -> Html:
 
 _PARTS = {
     "lost steps": "丢失的步",
+    "not ended": "未结束",
     "start": "启动",
     "waiting": "等待",
     "inputs": "输入",

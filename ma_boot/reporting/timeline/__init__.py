@@ -2,6 +2,7 @@
 
 from ma_boot.reporting.timeline.boot_run import job_cause as job_cause
 from ma_boot.reporting.timeline.events import (
+    MEASURED as MEASURED,
     Event as Event,
     EventFile as EventFile,
     printable as printable,

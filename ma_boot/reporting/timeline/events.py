@@ -12,7 +12,7 @@ MOST_CHARACTERS = 4000  # of one string
 MOST_PARTS = 4096  # of one list: so many ranks may hang at one place
 MOST_DEPTH = 8
 MOST_MEASURED = 600  # events of metrics in a file
-_MEASURED = '"kind": "metrics"'
+MEASURED = '"kind": "metrics"'
 _CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]"  # slow to compile, and seldom needed
 
 Event = Mapping[str, Any]
@@ -31,12 +31,12 @@ def read_events(text: str, hide: Hide) -> EventFile:
     events: List[Event] = []
     unreadable = 0
     lines = text.split("\n")
-    every = 1 + sum(_MEASURED in line for line in lines) // MOST_MEASURED
+    every = 1 + sum(MEASURED in line for line in lines) // MOST_MEASURED
     measured = 0
     for line in lines:
         if not line.strip():
             continue
-        if every > 1 and _MEASURED in line:  # of days of them a drawing needs a few hundred
+        if every > 1 and MEASURED in line:  # of days of them a drawing needs a few hundred
             measured += 1
             if measured % every:
                 continue

@@ -6,20 +6,21 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.reporting.timeline.job_timeline import BootRun, ProcessSpan, Timeline
 
-COUNTED, LOST = "counted", "lost steps"
+COUNTED, LOST, OPEN = "counted", "lost steps", "not ended"
 START, WAITING, INPUTS, RESTORE = "start", "waiting", "inputs", "restore"
 RESTARTS, END = "restarts", "end"
-PARTS = (COUNTED, START, WAITING, INPUTS, RESTORE, LOST, RESTARTS, END)
+PARTS = (COUNTED, START, WAITING, INPUTS, RESTORE, LOST, OPEN, RESTARTS, END)
 _OF_PHASES = {"rank table": WAITING, "inputs": INPUTS, "checkpoints": RESTORE}
 _NOTHING = "–"  # no step was restored, as the incident has it
 
 
 class AttemptSpan(NamedTuple):
-    """Processes of a node that ran together: their first start, first failure and last end."""
+    """Processes of a node that ran together: their first start, first failure and last end (so far)."""
 
     start: float
     failed: float
     end: float
+    ended: bool
 
 
 def time_spent(timeline: Timeline) -> Dict[str, float]:
@@ -27,7 +28,8 @@ def time_spent(timeline: Timeline) -> Dict[str, float]:
 
     Steps count that are in the final state: all of an attempt that ended well, else those before the
     checkpoint from which the next attempt went on, or that is the last whole one. Without checkpoints only an
-    attempt that ended well counts.
+    attempt that ended well counts. Of processes whose end the events do not tell, it is open whether their
+    last steps count.
     """
     spent = dict.fromkeys(PARTS, 0.0)
     for node in timeline.nodes:
@@ -56,7 +58,7 @@ def _of_run(run: BootRun, later: Sequence[BootRun]) -> Iterator[Tuple[float, flo
         counted = _counted_until(run, attempt, last and not later, later if last else ())
         before = END if last else RESTARTS
         yield attempt.start, counted, COUNTED
-        yield counted, attempt.failed, LOST
+        yield counted, attempt.failed, LOST if attempt.ended or not last or later else OPEN
         yield attempt.failed, attempt.end, before
         at = attempt.end
     yield from _with_phases(run, at, run.end, before)
@@ -89,7 +91,9 @@ def _attempts(run: BootRun) -> List[AttemptSpan]:
 def _attempt(processes: Sequence[ProcessSpan], until: float) -> AttemptSpan:
     ends = [until if process.end is None else process.end for process in processes]
     failed = [end for end, process in zip(ends, processes) if process.failed]
-    return AttemptSpan(min(process.start for process in processes), min(failed, default=max(ends)), max(ends))
+    ended = bool(failed) or all(process.end is not None for process in processes)
+    start = min(process.start for process in processes)
+    return AttemptSpan(start, min(failed, default=max(ends)), max(ends), ended)
 
 
 def _counted_until(run: BootRun, attempt: AttemptSpan, is_final: bool, later: Sequence[BootRun]) -> float:

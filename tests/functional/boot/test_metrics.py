@@ -14,6 +14,7 @@ from typing import Any, Dict, List
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from ma_boot.reporting.timeline.time_spent import OPEN, PARTS
 from tests.functional.node import Booting, Node, eventually
 from tests.unit.observe.test_cards import GPUS, NPU_910B
 
@@ -157,6 +158,8 @@ def test_metrics_are_served_to_prometheus_while_the_ranks_run(node: Node, tmp_pa
         other.sendall(b"\xff\0\r\n" * 1000)
         assert scraped(url)["ma_boot_rank_running"] == [1] * 4, "neither stops the next client"
         silent.close()
+    spent = scraped(url)["ma_boot_node_spent_seconds"]
+    assert 0 < spent[PARTS.index(OPEN)] < sum(spent), "what the ranks do is open before their end"
     go_on.touch()
     assert booting.end().code == 0
     with pytest.raises(OSError, match="refused"):

@@ -41,7 +41,7 @@ def parsed(text: str) -> Dict[Tuple[str, str], float]:
 
 
 def test_prometheus_reads_every_figure() -> None:
-    found = parsed(exposition(SAMPLE, 2, {3}))
+    found = parsed(exposition(SAMPLE, 2, {3}, {"counted": 90.0, "lost steps": 10.0}))
     loss = found.pop(("rank_loss", "3"))
     assert math.isnan(loss)
     assert found == {
@@ -70,6 +70,8 @@ def test_prometheus_reads_every_figure() -> None:
         ("node_memory_bytes", ""): 1 << 33,
         ("node_received_bytes_total", ""): 7,
         ("node_sent_bytes_total", ""): 8,
+        ("node_spent_seconds", "counted"): 90,
+        ("node_spent_seconds", "lost steps"): 10,
         ("node_disk_used_bytes", '/a "b"\\c'): 5,
         ("node_disk_bytes", '/a "b"\\c'): 9,
     }
