@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 KINDS = frozenset(("failed", "cause", "stopped", "go", "left"))  # all else is for a connection only
 WATCH_SECONDS = 5.0  # between two looks while the processes run
-AGREE_SECONDS = 1.0  # and once a node has told something
+AGREE_SECONDS = 1.0  # and once a node has told something, or waits for the others
 
 
 class _Unsent(NamedTuple):
@@ -58,8 +58,13 @@ class DocumentWay:
         if kind in KINDS:
             with self._lock:
                 self._unsent.append(_Unsent(self._notices, self._number, kind, body))
-                self._number, self._pause = self._number + 1, AGREE_SECONDS
-            self._wanted.set()
+                self._number += 1
+            self.hurry()
+
+    def hurry(self) -> None:
+        """Looks at once, and often until the next attempt: the other nodes are waited for."""
+        self._pause = AGREE_SECONDS
+        self._wanted.set()
 
     def heard(self) -> List[PeerMessage]:
         """What has come since the last call."""

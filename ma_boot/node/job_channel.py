@@ -311,6 +311,8 @@ class OtherNodes:
         self._agreement = self._agreement.stopped(own, time.monotonic())
         if self.node:
             self._tell_agreement(None)
+        elif self._documents is not None:
+            self._documents.hurry()
         while True:
             self.world.inbox.check()
             cause = self._first(failures, run.suspect, bool(run.hung))

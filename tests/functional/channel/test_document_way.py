@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import threading
+import time
 from functools import partial
 from pathlib import Path
-from typing import Any, Iterator, List
+from types import SimpleNamespace
+from typing import Any, Iterator, List, Optional, cast
 
 import pytest
 
-from ma_boot.checkpoints import Notices
+from ma_boot.checkpoints import CheckpointOutput, Notices
 from ma_boot.checkpoints.attempts import NOTICE
 from ma_boot.checkpoints.keys import Attempt, Place
 from ma_boot.checkpoints.sets import Documents
 from ma_boot.node import document_way
 from ma_boot.node.document_way import DocumentWay
+from ma_boot.node.job_channel import OtherNodes
+from ma_boot.node.job_restart import AttemptEnd, RestartPolicy
+from ma_boot.node.world import World
 from ma_boot.processes import SignalInbox
+from ma_boot.reporting import RunResult
 from path_mapping.errors import StoreError
+from path_mapping.stores import Store, StoredObject
 from path_mapping.stores.directory_store import DirectoryStore
 from path_mapping.transfer import RetryPolicy
 from tests.functional.node import eventually
-from tests.functional.supervisor.conftest import inbox as inbox
+from tests.functional.supervisor.conftest import EventLog, inbox as inbox, journal as journal
 
 
 class FailingStore(DirectoryStore):
     """A store of which so many `writes` fail, though the object is there."""
 
     writes = 0
+    looks = 0
 
     def write_bytes(self, bucket: str, key: str, content: bytes) -> str:
         etag = super().write_bytes(bucket, key, content)
@@ -34,6 +42,10 @@ class FailingStore(DirectoryStore):
             self.writes -= 1
             raise StoreError("no answer")
         return etag
+
+    def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
+        yield from super().list(bucket, prefix)
+        self.looks += 1
 
 
 class Nodes:
@@ -43,8 +55,8 @@ class Nodes:
         self.store, self.number = FailingStore(root), 1
         self.ways = [DocumentWay(partial(self.notices, node), inbox) for node in range(3)]
 
-    def notices(self, node: int, cancel: threading.Event) -> Notices:
-        documents = Documents(self.store, "bucket", cancel, RetryPolicy(0.0))
+    def notices(self, node: int, cancel: threading.Event, store: Optional[Store] = None) -> Notices:
+        documents = Documents(store or self.store, "bucket", cancel, RetryPolicy(0.0))
         return Notices(documents, Place("bucket", "ckpt/"), Attempt(self.number, "3f9c"), node)
 
 
@@ -98,6 +110,24 @@ def test_a_new_attempt_hears_nothing_of_the_one_before(nodes: Nodes) -> None:
         way.begin()
     nodes.ways[2].tell("failed", {"attempt": 2})
     assert heard(nodes.ways[0], 1) == [(2, "failed", {"attempt": 2})]
+
+
+def test_node_0_looks_often_once_its_own_ranks_are_dead(
+    nodes: Nodes, tmp_path: Path, inbox: SignalInbox, journal: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it has told and heard nothing: its ranks hung before the others were stopped."""
+    monkeypatch.setattr(document_way, "WATCH_SECONDS", 600.0)
+    store = FailingStore(tmp_path)
+    checkpoints: Any = SimpleNamespace(notices=partial(nodes.notices, 0, store=store))
+    with OtherNodes(World({}, "host", "", inbox, journal)) as others:
+        others.nodes = 2
+        others.restart_together(RestartPolicy(1), cast(CheckpointOutput, checkpoints))
+        eventually(lambda: store.looks > 0, "it has looked")
+        nodes.ways[1].tell("stopped", AttemptEnd(1)._asdict())
+        assert nodes.ways[1].flush(5)
+        begin = time.monotonic()
+        assert others.agreed(AttemptEnd(1), RunResult(())).again
+        assert time.monotonic() - begin < 10
 
 
 @pytest.mark.parametrize("name", ["notice-00001-0000-go.json.tmp", "notice-1-0000-go.json", "go.json"])
