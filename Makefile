@@ -130,7 +130,7 @@ $(TORCH)/made: tests/functional/torch-requirements.txt
 test-hangs: $(VENV)/made ## 64 seeded hangs and failures over 4 to 32 simulated nodes, 24 healthy jobs: is the right rank named, and no other?
 	$(VENV)/bin/python -m pytest -s -m hangs tests/functional/channel tests/functional/observe
 
-test-kill: $(VENV)/made $(TRAINING)/made $(TORCH)/made ## transfers killed at 400 points, jobs with checkpoints at 400 (of MindSpore, of PyTorch), and a minute of `make soak`; SEED=N
+test-kill: $(VENV)/made $(TRAINING)/made $(TORCH)/made ## transfers killed at 400 points, jobs with checkpoints at 400 (of MindSpore, of PyTorch), seeded faults that they survive, and a minute of `make soak`; SEED=N
 	SEED=$(SEED) $(VENV)/bin/python -m pytest -m kill
 
 soak: $(VENV)/made ## random faults, kills, renewals, rotations, two writers and mox.file, beside a model: SECONDS=1800 SEED=N

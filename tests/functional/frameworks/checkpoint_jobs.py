@@ -49,9 +49,9 @@ class Job:
             )  # fmt: skip
         return log
 
-    def ended(self, log: Path) -> Ended:
+    def ended(self, log: Path, seconds: float = PATIENCE) -> Ended:
         """Waits for the end of the last start."""
-        code = self.started[-1].wait(PATIENCE)
+        code = self.started[-1].wait(seconds)
         return Ended(code, log.read_text(errors="replace"))
 
     def kill_everything(self) -> None:
@@ -95,7 +95,7 @@ class Job:
 
 
 def whole_sets(store: Path) -> List[Dict[str, Any]]:
-    """The sets of which every node has its manifest in the store, the newest first: step, and files by path."""
+    """The sets of which every node has its manifest in the store, the newest first: attempt, step, files by path."""
     found = []
     for directory in sorted(path for path in store.glob(".ma_boot/sets/*/*") if path.is_dir()):
         names = [re.fullmatch(r"part-(\d+)-of-(\d+)\.json", path.name) for path in directory.iterdir()]
@@ -109,7 +109,8 @@ def _set(directory: Path) -> Dict[str, Any]:
     parts = [json.loads(path.read_text()) for path in sorted(directory.iterdir())]
     root = directory.parents[3]
     files = {one["path"]: root / one["key"] for part in parts for one in part["files"]}
-    return {"step": parts[0]["step_name"], "files": files}
+    keys = [one["key"] for part in parts for one in part["files"]]
+    return {"attempt": keys[0].split("/")[0], "step": parts[0]["step_name"], "files": files}
 
 
 def digests(files: Dict[str, Path]) -> Dict[str, str]:

@@ -14,12 +14,12 @@ import pytest
 
 from tests.fault.checkpoint_kills import KilledJob, Training, run_kills
 from tests.fault.test_kill import drawn
+from tests.functional.frameworks import seeded_faults
 from tests.functional.frameworks.checkpoint_jobs import PATIENCE, Job, damage_in, digests, said
 from tests.functional.frameworks.test_torch import PYTHON
-from tests.functional.node import PROGRAMS, eventually
+from tests.functional.node import PROGRAMS, Ended, eventually
 from tests.obs import MemoryObs
 
-STEPS = 12
 KILLS = 3  # `make test-kill` has 100
 DCP = Training(
     ["--python", str(PYTHON), "--rendezvous", "torch"],
@@ -37,25 +37,20 @@ def job(tmp_path: Path) -> Iterator[Job]:
     )
     job = Job(tmp_path, [
         "--python", str(PYTHON), "--rendezvous", "torch", "--path-mapping", "mapping.yaml", "--take-over",
-        str(PROGRAMS / "dcp_job.py"), str(STEPS),
+        str(PROGRAMS / "dcp_job.py"), str(seeded_faults.STEPS),
     ])  # fmt: skip
     yield job
     job.clean_up()
 
 
 @pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What a run without checkpoints ends with."""
-    job = Job(tmp_path_factory.mktemp("whole"), [
-        "--python", str(PYTHON), "--rendezvous", "torch", str(PROGRAMS / "dcp_job.py"), str(STEPS), "0",
-    ])  # fmt: skip
-    ended = job.ended(job.start())
-    (weights,) = {one["weights"] for one in said(ended.output, "trained")}
-    return str(weights)
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """A run to which nothing happens."""
+    return seeded_faults.run(tmp_path_factory.mktemp("whole"), DCP, None)[1]
 
 
 @pytest.mark.parametrize("victim", ["a rank", "everything"])
-def test_a_killed_job_goes_on_from_the_newest_whole_set(job: Job, weights: str, victim: str) -> None:
+def test_a_killed_job_goes_on_from_the_newest_whole_set(job: Job, undisturbed: Ended, victim: str) -> None:
     """On every node the same files, byte for byte as in the store, and in the end the same weights."""
     dice = random.Random(victim)
     job.arguments.append("1")
@@ -76,13 +71,15 @@ def test_a_killed_job_goes_on_from_the_newest_whole_set(job: Job, weights: str, 
     restored = said(again.output, "restored")
     assert [one["step"] for one in restored] == [newest["step"]] * 4
     assert all(one["source"].startswith("obs://bucket/ckpt/attempt-") for one in restored)
-    trained = said(again.output, "trained")
-    assert {one["weights"] for one in trained} == {weights}, "as if nothing had happened"
+    trained, expected = (
+        {one["weights"] for one in said(ended.output, "trained")} for ended in (again, undisturbed)
+    )
+    assert trained == expected, "as if nothing had happened"
     kept = [one["step"] for one in job.whole_sets()]
-    assert kept[0] == str(STEPS)
+    assert kept[0] == str(seeded_faults.STEPS)
     assert len([step for step in kept if step != newest["step"]]) <= 3, "and the one that was restored"
     assert {one["step"] for one in said(again.output, "saved")} == set(
-        range(int(newest["step"]) + 1, STEPS + 1)
+        range(int(newest["step"]) + 1, seeded_faults.STEPS + 1)
     )
 
 
@@ -135,6 +132,13 @@ def test_whatever_is_killed_when_it_goes_on_from_the_newest_whole_set(obs: Memor
 @pytest.mark.timeout(14400)
 def test_a_job_killed_at_100_moments(obs: MemoryObs, tmp_path: Path) -> None:
     print(run_kills(KilledJob(tmp_path, obs, DCP), drawn(), 100))
+
+
+@pytest.mark.parametrize("seed", seeded_faults.seeds(3, 32))
+def test_after_seeded_faults_the_losses_are_those_of_an_undisturbed_job(
+    tmp_path: Path, undisturbed: Ended, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    seeded_faults.check(tmp_path, DCP, seed, undisturbed, monkeypatch)
 
 
 def _all_ranks_run(log: Path) -> None:

@@ -1,0 +1,182 @@
+"""Seeded faults of two rehearsed nodes on which a real framework trains: what the job has lost by them, and when it went on."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
+
+import pytest
+
+from ma_boot.node.document_way import AGREE_SECONDS
+from tests.fault.checkpoint_kills import Training
+from tests.functional.frameworks.checkpoint_jobs import PATIENCE, Job, digests, said
+from tests.functional.node import Ended, events_in
+
+STEPS = 12  # which a training makes in all
+NODES, DEVICES = 2, 2
+STOP_SECONDS = 5.0
+AGAIN_SECONDS = 2.0  # after the end of the last rank, until all have started again
+KINDS = ("raise", "hang", "kill", "exit")  # the first fault of four seeds in a row
+MAPPING = """
+output:
+  checkpoints: {obs: 'obs://bucket/ckpt/', checkpoint: auto, keep: 100, restore: latest, interval: 1}
+"""
+
+
+class Case(NamedTuple):
+    """The faults of one job: options of ma_boot, and of the training."""
+
+    options: List[str]
+    training: List[str]
+
+
+class Restart(NamedTuple):
+    """When an attempt failed, when its last rank had ended, and when all ranks and the first step of the next one came.
+
+    In seconds of one clock; `stepped` is None for an attempt that failed before its first step.
+    """
+
+    failed: float
+    ended: float
+    started: float
+    stepped: Optional[float]
+
+
+def case(seed: int) -> Case:
+    """The case of a seed: one or two faults of different ranks, after so much output or at a time."""
+    chance = random.Random(seed)
+    kinds = [KINDS[seed % len(KINDS)], *chance.sample(KINDS[1:], chance.randint(0, 1))]
+    options = ["--hang-timeout", "6", "--hang-action", "stop"] if "hang" in kinds else []
+    training = []
+    for kind, rank in zip(kinds, chance.sample(range(NODES * DEVICES), len(kinds))):
+        if kind == "raise":
+            training = ["--raise", f"{rank}:{chance.randint(1, STEPS - 2)}"]
+            continue
+        moment = chance.choice([f"line={chance.randint(1, STEPS)}", f"at={chance.uniform(1, 9):.1f}s"])
+        words = {"exit": "exit code=9", "kill": chance.choice(["kill", "kill signal=SEGV"])}.get(kind, kind)
+        options += ["--fault", f"{words} rank={rank} {moment}"]
+    return Case(options, training)
+
+
+def run(root: Path, training: Training, seed: Optional[int]) -> Tuple[Job, Ended]:
+    """The job with the faults of a seed, or an undisturbed one, and its end."""
+    (root / "mapping.yaml").write_text(MAPPING)
+    faults = Case([], []) if seed is None else case(seed)
+    job = Job(root, [
+        *training.options, "--path-mapping", "mapping.yaml", "--stop-timeout", str(STOP_SECONDS),
+        "--max-restarts", "6", *faults.options,
+        training.command[0], str(STEPS), "0.3", *faults.training,
+    ])  # fmt: skip
+    try:
+        ended = job.ended(job.start(), 2 * PATIENCE)  # it starts more than once
+    finally:
+        job.clean_up()
+    assert ended.code == 0, f"{faults}\n{ended.output}"
+    return job, ended
+
+
+def facts(ended: Ended, word: str, name: str) -> Dict[Tuple[int, Any], Any]:
+    """What the ranks have said of each step: the same in every attempt that has made it."""
+    known: Dict[Tuple[int, Any], Any] = {}
+    for line in said(ended.output, word):
+        value = known.setdefault((line["rank"], line["step"]), line[name])
+        assert value == line[name], f"{word}: other than before: {line}"
+    return known
+
+
+def seeds(of_ci: int, count: int) -> List[Any]:
+    """The parameters of a test: so many seeds from SEED on, of which CI has the first few."""
+    first = int(os.environ.get("SEED") or 0)
+    return [first + n if n < of_ci else pytest.param(first + n, marks=pytest.mark.kill) for n in range(count)]
+
+
+def check(
+    root: Path, training: Training, seed: int, undisturbed: Ended, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job of a seed loses nothing, and is quick to go on; prints how quick."""
+    monkeypatch.setenv("MABOOT_START_SECONDS", "0")
+    token = "9f1c0a2e55d04c7fa3c1" if random.Random(seed).random() < 0.5 else ""
+    monkeypatch.setenv("MABOOT_JOB_TOKEN", token)
+    job, ended = run(root, training, seed)
+    restarts = compare(job, ended, undisturbed, training)
+    for one in restarts:
+        step = "none" if one.stepped is None else f"{one.stepped - one.failed:.1f} s"
+        print(
+            f"seed {seed}, {'token' if token else 'OBS alone'}, {case(seed)}: stopped in {one.ended - one.failed:.1f} s, "
+            f"started {one.started - one.ended:.1f} s later; failure to first step: {step}"
+        )
+    look = 0.0 if token else AGREE_SECONDS
+    assert all(one.started - one.ended <= AGAIN_SECONDS + look for one in restarts), restarts
+
+
+def compare(job: Job, ended: Ended, undisturbed: Ended, training: Training) -> List[Restart]:
+    """What the job has trained is what the undisturbed one has, from the newest whole sets; returns its restarts."""
+    losses, expected = facts(ended, "step", "loss"), facts(undisturbed, "step", "loss")
+    assert losses == expected
+    assert sum(losses[key] for key in sorted(losses)) == sum(expected[key] for key in sorted(expected))
+    weights = facts(ended, "saved", "weights").items()
+    whole = facts(undisturbed, "saved", "weights")
+    assert weights <= whole.items(), "a rank that is killed may have saved a step, and not said so"
+    assert [rank for (rank, _), _ in weights].count(0) > 0
+    for line in said(ended.output, "restored"):
+        _compare_restored(job, line, training)
+    restarts = _restarts(job, ended)
+    assert restarts, ended.output
+    return restarts
+
+
+def _compare_restored(job: Job, line: Dict[str, Any], training: Training) -> None:
+    """The rank has found the newest set of the attempts before, and its files, byte for byte, and no others."""
+    earlier = [one for one in job.whole_sets() if int(one["attempt"].split("-")[1]) < int(line["attempt"])]
+    if not earlier:
+        assert (line["step"], line["files"]) == (None, {})
+        return
+    newest, rank_of = earlier[0], training.rank_of
+    source = f"obs://bucket/ckpt/{newest['attempt']}"
+    assert (line["step"], line["source"]) == (newest["step"], source), f"rank {line['rank']}"
+    mine = {
+        path: digest
+        for path, digest in digests(newest["files"]).items()
+        if rank_of is None or rank_of(path) // DEVICES == line["rank"] // DEVICES
+    }
+    assert line["files"] == mine, f"rank {line['rank']}"
+
+
+def _restarts(job: Job, ended: Ended) -> List[Restart]:
+    """The restarts of a job; all of its nodes have made each of them."""
+    attempts = [_attempts(job, node) for node in range(NODES)]
+    assert len({len(one) for one in attempts}) == 1, "all nodes restart as often"
+    stepped: Dict[int, Set[float]] = defaultdict(set)
+    for line in said(ended.output, "step"):
+        stepped[int(line["attempt"])].add(line["at"])
+    pairs = [[event for one in attempts for event in one[number]] for number in range(len(attempts[0]))]
+    return [
+        Restart(
+            min(_failures(before)),
+            max(event["ended_ns"] for event in before if event["kind"] == "exit") / 1e9,
+            max(event["monotonic_ns"] for event in after if event["kind"] == "start") / 1e9,
+            min(stepped[number], default=None),
+        )
+        for number, (before, after) in enumerate(zip(pairs, pairs[1:]), start=2)
+    ]
+
+
+def _attempts(job: Job, node: int) -> List[List[Dict[str, Any]]]:
+    """The events of a node, one list for each attempt."""
+    (file,) = job.root.glob(f"nodes-0/*/node-{node}/home/ma-user/modelarts/log/*-events.jsonl")
+    attempts: List[List[Dict[str, Any]]] = [[]]
+    for event in events_in(file):
+        if event["kind"] == "restart":
+            attempts.append([])
+        attempts[-1].append(event)
+    return attempts
+
+
+def _failures(events: List[Dict[str, Any]]) -> List[float]:
+    """When ranks have failed, or were found to hang."""
+    ends = [event for event in events if event["kind"] == "exit" and event["code"] and not event["stopped"]]
+    stops = [event for event in events if event["kind"] == "stop"]
+    return [*(event["ended_ns"] / 1e9 for event in ends), *(event["monotonic_ns"] / 1e9 for event in stops)]
