@@ -58,7 +58,7 @@ STOPPED_SECONDS = (
     0.5  # if nothing failed here: others tell their failures before the platform stops this node
 )
 TOGETHER_SECONDS = 0.3  # that a node with a failure of its own waits for those of others at the same time
-MOST_OF_HANGS = 4096  # messages that the detector has not asked for
+MOST_UNREAD = 4096  # messages about hangs, and about saves
 VERDICT_SECONDS = 10.0  # for node 0's verdict to be written to OBS before it is told
 LEFT_SECONDS = 3.0  # for what a node says last, in OBS
 READ_SECONDS = 2.5  # for others to read the verdict there: the end of the first node is the end of the job
@@ -93,7 +93,8 @@ class OtherNodes:
         self._failures: Dict[Tuple[int, int], List[Cause]] = {}  # by attempt and node
         self._left: Dict[int, object] = {}  # the exit codes of nodes that have said that they end
         self._told: List[Tuple[int, int, Optional[int], str]] = []
-        self._of_hangs: Deque[PeerMessage] = deque(maxlen=MOST_OF_HANGS)
+        self._of_hangs: Deque[PeerMessage] = deque(maxlen=MOST_UNREAD)
+        self._of_saves: Deque[PeerMessage] = deque(maxlen=MOST_UNREAD)
         self._workers: Sequence[Worker] = ()
         self._has_failed = False  # a process of this node
         self.together = False  # a failure anywhere ends the attempt on all nodes, for a restart
@@ -123,6 +124,11 @@ class OtherNodes:
     def talks(self) -> bool:
         """Whether there is a way to the other nodes."""
         return bool(self._ways)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a way for what cannot wait for OBS."""
+        return self._channel is not None
 
     @property
     def _ways(self) -> Sequence[Union[NodeChannel, DocumentWay]]:
@@ -280,6 +286,10 @@ class OtherNodes:
         self._of_hangs.clear()
         return messages
 
+    def heard_of_saves(self) -> List[PeerMessage]:
+        """The messages about checkpoints since the last call, which another thread may make."""
+        return [self._of_saves.popleft() for _ in range(len(self._of_saves))]
+
     def _take(self) -> bool:
         """Takes what has come; whether another node has told a failure."""
         if not self.talks:
@@ -297,6 +307,8 @@ class OtherNodes:
                 another_failed = another_failed or attempt == self.attempt
             elif message.kind == "left":
                 self._left[message.node] = message.body.get("code")
+            elif message.kind == "save":
+                self._of_saves.append(message)
             elif message.kind != "stopped":
                 self._of_hangs.append(message)
         return another_failed

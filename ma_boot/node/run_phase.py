@@ -10,13 +10,22 @@ from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import BootError, ConfigError, Stopped
 from ma_boot.launch import LaunchPlan, WorkerSpec
-from ma_boot.modelarts import JobEnvironment, instance_name
+from ma_boot.modelarts import JOB_TOKEN, JobEnvironment, instance_name
 from ma_boot.node.checkpoint_phase import NodeCheckpoints
 from ma_boot.node.job_channel import OtherNodes
 from ma_boot.node.job_restart import AttemptEnd, Failed, RestartPolicy, Verdict, decide, failure_of
 from ma_boot.node.node_health import wait_for_cards, what_is_broken
 from ma_boot.node.world import World
-from ma_boot.observe import HangDetector, Metrics, ResetWatch, Sampling, SaveRequests, has_step
+from ma_boot.observe import (
+    HangDetector,
+    Metrics,
+    ResetWatch,
+    Sampling,
+    SaveAgreement,
+    SaveOptions,
+    SaveRequests,
+    has_step,
+)
 from ma_boot.reporting import (
     Journal,
     RunResult,
@@ -99,7 +108,7 @@ def train(
     for attempt in itertools.count(1):
         if options.max_restarts:
             workers = [_with_variable(worker, "MABOOT_ATTEMPT", str(attempt)) for worker in workers]
-        result = _observed(workers, plan, options, world, others, reset)
+        result = _observed(workers, plan, options, world, others, reset, attempt)
         why = reset.reason if reset is not None and not inbox.stops and _was_stopped(result) else ""
         asked = bool(why)
         if not asked:
@@ -135,13 +144,14 @@ def _observed(
     world: World,
     others: OtherNodes,
     reset: Optional[ResetWatch],
+    attempt: int,
 ) -> RunResult:
     """One attempt, with all that observes it."""
     inbox, journal = world.inbox, world.journal
     hangs = HangDetector(options.hang_timeout, options.hang_action, inbox, journal, others)
     metrics = Metrics(options.sampling(plan.node_rank, journal.path), inbox, journal)
     observers: List[Observer] = [metrics, others, hangs, *([reset] if reset is not None else [])]
-    saving = _save_requests(plan, options, world, others.nodes)
+    saving = _save_requests(plan, options, world, others, attempt)
     if saving is not None:
         observers.append(saving)
         workers = [_with_variable(worker, SAVE_FILE, saving.path) for worker in workers]
@@ -175,15 +185,18 @@ def _with_variable(worker: WorkerSpec, name: str, value: str) -> WorkerSpec:
     return worker._replace(environ={**worker.environ, name: value})
 
 
-def _save_requests(plan: LaunchPlan, options: RunOptions, world: World, nodes: int) -> Optional[SaveRequests]:
+def _save_requests(
+    plan: LaunchPlan, options: RunOptions, world: World, others: OtherNodes, attempt: int
+) -> Optional[SaveRequests]:
     """The way to ask the ranks for a checkpoint; None where they could not agree on a step."""
     journal, requests = world.journal, None
-    if nodes == 1:
-        with journal.only_helps("the ranks are not asked for checkpoints"):
-            logs = os.path.dirname(plan.workers[0].log_file)
-            requests = SaveRequests(logs, options.time_limit, world.inbox, journal)
+    if others.nodes == 1 or others.is_connected:
+        with journal.only_helps(SaveRequests.without):
+            asking = SaveOptions(os.path.dirname(plan.workers[0].log_file), options.time_limit)
+            agreement = SaveAgreement(others.node, others.nodes, attempt)
+            requests = SaveRequests(asking, agreement, others, world.inbox, journal)
     elif options.time_limit and not plan.node_rank:
-        why = f"the ranks of {nodes} nodes cannot agree on a step"
+        why = f"{others.nodes} nodes need a token to agree on a step ({JOB_TOKEN})"
         journal.say(f"no checkpoint is requested before the time limit (MABOOT_TIME_LIMIT): {why}")
     return requests
 

@@ -6,4 +6,5 @@ from ma_boot.observe.peers import PeerMessage as PeerMessage
 from ma_boot.observe.progress import given as given, has_step as has_step
 from ma_boot.observe.reset import ResetWatch as ResetWatch, reset_watch as reset_watch
 from ma_boot.observe.sampler import Metrics as Metrics, Sampling as Sampling
-from ma_boot.observe.saving import SaveRequests as SaveRequests
+from ma_boot.observe.save_agreement import SaveAgreement as SaveAgreement
+from ma_boot.observe.saving import SaveOptions as SaveOptions, SaveRequests as SaveRequests

@@ -36,4 +36,7 @@ class Peers(Protocol):
         """Whether another node may speak of this rank as its own."""
 
     def heard(self) -> Iterable[PeerMessage]:
-        """What has come since the last call."""
+        """What has come about hangs since the last call."""
+
+    def heard_of_saves(self) -> Iterable[PeerMessage]:
+        """What has come about checkpoints that are asked for."""
