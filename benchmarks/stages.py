@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 import tables
-from sync import KEYS, TOOLS, Job, emptied, make_trees, served, settled
+from sync import emptied, make_trees, served, settled
+from sync_tools import TOOLS, Job
 
 from path_mapping.localfs import crc64
 
@@ -155,7 +156,7 @@ def moved(place: Place, tool: str, way: str) -> None:
     local = place.out / f"moved{number}" if down else place.files[0][0].parents[1]
     local.mkdir(exist_ok=True)
     job = Job(way, TREE, place.url, local, f"{TREE}/" if down else f"up-{number}/", 0.0)
-    subprocess.run(TOOLS[tool](job), env={**os.environ, **KEYS}, stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(TOOLS[tool](job), env=job.environ(), stdout=subprocess.DEVNULL, check=True)
 
 
 def measured(place: Place, works: Dict[str, Callable[[], object]], runs: int) -> Dict[str, Used]:
@@ -218,6 +219,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=asked.directory) as directory:
         tree, out = Path(directory, "tree"), Path(directory, "out")
         out.mkdir()
+        os.environ["BENCH_OUT"] = str(out)  # where the tools keep their own files
         make_trees(tree, [TREE])
         files = [(path, path.stat().st_size) for path in sorted(tree.rglob("*")) if path.is_file()]
         with served(tree) as url:

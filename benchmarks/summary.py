@@ -18,12 +18,18 @@ TITLES = {
     "idle": "memory while 8 ranks sleep (MB)",
     "sync A down": "download, 10,000 files of 16 KiB (s)",
     "sync A up": "upload of these (s)",
+    "sync A down TLS": "download of these over TLS (s)",
+    "sync A up TLS": "upload of these over TLS (s)",
     "sync A nothing": "download of these, nothing to do (s)",
     "sync A latency": "download of these, each answer 20 ms later (s)",
     "sync B down": "download, 4 files of 512 MiB (s)",
     "sync B up": "upload of these (s)",
+    "sync B down TLS": "download of these over TLS (s)",
+    "sync B up TLS": "upload of these over TLS (s)",
     "sync C down": "download, 2,000 files around 1 MiB (s)",
     "sync C up": "upload of these (s)",
+    "sync C down TLS": "download of these over TLS (s)",
+    "sync C up TLS": "upload of these over TLS (s)",
 }
 HEAD = "| row | ours | best peer | | peer / ours | measured |\n|---|---|---|---|---|---|"
 
@@ -63,4 +69,8 @@ def _rows(table: str) -> Iterator[Row]:
             head = cells
         elif len(cells) > 1 and re.fullmatch(r"[\d.]+", cells[1]):
             left = dict(zip(head, cells)).get("ranks left", "0")
-            yield Row(cells[0], float(cells[1]), left == "0" and not any(", not " in cell for cell in cells))
+            yield Row(
+                cells[0].strip("*"),
+                float(cells[1]),
+                left == "0" and not any(", not " in cell for cell in cells),
+            )

@@ -5,7 +5,8 @@
 A row is written into README.md when it is complete. Trees: A has 10,000 files of 16 KiB, B 4 of 512 MiB, C
 2,000 of log-normal sizes around 1 MiB. Each tool is a process of its own, in turn with the others; the time
 is that of the whole process, the median of the runs; CPU is the median's, peak memory (PSS, all its
-processes) the highest. The store is `stub_server.py` on the same cores. `make bench-sync` installs the peers.
+processes) the highest. The store is `stub_server.py` on the same cores; in a row with TLS, nginx is before
+it, whose CPU is shown apart. `make bench-sync` installs the peers.
 """
 
 from __future__ import annotations
@@ -24,9 +25,13 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from urllib.parse import urlsplit
 
 import tables
+from summary import NO_PEERS
+from sync_tools import TOOLS, Job, aws, rclone
+from tls_end import TlsEnd, tls_before
 
 HERE = Path(__file__).parent
 _numbers = itertools.count()
@@ -34,129 +39,15 @@ LATENCY_SECONDS = 0.02
 PLANNED = 1_000_000  # objects
 TOUCHED = 3 << 30  # bytes: what a run writes, and some more
 LONG_SECONDS = 30.0  # a run of a peer that takes longer is not repeated
-BIN = Path(sys.executable).parent
-KEYS = {
-    "AWS_ACCESS_KEY_ID": "a",
-    "AWS_SECRET_ACCESS_KEY": "b",
-    "AWS_DEFAULT_REGION": "us-east-1",
-    "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
-    "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
-}
-OURS = """
-import sys, threading
-from pathlib import Path
-from path_mapping.mapping import ObsUrl, Route
-from path_mapping.stores import Access, Credentials
-from path_mapping.stores.obs_store import ObsStore
-from path_mapping import transfer
-way, url, local, key = sys.argv[1:]
-store = ObsStore(Access(url, Credentials("a", "b")))
-getattr(transfer, way)([Route(local, ObsUrl("bucket", key))], Path("/"), store,
-                       cancel=threading.Event(), progress=lambda progress: None)
-"""
-BOTO3 = """
-import os, sys
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-import boto3
-from boto3.s3.transfer import TransferConfig
-from botocore.config import Config
-way, url, local, key = sys.argv[1:]
-settings = Config(max_pool_connections=64, s3={"addressing_style": "path"})
-client = boto3.client("s3", endpoint_url=url, config=settings)
-config = TransferConfig(max_concurrency=8)
-with ThreadPoolExecutor(16) as pool:
-    if way == "download":
-        def get(name):
-            target = Path(local, name[len(key):])
-            target.parent.mkdir(parents=True, exist_ok=True)
-            client.download_file("bucket", name, str(target), Config=config)
-        pages = client.get_paginator("list_objects_v2").paginate(Bucket="bucket", Prefix=key)
-        list(pool.map(get, [entry["Key"] for page in pages for entry in page.get("Contents", ())]))
-    else:
-        def put(path):
-            client.upload_file(str(path), "bucket", key + path.relative_to(local).as_posix(), Config=config)
-        list(pool.map(put, [path for path in Path(local).rglob("*") if path.is_file()]))
-"""
-OBSTORE = """
-import asyncio, sys
-from pathlib import Path
-import obstore
-from obstore.store import S3Store
-way, url, local, key = sys.argv[1:]
-store = S3Store("bucket", endpoint=url, access_key_id="a", secret_access_key="b", region="us-east-1",
-                virtual_hosted_style_request=False, client_options={"allow_http": True},
-                unsigned_payload=True)
-async def main():
-    gate = asyncio.Semaphore(64)
-    async def get(name, size):
-        async with gate:
-            target = Path(local, name[len(key):])
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("wb") as file:
-                if size <= 32 << 20:
-                    file.write(await (await obstore.get_async(store, name)).bytes_async())
-                    return
-                async for piece in (await obstore.get_async(store, name)).stream(min_chunk_size=8 << 20):
-                    file.write(piece)
-    async def put(path):
-        async with gate:
-            await obstore.put_async(store, key + path.relative_to(local).as_posix(), path)
-    if way == "download":
-        found = [entry for page in obstore.list(store, key) for entry in page]
-        await asyncio.gather(*[get(entry["path"], entry["size"]) for entry in found])
-    else:
-        await asyncio.gather(*[put(path) for path in Path(local).rglob("*") if path.is_file()])
-asyncio.run(main())
-"""
-SDK = """
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from obs import ObsClient
-way, url, local, key = sys.argv[1:]
-client = ObsClient("a", "b", server=url, path_style=True, long_conn_mode=True)
-def check(answer):
-    assert answer.status < 300, answer
-with ThreadPoolExecutor(8) as pool:
-    if way == "download":
-        names, marker = [], None
-        while True:
-            page = client.listObjects("bucket", prefix=key, marker=marker).body
-            names += [entry.key for entry in page.contents]
-            if not page.is_truncated:
-                break
-            marker = page.next_marker
-        def get(name):
-            target = Path(local, name[len(key):])
-            target.parent.mkdir(parents=True, exist_ok=True)
-            check(client.downloadFile("bucket", name, str(target), partSize=16 << 20, taskNum=8))
-        list(pool.map(get, names))
-    else:
-        def put(path):
-            name = key + path.relative_to(local).as_posix()
-            check(client.uploadFile("bucket", name, str(path), partSize=16 << 20, taskNum=8))
-        list(pool.map(put, [path for path in Path(local).rglob("*") if path.is_file()]))
-"""
-
-
-class Job(NamedTuple):
-    """One transfer: `way` is download or upload."""
-
-    way: str
-    tree: str
-    url: str
-    local: Path
-    key: str
-    latency: float
 
 
 class Measured(NamedTuple):
-    """One run of one tool."""
+    """One run of one tool; `end_cpu` is that of the TLS end meanwhile."""
 
     seconds: float
     cpu: float
     peak: float
+    end_cpu: float = 0.0
 
 
 Found = Dict[str, List[Measured]]
@@ -164,59 +55,6 @@ Found = Dict[str, List[Measured]]
 
 class ToolFailed(Exception):
     """A tool ended with another code than 0; its row has no figures then."""
-
-
-def python(program: str) -> Callable[[Job], List[str]]:
-    """A tool that is a program of ours around a library. All start and end as ma_boot does."""
-    whole = f"import gc\ngc.set_threshold(50_000)\n{program}\nimport os\nos._exit(0)"
-    return lambda job: [sys.executable, "-c", whole, job.way, job.url, str(job.local), job.key]
-
-
-def cp(job: Job) -> List[str]:
-    """A local copy: no network at all."""
-    source = job.local if job.way == "upload" else Path(os.environ["BENCH_TREE"], "bucket", job.tree)
-    target = job.local if job.way == "download" else Path(os.environ["BENCH_OUT"], "copy")
-    return ["cp", "-r", str(source), str(target)]
-
-
-def curl(job: Job) -> List[str]:
-    """What the network and the disk let a program in C do: no listing, no signature, nothing compared."""
-    tree = Path(os.environ["BENCH_TREE"], "bucket", job.tree)
-    names = [path.relative_to(tree) for path in tree.rglob("*") if path.is_file()]
-    wanted = (f'url="{job.url}/bucket/{job.tree}/{name}"\noutput="{job.local / name}"\n' for name in names)
-    config = Path(os.environ["BENCH_OUT"], "curl")
-    config.write_text("".join(wanted))
-    common = ["--parallel", "--parallel-max", "32", "--create-dirs", "--no-progress-meter"]
-    return ["curl", *common, "--config", str(config)]
-
-
-def rclone(job: Job) -> List[str]:
-    """With as many streams as it takes to be fast."""
-    remote = f":s3,provider=Other,endpoint='{job.url}',access_key_id=a,secret_access_key=b:bucket/{job.key}"
-    ends = [remote, str(job.local)] if job.way == "download" else [str(job.local), remote]
-    few = ["--transfers", "4", "--multi-thread-streams", "8", "--s3-upload-concurrency", "8"]
-    many = ["--transfers", "64" if job.latency else "32", "--checkers", "16"]
-    common = ["--config", "/dev/null", "--s3-no-check-bucket"]
-    return [str(BIN / "rclone"), "copy", *ends, *(few if job.tree == "B" else many), *common]
-
-
-def aws(job: Job) -> List[str]:
-    """As it comes."""
-    remote = f"s3://bucket/{job.key}"
-    ends = [remote, str(job.local)] if job.way == "download" else [str(job.local), remote]
-    return [str(BIN / "aws"), "--endpoint-url", job.url, "s3", "sync", "--quiet", *ends]
-
-
-TOOLS: Dict[str, Callable[[Job], List[str]]] = {
-    "cp": cp,
-    "curl": curl,
-    "ours": python(OURS),
-    "rclone": rclone,
-    "obstore": python(OBSTORE),
-    "aws": aws,
-    "boto3": python(BOTO3),
-    "sdk": python(SDK),
-}
 
 
 def make_trees(root: Path, trees: Sequence[str]) -> None:
@@ -244,12 +82,12 @@ def make_trees(root: Path, trees: Sequence[str]) -> None:
                     size -= file.write(noise[start : start + min(size, len(noise) - start)])
 
 
-def measured(argv: List[str]) -> Measured:
+def measured(argv: List[str], environ: Mapping[str, str]) -> Measured:
     """Runs a tool to its end; raises `ToolFailed`."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.monotonic()
     try:
-        process = subprocess.Popen(argv, env={**os.environ, **KEYS}, stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(argv, env=environ, stdout=subprocess.DEVNULL)
     except FileNotFoundError as error:
         raise ToolFailed(f"an error, as it is not installed: {error.filename}") from None
     with process:
@@ -294,17 +132,23 @@ def _pss(pid: int) -> float:
 
 
 class Row(NamedTuple):
-    """A transfer that is measured; `again` is a second one, with nothing to do; `latency` is in seconds."""
+    """A transfer that is measured; `again` is a second one, with nothing to do; `latency` is in seconds.
+
+    `tls`: by https.
+    """
 
     tree: str
     way: str
     latency: float = 0.0
     again: bool = False
     tools: Sequence[str] = tuple(TOOLS)
+    tls: bool = False
 
 
 UPLOADING = tuple(tool for tool in TOOLS if tool != "curl")
-ROWS: Dict[str, Row] = {
+PLAN = "plan"
+TLS = " TLS"
+PLAIN: Dict[str, Row] = {
     "A down": Row("A", "download"),
     "A up": Row("A", "upload", tools=UPLOADING),
     "A nothing": Row("A", "download", again=True, tools=("ours", "rclone", "aws")),
@@ -315,7 +159,7 @@ ROWS: Dict[str, Row] = {
     "C down": Row("C", "download"),
     "C up": Row("C", "upload", tools=UPLOADING),
 }
-PLAN = "plan"
+ROWS = {**PLAIN, **{name + TLS: row._replace(tls=True) for name, row in PLAIN.items()}}
 
 
 def settled() -> None:
@@ -363,32 +207,50 @@ def served(tree: Path, latency: float = 0.0, keys: int = 0) -> Iterator[str]:
             server.kill()
 
 
+@contextmanager
+def reached(url: str, tls: bool) -> Iterator[Optional[TlsEnd]]:
+    """The TLS end before the store at this URL; None without TLS."""
+    if not tls:
+        yield None
+        return
+    scratch = tempfile.TemporaryDirectory(dir=os.environ["BENCH_OUT"])
+    with scratch as here, tls_before(urlsplit(url).netloc, Path(here)) as end:
+        yield end
+
+
 def transfer(tree: Path, out: Path, what: Row, tools: Sequence[str], runs: int) -> str:
     """The table of one transfer by all tools."""
-    with served(tree, what.latency) as url:
+    with served(tree, what.latency) as plain, reached(plain, what.tls) as end:
+        url, trusted = (end.url, end.trusted()) if end else (plain, {})
 
         def once(tool: str, number: int) -> Measured:
             down = what.way == "download"
             local = out / str(next(_numbers)) if down else tree / "bucket" / what.tree
             key = f"{what.tree}/" if down else f"up-{tool}{number}/"
-            job = Job(what.way, what.tree, url, local, key, what.latency)
+            job = Job(what.way, what.tree, url, local, key, what.latency, trusted)
             local.mkdir(parents=True, exist_ok=True)
+            argv = TOOLS[tool](job)
             try:
                 if what.again:
-                    measured(TOOLS[tool](job))
+                    measured(argv, job.environ())
                     settled()
-                return measured(TOOLS[tool](job))
+                before = end.cpu() if end else 0.0
+                run = measured(argv, job.environ())
+                return run._replace(end_cpu=end.cpu() - before if end else 0.0)
             finally:
-                emptied(out)
+                for written in (path for path in out.iterdir() if path.name.isdigit() or path.name == "copy"):
+                    emptied(written)
 
         found = in_turn([tool for tool in tools if tool in what.tools], runs, once)
     files = [path for path in (tree / "bucket" / what.tree).rglob("*") if path.is_file()]
-    return table(found, len(files), sum(path.stat().st_size for path in files))
+    return table(found, len(files), sum(path.stat().st_size for path in files), what.tls)
 
 
-def table(found: Found, count: int, size: int) -> str:
+def table(found: Found, count: int, size: int, tls: bool = False) -> str:
     """One Markdown table: medians, and ratios to ours."""
-    lines = ["| tool | s | spread | runs | objects/s | MB/s | CPU s | MB | time / ours |", "|---" * 9 + "|"]
+    cpu = "CPU s | TLS end's CPU s" if tls else "CPU s"
+    lines = [f"| tool | s | spread | runs | objects/s | MB/s | {cpu} | MB | time / ours |"]
+    lines.append("|---" * (lines[0].count("|") - 1) + "|")
     middle = {tool: statistics.median(run.seconds for run in runs) for tool, runs in found.items() if runs}
     for tool, seconds in middle.items():
         times = sorted(run.seconds for run in found[tool])
@@ -398,8 +260,12 @@ def table(found: Found, count: int, size: int) -> str:
             f"{count / seconds:.0f} | {size / seconds / 1e6:.0f}" if size else f"{count / seconds:.0f} | -"
         )
         spread = f"{times[0]:.2f} - {times[-1]:.2f}" if len(times) > 1 else "-"
-        used = f"{typical.cpu:.1f} | {max(run.peak for run in found[tool]):.0f}"
-        lines.append(f"| {tool} | {seconds:.2f} | {spread} | {len(times)} | {rates} | {used} | {ratio} |")
+        used = f"{typical.cpu:.1f} | {typical.end_cpu:.1f}" if tls else f"{typical.cpu:.1f}"
+        peak = f"{max(run.peak for run in found[tool]):.0f}"
+        shown = f"**{tool}**" if seconds < middle.get("ours", 0.0) and tool not in NO_PEERS else tool
+        lines.append(
+            f"| {shown} | {seconds:.2f} | {spread} | {len(times)} | {rates} | {used} | {peak} | {ratio} |"
+        )
     return "\n".join(lines)
 
 
@@ -410,15 +276,19 @@ def plan(out: Path, keys: int, tools: Sequence[str], runs: int) -> str:
         local.mkdir()
         (out / "plan.yaml").write_text(f"input: {{{local}: obs://bucket/many/}}")
         job = Job("download", "many", url, local, "many/", 0.0)
-        os.environ.update(OBS_ENDPOINT=url, OBS_ACCESS_KEY_ID="a", OBS_SECRET_ACCESS_KEY="b")
         argvs = {
             "ours": [sys.executable, "-m", "ma_boot", "sync", "plan", str(out / "plan.yaml")],
             "rclone": [*rclone(job), "--dry-run", "--log-file", "/dev/null"],
             "aws": [*(part for part in aws(job) if part != "--quiet"), "--dryrun"],
         }
         chosen = [tool for tool in tools if tool in argvs]
-        found = in_turn(chosen, runs, lambda tool, number: measured(argvs[tool]))
+        found = in_turn(chosen, runs, lambda tool, number: measured(argvs[tool], job.environ()))
     return table(found, keys, 0)
+
+
+def place_of(row: str) -> str:
+    """The table after which that of this row is: one with TLS follows the same one without."""
+    return f"sync {row[: -len(TLS)]}" if row.endswith(TLS) else ""
 
 
 def emptied(out: Path) -> None:
@@ -455,7 +325,7 @@ def main() -> None:
                 found = transfer(tree, out, ROWS[row], tools, asked.runs)
             print(f"\n{row}\n{found}", flush=True)
             if not asked.print:
-                tables.write(f"sync {row}", found)
+                tables.write(f"sync {row}", found, after=place_of(row))
 
 
 if __name__ == "__main__":

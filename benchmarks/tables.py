@@ -14,8 +14,10 @@ README = Path(__file__).with_name("README.md")
 SOURCES = ("ma_boot", "path_mapping", "benchmarks/*.py")
 
 
-def write(name: str, table: str, file: Path = README) -> None:
+def write(name: str, table: str, file: Path = README, after: str = "") -> None:
     """Puts the table between the marks `<!-- name -->` and `<!-- /name -->`, in place of an earlier one.
+
+    If it has no place yet, it gets one `after` the table of that name.
 
     The first table of the file, between the marks of `summary`, is made anew.
 
@@ -23,6 +25,9 @@ def write(name: str, table: str, file: Path = README) -> None:
     """
     begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
     text = file.read_text(encoding="utf-8")
+    if after and begin not in text:
+        last = f"<!-- /{after} -->\n"
+        text = text.replace(last, f"{last}\n### {name.partition(' ')[2]}\n\n{begin}\n{end}\n")
     if text.count(begin) != 1 or text.count(end) != 1:
         raise ValueError(f"{file}: expected the marks {begin} and {end} once each")
     between = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Dict, List, NamedTuple
 
 import tables
-from sync import KEYS, emptied, make_trees, served, settled
+from sync import emptied, make_trees, served, settled
+from sync_tools import KEYS
 
 from path_mapping.transfer.parts import REQUESTS_OF_OBS
 

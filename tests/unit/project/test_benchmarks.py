@@ -44,10 +44,24 @@ def test_every_table_has_its_place(load: Load, tmp_path: Path) -> None:
         "rank table",
         "where",
         *(one.name for one in launch.MEASUREMENTS),
-        *(f"sync {row}" for row in sync.ROWS),
+        *(f"sync {row}" for row in sync.PLAIN),
     ]
     for name in [*names, f"sync {sync.PLAN}"]:
         tables.write(name, "x", file)
+    for row in sync.ROWS:
+        tables.write(f"sync {row}", "x", file, after=sync.place_of(row))
+
+
+def test_a_new_table_gets_its_place_after_another(load: Load, tmp_path: Path) -> None:
+    file = tmp_path / "README.md"
+    file.write_text("<!-- sync a -->\n<!-- /sync a -->\nafter\n")
+    for table in ("| 1 |", "| 2 |"):
+        load("tables").write("sync a TLS", table, file, after="sync a")
+        assert file.read_text().startswith(
+            f"<!-- sync a -->\n<!-- /sync a -->\n\n### a TLS\n\n<!-- sync a TLS -->\n{table}\n\n20"
+        )
+    assert "| 1 |" not in file.read_text()
+    assert file.read_text().endswith("<!-- /sync a TLS -->\nafter\n")
 
 
 def test_the_first_table_has_the_fastest_peer_that_does_the_same(load: Load, tmp_path: Path) -> None:
