@@ -13,9 +13,10 @@ import pytest
 
 from tests.fault.checkpoint_kills import KilledJob, Training, run_kills
 from tests.fault.test_kill import drawn
+from tests.functional.frameworks import seeded_faults
 from tests.functional.frameworks.checkpoint_jobs import Job, digests
 from tests.functional.frameworks.test_mindspore_ways import PYTHON
-from tests.functional.node import PROGRAMS
+from tests.functional.node import PROGRAMS, Ended
 from tests.mindspore_end import again_after_a_crash
 from tests.obs import MemoryObs
 
@@ -89,3 +90,16 @@ def test_whatever_is_killed_when_it_goes_on_from_the_newest_whole_set(obs: Memor
 @pytest.mark.timeout(14400)
 def test_a_job_killed_at_100_moments(obs: MemoryObs, tmp_path: Path) -> None:
     print(run_kills(KilledJob(tmp_path, obs, MODEL_CHECKPOINT), drawn(), 100))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """A run to which nothing happens; where a rank crashes at its end, the next attempt has nothing left to do."""
+    return seeded_faults.run(tmp_path_factory.mktemp("whole"), MODEL_CHECKPOINT, None)[1]
+
+
+@pytest.mark.parametrize("seed", seeded_faults.seeds(2, 16))
+def test_after_seeded_faults_the_losses_are_those_of_an_undisturbed_job(
+    tmp_path: Path, undisturbed: Ended, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    seeded_faults.check(tmp_path, MODEL_CHECKPOINT, seed, undisturbed, monkeypatch)
