@@ -11,6 +11,7 @@ from typing import Callable, ClassVar, Dict, List, Tuple
 from urllib.parse import urlsplit
 
 import pytest
+import trustme
 
 from path_mapping.errors import CredentialsMissing, NotFound, Refused, TransferFailed, Unreachable
 from path_mapping.stores import Access, Credentials, open_store
@@ -103,6 +104,31 @@ def test_large_and_small_files_over_tls(secure: Callable[[str], str], tmp_path: 
     send(store, tmp_path)
     fetch(store, tmp_path, route("in", "out/"))
     assert tree(tmp_path / "in") == contents
+
+
+def test_a_small_body_goes_with_the_head_in_one_record(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    arrived: List[bytes] = []
+
+    def serve(listener: socket.socket) -> None:
+        with context.wrap_socket(listener.accept()[0], server_side=True) as connection:
+            arrived.append(connection.recv(65536))  # at most one record
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        origin = Origin("localhost", listener.getsockname()[1], True)
+        trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+        connection = HttpConnection(origin, trusting, 20.0, bytearray(4096))
+        connection.send(b"PUT / HTTP/1.1\r\n\r\n", memoryview(b"body"))
+        assert connection.response().status == 200
+        connection.close()
+        thread.join()
+    assert arrived == [b"PUT / HTTP/1.1\r\n\r\nbody"]
 
 
 @pytest.mark.parametrize(("name", "bundle"), [("other.example", True), ("localhost", False)])
