@@ -98,27 +98,32 @@ def failure_of(ends: Mapping[int, AttemptEnd], cause: Optional[Cause]) -> Failed
 
 
 def _broken_node(evidence: Evidence) -> str:
-    broken = [f"node {node}: {end.unhealthy}" for node, end in sorted(evidence.ends.items()) if end.unhealthy]
+    ends = sorted(evidence.ends.items())
+    broken: List[str] = [
+        Message.of("node {}: {}", node, end.unhealthy) for node, end in ends if end.unhealthy
+    ]
     if not broken and re.search(_HARDWARE, evidence.words):
         broken = [str(evidence.cause)]
-    return f"hardware: needs new pods ({'; '.join(broken)})" if broken else ""
+    gaps = "; ".join(["{}"] * len(broken))
+    return Message.of("hardware: needs new pods ({})", Message.of(gaps, *broken)) if broken else ""
 
 
 def _stuck_processes(evidence: Evidence) -> str:
-    return next((f"node {node}: {end.final}" for node, end in sorted(evidence.ends.items()) if end.final), "")
+    ends = sorted(evidence.ends.items())
+    return next((Message.of("node {}: {}", node, end.final) for node, end in ends if end.final), "")
 
 
 def _configuration(evidence: Evidence) -> str:
     cause, ends = evidence.cause, evidence.ends.values()
     if cause is None:
         return ""
-    meaning = CONFIGURATION_CODES.get(cause.code, "")
+    meaning: str = CONFIGURATION_CODES.get(cause.code, "")
     if not meaning and re.match(_CONFIGURATION, cause.words):
-        meaning = "it fails in the same way again"
+        meaning = Message("it fails in the same way again")
     begun = any(end.stepped or end.whole for end in ends)
     if not meaning and not begun and re.search(_MISSING_FILE, cause.words):
-        meaning = "a file is missing before the first step"
-    return f"a configuration error ({meaning}): {cause}" if meaning else ""
+        meaning = Message("a file is missing before the first step")
+    return Message.of("a configuration error ({}): {}", meaning, str(cause)) if meaning else ""
 
 
 def _too_short(evidence: Evidence) -> str:
@@ -126,8 +131,8 @@ def _too_short(evidence: Evidence) -> str:
     seconds, node = min(times, default=(evidence.policy.start_seconds, 0))
     if seconds >= evidence.policy.start_seconds:
         return ""
-    first = f"{evidence.policy.start_seconds:.0f} s (MABOOT_START_SECONDS)"
-    return f"node {node}: it failed within its first {first}"
+    first = f"{evidence.policy.start_seconds:.0f}"
+    return Message.of("node {}: it failed within its first {} s (MABOOT_START_SECONDS)", node, first)
 
 
 def _repeated(evidence: Evidence) -> str:
@@ -136,14 +141,18 @@ def _repeated(evidence: Evidence) -> str:
     before = evidence.earlier.count(failed)
     if before < (1 if _would_repeat(evidence.cause) else 2):
         return ""
-    times = "twice" if before == 1 else f"{before + 1} times"
-    return f"the same failure came {times} without a {'newer whole ' if failed.whole else ''}checkpoint"
+    times = Message("twice") if before == 1 else Message.of("{} times", before + 1)
+    if failed.whole:
+        return Message.of("the same failure came {} without a newer whole checkpoint", times)
+    return Message.of("the same failure came {} without a checkpoint", times)
 
 
 def _used_up(evidence: Evidence) -> str:
     budget = evidence.policy.budget
-    times = "1 restart is" if budget == 1 else f"{budget} restarts are"
-    return f"the job's {times} used up" if len(evidence.earlier) >= budget else ""
+    if len(evidence.earlier) < budget:
+        return ""
+    one = Message("the job's 1 restart is used up")
+    return one if budget == 1 else Message.of("the job's {} restarts are used up", budget)
 
 
 # The table of rules against a restart, in their order.
@@ -156,10 +165,10 @@ RULES: Tuple[Tuple[str, Callable[[Evidence], str]], ...] = (
     ("budget", _used_up),
 )
 CONFIGURATION_CODES = {
-    2: "wrong use of the command",
-    64: "wrong use of the command",
-    126: "a command that is not executable",
-    127: "a command that does not exist",
+    2: Message("wrong use of the command"),
+    64: Message("wrong use of the command"),
+    126: Message("a command that is not executable"),
+    127: Message("a command that does not exist"),
 }
 _CONFIGURATION = (
     r"(ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b|.*\bEI00(04|14|17)\b"

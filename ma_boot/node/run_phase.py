@@ -205,7 +205,8 @@ def _attempt_end(attempt: int, result: RunResult) -> AttemptEnd:
     """What this node says of an attempt by how its processes have ended."""
     failure, final = result.first_failure, ""
     if result.not_started is not None or result.left:
-        final = "a process could not be " + ("started" if result.not_started is not None else "killed")
+        not_started = result.not_started is not None
+        final = Message("a process could not be started" if not_started else "a process could not be killed")
     stepped = any(has_step(ended.output) for ended in result.exits)
     return AttemptEnd(
         attempt,

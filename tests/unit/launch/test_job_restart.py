@@ -18,6 +18,7 @@ from ma_boot.node.job_restart import (
     read_verdict,
 )
 from ma_boot.reporting import LOST_PEER, Cause
+from ma_boot.reporting.page.language import in_both
 
 BAD = Cause(1, 3, 1, "ValueError: bad label 91", 5.0, place="train.py:7")
 END = AttemptEnd(1)._asdict()
@@ -127,3 +128,19 @@ WORDS = st.sampled_from(["", "20", "card 2 is lost"])
 )
 def test_what_a_node_says_is_read_as_it_was_said(end: AttemptEnd) -> None:
     assert read_end(json.loads(json.dumps(end._asdict()))) == end
+
+
+@pytest.mark.parametrize(
+    ("said", "cause", "earlier", "chinese"),
+    [
+        (ends(unhealthy="card 2 is lost"), BAD, [], "硬件故障：需要新的 pod（节点 1：card 2 is lost）"),
+        (ends(), KILL._replace(code=2), [], "配置错误（命令用法错误）："),
+        (ends(seconds=3.0), BAD, [], "节点 1：在最初 10 s 内失败"),
+        (ends(), BAD, [failed(BAD)], "同一失败出现两次，其间没有更新的完整检查点"),
+        (ends(), KILL, [failed(LOST), failed(OOM)], "作业的 2 次重启已用完"),
+    ],
+)
+def test_the_reason_is_chinese_on_the_chinese_page(
+    said: Dict[int, AttemptEnd], cause: Cause, earlier: Sequence[Failed], chinese: str
+) -> None:
+    assert in_both(decide(1, said, RestartPolicy(2, 10.0), cause, earlier).why).zh.startswith(chinese)
