@@ -179,8 +179,9 @@ bench-sync: $(BENCH)/made ## transfers beside rclone, s5cmd, aws, boto3, obstore
 	$(if $(ROWS),,$(BENCH)/bin/python benchmarks/workers.py)
 	$(if $(ROWS),,$(BENCH)/bin/python benchmarks/stages.py)
 
-bench-scale: $(VENV)/made ## failures, hangs, restarts and reports of jobs with up to 2,048 nodes (two minutes)
+bench-scale: $(VENV)/made ## failures, hangs, restarts and reports and checkpoint agreements of jobs with up to 2,048 nodes (five minutes)
 	$(VENV)/bin/python benchmarks/scale.py
+	$(VENV)/bin/python benchmarks/agreement.py
 
 bench-image: $(VENV)/made ## size of the image, time of builds and of the check; as root, with docker.io and debootstrap
 	$(VENV)/bin/python benchmarks/image.py $(BASE_IMAGE)

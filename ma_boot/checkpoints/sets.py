@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import AbstractSet, Any, Iterator, List, NamedTuple, Optional, Tuple
+from typing import AbstractSet, Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.checkpoints.keys import KnownSet, Place, SetName
 from ma_boot.checkpoints.manifest import CheckpointSet, read_part, whole_set
@@ -14,6 +15,8 @@ from path_mapping.errors import NotFound
 from path_mapping.stores import Store
 from path_mapping.transfer import RetriedStore, RetryPolicy
 from path_mapping.workers import retrying
+
+READERS = 16  # requests at a time
 
 
 class Documents:
@@ -47,6 +50,13 @@ class Documents:
             return json.loads(retrying(content, self.cancel, self.patience))
         except (NotFound, ValueError, RecursionError):
             return None
+
+    def read_all(self, keys: Sequence[str]) -> List[Optional[Any]]:
+        """The documents in the order of the keys, some at a time: those of 2,048 nodes took 40 seconds."""
+        if len(keys) < 2:
+            return [self.read(key) for key in keys]
+        with ThreadPoolExecutor(min(READERS, len(keys))) as pool:
+            return list(pool.map(self.read, keys))
 
     def write(self, key: str, document: Any) -> None:
         """Stores a document."""
@@ -96,7 +106,8 @@ def read_set(documents: Documents, place: Place, known: KnownSet) -> CheckpointS
         CheckpointDamaged: a manifest is missing or damaged.
         StoreError: the store failed.
     """
-    documents_by_saver = {part.index: documents.read(place.part(part)) for part in known.parts}
+    contents = documents.read_all([place.part(part) for part in known.parts])
+    documents_by_saver = {part.index: content for part, content in zip(known.parts, contents)}
     missing = [saver for saver, document in documents_by_saver.items() if document is None]
     if missing:
         raise CheckpointDamaged(f"the manifest of saver {missing[0]} is gone or damaged")

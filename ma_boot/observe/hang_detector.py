@@ -265,7 +265,7 @@ RUNNABLE_SHARE = 0.8  # of the time: who polls waits for a core now and then onl
 LIVELY_BYTES = 1 << 16  # a second: what polls a file or /proc, or logs its heartbeat, moves less
 SHORTEST_PAUSE = 1.0  # seconds between two looks at the cards
 LOOKS = 8  # within the seconds, where these are few
-IDLE_LOOKS = 32  # in a row; fewer prove nothing of a card that computes in every tenth
+IDLE_LOOKS = 48  # in a row: of a card that computes in every seventh look, 32 were idle once in 60 timeouts
 WORK_PAUSE = 3.0  # times what the tool took: it uses CPU time
 # Of files, pipes and terminals; and of storage, for mapped files, and for calls that last.
 _MOVED = ("rchar", "wchar", "read_bytes", "write_bytes")

@@ -1,0 +1,111 @@
+"""What it takes many nodes to agree on the checkpoint to resume from: requests, and seconds.
+
+Every node is the product's own `Start`, in a thread of its own. The store is in memory and answers after 20
+milliseconds, as OBS does in its region; it counts the requests, a listing by its pages of 1,000 keys.
+"""
+
+from __future__ import annotations
+
+import bisect
+import sys
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Dict, Iterator, List, Tuple
+
+import tables
+
+from ma_boot.checkpoints.attempts import Start
+from ma_boot.checkpoints.keys import Place
+from ma_boot.checkpoints.publication import JobStart
+from ma_boot.checkpoints.sets import Documents
+from path_mapping.errors import NotFound
+from path_mapping.stores import Store, StoredObject
+from path_mapping.workers import RetryPolicy
+
+ANSWERS_AFTER = 0.02  # seconds
+PAGE = 1000  # keys
+HEAD = """\
+| nodes | seconds | LIST | GET | PUT | requests of a node | LIST in the worst second |
+|---|---|---|---|---|---|---|"""
+
+
+class Counted(Store):
+    """Objects in memory, whose requests are counted."""
+
+    def __init__(self) -> None:
+        self.made: List[Tuple[str, int]] = []  # the kinds, and the second of each
+        self._lock = threading.Lock()
+        self._objects: Dict[str, bytes] = {}
+        self._keys: List[str] = []
+
+    def _answer(self, kind: str) -> None:
+        self.made.append((kind, int(time.monotonic())))
+        time.sleep(ANSWERS_AFTER)
+
+    def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
+        after = prefix
+        while True:
+            self._answer("LIST")
+            with self._lock:
+                first = bisect.bisect_left(self._keys, after)
+                keys = self._keys[first : first + PAGE]
+            yield from (
+                StoredObject(key, len(self._objects.get(key, b""))) for key in keys if key.startswith(prefix)
+            )
+            if len(keys) < PAGE or not keys[-1].startswith(prefix):
+                return
+            after = keys[-1] + "\0"
+
+    def read(self, bucket: str, key: str) -> Iterator[bytes]:
+        self._answer("GET")
+        if key not in self._objects:
+            raise NotFound(key)
+        yield self._objects[key]
+
+    def write_bytes(self, bucket: str, key: str, content: bytes) -> str:
+        self._answer("PUT")
+        with self._lock:
+            if key not in self._objects:
+                bisect.insort(self._keys, key)
+            self._objects[key] = content
+        return ""
+
+    def _not_here(self, *arguments: Any) -> Any:
+        raise NotImplementedError
+
+    runners = level = find = read_from = write = copy = delete = _not_here  # type: ignore[assignment]
+
+
+def row(nodes: int) -> str:
+    """The first start of a job of this size."""
+    store, place = Counted(), Place("bucket", "ckpt/")
+
+    def begin(node: int) -> None:
+        documents = Documents(store, "bucket", threading.Event(), RetryPolicy())
+        start = JobStart(node, nodes, (node,), nodes, "j", "now", False)
+        Start(
+            documents, place, start, ("iter_{step}",), lambda line: None, 600.0, lambda chosen: (0, 0)
+        ).begin()
+
+    began = time.monotonic()
+    with ThreadPoolExecutor(nodes) as pool:
+        list(pool.map(begin, range(nodes)))
+    seconds, kinds = time.monotonic() - began, Counter(kind for kind, _ in store.made)
+    worst = max(Counter(second for kind, second in store.made if kind == "LIST").values())
+    counts = " | ".join(f"{kinds[kind]:,}" for kind in ("LIST", "GET", "PUT"))
+    return f"| {nodes:,} | {seconds:.1f} | {counts} | {len(store.made) / nodes:.1f} | {worst:,} |"
+
+
+def main() -> None:
+    """Writes the table."""
+    table = [HEAD]
+    for nodes in map(int, sys.argv[1:] or ("32", "256", "2048")):
+        table.append(row(nodes))
+        print(table[-1], flush=True)
+    tables.write("agreement", "\n".join(table))
+
+
+if __name__ == "__main__":
+    main()
