@@ -52,7 +52,9 @@ class Counted(Store):
                 first = bisect.bisect_left(self._keys, after)
                 keys = self._keys[first : first + PAGE]
             yield from (
-                StoredObject(key, len(self._objects.get(key, b""))) for key in keys if key.startswith(prefix)
+                StoredObject(key, len(self._objects.get(key, b"")), "")
+                for key in keys
+                if key.startswith(prefix)
             )
             if len(keys) < PAGE or not keys[-1].startswith(prefix):
                 return
