@@ -132,7 +132,7 @@ NOT_IN_CONTAINERS = {
     "rescheduled": "each container starts once",
     "restart": "each container starts once",
     "obs": "the image's own program serves OBS",
-    "disk": "bubblewrap makes the small disk, and there is none in a container",
+    "disk": "bubblewrap makes the small disk, and a container does not have it",
 }
 
 

@@ -33,6 +33,9 @@ class Others:
         messages, self.messages = self.messages, []
         return messages
 
+    def heard_of_saves(self) -> List[PeerMessage]:
+        return []
+
 
 def alone() -> Others:
     """No way to other nodes."""

@@ -149,11 +149,12 @@ def test_no_schedule_makes_two_ranks_differ(first: int) -> None:
 def test_a_message_that_is_none_of_them_changes_nothing() -> None:
     for node in (0, 1):
         state = SaveAgreement(node, 2)._replace(asked=5, until=9.0, ready=frozenset((0,)))
-        for body in [
+        bodies: List[Dict[str, object]] = [
             {}, {"attempt": 2, "word": "yes", "call": 5}, {"attempt": 1, "word": "yes", "call": "5"},
             {"attempt": 1, "word": "yes", "call": 1 << 63}, {"attempt": 1, "word": None, "call": 5},
             {"attempt": 1, "word": "save", "call": 5},
-        ]:  # fmt: skip
+        ]  # fmt: skip
+        for body in bodies:
             assert state.heard(1 - node, body, 3, 4) == state
             assert state.heard(2, body, 3, 4) == state
 
