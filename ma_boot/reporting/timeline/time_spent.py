@@ -58,7 +58,8 @@ def _of_run(run: BootRun, later: Sequence[BootRun]) -> Iterator[Tuple[float, flo
         counted = _counted_until(run, attempt, last and not later, later if last else ())
         before = END if last else RESTARTS
         yield attempt.start, counted, COUNTED
-        yield counted, attempt.failed, LOST if attempt.ended or not last or later else OPEN
+        is_over = attempt.ended or run.exit_code is not None or not last or bool(later)
+        yield counted, attempt.failed, LOST if is_over else OPEN
         yield attempt.failed, attempt.end, before
         at = attempt.end
     yield from _with_phases(run, at, run.end, before)
