@@ -310,8 +310,8 @@ class Publisher:
         change = "'first'" if there == [0] else str(there)
         what.say(
             f"checkpoints: step {steps} of {what.way.local}: published by node {', '.join(map(str, there))} "
-            f"({len(named)} files{example}), not by node {node}, so it DOES NOT COUNT{here}. If node {node} "
-            f"saves nothing, the mapping has to say so: 'savers': {change}"
+            f"({len(named)} files{example}), not yet by node {node}, so it DOES NOT COUNT{here}. If node "
+            f"{node} saves nothing, the mapping has to say so: 'savers': {change}"
         )
 
 

@@ -44,7 +44,7 @@ def test_a_node_that_never_saves_keeps_steps_from_counting_and_all_are_told(
     assert len(told) == (0 if savers else 2), "once on every node"
     for line in told:
         assert "published by node 0 (1 files, such as iter_" in line
-        assert "not by node 1" in line
+        assert "not yet by node 1" in line
         assert line.endswith("the mapping has to say so: 'savers': 'first'")
     for node in nodes:
         assert node.end() == {}, "no file was left behind"
