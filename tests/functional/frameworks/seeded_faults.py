@@ -58,7 +58,7 @@ def case(seed: int) -> Case:
     faults = [(first, f"line={chance.randint(6, 2 * STEPS)}")]
     if seed >= len(KINDS) and chance.random() < 0.5:
         faults.append((chance.choice(KINDS[1:]), f"at={chance.uniform(1, 9):.1f}s"))
-    options = ["--hang-timeout", "6", "--hang-action", "stop"] if "hang" in dict(faults) else []
+    options = ["--hang-timeout", "20", "--hang-action", "stop"] if "hang" in dict(faults) else []
     words = {"hang": "hang", "exit": "exit code=9", "kill": chance.choice(["kill", "kill signal=SEGV"])}
     for (kind, moment), rank in zip(faults, ranks):
         options += ["--fault", f"{words[kind]} rank={rank} {moment}"]
