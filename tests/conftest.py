@@ -24,6 +24,7 @@ settings.register_profile("fuzz", max_examples=50_000, deadline=None, suppress_h
 
 # In the background or under nohup these are ignored, and every process that a test starts would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PROCESSES_PER_CORE = 3  # of tests: they wait more than they compute

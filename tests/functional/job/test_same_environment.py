@@ -28,7 +28,7 @@ parameters: {lr: 0.10}
 environment: {GREETING: "hello, $USER", MABOOT_STOP_TIMEOUT: 7, EMPTY: ""}
 secrets: [MY_TOKEN]
 """
-OF_ONE_RUN = {"MABOOT_RUN", "MABOOT_SUBMISSION", "PWD", "OLDPWD", "SHLVL", "_"}
+OF_ONE_RUN = {"MABOOT_RUN", "MABOOT_SAVE_FILE", "MABOOT_SUBMISSION", "PWD", "OLDPWD", "SHLVL", "_"}
 
 
 def ranks(output: str) -> Dict[str, Any]:

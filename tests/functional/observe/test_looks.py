@@ -201,6 +201,7 @@ def test_cards_are_looked_at_from_half_the_timeout_on(
 ) -> None:
     """And each look is over at the next check: so whose card computes is not named."""
     monkeypatch.setattr(hang_detector, "SHORTEST_PAUSE", 0.01)
+    monkeypatch.setattr(hang_detector, "IDLE_LOOKS", 9)  # this clock hardly leaves time for more
     tool = Tool(tmp_path / "tools", IDLE, NPU_910B)
     specs = [rank(tmp_path, number, PATH=tool.path) for number in range(2)]
     named: List[str] = []
