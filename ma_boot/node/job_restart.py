@@ -151,8 +151,9 @@ def _used_up(evidence: Evidence) -> str:
     budget = evidence.policy.budget
     if len(evidence.earlier) < budget:
         return ""
-    one = Message("the job's 1 restart is used up")
-    return one if budget == 1 else Message.of("the job's {} restarts are used up", budget)
+    if budget == 1:
+        return Message("the job's 1 restart is used up")
+    return Message.of("the job's {} restarts are used up", budget)
 
 
 # The table of rules against a restart, in their order.
