@@ -297,10 +297,11 @@ class QuietLife:
         """
         if self._task is not None and self._task.finished:
             task, self._task = self._task, None
-            for began, busy in task.result():
-                self._looks.append(began)
+            looks = task.result()
+            for began, busy in looks:
                 self._busy.update(dict.fromkeys(busy, began))
-            self._looks = self._looks[-IDLE_LOOKS:]
+            # A tool that answers no more has nothing to say of who hangs.
+            self._looks = [*self._looks, *(began for began, _ in looks)][-IDLE_LOOKS:] if looks else []
         moved = self._moved.get(worker.pid, -math.inf)
         if worker.spec.local_rank is None:
             return max([moved, *self._busy.values()])

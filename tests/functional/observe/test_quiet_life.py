@@ -48,6 +48,26 @@ def test_a_card_that_computes_is_life(
         life.close()
 
 
+def test_a_tool_that_answers_no_more_hides_no_hang(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+) -> None:
+    stand_in(tmp_path / "tools", "npu-smi", NPU_910B)
+    environ = {"PATH": f"{tmp_path / 'tools'}:/usr/bin:/bin", "ASCEND_DEVICE_ID": "1"}
+    spec = shell(tmp_path, 0, "exec sleep 600")._replace(local_rank=0, environ=environ)
+    with started(spec, inbox=inbox, journal=journal) as group:
+        life = QuietLife(inbox)
+
+        def cannot_tell() -> bool:
+            life.look_at_cards(group.workers, 0.1)
+            eventually(lambda: life._task is not None and life._task.finished, "the look")
+            return life.cannot_tell(group.workers[0])
+
+        assert cannot_tell(), "too few looks"
+        (tmp_path / "tools" / "npu-smi").write_text("#!/bin/sh\nexit 1\n")
+        assert not cannot_tell()
+        life.close()
+
+
 def test_a_look_that_hangs_delays_the_end_by_half_a_second(inbox: SignalInbox) -> None:
     """So long a tool has to end."""
     life, forever = QuietLife(inbox), threading.Event()
@@ -105,8 +125,10 @@ def test_what_a_rank_receives_is_life_unless_it_is_a_heartbeat(
                 life, worker = QuietLife(inbox), group.workers[0]
                 eventually(lambda: sleeps(worker.pid), "it waits for data")
                 life.look_at_data({worker.pid: [worker.pid]})
+                began = time.monotonic()
                 connection.sendall(b"x" * size)
                 eventually(lambda: received(worker.pid) >= size, "it has what was sent")
+                eventually(lambda: time.monotonic() > began + 0.1, "in 10 ms, 1,000 bytes are no heartbeat")
                 life.look_at_data({worker.pid: [worker.pid]})
                 assert (life.last_seen(worker) > -math.inf) is is_life
 
