@@ -33,7 +33,7 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> str:
     (laptop / "obs" / "bucket" / "data" / "x").write_bytes(bytes(3_000_000))
     mapping = {"input": {"data": "obs://bucket/data/"}, "output": {"out": "obs://bucket/out/"}}
     (laptop / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = {mapping!r}\n")
-    shape = ["--nodes", "2", "--devices-per-node", "8", "--rank-table-delay", "0.3"]
+    shape = ["--nodes", "2", "--devices-per-node", "8"]
     files = ["--path-mapping", "mapping.py", "--obs-root", "obs"]
     words = ["print:<i>here</i>", "write:out/RANK:x", f"meet:{laptop}/here:16", "exit:7:15", "sleep"]
     done = subprocess.run(
@@ -81,7 +81,7 @@ def rehearsed_exception(tmp_path_factory: pytest.TempPathFactory) -> str:
     laptop = tmp_path_factory.mktemp("raises")
     (laptop / "train.py").write_text("raise ValueError(\"no layer 'head' in the checkpoint\")\n")
     done = subprocess.run(
-        [sys.executable, "-m", "ma_boot", "--local", "--rank-table-delay", "0.3", "train.py"],
+        [sys.executable, "-m", "ma_boot", "--local", "train.py"],
         cwd=laptop, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100, check=False,
         env={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"},
     )  # fmt: skip

@@ -103,8 +103,6 @@ class Laptop:
             "docker",
             "--image",
             image or self.image,
-            "--rank-table-delay",
-            "1",
         ]
         process = subprocess.Popen(
             [sys.executable, "-m", "ma_boot", *argv, *arguments],
@@ -305,7 +303,7 @@ def test_the_inputs_and_outputs_of_a_job_file(laptop: Laptop, obs: MemoryObs, is
 
 
 def test_the_rank_table_arrives_late_and_in_pieces(laptop: Laptop) -> None:
-    ended = laptop.rehearse("--rank-table-delay", "9", "project/train.py", "print:hi")
+    ended = laptop.rehearse("project/train.py", "print:hi", more={"MABOOT_RANK_TABLE_DELAY": "9"})
     assert ended.code == 0, ended.output
     for reason in ("does not exist yet", 'status is "initializing"', "not complete JSON ("):
         assert reason in ended.output

@@ -119,8 +119,6 @@ class StandInJob:
         cards = CARDS.get(resource["flavor_id"].rpartition(".")[2], 1)
         words = ["--local", "--nodes", str(self.nodes), "--devices-per-node", str(cards)]
         words += [
-            "--rank-table-delay",
-            "0.1",
             "--rehearsal-dir",
             str(self.place / "rehearsal"),
             "--code-dir",

@@ -80,8 +80,8 @@ REHEARSAL = Topic(
             common=True,
             help="Cards per node of a rehearsal.",
         ),
-        _rehearsed(
-            "--rank-table-delay", **SECONDS, default=2, help="Delay until the rank table is completed."
+        _rehearsed_variable(
+            "--rank-table-delay", **SECONDS, default=0.5, help="Delay until the rank table is completed."
         ),
         _rehearsed("--code-dir", **DIR, help="The job's code directory; default: COMMAND's."),
         _rehearsed_variable(

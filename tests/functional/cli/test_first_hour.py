@@ -125,7 +125,7 @@ def test_a_directory_is_no_script(project: Path) -> None:
 def test_a_program_beside_the_project_has_lost_its_x_bit_in_obs(project: Path, mode: int) -> None:
     (project / "prog").write_text("#!/bin/sh\necho hi\n")
     (project / "prog").chmod(mode)
-    ended = ma_boot(project, "--local", "--rank-table-delay", "0", "./prog")
+    ended = ma_boot(project, "--local", "./prog")
     assert ended.code == 126, ended.output
     assert (
         "not executable (OBS does not preserve the executable bit): put its interpreter before it"
@@ -135,18 +135,18 @@ def test_a_program_beside_the_project_has_lost_its_x_bit_in_obs(project: Path, m
 
 def test_windows_line_ends(project: Path) -> None:
     (project / "set_env.sh").write_bytes(b"export A=1\r\n")
-    ended = ma_boot(project, "--local", "--rank-table-delay", "0", "--source", "set_env.sh", "train.py")
+    ended = ma_boot(project, "--local", "--source", "set_env.sh", "train.py")
     assert ended.code == 78
     assert "set_env.sh has Windows line ends (CRLF)" in ended.output
     (project / "run.sh").write_bytes(b"set -e\r\nif true; then\r\necho hi\r\nfi\r\ncd /\r\n")
-    ended = ma_boot(project, "--local", "--rank-table-delay", "0", "run.sh")
+    ended = ma_boot(project, "--local", "run.sh")
     assert ended.code != 0
     (project / "run.sh").write_bytes(b"set -e\r\n\r\ntrue\r\n")
-    ended = ma_boot(project, "--local", "--rank-table-delay", "0", "run.sh")
+    ended = ma_boot(project, "--local", "run.sh")
     assert "the script has Windows line ends (CRLF)" in ended.output
 
 
-@pytest.mark.parametrize("words", ["--version", "rank-table fake", "--local --rank-table-delay 0 train.py"])
+@pytest.mark.parametrize("words", ["--version", "rank-table fake", "--local train.py"])
 def test_standard_output_that_is_closed(project: Path, words: str) -> None:
     script = f'exec "{sys.executable}" -m ma_boot {words} <&- >&-'
     done = subprocess.run(
@@ -189,7 +189,7 @@ def test_a_program_that_only_the_selected_environment_has_is_no_mistake(project:
 
 
 def test_an_option_after_the_script_is_noted(project: Path) -> None:
-    ended = ma_boot(project, "--local", "--rank-table-delay", "0", "train.py", "--nodes", "2")
+    ended = ma_boot(project, "--local", "train.py", "--nodes", "2")
     assert ended.code == 2
     assert ended.output.count("--nodes comes after train.py, and so is passed to the training") == 1
     assert "unrecognized arguments: --nodes: options of ma_boot go before COMMAND" in ended.output
@@ -197,14 +197,14 @@ def test_an_option_after_the_script_is_noted(project: Path) -> None:
 
 
 def test_a_strict_parser_is_explained(project: Path) -> None:
-    ended = ma_boot(project, "--local", "--rank-table-delay", "0", "--append-args", "--lr=0.1", "train.py")
+    ended = ma_boot(project, "--local", "--append-args", "--lr=0.1", "train.py")
     assert ended.code == 2
     assert "let the script use `parse_known_args()`" in ended.output
 
 
 def test_a_misspelt_variable_is_noted(project: Path) -> None:
     variables = {"MABOOT_STOP_TIMOUT": "3", "MABOOT_LOCAL": "1", "MABOOT_NNODES": "2", "MABOOT_X": "1"}
-    ended = ma_boot(project, "--rank-table-delay", "0", "train.py", variables=variables)
+    ended = ma_boot(project, "train.py", variables=variables)
     assert ended.code == 0, ended.output
     assert ended.output.count("MABOOT_STOP_TIMOUT: no option of ma_boot has this variable") == 1
     assert "did you mean MABOOT_STOP_TIMEOUT?" in ended.output
@@ -253,7 +253,7 @@ def test_pytorchs_missing_variables(text: str) -> None:
 
 def test_a_reason_is_said_when_it_happens_and_at_the_end(project: Path) -> None:
     (project / "train.py").write_text("raise SystemExit(3)")
-    ended = ma_boot(project, "--local", "--rank-table-delay", "0", "train.py")
+    ended = ma_boot(project, "--local", "train.py")
     assert ended.code == 3
     assert (
         ended.output.count("rank 0 ended with exit code 3") == 3

@@ -130,7 +130,7 @@ def test_the_help_of_the_training_is_its_own(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("train.py").write_text("import sys; print('of the training:', *sys.argv[1:])")
-    assert main(["--local", "--rank-table-delay", "0", "train.py", "--help", "ranks"], ENVIRON) == 0
+    assert main(["--local", "train.py", "--help", "ranks"], ENVIRON) == 0
     assert "of the training: --help ranks" in capfd.readouterr().out
 
 

@@ -42,7 +42,7 @@ class Job:
             self.started.append(
                 subprocess.Popen(
                     [sys.executable, "-m", "ma_boot", "--local", "-v", "--nodes", str(self.count), "--devices-per-node", "2",
-                     "--rank-table-delay", "0", "--obs-root", str(self.root / "obs"),
+                     "--obs-root", str(self.root / "obs"),
                      "--rehearsal-dir", str(self.root / f"nodes-{len(self.started)}"), *self.arguments],
                     cwd=self.root, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True,
                 )

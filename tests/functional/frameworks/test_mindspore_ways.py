@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.mindspore, pytest.mark.timeout(400)]
 
 
 def rehearse(directory: Path, nodes: int, *arguments: str) -> Ended:
-    local = ["--local", "-v", "--nodes", str(nodes), "--devices-per-node", "2", "--rank-table-delay", "0"]
+    local = ["--local", "-v", "--nodes", str(nodes), "--devices-per-node", "2"]
     done = subprocess.run(
         [sys.executable, "-m", "ma_boot", *local, "--python", str(PYTHON), *arguments],
         cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,

@@ -16,7 +16,7 @@ from tests.functional.node import PROGRAMS, Ended
 
 PYTHON = Path(__file__).parents[3] / ".rehearsal" / "torch" / "bin" / "python"
 DDP = PROGRAMS / "ddp.py"
-REHEARSAL = ["--local", "-v", "--nodes", "2", "--devices-per-node", "2", "--rank-table-delay", "0"]
+REHEARSAL = ["--local", "-v", "--nodes", "2", "--devices-per-node", "2"]
 IN_CODE = f"$MA_JOB_DIR/{PROGRAMS.name}/{DDP.name}"
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]

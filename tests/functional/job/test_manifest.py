@@ -66,7 +66,7 @@ def test_the_pods_boot_the_ranks_of_the_rehearsal(desk: Desk, platform: str) -> 
     upload([route], desk.project.parent, store, cancel=threading.Event(), progress=lambda now: None)
     words = ["--local", "--platform", platform, "--job", "job.yaml", "--rehearsal-dir", "../local"]
     local = subprocess.run(
-        [sys.executable, "-m", "ma_boot", *words, "--rank-table-delay", "0.1"],
+        [sys.executable, "-m", "ma_boot", *words],
         cwd=desk.project,
         env=desk.environ,
         capture_output=True,

@@ -61,7 +61,7 @@ def ma_boot(project: Path, *arguments: str, more: Optional[Dict[str, str]] = Non
     return Ended(done.returncode, done.stdout.decode())
 
 
-REHEARSE = ["--local", "--job", "job.yaml", "--obs-root", "obs", "--rank-table-delay", "0.3"]
+REHEARSE = ["--local", "--job", "job.yaml", "--obs-root", "obs"]
 
 
 def test_a_job_file_is_rehearsed(project: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_link_out_of_the_code_is_refused_before_anything_is_sent(project: Path
 def test_the_directory_that_stands_for_obs_is_code_of_neither(project: Path) -> None:
     assert ma_boot(project, *REHEARSE).code == 0
     (project / "train.py").write_text("import os\nprint(sorted(os.listdir(os.path.dirname(__file__))))\n")
-    shown = ma_boot(project, "--local", "--rank-table-delay", "0", "train.py").output
+    shown = ma_boot(project, "--local", "train.py").output
     assert "'train.py'" in shown
     assert "'obs'" not in shown
     assert "obs" not in {file.parts[0] for file in code_files(project, ())}

@@ -18,7 +18,7 @@ from tests.functional.node import RANK, Ended, Node, events_in, eventually
 from tests.functional.rehearsal.test_rehearsal import end, laptop, rehearse, start
 
 __all__ = ["laptop"]
-SHAPE = ["--nodes", "2", "--devices-per-node", "2", "--rank-table-delay", "0", "--stop-timeout", "5"]
+SHAPE = ["--nodes", "2", "--devices-per-node", "2", "--stop-timeout", "5"]
 
 
 def write(laptop: Path, *lines: str) -> str:
@@ -43,7 +43,7 @@ def node_events(laptop: Path, kind: str) -> List[Dict[str, Any]]:
     return [event for file in files for event in events_in(file) if event["kind"] == kind]
 
 
-FOUR = ["--nodes", "4", "--devices-per-node", "2", "--rank-table-delay", "0", "--stop-timeout", "5"]
+FOUR = ["--nodes", "4", "--devices-per-node", "2", "--stop-timeout", "5"]
 
 
 @pytest.mark.parametrize(

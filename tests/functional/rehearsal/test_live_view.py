@@ -32,7 +32,7 @@ for number in range({LINES}):
 def rehearse(laptop: Path, more: Dict[str, str], *words: str) -> Shown:
     (laptop / "train.py").write_text(TRAIN)
     environ = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", **more}
-    shape = ["--nodes", "2", "--devices-per-node", "2", "--rank-table-delay", "0.3"]
+    shape = ["--nodes", "2", "--devices-per-node", "2"]
     argv = [sys.executable, "-m", "ma_boot", "--local", *shape, *words, "train.py"]
     return in_terminal(argv, laptop, environ, rows=24, columns=150)
 

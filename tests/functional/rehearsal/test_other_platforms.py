@@ -28,7 +28,7 @@ def rehearse(
     code.mkdir(exist_ok=True)
     (code / "train.py").write_text(program)
     job = ("--local", "-v", "--platform", platform, "--nodes", "2", "--devices-per-node", "2")
-    argv = (sys.executable, "-m", "ma_boot", *job, "--rank-table-delay", "0.3", *options, "code/train.py")
+    argv = (sys.executable, "-m", "ma_boot", *job, *options, "code/train.py")
     return subprocess.run(argv, cwd=place, capture_output=True, text=True, timeout=120, check=False)
 
 

@@ -60,7 +60,7 @@ def ma_boot(cwd: Path, *arguments: str, variables: Dict[str, str] = {}) -> Ended
 
 
 def local(cwd: Path, *arguments: str) -> Ended:
-    return ma_boot(cwd, "--local", "--rank-table-delay", "0", *arguments)
+    return ma_boot(cwd, "--local", *arguments)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,8 @@ def start(
 ) -> subprocess.Popen[bytes]:
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
     environ = {"PATH": path, "MA_LOG_DIR": "/of/another/job", "MABOOT_VERBOSE": "1", **(more or {})}
-    argv = [sys.executable, "-m", "ma_boot", "--local", "--rank-table-delay", delay, *arguments]
+    environ["MABOOT_RANK_TABLE_DELAY"] = delay
+    argv = [sys.executable, "-m", "ma_boot", "--local", *arguments]
     return subprocess.Popen(argv, cwd=laptop, env=environ, stdout=subprocess.PIPE, stderr=errors)
 
 

@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.rehearsals, pytest.mark.timeout(900)]
 NODES, DEVICES = 32, 8
 
 
-def ma_boot(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environ = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+def ma_boot(directory: Path, *arguments: str, delay: float = 0.5) -> subprocess.CompletedProcess[str]:
+    environ = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "MABOOT_RANK_TABLE_DELAY": str(delay)}
     argv = [sys.executable, "-m", "ma_boot", "--local", *arguments]
     return subprocess.run(
         argv,
@@ -33,7 +33,7 @@ def test_a_job_of_32_nodes_with_8_ranks_each(tmp_path: Path) -> None:
     (tmp_path / "train.sh").write_text('echo "rank=$RANK_ID of $RANK_SIZE device=$DEVICE_ID"\n')
     shape = ["--nodes", str(NODES), "--devices-per-node", str(DEVICES)]
     started = time.monotonic()
-    ended = ma_boot(tmp_path, *shape, "--rank-table-delay", "5", "train.sh")
+    ended = ma_boot(tmp_path, *shape, "train.sh", delay=5)
     seconds = time.monotonic() - started
     assert ended.returncode == 0, ended.stdout[-3000:]
     said = set(re.findall(r"rank=(\d+) of 256 device=(\d+)", ended.stdout))
