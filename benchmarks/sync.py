@@ -38,7 +38,7 @@ _numbers = itertools.count()
 LATENCY_SECONDS = 0.02
 PLANNED = 1_000_000  # objects
 TOUCHED = 3 << 30  # bytes: what a run writes, and some more
-LONG_SECONDS = 30.0  # a run of a peer that takes longer is not repeated
+LONG_SECONDS = 10.0  # a run of a peer that takes longer is not repeated
 
 
 class Measured(NamedTuple):
