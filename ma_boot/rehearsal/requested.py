@@ -20,7 +20,7 @@ class Rehearsal:
 
     `channels` are the inputs and outputs of the job form, `appended` further arguments; `sandbox` is None or
     `bwrap`; the nodes get no code that matches a pattern of `exclude`. `typed` are the words of the command
-    line. Of the rehearsals in `rehearsal_dir`, the `keep` newest stay. `job_file` is None without one.
+    line. Of the rehearsals in `rehearsal_dir`, the `keep` newest stay.
     """
 
     request: BootRequest
@@ -36,7 +36,6 @@ class Rehearsal:
     exclude: Tuple[str, ...] = ()
     typed: Tuple[str, ...] = ()
     keep: int = KEEP
-    job_file: Optional[str] = None
 
     def faults_of(self, stage: str) -> List[Fault]:
         """The faults of one stage: `rank`, `node`, `table`, `obs` or `disk`."""
@@ -76,7 +75,6 @@ def rehearsal_of(request: BootRequest, options: Mapping[str, Any], typed: Sequen
         exclude=tuple(options["exclude"]),
         typed=tuple(typed),
         keep=options["keep_rehearsals"],
-        job_file=options["job"],
     )
 
 

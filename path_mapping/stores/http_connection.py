@@ -226,11 +226,18 @@ class HttpConnection:
 
     def _receive(self, at: int, size: int, all_of_it: bool, may_end: bool = False) -> int:
         """Receives into the buffer; `all_of_it` waits for the whole size, at most for the stall timeout."""
+        view = self._view[at : at + size]
         try:
-            if self._plain and all_of_it:
-                received = self._socket.recv_into(self._view[at : at + size], size, socket.MSG_WAITALL)
+            if self._plain:
+                received = self._socket.recv_into(view, size, socket.MSG_WAITALL if all_of_it else 0)
             else:
-                received = self._socket.recv_into(self._view[at : at + size], size)
+                received = self._socket.recv_into(view)
+                while all_of_it and 0 < received < size:  # a call returns at most one record, of 16 KiB
+                    self._watch(received)
+                    more = self._socket.recv_into(view[received:])
+                    received += more
+                    if not more:
+                        break
         except OSError as error:
             raise self._broken("receiving", error) from error
         if not received and not may_end:

@@ -73,16 +73,20 @@ def is_small(files: int, size: int) -> bool:
     return files < ALONE_FILES and size < ALONE_BYTES
 
 
-def pool_size(files: int, size: int, cores: int, round_trip: float, ahead: bool = False) -> PoolSize:
+def pool_size(
+    files: int, size: int, cores: int, round_trip: float, ahead: bool = False, decrypts: bool = False
+) -> PoolSize:
     """The pool for so many files (or parts) and bytes; `round_trip` is that of a small request, in seconds.
 
     Threads wait for the network, so there are as many as the processes can have requests in flight during a
     round trip. Processes compute, so there are as many as cores. If requests may be sent `ahead`, small
-    objects take few threads: many of a process take turns at the GIL with each call of the system.
+    objects take few threads: many of a process take turns at the GIL with each call of the system. `decrypts`:
+    responses come by TLS, of which Python reads 16 KiB at a time, so threads take turns with large pieces, too.
     """
     if is_small(files, size):
         return PoolSize(0, max(1, min(ALONE_THREADS, files // FILES_PER_THREAD)))
-    processes = max(1, min(cores, MOST_PROCESSES)) if size < files * LARGE_PIECES else 1
+    computes = decrypts or size < files * LARGE_PIECES
+    processes = max(1, min(cores, MOST_PROCESSES)) if computes else 1
     others = processes if processes > 1 else 0
     if ahead and size <= files * SMALL:
         threads = THREADS_EACH * processes

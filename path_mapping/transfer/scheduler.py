@@ -309,7 +309,8 @@ def move_files(work: Work, to: RetriedStore, progress: Callable[[Progress], None
         return (work.job_of(copy, number) for copy in copies)
 
     copies, left = work.copies, work.files
-    if to.store.signer is not None and not is_small(pieces, work.size):
+    signer = to.store.signer
+    if signer is not None and not is_small(pieces, work.size):
         near = list(itertools.islice(copies, PROBED))
         probes = _smallest(near)
         copies = itertools.chain((copy for copy in near if copy not in probes), copies)
@@ -320,7 +321,9 @@ def move_files(work: Work, to: RetriedStore, progress: Callable[[Progress], None
                 alone.run(jobs([probe]), 1)
                 round_trip = time.monotonic() - begun
     if left:
-        size = pool_size(pieces, work.size, len(os.sched_getaffinity(0)), round_trip, work.down)
+        decrypts = work.down and signer is not None and signer.context is not None
+        cores = len(os.sched_getaffinity(0))
+        size = pool_size(pieces, work.size, cores, round_trip, work.down, decrypts)
         with scheduler(size) as all_of_them:
             all_of_them.run(jobs(copies), left)
     return whole, retries

@@ -106,7 +106,7 @@ def test_large_and_small_files_over_tls(secure: Callable[[str], str], tmp_path: 
     assert tree(tmp_path / "in") == contents
 
 
-def test_a_small_body_goes_with_the_head_in_one_record(tmp_path: Path) -> None:
+def test_a_small_body_goes_with_the_head_in_one_record_and_a_large_one_arrives_by_the_buffer(tmp_path: Path) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -116,16 +116,17 @@ def test_a_small_body_goes_with_the_head_in_one_record(tmp_path: Path) -> None:
     def serve(listener: socket.socket) -> None:
         with context.wrap_socket(listener.accept()[0], server_side=True) as connection:
             arrived.append(connection.recv(65536))  # at most one record
-            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + bytes(200_000))
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=serve, args=(listener,))
         thread.start()
         origin = Origin("localhost", listener.getsockname()[1], True)
         trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
-        connection = HttpConnection(origin, trusting, 20.0, bytearray(4096))
+        connection = HttpConnection(origin, trusting, 20.0, bytearray(65536))
         connection.send(b"PUT / HTTP/1.1\r\n\r\n", memoryview(b"body"))
-        assert connection.response().status == 200
+        pieces = [len(piece) for piece in connection.body(connection.response())]
+        assert (pieces.count(65536), sum(pieces)) == (2, 200_000)
         connection.close()
         thread.join()
     assert arrived == [b"PUT / HTTP/1.1\r\n\r\nbody"]

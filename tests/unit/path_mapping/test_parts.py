@@ -65,6 +65,7 @@ def test_few_files_need_no_process_and_long_round_trips_more_threads() -> None:
     assert pool_size(10_000, 160 * MIB, 64, 0.01) == PoolSize(8, 12)
     assert pool_size(10_000, 160 * MIB, 1, 0.0).processes == 0
     assert pool_size(132, 2048 * MIB, 2, 0.0) == PoolSize(0, 8)
+    assert pool_size(132, 2048 * MIB, 2, 0.0, decrypts=True) == PoolSize(2, 4)
 
 
 def test_small_objects_are_asked_for_ahead_by_few_threads() -> None:
