@@ -80,8 +80,8 @@ def pool_size(
 
     Threads wait for the network, so there are as many as the processes can have requests in flight during a
     round trip. Processes compute, so there are as many as cores. If requests may be sent `ahead`, small
-    objects take few threads: many of a process take turns at the GIL with each call of the system. `decrypts`:
-    responses come by TLS, of which Python reads 16 KiB at a time, so threads take turns with large pieces, too.
+    objects take few threads: many of a process take turns at the GIL with each call of the system. So do
+    threads with large pieces if the process `decrypts` them: Python reads 16 KiB of TLS at a time.
     """
     if is_small(files, size):
         return PoolSize(0, max(1, min(ALONE_THREADS, files // FILES_PER_THREAD)))
