@@ -18,7 +18,7 @@ IMAGES := $(OBS)/ma-boot-example/cifar-10-batches-bin
 EXAMPLE := examples/mindspore_cpu
 
 REHEARSE := ANACONDA_DIR=$(abspath $(CONDA)) DEFAULT_CONDA_ENV_NAME=mindspore \
-	$(VENV)/bin/ma_boot --local --nodes 2 --devices-per-node 2 --rank-table-delay 3 \
+	$(VENV)/bin/ma_boot --local --nodes 2 --devices-per-node 2 \
 	--rendezvous mindspore --rehearsal-dir $(REHEARSAL)/jobs --obs-root $(OBS)
 
 CONTEXT := $(REHEARSAL)/context
@@ -58,7 +58,7 @@ resume: $(VENV)/made $(TRAINING)/made $(REHEARSAL)/images.made ## go on from the
 
 rehearse-docker: $(VENV)/made $(REHEARSAL)/images.made $(if $(IMAGE),,$(REHEARSAL)/image.made) ## the same with eight ranks in two containers, of IMAGE or of one that it builds
 	$(VENV)/bin/ma_boot --local --runner docker --image $(or $(IMAGE),$(EXAMPLE_IMAGE)) \
-		--nodes 2 --devices-per-node 4 --rank-table-delay 3 --rendezvous mindspore \
+		--nodes 2 --devices-per-node 4 --rendezvous mindspore \
 		--rehearsal-dir $(REHEARSAL)/jobs --obs-root $(OBS) --path-mapping $(EXAMPLE)/path_mapping_config.py \
 		$(EXAMPLE)/train.py --data data --checkpoints checkpoints
 

@@ -106,7 +106,9 @@ def test_large_and_small_files_over_tls(secure: Callable[[str], str], tmp_path: 
     assert tree(tmp_path / "in") == contents
 
 
-def test_a_small_body_goes_with_the_head_in_one_record_and_a_large_one_arrives_by_the_buffer(tmp_path: Path) -> None:
+def test_a_small_body_goes_with_the_head_in_one_record_and_a_large_one_arrives_by_the_buffer(
+    tmp_path: Path,
+) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
