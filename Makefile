@@ -190,6 +190,7 @@ guard: $(VENV)/made ## whether a start, a stop or a transfer costs more than its
 	$(VENV)/bin/python benchmarks/guard.py
 
 check: $(VENV)/made ## ruff, mypy, shellcheck, hadolint, and how large the project is
+	@! git ls-files --stage | grep ^120000 # a link in the repository leads to one machine's directories
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
