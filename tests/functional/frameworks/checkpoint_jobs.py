@@ -89,6 +89,12 @@ class Job:
         """The sets that count, the newest first."""
         return whole_sets(self.store)
 
+    def prune(self, keep: int) -> None:
+        """Removes older sets by hand."""
+        argv = [sys.executable, "-m", "ma_boot", "checkpoint", "prune", "obs://bucket/ckpt/"]
+        options = ["--keep", str(keep), "--obs-root", str(self.root / "obs")]
+        subprocess.run([*argv, *options], check=True, stdout=subprocess.DEVNULL)
+
     def newest(self) -> Optional[Dict[str, Any]]:
         """The newest set that is whole, None for none."""
         return next(iter(self.whole_sets()), None)
