@@ -161,8 +161,7 @@ class HttpConnection:
             yield from self._until_the_end()
             return
         if self._start + left <= len(self._view):  # in one piece
-            while self._end - self._start < left:
-                self._end += self._receive(self._end, left - (self._end - self._start), True)
+            self._end += self._fill(self._end, left - (self._end - self._start))
             piece = self._view[self._start : self._start + left]
             self._start += left
             if left:
@@ -174,9 +173,16 @@ class HttpConnection:
             self._start = self._end = 0
             yield piece
         while left:
-            received = self._receive(0, min(left, len(self._view)), True)
+            received = self._fill(0, min(left, len(self._view)))
             left -= received
             yield self._view[:received]
+
+    def _fill(self, at: int, size: int) -> int:
+        """Receives so many bytes into the buffer: of TLS, a call gets one record, of at most 16 KiB."""
+        received = 0
+        while received < size:
+            received += self._receive(at + received, size - received, True)
+        return received
 
     def _until_the_end(self) -> Iterator[memoryview]:
         if self._end > self._start:
@@ -226,18 +232,11 @@ class HttpConnection:
 
     def _receive(self, at: int, size: int, all_of_it: bool, may_end: bool = False) -> int:
         """Receives into the buffer; `all_of_it` waits for the whole size, at most for the stall timeout."""
-        view = self._view[at : at + size]
         try:
-            if self._plain:
-                received = self._socket.recv_into(view, size, socket.MSG_WAITALL if all_of_it else 0)
+            if self._plain and all_of_it:
+                received = self._socket.recv_into(self._view[at : at + size], size, socket.MSG_WAITALL)
             else:
-                received = self._socket.recv_into(view)
-                while all_of_it and 0 < received < size:  # a call returns at most one record, of 16 KiB
-                    self._watch(received)
-                    more = self._socket.recv_into(view[received:])
-                    received += more
-                    if not more:
-                        break
+                received = self._socket.recv_into(self._view[at : at + size], size)
         except OSError as error:
             raise self._broken("receiving", error) from error
         if not received and not may_end:

@@ -6,8 +6,10 @@ import re
 import socket
 import ssl
 import threading
+import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Callable, ClassVar, Dict, List, Tuple
+from typing import Callable, ClassVar, Dict, Iterator, List, Tuple
 from urllib.parse import urlsplit
 
 import pytest
@@ -106,32 +108,69 @@ def test_large_and_small_files_over_tls(secure: Callable[[str], str], tmp_path: 
     assert tree(tmp_path / "in") == contents
 
 
-def test_a_small_body_goes_with_the_head_in_one_record_and_a_large_one_arrives_by_the_buffer(
-    tmp_path: Path,
-) -> None:
+@contextmanager
+def over_tls(
+    tmp_path: Path, answer: Callable[[ssl.SSLSocket], None], stall: float = 20.0, buffer: int = 4096
+) -> Iterator[HttpConnection]:
+    """A connection to a server with TLS that answers once."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost").configure_cert(context)
-    arrived: List[bytes] = []
 
     def serve(listener: socket.socket) -> None:
         with context.wrap_socket(listener.accept()[0], server_side=True) as connection:
-            arrived.append(connection.recv(65536))  # at most one record
-            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + bytes(200_000))
+            answer(connection)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=serve, args=(listener,))
         thread.start()
         origin = Origin("localhost", listener.getsockname()[1], True)
         trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
-        connection = HttpConnection(origin, trusting, 20.0, bytearray(65536))
+        connection = HttpConnection(origin, trusting, stall, bytearray(buffer))
+        try:
+            yield connection
+        finally:
+            connection.close()
+            thread.join()
+
+
+def test_a_small_body_goes_with_the_head_in_one_record(tmp_path: Path) -> None:
+    arrived: List[bytes] = []
+
+    def answer(connection: ssl.SSLSocket) -> None:
+        arrived.append(connection.recv(65536))  # at most one record
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+    with over_tls(tmp_path, answer) as connection:
         connection.send(b"PUT / HTTP/1.1\r\n\r\n", memoryview(b"body"))
-        pieces = [len(piece) for piece in connection.body(connection.response())]
-        assert (pieces.count(65536), sum(pieces)) == (2, 200_000)
-        connection.close()
-        thread.join()
+        assert connection.response().status == 200
     assert arrived == [b"PUT / HTTP/1.1\r\n\r\nbody"]
+
+
+def test_a_large_body_over_tls_arrives_by_the_buffer_not_by_the_record(tmp_path: Path) -> None:
+    def answer(connection: ssl.SSLSocket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + bytes(200_000))
+
+    with over_tls(tmp_path, answer, buffer=65536) as connection:
+        pieces = [len(piece) for piece in connection.body(connection.response())]
+    assert (pieces.count(65536), sum(pieces)) == (2, 200_000)
+
+
+def test_a_body_over_tls_that_only_trickles_fails_after_the_stall_timeout(tmp_path: Path) -> None:
+    """Each byte counts once: 2,000 in a second are below the lowest rate, however many pieces they are."""
+
+    def answer(connection: ssl.SSLSocket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n")
+        with suppress(OSError):  # the client has given up
+            for _ in range(100):
+                connection.sendall(bytes(200))
+                time.sleep(0.1)
+
+    with over_tls(tmp_path, answer, stall=1.0, buffer=65536) as connection:
+        response = connection.response()
+        with pytest.raises(ConnectionFailed, match="receiving: only"):
+            list(connection.body(response))
 
 
 @pytest.mark.parametrize(("name", "bundle"), [("other.example", True), ("localhost", False)])
