@@ -168,22 +168,31 @@ class CheckpointOutput:
         """Publishes the steps that were taken until `cancel` is set; for another thread, like `watch`."""
         be_nice()
         while self.publisher is not None and not cancel.is_set():
-            self.publisher.arrived.wait(min(1.0, self.publisher.what.settle))
+            what_wakes = cancel if self.publisher.over else self.publisher.arrived
+            what_wakes.wait(min(1.0, self.publisher.what.settle))
             try:
                 with self._busy:
-                    documents = self._documents(cancel, RetryPolicy())
-                    self.publisher.send(documents)
-                    self.publisher.tend(documents)
+                    if not self.publisher.over:
+                        documents = self._documents(cancel, RetryPolicy())
+                        self.publisher.send(documents)
+                        self.publisher.tend(documents)
             except Cancelled:
                 return
             except Exception as error:  # whatever it is: the next time may do better
                 failed(error)
                 cancel.wait(self.publisher.what.settle)
 
+    def cut(self) -> None:
+        """A process of this node has died, perhaps while it wrote; from any thread, without a wait."""
+        if self.publisher is not None:
+            self.publisher.cut()
+
     def finish(
         self, cancel: threading.Event, patience: RetryPolicy, ending: RunEnd, goes_on: bool = False
     ) -> Dict[str, str]:
         """Publishes what is complete after the end; returns why other steps of this start are not.
+
+        From then on nothing is published but by a further call: others may decide by what they find.
 
         Unless the job `goes_on`, as it may after a failure, another one may use its place from now on.
 

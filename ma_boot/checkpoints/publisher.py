@@ -50,6 +50,8 @@ class Publisher:
         self.newest_whole: Optional[Tuple[str, float]] = None  # the step, and when it was seen to count
         self._newest: Optional[SetName] = None
         self.arrived = threading.Event()  # a step has been taken
+        self.over = False  # all processes have ended: only `finish` takes and publishes from then on
+        self._cut = False  # a process has died since the last look
         self._published: Dict[int, List[_Published]] = {}
         self._pending: List[Snapshot] = []
         self._lock = threading.Lock()  # of the pending snapshots, and of what the watch knows
@@ -60,10 +62,17 @@ class Publisher:
         self._tended = time.monotonic()
         self._pause = what.settle
 
+    def cut(self) -> None:
+        """A process has died, perhaps while it wrote; from any thread, without a wait."""
+        self._cut = True
+
     def look(self, ending: Optional[RunEnd] = None) -> None:
         """Takes what has become complete on the disk."""
         with self._lock:
-            taken = self.watch.look(ending)
+            if self.over and ending is None:
+                return
+            cut, self._cut = self._cut, False
+            taken = self.watch.look(ending, cut)
             saves = self.what.start.node in self.what.savers(self.watch.layout)
             for snapshot in taken:
                 if saves:
@@ -94,6 +103,7 @@ class Publisher:
 
     def finish(self, documents: Documents, ending: RunEnd) -> None:
         """Publishes all that is complete after the end."""
+        self.over = True
         for _ in range(CHANGES):  # what somebody outside still writes to is given up
             self.look(ending)
             if not self.send(documents):

@@ -212,7 +212,10 @@ def _why_not(
     if any(mark.barrier for mark in marks) or ending in (RunEnd.WELL, RunEnd.BY_THEMSELVES):
         return ""
     moving = [path for path in files if path not in look.resting]
-    return f"{moving[0]} may still be written to" if moving else ""
+    if not moving:
+        return ""
+    when = "still be written to" if ending is None else "still have been written to when a process died"
+    return f"{moving[0]} may {when}"
 
 
 def _why_not_anew(files: Files, taken: Optional[Taken], known: NodeSteps) -> str:

@@ -43,6 +43,7 @@ class StepWatch:
         self._shape: Optional[Set[str]] = None
         self._rested: Dict[int, Set[str]] = {}
         self._seen: Dict[str, Tuple[FileState, float]] = {}
+        self._cut: Dict[str, FileState] = {}
         self._looked = self._began = time.monotonic()
         self._told: Set[str] = set()
         self._number = 0
@@ -57,15 +58,18 @@ class StepWatch:
         has_grown, self._sizes = sizes != self._sizes, sizes
         return has_grown
 
-    def look(self, ending: Optional[RunEnd] = None) -> List[Snapshot]:
-        """The steps that have become complete since the last look, the oldest first."""
+    def look(self, ending: Optional[RunEnd] = None, cut: bool = False) -> List[Snapshot]:
+        """The steps that have become complete since the last look, the oldest first.
+
+        `cut`: a process has died since. What had not come to rest before may be half of what it was writing,
+        and never comes to rest as it is.
+        """
         here = self._tree()
+        if cut:
+            resting = self._resting(here)
+            self._cut.update((path, state) for path, state in here.files.items() if path not in resting)
         if ending is None:
-            self._looked = time.monotonic()
-            self._seen = {
-                path: self._seen[path] if self._seen.get(path, (None,))[0] == state else (state, self._looked)
-                for path, state in here.files.items()
-            }
+            self._see(here)
         self.layout = layout = layout_of(self.what.options.layout, here.files) or self.layout
         if ending is not None or time.monotonic() - self._began > STRANGE_SECONDS:
             self._tell_of_strangers(here)
@@ -73,22 +77,34 @@ class StepWatch:
             return []
         decision = self._decide(layout, here, ending)
         self.waiting, self.lost = decision.waiting, decision.lost
-        if ending is None and any(not taken.by_word for taken in decision.complete):
-            written = open_for_writing([self.what.root])
-            for taken in list(decision.complete):
-                path = next((path for path in taken.files if str(self.what.root / path) in written), None)
-                if path is not None and not taken.by_word:
-                    decision.complete.remove(taken)
-                    self.waiting[taken.step] = f"{path} is open for writing"
         return [snapshot for snapshot in map(self._take, decision.complete) if snapshot is not None]
 
-    def _decide(self, layout: Layout, here: Tree, ending: Optional[RunEnd]) -> Decision:
-        what = self.what
-        resting = {
+    def _see(self, here: Tree) -> None:
+        """Takes note of since when files are as they are; of one that is still open, that is now."""
+        resting, self._looked = self._resting(here), time.monotonic()
+        self._seen = {
+            path: self._seen[path] if self._seen.get(path, (None,))[0] == state else (state, self._looked)
+            for path, state in here.files.items()
+        }
+        rested = self._resting(here) - resting
+        if rested:
+            written = open_for_writing([self.what.root])
+            for path in rested:
+                if str(self.what.root / path) in written:
+                    self._seen[path] = (here.files[path], self._looked)
+
+    def _resting(self, here: Tree) -> Set[str]:
+        """The files that had not changed for long enough when they were last looked at, nor have since."""
+        return {
             path
             for path, (state, since) in self._seen.items()
-            if here.files.get(path) == state and self._looked - since >= what.settle
+            if here.files.get(path) == state
+            and self._looked - since >= self.what.settle
+            and self._cut.get(path) != state
         }
+
+    def _decide(self, layout: Layout, here: Tree, ending: Optional[RunEnd]) -> Decision:
+        what, resting = self.what, self._resting(here)
         look = Look(here.files, here.errors, pointers(what.root, layout, here.files), resting)
         for step, paths in layout.steps(
             path for path in resting if self._before.get(path) != here.files[path]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import signal
 import threading
@@ -31,7 +32,8 @@ from ma_boot.modelarts import JobEnvironment
 from ma_boot.node.restart_protocol import AGREE_SECONDS
 from ma_boot.processes import SignalInbox, Task
 from ma_boot.rank_table import RankTable
-from ma_boot.reporting import Journal, RunResult
+from ma_boot.reporting import Journal, RunResult, WorkerExit
+from ma_boot.supervisor import Worker
 from ma_boot.transfers import (
     NodeTransfers,
     TransferProgress,
@@ -264,6 +266,35 @@ def sending_outputs(
         yield
 
 
+class CutFiles:
+    """Tells the outputs with checkpoints that a process has died: what it was writing may be half a file.
+
+    An `Observer`. Behind a launcher only the launcher's own death is seen.
+    """
+
+    without = "a file that a dying process was writing may be taken for a whole one"
+
+    def __init__(self, outputs: Sequence[CheckpointOutput]) -> None:
+        self._outputs = outputs
+        self._died = 0
+
+    def patience(self) -> float:
+        """Forever: the end of a process wakes the inbox."""
+        return math.inf
+
+    def check(self, workers: Sequence[Worker], stopping: bool) -> str:
+        """Tells of those that have died since the last call."""
+        died = sum(worker.exit is not None and not _ended_by_itself(worker.exit) for worker in workers)
+        if died != self._died:
+            self._died = died
+            for output in self._outputs:
+                output.cut()
+        return ""
+
+    def close(self) -> None:
+        """The last look knows that the processes have ended."""
+
+
 def last_sets(
     checkpoints: NodeCheckpoints,
     run: Optional[RunResult],
@@ -310,8 +341,13 @@ def _ending(kinds: Type[RunEnd], run: Optional[RunResult], stopped: bool) -> Run
         return kinds.CUT
     if run.succeeded and not stopped:
         return kinds.WELL
-    ends = [ended.signal is None and ended.code in (0, 128 + signal.SIGTERM) for ended in run.exits]
-    return kinds.BY_THEMSELVES if stopped and all(ends) and not run.left else kinds.CUT
+    all_did = all(map(_ended_by_itself, run.exits))
+    return kinds.BY_THEMSELVES if stopped and all_did and not run.left else kinds.CUT
+
+
+def _ended_by_itself(ended: WorkerExit) -> bool:
+    """Whether a process has ended with 0, or as a handler of the stop signal ends it."""
+    return ended.signal is None and ended.code in (0, 128 + signal.SIGTERM)
 
 
 def _report(output: CheckpointOutput, before: str, age: float, journal: Journal) -> None:

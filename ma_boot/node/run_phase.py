@@ -11,7 +11,7 @@ from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 from ma_boot.errors import BootError, ConfigError, Stopped
 from ma_boot.launch import LaunchPlan, WorkerSpec
 from ma_boot.modelarts import JOB_TOKEN, JobEnvironment, instance_name
-from ma_boot.node.checkpoint_phase import NodeCheckpoints
+from ma_boot.node.checkpoint_phase import CutFiles, NodeCheckpoints
 from ma_boot.node.job_channel import OtherNodes
 from ma_boot.node.job_restart import AttemptEnd, Failed, RestartPolicy, Verdict, decide, failure_of
 from ma_boot.node.node_health import wait_for_cards, what_is_broken
@@ -108,7 +108,7 @@ def train(
     for attempt in itertools.count(1):
         if options.max_restarts:
             workers = [_with_variable(worker, "MABOOT_ATTEMPT", str(attempt)) for worker in workers]
-        result = _observed(workers, plan, options, world, others, reset, attempt)
+        result = _observed(workers, plan, options, world, checkpoints, others, reset, attempt)
         why = reset.reason if reset is not None and not inbox.stops and _was_stopped(result) else ""
         asked = bool(why)
         if not asked:
@@ -142,6 +142,7 @@ def _observed(
     plan: LaunchPlan,
     options: RunOptions,
     world: World,
+    checkpoints: NodeCheckpoints,
     others: OtherNodes,
     reset: Optional[ResetWatch],
     attempt: int,
@@ -150,7 +151,8 @@ def _observed(
     inbox, journal = world.inbox, world.journal
     hangs = HangDetector(options.hang_timeout, options.hang_action, inbox, journal, others)
     metrics = Metrics(options.sampling(plan.node_rank, journal.path), inbox, journal)
-    observers: List[Observer] = [metrics, others, hangs, *([reset] if reset is not None else [])]
+    observers: List[Observer] = [CutFiles(checkpoints.outputs), metrics, others, hangs]
+    observers += [reset] if reset is not None else []
     saving = _save_requests(plan, options, world, others, attempt)
     if saving is not None:
         observers.append(saving)

@@ -100,6 +100,29 @@ def test_a_stop_gives_up_the_step_that_is_being_written(job: Job) -> None:
     assert "when the training ended, step 10 had been whole for" in ended.output
 
 
+def test_a_checkpoint_that_a_killed_rank_was_writing_is_not_published_while_the_others_are_stopped(
+    job: Job,
+) -> None:
+    job.go(10)
+    torn = """
+    if step == 30 and rank == "1":
+        (out / "iter_30/rank_1.bin").write_bytes(b"half of it")
+        os.kill(os.getpid(), 9)
+    while (out"""
+    text = TRAINING.replace("\n    while (out", torn).replace(
+        "\nbegin", "\nimport signal\nsignal.signal(15, signal.SIG_IGN)\nbegin", 1
+    )
+    (job.node.home / "train.py").write_text(text)
+    running = job.node.start("--stop-timeout", "3", *job.arguments(100))
+    eventually(lambda: job.published() == 2, "steps 10 and 20 in OBS")
+    job.go(20)
+    ended = running.end()
+    assert ended.code == 128 + signal.SIGKILL
+    assert "step 20 is the last one of this node" in ended.output, ended.output
+    assert "checkpoint step 30 was never published: iter_30/rank_" in ended.output, ended.output
+    assert "may still have been written to when a process died" in ended.output
+
+
 def test_a_restart_in_the_container_goes_on_from_what_was_published(job: Job) -> None:
     job.go(10)
     (job.node.home / "train.py").write_text(

@@ -226,3 +226,32 @@ def test_what_a_handler_of_the_stop_saves_counts_at_once(store: Store, node: Nod
     assert ended.code == 128 + signal.SIGTERM
     assert "step 99 is the last one of this node, step 99 the newest whole set" in ended.output, ended.output
     assert os.path.exists(job.out / "iter_99")
+
+
+def test_what_a_process_wrote_as_it_died_is_never_taken_for_a_checkpoint(
+    store: Store, tmp_path: Path
+) -> None:
+    node = TestNode(tmp_path, store, options={"layout": ("iter_{step}/rank_{rank}.bin",)}, ranks=(0, 1))
+    node.start()
+    for step in (10, 20):
+        node.save(step, {"rank_0.bin": b"whole", "rank_1.bin": b"whole"})
+    node.look()
+    assert sorted(node.published) == ["10", "20"]
+    node.save(30, {"rank_1.bin": b"stal"})
+    with (node.out / "iter_30/rank_1.bin").open("ab"):  # its writer hangs for long
+        node.look()
+    node.save(30, {"rank_0.bin": b"whole"})
+    node.save(40, {"rank_0.bin": b"whole", "rank_1.bin": b"who"})
+    assert node.output.publisher is not None
+    node.output.publisher.cut()
+    node.look()
+    assert sorted(node.published) == ["10", "20"], "they rest because nobody writes any more"
+    node.save(40, {"rank_0.bin": b"whole", "rank_1.bin": b"whole"})
+    node.look()
+    assert sorted(node.published) == ["10", "20", "40"], "saved by processes that live"
+    node.save(50, {"rank_0.bin": b"whole", "rank_1.bin": b"who"})
+    waiting = node.end(RunEnd.CUT)
+    assert list(waiting) == ["30", "50"]
+    assert waiting["30"] == "iter_30/rank_0.bin may still have been written to when a process died"
+    node.look()
+    assert sorted(node.published) == ["10", "20", "40"], "nothing is taken after the end"

@@ -81,7 +81,11 @@ def test_a_later_step_without_a_mark_has_the_names_of_the_last_complete_one() ->
 
 @pytest.mark.parametrize(
     ("ending", "message"),
-    [(RunEnd.WELL, ""), (RunEnd.BY_THEMSELVES, ""), (RunEnd.CUT, "iter_2/a may still be written to")],
+    [
+        (RunEnd.WELL, ""),
+        (RunEnd.BY_THEMSELVES, ""),
+        (RunEnd.CUT, "iter_2/a may still have been written to when a process died"),
+    ],
 )
 def test_nobody_writes_any_more_once_the_processes_have_ended_by_themselves(
     ending: RunEnd, message: str
