@@ -217,16 +217,16 @@ def _by_number(whole: str) -> List[Tuple[bool, Union[int, str]]]:
 
 def read_end(body: Mapping[str, object]) -> Optional[AttemptEnd]:
     """What another node says; None if it is not as `AttemptEnd` has it."""
-    attempt, final, whole = body.get("attempt"), body.get("final"), body.get("whole")
-    unhealthy, seconds, stepped = body.get("unhealthy"), body.get("seconds"), body.get("stepped")
-    texts = isinstance(final, str) and isinstance(whole, str) and isinstance(unhealthy, str)
-    if not isinstance(attempt, int) or not texts or not isinstance(stepped, bool):
+    attempt, seconds, stepped = body.get("attempt"), body.get("seconds"), body.get("stepped")
+    texts = ("final", "whole", "unhealthy")
+    if not isinstance(attempt, int) or not isinstance(stepped, bool):
+        return None
+    if not all(isinstance(body.get(name), str) for name in texts):
         return None
     if seconds is not None and not isinstance(seconds, float):
         return None
-    return AttemptEnd(
-        attempt, readable(str(final)), readable(str(whole)), readable(str(unhealthy)), seconds, stepped
-    )
+    final, whole, unhealthy = (text_in(body, name, readable) for name in texts)
+    return AttemptEnd(attempt, final, whole, unhealthy, seconds, stepped)
 
 
 def read_verdict(body: Mapping[str, object]) -> Optional[Verdict]:

@@ -19,6 +19,7 @@ from ma_boot.node.job_restart import (
 )
 from ma_boot.reporting import LOST_PEER, Cause
 from ma_boot.reporting.page.language import in_both
+from ma_boot.wording import Message, coded
 
 BAD = Cause(1, 3, 1, "ValueError: bad label 91", 5.0, place="train.py:7")
 END = AttemptEnd(1)._asdict()
@@ -120,14 +121,17 @@ def test_what_is_no_message_of_a_restart_is_none(body: Dict[str, object]) -> Non
     assert read_verdict(body) is None
 
 
-WORDS = st.sampled_from(["", "20", "card 2 is lost"])
+WORDS = st.sampled_from(["", "20", "card 2 is lost", Message.of("NPU {} is {} (npu-smi)", 2, "Alarm")])
 
 
 @given(
     st.builds(AttemptEnd, st.integers(0), WORDS, WORDS, WORDS, st.none() | st.floats(0, 1e9), st.booleans())
 )
 def test_what_a_node_says_is_read_as_it_was_said(end: AttemptEnd) -> None:
-    assert read_end(json.loads(json.dumps(end._asdict()))) == end
+    read = read_end(json.loads(json.dumps(coded(end._asdict()))))
+    assert read == end
+    for name in ("final", "unhealthy"):
+        assert in_both(getattr(read, name)) == in_both(getattr(end, name)), "also in Chinese"
 
 
 @pytest.mark.parametrize(
@@ -136,6 +140,12 @@ def test_what_a_node_says_is_read_as_it_was_said(end: AttemptEnd) -> None:
         (ends(unhealthy="card 2 is lost"), BAD, [], "硬件故障：需要新的 pod（节点 1：card 2 is lost）"),
         (ends(), KILL._replace(code=2), [], "配置错误（命令用法错误）："),
         (ends(seconds=3.0), BAD, [], "节点 1：在最初 10 s 内失败"),
+        (
+            ends(unhealthy=Message.of("the disk of {} is full", "/cache")),
+            BAD,
+            [],
+            "硬件故障：需要新的 pod（节点 1：/cache 所在的磁盘已满）",
+        ),
         (ends(), BAD, [failed(BAD)], "同一失败出现两次，其间没有更新的完整检查点"),
         (ends(), KILL, [failed(LOST), failed(OOM)], "作业的 2 次重启已用完"),
     ],
