@@ -173,7 +173,7 @@ $(BENCH)/made: pyproject.toml
 	$(BENCH)/bin/python -m pip install --quiet '.[bench]'
 	touch $@
 
-bench-sync: $(BENCH)/made ## transfers beside rclone, s5cmd, aws, boto3, obstore, opendal and the SDK, also over TLS by nginx (hours, 30 GB), or ROWS='A down,plan'
+bench-sync: $(BENCH)/made ## transfers beside rclone, s5cmd, aws, awscrt, boto3, obstore, opendal and the SDK, also over TLS by nginx and to radosgw (hours, 30 GB), or ROWS='A down,plan'
 	$(BENCH)/bin/python -m pip install --quiet --no-deps --force-reinstall .
 	$(BENCH)/bin/python benchmarks/sync.py $(if $(ROWS),--rows '$(ROWS)')
 	$(if $(ROWS),,$(BENCH)/bin/python benchmarks/workers.py)

@@ -10,7 +10,7 @@ import re
 from typing import Iterator, List, NamedTuple, Optional
 
 OWN = ("ma_boot", "ours")
-NO_PEERS = ("shell loop", "`cat` alone", "cp", "curl")
+NO_PEERS = ("shell loop", "`cat` alone", "cp", "curl", "ours as a job's inputs")
 TITLES = {
     "start": "8 ranks, from start to exit (s)",
     "failure": "from the failure of a rank to the exit (s)",

@@ -6,7 +6,8 @@ A row is written into README.md when it is complete. Trees: A has 10,000 files o
 2,000 of log-normal sizes around 1 MiB. Each tool is a process of its own, in turn with the others; the time
 is that of the whole process, the median of the runs; CPU is the median's, peak memory (PSS, all its
 processes) the highest. The store is `stub_server.py` on the same cores; in a row with TLS, nginx is before
-it, whose CPU is shown apart. `make bench-sync` installs the peers.
+it, whose CPU is shown apart; in a row with radosgw, the store is Ceph's, which we did not write. `make
+bench-sync` installs the peers.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from urllib.parse import urlsplit
 
 import tables
 from summary import NO_PEERS
-from sync_tools import TOOLS, Job, aws, rclone
+from sync_tools import AS_INPUTS, TOOLS, Job, aws, rclone
 from tls_end import TlsEnd, tls_before
 
 HERE = Path(__file__).parent
@@ -134,7 +135,7 @@ def _pss(pid: int) -> float:
 class Row(NamedTuple):
     """A transfer that is measured; `again` is a second one, with nothing to do; `latency` is in seconds.
 
-    `tls`: by https.
+    `tls`: by https; `radosgw`: the store is Ceph's.
     """
 
     tree: str
@@ -143,11 +144,12 @@ class Row(NamedTuple):
     again: bool = False
     tools: Sequence[str] = tuple(TOOLS)
     tls: bool = False
+    radosgw: bool = False
 
 
-UPLOADING = tuple(tool for tool in TOOLS if tool != "curl")
+UPLOADING = tuple(tool for tool in TOOLS if tool not in ("curl", AS_INPUTS))
 PLAN = "plan"
-TLS = " TLS"
+TLS, RADOSGW = " TLS", " radosgw"
 PLAIN: Dict[str, Row] = {
     "A down": Row("A", "download"),
     "A up": Row("A", "upload", tools=UPLOADING),
@@ -159,7 +161,15 @@ PLAIN: Dict[str, Row] = {
     "C down": Row("C", "download"),
     "C up": Row("C", "upload", tools=UPLOADING),
 }
-ROWS = {**PLAIN, **{name + TLS: row._replace(tls=True) for name, row in PLAIN.items()}}
+OF_RADOSGW = ("ours", "rclone", "obstore", "opendal", "s5cmd", "awscrt")
+ROWS = {
+    **PLAIN,
+    **{name + TLS: row._replace(tls=True) for name, row in PLAIN.items()},
+    **{
+        name + RADOSGW: PLAIN[name]._replace(radosgw=True, tools=OF_RADOSGW)
+        for name in ("A down", "A up", "B down", "C down")  # its memory has no room for more
+    },
+}
 
 
 def settled() -> None:
@@ -208,6 +218,20 @@ def served(tree: Path, latency: float = 0.0, keys: int = 0) -> Iterator[str]:
 
 
 @contextmanager
+def radosgw_with(tree: Path, out: Path, name: str) -> Iterator[str]:
+    """The URL of Ceph's gateway, on the same cores, with one of the trees."""
+    sys.path.append(str(HERE.parent))
+    from tests.conformance.radosgw import Radosgw
+
+    with Radosgw(out / "radosgw") as ceph:
+        ceph.add_keys("a", "b")
+        local = tree / "bucket" / name
+        job = Job("upload", name, ceph.url, local, f"{name}/", 0.0)
+        subprocess.run([*rclone(job)[:-1]], env=job.environ(), check=True)  # which makes the bucket
+        yield ceph.url
+
+
+@contextmanager
 def reached(url: str, tls: bool) -> Iterator[Optional[TlsEnd]]:
     """The TLS end before the store at this URL; None without TLS."""
     if not tls:
@@ -220,7 +244,8 @@ def reached(url: str, tls: bool) -> Iterator[Optional[TlsEnd]]:
 
 def transfer(tree: Path, out: Path, what: Row, tools: Sequence[str], runs: int) -> str:
     """The table of one transfer by all tools."""
-    with served(tree, what.latency) as plain, reached(plain, what.tls) as end:
+    store = radosgw_with(tree, out, what.tree) if what.radosgw else served(tree, what.latency)
+    with store as plain, reached(plain, what.tls) as end:
         url, trusted = (end.url, end.trusted()) if end else (plain, {})
 
         def once(tool: str, number: int) -> Measured:
@@ -287,8 +312,10 @@ def plan(out: Path, keys: int, tools: Sequence[str], runs: int) -> str:
 
 
 def place_of(row: str) -> str:
-    """The table after which that of this row is: one with TLS follows the same one without."""
-    return f"sync {row[: -len(TLS)]}" if row.endswith(TLS) else ""
+    """The table after which that of this row is: with TLS after without, with radosgw after both."""
+    if row.endswith(TLS):
+        return f"sync {row[: -len(TLS)]}"
+    return f"sync {row[: -len(RADOSGW)]}{TLS}" if row.endswith(RADOSGW) else ""
 
 
 def emptied(out: Path) -> None:

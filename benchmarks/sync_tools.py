@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Callable, Dict, List, Mapping, NamedTuple
 
+AS_INPUTS = "ours as a job's inputs"
 BIN = Path(sys.executable).parent
 KEYS = {
     "AWS_ACCESS_KEY_ID": "a",
@@ -110,6 +111,47 @@ async def main():
         await asyncio.gather(*[put(path) for path in Path(local).rglob("*") if path.is_file()])
 asyncio.run(main())
 """
+AWSCRT = """
+import os, sys
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+import obstore
+from awscrt.auth import AwsCredentialsProvider
+from awscrt.http import HttpHeaders, HttpRequest
+from awscrt.io import ClientTlsContext, TlsConnectionOptions, TlsContextOptions
+from awscrt.s3 import S3Client, S3RequestTlsMode, S3RequestType
+from obstore.store import S3Store
+way, url, local, key = sys.argv[1:]
+place = urlsplit(url)
+tls = {"tls_mode": S3RequestTlsMode.DISABLED}
+if place.scheme == "https":
+    trust = TlsContextOptions()
+    trust.override_default_trust_store_from_path(None, os.environ["SSL_CERT_FILE"])
+    options = TlsConnectionOptions(ClientTlsContext(trust))
+    options.set_server_name(place.hostname)
+    tls = {"tls_mode": S3RequestTlsMode.ENABLED, "tls_connection_options": options}
+keys = AwsCredentialsProvider.new_static("a", "b")
+client = S3Client(region="us-east-1", credential_provider=keys, throughput_target_gbps=10.0, **tls)
+def request(method, name, length, type, **file):
+    headers = HttpHeaders([("Host", place.netloc), ("Content-Length", str(length))])
+    whole = HttpRequest(method, "/bucket/" + quote(name), headers)
+    return client.make_request(type=type, request=whole, **file).finished_future
+def get(name):
+    target = Path(local, name[len(key):])
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return request("GET", name, 0, S3RequestType.GET_OBJECT, recv_filepath=str(target))
+def put(path):
+    name = key + path.relative_to(local).as_posix()
+    return request("PUT", name, path.stat().st_size, S3RequestType.PUT_OBJECT, send_filepath=str(path))
+if way == "download":
+    store = S3Store("bucket", endpoint=url, access_key_id="a", secret_access_key="b", region="us-east-1",
+                    virtual_hosted_style_request=False, client_options={"allow_http": True})
+    work = [get(entry["path"]) for page in obstore.list(store, key) for entry in page]
+else:
+    work = [put(path) for path in Path(local).rglob("*") if path.is_file()]
+for done in work:
+    done.result()
+"""
 SDK = """
 import os, sys
 from concurrent.futures import ThreadPoolExecutor
@@ -172,6 +214,15 @@ def ours(job: Job) -> List[str]:
     return [sys.executable, "-m", "ma_boot", "sync", job.way, str(mapping)]
 
 
+def as_inputs(job: Job) -> List[str]:
+    """The same transfer at the start of a whole job, whose command does nothing."""
+    mapping = Path(os.environ["BENCH_OUT"], "mapping.yaml")
+    mapping.write_text(f"input: {{{job.local}: obs://bucket/{job.key}}}")
+    boot = ["--rendezvous", "none", "--per-node", "--path-mapping", str(mapping)]
+    home = f"HOME={job.local}"  # where the logs are
+    return ["env", home, sys.executable, "-m", "ma_boot", *boot, "true"]
+
+
 def cp(job: Job) -> List[str]:
     """A local copy: no network at all."""
     source = job.local if job.way == "upload" else Path(os.environ["BENCH_TREE"], "bucket", job.tree)
@@ -219,9 +270,11 @@ TOOLS: Dict[str, Callable[[Job], List[str]]] = {
     "cp": cp,
     "curl": curl,
     "ours": ours,
+    AS_INPUTS: as_inputs,
     "rclone": rclone,
     "obstore": python(OBSTORE),
     "opendal": python(OPENDAL),
+    "awscrt": python(AWSCRT),
     "s5cmd": s5cmd,
     "aws": aws,
     "boto3": python(BOTO3),
