@@ -168,8 +168,8 @@ class CheckpointOutput:
         """Publishes the steps that were taken until `cancel` is set; for another thread, like `watch`."""
         be_nice()
         while self.publisher is not None and not cancel.is_set():
-            what_wakes = cancel if self.publisher.over else self.publisher.arrived
-            what_wakes.wait(min(1.0, self.publisher.what.settle))
+            event = cancel if self.publisher.over else self.publisher.arrived
+            event.wait(min(1.0, self.publisher.what.settle))
             try:
                 with self._busy:
                     if not self.publisher.over:
@@ -192,9 +192,8 @@ class CheckpointOutput:
     ) -> Dict[str, str]:
         """Publishes what is complete after the end; returns why other steps of this start are not.
 
-        From then on nothing is published but by a further call: others may decide by what they find.
-
-        Unless the job `goes_on`, as it may after a failure, another one may use its place from now on.
+        From then on nothing is published but by a further call: others may decide by what they find. Unless
+        the job `goes_on`, as it may after a failure, another one may use its place from now on.
 
         Raises `StoreError`, `TransferFailed`, `OSError` and `Cancelled`.
         """
