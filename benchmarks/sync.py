@@ -223,7 +223,7 @@ def radosgw_with(tree: Path, out: Path, name: str) -> Iterator[str]:
     sys.path.append(str(HERE.parent))
     from tests.conformance.radosgw import Radosgw
 
-    with Radosgw(out / "radosgw") as ceph:
+    with tempfile.TemporaryDirectory(dir=out) as here, Radosgw(Path(here)) as ceph:
         ceph.add_keys("a", "b")
         local = tree / "bucket" / name
         job = Job("upload", name, ceph.url, local, f"{name}/", 0.0)
