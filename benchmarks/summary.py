@@ -10,7 +10,8 @@ import re
 from typing import Iterator, List, NamedTuple, Optional
 
 OWN = ("ma_boot", "ours")
-NO_PEERS = ("shell loop", "`cat` alone", "cp", "curl", "ours as a job's inputs")
+AS_INPUTS = "ours as a job's inputs"
+NO_PEERS = ("shell loop", "`cat` alone", "cp", "curl", AS_INPUTS)
 TITLES = {
     "start": "8 ranks, from start to exit (s)",
     "failure": "from the failure of a rank to the exit (s)",

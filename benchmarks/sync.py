@@ -30,8 +30,8 @@ from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional
 from urllib.parse import urlsplit
 
 import tables
-from summary import NO_PEERS
-from sync_tools import AS_INPUTS, TOOLS, Job, aws, rclone
+from summary import AS_INPUTS, NO_PEERS
+from sync_tools import TOOLS, Job, aws, rclone
 from tls_end import TlsEnd, tls_before
 
 HERE = Path(__file__).parent
@@ -227,7 +227,8 @@ def radosgw_with(tree: Path, out: Path, name: str) -> Iterator[str]:
         ceph.add_keys("a", "b")
         local = tree / "bucket" / name
         job = Job("upload", name, ceph.url, local, f"{name}/", 0.0)
-        subprocess.run([*rclone(job)[:-1]], env=job.environ(), check=True)  # which makes the bucket
+        making_the_bucket = [*rclone(job), "--s3-no-check-bucket=false"]
+        subprocess.run(making_the_bucket, env=job.environ(), check=True)
         yield ceph.url
 
 

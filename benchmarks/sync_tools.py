@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import Callable, Dict, List, Mapping, NamedTuple
 
-AS_INPUTS = "ours as a job's inputs"
+from summary import AS_INPUTS
+
 BIN = Path(sys.executable).parent
 KEYS = {
     "AWS_ACCESS_KEY_ID": "a",
@@ -208,19 +209,22 @@ def python(program: str) -> Callable[[Job], List[str]]:
 
 def ours(job: Job) -> List[str]:
     """The whole program, as a user calls it."""
-    way = "input" if job.way == "download" else "output"
-    mapping = Path(os.environ["BENCH_OUT"], "mapping.yaml")
-    mapping.write_text(f"{way}: {{{job.local}: obs://bucket/{job.key}}}")
-    return [sys.executable, "-m", "ma_boot", "sync", job.way, str(mapping)]
+    return [sys.executable, "-m", "ma_boot", "sync", job.way, mapping_of(job)]
 
 
 def as_inputs(job: Job) -> List[str]:
     """The same transfer at the start of a whole job, whose command does nothing."""
-    mapping = Path(os.environ["BENCH_OUT"], "mapping.yaml")
-    mapping.write_text(f"input: {{{job.local}: obs://bucket/{job.key}}}")
-    boot = ["--rendezvous", "none", "--per-node", "--path-mapping", str(mapping)]
+    boot = ["--rendezvous", "none", "--per-node", "--path-mapping", mapping_of(job)]
     home = f"HOME={job.local}"  # where the logs are
     return ["env", home, sys.executable, "-m", "ma_boot", *boot, "true"]
+
+
+def mapping_of(job: Job) -> str:
+    """The path mapping for ma_boot, as a file."""
+    way = "input" if job.way == "download" else "output"
+    mapping = Path(os.environ["BENCH_OUT"], "mapping.yaml")
+    mapping.write_text(f"{way}: {{{job.local}: obs://bucket/{job.key}}}")
+    return str(mapping)
 
 
 def cp(job: Job) -> List[str]:

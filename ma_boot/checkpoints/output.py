@@ -185,7 +185,7 @@ class CheckpointOutput:
     def cut(self) -> None:
         """A process of this node has died, perhaps while it wrote; from any thread, without a wait."""
         if self.publisher is not None:
-            self.publisher.cut()
+            self.publisher.watch.cut()
 
     def finish(
         self, cancel: threading.Event, patience: RetryPolicy, ending: RunEnd, goes_on: bool = False

@@ -51,7 +51,6 @@ class Publisher:
         self._newest: Optional[SetName] = None
         self.arrived = threading.Event()  # a step has been taken
         self.over = False  # all processes have ended: only `finish` takes and publishes from then on
-        self._cut = False  # a process has died since the last look
         self._published: Dict[int, List[_Published]] = {}
         self._pending: List[Snapshot] = []
         self._lock = threading.Lock()  # of the pending snapshots, and of what the watch knows
@@ -62,17 +61,12 @@ class Publisher:
         self._tended = time.monotonic()
         self._pause = what.settle
 
-    def cut(self) -> None:
-        """A process has died, perhaps while it wrote; from any thread, without a wait."""
-        self._cut = True
-
     def look(self, ending: Optional[RunEnd] = None) -> None:
         """Takes what has become complete on the disk."""
         with self._lock:
             if self.over and ending is None:
                 return
-            cut, self._cut = self._cut, False
-            taken = self.watch.look(ending, cut)
+            taken = self.watch.look(ending)
             saves = self.what.start.node in self.what.savers(self.watch.layout)
             for snapshot in taken:
                 if saves:

@@ -43,7 +43,8 @@ class StepWatch:
         self._shape: Optional[Set[str]] = None
         self._rested: Dict[int, Set[str]] = {}
         self._seen: Dict[str, Tuple[FileState, float]] = {}
-        self._cut: Dict[str, FileState] = {}
+        self._has_died = False  # a process, since the last look
+        self._cut: Dict[str, FileState] = {}  # what had not come to rest by then
         self._looked = self._began = time.monotonic()
         self._told: Set[str] = set()
         self._number = 0
@@ -58,14 +59,20 @@ class StepWatch:
         has_grown, self._sizes = sizes != self._sizes, sizes
         return has_grown
 
-    def look(self, ending: Optional[RunEnd] = None, cut: bool = False) -> List[Snapshot]:
-        """The steps that have become complete since the last look, the oldest first.
+    def cut(self) -> None:
+        """A process has died: what has not come to rest by now may be half of what it was writing.
 
-        `cut`: a process has died since. What had not come to rest before may be half of what it was writing,
-        and never comes to rest as it is.
+        It never comes to rest as it is. From any thread, without a wait.
         """
+        self._has_died = True
+
+    def look(self, ending: Optional[RunEnd] = None) -> List[Snapshot]:
+        """The steps that have become complete since the last look, the oldest first."""
+        has_died = self._has_died
+        if has_died:
+            self._has_died = False  # before the look at the disk: it shows what has been written by then
         here = self._tree()
-        if cut:
+        if has_died:
             resting = self._resting(here)
             self._cut.update((path, state) for path, state in here.files.items() if path not in resting)
         if ending is None:

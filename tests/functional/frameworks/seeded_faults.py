@@ -49,7 +49,8 @@ class Restart(NamedTuple):
 def case(seed: int) -> Case:
     """The case of a seed: a fault after the first steps, and perhaps one of another rank at any time.
 
-    Both come before the end of an attempt, also of one that resumes from the middle. The first seeds have one fault each: CI is to be quick.
+    Both come before the end of an attempt, also of one that resumes from the middle. The first seeds have one
+    fault each: CI is to be quick.
     """
     chance = random.Random(seed)
     first = KINDS[seed % len(KINDS)]
