@@ -46,6 +46,7 @@ def main() -> None:
         report_to=[], use_cpu=True,
     )  # fmt: skip
     Trainer(Line(PretrainedConfig()), arguments, train_dataset=Points()).train()
+    torch.distributed.destroy_process_group()  # else gloo's threads now and then abort the process at its end
 
 
 if __name__ == "__main__":
