@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from itertools import islice
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ma_boot.reporting import LOST_PEER, OWN, Cause, node_and_rank
-from ma_boot.reporting.timeline.events import Event, items, moment, number, several, whole, words
+from ma_boot.reporting.timeline.events import Event, Timed, items, moment, number, several, whole, words
 from ma_boot.reporting.timeline.job_timeline import (
     BootRun,
     HangStacks,
@@ -21,6 +22,12 @@ from ma_boot.wording import Message, duration
 
 MOST_GROUPS = 64
 MOST_STACK = 4000  # characters
+MOST_PROCESSES = 1200  # of one run: with restarts a node has more processes than ranks
+MOST_INCIDENTS = 200
+MOST_SAMPLES = 400
+MOST_PLACES = 100
+MOST_STACKS = 20
+MOST_VERSIONS = 20
 _OF_CARDS = ("utilisation", "memory", "temperature", "power")
 _OF_RANKS = ("step_time", "loss", "cpu", "rss", "threads", "read", "written")
 
@@ -31,7 +38,9 @@ def hang_stacks(at: float, event: Event) -> HangStacks:
     """The folded stacks of an event, whatever it has."""
     named = _object(event, "suspect")
     groups = (_group(group) for group in items(event, "folded")[:MOST_GROUPS] if isinstance(group, dict))
-    return HangStacks(at, tuple(groups), _who(named), words(named, "why", 600))
+    node = whole(named, "node")
+    who = "" if node is None else node_and_rank(node, whole(named, "rank"))
+    return HangStacks(at, tuple(groups), who, words(named, "why", 600))
 
 
 def job_cause(event: Event) -> Optional[Cause]:
@@ -45,12 +54,6 @@ def job_cause(event: Event) -> Optional[Cause]:
     return Cause(
         node, rank, code or 0, text, at, evidence, words(cause, "place", 300), words(cause, "hint", 600)
     )
-
-
-def _who(named: Event) -> str:
-    """`node 3, rank 27`, as far as it is known."""
-    node, rank = whole(named, "node"), whole(named, "rank")
-    return "" if node is None else node_and_rank(node, rank)
 
 
 def _group(group: Mapping[str, Any]) -> StackGroup:
@@ -114,12 +117,6 @@ def is_figure(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e15
 
 
-MOST_PROCESSES = 1200  # of one run: with restarts a node has more processes than ranks
-MOST_INCIDENTS = 200
-MOST_SAMPLES = 400
-MOST_PLACES = 100
-MOST_STACKS = 20
-MOST_VERSIONS = 20
 _INCIDENTS: Mapping[str, Callable[[Event], Tuple[str, str]]] = {  # the label and the text of each kind
     "restart": lambda e: ("", words(e, "reason")),
     "stop": lambda e: ("", words(e, "reason")),
@@ -161,34 +158,42 @@ def _sets(event: Event) -> str:
     return Message.of("{} · {}: {}", whole_now, before, duration(age))
 
 
-def boot_run(node: Optional[int], events: Tuple[Tuple[float, Event], ...]) -> BootRun:
-    """The run that wrote these events, at least one, each with its time in seconds after the job began."""
-    story = _Story(node)
+def boot_run(node: Optional[int], events: Timed) -> BootRun:
+    """The run that wrote these events, at least one, each with its time in seconds after the job began.
+
+    Events of unknown kinds are ignored.
+    """
+    of_kind: Dict[str, List[Tuple[float, Event]]] = {}
     for at, event in events:
-        story.take(at, event)
+        of_kind.setdefault(event["kind"], []).append((at, event))
+    last = {kind: group[-1][1] for kind, group in of_kind.items()}
+    ending, job = last.get("end", {}), last.get("job", {})
+    versions = _object(last.get("software", {}), "versions")
+    incidents = filter(None, (incident_of(at, node, event) for at, event in events))
+    published = of_kind.get("checkpoint", ())
     return BootRun(
         begin=events[0][0],
         end=max(at for at, _ in events),
-        phases=tuple(story.phases),
-        processes=tuple(story.processes[-MOST_PROCESSES:]),
-        incidents=tuple(story.incidents[-MOST_INCIDENTS:]),
-        transfers=story.all_transfers(),
-        exit_code=whole(story.ending, "exit_code", 255),
-        by=words(story.ending, "by", 20),
-        cause=words(story.ending, "cause", 3000),
-        label=words(story.ending, "label", 60),
-        signal=whole(story.ending, "signal", 64),
-        words=words(story.ending, "words"),
-        command=words(story.job, "command", 4000),
-        host=words(story.job, "host", 100),
-        places=tuple(story.places[:MOST_PLACES]),
-        stacks=tuple(story.stacks[-MOST_STACKS:]),
-        samples=tuple(story.samples),
-        job_cause=story.job_cause,
-        program=words(story.job, "program", 100),
-        saves=tuple(story.saves),
-        whole=story.whole,
-        software={name: words(story.software, name, 60) for name in list(story.software)[:MOST_VERSIONS]},
+        phases=tuple(_phases(events)),
+        processes=tuple(_processes(events)[-MOST_PROCESSES:]),
+        incidents=tuple(incidents)[-MOST_INCIDENTS:],
+        transfers=_transfers(events),
+        exit_code=whole(ending, "exit_code", 255),
+        by=words(ending, "by", 20),
+        cause=words(ending, "cause", 3000),
+        label=words(ending, "label", 60),
+        signal=whole(ending, "signal", 64),
+        words=words(ending, "words"),
+        command=words(job, "command", 4000),
+        host=words(job, "host", 100),
+        places=tuple(islice(_places(events), MOST_PLACES)),
+        stacks=tuple(hang_stacks(at, event) for at, event in of_kind.get("stacks", ())[-MOST_STACKS:]),
+        samples=tuple(sample(at, event) for at, event in of_kind.get("metrics", ())),
+        job_cause=job_cause(last.get("job cause", {})),
+        program=words(job, "program", 100),
+        saves=tuple((_begin(at, event), words(event, "step", 40)) for at, event in published),
+        whole=words(last.get("checkpoints", {}), "whole", 40),
+        software={name: words(versions, name, 60) for name in list(versions)[:MOST_VERSIONS]},
     )
 
 
@@ -198,139 +203,98 @@ def incident_of(at: float, node: Optional[int], event: Event) -> Optional[Incide
     return None if describe is None else Incident(event["kind"], at, node, *describe(event))
 
 
-class _Story:
-    """What is known after the events so far."""
-
-    def __init__(self, node: Optional[int]) -> None:
-        self.phases: List[PhaseSpan] = []
-        self.processes: List[ProcessSpan] = []
-        self.incidents: List[Incident] = []
-        self.transfers: List[TransferSpan] = []
-        self.ending: Event = {}
-        self.job: Event = {}
-        self.software: Event = {}
-        self.places: List[PlaceOfData] = []
-        self.stacks: List[HangStacks] = []
-        self.samples: List[Measurement] = []
-        self.job_cause: Optional[Cause] = None
-        self.saves: List[Tuple[float, str]] = []
-        self.whole = ""
-        self._node = node
-        self._latest: Dict[str, int] = {}  # label: the index of its latest process
-        self._samples: Dict[str, List[Tuple[float, int]]] = {}  # of transfers that go on, by direction
-
-    def take(self, at: float, event: Event) -> None:
-        """Adds one event; unknown kinds are ignored."""
-        kind = event["kind"]
-        known: Mapping[str, Callable[[float, Event], None]] = {
-            "phase-start": self._phase_start,
-            "phase-end": self._phase_end,
-            "start": self._start,
-            "first-output": self._first_output,
-            "exit": self._exit,
-            "progress": self._progress,
-            "transfer": self._transfer,
-            "checkpoint": self._published,
-            "routes": self._routes,
-            "channel": self._channel,
-            "stacks": lambda at, event: self.stacks.append(hang_stacks(at, event)),
-            "metrics": lambda at, event: self.samples.append(sample(at, event)),
-            "job cause": self._job_cause,
-        }
-        if kind in known:
-            known[kind](at, event)
-        elif kind == "checkpoints":
-            self.whole = words(event, "whole", 40)
-        elif kind == "end":
-            self.ending = event
-        elif kind == "job":
-            self.job = event
-        elif kind == "software":
-            self.software = _object(event, "versions")
-        incident = incident_of(at, self._node, event)
-        if incident is not None:
-            self.incidents.append(incident)
-
-    def all_transfers(self) -> Tuple[TransferSpan, ...]:
-        """All transfers, the unfinished ones last."""
-        unfinished = [
-            TransferSpan(direction, samples[0][0], None, 0, samples[-1][1], tuple(samples[-MOST_SAMPLES:]))
-            for direction, samples in self._samples.items()
-        ]
-        return (*self.transfers[-MOST_PROCESSES:], *unfinished)
-
-    def _phase_start(self, at: float, event: Event) -> None:
-        self.phases.append(PhaseSpan(words(event, "phase", 40), at, None, "", ""))
-
-    def _phase_end(self, at: float, event: Event) -> None:
+def _phases(events: Timed) -> List[PhaseSpan]:
+    """The phases; the end of one is that of the latest of its name that has not ended."""
+    phases: List[PhaseSpan] = []
+    for at, event in events:
         name = words(event, "phase", 40)
-        outcome, detail = words(event, "outcome", 20), words(event, "detail")
-        for index in range(len(self.phases) - 1, -1, -1):
-            phase = self.phases[index]
-            if phase.name == name and phase.end is None:
-                self.phases[index] = phase._replace(end=max(at, phase.start), outcome=outcome, detail=detail)
-                return
-        self.phases.append(PhaseSpan(name, _begin(at, event), at, outcome, detail))
+        if event["kind"] == "phase-start":
+            phases.append(PhaseSpan(name, at, None, "", ""))
+        elif event["kind"] == "phase-end":
+            outcome, detail = words(event, "outcome", 20), words(event, "detail")
+            running = [
+                number for number, phase in enumerate(phases) if phase.name == name and phase.end is None
+            ]
+            if running:
+                phase = phases[running[-1]]
+                phases[running[-1]] = phase._replace(end=max(at, phase.start), outcome=outcome, detail=detail)
+            else:
+                phases.append(PhaseSpan(name, _begin(at, event), at, outcome, detail))
+    return phases
 
-    def _start(self, at: float, event: Event) -> None:
-        label = words(event, "label", 60)
-        self._latest[label] = len(self.processes)
-        log_file = words(event, "log_file", 1000)
-        rank = whole(event, "rank")
-        self.processes.append(ProcessSpan(label, rank, at, None, None, None, None, False, "", log_file))
 
-    def _first_output(self, at: float, event: Event) -> None:
-        index = self._latest.get(words(event, "label", 60))
-        if index is not None:
-            process = self.processes[index]
-            spoke = max(process.start, moment(event, "first_ns", at))
-            self.processes[index] = process._replace(first_output=spoke)
+def _processes(events: Timed) -> List[ProcessSpan]:
+    """The processes; an event after a start belongs to the latest process of its label."""
+    processes: List[ProcessSpan] = []
+    latest: Dict[str, int] = {}
+    for at, event in events:
+        kind, label = event["kind"], words(event, "label", 60)
+        if kind == "start" or (kind == "exit" and label not in latest):
+            start = at if kind == "start" else _begin(at, event)
+            rank, log_file = whole(event, "rank"), words(event, "log_file", 1000)
+            latest[label] = len(processes)
+            processes.append(ProcessSpan(label, rank, start, None, None, None, None, False, "", log_file))
+        if kind not in ("first-output", "exit") or label not in latest:
+            continue
+        process = processes[latest[label]]
+        if kind == "first-output":
+            process = process._replace(first_output=max(process.start, moment(event, "first_ns", at)))
+        else:
+            process = process._replace(
+                end=max(process.start, moment(event, "ended_ns", at)),
+                code=whole(event, "code", 255),
+                signal=whole(event, "signal", 64),
+                stopped=event.get("stopped") is True,
+                oom=words(event, "oom"),
+            )
+        processes[latest[label]] = process
+    return processes
 
-    def _exit(self, at: float, event: Event) -> None:
-        label = words(event, "label", 60)
-        if label not in self._latest:
-            self._start(_begin(at, event), event)
-        index = self._latest[label]
-        process = self.processes[index]
-        self.processes[index] = process._replace(
-            end=max(process.start, moment(event, "ended_ns", at)),
-            code=whole(event, "code", 255),
-            signal=whole(event, "signal", 64),
-            stopped=event.get("stopped") is True,
-            oom=words(event, "oom"),
-        )
 
-    def _progress(self, at: float, event: Event) -> None:
-        done = whole(event, "bytes_done", 10**18)
-        if done is not None:
-            self._samples.setdefault(words(event, "direction", 20), []).append((at, done))
+def _transfers(events: Timed) -> Tuple[TransferSpan, ...]:
+    """All transfers, the unfinished ones last.
 
-    def _transfer(self, at: float, event: Event) -> None:
-        direction = words(event, "direction", 20)
-        samples = self._samples.pop(direction, [])
-        thinned = samples[:: 1 + len(samples) // MOST_SAMPLES]
-        files, size = whole(event, "files", 10**12) or 0, whole(event, "bytes", 10**18) or 0
-        retries, by_length = whole(event, "retries") or 0, whole(event, "by_length", 10**12) or 0
-        self.transfers.append(
-            TransferSpan(direction, _begin(at, event), at, files, size, tuple(thinned), retries, by_length)
-        )
+    A step of an output with checkpoints is one, too: the upload at the end does not count it.
+    """
+    transfers: List[TransferSpan] = []
+    running: Dict[str, List[Tuple[float, int]]] = {}  # the samples of transfers that go on, by direction
+    for at, event in events:
+        kind, direction = event["kind"], words(event, "direction", 20)
+        if kind == "progress":
+            done = whole(event, "bytes_done", 10**18)
+            if done is not None:
+                running.setdefault(direction, []).append((at, done))
+        elif kind in ("transfer", "checkpoint"):
+            samples = running.pop(direction, []) if kind == "transfer" else []
+            transfers.append(
+                TransferSpan(
+                    direction=direction if kind == "transfer" else "upload",
+                    start=_begin(at, event),
+                    end=at,
+                    files=whole(event, "files", 10**12) or 0,
+                    bytes=whole(event, "bytes", 10**18) or 0,
+                    samples=tuple(samples[:: 1 + len(samples) // MOST_SAMPLES]),
+                    retries=whole(event, "retries") or 0,
+                    by_length=whole(event, "by_length", 10**12) or 0,
+                )
+            )
+    unfinished = (
+        TransferSpan(direction, samples[0][0], None, 0, samples[-1][1], tuple(samples[-MOST_SAMPLES:]))
+        for direction, samples in running.items()
+    )
+    return (*transfers[-MOST_PROCESSES:], *unfinished)
 
-    def _published(self, at: float, event: Event) -> None:
-        """A step of an output with checkpoints, which the upload at the end does not count."""
-        files, size = whole(event, "files", 10**12) or 0, whole(event, "bytes", 10**18) or 0
-        self.transfers.append(TransferSpan("upload", _begin(at, event), at, files, size, ()))
-        self.saves.append((_begin(at, event), words(event, "step", 40)))
 
-    def _routes(self, at: float, event: Event) -> None:
-        for direction in ("input", "output"):
-            for pair in items(event, f"{direction}s"):
-                local, url, *_ = (*several({"pair": pair}, "pair", 500), "", "")
-                if local:
-                    self.places.append(PlaceOfData(direction, "", local, url))
-
-    def _channel(self, at: float, event: Event) -> None:
-        self.places.append(
-            PlaceOfData(
+def _places(events: Timed) -> Iterator[PlaceOfData]:
+    for _, event in events:
+        if event["kind"] == "routes":
+            for direction in ("input", "output"):
+                for pair in items(event, f"{direction}s"):
+                    local, url, *_ = (*several({"pair": pair}, "pair", 500), "", "")
+                    if local:
+                        yield PlaceOfData(direction, "", local, url)
+        elif event["kind"] == "channel":
+            yield PlaceOfData(
                 direction=words(event, "direction", 20),
                 name=words(event, "name", 100),
                 local=words(event, "local_dir", 500),
@@ -339,10 +303,6 @@ class _Story:
                 bytes=whole(event, "bytes", 10**18) or 0,
                 complete=event.get("complete") is not False,
             )
-        )
-
-    def _job_cause(self, at: float, event: Event) -> None:
-        self.job_cause = job_cause(event)
 
 
 def _begin(at: float, event: Event) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.wording import text_in
 
@@ -16,6 +16,7 @@ MEASURED = '"kind": "metrics"'
 _CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]"  # slow to compile, and seldom needed
 
 Event = Mapping[str, Any]
+Timed = Tuple[Tuple[float, Event], ...]  # each event with its moment in seconds
 Hide = Callable[[str], str]
 
 
@@ -96,7 +97,7 @@ def several(event: Event, name: str, most: int = 100) -> Tuple[str, ...]:
     return tuple(part[:most] for part in items(event, name) if isinstance(part, str))
 
 
-def clocked(events: Tuple[Event, ...]) -> Tuple[Tuple[float, Event], ...]:
+def clocked(events: Sequence[Event]) -> Timed:
     """Each event of one run with its wall-clock time in seconds since 1970.
 
     The first event with both clocks fixes the offset of the monotonic clock, which gives all later times:
@@ -104,8 +105,8 @@ def clocked(events: Tuple[Event, ...]) -> Tuple[Tuple[float, Event], ...]:
     """
     offset: Optional[float] = None
     last = 0.0
-    times: Dict[int, float] = {}
-    for index, event in enumerate(events):
+    times: List[float] = []
+    for event in events:
         wall, steady = number(event, "time", 4e9), number(event, "monotonic_ns", 1e19)
         if offset is None and wall is not None and steady is not None:
             offset = wall - steady / 1e9
@@ -113,9 +114,9 @@ def clocked(events: Tuple[Event, ...]) -> Tuple[Tuple[float, Event], ...]:
             last = offset + steady / 1e9
         elif wall is not None:
             last = wall
-        times[index] = last
-    known = next((at for at in times.values() if at > 0), 0.0)
-    return tuple((max(times[index], known), event) for index, event in enumerate(events))
+        times.append(last)
+    known = next((at for at in times if at > 0), 0.0)
+    return tuple((max(at, known), event) for at, event in zip(times, events))
 
 
 def moment(event: Event, name: str, at: float) -> float:

@@ -7,7 +7,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from ma_boot.errors import ExitCode
 from ma_boot.reporting import STOP_CODES, order
 from ma_boot.reporting.timeline.boot_run import boot_run, incident_of
-from ma_boot.reporting.timeline.events import Event, EventFile, clocked, whole, words
+from ma_boot.reporting.timeline.events import Event, EventFile, Timed, clocked, whole, words
 from ma_boot.reporting.timeline.job_timeline import (
     CAUSE,
     FOLLOWED,
@@ -25,7 +25,6 @@ from ma_boot.reporting.timeline.slow_ranks import slow_ranks
 
 GAP_SECONDS = 1800.0  # a run that ended so long before the next one is left out
 MOST_RUNS = 20
-Timed = Tuple[Tuple[float, Event], ...]
 
 
 def timeline_of(files: Sequence[EventFile]) -> Timeline:
@@ -38,7 +37,7 @@ def timeline_of(files: Sequence[EventFile]) -> Timeline:
             by_number.setdefault(whole(event, "node", 100_000), []).append(event)
         for node, own in by_number.items():
             if node is None:
-                of_job += clocked(tuple(own))
+                of_job += clocked(own)
             else:
                 by_node.setdefault(node, []).extend(_split(own))
     recent = {number: _recent(runs) for number, runs in sorted(by_node.items())}
@@ -89,7 +88,7 @@ def _split(events: Sequence[Event]) -> List[Timed]:
         if event["kind"] == "phase-start" and event.get("phase") == "job" and parts[-1]:
             parts.append([])
         parts[-1].append(event)
-    return [clocked(tuple(part)) for part in parts if part]
+    return [clocked(part) for part in parts if part]
 
 
 def _recent(runs: List[Timed]) -> List[Timed]:
