@@ -18,7 +18,7 @@ from ma_boot.reporting import (
     Ending,
     Journal,
     end_event,
-    exit_code,
+    exit_status,
     has_colours,
     is_interactive,
     last_lines,
@@ -42,7 +42,7 @@ def boot_here(request: BootRequest, environ: Mapping[str, str]) -> int:
             _report(ending, world, again=True)
         with world.journal.only_helps("the events may end early"):
             world.journal.close()
-    return 128 + world.inbox.stops[0] if world.inbox.stops else exit_code(ending)
+    return 128 + world.inbox.stops[0] if world.inbox.stops else exit_status(ending).code
 
 
 def _report(ending: Ending, world: World, again: bool = False) -> None:
@@ -59,7 +59,7 @@ def _report(ending: Ending, world: World, again: bool = False) -> None:
     journal.logs.flush()  # the page reads them
     with journal.only_helps("no page was made"):
         page = _page_here(ending, world)
-    lines = [f"exit code {exit_code(ending)}"]
+    lines = [f"exit code {exit_status(ending).code}"]
     with journal.only_helps("no report was made"):
         lines = last_lines(ending) if again else report_lines(ending, page)
     journal.say("\n".join(lines))

@@ -11,7 +11,6 @@ from ma_boot.reporting.cause import (
     causes_of as causes_of,
     order as order,
     readable as readable,
-    words_of as words_of,
 )
 from ma_boot.reporting.console import (
     Console as Console,
@@ -26,7 +25,6 @@ from ma_boot.reporting.exit_report import (
     Ending as Ending,
     ExitStatus as ExitStatus,
     end_event as end_event,
-    exit_code as exit_code,
     exit_status as exit_status,
     last_lines as last_lines,
     report_lines as report_lines,
@@ -34,7 +32,6 @@ from ma_boot.reporting.exit_report import (
 )
 from ma_boot.reporting.explain import (
     KILLED as KILLED,
-    last_exception as last_exception,
     last_words as last_words,
     meaning_of as meaning_of,
     missing_files as missing_files,

@@ -137,11 +137,6 @@ def _shortened(line: str) -> str:
     return printable(without_secrets(line))[:LONGEST_LINE]
 
 
-def exit_code(ending: Ending) -> int:
-    """The exit code alone."""
-    return exit_status(ending).code
-
-
 def end_event(ending: Ending) -> Dict[str, Any]:
     """The fields of a node's last event."""
     failure = ending.run.first_failure if ending.run else None
@@ -299,7 +294,7 @@ def write_failure(ending: Ending) -> None:
     A file that the training wrote there (`MABOOT_FAILURE_FILE`) is kept, and ours put beside it. Errors are
     ignored: the report on the screen has everything.
     """
-    if ending.job is None or exit_code(ending) == ExitCode.SUCCESS:
+    if ending.job is None or exit_status(ending).code == ExitCode.SUCCESS:
         return
     path = Path(ending.job.failure_file)
     try:

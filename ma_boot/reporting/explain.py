@@ -114,16 +114,12 @@ def last_words(output: str) -> List[str]:
     return [*traceback[:2], "  ...", *traceback[3 - MOST_TRACEBACK_LINES :]]
 
 
-def last_exception(output: str) -> Optional[str]:
+def last_exception(output: str, most: float = math.inf) -> Optional[str]:
     """The exception of the last Python traceback of an output, such as `ValueError: no such layer`.
 
-    Of an exception group with the first of its exceptions.
+    Of an exception group with the first of its exceptions. None if more than `most` lines begin with it.
     """
-    return _exception(_lines(output))
-
-
-def _exception(lines: Sequence[str], most: float = math.inf) -> Optional[str]:
-    """The exception of the last traceback, unless there are more than so many lines from it on."""
+    lines = _lines(output)
     start, at = _last_traceback(lines)
     if at is None or len(lines) - at > most:
         return None
@@ -137,7 +133,7 @@ def exception_at_end(output: str, stopped: bool = False) -> Optional[str]:
 
     Less may follow it in a process that was `stopped`: it may have gone on.
     """
-    return _exception(_lines(output), MOST_LINES_AFTER_STOPPED if stopped else MOST_LINES_AFTER)
+    return last_exception(output, MOST_LINES_AFTER_STOPPED if stopped else MOST_LINES_AFTER)
 
 
 def place_of_exception(output: str) -> str:
@@ -145,7 +141,7 @@ def place_of_exception(output: str) -> str:
     lines = _lines(output)
     starts = _tracebacks(lines)
     traceback = lines[starts[-1] : _end_of_traceback(lines, starts[-1])] if starts else []
-    frames = [frame for frame in (re.match(_FRAME, line) for line in traceback) if frame]
+    frames = list(filter(None, (re.match(_FRAME, line) for line in traceback)))
     own = [frame for frame in frames if not re.search(_NOT_OWN, frame[1])] or frames
     return f"{'/'.join(own[-1][1].split('/')[-2:]).lstrip('/')}:{own[-1][2]}" if own else ""
 

@@ -212,12 +212,11 @@ def _phases(events: Timed) -> List[PhaseSpan]:
             phases.append(PhaseSpan(name, at, None, "", ""))
         elif event["kind"] == "phase-end":
             outcome, detail = words(event, "outcome", 20), words(event, "detail")
-            running = [
-                number for number, phase in enumerate(phases) if phase.name == name and phase.end is None
-            ]
-            if running:
-                phase = phases[running[-1]]
-                phases[running[-1]] = phase._replace(end=max(at, phase.start), outcome=outcome, detail=detail)
+            for number in reversed(range(len(phases))):
+                phase = phases[number]
+                if phase.name == name and phase.end is None:
+                    phases[number] = phase._replace(end=max(at, phase.start), outcome=outcome, detail=detail)
+                    break
             else:
                 phases.append(PhaseSpan(name, _begin(at, event), at, outcome, detail))
     return phases

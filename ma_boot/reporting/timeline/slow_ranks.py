@@ -39,13 +39,15 @@ def slow_ranks(nodes: Sequence[NodeTimeline], at: float) -> List[Incident]:
         template = "{} cores, while the others wait for it with {}"
         slow = {rank: others for rank, others in _above(cores, BUSIER).items() if rank.value >= WORKS}
     return [
-        Incident("slow rank", at, rank.node, f"rank {rank.rank}", _in_words(template, rank.value, others))
+        Incident(
+            kind="slow rank",
+            at=at,
+            node=rank.node,
+            label=f"rank {rank.rank}",
+            text=Message.of(template, f"{rank.value:.2f}", f"{others:.2f}"),
+        )
         for rank, others in slow.items()
     ]
-
-
-def _in_words(template: str, value: float, others: float) -> str:
-    return Message.of(template, f"{value:.2f}", f"{others:.2f}")
 
 
 def _usual(nodes: Sequence[NodeTimeline], metric: str) -> Iterator[_Usual]:

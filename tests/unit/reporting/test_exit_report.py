@@ -14,7 +14,6 @@ from ma_boot.reporting.cause import Cause
 from ma_boot.reporting.exit_report import (
     Ending,
     end_event,
-    exit_code,
     exit_status,
     failure_document,
     report_lines,
@@ -56,17 +55,13 @@ def test_signal_before_process_before_upload(
     run: RunResult, alone: int, stopped_by: Optional[int], lost: Optional[OutputLost]
 ) -> None:
     ending = Ending.of(None, [stopped_by] if stopped_by else [], None, run, lost)
-    if stopped_by:
-        assert exit_code(ending) == 128 + stopped_by
-    elif alone:
-        assert exit_code(ending) == alone
-    else:
-        assert exit_code(ending) == (74 if lost else 0)
+    code = 128 + stopped_by if stopped_by else alone or (74 if lost else 0)
+    assert exit_status(ending).code == code
 
 
 @pytest.mark.parametrize(("error", "code"), [(RankTableTimeout("x"), 75), (InputMissing("x"), 66)])
 def test_what_ended_the_boot_is_the_code(error: BootError, code: int) -> None:
-    assert exit_code(Ending.of(None, [], error, None, LOST)) == code
+    assert exit_status(Ending.of(None, [], error, None, LOST)).code == code
 
 
 @pytest.mark.parametrize(
@@ -229,7 +224,7 @@ class TestFailureFile:
 
 
 def test_a_stop_is_never_success() -> None:
-    assert exit_code(Ending.of(None, [15], None, STOPPED, None)) == 143
+    assert exit_status(Ending.of(None, [15], None, STOPPED, None)).code == 143
 
 
 def test_ranks_that_were_stopped_for_another_nodes_failure_end_with_its_code() -> None:
