@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, TypeV
 
 from ma_boot import __version__
 from ma_boot.environment import how_to_install
-from ma_boot.errors import BootError, ConfigError, InputMissing, StoreUnavailable, listed
+from ma_boot.errors import ConfigError, InputMissing, StoreUnavailable, listed
 from ma_boot.job_service.answers import EVENTS, FLAVORS, JOB, JOBS, LINES, NAME, QUOTAS, STAGES, shaped
 from ma_boot.redact import without_secrets
 from path_mapping.errors import CredentialsMissing
@@ -55,11 +55,6 @@ class ApiAccess:
     workspace: str = ""
 
 
-def endpoint_of_region(region: str) -> str:
-    """The endpoint of ModelArts in a region, as in the table of Huawei's SDK."""
-    return f"https://modelarts.{region}.myhuaweicloud.{'cn' if region == 'ap-southeast-1' else 'com'}"
-
-
 def api_access(environ: Mapping[str, str]) -> ApiAccess:
     """The access that variables describe; the keys may be in `~/.huaweicloud/credentials`.
 
@@ -84,7 +79,8 @@ def api_access(environ: Mapping[str, str]) -> ApiAccess:
         )
     if problems or keys is None:
         raise ConfigError(listed("ModelArts cannot be reached; missing", problems))
-    address = own or endpoint_of_region(where)
+    domain = "cn" if where == "ap-southeast-1" else "com"  # as in the table of Huawei's SDK
+    address = own or f"modelarts.{where}.myhuaweicloud.{domain}"
     return ApiAccess(
         *keys,
         endpoint=(address if "://" in address else f"https://{address}").rstrip("/"),
@@ -167,7 +163,7 @@ class JobApi:
     def __init__(self, access: ApiAccess, note: Callable[[str], None] = lambda text: None) -> None:
         self.access = access
         self._note, self._noted = note, set[str]()
-        self._secrets = [one for one in (access.secret_key, access.token, access.access_key) if one]
+        self._secrets = list(filter(None, (access.secret_key, access.token, access.access_key)))
         self._client = self._connected()
 
     def create(self, body: Mapping[str, Any]) -> str:
@@ -300,8 +296,7 @@ class JobApi:
             raise ServiceBusy(message)
         if status in (401, 403):
             raise ServiceRefused(f"{message}; the keys are from {self.access.origin}")
-        wrong: BootError = ConfigError(message)
-        raise wrong
+        raise ConfigError(message)
 
     def _clean(self, text: str) -> str:
         return without_secrets(text, self._secrets)[:_LONGEST].replace(" : ", ": ")

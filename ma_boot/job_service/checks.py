@@ -65,9 +65,9 @@ def _far_away(job: JobFile, regions: Mapping[str, str], region: str) -> Iterator
     """Places in another region than the job, or than the first of them where the job's is not known."""
     known = [(key, url, regions[url.bucket]) for key, url in places_of(job) if regions.get(url.bucket)]
     here = region or (known[0][2] if known else "")
-    for key, url, there in known:
-        if there != here:
-            yield job.problem(key, f"{url} is in {there}, expected the region of the job, {here}")
+    for key, url, place in known:
+        if place != here:
+            yield job.problem(key, f"{url} is in {place}, expected the region of the job, {here}")
 
 
 def _empty(store: Store, job: JobFile, channel: JobChannel, checked: Checked) -> Iterator[JobProblem]:

@@ -14,8 +14,6 @@ STATES = ("Creating", "Pending", "Running", "Terminating", "Completed", "Failed"
 ENDED = {"Completed", "Failed", "Terminated", "Abnormal"}
 MAY_BE_STOPPED = {"Creating", "Pending", "Running"}
 
-FINISHED, STOPPED, LOST = 0, 143, 69
-
 
 def state_of(details: Mapping[str, Any]) -> str:
     """The state of a job; a question mark if the answer has none."""
@@ -27,19 +25,19 @@ def stages_of(records: Sequence[Mapping[str, Any]]) -> List[Tuple[str, str]]:
     newest: Mapping[str, Any] = max(
         records, key=lambda record: record["record_order"] or 0, default={"stages": []}
     )
-    shown: List[Tuple[str, str]] = []
+    begun: List[Tuple[str, str]] = []
     for stage in sorted(newest["stages"], key=lambda stage: stage["stage_order"] or 0):
         name = stage["name"] or "?"
         parts = [part for part in stage["sub_stages"] if part["create_time"]]
         if stage["start_time"] or parts:
-            shown.append((f"{newest['record_order']} {name}", _said(name, stage)))
+            begun.append((f"{newest['record_order']} {name}", _in_words(name, stage)))
         for part in parts:
             text = f"{name}: {part['name'] or '?'}"
-            shown.append((f"{newest['record_order']} {text} {part['create_time']}", _said(text, part)))
-    return shown
+            begun.append((f"{newest['record_order']} {text} {part['create_time']}", _in_words(text, part)))
+    return begun
 
 
-def _said(name: str, stage: Mapping[str, Any]) -> str:
+def _in_words(name: str, stage: Mapping[str, Any]) -> str:
     text = " ".join((stage["en_message"] or "").split())
     return f"{name}: {text}" if text and text != name else name
 
@@ -51,7 +49,7 @@ def exit_code_of(details: Mapping[str, Any]) -> int:
     if state == "Failed":
         codes = [task["exit_code"] or 0 for task in details["status"]["task_statuses"]]
         return next((code for code in codes if 0 < code < 256), 1)
-    return {"Completed": FINISHED, "Terminated": STOPPED}.get(state, LOST)
+    return {"Completed": 0, "Terminated": 143}.get(state, 69)
 
 
 def cause_of(details: Mapping[str, Any]) -> str:
@@ -64,7 +62,7 @@ def cause_of(details: Mapping[str, Any]) -> str:
 
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_LOOKS = 4  # for a job that may have been created by a request without an answer
+_ATTEMPTS = 4  # to find a job that may have been created by a request without an answer
 _NEWEST = 5  # jobs of the name, among which it is looked for
 
 
@@ -80,8 +78,8 @@ def created(
         return api.create(body)
     except (ServiceBusy, AnswerOdd) as error:
         say(f"{error}; looking whether the job was created all the same")
-        for look in range(_LOOKS):
-            pause(2.0**look)
+        for attempt in range(_ATTEMPTS):
+            pause(2.0**attempt)
             job = created_by(api, body)
             if job:
                 return job

@@ -117,7 +117,7 @@ def last_words(output: str) -> List[str]:
 def last_exception(output: str, most: float = math.inf) -> Optional[str]:
     """The exception of the last Python traceback of an output, such as `ValueError: no such layer`.
 
-    Of an exception group with the first of its exceptions. None if more than `most` lines begin with it.
+    Of an exception group with the first of its exceptions. None if more than `most` lines remain from it on.
     """
     lines = _lines(output)
     start, at = _last_traceback(lines)
@@ -217,7 +217,7 @@ def _tracebacks(lines: Sequence[str]) -> List[int]:
 
 
 def _last_traceback(lines: Sequence[str]) -> Tuple[int, Optional[int]]:
-    """Where the last one begins, and the line of its exception; None if there is none."""
+    """The first line of the last traceback, and the line of its exception, if there is one."""
     starts = _tracebacks(lines)
     after = range(starts[-1] + 1, len(lines)) if starts else ()
     at = next((number for number in after if lines[number] and not lines[number][0].isspace()), None)

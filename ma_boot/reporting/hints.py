@@ -210,7 +210,7 @@ def hints_for(output: str) -> List[str]:
 
 
 def first_hint(output: str) -> str:
-    """The first hint for an output, alone; empty if there is none."""
+    """The first hint for an output, alone; empty without one."""
     hints = (Message(hint) for pattern, hint in OUTPUT_HINTS if output and re.search(pattern, output))
     return next(hints, "")
 

@@ -71,7 +71,7 @@ def charts_part(timeline: Timeline) -> Html:
     return fill(
         "charts",
         heading=Text("Metrics", "指标"),
-        legend=joined([*_legend_of_ranks(series, marked), *_legend_of_marks(marked)]),
+        legend=joined(_legend(series, marked)),
         tick=tick(timeline.seconds),
         axis=axis(timeline.seconds),
         rows=joined([*charts, *_unread({name for group, name in series if group == 0})], "\n"),
@@ -96,22 +96,17 @@ def _marked(timeline: Timeline) -> Dict[str, str]:
     return {**dict.fromkeys(slow[:MOST_MARKED], "slow"), **({cause: "cause"} if cause else {})}
 
 
-def _legend_of_ranks(series: Mapping[Key, Mapping[str, Points]], marked: Mapping[str, str]) -> Iterator[Html]:
-    """The colour of each rank, while there is a line for each."""
+def _legend(series: Mapping[Key, Mapping[str, Points]], marked: Mapping[str, str]) -> Iterator[Html]:
+    """The colour of each rank, while there is a line for each, and why some ranks are marked."""
     names = {name: None for key, lines in series.items() if key[0] == 0 for name in lines}
     for name in names if len(names) <= MOST_LINES else ():
         if name not in marked and _colour(name) != "each":
             yield fill("legend-entry", kind=_colour(name), name=same(name))
-
-
-def _legend_of_marks(marked: Mapping[str, str]) -> Iterator[Html]:
-    return (fill("legend-entry", kind=kind, name=_why_marked(who, kind)) for who, kind in marked.items())
-
-
-def _why_marked(who: str, kind: str) -> Text:
-    if kind == "slow":
-        return Text(f"{who}: slower than the others", f"{who}：比其他 rank 慢")
-    return Text(f"{who}: the cause", f"{who}：根因")
+    for name, kind in marked.items():
+        why = (
+            Text("slower than the others", "比其他 rank 慢") if kind == "slow" else Text("the cause", "根因")
+        )
+        yield fill("legend-entry", kind=kind, name=Text(f"{name}: {why.en}", f"{name}：{why.zh}"))
 
 
 _MEASURED = {"cpu", "rss", "read", "written"}  # without a word of the ranks

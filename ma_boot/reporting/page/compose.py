@@ -50,9 +50,9 @@ def page_text(timeline: Timeline, tails: Mapping[str, str], links: Optional[Mapp
 
 def _fixed(timeline: Timeline, tails: Mapping[str, str]) -> Dict[str, object]:
     """What the page shows whatever room there is."""
-    code = timeline.outcome.exit_code
+    name, code = timeline.program or timeline.job or "ma_boot", timeline.outcome.exit_code
     return {
-        "title": f"{_title(timeline)}: {'end unknown' if code is None else f'exit code {code}'}",
+        "title": f"{name}: {'end unknown' if code is None else f'exit code {code}'}",
         **head_parts(timeline, tails),
         "facts": facts_part(timeline),
         "notices": notices(timeline),
@@ -67,10 +67,6 @@ def _fixed(timeline: Timeline, tails: Mapping[str, str]) -> Dict[str, object]:
         **files(),
         "version": __version__,
     }
-
-
-def _title(timeline: Timeline) -> str:
-    return timeline.program or timeline.job or "ma_boot"
 
 
 def _has_failure(node: NodeTimeline) -> bool:

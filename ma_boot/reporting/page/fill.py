@@ -91,12 +91,9 @@ def _templates() -> Mapping[str, str]:
 def files() -> Mapping[str, Html]:
     """Style sheet and scripts of the page, and the hashes by which its policy allows these scripts alone."""
     scripts = {name: Html(_text(f"{name}.js")) for name in ("choose_language", "behaviour")}
-    hashes = Html(" ".join(f"'sha256-{_hash(script)}'" for script in scripts.values()))
-    return {"style": Html(_text("page.css")), "script_hashes": hashes, **scripts}
-
-
-def _hash(text: str) -> str:
-    return b2a_base64(sha256(text.encode()).digest(), newline=False).decode()
+    digests = (sha256(script.encode()).digest() for script in scripts.values())
+    hashes = (f"'sha256-{b2a_base64(digest, newline=False).decode()}'" for digest in digests)
+    return {"style": Html(_text("page.css")), "script_hashes": Html(" ".join(hashes)), **scripts}
 
 
 def _text(name: str) -> str:

@@ -20,7 +20,6 @@ from ma_boot.reporting.page.head import cause_in_own_words, headline, time_that_
 from ma_boot.reporting.page.tables import logs_to_read
 from ma_boot.reporting.timeline import (
     CAUSE,
-    EventFile,
     Timeline,
     job_names,
     printable,
@@ -84,7 +83,7 @@ def event_files(places: Iterable[Path]) -> List[Path]:
 
 def _timeline(events: Sequence[Path]) -> Timeline:
     try:
-        files = [_read(path) for path in events]
+        files = [read_events(_end_of(path, MOST_EVENT_BYTES), without_secrets) for path in events]
     except OSError as error:
         raise ConfigError(f"cannot read the events {error.filename}: {error.strerror}") from error
     if not any(file.events for file in files):
@@ -93,10 +92,6 @@ def _timeline(events: Sequence[Path]) -> Timeline:
     if len(names) > 1:
         raise ConfigError(listed("expected the events of one job, found several:", names))
     return timeline_of(files)
-
-
-def _read(path: Path) -> EventFile:
-    return read_events(_end_of(path, MOST_EVENT_BYTES), without_secrets)
 
 
 def places_of_logs(timeline: Timeline, events: Sequence[Path], own: bool = False) -> Dict[str, Path]:

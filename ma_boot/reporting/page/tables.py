@@ -8,7 +8,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.reporting.page.fill import NOTHING, Html, box, fill, folded_table, joined, notice, table
 from ma_boot.reporting.page.language import INCIDENTS, ROLES, Text, code_shown, in_both, ranges, same
-from ma_boot.reporting.timeline import STOPPED, WELL, HangStacks, Incident, ProcessSpan, StackGroup, Timeline
+from ma_boot.reporting.timeline import STOPPED, WELL, Incident, ProcessSpan, StackGroup, Timeline
 from ma_boot.wording import duration
 
 MOST_INCIDENTS = 60
@@ -109,10 +109,11 @@ def _spread(seconds: Sequence[float]) -> str:
 
 
 def stacks_part(timeline: Timeline) -> Html:
-    """Where the processes hung: the last stacks of each node, or those that one node has of all."""
-    widest = _widest([stacks for _, run in timeline.all_runs() for stacks in run.stacks])
-    if widest is None:
+    """Where the processes hung: the stacks that have most processes, of several the latest."""
+    every = [stacks for _, run in timeline.all_runs() for stacks in run.stacks]
+    if not every:
         return NOTHING
+    widest = max(every, key=lambda stacks: (sum(len(group.ranks) for group in stacks.groups), stacks.at))
     who, why = in_both(widest.suspect), in_both(widest.why)
     suspect = fill("suspect", who=who, why=why) if widest.suspect else NOTHING
     left = len(widest.groups) - MOST_STACKS
@@ -124,15 +125,6 @@ def stacks_part(timeline: Timeline) -> Html:
         suspect=suspect,
         groups=joined(groups, "\n"),
         more=fill("more", text=more) if left > 0 else NOTHING,
-    )
-
-
-def _widest(every: Sequence[HangStacks]) -> Optional[HangStacks]:
-    """The stacks of most processes, of several the latest."""
-    return max(
-        every,
-        key=lambda stacks: (sum(len(group.ranks) for group in stacks.groups), stacks.at),
-        default=None,
     )
 
 
