@@ -418,29 +418,26 @@ class PatientApi:
         Raises `ServiceBusy` if the service has never answered, `ServiceRefused` if it refuses the
         credentials, also after they were read again.
         """
-        pause, trouble, waited = self._first, "", 0.0
+        pause, is_busy, waited = self._first, False, 0.0
         while True:
-            error: Optional[Exception] = None
             try:
                 answer = ask(self.api, *arguments)
-            except ServiceBusy as busy:
-                error = busy
             except ServiceRefused:
                 if self._refused:
                     raise
                 self._refused = True  # keys that have expired may have been renewed where they are from
                 self.api = self._open()
-                continue
-            if error is None:
+            except ServiceBusy as error:
+                if not self._answered and waited >= FIRST_ANSWER_SECONDS:
+                    raise
+                if not is_busy:
+                    self._say(f"{error}; trying again until it answers, the job goes on")
+                is_busy = True
+                self._pause(pause * random.uniform(0.5, 1.0))
+                waited += pause
+                pause = min(2 * pause, LONGEST_PAUSE)
+            else:
                 self._refused, self._answered = False, True
-                if trouble:
+                if is_busy:
                     self._say("ModelArts answers again")
                 return answer
-            if not self._answered and waited >= FIRST_ANSWER_SECONDS:
-                raise error
-            if not trouble:
-                trouble = str(error)
-                self._say(f"{trouble}; trying again until it answers, the job goes on")
-            self._pause(pause * random.uniform(0.5, 1.0))
-            waited += pause
-            pause = min(2 * pause, LONGEST_PAUSE)

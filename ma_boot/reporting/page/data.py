@@ -86,7 +86,7 @@ def _place_rows(timeline: Timeline) -> List[Row]:
     """
     alike: Dict[PlaceOfData, List[int]] = {}
     for node in timeline.nodes:
-        for place in node.runs[-1].places if node.runs else ():
+        for place in node.last.places:
             alike.setdefault(place, []).append(node.number)
     transfers = [transfer for _, run in timeline.all_runs() for transfer in run.transfers]
     mapped = [place.direction for place in alike if place.files is None]

@@ -64,7 +64,7 @@ def facts_part(timeline: Timeline) -> Html:
         for transfer in run.transfers:
             moved[transfer.direction] = moved.get(transfer.direction, 0) + transfer.bytes
     restarts = sum(incident.kind == "restart" for incident in timeline.all_incidents())
-    hosts = [node.runs[-1].host for node in timeline.nodes if node.runs and node.runs[-1].host]
+    hosts = [node.last.host for node in timeline.nodes if node.last.host]
     software = next((run.software for run in reversed(runs) if run.software), {})
     versions = [f"{name} {version}" for name, version in software.items() if name != "commit"]
     nodes = Text(f"{here} of {expected}", f"{here} / {expected}") if expected > here else str(here)
@@ -287,13 +287,13 @@ def _without_end(timeline: Timeline) -> Text:
 
 def _hung(timeline: Timeline) -> str:
     """The processes that hung last on the node that ended the job."""
-    runs = [n.runs[-1] for n in timeline.nodes if n.number == timeline.outcome.node and n.runs]
-    labels = [incident.label for run in runs for incident in run.incidents if incident.kind == "hang"]
-    return labels[-1] if labels else ""
+    node = next((node for node in timeline.nodes if node.number == timeline.outcome.node), None)
+    hangs = [incident.label for incident in node.last.incidents if incident.kind == "hang"] if node else []
+    return hangs[-1] if hangs else ""
 
 
 def _silent_nodes(timeline: Timeline) -> List[int]:
-    return [node.number for node in timeline.nodes if not node.runs or node.runs[-1].exit_code is None]
+    return [node.number for node in timeline.nodes if node.last.exit_code is None]
 
 
 def meaning(outcome: JobOutcome) -> Optional[Text]:

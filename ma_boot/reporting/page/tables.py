@@ -142,8 +142,8 @@ def start_part(timeline: Timeline) -> Html:
     """The command lines that started the job: that of a rehearsal, those of nodes."""
     of_nodes: Dict[str, List[int]] = {}
     for node in timeline.nodes:
-        if node.runs and node.runs[-1].command:
-            of_nodes.setdefault(node.runs[-1].command, []).append(node.number)
+        if node.last.command:
+            of_nodes.setdefault(node.last.command, []).append(node.number)
     commands = [(Text("on this machine", "在本机"), timeline.command)] if timeline.command else []
     for command, numbers in list(of_nodes.items())[:MOST_COMMANDS]:
         nodes = ranges(numbers)

@@ -154,12 +154,22 @@ class BootRun(NamedTuple):
     saves: Tuple[Tuple[float, str], ...] = ()
     whole: str = ""
 
+    @property
+    def latest(self) -> Tuple[ProcessSpan, ...]:
+        """The processes of the run; of restarted ones the last attempt."""
+        return tuple({process.label: process for process in self.processes}.values())
+
 
 class NodeTimeline(NamedTuple):
-    """A node with its recent runs, oldest first."""
+    """A node with its recent runs, at least one, oldest first."""
 
     number: int
     runs: Tuple[BootRun, ...]
+
+    @property
+    def last(self) -> BootRun:
+        """The last run."""
+        return self.runs[-1]
 
 
 class JobOutcome(NamedTuple):
@@ -211,10 +221,8 @@ class Timeline(NamedTuple):
         return ((node.number, run) for node in self.nodes for run in node.runs)
 
     def last_processes(self) -> Iterator[Tuple[int, ProcessSpan]]:
-        """The processes of each node's last run with its number; of restarted ones the last attempt."""
-        for node in self.nodes:
-            last = {process.label: process for run in node.runs[-1:] for process in run.processes}
-            yield from ((node.number, process) for process in last.values())
+        """The latest processes of each node's last run, with its number."""
+        return ((node.number, process) for node in self.nodes for process in node.last.latest)
 
     def all_incidents(self) -> Tuple[Incident, ...]:
         """The incidents of the job and of all nodes, oldest first."""

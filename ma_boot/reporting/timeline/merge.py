@@ -161,15 +161,15 @@ def _role(process: ProcessSpan, alone: bool) -> str:
 
 def _outcome(nodes: Sequence[NodeTimeline], of_job: Sequence[Tuple[float, Event]]) -> JobOutcome:
     """How the job ended: as the rehearsal recorded it, otherwise by the node that failed first."""
-    lasts = [(node.number, node.runs[-1]) for node in nodes if node.runs]
-    failed = [(number, run) for number, run in lasts if run.exit_code]
+    failed = [node for node in nodes if node.last.exit_code]
     outcome = JobOutcome(None, "", "")
     if failed:
-        number, run = min(failed, key=lambda item: (item[1].by == "signal", _failed_at(item[1])))
+        number, runs = min(failed, key=lambda node: (node.last.by == "signal", _failed_at(node.last)))
+        run = runs[-1]
         first = _first_failure(run) if run.by in ("training", "signal") else None
         process = first and first._replace(role=CAUSE)
         outcome = JobOutcome(run.exit_code, run.by, run.cause, number, process, run.signal, words=run.words)
-    elif lasts and all(run.exit_code == 0 for _, run in lasts):
+    elif nodes and all(node.last.exit_code == 0 for node in nodes):
         outcome = JobOutcome(0, "", "")
     job_end = next((event for _, event in reversed(of_job) if event["kind"] == "job-end"), {})
     code = whole(job_end, "exit_code", 255)
@@ -184,15 +184,14 @@ def _outcome(nodes: Sequence[NodeTimeline], of_job: Sequence[Tuple[float, Event]
 
 def _with_named_cause(outcome: JobOutcome, nodes: Sequence[NodeTimeline]) -> JobOutcome:
     """The outcome with the cause that the nodes have named, by the order that they use themselves."""
-    lasts = {node.number: node.runs[-1] for node in nodes if node.runs}
-    named = min((run.job_cause for run in lasts.values() if run.job_cause), key=order, default=None)
+    named = min((node.last.job_cause for node in nodes if node.last.job_cause), key=order, default=None)
     if named is None or not outcome.exit_code:
         return outcome
     outcome = outcome._replace(named=named)
     if named.rank is None:
         return outcome
-    run = lasts.get(named.node)
-    ran = [process for process in run.processes if process.rank == named.rank] if run is not None else []
+    processes = [process for node in nodes if node.number == named.node for process in node.last.processes]
+    ran = [process for process in processes if process.rank == named.rank]
     words_of_rank = outcome.words if outcome.exit_code == ExitCode.HUNG else named.words
     process = ran[-1]._replace(role=CAUSE) if ran else None
     return outcome._replace(node=named.node, process=process, words=words_of_rank)
@@ -200,8 +199,7 @@ def _with_named_cause(outcome: JobOutcome, nodes: Sequence[NodeTimeline]) -> Job
 
 def _first_failure(run: BootRun) -> Optional[ProcessSpan]:
     """The process that failed first in the last attempt of this run."""
-    last = {process.label: process for process in run.processes}
-    failed = [process for process in last.values() if process.failed]
+    failed = [process for process in run.latest if process.failed]
     named = [process for process in failed if process.label == run.label]
     return min(named or failed, key=lambda process: process.end or 0.0, default=None)
 
@@ -215,8 +213,8 @@ def _with_cause(node: NodeTimeline, outcome: JobOutcome) -> NodeTimeline:
     """The node, with the process that caused the end of the job marked as such if it ran here."""
     if outcome.node != node.number or outcome.process is None:
         return node
-    run = node.runs[-1]
     processes = tuple(
-        outcome.process if p._replace(role=CAUSE) == outcome.process else p for p in run.processes
+        outcome.process if process._replace(role=CAUSE) == outcome.process else process
+        for process in node.last.processes
     )
-    return node._replace(runs=(*node.runs[:-1], run._replace(processes=processes)))
+    return node._replace(runs=(*node.runs[:-1], node.last._replace(processes=processes)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Mapping, NamedTuple, Sequence
+from typing import Dict, Iterator, List, NamedTuple, Sequence
 
 from ma_boot.reporting.timeline.job_timeline import Incident, NodeTimeline
 from ma_boot.wording import Message
@@ -56,11 +56,8 @@ def _usual(nodes: Sequence[NodeTimeline], metric: str) -> Iterator[_Usual]:
 
     for node in nodes:
         values: Dict[str, List[float]] = {}
-        samples: Sequence[Mapping[str, Mapping[str, float]]] = [
-            sample.ranks for run in node.runs[-1:] for sample in run.samples
-        ]
-        for sample in samples:
-            for rank, value in sample.get(metric, {}).items():
+        for sample in node.last.samples:
+            for rank, value in sample.ranks.get(metric, {}).items():
                 values.setdefault(rank, []).append(value)
         for rank, series in values.items():
             if len(series) > FEWEST_SAMPLES and rank.isdecimal():

@@ -40,7 +40,7 @@ def time_spent(timeline: Timeline) -> Dict[str, float]:
 
 def _of_node(runs: Sequence[BootRun]) -> Iterator[Tuple[float, float, str]]:
     """What the time of a node went for, in pieces without gaps."""
-    at = runs[0].begin if runs else 0.0
+    at = runs[0].begin
     for number, run in enumerate(runs):
         later = runs[number + 1 :]
         for start, end, part in [(at, run.begin, RESTARTS), *_of_run(run, later)]:

@@ -64,7 +64,6 @@ SAVES: List[Step] = [(20.0, "10"), (40.0, "20")]
         ([run(0, 52, FAILS, code=1, saves=tuple(SAVES)), run(70, 100, process(75, 100), incidents=(restored(72, "20"),))],
          {"start": 15, "counted": 55, "lost steps": 10, "end": 2, "restarts": 18}),
         ([run(0, 5, code=75, phases=(phase("rank table", 1, 5),))], {"start": 1, "waiting": 4}),
-        ([], {}),
     ],
 )  # fmt: skip
 def test_what_is_not_in_the_final_state_does_not_count(runs: List[BootRun], parts: Dict[str, float]) -> None:
