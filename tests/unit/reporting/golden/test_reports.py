@@ -44,7 +44,7 @@ FAILED = RunResult(
         ended(3, 1, "step 7\n" + RAISED.format("RuntimeError: EI0006 " + "x" * 300), log_lost=70),
         ended(2, 139, RAISED.format("ConnectionError: peer"), signal=11),
         stopped(1, RAISED.format("ValueError: " + "y" * 300)),
-        *(stopped(rank) for rank in range(4, 12)),
+        stopped(4),
         ended(0, output=RAISED.format("KeyError: caught")),
     ),
     advice=("give --workdir code", "or an absolute path"),
@@ -59,7 +59,7 @@ The first process to do so was:
 """
 ENDINGS = {
     "a process failed": Ending(JOB, None, None, FAILED, LOST, FORM, Cause(1, 3, 1, "RuntimeError", 5.0), True),
-    "stopped after a failure": Ending(JOB, 15, None, FAILED, None),
+    "stopped after a failure": Ending(JOB, 15, None, FAILED._replace(exits=FAILED.exits[:2]), None),
     "stopped": Ending(JOB, 2, None, RunResult((stopped(1), stopped(0, RAISED.format("KeyError: 1")))), LOST),
     "refused": Ending(None, None, InputMissing("inputs: not in OBS\n  - obs://b/k"), None, None, FORM[:1]),
     "hung": Ending(
