@@ -28,13 +28,6 @@ def test_stacks_are_those_of_known_ranks_each_cut() -> None:
         assert hang_stacks(7.0, nothing)[2:] == ("", "")
 
 
-def test_4096_ranks_may_hang_at_one_place() -> None:
-    node = Writer(0, 10**12)
-    node.at(0, "stacks", folded=[{"ranks": list(range(4097)), "stack": ""}])
-    (found,) = run_of(node).stacks
-    assert found.groups[0].ranks == tuple(range(4096))
-
-
 @pytest.mark.parametrize(
     ("cause", "text"),
     [

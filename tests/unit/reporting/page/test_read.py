@@ -216,8 +216,9 @@ def test_only_numbers_that_can_be_meant_count() -> None:
         "f": 1_000_001,
         "g": 0,
         "h": ["x", 1, "y" * 200],
+        "i": float("nan"),
     }
-    assert [number(event, name) for name in "abcdg"] == [1e12, None, None, None, 0]
+    assert [number(event, name) for name in "abcdgi"] == [1e12, None, None, None, 0, None]
     assert [whole(event, name) for name in "acdefg"] == [None, None, None, 1_000_000, None, 0]
     assert several(event, "h") == ("x", "y" * 100)
     assert several(event, "a") == ()
