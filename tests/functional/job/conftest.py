@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -11,8 +12,12 @@ from typing import Dict, Iterator, Mapping
 
 import pytest
 
+from path_mapping.mapping import ObsUrl, Route
+from path_mapping.stores import open_store
+from path_mapping.transfer import upload
 from tests.conftest import CREDENTIALS
 from tests.functional.node import PROGRAMS
+from tests.job_api.job import StandInJob
 from tests.job_api.stand_in import PROJECT, ModelArtsStandIn
 from tests.obs import MemoryObs
 
@@ -66,8 +71,11 @@ class Desk:
 
     def start(self, *words: str, more: Mapping[str, str] = NOTHING) -> subprocess.Popen[bytes]:
         """Starts `ma_boot job ...`."""
+        return self._start("job", *words, more=more)
+
+    def _start(self, *words: str, more: Mapping[str, str]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-m", "ma_boot", "job", *words],
+            [sys.executable, "-m", "ma_boot", *words],
             cwd=self.project,
             env={**self.environ, **more},
             stdin=subprocess.DEVNULL,
@@ -82,6 +90,28 @@ class Desk:
         assert b"PLANTED" not in out + err, "a secret is printed"
         assert b"Traceback (most" not in err, err.decode()
         return Done(process.returncode, out.decode(), err.decode())
+
+    def submitted(self, *words: str) -> StandInJob:
+        """Submits the job, which does what the test says."""
+        self.api.rehearse = False
+        done = self.job("submit", "job.yaml", *words)
+        assert done.code == 0, done.err
+        return self.api.jobs[done.out.strip()]
+
+    def rehearsed(self, *words: str, more: Mapping[str, str] = NOTHING) -> str:
+        """Rehearses the job beside the project; returns what it prints."""
+        options = ("--local", *words, "--job", "job.yaml", "--rehearsal-dir", "../local")
+        process = self._start(*options, more=more)
+        out, _ = process.communicate(timeout=100)
+        assert process.returncode == 0, out.decode()
+        return out.decode()
+
+    def put_input(self) -> None:
+        """Uploads `obs://bucket/data/x`, which says `input`."""
+        (self.project.parent / "x").write_text("input")
+        route = Route("x", ObsUrl("bucket", "data/x"))
+        store = open_store(self.environ, None)
+        upload([route], self.project.parent, store, cancel=threading.Event(), progress=lambda now: None)
 
 
 @pytest.fixture

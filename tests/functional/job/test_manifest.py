@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -14,18 +13,16 @@ import pytest
 import yaml
 
 from ma_boot.rank_table import WRITERS
-from path_mapping.mapping import ObsUrl, Route
 from path_mapping.stores import open_store
-from path_mapping.transfer import upload
 from tests.conftest import CREDENTIALS
 from tests.functional.job.conftest import Desk
 
 TRAIN = """
 import json, os, sys
 names = ("RANK_ID", "RANK_SIZE", "DEVICE_ID", "LOCAL_RANK", "GREETING")
-where = dict(one[2:].split("=", 1) for one in sys.argv[1:] if one.startswith("--"))
-found = {"argv": sys.argv[1:], "input": open(os.path.join(where["data_url"], "x")).read()}
-print(json.dumps({**found, **{name: os.environ[name] for name in names}}), flush=True)
+where = dict(word[2:].split("=", 1) for word in sys.argv[1:] if word.startswith("--"))
+rank = {"argv": sys.argv[1:], "input": open(os.path.join(where["data_url"], "x")).read()}
+print(json.dumps({**rank, **{name: os.environ[name] for name in names}}), flush=True)
 with open(os.path.join(os.environ["train_url"], os.environ["RANK_ID"]), "w") as file:
     file.write("done")
 """
@@ -45,36 +42,23 @@ secrets: [OBS_ACCESS_KEY_ID, OBS_SECRET_ACCESS_KEY]
 NODES, DEVICES = 2, 2
 
 
-def told(output: str) -> Dict[str, Any]:
+def ranks(output: str) -> Dict[str, Any]:
     """What each rank says of itself, without the directory of its run."""
-    found = {}
+    ranks = {}
     for line in output.splitlines():
         match = re.search(r"\[rank \d\] (\{.*\})$", line)
         if match:
-            one = json.loads(re.sub(r'=[^" ]*/modelarts/', "=/modelarts/", match[1]))
-            found[one["RANK_ID"]] = one
-    return found
+            rank = json.loads(re.sub(r'=[^" ]*/modelarts/', "=/modelarts/", match[1]))
+            ranks[rank["RANK_ID"]] = rank
+    return ranks
 
 
 @pytest.mark.parametrize("platform", ["volcano", "mindcluster"])
 def test_the_pods_boot_the_ranks_of_the_rehearsal(desk: Desk, platform: str) -> None:
     (desk.project / "train.py").write_text(TRAIN)
     (desk.project / "job.yaml").write_text(JOB)
-    (desk.project.parent / "x").write_text("input")
-    route = Route("x", ObsUrl("bucket", "data/x"))
-    store = open_store(desk.environ, None)
-    upload([route], desk.project.parent, store, cancel=threading.Event(), progress=lambda now: None)
-    words = ["--local", "--platform", platform, "--job", "job.yaml", "--rehearsal-dir", "../local"]
-    local = subprocess.run(
-        [sys.executable, "-m", "ma_boot", *words],
-        cwd=desk.project,
-        env=desk.environ,
-        capture_output=True,
-        timeout=100,
-        check=False,
-    )
-    assert local.returncode == 0, local.stdout.decode()
-    rehearsed = told(local.stdout.decode())
+    desk.put_input()
+    rehearsed = ranks(desk.rehearsed("--platform", platform))
     assert sorted(rehearsed) == ["0", "1", "2", "3"]
     of_server = ["--schedule-policy", "chip8-node8"] if platform == "mindcluster" else []
     done = desk.job("manifest", "job.yaml", "--platform", platform, "--upload", *of_server)
@@ -82,9 +66,9 @@ def test_the_pods_boot_the_ranks_of_the_rehearsal(desk: Desk, platform: str) -> 
     assert "kubectl create secret generic first-secrets" in done.err
     pods = Pods(list(yaml.safe_load_all(done.out)), desk.project.parent / "cluster", platform)
     outputs = pods.run()
-    assert told("\n".join(outputs)) == rehearsed
+    assert ranks("\n".join(outputs)) == rehearsed
     assert all("scheduled 3 times (VC_JOB_RETRY_COUNT + 1)" in of_pod for of_pod in outputs[-NODES:])
-    keys = sorted(one.key for one in store.list("bucket", "out/"))
+    keys = sorted(object.key for object in open_store(desk.environ, None).list("bucket", "out/"))
     assert keys == ["out/0", "out/1", "out/2", "out/3"]
 
 
@@ -103,17 +87,8 @@ def test_a_pod_at_its_time_limit_ends_by_the_code_of_the_policy_that_ends_the_jo
     done = desk.job("manifest", "job.yaml", "--platform", "volcano")
     spec = list(yaml.safe_load_all(done.out))[-1]["spec"]
     timeout, option, limit, *_ = spec["tasks"][0]["template"]["spec"]["containers"][0]["command"]
-    words = [
-        timeout,
-        option,
-        limit.replace("1h", "3"),
-        sys.executable,
-        "-m",
-        "ma_boot",
-        "--rendezvous",
-        "torch",
-        "train.py",
-    ]
+    boot = [sys.executable, "-m", "ma_boot", "--rendezvous", "torch", "train.py"]
+    words = [timeout, option, limit.replace("1h", "3"), *boot]
     environ = {**desk.environ, "MA_LOG_DIR": str(desk.project.parent / "log")}
     ended = subprocess.run(words, cwd=desk.project, env=environ, capture_output=True, timeout=60, check=False)
     assert {"exitCode": ended.returncode, "action": "TerminateJob"} == spec["policies"][0], ended.stdout
@@ -122,9 +97,10 @@ def test_a_pod_at_its_time_limit_ends_by_the_code_of_the_policy_that_ends_the_jo
 class Pods:
     """Runs the containers of a manifest as processes, where kubelet and controllers would."""
 
-    def __init__(self, found: List[Dict[str, Any]], place: Path, platform: str) -> None:
-        self.maps = {one["metadata"]["name"]: one["data"] for one in found if one["kind"] == "ConfigMap"}
-        self.spec = found[-1]["spec"]["tasks"][0]["template"]["spec"]
+    def __init__(self, objects: List[Dict[str, Any]], place: Path, platform: str) -> None:
+        maps = [object for object in objects if object["kind"] == "ConfigMap"]
+        self.maps = {object["metadata"]["name"]: object["data"] for object in maps}
+        self.spec = objects[-1]["spec"]["tasks"][0]["template"]["spec"]
         self.place, self.platform = place, platform
 
     def run(self) -> List[str]:
@@ -145,7 +121,7 @@ class Pods:
 
     def _mount(self, node: int) -> None:
         """The volumes of a pod; the controller has completed the rank table."""
-        mounts = {one["name"]: one["mountPath"] for one in self.spec["containers"][0]["volumeMounts"]}
+        mounts = {mount["name"]: mount["mountPath"] for mount in self.spec["containers"][0]["volumeMounts"]}
         for volume in self.spec["volumes"]:
             directory = self._root(node) / mounts[volume["name"]][1:]
             directory.mkdir(parents=True)
@@ -188,14 +164,14 @@ class Pods:
             "VC_WORKER_NUM": str(NODES),
             "VC_WORKER_HOSTS": hosts,
         }
-        for one in container["env"]:
-            source = one.get("valueFrom", {})
+        for variable in container["env"]:
+            name, source = variable["name"], variable.get("valueFrom", {})
             if "fieldRef" in source:
-                environ[one["name"]] = self._fields(node)[source["fieldRef"]["fieldPath"]]
+                environ[name] = self._fields(node)[source["fieldRef"]["fieldPath"]]
             elif "secretKeyRef" in source:
-                environ[one["name"]] = CREDENTIALS[source["secretKeyRef"]["key"]]
+                environ[name] = CREDENTIALS[source["secretKeyRef"]["key"]]
             else:
-                environ[one["name"]] = self._here(one["value"], node)
+                environ[name] = self._here(variable["value"], node)
         return subprocess.Popen(
             [self._here(word, node) for word in container["command"]],
             cwd=self._root(node) / "home/ma-user",

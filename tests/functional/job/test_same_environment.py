@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
-import threading
-from typing import Any, Dict
+from typing import Any, Dict, Set
 
-from path_mapping.mapping import ObsUrl, Route
-from path_mapping.stores import open_store
-from path_mapping.transfer import upload
 from tests.functional.job.conftest import JOB, Desk
 
 TRAIN = """
@@ -33,18 +27,20 @@ OF_ONE_RUN = {"MABOOT_RUN", "MABOOT_SAVE_FILE", "MABOOT_SUBMISSION", "PWD", "OLD
 
 def ranks(output: str) -> Dict[str, Any]:
     """What each rank printed, without what differs from run to run: names, paths and ports."""
-    found = {}
+    ranks = {}
     for line in output.splitlines():
         match = re.match(r"(\[node \d\] \[rank \d\]) (\{.*\})$", line)
         if match:
             text = re.sub(r'[^" :=,]*/ma-job-[0-9a-f]{8}/', "SANDBOX/", match[2])
             text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UUID", text)
-            told = json.loads(text)
-            told["environ"] = {
-                name: value for name, value in told["environ"].items() if name not in OF_ONE_RUN
-            }
-            found[match[1]] = told
-    return found
+            ranks[match[1]] = without(OF_ONE_RUN, json.loads(text))
+    return ranks
+
+
+def without(names: Set[str], rank: Dict[str, Any]) -> Dict[str, Any]:
+    """What a rank printed, without these variables."""
+    environ = {name: value for name, value in rank["environ"].items() if name not in names}
+    return {**rank, "environ": environ}
 
 
 def test_a_rehearsed_and_a_submitted_job_give_each_rank_the_same(desk: Desk) -> None:
@@ -53,36 +49,18 @@ def test_a_rehearsed_and_a_submitted_job_give_each_rank_the_same(desk: Desk) -> 
         "torch", "rank-table"
     )
     (desk.project / "job.yaml").write_text(job + MORE)
-    (desk.project.parent / "x").write_text("input")
-    _put(desk)
+    desk.put_input()
     more = {"MY_TOKEN": "a-secret-of-the-shell"}
-    local = subprocess.run(
-        [sys.executable, "-m", "ma_boot", "--local", "--job", "job.yaml", "--rehearsal-dir", "../local"],
-        cwd=desk.project,
-        env={**desk.environ, **more},
-        capture_output=True,
-        timeout=100,
-        check=False,
-    )
-    assert local.returncode == 0, local.stdout.decode()
+    rehearsed = ranks(desk.rehearsed(more=more))
     submitted = desk.job("submit", "job.yaml", "--watch", more=more)
     assert submitted.code == 0, submitted
-    rehearsed, run = ranks(local.stdout.decode()), ranks(submitted.out)
+    run = ranks(submitted.out)
     assert len(rehearsed) == 4
     only_here = {*desk.environ} - {"PATH", "HOME"}  # keys for ModelArts, of the shell of the rehearsal
-    for label, told in rehearsed.items():
-        told["environ"] = {name: value for name, value in told["environ"].items() if name not in only_here}
-        assert run[label] == told
+    assert run == {label: without(only_here, rank) for label, rank in rehearsed.items()}
     first = run["[node 1] [rank 2]"]
     assert first["argv"][1:5] == ["--epochs", "90", "--name", "a b"]
     assert first["argv"][-1] == "--lr=0.10"
     names = {"RANK_ID": "2", "RANK_SIZE": "4", "GREETING": "hello, $USER", "EMPTY": "", **more}
     assert {name: first["environ"][name] for name in names} == names
     assert first["environ"]["MA_NUM_HOSTS"] == "2"
-
-
-def _put(desk: Desk) -> None:
-    """An object for the input."""
-    store = open_store(desk.environ, None)
-    route = Route("x", ObsUrl("bucket", "data/x"))
-    upload([route], desk.project.parent, store, cancel=threading.Event(), progress=lambda now: None)

@@ -50,8 +50,7 @@ def test_the_exit_code_is_that_of_the_first_failing_task(desk: Desk) -> None:
 
 
 def test_each_end_of_a_job_has_its_exit_code(desk: Desk) -> None:
-    desk.api.rehearse = False
-    job = desk.api.jobs[desk.job("submit", "job.yaml").out.strip()]
+    job = desk.submitted()
     ends: List[Tuple[str, List[Dict[str, object]], int]] = [
         ("Completed", [], 0),
         ("Failed", [], 1),
@@ -87,8 +86,7 @@ def test_a_job_is_stopped_and_says_so(desk: Desk) -> None:
 
 
 def test_what_the_service_says_shows_no_secret_and_logs_are_as_they_are(desk: Desk) -> None:
-    desk.api.rehearse = False
-    job = desk.api.jobs[desk.job("submit", "job.yaml").out.strip()]
+    job = desk.submitted()
     job.say("starts train.py --sk planted")
     job.logs["worker-0"].add("--sk as-printed")
     job.phase = "Completed"
@@ -113,10 +111,8 @@ def test_ctrl_c_leaves_the_job_running(desk: Desk) -> None:
 
 
 def test_jobs_are_listed_by_state_and_name(desk: Desk) -> None:
-    desk.api.rehearse = False
     for name, state in (("first", "Completed"), ("second", "Failed")):
-        job = desk.job("submit", "job.yaml", "--set", f"name={name}").out.strip()
-        desk.api.jobs[job].phase = state
+        desk.submitted("--set", f"name={name}").phase = state
     table = desk.job("list").out.splitlines()
     assert [line.split()[-1] for line in table] == ["NAME", "second", "first"]
     rows = json.loads(desk.job("list", "--state", "Failed", "--json").out)
@@ -128,8 +124,7 @@ def test_jobs_are_listed_by_state_and_name(desk: Desk) -> None:
 
 
 def test_a_job_that_ends_while_it_is_stopped_is_no_error(desk: Desk) -> None:
-    desk.api.rehearse = False
-    job = desk.api.jobs[opened(desk.api).create(BODY)]
+    job = desk.submitted()
     desk.api.faults.append(ApiFault("late", f"GET .*/training-jobs/{job.id}"))
     stopping = desk.start("stop", job.id, "--yes")
     eventually(lambda: any(job.id in request for request in desk.api.requests), "it asks for the state")
@@ -145,19 +140,18 @@ def test_a_job_that_ends_while_it_is_stopped_is_no_error(desk: Desk) -> None:
 def test_a_list_is_read_by_pages_and_the_end_of_a_log_alone(desk: Desk) -> None:
     desk.api.rehearse = False
     client = opened(desk.api)
-    created = [client.create(BODY) for _ in range(60)]
+    job, *others = (client.create(BODY) for _ in range(60))
     rows = json.loads(desk.job("list", "--limit", "55", "--json").out)
-    assert len({row["id"] for row in rows} & {*created}) == 55
-    desk.api.jobs[created[0]].logs["worker-0"].add(*(f"line {number}" for number in range(20_000)))
+    assert len({row["id"] for row in rows} & {job, *others}) == 55
+    desk.api.jobs[job].logs["worker-0"].add(*(f"line {number}" for number in range(20_000)))
     desk.api.requests.clear()
-    done = desk.job("logs", created[0], "--node", "0", "--tail", "7")
+    done = desk.job("logs", job, "--node", "0", "--tail", "7")
     assert done.out.splitlines() == [f"[node 0] line {number}" for number in range(19_993, 20_000)]
     assert len([request for request in desk.api.requests if "/logs/" in request]) <= 3
 
 
 def test_the_end_of_logs_with_each_combination_of_options(desk: Desk) -> None:
-    desk.api.rehearse = False
-    job = desk.api.jobs[desk.job("submit", "job.yaml").out.strip()]
+    job = desk.submitted()
     job.phase = "Running"
     for node, log in enumerate(job.logs.values()):
         log.add(*(f"2026-11-22 13:{minute:02}:00 node {node}" for minute in range(60)))
@@ -190,8 +184,7 @@ def test_the_end_of_logs_with_each_combination_of_options(desk: Desk) -> None:
 
 
 def test_a_log_without_times_and_one_that_is_not_there(desk: Desk) -> None:
-    desk.api.rehearse = False
-    job = desk.api.jobs[desk.job("submit", "job.yaml").out.strip()]
+    job = desk.submitted()
     done = desk.job("logs", job.id)
     assert (done.code, done.out) == (0, "")
     assert "the job is Creating; there is no log yet" in done.err
@@ -202,8 +195,7 @@ def test_a_log_without_times_and_one_that_is_not_there(desk: Desk) -> None:
 
 
 def test_stages_are_shown_each_once(desk: Desk) -> None:
-    desk.api.rehearse = False
-    job = desk.api.jobs[desk.job("submit", "job.yaml").out.strip()]
+    job = desk.submitted()
     job.phase = "Running"
     pulled = {"name": "pulling image", "en_message": "the image is pulled", "create_time": "1"}
     first = {"name": "scheduling", "stage_order": 1, "en_message": "scheduled", "start_time": "1"}
@@ -211,13 +203,13 @@ def test_stages_are_shown_each_once(desk: Desk) -> None:
     job.stages = [{"record_order": 1, "stages": [second, first, {"name": "running", "stage_order": 3}]}]
     watching = desk.start("watch", job.id)
     assert watching.stdout is not None
-    expected = [
+    for stage in (
         "Running",
         "scheduling: scheduled",
         "preparing",
         "preparing: pulling image: the image is pulled",
-    ]
-    assert [watching.stdout.readline().decode() for _ in range(4)] == [f"[job] {one}\n" for one in expected]
+    ):
+        assert watching.stdout.readline().decode() == f"[job] {stage}\n"
     job.stages.append({"record_order": 2, "stages": [first]})
     assert watching.stdout.readline() == b"[job] scheduling: scheduled\n", "a restart has stages of its own"
     desk.api.faults.append(ApiFault("500", "GET .*/stages", times=99))
@@ -257,11 +249,9 @@ def test_only_what_changed_is_uploaded(desk: Desk) -> None:
 
 
 def test_a_secret_is_in_the_request_only_if_it_is_named(desk: Desk) -> None:
-    desk.api.rehearse = False
-    job = desk.job("submit", "job.yaml").out.strip()
-    assert "PLANTED" not in str(desk.api.jobs[job].body)
-    job = desk.job("submit", "job.yaml", "--set", "secrets=OBS_SECRET_ACCESS_KEY").out.strip()
-    variables = desk.api.jobs[job].body["algorithm"]["environments"]
+    assert "PLANTED" not in str(desk.submitted().body)
+    job = desk.submitted("--set", "secrets=OBS_SECRET_ACCESS_KEY")
+    variables = job.body["algorithm"]["environments"]
     assert variables == {"OBS_SECRET_ACCESS_KEY": "SKPLANTED", MARK: variables[MARK]}
 
 
@@ -278,8 +268,7 @@ def test_the_page_of_a_job_is_made_from_its_log_path(desk: Desk) -> None:
     for words in ("node 0", "node 1", "hello"):
         assert words in text
     (desk.project / "job.yaml").write_text((desk.project / "job.yaml").read_text().replace("log-url:", "# "))
-    desk.api.rehearse = False
-    desk.job("submit", "job.yaml", "--set", "name=second")
+    desk.submitted("--set", "name=second")
     missing = desk.job("report", "second")
     assert missing.code == 66
     assert "the job has no log path in OBS" in missing.err
@@ -314,8 +303,7 @@ def test_temporary_keys_of_a_file_are_read_again(desk: Desk, tmp_path: Path) -> 
     """The file of path_mapping: while a job is watched, its keys expire and are renewed."""
     file = tmp_path / "credentials.json"
     file.write_text('{"access": "AKPLANTED", "secret": "WRONGPLANTED", "securitytoken": "TOKENPLANTED"}')
-    desk.api.rehearse = False
-    job = desk.api.jobs[desk.job("submit", "job.yaml").out.strip()]
+    job = desk.submitted()
     more = {"OBS_CREDENTIALS_FILE": str(file)}
     refused = desk.job("list", more=more)
     assert refused.code == 69
