@@ -67,11 +67,11 @@ def _was_read(log: TaskLog) -> bool:
 
 
 def _by_node(output: str) -> Dict[str, List[str]]:
-    found: Dict[str, List[str]] = {}
+    lines: Dict[str, List[str]] = {}
     for line in output.splitlines():
         mark, _, text = line.partition("] ")
-        found.setdefault(f"{mark}]", []).append(text)
-    return found
+        lines.setdefault(f"{mark}]", []).append(text)
+    return lines
 
 
 @pytest.mark.parametrize("inclusive", [True, False])
@@ -107,20 +107,20 @@ def test_one_line_is_followed_by_others(ancestor: bool) -> None:
 
 
 def followed(api: ModelArtsStandIn, job: str, nodes: Tuple[int, ...] = ()) -> Dict[str, List[str]]:
-    """What is told of a job from now on to its end, by its kind, or the node of a log."""
+    """The news of a job from now on to its end, by kind, or the node of a log."""
     pauses: List[float] = []
 
     def pause(seconds: float) -> None:
         pauses.append(seconds)
         api.jobs[job].phase = "Completed"
 
-    told: Dict[str, List[str]] = {}
+    lines: Dict[str, List[str]] = {}
     patient = PatientApi(lambda: opened(api), lambda text: None, lambda seconds: None)
-    for seen in JobFollower(patient, Following(job, nodes, interval=0.01), pause).all():
-        told.setdefault(seen.source or seen.kind, []).extend(seen.lines)
+    for news in JobFollower(patient, Following(job, nodes, interval=0.01), pause).all():
+        lines.setdefault(news.source or news.kind, []).extend(news.lines)
     assert pauses[0] == 0.01
     assert set(pauses[1:]) == {2.0}, "the last looks are as far apart whatever the interval"
-    return told
+    return lines
 
 
 @pytest.mark.parametrize("kind", ["400 ModelArts.2788", "408", "409", "404 APIGW.0101", "half", "[1]"])
@@ -131,9 +131,9 @@ def test_a_refusal_in_the_middle_shows_no_line_twice(api: ModelArtsStandIn, kind
     job.logs["worker-0"].add(*lines)
     job.logs["worker-1"].add("other")
     api.faults.append(ApiFault(kind, "logs/worker-0.*base_line", times=99 if kind == "half" else times))
-    told = followed(api, job.id)
-    assert [line.rstrip("é\ufffd") for line in told["node 0"]] == [line.rstrip("é") for line in lines]
-    assert told["node 1"] == ["other"]
+    news = followed(api, job.id)
+    assert [line.rstrip("é\ufffd") for line in news["node 0"]] == [line.rstrip("é") for line in lines]
+    assert news["node 1"] == ["other"]
 
 
 @pytest.mark.parametrize(
@@ -145,11 +145,11 @@ def test_what_is_not_told_of_one_node_or_of_events_does_not_end_the_watching(
     job = api.jobs[opened(api).create(BODY)]
     job.logs["worker-1"].add("other")
     api.faults.append(ApiFault(kind, "logs/worker-0|/events", times=99))
-    told = followed(api, job.id)
-    assert told["node 1"] == ["other"]
-    assert told["state"] == ["Creating", "Completed"]
+    news = followed(api, job.id)
+    assert news["node 1"] == ["other"]
+    assert news["state"] == ["Creating", "Completed"]
     if kind[0] == "4":
-        assert [note.partition(":")[0] for note in told["note"]] == ["events", "node 0"], "once each"
+        assert [note.partition(":")[0] for note in news["note"]] == ["events", "node 0"], "once each"
 
 
 def test_a_node_that_is_listed_later_is_waited_for(api: ModelArtsStandIn) -> None:
@@ -164,8 +164,8 @@ def test_a_node_that_is_listed_later_is_waited_for(api: ModelArtsStandIn) -> Non
         job.logs["worker-1"], job.phase = later, "Completed"
 
     patient = PatientApi(lambda: opened(api), print, print)
-    told = [*JobFollower(patient, Following(job.id, (1,), logs_only=True), pause).all()]
-    assert [seen.lines for seen in told] == [("at last",)]
+    news = JobFollower(patient, Following(job.id, (1,), logs_only=True), pause).all()
+    assert [item.lines for item in news] == [("at last",)]
 
 
 BODY: Dict[str, Any] = {
@@ -182,7 +182,7 @@ def opened(api: ModelArtsStandIn) -> JobApi:
 
 
 def test_states_events_and_logs_come_in_order_and_each_once(api: ModelArtsStandIn) -> None:
-    said: List[str] = []
+    notes: List[str] = []
     steps = iter(["Pending", "Rescheduling", "Running", "Running", "Completed"])
     job = api.jobs[opened(api).create(BODY)]
     for number in range(250):
@@ -195,21 +195,20 @@ def test_states_events_and_logs_come_in_order_and_each_once(api: ModelArtsStandI
             job.say(f"now {step}")
             job.logs["worker-0"].add(f"in {step}")
 
-    follower = JobFollower(PatientApi(lambda: opened(api), said.append, pause), Following(job.id), pause)
-    seen = [(one.kind, line) for one in follower.all() for line in one.lines]
-    states = [line for kind, line in seen if kind == "state"]
-    assert states == [
+    follower = JobFollower(PatientApi(lambda: opened(api), notes.append, pause), Following(job.id), pause)
+    lines: Dict[str, List[str]] = {}
+    for news in follower.all():
+        lines.setdefault(news.kind, []).extend(news.lines)
+    assert lines["state"] == [
         "Creating",
         "Pending",
         "Rescheduling (a state that this version does not know)",
         "Running",
         "Completed",
     ]
-    events = [line for kind, line in seen if kind == "event"]
-    assert events[:250] == [f"event {number}" for number in range(250)]
-    logs = [line for kind, line in seen if kind == "log"]
-    assert logs == ["in Pending", "in Rescheduling", "in Running", "in Running", "in Completed"]
-    assert said == []
+    assert lines["event"][:250] == [f"event {number}" for number in range(250)]
+    assert lines["log"] == ["in Pending", "in Rescheduling", "in Running", "in Running", "in Completed"]
+    assert notes == []
 
 
 def test_a_base_line_of_an_earlier_start_does_not_end_the_watching(api: ModelArtsStandIn) -> None:
@@ -228,17 +227,17 @@ def test_a_base_line_of_an_earlier_start_does_not_end_the_watching(api: ModelArt
 
 
 def test_an_endpoint_that_never_answers_is_given_up(api: ModelArtsStandIn) -> None:
-    said: List[str] = []
+    notes: List[str] = []
     pauses: List[float] = []
-    patient = PatientApi(lambda: opened(api), said.append, pauses.append)
+    patient = PatientApi(lambda: opened(api), notes.append, pauses.append)
     api.faults.append(ApiFault("portal", times=1000))
     with pytest.raises(ServiceBusy, match="expected JSON from"):
         patient.call(JobApi.details, "x")
     assert 30 < sum(pauses) < 130
-    assert len(said) == 1
+    assert len(notes) == 1
     api.faults.clear()
     job = opened(api).create(BODY)
     patient.call(JobApi.details, job)
     api.faults.append(ApiFault("portal", times=100))
     patient.call(JobApi.details, job)
-    assert said[1:] == [said[0].replace("/x:", f"/{job}:"), "ModelArts answers again"]
+    assert notes[1:] == [notes[0].replace("/x:", f"/{job}:"), "ModelArts answers again"]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import List
+from typing import Any, Dict, List
 
 import pytest
 
 from ma_boot.job import MARK
 from tests.functional.job.test_rehearsal_of_a_job import ma_boot
+from tests.functional.node import Ended
 
 JOB = """\
 name: first
@@ -40,26 +41,33 @@ def project(tmp_path: Path) -> Path:
 SECRET = {"OBS_SECRET_ACCESS_KEY": "SKPLANTED"}
 
 
-def test_the_plan_is_the_request_and_the_code(project: Path) -> None:
-    ended = ma_boot(project, "job", "submit", "job.yaml", "--plan", "--json", more=SECRET)
+def plan(project: Path, *words: str, more: Dict[str, str] = SECRET) -> Ended:
+    """Plans the submission of the job file."""
+    return ma_boot(project, "job", "submit", "job.yaml", "--plan", *words, more=more)
+
+
+def request(ended: Ended) -> Dict[str, Any]:
+    """The request of a plan in JSON."""
     assert ended.code == 0, ended.output
-    plan = json.loads(ended.output)
-    assert plan["code"] == {
+    return dict(json.loads(ended.output)["request"])
+
+
+def test_the_plan_is_the_request_and_the_code(project: Path) -> None:
+    ended = plan(project, "--json")
+    algorithm = request(ended)["algorithm"]
+    assert json.loads(ended.output)["code"] == {
         "directory": str(project / "src"),
         "url": "obs://bucket/jobs/first/src/",
         "files": ["train.py", "conf/map.py"],
         "bytes": 0,
     }
-    assert plan["request"]["algorithm"]["command"] == (
+    assert algorithm["command"] == (
         "exec ma_boot --path-mapping=conf/map.py --source=/usr/local/Ascend/set_env.sh train.py --epochs 90"
     )
-    assert sorted(variables := plan["request"]["algorithm"]["environments"]) == [
-        MARK,
-        "OBS_SECRET_ACCESS_KEY",
-    ]
-    assert variables["OBS_SECRET_ACCESS_KEY"] == "******"
-    assert plan["request"]["algorithm"]["engine"] == {"image_url": "vision/resnet:1"}
-    text = ma_boot(project, "job", "submit", "job.yaml", "--plan", more=SECRET).output
+    variables = algorithm["environments"]
+    assert variables == {"OBS_SECRET_ACCESS_KEY": "******", MARK: variables[MARK]}
+    assert algorithm["engine"] == {"image_url": "vision/resnet:1"}
+    text = plan(project).output
     assert "-> obs://bucket/jobs/first/src/: 2 files, 0.0 MB" in text
     assert "PLANTED" not in text + ended.output
 
@@ -70,22 +78,18 @@ def settings(*changes: str) -> List[str]:
 
 def test_settings_and_a_command_override_the_file(project: Path) -> None:
     words = settings("nodes=4", "environment.A=b=c", "inputs.data@env=obs://bucket/data", "options.tee=all")
-    more = ["--", "--tee", "first", "--preflight", "src/train.py", "--epochs", "1"]
-    plan = ["--plan", "--json"]
-    ended = ma_boot(project, "job", "submit", "job.yaml", *plan, *words, *more, more=SECRET)
-    assert ended.code == 0, ended.output
-    request = json.loads(ended.output)["request"]
-    assert request["spec"]["resource"]["node_count"] == 4
-    assert request["algorithm"]["environments"]["A"] == "b=c"
-    assert request["algorithm"]["inputs"][0]["access_method"] == "env"
-    assert request["algorithm"]["command"].endswith("--tee=first --preflight train.py --epochs 1")
+    command = ["--", "--tee", "first", "--preflight", "src/train.py", "--epochs", "1"]
+    body = request(plan(project, "--json", *words, *command))
+    assert body["spec"]["resource"]["node_count"] == 4
+    assert body["algorithm"]["environments"]["A"] == "b=c"
+    assert body["algorithm"]["inputs"][0]["access_method"] == "env"
+    assert body["algorithm"]["command"].endswith("--tee=first --preflight train.py --epochs 1")
 
 
 def test_without_a_file_the_command_line_is_enough(project: Path) -> None:
     form = settings("name=second", "image=a/b:1", "flavor=f", "code-url=obs://bucket/x")
-    ended = ma_boot(project, "job", "submit", *form, "--plan", "--json", "--", "src/train.py", "--lr", "1")
-    assert ended.code == 0, ended.output
-    algorithm = json.loads(ended.output)["request"]["algorithm"]
+    words = (*form, "--plan", "--json", "--", "src/train.py", "--lr", "1")
+    algorithm = request(ma_boot(project, "job", "submit", *words))["algorithm"]
     assert len(algorithm.pop("environments")[MARK]) == 32
     assert algorithm == {
         "engine": {"image_url": "a/b:1"},
@@ -100,7 +104,7 @@ def test_all_that_the_form_would_refuse_is_said_at_once(project: Path) -> None:
         "command: src/train.py\n"
     )
     words = settings("environment=X", "environment.MA_X=1", "node=2", "nodes", "nodes=x", "name.a=b")
-    ended = ma_boot(project, "job", "submit", "job.yaml", "--plan", *words, "--", "--tee=x")
+    ended = plan(project, *words, "--", "--tee=x", more={})
     assert ended.code == 78
     assert ended.output.splitlines() == [
         "ma_boot: the job cannot be submitted:",
@@ -124,18 +128,16 @@ def test_all_that_the_form_would_refuse_is_said_at_once(project: Path) -> None:
 def test_what_a_setting_overrides_is_no_mistake(project: Path) -> None:
     """The file has 8 devices per node and a flavor of 8 cards: both are changed."""
     words = settings("devices-per-node=2", "flavor=modelarts.pool.visual.2xlarge")
-    ended = ma_boot(project, "job", "submit", "job.yaml", "--plan", *words, more=SECRET)
+    ended = plan(project, *words)
     assert ended.code == 0, ended.output
     text = (project / "job.yaml").read_text()
     (project / "job.yaml").write_text(text.replace("devices-per-node: 8", "devices-per-node: 2"))
-    ended = ma_boot(project, "job", "submit", "job.yaml", "--plan", *words[2:], more=SECRET)
+    ended = plan(project, *words[2:])
     assert ended.code == 0, ended.output
 
 
 def test_secrets_in_the_file_are_pointed_out(project: Path) -> None:
-    ended = ma_boot(
-        project, "job", "submit", "job.yaml", "--plan", "--set", "environment.MY_TOKEN=PLANTED-1", more=SECRET
-    )
+    ended = plan(project, *settings("environment.MY_TOKEN=PLANTED-1"))
     assert ended.code == 0, ended.output
     assert "note: environment: MY_TOKEN: the value of a secret" in ended.output
     assert "PLANTED" not in ended.output
@@ -145,10 +147,9 @@ def test_a_path_mapping_without_keys_is_pointed_out(project: Path) -> None:
     expected = (
         "note: line 12: secrets: no keys for the path mapping; expected OBS_ACCESS_KEY_ID and OBS_SECRET"
     )
-    assert expected in ma_boot(project, "job", "submit", "job.yaml", "--plan", more=SECRET).output
+    assert expected in plan(project).output
     keys = {**SECRET, "OBS_ACCESS_KEY_ID": "AKPLANTED"}
-    words = ("--set", "secrets=OBS_ACCESS_KEY_ID", "--plan")
-    assert "note:" not in ma_boot(project, "job", "submit", "job.yaml", *words, more=keys).output
+    assert "note:" not in plan(project, *settings("secrets=OBS_ACCESS_KEY_ID"), more=keys).output
 
 
 def test_a_code_directory_has_limits(project: Path) -> None:
@@ -157,29 +158,25 @@ def test_a_code_directory_has_limits(project: Path) -> None:
     (deep / "x").write_text("")
     for number in range(980):
         (project / "src" / f"{number}").write_text("")
-    ended = ma_boot(project, "job", "submit", "job.yaml", "--plan", more=SECRET)
-    assert ended.code == 78
     limits = (
         "exceeds the limits of ModelArts for a code directory (1000 files and directories, 32 levels, 5 GB)"
     )
-    assert f"code-dir: {project}/src {limits}; found at least 98" in ended.output
-    assert "/d/x, which is on level 33; " in ended.output
     rehearsed = ma_boot(project, "--local", "--code-dir", "src", "true")
-    assert rehearsed.code == 78
-    assert f"{project}/src {limits}; found at least 98" in rehearsed.output
-    assert "/d/x, which is on level 33; " in rehearsed.output
+    for key, ended in (("code-dir: ", plan(project)), ("", rehearsed)):
+        assert ended.code == 78
+        assert f"{key}{project}/src {limits}; found at least 98" in ended.output
+        assert "/d/x, which is on level 33; " in ended.output
 
 
 def test_a_secret_is_no_longer_than_the_form_takes(project: Path) -> None:
-    words = ("job", "submit", "job.yaml", "--set", "secrets=LONG", "--plan")
-    ended = ma_boot(project, *words, more={**SECRET, "LONG": "x" * 4097})
+    ended = plan(project, *settings("secrets=LONG"), more={**SECRET, "LONG": "x" * 4097})
     assert ended.code == 78
     assert "secrets: LONG has 4097 characters, expected at most 4096" in ended.output
 
 
 def test_a_mistake_of_syntax_comes_alone(project: Path) -> None:
     (project / "job.yaml").write_text("name: [\nnodes: none\n")
-    ended = ma_boot(project, "job", "submit", "job.yaml", "--plan")
+    ended = plan(project)
     assert ended.code == 78
     assert len(ended.output.splitlines()) == 2
     assert "not YAML" in ended.output

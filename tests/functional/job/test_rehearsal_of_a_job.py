@@ -146,23 +146,9 @@ def test_a_job_file_is_for_rehearsals(project: Path) -> None:
 
 
 ODD_NAMES = (
-    *(
-        ".hidden",
-        "a b",
-        "a\nb",
-        "[x]",
-        "*",
-        "!x",
-        "#x",
-        "back\\slash",
-        " edge ",
-        "中文",
-        "dir.git/x",
-        "sub/.git",
-        "x~",
-    ),
-    *("obs/bucket/own", "Ma_boot-rehearsal/x", "data.ckpt/x", ".x.0123456789ab.ma_part", "sub/" + "n" * 200),
-)
+    ".hidden", "a b", "a\nb", "[x]", "*", "!x", "#x", "back\\slash", " edge ", "中文", "dir.git/x", "sub/.git", "x~",
+    "obs/bucket/own", "Ma_boot-rehearsal/x", "data.ckpt/x", ".x.0123456789ab.ma_part", "sub/" + "n" * 200,
+)  # fmt: skip
 
 
 def test_the_rehearsed_code_is_that_which_is_submitted(tmp_path: Path, obs: MemoryObs) -> None:
@@ -177,14 +163,14 @@ def test_the_rehearsed_code_is_that_which_is_submitted(tmp_path: Path, obs: Memo
     os.mkfifo(code / "pipe")
     job = JobFile(name="x", command=("train.py",), code_url=ObsUrl("bucket", "jobs"), exclude=("*.ckpt",))
     problems: List[JobProblem] = []
-    found = job_code(job, str(code), problems)
+    submitted = job_code(job, str(code), problems)
     assert problems == []
     environ = {"OBS_ENDPOINT": obs.url, **CREDENTIALS}
-    assert upload_code(found, environ) == len(found.files)
+    assert upload_code(submitted, environ) == len(submitted.files)
     store = open_store(environ, None)
     uploaded = {
-        one.key[len("jobs/x/code/") :]: b"".join(store.read("bucket", one.key))
-        for one in store.list("bucket", "")
+        object.key[len("jobs/x/code/") :]: b"".join(store.read("bucket", object.key))
+        for object in store.list("bucket", "")
     }
     copy_code(code, code_files(code, (), job.exclude), tmp_path / "node")
     copied = {path.relative_to(tmp_path / "node").as_posix(): path for path in (tmp_path / "node").rglob("*")}
@@ -206,7 +192,7 @@ def test_a_link_out_of_the_code_is_refused_before_anything_is_sent(project: Path
 def test_the_directory_that_stands_for_obs_is_code_of_neither(project: Path) -> None:
     assert ma_boot(project, *REHEARSE).code == 0
     (project / "train.py").write_text("import os\nprint(sorted(os.listdir(os.path.dirname(__file__))))\n")
-    shown = ma_boot(project, "--local", "train.py").output
-    assert "'train.py'" in shown
-    assert "'obs'" not in shown
+    output = ma_boot(project, "--local", "train.py").output
+    assert "'train.py'" in output
+    assert "'obs'" not in output
     assert "obs" not in {file.parts[0] for file in code_files(project, ())}

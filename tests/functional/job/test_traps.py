@@ -17,7 +17,7 @@ from ma_boot import __version__
 from ma_boot.environment import how_to_install
 from ma_boot.errors import BootError, ConfigError, InputMissing, StoreUnavailable
 from ma_boot.job import MARK
-from ma_boot.job_service import JobApi, api as api_module, created
+from ma_boot.job_service import JobApi, PatientApi, api as api_module, created
 from ma_boot.job_service.api import ServiceBusy, ServiceRefused
 from tests.functional.job.conftest import Desk
 from tests.functional.job.test_faults import BODY, opened
@@ -238,19 +238,17 @@ def test_no_error_has_a_key(api: ModelArtsStandIn) -> None:
 
 
 def test_the_keys_are_read_again_once(api: ModelArtsStandIn) -> None:
-    from ma_boot.job_service import PatientApi
-
-    found: List[JobApi] = []
+    clients: List[JobApi] = []
 
     def renewed() -> JobApi:
-        found.append(opened(api))
-        return found[-1]
+        clients.append(opened(api))
+        return clients[-1]
 
     patient = PatientApi(renewed, print, lambda seconds: None)
     job = patient.api.create(BODY)
     api.faults.append(ApiFault("403"))
     assert patient.call(JobApi.details, job)["metadata"]["id"] == job
-    assert len(found) == 2
+    assert len(clients) == 2
     api.faults.append(ApiFault("401", times=2))
     with pytest.raises(ServiceRefused, match="the keys are from"):
         patient.call(JobApi.details, job)
