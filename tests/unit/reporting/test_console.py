@@ -12,16 +12,13 @@ import termios
 import threading
 import time
 from pathlib import Path
-from typing import Callable, Iterator, List, Tuple
+from typing import Callable, Iterator, Tuple
 
 import pytest
 
-from ma_boot.errors import CannotCreate, ExitCode, Stopped
+from ma_boot.errors import CannotCreate, Stopped
 from ma_boot.reporting import Console, Journal, has_colours, is_interactive, print_bytes, print_lines
 from ma_boot.reporting.console import painted
-from ma_boot.reporting.page.data import rates
-from ma_boot.reporting.page.language import OUR_CODES
-from ma_boot.reporting.timeline.job_timeline import TransferSpan
 from tests.functional.node import eventually
 
 MIB = 1 << 20
@@ -323,28 +320,3 @@ class TestJournal:
         os.close(descriptor)
         said = "[ma_boot] events are no longer written: No space left on device\n"
         assert (tmp_path / "screen").read_text() == said
-
-
-def test_every_exit_code_of_ours_has_its_words() -> None:
-    assert set(OUR_CODES) == {int(code) for code in ExitCode}
-
-
-@pytest.mark.parametrize(
-    ("start", "end", "count", "samples", "found"),
-    [
-        (0.0, 4.0, 80, (), [20, 20, 20, 20]),
-        (1.0, 3.0, 40, (), [0, 20, 20, 0]),
-        (0.5, 1.5, 40, (), [20, 20, 0, 0]),
-        (2.0, 2.0, 7, (), [0, 0, 7, 0]),
-        (4.0, 4.0, 7, (), [0, 0, 0, 7]),
-        (3.5, 9.0, 11, (), [0, 0, 0, 11]),
-        (0.0, 4.0, 20, ((3.0, 30),), [10, 10, 10, 0]),
-        (0.0, 4.0, 40, ((1.0, 10), (3.0, 10)), [10, 0, 0, 30]),
-        (0.0, 4.0, 30, ((1.0, 10), (0.5, 15), (2.0, 5), (3.0, 30)), [10, 10, 10, 0]),
-    ],
-)
-def test_bytes_are_drawn_when_they_moved(
-    start: float, end: float, count: int, samples: Tuple[Tuple[float, int], ...], found: List[float]
-) -> None:
-    moved = [TransferSpan("download", start, end, 1, count, samples)]
-    assert rates(moved, 4.0, 4) == pytest.approx(found)

@@ -151,6 +151,27 @@ class TestCharts:
         assert page.count("&lt;b&gt;x&lt;/b&gt;") == 3
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "count", "samples", "found"),
+    [
+        (0.0, 4.0, 80, (), [20, 20, 20, 20]),
+        (1.0, 3.0, 40, (), [0, 20, 20, 0]),
+        (0.5, 1.5, 40, (), [20, 20, 0, 0]),
+        (2.0, 2.0, 7, (), [0, 0, 7, 0]),
+        (4.0, 4.0, 7, (), [0, 0, 0, 7]),
+        (3.5, 9.0, 11, (), [0, 0, 0, 11]),
+        (0.0, 4.0, 20, ((3.0, 30),), [10, 10, 10, 0]),
+        (0.0, 4.0, 40, ((1.0, 10), (3.0, 10)), [10, 0, 0, 30]),
+        (0.0, 4.0, 30, ((1.0, 10), (0.5, 15), (2.0, 5), (3.0, 30)), [10, 10, 10, 0]),
+    ],
+)
+def test_bytes_are_drawn_when_they_moved(
+    start: float, end: float, count: int, samples: Tuple[Tuple[float, int], ...], found: List[float]
+) -> None:
+    moved = [TransferSpan("download", start, end, 1, count, samples)]
+    assert rates(moved, 4.0, 4) == pytest.approx(found)
+
+
 SAMPLES = st.lists(st.tuples(st.floats(0, 100), st.integers(0, 10**9)), max_size=6)
 TRANSFER = st.builds(
     TransferSpan, st.just("download"), st.floats(0, 50), st.floats(50, 100), st.just(1), st.integers(0, 10**9),

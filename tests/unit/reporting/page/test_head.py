@@ -7,8 +7,9 @@ from typing import Callable, Dict, List, Optional
 
 import pytest
 
+from ma_boot.errors import ExitCode
 from ma_boot.reporting.page.head import meaning, missing_nodes, node_list
-from ma_boot.reporting.page.language import Text
+from ma_boot.reporting.page.language import OUR_CODES, Text
 from tests.synthetic import Writer
 from tests.unit.reporting.page.seen import line_of, node_with, processes, seen
 
@@ -227,3 +228,7 @@ class TestNumbers:
         page = seen(text)
         assert page.facts["reruns of the boot command"] == "19"
         assert "Earlier runs that are not shown: 1." in page.english
+
+
+def test_every_exit_code_of_ours_has_its_words() -> None:
+    assert set(OUR_CODES) == {int(code) for code in ExitCode}
