@@ -42,8 +42,8 @@ def test_what_a_line_tells_has_a_colour(words: bytes, style: bytes) -> None:
 
 
 def test_each_rank_has_its_colour_and_keeps_its_own() -> None:
-    one, two = painted(b"[rank 1] a\n"), painted(b"[rank 2] a\n")
-    assert one.partition(b"[rank")[0] != two.partition(b"[rank")[0]
+    first, second = painted(b"[rank 1] a\n"), painted(b"[rank 2] a\n")
+    assert first.partition(b"[rank")[0] != second.partition(b"[rank")[0]
     assert painted(b"[rank 1] \x1b[35mERROR\x1b[0m\n").endswith(b"[rank 1]\x1b[0m \x1b[35mERROR\x1b[0m\n")
 
 
@@ -80,8 +80,8 @@ def _luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def _contrast(one: str, other: str) -> float:
-    dark, light = sorted((_luminance(one), _luminance(other)))
+def _contrast(colour: str, other: str) -> float:
+    dark, light = sorted((_luminance(colour), _luminance(other)))
     return (light + 0.05) / (dark + 0.05)
 
 

@@ -33,10 +33,18 @@ def pipe() -> Iterator[Tuple[int, int]]:
 
 
 def read(descriptor: int, count: int) -> bytes:
-    found = b""
-    while len(found) < count:
-        found += os.read(descriptor, count - len(found))
-    return found
+    data = b""
+    while len(data) < count:
+        data += os.read(descriptor, count - len(data))
+    return data
+
+
+def write_until_lines_are_dropped(console: Console) -> None:
+    def dropped_after_another() -> bool:
+        console.write(b"c\n")
+        return console.dropped_lines > 0
+
+    eventually(dropped_after_another, "lines are dropped")
 
 
 class TestAStalledReader:
@@ -85,12 +93,7 @@ class TestAStalledReader:
     def test_writing_on_is_no_sign_of_a_reader(self, pipe: Tuple[int, int]) -> None:
         console = Console(pipe[1], patience=0.3)
         console.write(b"x" * (5 * MIB) + b"\n")
-
-        def dropped_after_another() -> bool:
-            console.write(b"c\n")
-            return console.dropped_lines > 0
-
-        eventually(dropped_after_another, "lines are dropped")
+        write_until_lines_are_dropped(console)
         lost = f"[ma_boot] {console.dropped_lines} lines are not shown here: standard output was blocked\n"
         assert read(pipe[0], console.accepted + len(lost)).endswith(lost.encode())
 
@@ -113,8 +116,7 @@ class TestAStalledReader:
         console.write(b"lost\nlost\n")
         assert console.dropped_lines == 2
         assert console.pause() == 0, "nobody waits in vain"
-        found = read(pipe[0], 4 * MIB + 1)
-        assert b"lost" not in found
+        assert b"lost" not in read(pipe[0], 4 * MIB + 1)
         notice = b"[ma_boot] 2 lines are not shown here: standard output was blocked\n"
         assert read(pipe[0], len(notice)) == notice
 
@@ -123,12 +125,7 @@ class TestAStalledReader:
         os.close(reader)
         console = Console(writer)
         console.write(b"a\nb\n")
-
-        def dropped_after_another() -> bool:
-            console.write(b"c\n")
-            return console.dropped_lines > 0
-
-        eventually(dropped_after_another, "lines are dropped")
+        write_until_lines_are_dropped(console)
         before = console.dropped_lines
         console.write(b"d\ne\n")
         assert (console.dropped_lines, console.pause()) == (before + 2, 0)
@@ -205,12 +202,12 @@ class TestWithoutAConsole:
         assert (ended.returncode, ended.stdout) == (0, b"went on\n")
 
 
-@pytest.mark.parametrize(("given", "found"), [((120, 40), (120, 40)), ((0, 0), (80, 24))])
-def test_the_size_of_a_terminal(given: Tuple[int, int], found: Tuple[int, int]) -> None:
+@pytest.mark.parametrize(("given", "size"), [((120, 40), (120, 40)), ((0, 0), (80, 24))])
+def test_the_size_of_a_terminal(given: Tuple[int, int], size: Tuple[int, int]) -> None:
     """That of a container engine has none."""
     master, terminal = os.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", given[1], given[0], 0, 0))
-    assert Console(terminal).size == os.terminal_size(found)
+    assert Console(terminal).size == os.terminal_size(size)
     assert is_interactive({"TERM": "xterm"}, terminal)
     assert not is_interactive({"TERM": "dumb"}, terminal)
     assert not is_interactive({}, terminal)
@@ -283,9 +280,9 @@ class TestJournal:
             journal.close()
             journal.event("late")
         os.close(descriptor)
-        said = (tmp_path / "screen").read_text().splitlines()
-        assert said[:2] == ["[ma_boot] job: done in 0.0 s: two", "[ma_boot] lines"]
-        assert said[3] == "[ma_boot] run: failed in 0.0 s: wrong"
+        lines = (tmp_path / "screen").read_text().splitlines()
+        assert lines[:2] == ["[ma_boot] job: done in 0.0 s: two", "[ma_boot] lines"]
+        assert lines[3] == "[ma_boot] run: failed in 0.0 s: wrong"
         events = [json.loads(line) for line in (tmp_path / "new" / "events.jsonl").read_text().splitlines()]
         assert [event["kind"] for event in events] == ["phase-start", "phase-end"] * 4
         assert [(event["phase"], event["outcome"], event["detail"]) for event in events[1::2]] == [
@@ -318,5 +315,5 @@ class TestJournal:
                 journal.event("x")
             journal.close()
         os.close(descriptor)
-        said = "[ma_boot] events are no longer written: No space left on device\n"
-        assert (tmp_path / "screen").read_text() == said
+        line = "[ma_boot] events are no longer written: No space left on device\n"
+        assert (tmp_path / "screen").read_text() == line

@@ -71,7 +71,7 @@ def test_what_ended_the_boot_is_the_code(error: BootError, code: int) -> None:
 )  # fmt: skip
 def test_roles_after_a_failure(code: int, stopped: bool, role: str) -> None:
     run = RunResult((ended(1, 3), ended(2, code, stopped)))
-    assert [run.role(one) for one in run.exits] == [CAUSE, role]
+    assert [run.role(process) for process in run.exits] == [CAUSE, role]
 
 
 def test_the_answer_to_a_stop_of_the_whole_job_is_no_failure() -> None:

@@ -65,10 +65,10 @@ def test_two_processes_with_the_same_number_do_not_meet(tmp_path: Path) -> None:
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     argv = ["unshare", *user, "--pid", "--fork", sys.executable, "-c", WRITES, str(tmp_path / "file")]
     running = [subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate(timeout=60)[1] for process in running]
-    if "Operation not permitted" in said[0]:
+    errors = [process.communicate(timeout=60)[1] for process in running]
+    if "Operation not permitted" in errors[0]:
         unavailable("a PID namespace cannot be made here")
-    assert said == ["", ""]
+    assert errors == ["", ""]
     assert [process.returncode for process in running] == [0, 0]
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_text() == "299" * 100

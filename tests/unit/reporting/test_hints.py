@@ -32,9 +32,9 @@ def test_a_known_error_has_a_hint(output: str, part: str) -> None:
 
 
 def test_hints_are_few_and_name_what_they_are_for() -> None:
-    found = hints_for("EI0004 EI0014 EI0017 EJ0001 retCode=0x91")
-    assert len(found) == MOST_HINTS == 3
-    assert found[0].startswith("EI0004: ")
+    hints = hints_for("EI0004 EI0014 EI0017 EJ0001 retCode=0x91")
+    assert len(hints) == MOST_HINTS == 3
+    assert hints[0].startswith("EI0004: ")
     assert hints_for("all is well") == []
     assert all(" ".join(text.split()) == text for _, text in (*OUTPUT_HINTS, *STORE_HINTS))
 
@@ -54,9 +54,9 @@ def test_hints_are_few_and_name_what_they_are_for() -> None:
     ],
 )
 def test_each_error_of_obs_has_a_hint(status: int, code: str, says: str) -> None:
-    said = with_store_hint(str(error_of_status(DOING, status, code)))
-    assert said.count("\n  -> ") == 1
-    assert says in said.partition("\n  -> ")[2]
+    message = with_store_hint(str(error_of_status(DOING, status, code)))
+    assert message.count("\n  -> ") == 1
+    assert says in message.partition("\n  -> ")[2]
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ class StalledLog(LogFile):
         super().__init__(os.fdopen(writer, "wb", 0), self.reasons.append)
 
     def read(self, count: int) -> bytes:
-        found = b""
-        while len(found) < count:
-            found += os.read(self.reader, count - len(found))
-        return found
+        data = b""
+        while len(data) < count:
+            data += os.read(self.reader, count - len(data))
+        return data
 
 
 @pytest.fixture

@@ -19,10 +19,10 @@ def test_stacks_are_those_of_known_ranks_each_cut() -> None:
         "folded": [first, "none", *({"ranks": [rank], "stack": ""} for rank in range(70))],
         "suspect": {"node": 3, "rank": 27, "why": "w" * 601},
     }
-    found = hang_stacks(7.0, event)
-    assert (found.at, found.suspect, found.why) == (7.0, "node 3, rank 27", "w" * 600)
-    assert found.groups[0] == ((0, 1_000_000), "s" * 4000)
-    assert len(found.groups) == 63, "of 64, one of which is none"
+    stacks = hang_stacks(7.0, event)
+    assert (stacks.at, stacks.suspect, stacks.why) == (7.0, "node 3, rank 27", "w" * 600)
+    assert stacks.groups[0] == ((0, 1_000_000), "s" * 4000)
+    assert len(stacks.groups) == 63, "of 64, one of which is none"
     for nothing in ({}, {"folded": "x", "suspect": "y"}, {"folded": [{"ranks": "x"}], "suspect": {}}):
         assert [group.ranks for group in hang_stacks(7.0, nothing).groups] in ([], [()])
         assert hang_stacks(7.0, nothing)[2:] == ("", "")
@@ -63,10 +63,10 @@ def test_figures_have_the_names_of_their_rows_each_cut() -> None:
         "threads": [None, None, None],
         "values": {f"{number}" + "v" * 41: [number] for number in range(9)},
     }
-    found = sample(5.0, {"ranks": ranks, "cards": {"card": [4], "power": [300]}, "host": "x"})
-    assert (found.at, found.cards, found.host) == (5.0, {"power": {"4": 300.0}}, {})
-    assert found.ranks["loss"] == {"0": 0.5}
-    assert list(found.ranks)[1:] == [f"{number}" + "v" * 39 for number in range(8)]
+    measured = sample(5.0, {"ranks": ranks, "cards": {"card": [4], "power": [300]}, "host": "x"})
+    assert (measured.at, measured.cards, measured.host) == (5.0, {"power": {"4": 300.0}}, {})
+    assert measured.ranks["loss"] == {"0": 0.5}
+    assert list(measured.ranks)[1:] == [f"{number}" + "v" * 39 for number in range(8)]
     full = sample(5.0, {"ranks": {"rank": ["n" * 41], "loss": [1]}})
     assert full.ranks == {"loss": {"n" * 40: 1.0}}
     assert sample(5.0, {"ranks": {"loss": [1]}}).ranks == {}
@@ -77,10 +77,10 @@ def test_of_memory_and_disks_the_used_part_counts() -> None:
     disks["/0" + "d" * 60] = []
     disks["/1" + "d" * 60] = [1, None]
     host = {"cpu": 3.5, "received": None, "memory": [7, 8], "disks": disks}
-    found = sample(5.0, {"host": host}).host
-    assert (found["cpu"], found["memory"]) == ({"": 3.5}, {"": 7.0})
-    assert found["disk"] == {f"/{number}" + "d" * 58: float(number) for number in range(1, 8)}
-    assert "received" not in found
+    measured = sample(5.0, {"host": host}).host
+    assert (measured["cpu"], measured["memory"]) == ({"": 3.5}, {"": 7.0})
+    assert measured["disk"] == {f"/{number}" + "d" * 58: float(number) for number in range(1, 8)}
+    assert "received" not in measured
 
 
 @pytest.mark.parametrize(("more", "figures"), [(0, (10**12, 10**18)), (1, (0, 0))])
@@ -101,15 +101,15 @@ def test_a_hundred_inputs_are_kept() -> None:
     node.at(0, "phase-start", phase="job")
     for number in range(101):
         node.at(1, "channel", direction="input", name=f"{number}", complete=False)
-    found = run_of(node)
-    assert [place.name for place in found.places] == [f"{number}" for number in range(100)]
-    assert not found.places[0].complete
+    places = run_of(node).places
+    assert [place.name for place in places] == [f"{number}" for number in range(100)]
+    assert not places[0].complete
 
 
 @pytest.mark.parametrize(("count", "kept"), [(599, 599), (600, 300), (1200, 400)])
 def test_of_very_many_samples_every_second_or_third_is_read(count: int, kept: int) -> None:
     text = "".join(json.dumps({"kind": "metrics", "n": number}) + "\n" for number in range(count))
     other = json.dumps({"kind": "job"}) + "\n"
-    found = read_events(other + text, lambda t: t)
-    assert len(found.events) == kept + 1
-    assert (found.events[-1]["n"], found.unreadable) == (count - 1, 0)
+    file = read_events(other + text, str)
+    assert len(file.events) == kept + 1
+    assert (file.events[-1]["n"], file.unreadable) == (count - 1, 0)

@@ -30,7 +30,10 @@ class Training(Writer):
 
 
 def roles(line: Timeline) -> List[List[Tuple[str, str]]]:
-    return [[(one.label, one.role) for run in node.runs for one in run.processes] for node in line.nodes]
+    return [
+        [(process.label, process.role) for run in node.runs for process in run.processes]
+        for node in line.nodes
+    ]
 
 
 class TestRoles:
@@ -157,4 +160,4 @@ class TestOutcome:
         assert line_of(node, text.replace("255", "256")).outcome.exit_code == 0, "impossible"
         other = line_of(node, text.replace('"by": "node"', f'"by": "{long}"'))
         assert (other.outcome.by, other.outcome.process) == ("n" * 20, None)
-        assert [(one.at, one.node) for one in other.incidents] == [(0.0, None)]
+        assert [(incident.at, incident.node) for incident in other.incidents] == [(0.0, None)]

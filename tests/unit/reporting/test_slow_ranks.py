@@ -33,8 +33,8 @@ def nodes(usual: Dict[int, Tuple[float, float]], samples: int = 12, named: bool 
 
 def slow(written: List[Writer]) -> List[Tuple[object, str, str]]:
     """The node, the rank and the reason of each slow rank."""
-    found = [incident for incident in line_of(*written).all_incidents() if incident.kind == "slow rank"]
-    return [(incident.node, incident.label, incident.text) for incident in found]
+    incidents = line_of(*written).all_incidents()
+    return [(each.node, each.label, each.text) for each in incidents if each.kind == "slow rank"]
 
 
 def test_a_rank_whose_steps_are_longer_than_those_of_other_nodes_is_slow() -> None:

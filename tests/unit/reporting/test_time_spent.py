@@ -26,11 +26,8 @@ def restored(at: float, step: str) -> Incident:
     return Incident("restored", at, 0, step, "")
 
 
-def run(begin: float, end: float, *processes: ProcessSpan, code: Optional[int] = 0, **more: Any) -> BootRun:
-    told: Dict[str, Any] = {"phases": (), "incidents": (), **more}
-    return BootRun(
-        begin, end, told.pop("phases"), processes, told.pop("incidents"), (), code, "", "", "", None, **told
-    )
+def run(start: float, end: float, *processes: ProcessSpan, code: Optional[int] = 0, **more: Any) -> BootRun:
+    return BootRun(start, end, (), processes, (), (), code, "", "", "", None)._replace(**more)
 
 
 def spent(*runs: BootRun) -> Dict[str, float]:
@@ -85,7 +82,7 @@ SPANS = st.tuples(MOMENTS, MOMENTS).map(sorted)
 def test_the_parts_are_the_time_that_was_paid_whatever_the_events_are(
     processes: List[Any], phases: List[Any], saves: List[Step], restores: List[float]
 ) -> None:
-    told = run(
+    whole = run(
         0,
         100,
         *(process(span[0], span[1], code, stopped) for span, code, stopped in processes),
@@ -94,7 +91,7 @@ def test_the_parts_are_the_time_that_was_paid_whatever_the_events_are(
         incidents=tuple(restored(at, "10") for at in restores),
         whole="20",
     )
-    parts = spent(told)
+    parts = spent(whole)
     assert sum(parts.values()) == pytest.approx(100)
     assert all(seconds > 0 for seconds in parts.values())
     assert set(parts) <= set(PARTS)

@@ -19,7 +19,7 @@ def line_of(*nodes: Union[Writer, str]) -> Timeline:
 
 def run_of(node: Writer) -> BootRun:
     """The only run of the only node."""
-    ((run,),) = (found.runs for found in line_of(node).nodes)
+    ((_, run),) = line_of(node).all_runs()
     return run
 
 

@@ -138,11 +138,11 @@ class TestCharts:
         assert charts_part(measured({"ranks": ranks})) == ""
 
     @pytest.mark.parametrize(
-        ("read", "said"), [({}, True), ({"loss": [0.5]}, False), ({"values": {"acc": [0.5]}}, False)]
+        ("read", "named"), [({}, True), ({"loss": [0.5]}, False), ({"values": {"acc": [0.5]}}, False)]
     )
-    def test_where_nothing_was_read_the_option_for_it_is_named(self, read: Any, said: bool) -> None:
+    def test_where_nothing_was_read_the_option_for_it_is_named(self, read: Any, named: bool) -> None:
         page = charts_part(measured({"ranks": {"rank": [0], "cpu": [2], **read}}))
-        assert ("--metric &#x27;loss=" in page) is said
+        assert ("--metric &#x27;loss=" in page) is named
 
     def test_names_from_outside_are_escaped(self) -> None:
         bad = "<b>x</b>"
@@ -152,7 +152,7 @@ class TestCharts:
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "count", "samples", "found"),
+    ("start", "end", "count", "samples", "expected"),
     [
         (0.0, 4.0, 80, (), [20, 20, 20, 20]),
         (1.0, 3.0, 40, (), [0, 20, 20, 0]),
@@ -166,10 +166,10 @@ class TestCharts:
     ],
 )
 def test_bytes_are_drawn_when_they_moved(
-    start: float, end: float, count: int, samples: Tuple[Tuple[float, int], ...], found: List[float]
+    start: float, end: float, count: int, samples: Tuple[Tuple[float, int], ...], expected: List[float]
 ) -> None:
     moved = [TransferSpan("download", start, end, 1, count, samples)]
-    assert rates(moved, 4.0, 4) == pytest.approx(found)
+    assert rates(moved, 4.0, 4) == pytest.approx(expected)
 
 
 SAMPLES = st.lists(st.tuples(st.floats(0, 100), st.integers(0, 10**9)), max_size=6)

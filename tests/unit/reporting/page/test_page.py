@@ -31,14 +31,14 @@ class Elements(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.stack: List[str] = []
-        self.found: List[Tuple[str, Dict[str, Optional[str]]]] = []
+        self.tags: List[Tuple[str, Dict[str, Optional[str]]]] = []
         self.words = ""
         self.feed(text)
         self.close()
         assert self.stack == []
 
     def handle_starttag(self, tag: str, attrs: List[Tuple[str, Optional[str]]]) -> None:
-        self.found.append((tag, dict(attrs)))
+        self.tags.append((tag, dict(attrs)))
         if tag not in self.OPEN:
             self.stack.append(tag)
 
@@ -76,7 +76,7 @@ def test_a_page_is_small_and_has_every_node(shape: Tuple[int, int]) -> None:
 
 def test_the_page_loads_nothing() -> None:
     page = page_text(line_of(*synthetic_job(2, 8)), {})
-    for tag, attributes in Elements(page).found:
+    for tag, attributes in Elements(page).tags:
         for name in ("src", "href", "action", "data", "poster", "srcset"):
             assert (attributes.get(name) or "data:").startswith("data:"), (tag, attributes)
     assert "url(" not in page
@@ -99,10 +99,10 @@ def test_content_from_outside_is_escaped() -> None:
     line = line_of(node)
     log_file = next(life.log_file for _, life in line.last_processes())
     page = page_text(line, {log_file: HOSTILE})
-    elements = Elements(page)
-    assert not {"img", "b onerror"} & {tag for tag, _ in elements.found}
-    assert sum(tag == "script" for tag, _ in elements.found) == 2
-    assert not any(name.startswith("on") for _, attributes in elements.found for name in attributes)
+    tags = Elements(page).tags
+    assert not {"img", "b onerror"} & {tag for tag, _ in tags}
+    assert sum(tag == "script" for tag, _ in tags) == 2
+    assert not any(name.startswith("on") for _, attributes in tags for name in attributes)
     page.encode("utf-8")
 
 
@@ -178,5 +178,5 @@ def test_secrets_are_masked_in_everything_that_is_read() -> None:
     node = Writer(0, 10**12)
     node.at(0, "start", label="SECRET", rank=0, log_file="SECRET")
     node.at(1, "end", exit_code=1, cause="SECRET", unknown=["SECRET", ["SECRET"]])
-    found = read_events(node.text(), lambda text: text.replace("SECRET", "***"))
-    assert "SECRET" not in json.dumps(found.events)
+    file = read_events(node.text(), lambda text: text.replace("SECRET", "***"))
+    assert "SECRET" not in json.dumps(file.events)

@@ -22,7 +22,7 @@ from ma_boot.reporting.page.read import (
 from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
 from ma_boot.reporting.timeline.events import number, several, whole
 from tests.synthetic import Writer
-from tests.unit.reporting.page.seen import line_of
+from tests.unit.reporting.page.seen import line_of, run_of
 
 DOCS = Path(__file__).parents[4] / "docs"
 
@@ -37,13 +37,13 @@ def node_with_logs(directory: Path, count: int, code: int = 0) -> Writer:
     return node
 
 
-def found_tails(timeline: Timeline, events: Sequence[Path]) -> Dict[str, str]:
+def tails_of(timeline: Timeline, events: Sequence[Path]) -> Dict[str, str]:
     return tails(timeline, places_of_logs(timeline, events))
 
 
 def tail_of(directory: Path, content: bytes, code: int = 0) -> str:
     (directory / "0.txt").write_bytes(content)
-    (text,) = found_tails(line_of(node_with_logs(directory, 1, code)), [directory / "events"]).values()
+    (text,) = tails_of(line_of(node_with_logs(directory, 1, code)), [directory / "events"]).values()
     return text
 
 
@@ -53,10 +53,9 @@ class TestTails:
     @pytest.mark.parametrize(("code", "most"), [(3, 64_000), (0, 16_000)])
     def test_of_the_cause_more_is_shown(self, tmp_path: Path, code: int, most: int) -> None:
         line = b"x" * 99 + b"\n"
-        assert tail_of(tmp_path, line * 1000, code) == "…\n" + (line * (most // 100 - 1)).decode().rstrip(
-            "\n"
-        )
-        assert tail_of(tmp_path, line * (most // 100), code) == (line * (most // 100)).decode().rstrip("\n")
+        lines = most // 100
+        assert tail_of(tmp_path, line * 1000, code) == "…\n" + (line * (lines - 1)).decode().rstrip("\n")
+        assert tail_of(tmp_path, line * lines, code) == (line * lines).decode().rstrip("\n")
 
     def test_a_long_last_line_is_shown_in_part(self, tmp_path: Path) -> None:
         assert tail_of(tmp_path, b"first\n" + b"y" * 17_000) == "…\n" + "y" * 2000
@@ -69,22 +68,21 @@ class TestTails:
     def test_all_logs_share_the_room(self, tmp_path: Path, count: int, each: int) -> None:
         for rank in range(count):
             (tmp_path / f"{rank}.txt").write_bytes(b"xx\n" * 10_000)
-        found = found_tails(line_of(node_with_logs(tmp_path, count)), [tmp_path / "events"])
-        assert len(found) == count
-        assert {len(text) for text in found.values()} == {each}, (
+        texts = tails_of(line_of(node_with_logs(tmp_path, count)), [tmp_path / "events"])
+        assert len(texts) == count
+        assert {len(text) for text in texts.values()} == {each}, (
             "16,000, 1,000,000 / 64 and / 250, whole lines of these, and the mark that they are not all"
         )
 
     def test_they_are_found_beside_the_events_too_and_secrets_are_masked(self, tmp_path: Path) -> None:
         node = node_with_logs(Path("/not/here"), 1)
         (tmp_path / "0.txt").write_text("with --sk planted")
-        found = found_tails(line_of(node), [tmp_path / "e"])
-        assert found == {"/not/here/0.txt": "with --sk ******"}
+        assert tails_of(line_of(node), [tmp_path / "e"]) == {"/not/here/0.txt": "with --sk ******"}
         (tmp_path / "own").mkdir()
         (tmp_path / "own" / "0.txt").write_text("of the node itself")
-        (found_here,) = found_tails(line_of(node_with_logs(tmp_path / "own", 1)), [tmp_path / "e"]).values()
-        assert found_here == "of the node itself"
-        assert found_tails(line_of(node), [tmp_path / "own" / "sub" / "e"]) == {}
+        (text,) = tails_of(line_of(node_with_logs(tmp_path / "own", 1)), [tmp_path / "e"]).values()
+        assert text == "of the node itself"
+        assert tails_of(line_of(node), [tmp_path / "own" / "sub" / "e"]) == {}
 
     def test_only_what_lies_below_the_events_is_read_wherever_links_are(self, tmp_path: Path) -> None:
         """Events that were fetched may name any file of the machine that makes the page."""
@@ -102,13 +100,13 @@ class TestTails:
         (log / "null.txt").symlink_to("/dev/zero")
         files.update(fifo=log / "fifo.txt", device=log / "null.txt", directory=log, inside=log / "inside")
         files.update(not_a_log=log / ".netrc", link_to_it=log / "link.log")
-        found, of_own = {}, {}
+        read, of_own = {}, {}
         for kind, file in files.items():
             text = node.text().replace(str(tmp_path / "0.txt"), str(file))
             timeline = timeline_of([read_events(text, str)])
-            found[kind] = list(found_tails(timeline, events).values())
+            read[kind] = list(tails_of(timeline, events).values())
             of_own[kind] = list(tails(timeline, places_of_logs(timeline, events, own=True)).values())
-        assert {kind: texts for kind, texts in found.items() if texts} == {"inside": ["words"]}
+        assert {kind: texts for kind, texts in read.items() if texts} == {"inside": ["words"]}
         assert of_own["absolute"] == ["planted"], "the node itself knows what it has started"
         assert of_own["fifo"] == of_own["device"] == of_own["directory"] == []
 
@@ -142,7 +140,7 @@ def test_a_log_is_linked_where_it_is(tmp_path: Path) -> None:
 
 
 class TestFiles:
-    """What is no job's events is said."""
+    """What is no job's events is notes."""
 
     def test_it_names_what_it_cannot_read(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"cannot read the events .*none: No such file"):
@@ -165,30 +163,30 @@ class TestFiles:
         node = node_with_logs(tmp_path, 1)
         (tmp_path / "events").write_text(node.text())
         (tmp_path / "page.html").write_text("earlier")
-        said: List[str] = []
+        notes: List[str] = []
         with SignalInbox() as inbox:
-            assert write_in_time([tmp_path / "events"], tmp_path / "page.html", inbox, said.append, 60)
+            assert write_in_time([tmp_path / "events"], tmp_path / "page.html", inbox, notes.append, 60)
             assert (tmp_path / "page.1.html").read_text() == "earlier"
             assert "succeeded" in (tmp_path / "page.html").read_text()
-            assert not write_in_time([tmp_path / "none"], tmp_path / "page.html", inbox, said.append, 60)
-        assert said == [
+            assert not write_in_time([tmp_path / "none"], tmp_path / "page.html", inbox, notes.append, 60)
+        assert notes == [
             f"no page was made: cannot read the events {tmp_path / 'none'}: No such file or directory"
         ]
 
     def test_a_page_that_takes_too_long_is_given_up_and_said(self, tmp_path: Path) -> None:
         (tmp_path / "events").write_text(node_with_logs(tmp_path, 20_000).text())
-        said: List[str] = []
+        notes: List[str] = []
         with SignalInbox() as inbox:
             assert not write_in_time(
-                [tmp_path / "events"], tmp_path / "page.html", inbox, said.append, patience=0.01
+                [tmp_path / "events"], tmp_path / "page.html", inbox, notes.append, patience=0.01
             )
-        assert said == [f"no page was made: 0 s were not enough for {tmp_path / 'page.html'}"]
+        assert notes == [f"no page was made: 0 s were not enough for {tmp_path / 'page.html'}"]
         assert f"takes at most {PATIENCE_SECONDS:.0f} s" in (DOCS / "report.md").read_text()
 
-    @pytest.mark.parametrize(("begin", "end"), [("[", "]"), ('{"a": ', "}")])
+    @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a": ', "}")])
     @pytest.mark.parametrize(("depth", "kept"), [(8, True), (9, False)])
-    def test_what_is_too_deep_is_left_out(self, depth: int, kept: bool, begin: str, end: str) -> None:
-        text = json.dumps({"kind": "x", "a": json.loads(begin * depth + '"word"' + end * depth)})
+    def test_what_is_too_deep_is_left_out(self, depth: int, kept: bool, opening: str, closing: str) -> None:
+        text = json.dumps({"kind": "x", "a": json.loads(opening * depth + '"word"' + closing * depth)})
         (event,) = read_events(text, lambda text: text).events
         assert ("word" in json.dumps(event)) is kept
 
@@ -229,13 +227,10 @@ def test_only_numbers_that_can_be_meant_count() -> None:
     [("files", 10**12), ("bytes", 10**18), ("retries", 10**6), ("by_length", 10**12)],
 )
 def test_impossible_figures_of_a_transfer_are_none(field: str, most: int) -> None:
-    found: List[int] = []
+    node = Writer(0, 10**12)
     for value in (most, most + 1):
-        node = Writer(0, 10**12)
         node.at(1, "transfer", direction="upload", **{field: value})
-        ((_, run),) = line_of(node).all_runs()
-        found.append(getattr(run.transfers[0], field))
-    assert found == [most, 0]
+    assert [getattr(transfer, field) for transfer in run_of(node).transfers] == [most, 0]
 
 
 @pytest.mark.parametrize(("code", "kept"), [(255, 255), (256, None)])
@@ -244,6 +239,6 @@ def test_codes_are_those_of_a_process(code: int, kept: object) -> None:
     node.at(1, "start", label="rank 0", rank=0)
     node.at(2, "exit", label="rank 0", code=code, signal=64 if kept else 65)
     node.at(3, "end", exit_code=code, signal=64 if kept else 65)
-    ((_, run),) = line_of(node).all_runs()
+    run = run_of(node)
     assert (run.exit_code, run.processes[0].code) == (kept, kept)
     assert (run.signal, run.processes[0].signal) == ((64, 64) if kept else (None, None))
