@@ -124,6 +124,13 @@ class TestOutcome:
             "rank 1 ended with exit code 3",
         )
 
+    def test_of_a_job_that_was_stopped_the_first_failure_is_the_cause(self) -> None:
+        node = Training()
+        node.ran(0, 6, 7, 7)
+        node.ran(1, 6, 6.5, 9)
+        node.ends(12, 143, by="signal", signal=15)
+        assert roles(line_of(node)) == [[("rank 0", "followed"), ("rank 1", "cause")]]
+
     def test_a_failure_counts_before_a_stop_and_before_an_error_of_a_later_node(self) -> None:
         stopped, failed, late = Training(0), Training(1), Training(2)
         stopped.ends(3, 143, by="signal", signal=15)

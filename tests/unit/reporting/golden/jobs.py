@@ -30,8 +30,7 @@ def jobs() -> Dict[str, List[str]]:
         "many_nodes": many_nodes(),
         "rehearsed": rehearsed(),
         "refused": refused(),
-        "stopped": stopped(BY_SIGTERM),
-        "stopped_later": stopped(Message.of("{}; before that, {} {}", BY_SIGTERM, "rank 1", with_code(9))),
+        "stopped": stopped(),
     }
 
 
@@ -328,7 +327,7 @@ def refused() -> List[str]:
     return [node.text()]
 
 
-def stopped(cause: str) -> List[str]:
+def stopped() -> List[str]:
     """A stop from outside; a transfer of each direction goes on, and nothing is known of a second node's end."""
     node, other = Writer(0, 10**12), Writer(1, 10**12)
     node.phase("job", 0, 2)
@@ -337,10 +336,7 @@ def stopped(cause: str) -> List[str]:
     node.at(4, "progress", direction="download", bytes_done=3000)
     node.at(5, "progress", direction="sideways", bytes_done=10)
     started(node, 6, 0, 1)
-    if ";" in cause:
-        ended(node, 6.5, 1, code=9)
-        ended(node, 7, 0, code=7)
     node.at(9, "stop", reason=Message.of("{} received", "SIGTERM"))
-    node.at(12, "end", exit_code=143, by="signal", cause=cause, signal=15)
+    node.at(12, "end", exit_code=143, by="signal", cause=BY_SIGTERM, signal=15)
     other.phase("job", 1, 2)
     return [node.text(), other.text()]

@@ -182,6 +182,14 @@ class TestWhy:
         assert [page.english.count(f"{name}: HTTP") for name in "abc"] == [1, 1, 1]
         assert ["a: HTTP" in page.reason, "b: HTTP" in page.reason] == [False, True]
 
+    @pytest.mark.parametrize(
+        ("cause", "again"),
+        [("stopped by SIGTERM", False), ("stopped by SIGTERM; before that, rank 1 failed", True)],
+    )
+    def test_of_a_stop_only_a_failure_before_it_is_said_again(self, cause: str, again: bool) -> None:
+        page = seen(ended(exit_code=143, by="signal", cause=cause, signal=15))
+        assert page.reason == (cause if again else "")
+
     def test_last_words_and_hints_are_cut(self) -> None:
         page = seen(processes(1, code=3), tails={"/log/0": "unrecognized arguments: --" + "x" * 1000})
         last = page.english.partition("Last output of rank 0")[2].partition("<pre>")[2].partition("</pre>")[0]
