@@ -83,10 +83,14 @@ ENDINGS = {
 @pytest.mark.parametrize("name", ENDINGS)
 def test_a_report_is_as_it_was(name: str) -> None:
     ending = ENDINGS[name]
+    document = failure_document(ending)
+    document["processes"] = [  # the first failure has all that is kept of a process
+        f"{process['label']}: {process['part']}; {process['exception']}" for process in document["processes"]
+    ]
     parts = (
         "\n".join(report_lines(ending, page="/log/page.html" if ending.lost else None)),
         json.dumps(end_event(ending), indent=1, ensure_ascii=False),
-        json.dumps(failure_document(ending), indent=1, ensure_ascii=False),
+        json.dumps(document, indent=1, ensure_ascii=False),
     )
     now = "\n\n".join(parts) + "\n"
     assert now == golden(Path(__file__).with_name("reports") / f"{name.replace(' ', '_')}.txt", now)
