@@ -214,7 +214,7 @@ class Tail:
 
 
 def time_in(line: str) -> Optional[datetime]:
-    """The time at the beginning of a line, such as `2026-11-22 14:00:00,123`; None if there is none."""
+    """The time at the beginning of a line, such as `2026-11-22 14:00:00,123`; None without one."""
     match = _TIME.search(line, 0, _WITHIN)
     if match is None:
         return None
@@ -226,14 +226,13 @@ def time_in(line: str) -> Optional[datetime]:
         return None
 
 
-LAST_LOOKS = 2  # after the end without anything new, since logs arrive later than states
+LAST_POLLS = 2  # after the end without anything new, since logs arrive later than states
 _LAST_PAUSE = 2.0  # seconds between them
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What somebody who follows a job is told: `kind` is state, stage, event, log (of the worker `source`) or
-    note."""
+class News:
+    """New lines of a followed job: `kind` is state, stage, event, log (of the worker `source`) or note."""
 
     kind: str
     lines: Tuple[str, ...]
@@ -244,8 +243,8 @@ class Seen:
 class Following:
     """What to follow: all workers or those of `nodes`; logs only, without states and events, if `logs_only`.
 
-    `interval` is in seconds, between two looks. With `until_end` it goes on to the end of the job. `recent`
-    is what of the logs is shown that are there at the first look, by default all.
+    `interval` is in seconds, between two polls. With `until_end` it goes on to the end of the job. `recent`
+    limits what is shown of the logs that exist at the first poll.
     """
 
     job: str
@@ -266,55 +265,55 @@ class JobFollower:
         self.stage = ""
         self._state = ""
         self._stages: Set[Tuple[str, str]] = set()
-        self._began: Set[str] = set()  # the tasks whose logs have been looked at
-        self._unread: Set[str] = set()  # what the service refuses to tell, which is said once
+        self._began: Set[str] = set()  # the tasks whose logs have been read
+        self._unread: Set[str] = set()  # what the service refuses, which is noted once
         self._events: Set[Tuple[str, str, str]] = set()
         self._event_page = 0
 
-    def all(self) -> Iterator[Seen]:
+    def all(self) -> Iterator[News]:
         """Everything that is new, until the job has ended and its logs have been read to their ends."""
         quiet = 0
         while True:
             is_new = False
             self.details = self._api.call(JobApi.details, self._following.job)
             ended = state_of(self.details) in ENDED
-            for seen in self._look():
+            for news in self._news():
                 is_new = True
-                yield seen
+                yield news
             quiet = quiet + 1 if ended and not is_new else 0
-            if (ended and quiet >= LAST_LOOKS) or not self._following.until_end:
+            if quiet >= LAST_POLLS or not self._following.until_end:
                 return
             self._pause(_LAST_PAUSE if ended else self._following.interval)
 
-    def _look(self) -> Iterator[Seen]:
+    def _news(self) -> Iterator[News]:
         if not self._following.logs_only:
             yield from self._states()
             yield from self._new_stages()
-            yield from self._what_is_told("events", self._new_events())
+            yield from self._unless_refused("events", self._new_events())
         for log in self._workers():
-            yield from self._what_is_told(f"{log.label}: its log", self._new_lines(log))
+            yield from self._unless_refused(f"{log.label}: its log", self._new_lines(log))
 
-    def _what_is_told(self, topic: str, news: Iterator[Seen]) -> Iterator[Seen]:
+    def _unless_refused(self, topic: str, news: Iterator[News]) -> Iterator[News]:
         """News of one topic: what is refused or odd is left out with a note, and the watching goes on."""
         try:
             yield from news
         except (ConfigError, AnswerOdd) as error:
             if topic not in self._unread:
                 self._unread.add(topic)
-                yield Seen("note", (f"{topic}: left out: {error}",))
+                yield News("note", (f"{topic}: left out: {error}",))
         else:
             self._unread.discard(topic)
 
-    def _new_lines(self, log: WorkerLog) -> Iterator[Seen]:
+    def _new_lines(self, log: WorkerLog) -> Iterator[News]:
         if self._following.recent is not None and log.task not in self._began:
             yield from self._end_of(log, self._following.recent)
             return
         for lines in log.pages(partial(self._page, log)):
             if lines:
-                yield Seen("log", tuple(lines), log.label)
+                yield News("log", tuple(lines), log.label)
 
-    def _end_of(self, log: WorkerLog, recent: Recent) -> Iterator[Seen]:
-        """The end of a log at the first look."""
+    def _end_of(self, log: WorkerLog, recent: Recent) -> Iterator[News]:
+        """The end of a log at the first poll."""
         tail = Tail(recent)
         for lines in log.pages(partial(self._page, log), recent.lines if recent.seconds is None else None):
             tail.add(lines)
@@ -323,8 +322,8 @@ class JobFollower:
         self._began.add(log.task)
         if recent.seconds is not None and not tail.has_times:
             text = "no line of its log has a time, so all are shown; --tail shows the last ones"
-            yield Seen("note", (f"{log.label}: {text}",))
-        yield Seen("log", tuple(tail.rest()), log.label)
+            yield News("note", (f"{log.label}: {text}",))
+        yield News("log", tuple(tail.rest()), log.label)
 
     def _page(self, log: WorkerLog, base: Optional[str], order: str, most: int) -> Page:
         return self._api.call(JobApi.lines, self._following.job, log.task, base, order, most)
@@ -341,14 +340,14 @@ class JobFollower:
             raise InputMissing(f"the job has no {', '.join(missing)}; it has {', '.join(labels)}")
         return [log for log in self.logs.values() if not wanted or log.label in wanted]
 
-    def _states(self) -> Iterator[Seen]:
+    def _states(self) -> Iterator[News]:
         state = state_of(self.details)
         if state != self._state:
             self._state = state
             unknown = "" if state in STATES else " (a state that this version does not know)"
-            yield Seen("state", (f"{state}{unknown}",))
+            yield News("state", (f"{state}{unknown}",))
 
-    def _new_stages(self) -> Iterator[Seen]:
+    def _new_stages(self) -> Iterator[News]:
         """Stages that have begun, each once. They only help: without an answer there are none."""
         try:
             stages = stages_of(self._api.api.stages(self._following.job))
@@ -359,10 +358,10 @@ class JobFollower:
         if stages:
             self.stage = stages[-1][1]
         if new:
-            yield Seen("stage", tuple(text for _, text in new))
+            yield News("stage", tuple(text for _, text in new))
 
-    def _new_events(self) -> Iterator[Seen]:
-        """Events by pages, the last one again, as it may have grown; each is told once."""
+    def _new_events(self) -> Iterator[News]:
+        """Events by pages, the last one again, as it may have grown; each is news once."""
         while True:
             events = self._api.call(JobApi.events, self._following.job, self._event_page)
             new: List[str] = []
@@ -373,7 +372,7 @@ class JobFollower:
                     level = event["level"] or "Info"
                     new.append(f"{'' if level == 'Info' else level + ': '}{identity[-1]}")
             if new:
-                yield Seen("event", tuple(line for text in new for line in text.splitlines()))
+                yield News("event", tuple(line for text in new for line in text.splitlines()))
             if len(events) < 100:
                 return
             self._event_page += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import click
 
@@ -29,12 +29,13 @@ from ma_boot.redact import MASK, is_secret, masked, without_secrets
 from ma_boot.reporting import print_lines
 
 KILL_SECONDS = 30  # beyond the time that a stopped node needs by its own options
-_PLATFORMS = ("volcano", "mindcluster")
 
 
 @click.command("manifest", options_metavar="[OPTIONS]")
 @click.argument("words", nargs=-1, metavar="[FILE] [-- [OPTIONS] COMMAND [ARGS]...]", shell_complete=files)
-@click.option("--platform", type=click.Choice(_PLATFORMS), required=True, help="Who writes the rank table.")
+@click.option(
+    "--platform", type=click.Choice(list(CLUSTERS)), required=True, help="Who writes the rank table."
+)
 @click.option("--namespace", metavar="NAME", help="Namespace of the objects.")
 @click.option("--secret-name", metavar="NAME", help="Secret of `secrets`; default: NAME-secrets.")
 @click.option("--pull-secret", metavar="NAME", help="Secret for pulling the image.")
@@ -94,7 +95,7 @@ def manifest(
     text = _text_of(documents(pods, CLUSTERS[platform]))
     if code and upload:
         note(f"code: {upload_code(code, environ)} of {len(code.files)} files uploaded to {code.url}")
-    for line in (*exposed, *_to_do(pods, bool(code) and not upload)):
+    for line in (*exposed, *_to_do(pods, str(code.url) if code and not upload else "")):
         note(line)
     print_lines(text)
     return 0
@@ -158,19 +159,19 @@ def _grace(ctx: click.Context, options: Sequence[str], environment: Mapping[str,
     return round(total)
 
 
-def _to_do(pods: Any, code_to_upload: bool) -> List[str]:
-    """What has to be there before the manifest is applied."""
+def _to_do(pods: PodJob, upload_to: str) -> List[str]:
+    """What the cluster and OBS need before the manifest is applied."""
     steps: List[str] = []
     job = pods.job
-    if code_to_upload:
-        steps.append(f"the code must be at {pods.code[0]}: --upload uploads it")
+    if upload_to:
+        steps.append(f"the code must be at {upload_to}: --upload uploads it")
     if job.secrets:
         values = " ".join(f'--from-literal={name}="${name}"' for name in job.secrets)
         where = f" --namespace {pods.namespace}" if pods.namespace else ""
         steps.append(f"once, before: kubectl create secret generic {pods.secret}{where} {values}")
     if not (pods.code or job.channels or job.has_mapping):
         return steps
-    keys: Tuple[str, ...] = (*job.secrets, *job.environment)
+    keys = (*job.secrets, *job.environment)
     if "OBS_ACCESS_KEY_ID" not in keys:
         steps.append("secrets: no keys for OBS; expected OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY")
     if "OBS_ENDPOINT" not in keys and not pods.obs_endpoint:

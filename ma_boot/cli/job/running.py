@@ -229,7 +229,7 @@ _TICK = 1.0  # seconds between two changes of the line on a terminal
 
 
 def _printed(environ: Mapping[str, str], api: PatientApi, following: Following) -> Mapping[str, Any]:
-    """Prints all that is told of a job; returns its details at the end."""
+    """Prints all news of a job; returns its details at the end."""
     with ExitStack() as stack:
         console = stack.enter_context(Console(interactive=is_interactive(environ), patience=_PATIENCE))
         show = stack.enter_context(console.below())
@@ -242,17 +242,17 @@ def _printed(environ: Mapping[str, str], api: PatientApi, following: Following) 
                 time.sleep(min(left, _TICK) if console.interactive else left)
 
         follower = JobFollower(api, following, pause)
-        for seen in follower.all():
-            if seen.kind == "note":
-                note("\n".join(seen.lines))
+        for news in follower.all():
+            if news.kind == "note":
+                note("\n".join(news.lines))
                 continue
             while console.pause():
                 time.sleep(0.01)
-            if seen.kind == "log":  # is the training's, as it is
-                text = "".join(f"[{seen.source}] {line}\n" for line in seen.lines)
+            if news.kind == "log":  # is the training's, as it is
+                text = "".join(f"[{news.source}] {line}\n" for line in news.lines)
                 console.write(text.encode("utf-8", "backslashreplace"))
             else:
-                console.line("\n".join(f"[job] {line}" for line in seen.lines))
+                console.line("\n".join(f"[job] {line}" for line in news.lines))
             show(_view(follower, 0))
     if following.logs_only and not any(log.count for log in follower.logs.values()):
         note(f"the job is {state_of(follower.details)}; there is no log yet")

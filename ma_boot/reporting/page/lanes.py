@@ -276,7 +276,7 @@ def _incidents(node: NodeTimeline, middles: Dict[str, str], seconds: float, heig
     """Lines across the lane, and dots on the processes concerned."""
     for number, run in enumerate(node.runs):
         if number:
-            yield _incident(_ACROSS["start"], f"M{figure(place(run.begin, seconds))} 0V{height}")
+            yield _incident(_ACROSS["start"], f"M{figure(place(run.start, seconds))} 0V{height}")
         for incident in run.incidents:
             x = figure(place(incident.at, seconds))
             if incident.kind in _ACROSS:

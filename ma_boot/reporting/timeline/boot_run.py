@@ -172,7 +172,7 @@ def boot_run(node: Optional[int], events: Timed) -> BootRun:
     incidents = filter(None, (incident_of(at, node, event) for at, event in events))
     published = of_kind.get("checkpoint", ())
     return BootRun(
-        begin=events[0][0],
+        start=events[0][0],
         end=max(at for at, _ in events),
         phases=tuple(_phases(events)),
         processes=tuple(_processes(events)[-MOST_PROCESSES:]),
@@ -191,7 +191,7 @@ def boot_run(node: Optional[int], events: Timed) -> BootRun:
         samples=tuple(sample(at, event) for at, event in of_kind.get("metrics", ())),
         job_cause=job_cause(last.get("job cause", {})),
         program=words(job, "program", 100),
-        saves=tuple((_begin(at, event), words(event, "step", 40)) for at, event in published),
+        saves=tuple((_start_of(at, event), words(event, "step", 40)) for at, event in published),
         whole=words(last.get("checkpoints", {}), "whole", 40),
         software={name: words(versions, name, 60) for name in list(versions)[:MOST_VERSIONS]},
     )
@@ -218,7 +218,7 @@ def _phases(events: Timed) -> List[PhaseSpan]:
                     phases[number] = phase._replace(end=max(at, phase.start), outcome=outcome, detail=detail)
                     break
             else:
-                phases.append(PhaseSpan(name, _begin(at, event), at, outcome, detail))
+                phases.append(PhaseSpan(name, _start_of(at, event), at, outcome, detail))
     return phases
 
 
@@ -229,7 +229,7 @@ def _processes(events: Timed) -> List[ProcessSpan]:
     for at, event in events:
         kind, label = event["kind"], words(event, "label", 60)
         if kind == "start" or (kind == "exit" and label not in latest):
-            start = at if kind == "start" else _begin(at, event)
+            start = at if kind == "start" else _start_of(at, event)
             rank, log_file = whole(event, "rank"), words(event, "log_file", 1000)
             latest[label] = len(processes)
             processes.append(ProcessSpan(label, rank, start, None, None, None, None, False, "", log_file))
@@ -268,7 +268,7 @@ def _transfers(events: Timed) -> Tuple[TransferSpan, ...]:
             transfers.append(
                 TransferSpan(
                     direction=direction if kind == "transfer" else "upload",
-                    start=_begin(at, event),
+                    start=_start_of(at, event),
                     end=at,
                     files=whole(event, "files", 10**12) or 0,
                     bytes=whole(event, "bytes", 10**18) or 0,
@@ -304,6 +304,6 @@ def _places(events: Timed) -> Iterator[PlaceOfData]:
             )
 
 
-def _begin(at: float, event: Event) -> float:
+def _start_of(at: float, event: Event) -> float:
     """When something began that ended with this event."""
     return max(0.0, at - (number(event, "seconds", 1e9) or 0.0))

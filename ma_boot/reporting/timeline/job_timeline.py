@@ -131,7 +131,7 @@ class BootRun(NamedTuple):
     each with the moment when it was there to be published, `whole` is the last one known to be whole.
     """
 
-    begin: float
+    start: float
     end: float
     phases: Tuple[PhaseSpan, ...]
     processes: Tuple[ProcessSpan, ...]

@@ -109,7 +109,7 @@ def _extent(runs: Sequence[Timed], of_job: Sequence[Tuple[float, Event]]) -> Tup
     extents = [(run[0][0], _end(run)) for run in runs] or [(at, at) for at, _ in of_job]
     if not extents:
         return 0.0, 0.001
-    began = min(begin for begin, _ in extents)
+    began = min(start for start, _ in extents)
     return began, max(0.001, max(end for _, end in extents) - began)
 
 
@@ -120,7 +120,7 @@ def _since(began: float, events: Sequence[Tuple[float, Event]]) -> Timed:
 def _with_roles(node: NodeTimeline) -> NodeTimeline:
     """The node with the role of each process.
 
-    Each attempt that was followed by another one has its own cause. That of the job is decided later.
+    Each attempt that was followed by another one has its own cause. The cause of the job is decided later.
     """
     last = len(node.runs) - 1
     runs = (

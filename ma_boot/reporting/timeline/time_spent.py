@@ -40,17 +40,17 @@ def time_spent(timeline: Timeline) -> Dict[str, float]:
 
 def _of_node(runs: Sequence[BootRun]) -> Iterator[Tuple[float, float, str]]:
     """What the time of a node went for, in pieces without gaps."""
-    at = runs[0].begin
+    at = runs[0].start
     for number, run in enumerate(runs):
         later = runs[number + 1 :]
-        for start, end, part in [(at, run.begin, RESTARTS), *_of_run(run, later)]:
+        for start, end, part in [(at, run.start, RESTARTS), *_of_run(run, later)]:
             if end > at:
                 yield max(start, at), end, part
                 at = end
 
 
 def _of_run(run: BootRun, later: Sequence[BootRun]) -> Iterator[Tuple[float, float, str]]:
-    at, before = run.begin, START
+    at, before = run.start, START
     attempts = _attempts(run)
     for number, attempt in enumerate(attempts):
         yield from _with_phases(run, at, attempt.start, before)
