@@ -108,7 +108,7 @@ class StandInJob:
         for log in self.logs.values():
             log.ended = True
         self._end(self.process.returncode)
-        if "log_export_path" in spec and self._root() is not None:
+        if "log_export_path" in spec:
             self._export(store, url_of(spec["log_export_path"]["obs_url"]))
         code_of_job = self.process.returncode
         self.phase = "Terminated" if self.stopped else "Failed" if code_of_job else "Completed"
@@ -118,33 +118,23 @@ class StandInJob:
         algorithm, resource = self.body["algorithm"], self.body["spec"]["resource"]
         cards = CARDS.get(resource["flavor_id"].rpartition(".")[2], 1)
         words = ["--local", "--nodes", str(self.nodes), "--devices-per-node", str(cards)]
-        words += [
-            "--rehearsal-dir",
-            str(self.place / "rehearsal"),
-            "--code-dir",
-            ".",
-        ]
+        words += ["--rehearsal-dir", str(self.place / "rehearsal"), "--code-dir", "."]
         for kind in ("inputs", "outputs"):
             for channel in algorithm.get(kind, []):
                 way = "@env" if channel["access_method"] == "env" else ""
                 url = url_of(channel["remote"]["obs"]["obs_url"])
                 words += [f"--{kind[:-1]}", f"{channel['name']}{way}={url}"]
-        parameters = [f"--{one['name']}={one['value']}" for one in algorithm.get("parameters", [])]
+        parameters = [f"--{each['name']}={each['value']}" for each in algorithm.get("parameters", [])]
         return [*words, "--append-args", " ".join(parameters)] if parameters else words
 
-    def _root(self) -> Optional[Path]:
-        return next(iter(self.place.glob("rehearsal/ma-job-*")), None)
-
     def _find_logs(self) -> None:
-        root = self._root()
-        for node in range(self.nodes) if root else ():
-            files = list(root.glob(f"log/*-worker-{node}.log")) if root else []
-            self.logs[f"worker-{node}"].file = files[0] if files else None
+        for node in range(self.nodes):
+            files = self.place.glob(f"rehearsal/ma-job-*/log/*-worker-{node}.log")
+            self.logs[f"worker-{node}"].file = next(files, None)
 
     def _end(self, code: int) -> None:
         self.say(f"[worker-0] Training finished. Exit code {code}.", "Error" if code else "Info")
-        root = self._root()
-        for file in root.glob("log/*-events.jsonl") if root and code else ():
+        for file in self.place.glob("rehearsal/ma-job-*/log/*-events.jsonl") if code else ():
             for line in file.read_text().splitlines():
                 event = json.loads(line)
                 if event["kind"] == "job-end" and event["label"]:
@@ -154,10 +144,8 @@ class StandInJob:
 
     def _export(self, store: Any, url: ObsUrl) -> None:
         """What the platform's log uploader leaves in the log path."""
-        root = self._root()
-        assert root is not None
-        for node in range(self.nodes):
-            logs = root / f"node-{node}" / "home/ma-user/modelarts/log"
-            routes = [Route(str(logs), url), Route(str(root / "log"), url)]
-            for route in routes:
+        for root in self.place.glob("rehearsal/ma-job-*"):
+            logs = [root / f"node-{node}" / "home/ma-user/modelarts/log" for node in range(self.nodes)]
+            for place in (*logs, root / "log"):
+                route = Route(str(place), url)
                 upload([route], root, store, cancel=threading.Event(), progress=lambda now: None)

@@ -99,7 +99,7 @@ class ModelArtsStandIn:
         with self._lock:
             self.requests.append(target)
             self.agents.append(handler.headers.get("User-Agent", ""))
-            fault = next((one for one in self.faults if one.times and re.search(one.target, target)), None)
+            fault = next((f for f in self.faults if f.times and re.search(f.target, target)), None)
             if fault is not None:
                 fault.times -= 1
         kind = fault.kind if fault else ""
@@ -162,19 +162,19 @@ class ModelArtsStandIn:
 
     def _search(self, body: Dict[str, Any]) -> Tuple[int, Any]:
         assert 1 <= body["limit"] <= 50
-        here = [job for job in self.jobs.values() if job.workspace == body.get("workspace_id", "0")]
-        found = sorted(here, key=lambda job: -job.created)
+        jobs = [job for job in self.jobs.values() if job.workspace == body.get("workspace_id", "0")]
+        jobs.sort(key=lambda job: -job.created)
         for wanted in body.get("filters", []):
             values = wanted["value"]
             if wanted["key"] == "phase":
-                found = [job for job in found if job.phase in values]
+                jobs = [job for job in jobs if job.phase in values]
             elif wanted["operator"] == "like":
-                found = [job for job in found if values[0] in job.body["metadata"]["name"]]
+                jobs = [job for job in jobs if values[0] in job.body["metadata"]["name"]]
             else:
-                found = [job for job in found if job.body["metadata"]["name"] in values]
+                jobs = [job for job in jobs if job.body["metadata"]["name"] in values]
         start = body["offset"] * body["limit"]
-        items = [job.details() for job in found[start : start + body["limit"]]]
-        return 200, {"total": len(found), "count": len(items), "items": items}
+        items = [job.details() for job in jobs[start : start + body["limit"]]]
+        return 200, {"total": len(jobs), "count": len(items), "items": items}
 
     def _of_job(
         self, job: StandInJob, what: str, query: Dict[str, str], body: Dict[str, Any]

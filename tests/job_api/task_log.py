@@ -28,7 +28,7 @@ class TaskLog:
         self.ended = False
         self.served = 0
         self._lines: List[str] = []
-        self._begin = 0  # of the log as it is now: a worker that restarts begins anew
+        self._start = 0  # of the log as it is now: a worker that restarts begins anew
         self._offset = 0
         self._rest = ""
         self._lock = threading.Lock()
@@ -40,7 +40,7 @@ class TaskLog:
     def restart(self) -> None:
         """Drops the lines that somebody has read: the worker's log begins anew."""
         with self._lock:
-            self._begin = self.served
+            self._start = self.served
 
     def page(self, base: Optional[str], order: str, most: int) -> Dict[str, Any]:
         """A page of the API; without a log yet, an empty one."""
@@ -48,7 +48,7 @@ class TaskLog:
             order = "desc" if order == "asc" else "asc"
         with self._lock:
             self._grow()
-            first, last = self._begin, len(self._lines)
+            first, last = self._start, len(self._lines)
             if self.forgetful and base is not None and int(base) - FIRST < first:
                 raise KeyError(base)
             if base is None:

@@ -19,18 +19,16 @@ def unknown_fields(kind: str, value: Any, where: str = "body") -> Tuple[str, ...
     from huaweicloudsdkmodelarts.v1 import model
 
     if kind.startswith("list["):
-        return tuple(found for item in value for found in unknown_fields(kind[5:-1], item, where))
+        return tuple(field for item in value for field in unknown_fields(kind[5:-1], item, where))
     types = getattr(getattr(model, kind, None), "openapi_types", None)
     if types is None:
         return ()
     names = {json: types[name] for name, json in getattr(model, kind).attribute_map.items()}
-    return tuple(
-        found
-        for name, item in value.items()
-        for found in (
-            unknown_fields(names[name], item, f"{where}.{name}") if name in names else (f"{where}.{name}",)
-        )
-    )
+    unknown: Tuple[str, ...] = ()
+    for name, item in value.items():
+        field = f"{where}.{name}"
+        unknown += unknown_fields(names[name], item, field) if name in names else (field,)
+    return unknown
 
 
 def refusals(body: Dict[str, Any]) -> Iterator[str]:

@@ -93,7 +93,7 @@ def test_a_check_can_be_skipped(desk: Desk) -> None:
     desk.api.rehearse = False
     done = desk.job("submit", "job.yaml", "--set", "flavor=other", "--skip-checks")
     assert done.code == 0, done.err
-    assert [one for one in desk.api.requests if one.startswith("GET")] == []
+    assert [request for request in desk.api.requests if request.startswith("GET")] == []
     assert "not checked" not in done.err
 
 

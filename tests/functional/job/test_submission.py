@@ -103,10 +103,8 @@ def test_ctrl_c_leaves_the_job_running(desk: Desk) -> None:
     watching.send_signal(signal.SIGINT)
     _, err = watching.communicate(timeout=60)
     assert watching.returncode == 130
-    assert (
-        f"still running; you only stopped watching. To come back: ma_boot job watch {job}; to stop it: ma_boot job stop {job}"
-        in err.decode()
-    )
+    back = f"To come back: ma_boot job watch {job}; to stop it: ma_boot job stop {job}"
+    assert f"still running; you only stopped watching. {back}" in err.decode()
     assert desk.api.jobs[job].phase == "Running"
 
 
