@@ -71,9 +71,9 @@ def opened(chromium: Browser) -> Iterator[Open]:
             permissions=["clipboard-read", "clipboard-write"],
         )
         contexts.append(context)
-        found = Opened(context.new_page())
-        found.page.goto(f"file://{file}")
-        return found
+        view = Opened(context.new_page())
+        view.page.goto(f"file://{file}")
+        return view
 
     yield open_file
     for context in contexts:

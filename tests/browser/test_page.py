@@ -94,28 +94,28 @@ def rehearsed_exception(tmp_path_factory: pytest.TempPathFactory) -> str:
 @BOTH
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_a_rehearsed_job_of_16_ranks(rehearsed: str, opened: Open, window: str, dark: bool) -> None:
-    found = opened(rehearsed, window=window, dark=dark)
-    assert found.complaints == []
-    assert found.requests == [f"file://{rehearsed}"]
-    (headline,) = found.seen("h1")
+    view = opened(rehearsed, window=window, dark=dark)
+    assert view.complaints == []
+    assert view.requests == [f"file://{rehearsed}"]
+    (headline,) = view.seen("h1")
     assert re.match(r"Rank 15 on node 1 failed first: it ended with exit code 7 after \d", headline)
-    assert found.seen("#time .names i") == [f"rank {rank}" for rank in range(16)]
-    assert found.page.locator("#time g").count() == 16
-    assert "inputs" in " ".join(found.seen(".legend"))
-    assert found.seen("#data tbody tr")
-    assert "rank 15" in found.seen("#processes tbody tr")[0]
-    assert found.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    background = found.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert view.seen("#time .names i") == [f"rank {rank}" for rank in range(16)]
+    assert view.page.locator("#time g").count() == 16
+    assert "inputs" in " ".join(view.seen(".legend"))
+    assert view.seen("#data tbody tr")
+    assert "rank 15" in view.seen("#processes tbody tr")[0]
+    assert view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    background = view.page.evaluate("getComputedStyle(document.body).backgroundColor")
     lightness = sum(map(int, re.findall(r"\d+", background)[:3])) / 3
     assert lightness < 64 if dark else lightness > 192
 
 
 @BOTH
 def test_every_rank_is_drawn_where_it_ran(rehearsed: str, opened: Open, window: str) -> None:
-    found = opened(rehearsed, window=window)
-    lane = found.page.locator("#time .drawing").first.bounding_box()
-    names = [name.bounding_box() for name in found.page.locator("#time .names i").all()]
-    bars = [bar.bounding_box() for bar in found.page.locator("#time g").all()]
+    view = opened(rehearsed, window=window)
+    lane = view.page.locator("#time .drawing").first.bounding_box()
+    names = [name.bounding_box() for name in view.page.locator("#time .names i").all()]
+    bars = [bar.bounding_box() for bar in view.page.locator("#time g").all()]
     assert len(names) == len(bars) == 16
     for name, bar in zip(names, bars):
         assert lane is not None
@@ -158,35 +158,35 @@ def test_the_language_is_the_browsers(page: str, opened: Open, request: pytest.F
 
 
 def test_without_javascript_the_essentials_are_shown_in_english(rehearsed: str, opened: Open) -> None:
-    found = opened(rehearsed, language="zh-CN", script=False)
-    assert "failed first" in found.seen("h1")[0]
-    assert found.seen(".zh") == []
-    assert len(found.seen("#time .names i")) == 16
-    assert found.page.locator("#logs pre").first.is_visible()
+    view = opened(rehearsed, language="zh-CN", script=False)
+    assert "failed first" in view.seen("h1")[0]
+    assert view.seen(".zh") == []
+    assert len(view.seen("#time .names i")) == 16
+    assert view.page.locator("#logs pre").first.is_visible()
 
 
 @BOTH
 def test_a_job_of_512_ranks(large: str, opened: Open, window: str) -> None:
     assert Path(large).stat().st_size < 2_000_000
-    found = opened(large, window=window)
-    assert found.complaints == []
-    assert found.page.locator("#time g").count() == 512
-    assert found.seen("#time .names b") == [str(node) for node in range(64)]
-    assert found.seen("#time .names .hit")[1] == "rank 133"
-    assert found.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    view = opened(large, window=window)
+    assert view.complaints == []
+    assert view.page.locator("#time g").count() == 512
+    assert view.seen("#time .names b") == [str(node) for node in range(64)]
+    assert view.seen("#time .names .hit")[1] == "rank 133"
+    assert view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     heights = [
         box["height"]
-        for bar in found.page.locator("#time .drawing svg").all()[:8]
+        for bar in view.page.locator("#time .drawing svg").all()[:8]
         if (box := bar.bounding_box())
     ]
     assert all(30 <= height <= 80 for height in heights), "eight ranks, each a few pixels high"
-    assert len(found.seen("#processes tbody tr")) == 2
+    assert len(view.seen("#processes tbody tr")) == 2
 
 
 def test_a_log_opens_at_its_end_also_without_a_script(long_logs: str, opened: Open) -> None:
     for script in (True, False):
-        found = opened(long_logs, script=script)
-        log = found.page.locator("#logs details").first
+        view = opened(long_logs, script=script)
+        log = view.page.locator("#logs details").first
         log.locator("summary").click()
         box, text = log.locator(".end").bounding_box(), log.locator("pre").bounding_box()
         assert box is not None
@@ -196,37 +196,37 @@ def test_a_log_opens_at_its_end_also_without_a_script(long_logs: str, opened: Op
 
 
 def test_the_search_shows_the_lines_that_match_in_all_logs(long_logs: str, opened: Open) -> None:
-    found = opened(long_logs)
-    found.page.locator("#search").fill("STEP 77 ")
-    found.page.wait_for_selector("#found .en")
-    assert found.seen("#found") == ["16 lines in 16 logs"]
-    assert [mark.strip() for mark in found.seen("#logs pre mark")] == ["step 77"] * 16
-    found.page.locator("#search").fill("rank 3 ")
-    expect(found.page.locator("#logs details:not([hidden])")).to_have_count(1)
-    assert found.seen("#logs details[open] summary") == ["rank 3 · node 0 · exit code 143 SIGTERM"]
-    found.page.locator("#search").fill("")
-    expect(found.page.locator("#logs details:not([hidden])")).to_have_count(16)
-    found.page.locator("#bad").click()
-    assert found.seen("#found") == ["16 lines in 16 logs"]
-    assert found.seen("#logs pre")[0].strip() == "[WARNING] rank 13 <slow>"
-    found.page.locator("#bad").click()
-    found.page.locator("#every").click()
-    assert len(found.seen("#logs pre")) == 16
-    assert found.complaints == []
+    view = opened(long_logs)
+    view.page.locator("#search").fill("STEP 77 ")
+    view.page.wait_for_selector("#found .en")
+    assert view.seen("#found") == ["16 lines in 16 logs"]
+    assert [mark.strip() for mark in view.seen("#logs pre mark")] == ["step 77"] * 16
+    view.page.locator("#search").fill("rank 3 ")
+    expect(view.page.locator("#logs details:not([hidden])")).to_have_count(1)
+    assert view.seen("#logs details[open] summary") == ["rank 3 · node 0 · exit code 143 SIGTERM"]
+    view.page.locator("#search").fill("")
+    expect(view.page.locator("#logs details:not([hidden])")).to_have_count(16)
+    view.page.locator("#bad").click()
+    assert view.seen("#found") == ["16 lines in 16 logs"]
+    assert view.seen("#logs pre")[0].strip() == "[WARNING] rank 13 <slow>"
+    view.page.locator("#bad").click()
+    view.page.locator("#every").click()
+    assert len(view.seen("#logs pre")) == 16
+    assert view.complaints == []
 
 
 def test_the_lines_of_a_log_have_numbers_that_can_be_linked(
     long_logs: str, opened: Open, tmp_path: Path
 ) -> None:
-    found = opened(long_logs)
-    log = found.page.locator("#log-rank-3")
+    view = opened(long_logs)
+    log = view.page.locator("#log-rank-3")
     log.locator("summary").click()
     expect(log.locator(".numbers a")).to_have_count(102)
     log.locator(".numbers a").nth(77).click()
-    assert found.page.url.endswith("#log-rank-3:78")
-    assert found.seen("#log-rank-3 .chosen") == ["78"]
-    found.page.locator("#search").fill("step 77 ")
-    found.page.wait_for_selector("#found .en")
+    assert view.page.url.endswith("#log-rank-3:78")
+    assert view.seen("#log-rank-3 .chosen") == ["78"]
+    view.page.locator("#search").fill("step 77 ")
+    view.page.wait_for_selector("#found .en")
     assert log.locator(".numbers").inner_text().split() == ["78"]
 
     page = tmp_path / "cut.html"
@@ -236,29 +236,31 @@ def test_the_lines_of_a_log_have_numbers_that_can_be_linked(
     number, text = linked.page.locator("#log-rank-4 .chosen"), linked.page.locator("#log-rank-4 pre")
     assert text.inner_text().split("\n")[-2] == "[WARNING] rank 4 <slow>"
     assert linked.page.evaluate("a => a.getBoundingClientRect().top < innerHeight", number.element_handle())
-    assert found.complaints == linked.complaints == []
+    assert view.complaints == linked.complaints == []
 
 
 def test_a_box_can_be_copied_and_times_are_the_readers(long_logs: str, opened: Open) -> None:
-    found = opened(long_logs)
-    found.page.locator("#logs .box").first.hover()
-    found.page.locator("#logs .copy").first.click()
-    found.page.wait_for_selector("#logs .copy.done")
-    assert "[WARNING] rank 13 <slow>" in found.page.evaluate("navigator.clipboard.readText()")
-    assert found.seen(".facts time") == ["2025-10-09 16:53:20 (UTC+8)"]
+    view = opened(long_logs)
+    view.page.locator("#logs .box").first.hover()
+    view.page.locator("#logs .copy").first.click()
+    view.page.wait_for_selector("#logs .copy.done")
+    assert "[WARNING] rank 13 <slow>" in view.page.evaluate("navigator.clipboard.readText()")
+    assert view.seen(".facts time") == ["2025-10-09 16:53:20 (UTC+8)"]
     assert opened(long_logs, script=False).seen(".facts time") == ["2025-10-09 08:53:20 UTC"]
 
 
 @BOTH
 def test_the_charts_are_on_the_axis_of_the_timeline(long_logs: str, opened: Open, window: str) -> None:
-    found = opened(long_logs, window=window)
-    drawings = [one.bounding_box() for one in found.page.locator("#time .drawing, #charts .drawing").all()]
-    assert len(drawings) == 2 + 14
-    assert len({(round(one["x"]), round(one["width"])) for one in drawings if one}) == 1
-    assert found.page.locator("#charts path.slow").count() == 6
-    found.page.locator("#charts .drawing").first.hover(position={"x": 100, "y": 10})
-    assert re.match(r"\d\d:\d\d:\d\d · \d\d:\d\d:\d\d$", found.seen(".hint")[0])
-    assert found.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    view = opened(long_logs, window=window)
+    boxes = [
+        drawing.bounding_box() for drawing in view.page.locator("#time .drawing, #charts .drawing").all()
+    ]
+    assert len(boxes) == 2 + 14
+    assert len({(round(box["x"]), round(box["width"])) for box in boxes if box}) == 1
+    assert view.page.locator("#charts path.slow").count() == 6
+    view.page.locator("#charts .drawing").first.hover(position={"x": 100, "y": 10})
+    assert re.match(r"\d\d:\d\d:\d\d · \d\d:\d\d:\d\d$", view.seen(".hint")[0])
+    assert view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_256_ranks_with_metrics_and_logs_are_small_and_open_within_a_second(
@@ -267,16 +269,16 @@ def test_256_ranks_with_metrics_and_logs_are_small_and_open_within_a_second(
     page = tmp_path / "report.html"
     page.write_text(page_with_logs(32, 8))
     assert page.stat().st_size < 2_000_000
-    found = opened(str(page))
+    view = opened(str(page))
     timing = "performance.getEntriesByType('navigation')[0].loadEventEnd"
     took = []
     for _ in range(3):
-        found.page.reload()
-        took.append(float(found.page.evaluate(f"new Promise(done => setTimeout(() => done({timing}), 50))")))
+        view.page.reload()
+        took.append(float(view.page.evaluate(f"new Promise(done => setTimeout(() => done({timing}), 50))")))
     fastest = min(took)
     assert fastest > 0
     assert fastest < 1000, "milliseconds, by the browser's own clock"
-    assert found.page.locator("#charts path.band").count() > 5
+    assert view.page.locator("#charts path.band").count() > 5
 
 
 @BOTH
@@ -285,15 +287,15 @@ def test_256_ranks_with_metrics_and_logs_are_small_and_open_within_a_second(
 def test_the_cause_is_readable_without_scrolling(
     rehearsed_exception: str, opened: Open, window: str, language: str, dark: bool
 ) -> None:
-    found = opened(rehearsed_exception, language=language, window=window, dark=dark)
-    words = found.page.locator("h1 code")
+    view = opened(rehearsed_exception, language=language, window=window, dark=dark)
+    words = view.page.locator("h1 code")
     at = ", at" if language == "en-US" else "，位于"
     assert words.inner_text() == f"ValueError: no layer 'head' in the checkpoint{at} raises0/train.py:1"
     box = words.bounding_box()
     assert box is not None
-    height = found.page.evaluate("innerHeight")
+    height = view.page.evaluate("innerHeight")
     assert 0 < box["y"] < box["y"] + box["height"] < height / 2
-    (link,) = [one for one in found.page.locator("#logs .file a").all() if one.is_visible()]
+    (link,) = [link for link in view.page.locator("#logs .file a").all() if link.is_visible()]
     target = link.evaluate("link => link.href")
     assert "ValueError" in Path(target.removeprefix("file://")).read_text()
 
@@ -304,26 +306,26 @@ def test_an_oom_kill_is_readable_without_scrolling(
     opened: Open, tmp_path: Path, window: str, language: str
 ) -> None:
     files = measured_job(2, 2, fails=3)
-    one = Message.of("{} process", 1)
-    oom = Message.of("the kernel killed {} of this container (limit {} MiB)", one, 300)
+    process = Message.of("{} process", 1)
+    oom = Message.of("the kernel killed {} of this container (limit {} MiB)", process, 300)
     killed = json.dumps(coded({"stopped": False, "oom": oom}))[1:-1]
     line = timeline_of(
         [read_events(text.replace('"stopped": false, "oom": null', killed), str) for text in files]
     )
     page = tmp_path / "report.html"
     page.write_text(page_text(line, {"/log/proc-rank-3.txt": "loading the shards of the checkpoint\n"}))
-    found = opened(str(page), language=language, window=window)
-    (words,) = found.seen("h1 code")
+    view = opened(str(page), language=language, window=window)
+    (words,) = view.seen("h1 code")
     limit = "limit 300 MiB" if language == "en-US" else "上限 300 MiB"
     assert limit in words
-    box = found.page.locator("h1 code:visible").bounding_box()
+    box = view.page.locator("h1 code:visible").bounding_box()
     assert box is not None
-    assert 0 < box["y"] < box["y"] + box["height"] < found.page.evaluate("innerHeight") / 2
-    assert found.page.locator("#charts .chart").count() > 5
-    table = found.page.locator("#processes .scroll").first
+    assert 0 < box["y"] < box["y"] + box["height"] < view.page.evaluate("innerHeight") / 2
+    assert view.page.locator("#charts .chart").count() > 5
+    table = view.page.locator("#processes .scroll").first
     assert table.evaluate("table => table.scrollWidth <= table.clientWidth"), "no column is cut off"
-    assert found.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert found.complaints == []
+    assert view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert view.complaints == []
 
 
 def test_a_broken_page_is_noticed(large: str, opened: Open, tmp_path: Path) -> None:
@@ -340,9 +342,9 @@ def test_a_broken_page_is_noticed(large: str, opened: Open, tmp_path: Path) -> N
     image = '<img src="http://127.0.0.1:9/x.png" onerror="oops()"></main><script>oops()</script>'
     blocked = complaints(text.replace("</main>", image))
     for what in ("Loading the image", "inline event handler", "inline script"):
-        assert any(what in one and "Content Security Policy" in one for one in blocked), "\n".join(blocked)
-    assert not any("oops is not defined" in one for one in blocked)
+        assert any(what in line and "Content Security Policy" in line for line in blocked), "\n".join(blocked)
+    assert not any("oops is not defined" in line for line in blocked)
     (changed,) = complaints(text.replace("zh-CN' : 'en'", "zh-CN' : 'de'"))
     assert "inline script" in changed
     unrestricted = re.sub(r"script-src [^;]*", "script-src 'unsafe-inline'", text)
-    assert any("oops" in one for one in complaints(unrestricted.replace("</main>", image)))
+    assert any("oops" in line for line in complaints(unrestricted.replace("</main>", image)))

@@ -17,7 +17,6 @@ _CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]"  # slow to
 
 Event = Mapping[str, Any]
 Timed = Tuple[Tuple[float, Event], ...]  # each event with its moment in seconds
-Hide = Callable[[str], str]
 
 
 class EventFile(NamedTuple):
@@ -27,7 +26,7 @@ class EventFile(NamedTuple):
     unreadable: int
 
 
-def read_events(text: str, hide: Hide) -> EventFile:
+def read_events(text: str, hide: Callable[[str], str] = str) -> EventFile:
     """Parses JSON lines; torn lines are counted. `hide` masks the secrets in each string."""
     events: List[Event] = []
     unreadable = 0
@@ -57,7 +56,7 @@ def printable(text: str) -> str:
     return text if text.isprintable() else re.sub(_CONTROLS, "", text)
 
 
-def _clean(value: Any, hide: Hide, depth: int) -> Any:
+def _clean(value: Any, hide: Callable[[str], str], depth: int) -> Any:
     if isinstance(value, str):
         return hide(printable(value[: 2 * MOST_CHARACTERS]))[:MOST_CHARACTERS]
     if isinstance(value, list) and depth:

@@ -51,7 +51,7 @@ def _of_node(runs: Sequence[BootRun]) -> Iterator[Tuple[float, float, str]]:
 
 def _of_run(run: BootRun, later: Sequence[BootRun]) -> Iterator[Tuple[float, float, str]]:
     at, before = run.start, START
-    attempts = _attempts(run)
+    attempts = list(_attempts(run))
     for number, attempt in enumerate(attempts):
         yield from _with_phases(run, at, attempt.start, before)
         last = number == len(attempts) - 1
@@ -78,7 +78,7 @@ def _with_phases(
     yield start, end, otherwise
 
 
-def _attempts(run: BootRun) -> List[AttemptSpan]:
+def _attempts(run: BootRun) -> Iterator[AttemptSpan]:
     attempts: List[List[ProcessSpan]] = []
     end = -1.0
     for process in sorted(run.processes, key=lambda process: process.start):
@@ -86,15 +86,11 @@ def _attempts(run: BootRun) -> List[AttemptSpan]:
             attempts.append([])
         attempts[-1].append(process)
         end = max(end, run.end if process.end is None else process.end)
-    return [_attempt(processes, run.end) for processes in attempts]
-
-
-def _attempt(processes: Sequence[ProcessSpan], until: float) -> AttemptSpan:
-    ends = [until if process.end is None else process.end for process in processes]
-    failed = [end for end, process in zip(ends, processes) if process.failed]
-    ended = bool(failed) or all(process.end is not None for process in processes)
-    start = min(process.start for process in processes)
-    return AttemptSpan(start, min(failed, default=max(ends)), max(ends), ended)
+    for processes in attempts:
+        ends = [run.end if process.end is None else process.end for process in processes]
+        failed = [end for end, process in zip(ends, processes) if process.failed]
+        ended = bool(failed) or all(process.end is not None for process in processes)
+        yield AttemptSpan(processes[0].start, min(failed, default=max(ends)), max(ends), ended)
 
 
 def _counted_until(run: BootRun, attempt: AttemptSpan, is_final: bool, later: Sequence[BootRun]) -> float:

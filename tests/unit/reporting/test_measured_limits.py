@@ -110,6 +110,6 @@ def test_a_hundred_inputs_are_kept() -> None:
 def test_of_very_many_samples_every_second_or_third_is_read(count: int, kept: int) -> None:
     text = "".join(json.dumps({"kind": "metrics", "n": number}) + "\n" for number in range(count))
     other = json.dumps({"kind": "job"}) + "\n"
-    file = read_events(other + text, str)
+    file = read_events(other + text)
     assert len(file.events) == kept + 1
     assert (file.events[-1]["n"], file.unreadable) == (count - 1, 0)

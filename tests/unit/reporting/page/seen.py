@@ -14,7 +14,7 @@ from tests.synthetic import Writer
 def line_of(*nodes: Union[Writer, str]) -> Timeline:
     """The timeline of these event files."""
     texts = (node if isinstance(node, str) else node.text() for node in nodes)
-    return timeline_of([read_events(text, lambda text: text) for text in texts])
+    return timeline_of([read_events(text) for text in texts])
 
 
 def run_of(node: Writer) -> BootRun:

@@ -103,7 +103,7 @@ class TestTails:
         read, of_own = {}, {}
         for kind, file in files.items():
             text = node.text().replace(str(tmp_path / "0.txt"), str(file))
-            timeline = timeline_of([read_events(text, str)])
+            timeline = timeline_of([read_events(text)])
             read[kind] = list(tails_of(timeline, events).values())
             of_own[kind] = list(tails(timeline, places_of_logs(timeline, events, own=True)).values())
         assert {kind: texts for kind, texts in read.items() if texts} == {"inside": ["words"]}
@@ -187,13 +187,13 @@ class TestFiles:
     @pytest.mark.parametrize(("depth", "kept"), [(8, True), (9, False)])
     def test_what_is_too_deep_is_left_out(self, depth: int, kept: bool, opening: str, closing: str) -> None:
         text = json.dumps({"kind": "x", "a": json.loads(opening * depth + '"word"' + closing * depth)})
-        (event,) = read_events(text, lambda text: text).events
+        (event,) = read_events(text).events
         assert ("word" in json.dumps(event)) is kept
 
     def test_long_lists_and_texts_are_cut(self) -> None:
         many = {f"{number:0200}"[::-1]: number for number in range(300)}
         text = json.dumps({"kind": "x", "a": list(range(5000)), "b": "x" * 9000, "c" * 200: 1, "d": many})
-        (event,) = read_events(text, lambda text: text).events
+        (event,) = read_events(text).events
         assert (len(event["a"]), len(event["b"]), event["c" * 100]) == (4096, 4000, 1)
         assert list(event["d"])[-1] == "991" + "0" * 97
 
