@@ -45,10 +45,14 @@ from ma_boot.reporting.hints import hints_for as hints_for, with_store_hint as w
 from ma_boot.reporting.journal import Journal as Journal
 from ma_boot.reporting.log_writer import LogFile as LogFile
 from ma_boot.reporting.result import (
-    STOP_CODES as STOP_CODES,
+    CAUSE as CAUSE,
+    FOLLOWED as FOLLOWED,
+    STOPPED as STOPPED,
+    WELL as WELL,
     HangSuspect as HangSuspect,
     JobFailure as JobFailure,
     RunResult as RunResult,
     WorkerExit as WorkerExit,
     node_and_rank as node_and_rank,
+    role_beside_cause as role_beside_cause,
 )

@@ -21,7 +21,7 @@ from ma_boot.reporting.explain import (
 )
 from ma_boot.reporting.files import write_atomically
 from ma_boot.reporting.hints import hints_for
-from ma_boot.reporting.result import RunResult, WorkerExit
+from ma_boot.reporting.result import ROLES, RunResult, WorkerExit
 from ma_boot.wording import Message, coded, counted, in_lines, lines_of, size
 from path_mapping.errors import printable
 
@@ -255,7 +255,7 @@ def _lines_of_others(run: RunResult, failed: Optional[WorkerExit]) -> List[str]:
 
 
 def _role(run: RunResult, ended: WorkerExit, failed: Optional[WorkerExit]) -> str:
-    return "ended first" if ended is run.first_failure and failed is not None else run.role(ended)
+    return "ended first" if ended is run.first_failure and failed is not None else ROLES[run.role(ended)]
 
 
 def _exception(ended: WorkerExit) -> Optional[str]:
@@ -285,7 +285,7 @@ def failure_document(ending: Ending) -> Dict[str, Any]:
 
 def _as_json(run: RunResult, ended: WorkerExit) -> Dict[str, Any]:
     values = {name: value for name, value in ended._asdict().items() if name != "output"}
-    return {**values, "part": run.role(ended), "exception": _exception(ended)}
+    return {**values, "part": ROLES[run.role(ended)], "exception": _exception(ended)}
 
 
 def write_failure(ending: Ending) -> None:

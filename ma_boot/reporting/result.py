@@ -7,10 +7,8 @@ from typing import NamedTuple, Optional, Tuple
 from ma_boot.errors import BootError, signal_name
 from ma_boot.wording import Message, counted
 
-CAUSE = "the cause"
-FOLLOWED = "failed after it"
-STOPPED = "stopped by ma_boot"
-WELL = "ended with 0"
+CAUSE, FOLLOWED, STOPPED, WELL = "cause", "followed", "stopped", "well"
+ROLES = {CAUSE: "the cause", FOLLOWED: "failed after it", STOPPED: "stopped by ma_boot", WELL: "ended with 0"}
 # of SIGTERM and SIGKILL, as a shell shows them and as a launcher in between passes -15 and -9 on
 STOP_CODES = frozenset({143, 137, 241, 247})
 
@@ -60,6 +58,18 @@ class HangSuspect(NamedTuple):
         return Message.of("it {}", self.why)
 
 
+def role_beside_cause(code: int, stopped: bool, alone: bool) -> str:
+    """What the end of a process that is not the cause was: `FOLLOWED`, `STOPPED` or `WELL`.
+
+    A process that fails on its own after the first one usually lost its peer; that ma_boot was already
+    stopping it does not make it stopped, unless its code is that of a stop, or none failed on its own
+    (`alone`).
+    """
+    if code == 0:
+        return WELL
+    return STOPPED if stopped and (alone or code in STOP_CODES) else FOLLOWED
+
+
 def node_and_rank(node: int, rank: Optional[int]) -> str:
     """`node 1, rank 3`, or `node 1`."""
     return Message.of("node {}", node) if rank is None else Message.of("node {}, rank {}", node, rank)
@@ -107,18 +117,10 @@ class RunResult(NamedTuple):
         return "failed" if self.first_failure or self.not_started or self.hung else "stopped"
 
     def role(self, ended: WorkerExit) -> str:
-        """What this end was in the run: `CAUSE`, `FOLLOWED`, `STOPPED` or `WELL`.
-
-        A process that fails on its own after the first one usually lost its peer; that ma_boot was already
-        stopping it does not make it stopped, unless its code is that of a stop.
-        """
+        """What this end was in the run: `CAUSE`, `FOLLOWED`, `STOPPED` or `WELL`."""
         if ended is self.first_failure:
             return CAUSE
-        if ended.code == 0:
-            return WELL
-        if ended.stopped and (self.first_failure is None or ended.code in STOP_CODES):
-            return STOPPED
-        return FOLLOWED
+        return role_beside_cause(ended.code, ended.stopped, self.first_failure is None)
 
     def summary(self) -> str:
         """One line for the log."""

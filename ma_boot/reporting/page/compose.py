@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence
 
 from ma_boot import __version__
+from ma_boot.reporting import CAUSE, FOLLOWED
 from ma_boot.reporting.page.charts import charts_part
 from ma_boot.reporting.page.data import data_part
 from ma_boot.reporting.page.fill import Html, files, fill
@@ -18,7 +19,7 @@ from ma_boot.reporting.page.tables import (
     stacks_part,
     start_part,
 )
-from ma_boot.reporting.timeline import CAUSE, FOLLOWED, NodeTimeline, Timeline, printable
+from ma_boot.reporting.timeline import NodeTimeline, Timeline, printable
 
 MOST_BYTES = 1_990_000  # and the heading of the logs
 BYTES_FOR_LOGS = 20_000

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
+from ma_boot.reporting import CAUSE
 from ma_boot.reporting.page.fill import NOTHING, Html, fill, joined, notice
 from ma_boot.reporting.page.language import INCIDENTS, PHASES, ROLES, Text, code_shown, phase_name, ranges
-from ma_boot.reporting.timeline import CAUSE, BootRun, NodeTimeline, PhaseSpan, ProcessSpan, Timeline
+from ma_boot.reporting.timeline import BootRun, NodeTimeline, PhaseSpan, ProcessSpan, Timeline
 from ma_boot.wording import duration
 
 UNITS = 1000.0  # the width of every drawing, which the browser stretches

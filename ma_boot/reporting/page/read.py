@@ -10,16 +10,16 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
+from urllib.parse import quote
 
 from ma_boot.errors import BootError, ConfigError, described, listed
 from ma_boot.processes import SignalInbox, Task
 from ma_boot.redact import without_secrets
-from ma_boot.reporting import keep_earlier, write_atomically
+from ma_boot.reporting import CAUSE, keep_earlier, write_atomically
 from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.page.head import cause_in_own_words, headline, time_that_counted
 from ma_boot.reporting.page.tables import logs_to_read
 from ma_boot.reporting.timeline import (
-    CAUSE,
     Timeline,
     job_names,
     printable,
@@ -33,7 +33,6 @@ ALL_TAILS = 1_000_000  # of all others together
 LARGEST_TAIL = 16_000  # of each of them
 CUT = "…\n"  # before an end that is not the whole log: its lines are numbered from the last one, which is -1
 LOGS = (".txt", ".log")
-_IN_URLS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/"
 _ESCAPES = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])"
 
 
@@ -118,9 +117,7 @@ def places_of_logs(timeline: Timeline, events: Sequence[Path], own: bool = False
 def relative_url(place: Path, page: Path) -> str:
     """The relative URL that leads from a page to a file, which may be moved together."""
     path = os.path.relpath(os.path.abspath(place), os.path.dirname(os.path.abspath(page)))
-    return "./" + "".join(
-        chr(byte) if chr(byte) in _IN_URLS else f"%{byte:02X}" for byte in os.fsencode(path)
-    )
+    return f"./{quote(os.fsencode(path))}"
 
 
 def tails(timeline: Timeline, places: Mapping[str, Path]) -> Dict[str, str]:

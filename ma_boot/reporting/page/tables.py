@@ -6,9 +6,10 @@ import re
 from datetime import datetime, timezone
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
+from ma_boot.reporting import STOPPED, WELL
 from ma_boot.reporting.page.fill import NOTHING, Html, box, fill, folded_table, joined, notice, table
 from ma_boot.reporting.page.language import INCIDENTS, ROLES, Text, code_shown, in_both, ranges, same
-from ma_boot.reporting.timeline import STOPPED, WELL, Incident, ProcessSpan, StackGroup, Timeline
+from ma_boot.reporting.timeline import Incident, ProcessSpan, StackGroup, Timeline
 from ma_boot.wording import duration
 
 MOST_INCIDENTS = 60

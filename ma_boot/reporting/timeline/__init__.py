@@ -11,10 +11,6 @@ from ma_boot.reporting.timeline.events import (
     words as words,
 )
 from ma_boot.reporting.timeline.job_timeline import (
-    CAUSE as CAUSE,
-    FOLLOWED as FOLLOWED,
-    STOPPED as STOPPED,
-    WELL as WELL,
     BootRun as BootRun,
     HangStacks as HangStacks,
     Incident as Incident,

@@ -9,11 +9,7 @@ from typing import Iterator, Mapping, NamedTuple, Optional, Tuple
 
 from ma_boot.reporting import Cause
 
-CAUSE = "cause"
-FOLLOWED = "followed"
-STOPPED = "stopped"
-WELL = "well"
-UNKNOWN = "unknown"
+UNKNOWN = "unknown"  # the role of a process whose end the events do not tell
 
 
 class PhaseSpan(NamedTuple):
@@ -30,7 +26,7 @@ class ProcessSpan(NamedTuple):
     """One process: its start, first output and end; `first_output` and `end` are None where unknown.
 
     `code` is the exit code as a shell shows it. `stopped` means that ma_boot was already stopping all
-    processes. `role` is one of `CAUSE`, `FOLLOWED`, `STOPPED`, `WELL` and `UNKNOWN`.
+    processes. `role` is `UNKNOWN`, or one of those of a `RunResult`.
     """
 
     label: str

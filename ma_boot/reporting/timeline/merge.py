@@ -5,15 +5,11 @@ from __future__ import annotations
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from ma_boot.errors import ExitCode
-from ma_boot.reporting import STOP_CODES, order
+from ma_boot.reporting import CAUSE, order, role_beside_cause
 from ma_boot.reporting.timeline.boot_run import boot_run, incident_of
 from ma_boot.reporting.timeline.events import Event, EventFile, Timed, clocked, whole, words
 from ma_boot.reporting.timeline.job_timeline import (
-    CAUSE,
-    FOLLOWED,
-    STOPPED,
     UNKNOWN,
-    WELL,
     BootRun,
     Incident,
     JobOutcome,
@@ -152,11 +148,7 @@ def _roles_of_run(processes: Sequence[ProcessSpan], over: bool) -> Tuple[Process
 
 
 def _role(process: ProcessSpan, alone: bool) -> str:
-    if process.code is None:
-        return UNKNOWN
-    if process.code == 0:
-        return WELL
-    return STOPPED if process.stopped and (alone or process.code in STOP_CODES) else FOLLOWED
+    return UNKNOWN if process.code is None else role_beside_cause(process.code, process.stopped, alone)
 
 
 def _outcome(nodes: Sequence[NodeTimeline], of_job: Sequence[Tuple[float, Event]]) -> JobOutcome:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, List, Optional, Tuple
 
-import pytest
-
 from ma_boot.reporting.timeline import ProcessSpan, Timeline
 from tests.synthetic import Writer
 from tests.unit.reporting.page.seen import line_of
@@ -87,17 +85,6 @@ class TestRoles:
         line = line_of(*nodes)
         assert roles(line) == [[("rank 0", "followed")], [("rank 1", "cause")], [("rank 2", "followed")]]
         assert (line.outcome.node, line.outcome.process) == (1, line.nodes[1].runs[0].processes[0])
-
-    @pytest.mark.parametrize(
-        ("code", "stopped", "role"),
-        [(0, True, "well"), (143, True, "stopped"), (1, True, "followed"), (143, False, "followed")],
-    )
-    def test_beside_a_failure(self, code: int, stopped: bool, role: str) -> None:
-        node = Training()
-        node.ran(0, 1, 5, 3)
-        node.ran(1, 1, 6, code, stopped)
-        node.ends(7, 3, label="rank 0")
-        assert roles(line_of(node)) == [[("rank 0", "cause"), ("rank 1", role)]]
 
     def test_what_was_stopped_alone_was_stopped_whatever_its_code(self) -> None:
         node = Training()
