@@ -39,14 +39,14 @@ class TestRoles:
 
     def test_the_first_failure_of_an_attempt_that_was_repeated_is_its_cause(self) -> None:
         node = Training()
-        ends = ((0, 7, 1, False), (1, 5, 3, False), (2, 8, 143, True), (3, 9, 1, False))
+        ends = ((0, 7, 1, False), (1, 5, 3, False), (2, 8, 143, True), (3, 9, 1, False), (4, 9, 1, True))
         for rank, end, code, stopped in ends:
             node.ran(rank, 1, end, code, stopped)
-        for rank in range(4):
+        for rank in range(5):
             node.ran(rank, 11, 20, 0)
         node.ends(21, 0)
-        before, after = roles(line_of(node))[0][:4], roles(line_of(node))[0][4:]
-        assert [role for _, role in before] == ["followed", "cause", "stopped", "followed"]
+        before, after = roles(line_of(node))[0][:5], roles(line_of(node))[0][5:]
+        assert [role for _, role in before] == ["followed", "cause", "stopped", "followed", "followed"]
         assert {role for _, role in after} == {"well"}
 
     def test_of_commands_that_failed_at_the_same_moment_one_is_the_cause(self) -> None:
