@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.errors import BootError, InputMissing, StoreUnavailable
@@ -100,14 +101,12 @@ def may_appear(body: Mapping[str, Any]) -> str:
 def created_by(api: JobApi, body: Mapping[str, Any]) -> str:
     """The id of the job that this request created, by its own value of `MARK`; empty if it is not seen."""
     metadata, mark = body["metadata"], body["algorithm"]["environments"][MARK]
-    try:
+    with suppress(BootError):  # it is looked for again
         for job in of_name(api, metadata["name"], metadata.get("workspace_id", ""))[:_NEWEST]:
             job_id = str(job["metadata"]["id"])
             variables = job["algorithm"]["environments"] or api.details(job_id)["algorithm"]["environments"]
             if mark in str(variables):
                 return job_id
-    except BootError:
-        pass  # it is looked for again
     return ""
 
 

@@ -16,8 +16,8 @@ from ma_boot.reporting.explain import (
     failed_mpi_rank,
     last_exception,
     last_words,
-    one_of_mpiruns_ranks_failed,
     output_of_failed_rank,
+    some_mpi_rank_failed,
 )
 from ma_boot.reporting.files import write_atomically
 from ma_boot.reporting.hints import hints_for
@@ -124,7 +124,7 @@ def _described(failure: WorkerExit) -> str:
     rank, who = failed_mpi_rank(failure.output), failure.label
     if rank is not None:
         who = Message.of("rank {} under {}", rank, who)
-    elif one_of_mpiruns_ranks_failed(failure.output):
+    elif some_mpi_rank_failed(failure.output):
         who = Message.of("a rank under {}", who)
     after = f"{failure.seconds:.1f}"
     text = Message.of("{} {} after {} s (exit code of the training process)", who, failure.how(), after)

@@ -181,7 +181,7 @@ def failed_mpi_rank(output: str) -> Optional[int]:
     return int(match.group(1)) if match else None
 
 
-def one_of_mpiruns_ranks_failed(output: str) -> bool:
+def some_mpi_rank_failed(output: str) -> bool:
     """Whether mpirun reports that a rank failed, which one it may not know: not all had started by then."""
     return re.search(_MPIRUN_FAILURE_OF_A_RANK, output) is not None
 
@@ -194,7 +194,7 @@ def output_of_failed_rank(output: str) -> str:
     which may begin in the middle of a line.
     """
     rank = failed_mpi_rank(output)
-    if rank is None and one_of_mpiruns_ranks_failed(output):
+    if rank is None and some_mpi_rank_failed(output):
         raised = re.search(_MPIRUN_TAG.format(r"(\d{1,9})") + re.escape(_TRACEBACK), output)
         rank = int(raised.group(1)) if raised else None
     if rank is None:

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 import click
 
 from ma_boot.cli.job.running import note
-from ma_boot.cli.job.submit import SET, described_job, run_of
+from ma_boot.cli.job.submit import SET, described_job, image_with_registry, run_of
 from ma_boot.cli.options import files, of_job
 from ma_boot.errors import ConfigError, listed
 from ma_boot.job import (
@@ -133,13 +133,6 @@ def _text_of(documents: Sequence[Dict[str, Any]]) -> str:
             )
         )
     return text
-
-
-def image_with_registry(image: str, region: str) -> str:
-    """The image as a cluster pulls it; empty if its registry is not known."""
-    if "." in image.partition("/")[0] or ":" in image.partition("/")[0]:
-        return image
-    return f"swr.{region}.myhuaweicloud.com/{image}" if image and region else ""
 
 
 def _grace(ctx: click.Context, options: Sequence[str], environment: Mapping[str, str]) -> int:

@@ -138,14 +138,20 @@ def image_findings(
 def _local_name(client: DockerClient, job: JobFile, region: str) -> Optional[str]:
     """The name of the image on the engine: as in the job, as SWR has it, or without its registry."""
     url = image_url(job.image)
-    in_swr = f"swr.{region}.myhuaweicloud.com/{url}" if region else url
-    for name in dict.fromkeys((job.image, in_swr, url)):
+    for name in filter(None, dict.fromkeys((job.image, image_with_registry(url, region), url))):
         try:
             image_attributes(client, name)
         except InputMissing:
             continue
         return name
     return None
+
+
+def image_with_registry(image: str, region: str) -> str:
+    """The image as it is pulled; empty if its registry is not known."""
+    if "." in image.partition("/")[0] or ":" in image.partition("/")[0]:
+        return image
+    return f"swr.{region}.myhuaweicloud.com/{image}" if image and region else ""
 
 
 class Planned(NamedTuple):

@@ -14,8 +14,8 @@ from ma_boot.reporting.explain import (
     last_exception,
     last_words,
     missing_files,
-    one_of_mpiruns_ranks_failed,
     output_of_failed_rank,
+    some_mpi_rank_failed,
     tells_of_sigkill,
 )
 from ma_boot.reporting.result import WorkerExit
@@ -221,8 +221,8 @@ a non-zero exit code. Per user-direction, the job has been aborted.
 
 def test_mpirun_may_not_know_which_rank_failed() -> None:
     assert failed_mpi_rank(MPIRUN_NAMES_NOBODY) is None
-    assert one_of_mpiruns_ranks_failed(MPIRUN_NAMES_NOBODY)
-    assert not one_of_mpiruns_ranks_failed("mpirun was unable to find the specified executable file")
+    assert some_mpi_rank_failed(MPIRUN_NAMES_NOBODY)
+    assert not some_mpi_rank_failed("mpirun was unable to find the specified executable file")
     assert last_exception(output_of_failed_rank(MPIRUN_NAMES_NOBODY)) == "ValueError: of rank 3"
     assert last_words(output_of_failed_rank(MPIRUN_NAMES_NOBODY))[-1] == "ValueError: of rank 3"
 
