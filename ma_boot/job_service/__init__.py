@@ -2,11 +2,7 @@
 
 from ma_boot.job_service.api import JobApi as JobApi, PatientApi as PatientApi, api_access as api_access
 from ma_boot.job_service.checks import checked_by_services as checked_by_services
-from ma_boot.job_service.follow import (
-    Following as Following,
-    JobFollower as JobFollower,
-    Recent as Recent,
-)
+from ma_boot.job_service.follow import Following as Following, JobFollower as JobFollower, Recent as Recent
 from ma_boot.job_service.in_obs import (
     JobCode as JobCode,
     fetched_logs as fetched_logs,

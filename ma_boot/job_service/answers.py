@@ -23,11 +23,7 @@ JOBS = {"items": [JOB]}
 NAME = {"is_duplicate": bool}
 FLAVORS = {
     "flavors": [
-        {
-            "flavor_id": str,
-            "max_num": int,
-            "flavor_info": {"max_num": int, "npu": _CARDS, "gpu": _CARDS},
-        }
+        {"flavor_id": str, "max_num": int, "flavor_info": {"max_num": int, "npu": _CARDS, "gpu": _CARDS}}
     ]
 }
 QUOTAS = {"quotas": [{"resource": str, "quota": int, "used": int}]}

@@ -10,20 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import (
-    Any,
-    Callable,
-    Deque,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Set,
-    Tuple,
-)
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from ma_boot.errors import BootError, ConfigError, InputMissing
 from ma_boot.job_service.api import AnswerOdd, JobApi, PatientApi
@@ -187,7 +174,7 @@ class Tail:
     def __init__(self, recent: Recent) -> None:
         self.has_times = False
         self._recent = recent
-        self._kept: Deque[Tuple[Optional[datetime], str]] = deque(maxlen=recent.lines)
+        self._kept: deque[Tuple[Optional[datetime], str]] = deque(maxlen=recent.lines)
         self._newest: Optional[datetime] = None
         self._last: Optional[datetime] = None
 

@@ -173,10 +173,7 @@ def watch(environ: Mapping[str, str], /, job: str, interval: float) -> int:
     "times are those in the lines (2026-01-31 12:00:00): ModelArts does not tell when a line came.",
 )
 @click.option(
-    "--tail",
-    type=Whole(min=0),
-    metavar="N",
-    help="Only the last N lines of each log that exist now.",
+    "--tail", type=Whole(min=0), metavar="N", help="Only the last N lines of each log that exist now."
 )
 @INTERVAL
 @click.pass_obj

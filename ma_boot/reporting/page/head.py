@@ -8,14 +8,7 @@ from typing import Dict, List, Mapping, Optional, Union
 from ma_boot.errors import ExitCode, signal_name
 from ma_boot.reporting import hints_for, last_words, meaning_of, out_of_memory, own_words
 from ma_boot.reporting.page.fill import NOTHING, Html, box, fill, joined, notice
-from ma_boot.reporting.page.language import (
-    OUR_CODE,
-    OUR_CODES,
-    TRAINING_CODE,
-    Text,
-    in_both,
-    same,
-)
+from ma_boot.reporting.page.language import OUR_CODE, OUR_CODES, TRAINING_CODE, Text, in_both, same
 from ma_boot.reporting.timeline import COUNTED, JobOutcome, ProcessSpan, Timeline, time_spent
 from ma_boot.wording import Message, duration, in_lines, lines_of, size
 

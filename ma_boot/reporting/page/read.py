@@ -19,13 +19,7 @@ from ma_boot.reporting import CAUSE, keep_earlier, write_atomically
 from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.page.head import cause_in_own_words, headline, time_that_counted
 from ma_boot.reporting.page.tables import logs_to_read
-from ma_boot.reporting.timeline import (
-    Timeline,
-    job_names,
-    printable,
-    read_events,
-    timeline_of,
-)
+from ma_boot.reporting.timeline import Timeline, job_names, printable, read_events, timeline_of
 
 MOST_EVENT_BYTES = 64 << 20  # from the end of each file
 CAUSE_TAIL = 64_000  # bytes of the log of the process that failed first

@@ -50,15 +50,7 @@ def failed_again() -> List[str]:
     first.phase("job", -5000, -4000)
     again = Writer(0, 10**13)
     again.phase("job", 0, 0.25)
-    again.at(
-        0.125,
-        "job",
-        name="flowers",
-        nodes=3,
-        host="a",
-        command="",
-        schedule_count=1,
-    )
+    again.at(0.125, "job", name="flowers", nodes=3, host="a", command="", schedule_count=1)
     again.phase("run", 1, 40, "failed", "rank 0 ended with exit code 1")
     again.at(1, "routes", inputs=[["/cache/old", "obs://b/old/"]], outputs=[])
     started(again, 1, 0, 1)

@@ -223,8 +223,7 @@ def test_only_numbers_that_can_be_meant_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "most"),
-    [("files", 10**12), ("bytes", 10**18), ("retries", 10**6), ("by_length", 10**12)],
+    ("field", "most"), [("files", 10**12), ("bytes", 10**18), ("retries", 10**6), ("by_length", 10**12)]
 )
 def test_impossible_figures_of_a_transfer_are_none(field: str, most: int) -> None:
     node = Writer(0, 10**12)
