@@ -96,25 +96,23 @@ class WorkerLog:
         return page.lines
 
     def _beyond(self, get: GetPage, base: str, is_later: bool) -> _Lines:
-        """The page of lines next to this one; without lines if there are none."""
-        for _ in range(2):
-            order = self._later if is_later else self._earlier
+        """The page of lines next to this one; without lines if there are none.
+
+        Until a page has shown which order goes where, the other one is asked for, too.
+        """
+        was_certain = self._is_certain
+        for order in (self._later, self._earlier) if is_later else (self._earlier, self._later):
             page = _Lines.of(get(base, order, MOST), base, order)
-            if not page.lines and is_later and not self._is_certain and base.isdecimal():
-                page = _Lines.of(get(base, self._earlier, MOST), base, self._earlier)
-                if not page.goes_later(base):
-                    self._is_certain = page.goes_later(base) is False
-                    return page._replace(lines=[])
-                order = self._earlier
             way = page.goes_later(base)
-            if way is None or self._is_certain:
-                moves = page.high != base if is_later else page.low != base
-                return page if moves and way in (None, is_later) else page._replace(lines=[])
-            self._is_certain = True
-            if way != (order == self._later):
-                self._later, self._earlier = self._earlier, self._later
-            if way == is_later:
+            if way is not None and not self._is_certain:
+                self._is_certain = True
+                if way != (order == self._later):
+                    self._later, self._earlier = self._earlier, self._later
+            moves = page.high != base if is_later else page.low != base
+            if page.lines and moves and way in (None, is_later):
                 return page
+            if was_certain or (way is None and not (is_later and base.isdecimal())):
+                break
         return page._replace(lines=[])
 
 
