@@ -1,4 +1,4 @@
-"""What is read of ModelArts' answers: fields and their types; what is of another type is left out. Pure."""
+"""The fields that are read from ModelArts' answers, and their types; other types are left out. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _EXPECTED = {dict: "fields", list: "a list", str: "a text", int: "a number", boo
 def shaped(value: Any, shape: Any, place: str, left_out: Callable[[str], None]) -> Any:
     """The parts of an answer that `shape` has: dicts and lists are always there, all else may be None.
 
-    What is of another type is told to `left_out`; digits in quotes are a number.
+    `left_out` is called for each value of another type; digits in quotes are a number.
     """
     kind = shape if isinstance(shape, type) else type(shape)
     known = _of_kind(value, kind)

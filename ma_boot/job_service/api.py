@@ -100,16 +100,16 @@ def _keys(
     environ: Mapping[str, str], profile: Mapping[str, str], problems: List[str]
 ) -> Optional[tuple[str, str, Optional[str], str]]:
     """Access key, secret key, token and where they are from; the pair that is complete first."""
-    own, *others = _KEYS
+    own_ak, own_sk, _ = _KEYS[0]
     file = environ.get("OBS_CREDENTIALS_FILE")
-    if file and not (environ.get(own[0]) and environ.get(own[1])):
+    if file and not (environ.get(own_ak) and environ.get(own_sk)):
         try:
             keys = read_credentials(Path(file))
         except CredentialsMissing as error:
             problems.append(str(error))
             return None
         return keys.access_key, keys.secret_key, keys.token, "OBS_CREDENTIALS_FILE"
-    for ak, sk, token in (own, *others):
+    for ak, sk, token in _KEYS:
         if environ.get(ak) and environ.get(sk):
             return environ[ak], environ[sk], environ.get(token) or None, f"{ak} and {sk}"
     if profile.get("ak") and profile.get("sk"):
@@ -157,7 +157,7 @@ class JobApi:
     """The calls that jobs need; each raises `ServiceBusy`, `ServiceRefused`, `AnswerOdd`, `ConfigError` for a
     request that is wrong, or `InputMissing` for an unknown job.
 
-    `note` is told, once, what of the answers is left out because it is of another type than documented.
+    `note` is called once for each field of an answer that is left out, as its type is not the documented one.
     """
 
     def __init__(self, access: ApiAccess, note: Callable[[str], None] = lambda text: None) -> None:
@@ -275,7 +275,7 @@ class JobApi:
         return shaped(document, shape, "", self._left_out)
 
     def _left_out(self, text: str) -> None:
-        """Notes once for each place what of an answer is not used."""
+        """Notes once for each field that it is left out."""
         place = text.partition(":")[0]
         if place not in self._noted:
             self._noted.add(place)
@@ -397,7 +397,7 @@ _SHORTEST_PAUSE = 1.0
 class PatientApi:
     """An API whose calls are repeated, and which is opened again once if credentials have expired.
 
-    `pause` sleeps for some seconds; `say` is told once when calls begin to fail, and when they work again.
+    `pause` sleeps for some seconds; `say` is called once when calls begin to fail, and when they work again.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What of a job is in OBS: its code, as the nodes find it there, and the logs that they leave."""
+"""A job's files in OBS: its code, as the nodes find it there, and the logs that they leave."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class JobCode:
 
 
 def job_code(job: JobFile, cwd: str, problems: List[JobProblem]) -> JobCode:
-    """The job's code in this directory; what is wrong with it is added to `problems`."""
+    """The job's code in this directory; its mistakes are added to `problems`."""
     directory, command, size = Path(cwd), job.command, 0
     files: Tuple[Path, ...] = ()
     try:
@@ -80,9 +80,9 @@ def _pattern(file: Path) -> str:
 
 
 def upload_code(code: JobCode, environ: Mapping[str, str]) -> int:
-    """Uploads what has changed of the code; returns how many files that were.
+    """Uploads the changed files of the code; returns their number.
 
-    What an earlier upload put there and is no part of the code any more is removed. Raises `ConfigError`
+    Files of an earlier upload that are no longer part of the code are removed. Raises `ConfigError`
     without credentials of OBS, `StoreUnavailable` if OBS did not take the code.
     """
     include = tuple(map(_pattern, code.files))

@@ -1,4 +1,4 @@
-"""Creates a job exactly once, finds jobs by id or name, and says what state they are in."""
+"""Creates a job exactly once, finds jobs by id or name, and reads their states."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def created(
 
 
 def may_appear(body: Mapping[str, Any]) -> str:
-    """Where a job would be seen of which it is not known whether it was created."""
+    """Where to look for a job that may have been created after all."""
     metadata = body["metadata"]
     workspace = f"MODELARTS_WORKSPACE={metadata['workspace_id']} " if metadata.get("workspace_id") else ""
     mark = body["algorithm"]["environments"][MARK]

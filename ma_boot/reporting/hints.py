@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from itertools import islice
-from typing import List, Tuple
+from typing import Iterator, List, Tuple
 
 from ma_boot.wording import Message, in_lines
 
@@ -202,17 +202,19 @@ STORE_HINTS: Tuple[Tuple[str, str], ...] = (  # the first match counts
 
 def hints_for(output: str) -> List[str]:
     """The hints for an output, at most three, each after the text that it is for."""
-    if not output:  # most of the time: the patterns take some milliseconds to be compiled
-        return []
-    matches = ((re.search(pattern, output), hint) for pattern, hint in OUTPUT_HINTS)
-    hints = (Message.of("{}: {}", match.group(0), Message(hint)) for match, hint in matches if match)
-    return list(islice(hints, MOST_HINTS))
+    return [Message.of("{}: {}", *match) for match in islice(_matches(output), MOST_HINTS)]
 
 
 def first_hint(output: str) -> str:
     """The first hint for an output, alone; empty without one."""
-    hints = (Message(hint) for pattern, hint in OUTPUT_HINTS if output and re.search(pattern, output))
-    return next(hints, "")
+    return next((hint for _, hint in _matches(output)), "")
+
+
+def _matches(output: str) -> Iterator[Tuple[str, Message]]:
+    """The known texts in an output, each with its hint."""
+    if output:  # most of the time it is empty, and the patterns take some milliseconds to be compiled
+        matches = ((re.search(pattern, output), hint) for pattern, hint in OUTPUT_HINTS)
+        yield from ((match.group(0), Message(hint)) for match, hint in matches if match)
 
 
 def with_store_hint(message: str) -> str:
