@@ -96,7 +96,7 @@ class WorkerLog:
         return page.lines
 
     def _beyond(self, get: GetPage, base: str, is_later: bool) -> _Lines:
-        """The page of lines next to this one; without lines if there are none.
+        """The page of lines next to this one, empty at an end of the log.
 
         Until a page has shown which order goes where, the other one is asked for, too.
         """
@@ -156,7 +156,7 @@ _WITHIN = 120  # characters from the beginning of a line
 
 
 class Recent(NamedTuple):
-    """What of a log that is there already is shown: the last `lines`, or those of the last `seconds`."""
+    """The part of an existing log that is shown: the last `lines`, or the lines of the last `seconds`."""
 
     lines: Optional[int] = None
     seconds: Optional[float] = None

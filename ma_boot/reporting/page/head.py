@@ -290,7 +290,7 @@ def _silent_nodes(timeline: Timeline) -> List[int]:
 
 
 def meaning(outcome: JobOutcome) -> Optional[Text]:
-    """What the exit code means, and whose it is; None if there is none."""
+    """The meaning of the exit code, and whose it is; None without one."""
     code = outcome.exit_code
     if code is None:
         return None
