@@ -47,8 +47,7 @@ def _ask_obs(job: JobFile, region: str, environ: Mapping[str, str]) -> Iterator[
             yield f"the region of {url.bucket}: not checked: {error}"
     yield from _far_away(job, regions, region)
     for channel in job.inputs:
-        if channel.url.bucket in regions:
-            yield from _empty(store, job, channel)
+        yield from _empty(store, job, channel)
 
 
 def _far_away(job: JobFile, regions: Mapping[str, str], region: str) -> Iterator[JobProblem]:
