@@ -245,17 +245,14 @@ def _lines_of_others(run: RunResult, failed: Optional[WorkerExit]) -> List[str]:
     ends = [(ended, _exception(ended)) for ended in run.exits if ended is not failed]
     shown = sorted((end for end in ends if run.first_failure or end[1]), key=lambda end: end[1] is None)
     lines = [
-        f"{ended.label} {ended.how()} after {ended.seconds:.1f} s: {_role(run, ended, failed)}"
+        f"{ended.label} {ended.how()} after {ended.seconds:.1f} s: "
+        + ("ended first" if ended is run.first_failure else ROLES[run.role(ended)])
         + (f"; its last exception: {_shortened(exception)}" if exception else "")
         for ended, exception in shown[:MOST_OTHERS]
     ]
     if len(shown) > MOST_OTHERS:
         lines.append(f"and {len(shown) - MOST_OTHERS} others, all of them in the failure file")
     return lines
-
-
-def _role(run: RunResult, ended: WorkerExit, failed: Optional[WorkerExit]) -> str:
-    return "ended first" if ended is run.first_failure and failed is not None else ROLES[run.role(ended)]
 
 
 def _exception(ended: WorkerExit) -> Optional[str]:

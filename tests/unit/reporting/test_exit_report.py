@@ -194,6 +194,11 @@ class TestReport:
         nine = report_lines(Ending.of(None, [], None, RunResult(tuple(exits[:9])), None))
         assert not any("others" in line for line in nine)
 
+    def test_who_ended_before_the_cause_is_said_to_have_ended_first(self) -> None:
+        ending = Ending.of(None, [], None, RunResult((ended(1, 1), ended(0, 3))), None)
+        lines = report_lines(ending._replace(cause=Cause(0, 0, 3, "ValueError", 5.0)))
+        assert "rank 1 ended with exit code 1 after 1.5 s: ended first" in lines
+
 
 class TestFailureFile:
     """`<job>-node-<i>-failure.json`."""
