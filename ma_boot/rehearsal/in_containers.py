@@ -18,7 +18,6 @@ from ma_boot.node import BootRequest, JobOptions, World, as_options, as_variable
 from ma_boot.rehearsal.containers import (
     CODE_DIRECTORY,
     ContainerOptions,
-    ContainerProcesses,
     check_runs_here,
     create_containers,
     removing,
@@ -62,14 +61,15 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
         code, command = _code_of(rehearsal, world.cwd)
         request = _request_inside(rehearsal.request, code, command, world.cwd)
         files = files_of(code, rehearsal, world.cwd)
-        root = _directory_as_obs(rehearsal, world.cwd)
+        obs_root = rehearsal.request.transfers.obs_root
+        root = Path(world.cwd, obs_root).resolve() if obs_root else None
         store = store_of_form(world.environ, root) if rehearsal.channels else None
         setup = Setup(rehearsal, request, job, code, files, store, exact_paths=True)
         setup.make_nodes(range(job.nodes), world.inbox)
         _give_to_platform_user(job)
         inside = replace(job, counts=first_start(job.nodes), exact_paths=True)  # as any node sees it
         arguments = (*channel_arguments(rehearsal.channels, inside, 0), *rehearsal.appended)
-        with removing(job.uuid, world.environ) as remover:
+        with removing(job.uuid, world.environ, options.keep):
             created = create_containers(
                 client,
                 job,
@@ -85,19 +85,12 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
                 argv = created.attach_command(node)
                 return WorkerSpec(f"node {node}", argv, world.cwd, world.environ, job.node_log(node))
 
-            processes = ContainerProcesses(client, created)
-            exit_code = run_job(setup, lambda counts: created.job, spec_of, processes, world, started)
+            exit_code = run_job(setup, lambda counts: created.job, spec_of, created, world, started)
             if options.keep:
                 world.journal.say(created.kept_note())
-                remover.keep = True
             else:
                 setup.remove_copies()
     return exit_code
-
-
-def _directory_as_obs(rehearsal: Rehearsal, cwd: str) -> Optional[Path]:
-    obs_root = rehearsal.request.transfers.obs_root
-    return Path(cwd, obs_root).resolve() if obs_root else None
 
 
 def _give_to_platform_user(job: SimulatedJob) -> None:

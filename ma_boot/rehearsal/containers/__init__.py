@@ -4,9 +4,7 @@ from ma_boot.rehearsal.containers.container_plan import (
     CODE_DIRECTORY as CODE_DIRECTORY,
     ContainerOptions as ContainerOptions,
 )
-from ma_boot.rehearsal.containers.container_processes import ContainerProcesses as ContainerProcesses
 from ma_boot.rehearsal.containers.engine_calls import (
-    JobContainers as JobContainers,
     check_runs_here as check_runs_here,
     create_containers as create_containers,
     removing as removing,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import signal
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ from ma_boot.image import (
     run_inside,
     this_toolkit,
 )
+from ma_boot.modelarts import PLATFORM_UID
 from ma_boot.processes import GUARD, MARKER_VARIABLE
 from ma_boot.rehearsal.containers.container_plan import (
     RUN_LABEL,
@@ -34,11 +36,13 @@ from ma_boot.rehearsal.containers.container_plan import (
     run_labels,
     short_name,
 )
+from ma_boot.rehearsal.injection import StartedNode, StartedRank
 from ma_boot.rehearsal.platform import SimulatedJob, mark_as_obs
 from ma_boot.reporting import print_lines
 
 if TYPE_CHECKING:
     from docker import DockerClient
+    from docker.models.containers import Container
 
 REMOVE, KEEP = b"r", b"k"  # what a rehearsal tells its guard
 DONE = b"d"  # the answer: it has finished, and has reported what it could not remove
@@ -94,10 +98,17 @@ def _refusal(name: str, text: str) -> BootError:
     return EngineRefused(f"{name} could not be started: {text}")
 
 
+_KILL = 'kill -s "$1" -- "$2"'
+
+
 @dataclass(frozen=True)
 class JobContainers:
-    """The created containers of a job; `job` is as they see it, `obs` is None without `--obs-root`."""
+    """The created containers of a job, whose processes the engine signals; PIDs of ranks are those inside.
 
+    `job` is as the containers see it, `obs` is None without `--obs-root`.
+    """
+
+    client: DockerClient
     job: JobInContainers
     nodes: Tuple[ContainerPlan, ...]
     obs: Optional[ContainerPlan]
@@ -123,6 +134,30 @@ class JobContainers:
                 f" && docker network rm {network}",
             ]
         )
+
+    def exists(self, rank: StartedRank) -> bool:
+        """Whether its container runs: of a killed node, no event tells of its end."""
+        return str(self._container(rank.node).status) == "running"
+
+    def signal_rank(self, rank: StartedRank, signum: int, with_children: bool = False) -> None:
+        """Sends a signal to a rank, or to its process group; raises `OSError` if it has ended."""
+        target = f"-{rank.pid}" if with_children else str(rank.pid)
+        name = signal.Signals(signum).name[len("SIG") :]
+        code, output = self._container(rank.node).exec_run(
+            ["/bin/sh", "-c", _KILL, "sh", name, target], user=str(PLATFORM_UID)
+        )
+        if code != 0:
+            raise OSError(output.decode(errors="replace").strip())
+
+    def signal_node(self, node: StartedNode, signum: int) -> None:
+        """Sends a signal to the first process of a container, if it has not ended."""
+        from docker.errors import APIError
+
+        with contextlib.suppress(APIError):
+            self._container(node.node).kill(signum)
+
+    def _container(self, node: int) -> Container:
+        return self.client.containers.get(self.nodes[node].name)
 
 
 def create_containers(
@@ -152,7 +187,7 @@ def create_containers(
     )
     for planned in nodes:
         create_container(client, planned)
-    return JobContainers(inside, nodes, obs)
+    return JobContainers(client, inside, nodes, obs)
 
 
 def _start_obs(client: DockerClient, root: Path, inside: JobInContainers, image: str) -> ContainerPlan:
@@ -294,21 +329,14 @@ def remove_run(client: DockerClient, run: str, settle_seconds: float) -> List[st
         time.sleep(_POLL_SECONDS)
 
 
-class Remover:
-    """Tells the guard what to do at the end: remove everything, or `keep` it."""
-
-    def __init__(self) -> None:
-        self.keep = False
-
-
 @contextlib.contextmanager
-def removing(run: str, environ: Mapping[str, str]) -> Iterator[Remover]:
-    """Removes everything with the label of the run after the block, unless the block sets `keep`.
+def removing(run: str, environ: Mapping[str, str], keep: bool) -> Iterator[None]:
+    """Removes everything with the label of the run after the block; with `keep` only if the block raises.
 
     A guard process does so, even if this process is killed: then the kernel closes the pipe on which the
     guard reads what to do.
     """
-    remover = Remover()
+    request = REMOVE
     process = subprocess.Popen(
         [sys.executable, "-m", "ma_boot.rehearsal.containers", "guard", run],
         env={**environ, MARKER_VARIABLE: GUARD},
@@ -317,11 +345,12 @@ def removing(run: str, environ: Mapping[str, str]) -> Iterator[Remover]:
         start_new_session=True,
     )
     try:
-        yield remover
+        yield
+        request = KEEP if keep else REMOVE
     finally:
-        answer, _ = process.communicate(KEEP if remover.keep else REMOVE)
+        answer, _ = process.communicate(request)
         # The guard was killed. Its exit code tells nothing: the reaper of orphans may have collected it.
-        if answer != DONE and not remover.keep:
+        if answer != DONE and request == REMOVE:
             remove_and_report(run, environ, 0.0)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Mapping, Optional, Tuple
 
 import pytest
+from docker import DockerClient
 from hypothesis import given, strategies as st
 
 from ma_boot.errors import ConfigError
@@ -150,6 +151,6 @@ def test_every_container_has_an_address_of_its_own_in_the_network(nodes: int, su
 def test_the_note_names_every_kept_container() -> None:
     planned = tuple(node(number) for number in range(JOB.nodes))
     obs = plan_obs(INSIDE, "training:1", *SERVED)
-    remove = JobContainers(INSIDE, planned, obs).kept_note().splitlines()[-1]
+    remove = JobContainers(DockerClient(version="1.41"), INSIDE, planned, obs).kept_note().splitlines()[-1]
     assert all(one.name in remove for one in (*planned, obs))
     assert remove.endswith(f"docker network rm {obs.network}")
