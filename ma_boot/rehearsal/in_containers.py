@@ -28,7 +28,6 @@ from ma_boot.rehearsal.platform import (
     channel_variables,
     code_directory,
     command_in,
-    first_start,
 )
 from ma_boot.rehearsal.rehearse import run_job, sandbox_of
 from ma_boot.rehearsal.requested import Rehearsal
@@ -67,7 +66,7 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
         setup = Setup(rehearsal, request, job, code, files, store, exact_paths=True)
         setup.make_nodes(range(job.nodes), world.inbox)
         _give_to_platform_user(job)
-        inside = replace(job, counts=first_start(job.nodes), exact_paths=True)  # as any node sees it
+        inside = replace(job, exact_paths=True)  # as any node sees it
         arguments = (*channel_arguments(rehearsal.channels, inside, 0), *rehearsal.appended)
         with removing(job.uuid, world.environ, options.keep):
             created = create_containers(

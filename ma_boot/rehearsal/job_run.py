@@ -23,7 +23,6 @@ from ma_boot.rehearsal.platform import (
     StartCounts,
     TableWrite,
     first_start,
-    rank_table,
     renewed,
     rescheduled,
     restarted,
@@ -135,13 +134,13 @@ class JobRun:
     def _tables(self, start: SimulatedJob, kept: Sequence[int]) -> List[TableWrite]:
         """The writes of one start. A node that keeps its container still has its old table, which is written
         again only if it was not completed, or if another node was rescheduled."""
-        delay, table = self._setup.rehearsal.rank_table_delay, rank_table(start)
+        delay = self._setup.rehearsal.rank_table_delay
         new = [node for node in range(start.nodes) if node not in kept]
         if not kept:
-            return writes(table, new, delay, self._setup.rehearsal.faults)
+            return writes(start, new, delay, self._setup.rehearsal.faults)
         if new:
-            return writes(table, new, delay) + renewed(table, kept, delay)
-        return writes(table, [node for node in kept if self._written.get(node) != stages(table)[-1]], delay)
+            return writes(start, new, delay) + renewed(start, kept, delay)
+        return writes(start, [node for node in kept if self._written.get(node) != stages(start)[-1]], delay)
 
     def _write_tables(self, planned: Sequence[TableWrite], cancel: threading.Event) -> None:
         def note(write: TableWrite) -> None:

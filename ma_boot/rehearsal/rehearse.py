@@ -18,7 +18,7 @@ from ma_boot.rehearsal.job_run import JobRun, SpecOf, StartOf
 from ma_boot.rehearsal.kept import PAGE, pruned, sandbox
 from ma_boot.rehearsal.live_view import live_view
 from ma_boot.rehearsal.node_specs import command_for_form, node_spec, rerooted_paths, rerooting_note
-from ma_boot.rehearsal.platform import SimulatedJob, first_start, rank_table
+from ma_boot.rehearsal.platform import SimulatedJob, rank_table
 from ma_boot.rehearsal.platform_side import uploading_outputs
 from ma_boot.rehearsal.requested import Rehearsal
 from ma_boot.rehearsal.setup import Setup, new_job, set_up
@@ -162,7 +162,7 @@ def plan_rehearsal(rehearsal: Rehearsal, world: World) -> List[Dict[str, Any]]:
     """
     job = new_job(rehearsal, world)
     with sandbox_of(job, rehearsal, world), set_up(rehearsal, job, world) as setup:
-        start = replace(job, counts=first_start(job.nodes), exact_paths=setup.exact_paths)
+        start = replace(job, exact_paths=setup.exact_paths)
         table = json.dumps(rank_table(start))
         for node in range(job.nodes):
             job.table_file(node).write_text(table, encoding="utf-8")

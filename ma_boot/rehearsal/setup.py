@@ -17,6 +17,7 @@ from ma_boot.modelarts import JOB_TOKEN, free_port
 from ma_boot.node import BootRequest, JobOptions, RankOptions, RunOptions, World
 from ma_boot.processes import SignalInbox
 from ma_boot.rehearsal.platform import (
+    DIRECTORIES,
     PRODUCT,
     SIMULATED,
     SimulatedJob,
@@ -65,8 +66,8 @@ class Setup:
         for node in nodes:
             inbox.check()
             try:
-                for directory in self.job.directories(node).values():
-                    Path(directory).mkdir(parents=True)
+                for directory in DIRECTORIES:
+                    Path(self.job.sandbox_root(node) + directory).mkdir(parents=True)
                 if self.rehearsal.has_bad_card(node):
                     add_npu_smi(self.job.home(node), self.job.devices_per_node)
             except OSError as error:

@@ -14,19 +14,10 @@ from typing import Dict, Mapping, Optional, Tuple
 from ma_boot.errors import ConfigError
 from ma_boot.image import LABEL
 from ma_boot.modelarts import PLATFORM_UID
-from ma_boot.rehearsal.platform import SimulatedJob, node_environment
+from ma_boot.rehearsal.platform import DIRECTORIES, SimulatedJob, node_environment
 
 RUN_LABEL = f"{LABEL}.rehearsal"
 CODE_DIRECTORY = "/home/ma-user/modelarts/user-job-dir"
-# Single directories: over all of `modelarts`, a mount would hide that of the image, and its mode.
-MOUNTED = (
-    CODE_DIRECTORY,
-    "/home/ma-user/modelarts/inputs",
-    "/home/ma-user/modelarts/outputs",
-    "/home/ma-user/modelarts/log",
-    "/cache",
-    "/user/config",
-)
 TOOLKIT_PYTHON = "/opt/ma_boot/bin/python"
 _OBS_PORT = 9000
 _OBS_DIRECTORY = "/obs"
@@ -136,7 +127,7 @@ def plan_node(
         network=short_name(job),
         address=job.address(node),
         aliases=(job.host(node),),
-        mounts={path: root + path for path in MOUNTED},
+        mounts={path: root + path for path in DIRECTORIES},
         labels=run_labels(job),
         memory=options.memory,
         shm_size=options.shm_size,

@@ -17,16 +17,14 @@ import os.path
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.errors import UsageError, listed
 from ma_boot.modelarts import JOB_TOKEN
 from ma_boot.platforms import TABLE_NAME
 from ma_boot.rank_table import WRITERS, fake
 from ma_boot.wording import counted
-
-if TYPE_CHECKING:
-    from path_mapping.mapping import ObsUrl, Route
+from path_mapping.mapping import ObsUrl, Route
 
 _OTHER_JOBS = re.compile(
     r"(MA|VC|VK|BATCH|DLS|MABOOT|MS|MASTER|OMPI|PMIX|SLURM|PET|TORCHELASTIC|MINDX|CM)_"
@@ -37,6 +35,16 @@ _OTHER_JOBS = re.compile(
 PERIOD_SECONDS = 30.0  # the default of CreateTrainingJob
 _OPTION = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(@env)?=(.*)", re.DOTALL)
 SIMULATED = ("modelarts", "volcano", "mindcluster")  # platforms
+# The directories of a node that exist when the boot command starts. In a container each of them is a mount:
+# one over all of `modelarts` would hide that of the image, and its mode.
+DIRECTORIES = (
+    "/home/ma-user/modelarts/user-job-dir",
+    "/home/ma-user/modelarts/inputs",
+    "/home/ma-user/modelarts/outputs",
+    "/home/ma-user/modelarts/log",
+    "/user/config",
+    "/cache",
+)
 PRODUCT = "910b"  # of the simulated nodes: HCCL takes any number of its cards per server
 
 
@@ -137,18 +145,6 @@ class SimulatedJob:
     def events_file(self) -> str:
         """The events of the rehearsal itself; each node has its own file."""
         return os.path.join(self.root, "log", f"{self.log_name}-events.jsonl")
-
-    def directories(self, node: int) -> Dict[str, str]:
-        """The directories that exist when the boot command starts, by their path on the platform."""
-        modelarts = os.path.join(self.home(node), "modelarts")
-        return {
-            "/home/ma-user/modelarts/user-job-dir": self.job_dir(node),
-            "/home/ma-user/modelarts/inputs": os.path.join(modelarts, "inputs"),
-            "/home/ma-user/modelarts/outputs": os.path.join(modelarts, "outputs"),
-            "/home/ma-user/modelarts/log": self.log_dir(node),
-            "/user/config": self.table_dir(node),
-            "/cache": os.path.join(self.node_root(node), "cache"),
-        }
 
     def address(self, node: int) -> str:
         """A node's address: in 127.0.0.0/8, which Linux routes to itself without DNS.
@@ -298,12 +294,10 @@ class FormChannel:
     def directory(self, job: SimulatedJob, node: int) -> str:
         """Its local directory on a node."""
         kind = "inputs" if self.is_input else "outputs"
-        return os.path.join(job.directories(node)[f"/home/ma-user/modelarts/{kind}"], f"{self.name}_0")
+        return os.path.join(job.home(node), "modelarts", kind, f"{self.name}_0")
 
     def route(self, job: SimulatedJob, node: int) -> Route:
         """The route of its files on a node."""
-        from path_mapping.mapping import Route  # here, as not every program of this room's has a job form
-
         return Route(
             self.directory(job, node),
             self.url,
@@ -314,8 +308,6 @@ class FormChannel:
 
 def parse_channels(inputs: Sequence[str], outputs: Sequence[str]) -> Tuple[FormChannel, ...]:
     """Parses the values of `--input` and `--output`; raises `UsageError` with every mistake in them."""
-    from path_mapping.mapping import ObsUrl
-
     channels: List[FormChannel] = []
     problems: List[str] = []
     for option, texts in (("--input", inputs), ("--output", outputs)):

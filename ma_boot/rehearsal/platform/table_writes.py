@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.rank_table import WRITERS
 from ma_boot.rehearsal.faults import Fault
+from ma_boot.rehearsal.platform.simulated_job import SimulatedJob, rank_table
 
 _STEPS = 3  # equal parts of the delay: missing, initializing, half written
 _SWAP_SECONDS = 0.02
@@ -29,38 +30,26 @@ class TableWrite:
     fault: Optional[Fault] = None
 
 
-def stages(table: Mapping[str, Any]) -> Tuple[str, ...]:
+def stages(job: SimulatedJob) -> Tuple[str, str, str]:
     """The contents of the file one after the other; before them it does not exist."""
-    completed = json.dumps(table, indent=4)
-    return (json.dumps(_before(table)), completed[: len(completed) // 2], completed)
-
-
-def is_config_map(table: Mapping[str, Any]) -> bool:
-    """Whether Volcano's controller wrote the table: into a ConfigMap, whose files are never torn."""
-    return "server_list" in table and "container_ip" not in table["server_list"][0]
-
-
-def _before(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What its writer writes before the completed table."""
-    if "group_list" in table:
-        return WRITERS["modelarts"].before[-1]
-    return WRITERS["volcano" if is_config_map(table) else "mindcluster"].before[-1]
+    completed = json.dumps(rank_table(job), indent=4)
+    return json.dumps(WRITERS[job.platform].before[-1]), completed[: len(completed) // 2], completed
 
 
 def writes(
-    table: Mapping[str, Any], nodes: Sequence[int], delay: float, faults: Sequence[Fault] = ()
+    job: SimulatedJob, nodes: Sequence[int], delay: float, faults: Sequence[Fault] = ()
 ) -> List[TableWrite]:
     """All writes, sorted by time; `delay` is that of the completed table unless a fault changes it."""
     planned: List[TableWrite] = []
     for node in nodes:
         own = [fault for fault in faults if _concerns(fault, node)]
-        planned += _faulty(table, node, delay, own[0]) if own else _good(table, node, delay)
+        planned += _faulty(job, node, delay, own[0]) if own else _good(job, node, delay)
     return sorted(planned, key=lambda write: write.at)
 
 
-def renewed(table: Mapping[str, Any], nodes: Sequence[int], delay: float) -> List[TableWrite]:
+def renewed(job: SimulatedJob, nodes: Sequence[int], delay: float) -> List[TableWrite]:
     """The writes to existing files after a node was rescheduled: `initializing` first, completed later."""
-    status, _, completed = stages(table)
+    status, _, completed = stages(job)
     return [TableWrite(at, node, text) for at, text in ((0.0, status), (delay, completed)) for node in nodes]
 
 
@@ -68,18 +57,18 @@ def _concerns(fault: Fault, node: int) -> bool:
     return fault.kind == "absent" or (fault.stage == "table" and fault.node in (None, node))
 
 
-def _good(table: Mapping[str, Any], node: int, delay: float) -> List[TableWrite]:
-    swapped = is_config_map(table)
+def _good(job: SimulatedJob, node: int, delay: float) -> List[TableWrite]:
+    swapped = job.platform == "volcano"  # by its controller: a ConfigMap, whose files are never torn
     return [
         TableWrite(delay * step / _STEPS, node, text, swapped)
-        for step, text in enumerate(stages(table), start=1)
+        for step, text in enumerate(stages(job), start=1)
         if not (swapped and step == 2)
     ]
 
 
-def _faulty(table: Mapping[str, Any], node: int, delay: float, fault: Fault) -> List[TableWrite]:
+def _faulty(job: SimulatedJob, node: int, delay: float, fault: Fault) -> List[TableWrite]:
     """The writes with a fault: the wrong content when the table would be completed, then the right one."""
-    status, half, completed = stages(table)
+    table, (status, half, completed) = rank_table(job), stages(job)
     later = [] if fault.lasts is None else [TableWrite(delay + fault.lasts, node, completed)]
     before = TableWrite(delay / _STEPS, node, status)
     wrong = {

@@ -24,7 +24,7 @@ from ma_boot.rehearsal.containers.container_plan import (
     run_labels,
 )
 from ma_boot.rehearsal.containers.engine_calls import JobContainers
-from ma_boot.rehearsal.platform import SimulatedJob, rank_table
+from ma_boot.rehearsal.platform import DIRECTORIES, SimulatedJob, rank_table
 
 JOB = SimulatedJob("12345678-90ab", "/laptop/ma-job-12345678", nodes=3, devices_per_node=2)
 OPTIONS = ContainerOptions(
@@ -69,7 +69,7 @@ def test_a_shell_may_start_the_boot_command(shell: str, prefix: Optional[str], a
 
 def test_a_nodes_directories_are_the_sandboxs() -> None:
     mounts = node(2).mounts
-    assert mounts == JOB.directories(2)
+    assert mounts == {path: JOB.sandbox_root(2) + path for path in DIRECTORIES}
     assert mounts["/cache"] == "/laptop/ma-job-12345678/node-2/cache"
     assert "/home/ma-user/modelarts" not in mounts  # that of the image stays as it is
 

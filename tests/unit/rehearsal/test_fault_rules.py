@@ -24,13 +24,12 @@ from ma_boot.rehearsal.summary import FaultVerdict, compared_outputs
 from path_mapping.mapping.routes import ObsUrl, Route
 
 JOB = SimulatedJob("1234", "/sandbox", nodes=3, devices_per_node=2)
-TABLE = rank_table(JOB)
 
 
 def contents(words: str, node: int = 0) -> List[str]:
     """The successive contents of a node's file under a fault."""
     faults = parse_faults([words], 3, 2)
-    return [write.text for write in writes(TABLE, [0, 1, 2], 1.0, faults) if write.node == node]
+    return [write.text for write in writes(JOB, [0, 1, 2], 1.0, faults) if write.node == node]
 
 
 def is_right(text: str) -> bool:

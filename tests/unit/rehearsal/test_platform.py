@@ -85,7 +85,7 @@ def test_every_node_has_a_loopback_address_of_its_own() -> None:
 
 
 def test_the_table_goes_through_the_states_of_a_real_one() -> None:
-    initializing, torn, completed = stages(rank_table(JOB))
+    initializing, torn, completed = stages(JOB)
     assert isinstance(completed_document(initializing), NotYet)
     assert isinstance(completed_document(torn), NotYet)
     assert completed_document(completed) == rank_table(JOB)
@@ -130,7 +130,7 @@ def test_a_node_knows_itself_by_the_variables_of_its_platform(platform: str) -> 
 
 @pytest.mark.parametrize("platform", OTHERS)
 def test_the_states_of_the_table_are_those_of_its_writer(platform: str) -> None:
-    planned = [write for write in writes(rank_table(job_on(platform)), [0], 1.0) if write.node == 0]
+    planned = [write for write in writes(job_on(platform), [0], 1.0) if write.node == 0]
     *before, completed = planned
     assert json.loads(before[0].text) == WRITERS[platform].before[-1]
     assert all(isinstance(completed_document(write.text), NotYet) for write in before)
@@ -151,7 +151,7 @@ def test_after_a_reschedule_each_node_finds_its_ranks(platform: str, moved: Any)
 
 @pytest.mark.parametrize("platform", OTHERS)
 def test_the_table_of_an_earlier_attempt_is_no_ones(platform: str) -> None:
-    planned = writes(rank_table(job_on(platform)), [0], 1.0, parse_faults(["table-stale"], 3, 2))
+    planned = writes(job_on(platform), [0], 1.0, parse_faults(["table-stale"], 3, 2))
     stale = json.loads(planned[0].text)
     for node in range(3):
         with pytest.raises(ConfigError):
