@@ -29,7 +29,7 @@ from ma_boot.rehearsal.platform import (
     stages,
     writes,
 )
-from ma_boot.rehearsal.platform_side import write_tables
+from ma_boot.rehearsal.platform_side import write_table
 from ma_boot.rehearsal.setup import Setup
 from ma_boot.reporting import RunResult
 from ma_boot.supervisor import Limits, supervise
@@ -143,17 +143,18 @@ class JobRun:
         return writes(start, [node for node in kept if self._written.get(node) != stages(start)[-1]], delay)
 
     def _write_tables(self, planned: Sequence[TableWrite], cancel: threading.Event) -> None:
-        def note(write: TableWrite) -> None:
+        started = time.monotonic()
+        for write in sorted(planned, key=lambda write: write.at):
+            if cancel.wait(max(0.0, started + write.at - time.monotonic())):
+                return
+            try:
+                write_table(self._setup.job.table_file(write.node), write)
+            except CannotCreate as error:
+                self._world.journal.say(str(error))  # now: the nodes may wait for the table for long
+                raise
             self._written[write.node] = write.text
             if write.fault is not None:
                 self._note(write.fault, None)
-
-        in_order = sorted(planned, key=lambda write: write.at)
-        try:
-            write_tables(in_order, self._setup.job.table_file, cancel, note)
-        except CannotCreate as error:
-            self._world.journal.say(str(error))  # now: the nodes may wait for the table for long
-            raise
 
     def _watch_obs(self, cancel: threading.Event) -> None:
         while not cancel.wait(_POLL_SECONDS):

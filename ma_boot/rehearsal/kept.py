@@ -13,7 +13,7 @@ import re
 import shutil
 import stat
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -56,48 +56,34 @@ class KeptRehearsal(NamedTuple):
 
 
 @contextmanager
-def marked(root: Path, command: str) -> Iterator[None]:
-    """Marks the directory of a rehearsal as ours, and as running during the block.
+def sandbox(root: Path, command: str, events: Path) -> Iterator[None]:
+    """Creates the directory of a rehearsal, which its mark shows to be ours, and to run during the block.
 
-    Raises:
-        CannotCreate: The mark cannot be written.
-    """
-    mark = {"rehearsal": root.name, "command": command, "began": time.time()}
-    descriptor = -1
-    try:
-        descriptor = os.open(root / MARK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o640)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        os.write(descriptor, (json.dumps(mark) + "\n").encode("utf-8", "backslashreplace"))
-    except OSError as error:
-        if descriptor >= 0:
-            os.close(descriptor)
-        raise CannotCreate(f"cannot write {root / MARK}: {error.strerror}") from error
-    try:
-        yield
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def sandbox(root: Path, command: str, begun: Path) -> Iterator[None]:
-    """Creates the directory of a rehearsal, with its mark, for the block; removes it if the rehearsal has not
-    begun by then: if the file `begun` is not there. The directory around it goes with it if it is empty.
+    If the rehearsal has not begun by the end of the block, and so has no `events`, the directory is removed,
+    and its parent too if it is empty.
 
     Raises:
         CannotCreate: The directory or its mark cannot be created.
     """
-    try:
-        root.mkdir(parents=True)
-    except OSError as error:
-        raise CannotCreate(f"cannot create the sandbox {root}: {error.strerror}") from error
-    try:
-        with marked(root, command):
-            yield
-    finally:
-        if not begun.exists():
-            shutil.rmtree(root, ignore_errors=True)
-            with suppress(OSError):  # others are in there, which is why rmdir
-                root.parent.rmdir()
+    mark = {"rehearsal": root.name, "command": command, "began": time.time()}
+    with ExitStack() as stack:
+        try:
+            root.mkdir(parents=True)
+            stack.callback(_remove_unless_begun, root, events)
+            descriptor = os.open(root / MARK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o640)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            os.write(descriptor, (json.dumps(mark) + "\n").encode("utf-8", "backslashreplace"))
+        except OSError as error:
+            raise CannotCreate(f"cannot create the sandbox {root}: {error.strerror}") from error
+        yield
+
+
+def _remove_unless_begun(root: Path, events: Path) -> None:
+    if not events.exists():
+        shutil.rmtree(root, ignore_errors=True)
+        with suppress(OSError):  # others are in there, which is why rmdir
+            root.parent.rmdir()
 
 
 def kept_in(directory: Path) -> List[KeptRehearsal]:

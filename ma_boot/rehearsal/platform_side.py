@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence
 from urllib.parse import quote
@@ -83,13 +84,10 @@ def uploading_outputs(
     if store is None or not outputs:
         yield
         return
-    store_of_form, give_up = store, threading.Event()
+    give_up = threading.Event()
     routes = [[channel.route(job, node) for channel in outputs] for node in range(job.nodes)]
-
-    def upload_all(cancel: threading.Event) -> None:
-        _upload(routes, Path(job.root), store_of_form, cancel, give_up, say)
-
-    task = Task("outputs of the job form", upload_all, inbox)
+    work = partial(_upload, routes, Path(job.root), store, give_up, say)
+    task = Task("outputs of the job form", work, inbox)
     try:
         yield
     finally:
@@ -104,9 +102,9 @@ def _upload(
     routes_of_nodes: Sequence[Sequence[Route]],
     base: Path,
     store: Store,
-    cancel: threading.Event,
     give_up: threading.Event,
     say: Callable[[str], None],
+    cancel: threading.Event,
 ) -> None:
     """What the platform's sidecars do: each uploads the outputs of one node."""
 
@@ -126,32 +124,19 @@ def _upload(
             say(f"the platform's last upload: {error}")
 
 
-def write_tables(
-    planned: Sequence[TableWrite],
-    file_of: Callable[[int], Path],
-    cancel: threading.Event,
-    note: Callable[[TableWrite], None],
-) -> None:
-    """Makes the writes, which are sorted by time, and calls `note` after each; returns early when cancelled.
+def write_table(file: Path, write: TableWrite) -> None:
+    """Makes a write to the rank table of a node.
 
     Raises:
-        CannotCreate: a file cannot be written.
+        CannotCreate: the file cannot be written.
     """
-    started = time.monotonic()
-    for write in planned:
-        if cancel.wait(max(0.0, started + write.at - time.monotonic())):
-            return
-        file = file_of(write.node)
-        try:
-            (_swap if write.swapped else _write)(file, write.text)
-        except OSError as error:
-            raise CannotCreate(f"cannot write the rank table {file}: {error.strerror}") from error
-        note(write)
-
-
-def _write(file: Path, text: str) -> None:
-    """In place, as the platform's controller does: a reader may see half of it."""
-    file.write_text(text, encoding="utf-8")
+    try:
+        if write.swapped:
+            _swap(file, write.text)
+        else:  # in place, as the platform's controller does: a reader may see half of it
+            file.write_text(write.text, encoding="utf-8")
+    except OSError as error:
+        raise CannotCreate(f"cannot write the rank table {file}: {error.strerror}") from error
 
 
 def _swap(file: Path, text: str) -> None:
@@ -176,8 +161,8 @@ class ServedObs:
 
     def __init__(self, server: ObsServer, variables: Mapping[str, str], faults: Sequence[Fault]) -> None:
         self._variables = variables
-        self._pending = [(fault, _obs_fault(fault)) for fault in faults]
-        server.faults += [pending for _, pending in self._pending]
+        self._pending = {fault: _obs_fault(fault) for fault in faults}
+        server.faults += self._pending.values()
 
     def reached_from(self, outside: Mapping[str, str]) -> Dict[str, str]:
         """An environment that uses this OBS, without a proxy."""
@@ -186,10 +171,11 @@ class ServedObs:
         return {**environ, **self._variables, "no_proxy": ",".join(filter(None, bypassed))}
 
     def newly_injected(self) -> List[Fault]:
-        """The faults that have met their first request since the last call."""
-        met = [pair for pair in self._pending if pair[1].times < (pair[0].times or _UNLIMITED)]
-        self._pending = [pair for pair in self._pending if pair not in met]
-        return [fault for fault, _ in met]
+        """The faults that have broken their first request since the last call."""
+        new = [fault for fault, served in self._pending.items() if served.times < (fault.times or _UNLIMITED)]
+        for fault in new:
+            del self._pending[fault]
+        return new
 
 
 @contextlib.contextmanager

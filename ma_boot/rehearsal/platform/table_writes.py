@@ -39,12 +39,12 @@ def stages(job: SimulatedJob) -> Tuple[str, str, str]:
 def writes(
     job: SimulatedJob, nodes: Sequence[int], delay: float, faults: Sequence[Fault] = ()
 ) -> List[TableWrite]:
-    """All writes, sorted by time; `delay` is that of the completed table unless a fault changes it."""
+    """All writes; `delay` is that of the completed table unless a fault changes it."""
     planned: List[TableWrite] = []
     for node in nodes:
         own = [fault for fault in faults if _concerns(fault, node)]
         planned += _faulty(job, node, delay, own[0]) if own else _good(job, node, delay)
-    return sorted(planned, key=lambda write: write.at)
+    return planned
 
 
 def renewed(job: SimulatedJob, nodes: Sequence[int], delay: float) -> List[TableWrite]:

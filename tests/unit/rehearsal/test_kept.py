@@ -13,7 +13,7 @@ import pytest
 
 from ma_boot.cli.app import main
 from ma_boot.errors import ConfigError
-from ma_boot.rehearsal.kept import MARK, kept_in, marked, named, pruned, remove
+from ma_boot.rehearsal.kept import MARK, kept_in, named, pruned, remove, sandbox
 
 NAMES = [f"ma-job-{number:08x}" for number in range(25)]
 
@@ -42,17 +42,9 @@ def names_in(directory: Path) -> List[str]:
     return sorted(os.listdir(directory))
 
 
-@pytest.fixture
-def running(tmp_path: Path) -> Path:
-    """The oldest rehearsal, whose process holds its mark."""
-    root = rehearsal(tmp_path, "ma-job-ffffffff", 0.0)
-    (root / MARK).unlink()
-    return root
-
-
-HOLD = (
-    "import sys; from pathlib import Path; from ma_boot.rehearsal.kept import marked\n"
-    "with marked(Path(sys.argv[1]), 'c'): print('held', flush=True); sys.stdin.read()"
+RUNS = (
+    "import sys; from pathlib import Path; from ma_boot.rehearsal.kept import sandbox\n"
+    "with sandbox(Path(sys.argv[1]), 'c', Path('none')): print('runs', flush=True); sys.stdin.read()"
 )
 
 
@@ -60,13 +52,13 @@ def test_the_newest_comes_first_with_its_end(tmp_path: Path) -> None:
     rehearsal(tmp_path, NAMES[0], 10.0, code=3)
     rehearsal(tmp_path, NAMES[1], 30.0, code=None)
     rehearsal(tmp_path, NAMES[2], 20.0)
-    found = kept_in(tmp_path)
-    assert [(one.name, one.exit_code, one.running) for one in found] == [
+    newest, *_, oldest = rehearsals = kept_in(tmp_path)
+    assert [(kept.name, kept.exit_code, kept.running) for kept in rehearsals] == [
         (NAMES[1], None, False), (NAMES[2], 0, False), (NAMES[0], 3, False),
     ]  # fmt: skip
-    assert (found[2].cause, found[2].command) == ("why", f"ma_boot --local {NAMES[0]}")
-    assert found[0].page == tmp_path / NAMES[1] / "report.html"
-    assert found[0].bytes() >= 100_000
+    assert (oldest.cause, oldest.command) == ("why", f"ma_boot --local {NAMES[0]}")
+    assert newest.page == tmp_path / NAMES[1] / "report.html"
+    assert newest.bytes() >= 100_000
     assert kept_in(tmp_path / "none") == []
 
 
@@ -83,26 +75,27 @@ def test_what_is_not_ours_is_neither_listed_nor_removed(tmp_path: Path) -> None:
     linked.unlink()
     linked.symlink_to(ours / MARK)
     before = set(names_in(tmp_path)) - {NAMES[0]}
-    assert [one.name for one in kept_in(tmp_path)] == [NAMES[0]]
+    assert [kept.name for kept in kept_in(tmp_path)] == [NAMES[0]]
     assert pruned(tmp_path, 0) == (1, [])
     assert set(names_in(tmp_path)) == before
     assert (elsewhere / "node-0" / "big").exists()
 
 
-def test_one_that_runs_stays_until_its_process_ends_however_that_is(tmp_path: Path, running: Path) -> None:
-    argv = [sys.executable, "-c", HOLD, str(running)]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
+def test_one_that_runs_stays_until_its_process_ends_however_that_is(tmp_path: Path) -> None:
+    running = tmp_path / "ma-job-ffffffff"
+    argv = [sys.executable, "-c", RUNS, str(running)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
         for number, name in enumerate(NAMES[:3]):
             rehearsal(tmp_path, name, 2e9 + number)
-        (one,) = [one for one in kept_in(tmp_path) if one.name == running.name]
-        assert (one.running, one.exit_code) == (True, None)
+        (kept,) = [kept for kept in kept_in(tmp_path) if kept.name == running.name]
+        assert (kept.running, kept.exit_code) == (True, None)
         with pytest.raises(ConfigError, match="is running"):
-            remove(one)
+            remove(kept)
         assert pruned(tmp_path, 1) == (2, [])
         assert names_in(tmp_path) == [NAMES[2], running.name]
-        holder.kill()
+        process.kill()
     assert pruned(tmp_path, 1) == (1, [])
     assert names_in(tmp_path) == [NAMES[2]]
 
@@ -121,18 +114,18 @@ def test_a_link_in_a_rehearsal_leads_nowhere(tmp_path: Path) -> None:
 def test_a_name_may_be_shortened_and_must_be_unique(tmp_path: Path) -> None:
     for name in ("ma-job-0000aa01", "ma-job-0000aa02"):
         rehearsal(tmp_path, name, 1.0)
-    assert [one.name for one in named(tmp_path, ["aa01"])] == ["ma-job-0000aa01"]
+    assert [kept.name for kept in named(tmp_path, ["aa01"])] == ["ma-job-0000aa01"]
     with pytest.raises(ConfigError, match=r"aa: several have that(.|\n)*x: none"):
         named(tmp_path, ["aa", "x"])
 
 
 def test_the_mark_is_there_after_the_run(tmp_path: Path) -> None:
     root = tmp_path / NAMES[0]
-    root.mkdir()
-    with marked(root, "ma_boot --local x"):
+    with sandbox(root, "ma_boot --local x", root / "events"):
         assert kept_in(tmp_path)[0].running
-    (one,) = kept_in(tmp_path)
-    assert (one.running, one.command, one.page) == (False, "ma_boot --local x", None)
+        (root / "events").touch()
+    (kept,) = kept_in(tmp_path)
+    assert (kept.running, kept.command, kept.page) == (False, "ma_boot --local x", None)
 
 
 class TestCommands:
@@ -148,7 +141,7 @@ class TestCommands:
         assert "exit code 2" in lines[0]
         assert lines[0].endswith(f"ma_boot --local {NAMES[2]}")
         assert main(["rehearsal", "list", "--json", *where], {}) == 0
-        assert [one["exit_code"] for one in json.loads(capfd.readouterr().out)] == [2, 1, 0]
+        assert [kept["exit_code"] for kept in json.loads(capfd.readouterr().out)] == [2, 1, 0]
         assert main(["rehearsal", "open", *where], {}) == 0
         assert capfd.readouterr().out == f"{tmp_path}/{NAMES[2]}/report.html\n"
         assert main(["rehearsal", "clean", NAMES[1], *where], {}) == 0
