@@ -24,7 +24,7 @@ from ma_boot.rehearsal.containers.container_plan import (
     run_labels,
 )
 from ma_boot.rehearsal.containers.engine_calls import JobContainers
-from ma_boot.rehearsal.platform import DIRECTORIES, SimulatedJob, rank_table
+from ma_boot.rehearsal.platform import DIRECTORIES, SIMULATED, SimulatedJob, rank_table
 
 JOB = SimulatedJob("12345678-90ab", "/laptop/ma-job-12345678", nodes=3, devices_per_node=2)
 OPTIONS = ContainerOptions(
@@ -74,34 +74,22 @@ def test_a_nodes_directories_are_the_sandboxs() -> None:
     assert "/home/ma-user/modelarts" not in mounts  # that of the image stays as it is
 
 
-def test_a_node_finds_itself_and_the_others() -> None:
-    table = convert(parse(rank_table(INSIDE)))
-    planned = [node(number) for number in range(JOB.nodes)]
-    for number, one in enumerate(planned):
-        job = read_job(one.environ, one.hostname)
-        pod = own_pod(table, job.identity)
-        assert [device.rank for device in pod.devices] == [2 * number, 2 * number + 1]
-        assert pod.server_id == one.address
-        assert job.worker_hosts == tuple(other.aliases[0] for other in planned)
-        assert (job.home, job.rank_table) == ("/home/ma-user", "/user/config/jobstart_hccl.json")
-        assert one.environ["WORKSPACE"] == f"{CODE_DIRECTORY}/code"
-
-
-@pytest.mark.parametrize("platform", ["volcano", "mindcluster"])
-def test_a_pod_of_another_platform_finds_itself_and_the_others(platform: str) -> None:
-    outside = replace(JOB, platform=platform, machine="job-12345678")
-    inside = job_on_network(outside, "172.20.0.0/16")
+@pytest.mark.parametrize("platform", SIMULATED)
+def test_a_node_finds_itself_and_the_others(platform: str) -> None:
+    inside = job_on_network(replace(JOB, platform=platform, machine="job-12345678"), "172.20.0.0/16")
     table = convert(parse(rank_table(inside)))
-    for number in range(JOB.nodes):
-        one = plan_node(inside, number, OPTIONS, (), "code", {})
-        job = read_job(one.environ, one.hostname)
-        assert job.platform.name == platform
-        assert (job.node_rank, job.node_count, job.name) == (number, JOB.nodes, outside.log_name)
-        assert one.hostname == f"{outside.log_name}-worker-{number}"
+    plans = [plan_node(inside, number, OPTIONS, (), "code", {}) for number in range(JOB.nodes)]
+    for number, plan in enumerate(plans):
+        job = read_job(plan.environ, plan.hostname)
+        assert (job.platform.name, job.node_rank, job.node_count) == (platform, number, JOB.nodes)
+        assert plan.hostname == f"{inside.log_name}-worker-{number}"
         pod = own_pod(table, job.identity)
         assert [device.rank for device in pod.devices] == [2 * number, 2 * number + 1]
-        assert job.rank_table == f"/user/config/{outside.table_name}"
-        assert not [name for name in one.environ if name.startswith("MA_")]
+        assert job.rank_table == f"/user/config/{inside.table_name}"
+        if platform == "modelarts":
+            assert pod.server_id == plan.address
+            assert job.worker_hosts == tuple(other.aliases[0] for other in plans)
+            assert (job.home, plan.environ["WORKSPACE"]) == ("/home/ma-user", f"{CODE_DIRECTORY}/code")
 
 
 def test_a_node_gets_no_variable_of_this_machine_but_those_of_obs() -> None:
@@ -142,15 +130,15 @@ def test_every_container_has_an_address_of_its_own_in_the_network(nodes: int, su
             job_on_network(job, subnet)
         return
     inside = job_on_network(job, subnet)
-    found = {ipaddress.ip_address(inside.address(number)) for number in range(nodes)}
-    assert len(found) == nodes
-    assert all(address in network for address in found)
-    assert not found & {network[0], network[1], network[2], network[-1]}
+    addresses = {ipaddress.ip_address(inside.address(number)) for number in range(nodes)}
+    assert len(addresses) == nodes
+    assert all(address in network for address in addresses)
+    assert not addresses & {network[0], network[1], network[2], network[-1]}
 
 
 def test_the_note_names_every_kept_container() -> None:
-    planned = tuple(node(number) for number in range(JOB.nodes))
+    nodes = tuple(node(number) for number in range(JOB.nodes))
     obs = plan_obs(INSIDE, "training:1", *SERVED)
-    remove = JobContainers(DockerClient(version="1.41"), INSIDE, planned, obs).kept_note().splitlines()[-1]
-    assert all(one.name in remove for one in (*planned, obs))
+    remove = JobContainers(DockerClient(version="1.41"), INSIDE, nodes, obs).kept_note().splitlines()[-1]
+    assert all(plan.name in remove for plan in (*nodes, obs))
     assert remove.endswith(f"docker network rm {obs.network}")

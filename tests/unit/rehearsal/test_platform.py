@@ -6,9 +6,10 @@ import ipaddress
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import List, Optional
 
 import pytest
+from hypothesis import given, strategies as st
 
 from ma_boot.errors import CannotCreate, CommandNotFound, ConfigError
 from ma_boot.modelarts import JobEnvironment, read_job
@@ -17,6 +18,7 @@ from ma_boot.rank_table import (
     NotYet,
     completed_document,
     convert,
+    errors,
     own_pod,
     parse,
     validate,
@@ -36,7 +38,6 @@ from ma_boot.rehearsal.platform import (
     rank_table,
     remove_copy,
     rescheduled,
-    stages,
     writes,
 )
 
@@ -51,16 +52,6 @@ DOCUMENTED = [
 
 def test_every_documented_variable_is_there() -> None:
     assert set(DOCUMENTED) <= set(node_environment(JOB, 1, "code", {}))
-
-
-def test_a_node_knows_itself_as_on_the_platform() -> None:
-    table = convert(parse(rank_table(JOB)))
-    for node in range(JOB.nodes):
-        job = read_job(node_environment(JOB, node, "code", {}), "host")
-        pod = own_pod(table, job.identity)
-        assert pod.name == f"ma-job-1234-worker-{node}"
-        assert [device.rank for device in pod.devices] == [2 * node, 2 * node + 1]
-        assert job.rank_table == f"/sandbox/node-{node}/user/config/jobstart_hccl.json"
 
 
 def test_another_jobs_variables_do_not_leak_in() -> None:
@@ -81,15 +72,7 @@ def test_another_jobs_variables_do_not_leak_in() -> None:
 def test_every_node_has_a_loopback_address_of_its_own() -> None:
     addresses = [JOB.address(node) for node in range(1024)]
     assert len(set(addresses)) == 1024
-    assert all(ipaddress.ip_address(found).is_loopback for found in addresses)
-
-
-def test_the_table_goes_through_the_states_of_a_real_one() -> None:
-    initializing, torn, completed = stages(JOB)
-    assert isinstance(completed_document(initializing), NotYet)
-    assert isinstance(completed_document(torn), NotYet)
-    assert completed_document(completed) == rank_table(JOB)
-    assert json.loads(completed)["group_list"][0]["instance_list"][0]["pod_name"].endswith("-2")
+    assert all(ipaddress.ip_address(address).is_loopback for address in addresses)
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 3])
@@ -99,63 +82,64 @@ def test_a_table_is_one_of_its_product(nodes: int, devices: int) -> None:
     assert validate(parse(rank_table(job), PRODUCT), PRODUCT) == []
 
 
-OTHERS = [name for name in SIMULATED if name != "modelarts"]
-
-
-def job_on(platform: str) -> SimulatedJob:
-    return replace(JOB, platform=platform, machine="machine")
-
-
 def read(job: SimulatedJob, node: int, **outside: str) -> JobEnvironment:
     """The job as a node reads it."""
     return read_job(node_environment(job, node, "code", outside), "machine")
 
 
-def ranks_of(job: SimulatedJob, node: int, table: Dict[str, Any]) -> List[Any]:
-    own = own_pod(convert(parse(table)), read(job, node).identity)
-    return [device.rank for device in own.devices]
+@pytest.fixture(params=SIMULATED)
+def job(request: pytest.FixtureRequest) -> SimulatedJob:
+    """The job on each platform."""
+    return replace(JOB, platform=request.param, machine="machine")
 
 
-@pytest.mark.parametrize("platform", OTHERS)
-def test_a_node_knows_itself_by_the_variables_of_its_platform(platform: str) -> None:
-    job = job_on(platform)
+def test_a_node_knows_itself_by_the_variables_of_its_platform(job: SimulatedJob) -> None:
     for node in range(job.nodes):
-        found = read(job, node, SLURM_JOB_ID="7", MA_VJ_NAME="ma-job-other", RANK="9")
-        assert found.platform.name == platform
-        assert (found.node_rank, found.node_count, found.name) == (node, 3, job.log_name)
-        assert found.rank_table == str(job.table_file(node))
-        assert found.log_dir == job.log_dir(node)
-        assert not [name for name in node_environment(job, node, "code", {}) if name.startswith("MA_")]
+        own = read(job, node, SLURM_JOB_ID="7", MA_VJ_NAME="ma-job-other", RANK="9")
+        assert own.platform.name == job.platform
+        assert (own.node_rank, own.node_count, own.name) == (node, 3, job.log_name)
+        assert own.rank_table == str(job.table_file(node))
+        assert own.log_dir == job.log_dir(node)
+        of_modelarts = [name for name in node_environment(job, node, "code", {}) if name.startswith("MA_")]
+        assert bool(of_modelarts) == (job.platform == "modelarts")
 
 
-@pytest.mark.parametrize("platform", OTHERS)
-def test_the_states_of_the_table_are_those_of_its_writer(platform: str) -> None:
-    planned = [write for write in writes(job_on(platform), [0], 1.0) if write.node == 0]
-    *before, completed = planned
-    assert json.loads(before[0].text) == WRITERS[platform].before[-1]
+def test_the_states_of_the_table_are_those_of_its_writer(job: SimulatedJob) -> None:
+    *before, completed = planned = writes(job, [0], 1.0)
+    assert json.loads(before[0].text) == WRITERS[job.platform].before[-1]
     assert all(isinstance(completed_document(write.text), NotYet) for write in before)
-    assert completed_document(completed.text) == rank_table(job_on(platform))
-    assert {write.swapped for write in planned} == {platform == "volcano"}
-    assert len(before) == (1 if platform == "volcano" else 2)  # a ConfigMap is never torn
+    assert completed_document(completed.text) == rank_table(job)
+    assert {write.swapped for write in planned} == {job.platform == "volcano"}
+    assert len(before) == (1 if job.platform == "volcano" else 2)  # a ConfigMap is never torn
 
 
-@pytest.mark.parametrize("platform", OTHERS)
-@pytest.mark.parametrize("moved", [None, 0, 1])
-def test_after_a_reschedule_each_node_finds_its_ranks(platform: str, moved: Any) -> None:
-    job = job_on(platform)
-    start = replace(job, counts=rescheduled(first_start(3), moved))
-    table = rank_table(start)
-    assert table != rank_table(job)
-    assert [ranks_of(start, node, table) for node in range(3)] == [[0, 1], [2, 3], [4, 5]]
+@given(platform=st.sampled_from(SIMULATED), moved=st.lists(st.sampled_from([None, 0, 1, 2]), max_size=6))
+def test_after_any_reschedules_every_node_finds_itself_and_its_ranks(
+    platform: str, moved: List[Optional[int]]
+) -> None:
+    counts = first_start(JOB.nodes)
+    for node in moved:
+        counts = rescheduled(counts, node)
+    start = replace(JOB, platform=platform, machine="machine", counts=counts)
+    table = convert(parse(rank_table(start)))
+    assert errors(validate(table, None)) == []
+    for number in range(JOB.nodes):
+        pod = own_pod(table, read(start, number).identity)
+        assert [device.rank for device in pod.devices] == [2 * number, 2 * number + 1]
+        assert pod.server_id == (start.uid if platform == "mindcluster" else start.address)(number)
+        if platform == "modelarts":
+            assert pod.name == f"ma-job-1234-worker-{number}"
+        is_another = counts[number].scheduled > 1
+        assert (start.uid(number) != JOB.uid(number)) == is_another
+        assert (start.address(number) != JOB.address(number)) == is_another
 
 
-@pytest.mark.parametrize("platform", OTHERS)
-def test_the_table_of_an_earlier_attempt_is_no_ones(platform: str) -> None:
-    planned = writes(job_on(platform), [0], 1.0, parse_faults(["table-stale"], 3, 2))
-    stale = json.loads(planned[0].text)
-    for node in range(3):
+def test_the_table_of_an_earlier_attempt_is_no_ones(job: SimulatedJob) -> None:
+    stale, *_ = writes(job, [0], 1.0, parse_faults(["table-stale"], 3, 2))
+    table = convert(parse(json.loads(stale.text)))
+    for node in range(job.nodes):
         with pytest.raises(ConfigError):
-            ranks_of(job_on(platform), node, stale)
+            own_pod(table, read(job, node).identity)
 
 
 class TestCode:
@@ -183,12 +167,12 @@ class TestCode:
 
     def test_the_script_may_be_behind_others(self, project: Path) -> None:
         command = ["nice", "torchrun", "--nnodes", "2", "pkg/train.py", "pkg/train.py"]
-        code, found = code_directory(command, None, str(project))
-        assert (code, found) == (
+        code, relative = code_directory(command, None, str(project))
+        assert (code, relative) == (
             project / "pkg",
             ("nice", "torchrun", "--nnodes", "2", "train.py", "pkg/train.py"),
         )
-        assert command_in(found, code, "/node/pkg")[4:] == ("/node/pkg/train.py", "pkg/train.py")
+        assert command_in(relative, code, "/node/pkg")[4:] == ("/node/pkg/train.py", "pkg/train.py")
 
     def test_a_module_is_imported_from_the_current_directory(self, project: Path) -> None:
         command = ("python", "-m", "pkg.train")
