@@ -14,19 +14,7 @@ import time
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import (
-    BinaryIO,
-    Callable,
-    Dict,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Protocol,
-    Sequence,
-    Set,
-    Tuple,
-)
+from typing import BinaryIO, Callable, Dict, List, Mapping, Optional, Protocol, Sequence, Set, Tuple
 
 from ma_boot.processes import process_stat, signal_group, signal_process
 from ma_boot.rehearsal.faults import Fault
@@ -198,7 +186,7 @@ class Injector:
         self._note = note
         self._home_of = home_of
         self._processes = processes
-        self._scheduled: List[_Scheduled] = []
+        self._scheduled: List[Tuple[float, Callable[[], object]]] = []  # times on the monotonic clock
 
     def run(self, watch: Watch, cancel: threading.Event) -> None:
         """Returns when nothing is left to do, or when cancelled."""
@@ -208,10 +196,10 @@ class Injector:
             for fault in [fault for fault in self._pending if _is_due(fault, watch, now)]:
                 self._pending.remove(fault)
                 self._inject(fault, watch)
-            for scheduled in [action for action in self._scheduled if action.at <= now]:
-                self._scheduled.remove(scheduled)
+            for at, action in [scheduled for scheduled in self._scheduled if scheduled[0] <= now]:
+                self._scheduled.remove((at, action))
                 with contextlib.suppress(OSError):  # the rank or node has ended meanwhile
-                    scheduled.action()
+                    action()
 
     def _inject(self, fault: Fault, watch: Watch) -> None:
         try:
@@ -285,14 +273,7 @@ class Injector:
             self._after(grace, partial(self._processes.signal_node, node, signal.SIGKILL))
 
     def _after(self, seconds: float, action: Callable[[], object]) -> None:
-        self._scheduled.append(_Scheduled(time.monotonic() + seconds, action))
-
-
-class _Scheduled(NamedTuple):
-    """An action, and its time on the monotonic clock."""
-
-    at: float
-    action: Callable[[], object]
+        self._scheduled.append((time.monotonic() + seconds, action))
 
 
 _ACTIONS: Mapping[str, Callable[[Injector, Fault, Watch], None]] = {

@@ -46,10 +46,9 @@ StartOf = Callable[[Tuple[StartCounts, ...]], SimulatedJob]
 SpecOf = Callable[[SimulatedJob, int], WorkerSpec]
 
 
-class InjectedFault(NamedTuple):
-    """A fault, and when it was injected (seconds on the monotonic clock); `problem` says why that failed."""
+class Injection(NamedTuple):
+    """When a fault was injected (seconds on the monotonic clock); `problem` says why that failed."""
 
-    fault: Fault
     at: float
     problem: Optional[str] = None
 
@@ -57,9 +56,9 @@ class InjectedFault(NamedTuple):
 class JobRun:
     """`run` runs all starts of the job; then the attributes tell what happened.
 
-    `injected` has the faults in their order, `missed` why the others were not injected. `ended` is the end of
-    the last start on the monotonic clock; `left` are the PIDs of processes of the job that outlived their
-    start.
+    `injected` has the faults in their order, `missed` says why the others were not injected. `ended` is the
+    end of the last start on the monotonic clock; `left` are the PIDs of processes of the job that outlived
+    their start.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class JobRun:
     ) -> None:
         """`start_of` is the job as its nodes see it at a start, `spec_of` what runs a node then, `processes`
         reaches what it runs."""
-        self.injected: List[InjectedFault] = []
+        self.injected: Dict[Fault, Injection] = {}
         self.missed: Dict[Fault, str] = {}
         self.ended = 0.0
         self.left: List[int] = []
@@ -177,15 +176,15 @@ class JobRun:
 
     def _note(self, fault: Fault, problem: Optional[str]) -> None:
         with self._lock:
-            if any(earlier.fault is fault for earlier in self.injected):
+            if fault in self.injected:
                 return
-            self.injected.append(InjectedFault(fault, time.monotonic(), problem))
+            self.injected[fault] = Injection(time.monotonic(), problem)
         self._world.journal.event("fault", fault=str(fault), problem=problem)
         self._world.journal.say(f"fault: {fault}" + (f": {problem}" if problem else ""))
 
     def _note_missed(self, watch: Watch) -> None:
         watch.poll()
-        missed = set(self._setup.rehearsal.faults) - {injected.fault for injected in self.injected}
+        missed = [fault for fault in self._setup.rehearsal.faults if fault not in self.injected]
         self.missed = {fault: why_not_injected(fault, watch) for fault in missed}
 
     def _new_watch(self) -> Watch:

@@ -117,28 +117,29 @@ def node_mapping(setup: Setup, node: int) -> Optional[PathMapping]:
         return None
 
 
-def rerooted_paths(setup: Setup, node: int = 0) -> List[str]:
-    """The absolute local paths of the mapping, unless the nodes see the platform's own paths."""
-    mapping = None if setup.exact_paths else node_mapping(setup, node)
+def rerooting_note(setup: Setup) -> str:
+    """Tells the user which paths of the mapping are elsewhere; empty if none are."""
+    paths = [] if setup.exact_paths else _absolute_paths(node_mapping(setup, 0))
+    heading = (
+        "absolute paths of the mapping are below each node's directory; a training that opens them by "
+        "their real names does not find them (--sandbox bwrap shows them at their real paths):"
+    )
+    return "\n".join([heading, *(f"  {path} is NODE{path}" for path in paths)]) if paths else ""
+
+
+def _absolute_paths(mapping: Optional[PathMapping]) -> List[str]:
+    """The absolute local paths of a mapping."""
     routes = (*mapping.inputs, *mapping.outputs) if mapping else ()
     return [route.local for route in routes if os.path.isabs(route.local)]
 
 
-def rerooting_note(paths: Sequence[str]) -> str:
-    """Tells the user which paths are elsewhere."""
-    return "\n".join(
-        [
-            "absolute paths of the mapping are below each node's directory; a training that opens them by "
-            "their real names does not find them (--sandbox bwrap shows them at their real paths):",
-            *(f"  {path} is NODE{path}" for path in paths),
-        ]
-    )
-
-
 def _rerooted_mapping(setup: Setup, node: int) -> Optional[str]:
-    """The file of a node's own mapping, with its absolute local paths below the node's directory."""
-    mapping = node_mapping(setup, node)
-    if mapping is None or not rerooted_paths(setup, node):
+    """The file of a node's own mapping, with its absolute local paths below the node's directory.
+
+    None if the mapping has none, or the node sees the platform's own paths.
+    """
+    mapping = None if setup.exact_paths else node_mapping(setup, node)
+    if mapping is None or not _absolute_paths(mapping):
         return None
     file = Path(setup.job.root, "log", f"path_mapping-{node}.json")
     try:

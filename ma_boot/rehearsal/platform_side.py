@@ -27,7 +27,7 @@ from path_mapping.stores import Store
 from path_mapping.transfer import download, upload, upload_periodically
 
 _CANCEL_SECONDS = 2.0
-_KINDS = {"obs-cut": "cut", "obs-corrupt": "flip", "obs-slow": "trickle"}  # the others have the same name
+_KINDS = {"obs-corrupt": "flip", "obs-slow": "trickle"}  # the others have the same name
 _HOST = "127.0.0.1"
 _UNLIMITED = 1_000_000
 _UNQUOTED = string.punctuation.replace("%", "")  # clients differ in which of these they percent-encode

@@ -17,7 +17,7 @@ from ma_boot.rehearsal.injection import LocalProcesses, NodeProcesses
 from ma_boot.rehearsal.job_run import JobRun, SpecOf, StartOf
 from ma_boot.rehearsal.kept import PAGE, pruned, sandbox
 from ma_boot.rehearsal.live_view import live_view
-from ma_boot.rehearsal.node_specs import command_for_form, node_spec, rerooted_paths, rerooting_note
+from ma_boot.rehearsal.node_specs import command_for_form, node_spec, rerooting_note
 from ma_boot.rehearsal.platform import SimulatedJob, rank_table
 from ma_boot.rehearsal.platform_side import uploading_outputs
 from ma_boot.rehearsal.requested import Rehearsal
@@ -86,12 +86,7 @@ def run_job(
     obs_root = rehearsal.request.transfers.obs_root
     obs = f", with {obs_root} as OBS" if obs_root else ""
     say(f"rehearsing {job.shape} in {shown_path(job.root, world.cwd)}{obs}")
-    rerooted = rerooted_paths(setup)
-    notes = (
-        "" if setup.code else NO_CODE,
-        rerooting_note(rerooted) if rerooted else "",
-    )
-    for note in filter(None, notes):
+    for note in filter(None, ("" if setup.code else NO_CODE, rerooting_note(setup))):
         say(note)
     timeout = request.transfers.upload_timeout
     # A stopped node gets the time to stop its processes and to upload.
@@ -108,8 +103,7 @@ def run_job(
             write_verdicts(job.root, verdicts)
         except OSError as error:  # a full disk does not change how the job ended
             say(f"cannot write {error.filename or job.root}: {error.strerror}")
-    injected = [injection.fault for injection in job_run.injected]
-    own_stops = sum(fault.kind == "stop" and fault.node is None for fault in injected)
+    own_stops = sum(fault.kind == "stop" and fault.node is None for fault in job_run.injected)
     by_user = len(world.inbox.stops) > own_stops  # then it is no wonder that faults did not come
     wrong = [f"{problem} ({verdict.fault})" for verdict in verdicts for problem in verdict.wrong]
     return _finish(rehearsal, job, run, world, started, () if by_user else wrong)

@@ -22,14 +22,9 @@ EXACT = ("/home/ma-user", "/cache", "/user/config")
 _WAIT_SECONDS = 3600.0
 
 
-def is_installed(environ: Mapping[str, str]) -> bool:
-    """Whether bubblewrap is on the PATH."""
-    return shutil.which(PROGRAM, path=environ.get("PATH")) is not None
-
-
 def check_installed(environ: Mapping[str, str], option: str) -> None:
     """Raises `ConfigError` if bubblewrap, which an option needs, is not on the PATH."""
-    if not is_installed(environ):
+    if shutil.which(PROGRAM, path=environ.get("PATH")) is None:
         raise ConfigError(f"{option} needs bubblewrap, which was not found: apt-get install bubblewrap")
 
 

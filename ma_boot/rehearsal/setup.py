@@ -95,18 +95,24 @@ def set_up(rehearsal: Rehearsal, job: SimulatedJob, world: World) -> Iterator[Se
         BootError: something that it needs is wrong or missing.
         Stopped: a stop signal arrived.
     """
-    check_needs(rehearsal, world.environ)
+    check_nodes(rehearsal)
+    if rehearsal.sandbox is not None:
+        check_installed(world.environ, "--sandbox bwrap")
+    if rehearsal.faults_of("disk"):
+        check_installed(world.environ, "--fault disk-full")
     code, command = code_directory(rehearsal.request.command, rehearsal.code_dir, world.cwd)
     _check_files(rehearsal.request, code, world.cwd)
     files = files_of(code, rehearsal, world.cwd)
-    launch, transfers = rehearsal.request.launch, rehearsal.request.transfers
+    launch, run, transfers = rehearsal.request.launch, rehearsal.request.run, rehearsal.request.transfers
+    # The usual port for the nodes may be that of another rehearsal.
+    channel_port = free_port() if run.channel_port == RunOptions().channel_port else run.channel_port
     mapping = transfers.path_mapping
     request = rehearsal.request._replace(
         command=command,
         job=JobOptions(),  # each node recognises the platform
         ranks=of_simulated_table(rehearsal.request.ranks),
         launch=launch._replace(rendezvous_port=launch.rendezvous_port or free_port()),
-        run=with_channel_port(rehearsal.request.run),
+        run=run._replace(channel_port=channel_port),
         transfers=transfers._replace(path_mapping=str(Path(world.cwd, mapping)) if mapping else None),
     )
     root = Path(world.cwd, transfers.obs_root) if transfers.obs_root else None
@@ -159,20 +165,6 @@ def _check_files(request: BootRequest, code: Optional[Path], cwd: str) -> None:
             raise ConfigError(str(error)) from error
 
 
-def check_needs(rehearsal: Rehearsal, environ: Mapping[str, str]) -> None:
-    """Checks the faults against the way of launch, and that bubblewrap is installed if it is needed.
-
-    Raises:
-        UsageError: a fault of a rank that ma_boot does not start.
-        ConfigError: bubblewrap is missing.
-    """
-    check_nodes(rehearsal)
-    if rehearsal.sandbox is not None:
-        check_installed(environ, "--sandbox bwrap")
-    if rehearsal.faults_of("disk"):
-        check_installed(environ, "--fault disk-full")
-
-
 def check_nodes(rehearsal: Rehearsal) -> None:
     """Raises `UsageError` if the platform is not simulated, or a fault is of ranks that start otherwise."""
     launch = rehearsal.request.launch
@@ -187,11 +179,6 @@ def check_nodes(rehearsal: Rehearsal) -> None:
             f"{per_node if launch.per_node else '--rendezvous mpi'}, with which one process per node "
             "starts them: use faults of nodes, of the rank table, of OBS or of disks"
         )
-
-
-def with_channel_port(run: RunOptions) -> RunOptions:
-    """The options with a free port for the nodes: the usual one may be that of another rehearsal."""
-    return run._replace(channel_port=free_port()) if run.channel_port == RunOptions().channel_port else run
 
 
 def new_job(rehearsal: Rehearsal, world: World) -> SimulatedJob:

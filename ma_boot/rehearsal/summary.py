@@ -7,7 +7,6 @@ import json
 import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
@@ -111,16 +110,16 @@ def events_of(job: SimulatedJob, node: int) -> List[Path]:
     return sorted(Path(job.log_dir(node)).glob("*-events.jsonl"))
 
 
-def _events(job: SimulatedJob, node: int) -> Iterator[Sequence[Event]]:
-    """The events of a node, of each of its files."""
+def _events(job: SimulatedJob, node: int) -> Iterator[Event]:
+    """The events of a node, in all its files."""
     for text in _texts(events_of(job, node)):
-        yield read_events(text, str).events
+        yield from read_events(text, str).events
 
 
 def _last_start(job: SimulatedJob, node: int) -> List[Event]:
     """The events of the last start of a node."""
     last: List[Event] = []
-    for event in chain.from_iterable(_events(job, node)):
+    for event in _events(job, node):
         if event["kind"] == "phase-start" and event.get("phase") == "job":
             last.clear()
         last.append(event)
@@ -151,8 +150,7 @@ def cause(job: SimulatedJob, run: RunResult, code: int) -> str:
 def _named_causes(job: SimulatedJob) -> Iterator[Cause]:
     """The cause that the last start of each node has named."""
     for node in range(job.nodes):
-        events = chain.from_iterable(_events(job, node))
-        named = [job_cause(event) for event in events if event["kind"] == "job cause"]
+        named = [job_cause(event) for event in _events(job, node) if event["kind"] == "job cause"]
         yield from filter(None, named[-1:])
 
 
@@ -216,10 +214,9 @@ def verdicts_of(setup: Setup, job_run: JobRun, run: RunResult, code: int) -> Lis
     left = ", ".join(map(str, job_run.left))
     outlived = (f"processes still running at the end: {left}",) if left else ()
     count, missing = _output_files(setup) or (None, ())
-    injected = {injection.fault: injection for injection in job_run.injected}
 
     def verdict(fault: Fault) -> FaultVerdict:
-        injection = injected.get(fault)
+        injection = job_run.injected.get(fault)
         problem = injection.problem if injection else f"the fault was not injected: {job_run.missed[fault]}"
         return FaultVerdict(
             fault=str(fault),
