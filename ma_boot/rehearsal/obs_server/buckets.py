@@ -154,13 +154,13 @@ class Bucket:
     def get(self, key: str) -> BucketObject:
         """The object of a key, with its checksums; raises `Refusal` if there is none."""
         if key in self._known and not key.endswith("/"):
-            state, found = self._known[key]
+            state, known = self._known[key]
             with contextlib.suppress(OSError):
-                if _state(os.stat(found.path)) == state:
-                    return found
-        found, file = self.open(key)
+                if _state(os.stat(known.path)) == state:
+                    return known
+        stored, file = self.open(key)
         file.close()
-        return found
+        return stored
 
     def open(self, key: str) -> Tuple[BucketObject, BinaryIO]:
         """An object and its content, consistent with each other; raises `Refusal` if there is none."""

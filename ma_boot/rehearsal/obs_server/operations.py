@@ -116,8 +116,10 @@ def texts(root: ElementTree.Element, path: str) -> List[str]:
     return [element.text or "" for element in root.findall(path)]
 
 
-def store_object(call: Call) -> HttpResponse:
-    """Stores the body as an object."""
+def put_object(call: Call) -> HttpResponse:
+    """Stores the body as an object, or copies an object."""
+    if call.header("copy-source") is not None:
+        return _copy_object(call)
     bucket = call.bucket
     path = bucket.new_file()
     received = call.body.to_file(path)
@@ -179,9 +181,9 @@ def delete_object(call: Call) -> HttpResponse:
     return HttpResponse(204)
 
 
-def copy_object(call: Call) -> HttpResponse:
+def _copy_object(call: Call) -> HttpResponse:
     """Copies another object, with its metadata or with that of the request."""
-    source, file = source_of(call)
+    source, file = _source_of(call)
     with file:
         if not is_modified(call.request.headers, source.etag, source.modified, f"{call.prefix}copy-source-"):
             raise Refusal("PreconditionFailed", "the source of the copy has been modified")
@@ -196,7 +198,7 @@ def copy_object(call: Call) -> HttpResponse:
     return copy_document("CopyObjectResult", call.bucket.put(stored), call.prefix)
 
 
-def source_of(call: Call) -> Tuple[BucketObject, BinaryIO]:
+def _source_of(call: Call) -> Tuple[BucketObject, BinaryIO]:
     """The source of a copy, and its content."""
     named = unquote(call.header("copy-source") or "").lstrip("/")
     bucket, _, key = named.partition("?versionId=")[0].partition("/")
@@ -269,7 +271,7 @@ def put_part(call: Call) -> HttpResponse:
 
 
 def _copied_part(call: Call, number: int, path: Path) -> UploadPart:
-    source, file = source_of(call)
+    source, file = _source_of(call)
     with file, path.open("wb", buffering=0) as target:
         offset, size = wanted_range(call.header("copy-source-range"), source.size) or (0, source.size)
         file.seek(offset)
@@ -403,12 +405,6 @@ def delete_objects(call: Call) -> HttpResponse:
     for key in keys:
         call.bucket.delete(key)
     return deletion_document(keys, texts(root, "Quiet") == ["true"], encoded, call.prefix)
-
-
-def put_object(call: Call) -> HttpResponse:
-    """Stores the body, or copies an object."""
-    is_copy = call.header("copy-source") is not None
-    return (copy_object if is_copy else store_object)(call)
 
 
 ROUTES: Dict[Tuple[str, ...], Callable[[Call], HttpResponse]] = {

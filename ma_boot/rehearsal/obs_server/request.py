@@ -19,7 +19,7 @@ from urllib.parse import unquote, unquote_plus
 from ma_boot.rehearsal.obs_server.buckets import Refusal
 from path_mapping.localfs import crc64
 
-RECEIVE = 1 << 18
+CHUNK = 1 << 18
 MAX_HEAD = 64 << 10
 AT_ONCE = 128 << 10  # bytes; a smaller body is sent together with its head
 
@@ -33,17 +33,23 @@ class Connection:
 
     def head(self) -> bytes:
         """The head of the next request, without the empty line; empty if the client has disconnected."""
-        data, searched = self._rest, 0
-        while True:
-            end = data.find(b"\r\n\r\n", searched)
-            if end >= 0:
-                self._rest = data[end + 4 :]
-                return data[:end]
-            searched = max(0, len(data) - 3)
-            piece = self._socket.recv(RECEIVE) if len(data) < MAX_HEAD else b""
+        return self._until(b"\r\n\r\n")
+
+    def line(self) -> bytes:
+        """The next line, without CRLF; empty if the client has disconnected."""
+        return self._until(b"\r\n")
+
+    def _until(self, end: bytes) -> bytes:
+        """What comes before `end`; empty if the client disconnects first, or sends too much."""
+        searched = 0
+        while (place := self._rest.find(end, searched)) < 0:
+            searched = max(0, len(self._rest) - len(end) + 1)
+            piece = self._socket.recv(CHUNK) if len(self._rest) < MAX_HEAD else b""
             if not piece:
                 return b""
-            data += piece
+            self._rest += piece
+        data, self._rest = self._rest[:place], self._rest[place + len(end) :]
+        return data
 
     def read(self, size: int) -> bytes:
         """At most `size` bytes; none if the client has disconnected."""
@@ -51,16 +57,6 @@ class Connection:
             piece, self._rest = self._rest[:size], self._rest[size:]
             return piece
         return self._socket.recv(size)
-
-    def line(self) -> bytes:
-        """The next line, without CRLF; empty if the client has disconnected."""
-        while b"\r\n" not in self._rest:
-            piece = self._socket.recv(RECEIVE) if len(self._rest) < MAX_HEAD else b""
-            if not piece:
-                return b""
-            self._rest += piece
-        line, _, self._rest = self._rest.partition(b"\r\n")
-        return line
 
     def send(self, data: bytes) -> None:
         """Sends all of the data."""
@@ -216,7 +212,6 @@ def wanted_range(header: Optional[str], size: int) -> Optional[Tuple[int, int]]:
     return first, last - first + 1
 
 
-CHUNK = 1 << 18
 MAX_DOCUMENT = 8 << 20  # bytes; fits a deletion of 1,000 keys of 1,024 bytes
 
 
@@ -245,12 +240,20 @@ class Body:
 
     def to_file(self, path: Path) -> Received:
         """Writes the body into a new file, deleted on failure; raises `Refusal` for a corrupt body."""
+        md5, sha256, crc, size = hashlib.md5(), self._sha256(), 0, 0
         try:
             with path.open("wb", buffering=0) as file:
-                return self._check_into(file)
+                for piece in self.pieces():
+                    md5.update(piece)
+                    crc = crc64(piece, crc)
+                    if sha256 is not None:
+                        sha256.update(piece)
+                    size += file.write(piece)
+            self._check(md5, sha256.hexdigest() if sha256 is not None else "", crc)
         except BaseException:
             path.unlink(missing_ok=True)
             raise
+        return Received(size, md5.hexdigest(), crc)
 
     def document(self) -> bytes:
         """The whole body; raises `Refusal` if it is larger than `MAX_DOCUMENT` or corrupt."""
@@ -301,17 +304,6 @@ class Body:
                 raise Refusal("IncompleteBody", f"the client disconnected {size} bytes early")
             size -= len(piece)
             yield piece
-
-    def _check_into(self, file: BinaryIO) -> Received:
-        md5, sha256, crc, size = hashlib.md5(), self._sha256(), 0, 0
-        for piece in self.pieces():
-            md5.update(piece)
-            crc = crc64(piece, crc)
-            if sha256 is not None:
-                sha256.update(piece)
-            size += file.write(piece)
-        self._check(md5, sha256.hexdigest() if sha256 is not None else "", crc)
-        return Received(size, md5.hexdigest(), crc)
 
     def _sha256(self) -> Optional[hashlib._Hash]:
         declared = self._headers.get("x-amz-content-sha256", "")

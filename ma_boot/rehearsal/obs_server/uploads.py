@@ -31,7 +31,10 @@ class UploadPart:
 
 @dataclass(frozen=True)
 class Upload:
-    """A multipart upload; `headers` and `metadata` are for the object that it becomes."""
+    """A multipart upload; `headers` and `metadata` are for the object that it becomes.
+
+    Who ends it, or adds a part to it, holds `changing`.
+    """
 
     id: str
     bucket: str
@@ -40,6 +43,7 @@ class Upload:
     headers: Mapping[str, str]
     metadata: Mapping[str, str]
     parts: Dict[int, UploadPart] = field(default_factory=dict)
+    changing: threading.Lock = field(default_factory=threading.Lock, compare=False)
 
 
 class Uploads:
@@ -53,7 +57,6 @@ class Uploads:
         self._root = root
         self._lock = threading.Lock()
         self._uploads: Dict[str, Upload] = {}
-        self._changing: Dict[str, threading.Lock] = {}
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
 
@@ -64,7 +67,6 @@ class Uploads:
         upload = Upload(uuid.uuid4().hex, bucket, key, now, headers, metadata)
         with self._lock:
             self._uploads[upload.id] = upload
-            self._changing[upload.id] = threading.Lock()
         return upload
 
     def get(self, bucket: str, key: str, upload_id: str) -> Upload:
@@ -130,14 +132,13 @@ class Uploads:
     @contextmanager
     def _change(self, upload: Upload) -> Iterator[None]:
         """For one at a time; raises `Refusal` if the upload has ended."""
-        with self._changing.get(upload.id, threading.Lock()):
+        with upload.changing:
             self.get(upload.bucket, upload.key, upload.id)
             yield
 
     def _forget(self, upload: Upload) -> None:
         with self._lock:
             del self._uploads[upload.id]
-            del self._changing[upload.id]
         for part in upload.parts.values():
             os.unlink(part.path)
 
