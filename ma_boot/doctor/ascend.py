@@ -16,7 +16,7 @@ from ma_boot.rank_table import Pod, RankTable
 from ma_boot.redact import without_secret_variables
 
 # The formats are those in Huawei's documents: hccn_tool's `-net_health -g` and `-netdetect -g` (also in
-# MindSpore's guide to distributed training); the rows of npu-smi's table are read by `metrics.npu_rows`.
+# MindSpore's guide to distributed training); the rows of npu-smi's table are read by `npu_rows`.
 _VERSION = r"(?m)^\|\s*npu-smi\s+(\S+)"
 _HEALTH = r"(?mi)net health status:\s*(.+?)\s*$"  # such as `Success` or `Fault`
 _NETDETECT = r"(?i)netdetect address:\s*([0-9a-fA-F.:]+)"

@@ -41,7 +41,7 @@ def examine(
     except ConfigError as error:
         not_found = str(error)
     return [
-        platform.found(system.environ, job),
+        platform.identified(system.environ, job),
         *_container(system, job),
         *_environment(system, job, python, conda_env),
         *platform.channels(system.environ),

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import email.utils
 import http.client
-import os
 import socket
-import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +16,7 @@ from ma_boot.errors import ConfigError
 from ma_boot.launch import MINDSPORE_PORT, TORCH_PORT
 from ma_boot.modelarts import ERROR, OK, WARNING, Finding, JobEnvironment, check_free
 from path_mapping.errors import CredentialsMissing
-from path_mapping.stores import KEY_VARIABLES, endpoint_of, read_credentials
+from path_mapping.stores import KEY_VARIABLES, endpoint_of, read_credentials, verifying
 
 SECONDS = 10.0
 MOST_AT_ONCE = 32
@@ -96,7 +94,7 @@ def obs(system: System, job: JobEnvironment) -> Iterator[Finding]:
         return
     try:
         skew = _skew(endpoint, environ.get("SSL_CERT_FILE"))
-    except (OSError, ValueError, http.client.HTTPException) as error:
+    except (OSError, ValueError, http.client.HTTPException, CredentialsMissing) as error:
         yield Finding(
             "OBS", ERROR, f"{endpoint} does not answer: {error}",
             "set the endpoint of the job's region; it must be reachable from the job's network",
@@ -134,9 +132,8 @@ def _skew(endpoint: str, bundle: Optional[str]) -> Optional[float]:
         raise ValueError("expected https://obs.REGION.example.com")
     connection: http.client.HTTPConnection
     if address.scheme == "https":
-        context = ssl.create_default_context(cafile=bundle or _certificates())
         connection = http.client.HTTPSConnection(
-            address.hostname, address.port, timeout=SECONDS, context=context
+            address.hostname, address.port, timeout=SECONDS, context=verifying(bundle or None)
         )
     else:
         connection = http.client.HTTPConnection(address.hostname, address.port, timeout=SECONDS)
@@ -146,9 +143,3 @@ def _skew(endpoint: str, bundle: Optional[str]) -> Optional[float]:
     finally:
         connection.close()
     return None if date is None else time.time() - email.utils.parsedate_to_datetime(date).timestamp()
-
-
-def _certificates() -> str:
-    import certifi  # as for the connections of path_mapping
-
-    return os.fspath(certifi.where())

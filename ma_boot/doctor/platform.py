@@ -52,7 +52,7 @@ def _contradicts(counted: int, nodes: int, of_part: bool) -> bool:
     return counted > nodes if of_part else counted != nodes
 
 
-def found(environ: Mapping[str, str], job: JobEnvironment) -> Finding:
+def identified(environ: Mapping[str, str], job: JobEnvironment) -> Finding:
     """Which platform this is, and where each value of the job is from."""
     devices = "unknown" if job.device_count is None else str(job.device_count)
     master = job.master or ",".join(job.worker_hosts[:1]) or "none"
@@ -85,15 +85,15 @@ def channels(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def table(
-    job: JobEnvironment, found: Optional[RankTable], own: Optional[Pod], not_found: str
+    job: JobEnvironment, completed: Optional[RankTable], own: Optional[Pod], not_found: str
 ) -> Iterator[Finding]:
-    """Whether the completed table is valid, and consistent with the variables.
+    """Whether the `completed` table is valid, and consistent with the variables.
 
     `own` is this container in the table; `not_found` says why it is not in it.
     """
-    if found is None:
+    if completed is None:
         return
-    problems = errors(validate(found))
+    problems = errors(validate(completed))
     if problems:
         yield Finding(
             "rank table",
@@ -102,10 +102,10 @@ def table(
             "resubmit the job: the platform writes this file",
         )
         return
-    yield Finding("rank table", OK, f"{len(found.pods)} pods, {found.world_size} devices")
-    if job.node_count_given and found.template == "two" and len(found.pods) != job.node_count:
+    yield Finding("rank table", OK, f"{len(completed.pods)} pods, {completed.world_size} devices")
+    if job.node_count_given and completed.template == "two" and len(completed.pods) != job.node_count:
         yield Finding(
-            "rank table", ERROR, f"{len(found.pods)} pods, MA_NUM_HOSTS is {job.node_count}",
+            "rank table", ERROR, f"{len(completed.pods)} pods, MA_NUM_HOSTS is {job.node_count}",
             "wait, since this may be an older table; or resubmit the job",
         )  # fmt: skip
     if not_found:

@@ -7,6 +7,7 @@ from path_mapping.stores.access import (
     Credentials as Credentials,
     endpoint_of as endpoint_of,
     read_credentials as read_credentials,
+    verifying as verifying,
 )
 from path_mapping.stores.contents import (
     RIGHT as RIGHT,
