@@ -213,7 +213,7 @@ def verdicts_of(setup: Setup, job_run: JobRun, run: RunResult, code: int) -> Lis
     why = cause(setup.job, run, code)
     left = ", ".join(map(str, job_run.left))
     outlived = (f"processes still running at the end: {left}",) if left else ()
-    count, missing = _output_files(setup) or (None, ())
+    files, lost = _output_files(setup) or (None, None)
 
     def verdict(fault: Fault) -> FaultVerdict:
         injection = job_run.injected.get(fault)
@@ -224,16 +224,16 @@ def verdicts_of(setup: Setup, job_run: JobRun, run: RunResult, code: int) -> Lis
             code=code,
             cause=why,
             seconds=max(0.0, job_run.ended - injection.at) if injection else None,
-            files=count,
-            lost=None if count is None else len(missing),
+            files=files,
+            lost=lost,
             wrong=((problem,) if problem else ()) + outlived,
         )
 
     return [verdict(fault) for fault in setup.rehearsal.faults]
 
 
-def _output_files(setup: Setup) -> Optional[Tuple[int, Sequence[str]]]:
-    """The outputs of all nodes, by the mapping and the job form, as `compared_outputs` returns them.
+def _output_files(setup: Setup) -> Optional[Tuple[int, int]]:
+    """The outputs of all nodes, by the mapping and the job form, as `compared_outputs` counts them.
 
     None where OBS is not a directory here, and where an output was on a small disk, which no longer exists.
     """
@@ -265,17 +265,15 @@ def _outputs(setup: Setup, node: int) -> Iterator[Tuple[Route, Path]]:
             yield channel.route(setup.job, node), Path(root)
 
 
-def compared_outputs(
-    places: Sequence[Tuple[Route, Path]], obs_root: Path
-) -> Optional[Tuple[int, Sequence[str]]]:
-    """How many files the nodes have at their output paths, and those that OBS lacks or has otherwise.
+def compared_outputs(places: Sequence[Tuple[Route, Path]], obs_root: Path) -> Optional[Tuple[int, int]]:
+    """How many files the nodes have at their output paths, and how many OBS lacks or has otherwise.
 
     `places` are routes, each with the directory to which its local path is relative; the directory `obs_root`
     stands for OBS. None if there are no outputs, or if patterns select which files to upload.
     """
     if not places or any(route.include or route.exclude for route, _ in places):
         return None
-    count, missing = 0, []
+    count = lost = 0
     for route, base in places:
         local = route.path(base)
         for path in _files(local):
@@ -283,8 +281,8 @@ def compared_outputs(
             below = "" if path == local else path.relative_to(local).as_posix()
             stored = obs_root / route.remote.bucket / route.remote.key / below
             if not stored.is_file() or not filecmp.cmp(stored, path, shallow=False):
-                missing.append(str(path))
-    return count, missing
+                lost += 1
+    return count, lost
 
 
 def _files(local: Path) -> List[Path]:

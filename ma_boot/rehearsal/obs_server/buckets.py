@@ -220,12 +220,12 @@ class Bucket:
         self, prefix: str, marker: str, delimiter: str, limit: int
     ) -> Tuple[ListingPage, List[BucketObject]]:
         """One page of the listing, and the objects on it with their checksums."""
-        wanted = list_page(sorted(self._keys(prefix)), prefix, marker, delimiter, limit)
+        page = list_page(sorted(self._keys(prefix)), prefix, marker, delimiter, limit)
         listed = []
-        for key in wanted.keys:
+        for key in page.keys:
             with contextlib.suppress(Refusal):  # it has been removed meanwhile
                 listed.append(self.get(key))
-        return replace(wanted, keys=tuple(stored.key for stored in listed)), listed
+        return page, listed
 
     @property
     def is_empty(self) -> bool:

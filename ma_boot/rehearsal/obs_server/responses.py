@@ -100,7 +100,7 @@ def objects_document(
     second, following = asked.version == "2", page.next_marker
     content = _tags(Name=asked.bucket, Prefix=asked.key(asked.prefix))
     if second:
-        content += _tags(KeyCount=len(page.keys) + len(page.prefixes))
+        content += _tags(KeyCount=len(listed) + len(page.prefixes))
     else:
         content += _tags(Marker=asked.key(asked.marker))
     if following:

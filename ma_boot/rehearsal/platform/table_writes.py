@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.rank_table import WRITERS
 from ma_boot.rehearsal.faults import Fault
-from ma_boot.rehearsal.platform.simulated_job import SimulatedJob, rank_table
+from ma_boot.rehearsal.platform.simulated_job import SimulatedJob, StartCounts, rank_table
 
 _STEPS = 3  # equal parts of the delay: missing, initializing, half written
 _SWAP_SECONDS = 0.02
@@ -82,7 +82,7 @@ def _faulty(job: SimulatedJob, node: int, delay: float, fault: Fault) -> List[Ta
     if fault.kind == "table-late":
         return [TableWrite(fault.lasts or 0.0, node, completed)]
     if fault.kind == "table-stale":
-        return [TableWrite(0.0, node, json.dumps(_of_earlier_attempt(table)), fault=fault), *later]
+        return [TableWrite(0.0, node, json.dumps(_of_earlier_attempt(job)), fault=fault), *later]
     if fault.kind == "table-regresses":
         lasts = 1.0 if fault.lasts is None else fault.lasts
         return [
@@ -137,13 +137,8 @@ def _with_duplicate(table: Mapping[str, Any]) -> Dict[str, Any]:
     return document
 
 
-def _of_earlier_attempt(table: Mapping[str, Any]) -> Dict[str, Any]:
-    document, pods = _changed(table)
-    for number, pod in enumerate(pods):
-        pod["server_id"] = f"10.0.0.{number + 1}"
-        for key, other in (("pod_name", "ma-job-of-an-earlier-attempt-"), ("host_ip", "10.0.1.")):
-            if key in pod:
-                pod[key] = f"{other}{number + 1000 if key == 'pod_name' else number}"
-        if "container_ip" in pod:
-            pod.update(server_id=f"6f-of-an-earlier-attempt-{number}", container_ip=f"10.0.2.{number}")
-    return document
+def _of_earlier_attempt(job: SimulatedJob) -> Dict[str, Any]:
+    """The table of another job, on machines where this one never is."""
+    counts = (StartCounts(scheduled=50),) * job.nodes
+    shape = (job.nodes, job.devices_per_node, job.platform)
+    return rank_table(SimulatedJob("of-an-earlier-attempt", job.root, *shape, counts=counts))
