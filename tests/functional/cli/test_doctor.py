@@ -41,26 +41,26 @@ def doctor(node: Node, *arguments: str, code: int = 0) -> Dict[str, List[Dict[st
     assert done.returncode == code, done.stdout + done.stderr
     document = json.loads(done.stdout)
     assert document["healthy"] is (code == 0)
-    found: Dict[str, List[Dict[str, str]]] = {}
+    findings: Dict[str, List[Dict[str, str]]] = {}
     for finding in document["findings"]:
         assert finding["evidence"], finding
         assert finding["severity"] == "ok" or finding["remedy"] or finding["check"].startswith("space"), (
             finding
         )
-        found.setdefault(finding["check"], []).append(finding)
-    return found
+        findings.setdefault(finding["check"], []).append(finding)
+    return findings
 
 
-def one(found: Dict[str, List[Dict[str, str]]], check: str) -> Dict[str, str]:
-    assert len(found[check]) == 1, found[check]
-    return found[check][0]
+def only(findings: Dict[str, List[Dict[str, str]]], check: str) -> Dict[str, str]:
+    assert len(findings[check]) == 1, findings[check]
+    return findings[check][0]
 
 
 def test_a_container_that_is_well(node: Node) -> None:
-    found = doctor(node)
+    findings = doctor(node)
     for check in ("job", "home", "log", "mount", "space /", "limits", "python", "NPU"):
-        assert check in found
-    assert one(found, "NPU")["evidence"].startswith("no NPU: ")
+        assert check in findings
+    assert only(findings, "NPU")["evidence"].startswith("no NPU: ")
 
 
 def test_for_people_each_line_has_a_remedy_below(node: Node) -> None:
@@ -95,8 +95,10 @@ def test_for_people_each_line_has_a_remedy_below(node: Node) -> None:
 )
 def test_contradictions_are_errors(node: Node, variables: Dict[str, str], check: str, evidence: str) -> None:
     node.variables.update(variables)
-    found = doctor(node, code=78)
-    assert any(f["severity"] == "error" and evidence in f["evidence"] for f in found[check]), found[check]
+    findings = doctor(node, code=78)
+    assert any(f["severity"] == "error" and evidence in f["evidence"] for f in findings[check]), findings[
+        check
+    ]
 
 
 @pytest.mark.parametrize(
@@ -108,16 +110,16 @@ def test_a_relative_path_is_looked_for_from_here_on(node: Node, variable: str, c
     node.variables[variable] = "not/there"
     if variable == "HOME":
         node.variables["MA_HOME"] = ""
-    assert one(doctor(node), check)["evidence"] == "not/there can be created"
+    assert only(doctor(node), check)["evidence"] == "not/there can be created"
 
 
 def test_old_variables_and_names_without_an_address_are_warnings(node: Node) -> None:
     node.variables.update(
         DLS_TASK_NUMBER="2", DLS_TASK_INDEX="1", VC_WORKER_HOSTS="127.0.0.1,no.such.host.invalid"
     )
-    found = doctor(node)
-    assert "DLS_TASK_INDEX for VC_TASK_INDEX" in one(found, "variables")["evidence"]
-    assert "no.such.host.invalid" in one(found, "names")["evidence"]
+    findings = doctor(node)
+    assert "DLS_TASK_INDEX for VC_TASK_INDEX" in only(findings, "variables")["evidence"]
+    assert "no.such.host.invalid" in only(findings, "names")["evidence"]
 
 
 def test_a_port_that_is_taken(node: Node) -> None:
@@ -126,15 +128,15 @@ def test_a_port_that_is_taken(node: Node) -> None:
         other.listen()
         port = other.getsockname()[1]
         node.variables["HCCL_IF_BASE_PORT"] = str(min(port, 65504))
-        assert str(port) in one(doctor(node), "ports")["evidence"]
+        assert str(port) in only(doctor(node), "ports")["evidence"]
 
 
 def test_obs_answers_and_its_clock_is_ours(node: Node, obs: MemoryObs) -> None:
     node.variables.update(OBS_ENDPOINT=obs.url, OBS_SECURITY_TOKEN="TOKENPLANTED", **CREDENTIALS)
-    found = doctor(node)
-    assert one(found, "OBS")["severity"] == one(found, "clock")["severity"] == "ok"
-    assert one(found, "credentials")["evidence"] == "temporary credentials are set"
-    assert "PLANTED" not in json.dumps(found)
+    findings = doctor(node)
+    assert only(findings, "OBS")["severity"] == only(findings, "clock")["severity"] == "ok"
+    assert only(findings, "credentials")["evidence"] == "temporary credentials are set"
+    assert "PLANTED" not in json.dumps(findings)
 
 
 @pytest.mark.parametrize(("skew", "severity"), [(0, "ok"), (-59, "ok"), (61, "warning"), (-901, "error")])
@@ -152,9 +154,9 @@ class TestRankTable:
 
     def test_one_that_is_not_there_yet(self, node: Node) -> None:
         node.variables["RANK_TABLE_FILE"] = str(node.config)
-        assert "No such file" in one(doctor(node), "rank table")["evidence"]
+        assert "No such file" in only(doctor(node), "rank table")["evidence"]
         node.table.write_text('{"status": "initializing"}')
-        assert "initializing" in one(doctor(node), "rank table")["evidence"]
+        assert "initializing" in only(doctor(node), "rank table")["evidence"]
 
     def test_one_of_another_job(self, node: Node) -> None:
         node.variables["RANK_TABLE_FILE"] = str(node.config)
@@ -195,9 +197,9 @@ class TestNpu:
         return state
 
     def test_cards_that_are_well(self, node: Node, cards: Path) -> None:
-        found = doctor(node)
-        assert [f["evidence"] for f in found["NPU"]] == ["2 x 910B4, npu-smi 24.1.rc1"]
-        evidence = [f["evidence"] for f in found["card network"]]
+        findings = doctor(node)
+        assert [f["evidence"] for f in findings["NPU"]] == ["2 x 910B4, npu-smi 24.1.rc1"]
+        evidence = [f["evidence"] for f in findings["card network"]]
         assert evidence == ["card 0: Success, netdetect 10.9.9.1", "card 1: Success, netdetect 10.9.9.1"]
         assert json.loads(cards.read_text())["set"] == []  # nothing was changed
 
@@ -209,7 +211,7 @@ class TestNpu:
 
     def test_npu_smi_that_fails(self, node: Node, cards: Path) -> None:
         self.change(cards, smi_code=187)
-        evidence = one(doctor(node, code=78), "NPU")["evidence"]
+        evidence = only(doctor(node, code=78), "NPU")["evidence"]
         assert "exit code 187" in evidence
         assert "dcmi module initialize failed" in evidence
 
@@ -219,14 +221,14 @@ class TestNpu:
 
     def test_an_address_that_is_not_the_tables(self, node: Node, cards: Path) -> None:
         self.change(cards, ip={"0": "10.1.1.1", "1": "10.1.1.2"})
-        assert "card 0 has 10.1.1.1, but" in one(doctor(node, code=78), "card address")["evidence"]
+        assert "card 0 has 10.1.1.1, but" in only(doctor(node, code=78), "card address")["evidence"]
 
     def test_with_configure_each_card_looks_for_its_peer_and_is_set_back(
         self, node: Node, cards: Path
     ) -> None:
         peers = json.loads(cards.read_text())["peers"]
-        found = doctor(node, "--configure")
-        assert [f["evidence"] for f in found["card peers"]] == [
+        findings = doctor(node, "--configure")
+        assert [f["evidence"] for f in findings["card peers"]] == [
             f"card {i} reaches {peers[i]}" for i in (0, 1)
         ]
         state = json.loads(cards.read_text())
@@ -236,9 +238,8 @@ class TestNpu:
     def test_a_peer_that_cannot_be_reached_is_named(self, node: Node, cards: Path) -> None:
         peers = self.change(cards)["peers"]
         self.change(cards, reachable=["10.9.9.1", peers[0]])
-        assert one({"p": [doctor(node, "--configure", code=78)["card peers"][1]]}, "p")["evidence"] == (
-            f"card 1 to {peers[1]}: Fault"
-        )
+        _, second = doctor(node, "--configure", code=78)["card peers"]
+        assert second["evidence"] == f"card 1 to {peers[1]}: Fault"
 
     def test_the_drivers_version(self, node: Node, cards: Path, tmp_path: Path) -> None:
         (tmp_path / "driver").mkdir()
@@ -253,8 +254,8 @@ class TestContainer:
 
     def test_a_log_directory_that_cannot_be_made(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("no directory")
-        found = list(directories(System({}, "host"), self.job_in(tmp_path)))
-        assert found[0] == Finding(
+        log, _ = directories(System({}, "host"), self.job_in(tmp_path))
+        assert log == Finding(
             "log", "error", f"{tmp_path}/file/log cannot be written: {tmp_path}/file: Not a directory",
             f"chown -R 1000:100 {tmp_path}/file/log, in the image or on the storage server",
         )  # fmt: skip
@@ -268,9 +269,9 @@ class TestContainer:
     def test_limits_matter_beside_infiniband(self, tmp_path: Path) -> None:
         assert next(limits(System({}, "host", devices=str(tmp_path)), self.job_in(tmp_path))).severity == "ok"
         (tmp_path / "infiniband").mkdir()
-        found = next(limits(System({}, "host", devices=str(tmp_path)), self.job_in(tmp_path)))
-        assert found.severity == "warning"
-        assert "open files" in found.evidence
+        finding = next(limits(System({}, "host", devices=str(tmp_path)), self.job_in(tmp_path)))
+        assert finding.severity == "warning"
+        assert "open files" in finding.evidence
 
 
 class TestPreflight:
@@ -309,8 +310,8 @@ def test_the_nodes_that_the_yaml_of_a_hyperjob_tells_are_no_contradiction() -> N
     fewer = {**environ, "MA_NUM_HOSTS": "1", "VC_TASK_INDEX": "0"}
     on_modelarts = {**environ, "MA_JOB_DIR": "/home/ma-user/modelarts/user-job-dir"}
     for wrong in (fewer, on_modelarts):
-        found = variables(wrong, read_job(wrong, "hj-0-w-1", look=Around))
-        assert [one.severity for one in found] == ["error", "error", "ok"]
+        findings = variables(wrong, read_job(wrong, "hj-0-w-1", look=Around))
+        assert [finding.severity for finding in findings] == ["error", "error", "ok"]
 
 
 def test_the_counts_of_a_task_are_no_contradiction_on_volcano() -> None:

@@ -15,9 +15,8 @@ from ma_boot.errors import ExitCode
 from ma_boot.rehearsal.faults import KINDS
 from ma_boot.rehearsal.summary import FILE
 from tests.functional.node import PROGRAMS
-from tests.functional.rehearsal.test_rehearsal import end, laptop, processes, start
+from tests.functional.rehearsal.jobs import end, processes, start
 
-__all__ = ["laptop"]
 pytestmark = [pytest.mark.rehearsals, pytest.mark.timeout(300)]
 
 

@@ -19,11 +19,11 @@ from ma_boot.rehearsal.kept import kept_in, pruned
 from ma_boot.rehearsal.summary import FILE
 from tests.conftest import CREDENTIALS
 from tests.functional.node import Ended, alive, eventually
-from tests.functional.rehearsal.test_rehearsal import (
+from tests.functional.rehearsal.jobs import (
     MAPPING,
+    SHAPE,
     end,
-    events,
-    laptop,
+    node_events,
     processes,
     rehearse,
     start,
@@ -31,8 +31,6 @@ from tests.functional.rehearsal.test_rehearsal import (
 )
 from tests.obs import MemoryObs, obs_fault
 
-__all__ = ["laptop"]
-SHAPE = ["--nodes", "2", "--devices-per-node", "2"]
 needs_bwrap = pytest.mark.usefixtures("bubblewrap")
 
 
@@ -401,7 +399,7 @@ def test_a_stop_reaches_the_node_in_its_sandbox_once(laptop: Path, signum: int, 
         "sleep",
     )
     stopped_with_outputs(laptop, running, signum, code)
-    assert sum(e["kind"] == "stop" for e in events(laptop, 0)) == 1
+    assert [event["node"] for event in node_events(laptop, "stop")] == [0, 1]
 
 
 @needs_bwrap

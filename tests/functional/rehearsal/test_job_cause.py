@@ -9,39 +9,22 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import List
 
 import pytest
 
 from ma_boot.reporting.timeline import job_cause
-from tests.functional.node import RANK, Ended, Node, events_in, eventually
-from tests.functional.rehearsal.test_rehearsal import end, laptop, rehearse, start
-
-__all__ = ["laptop"]
-SHAPE = ["--nodes", "2", "--devices-per-node", "2", "--stop-timeout", "5"]
-
-
-def write(laptop: Path, *lines: str) -> str:
-    """A training of these lines, in which `rank` is the rank."""
-    head = ["import os, socket, sys, time", "rank = int(os.environ['RANK_ID'])"]
-    (laptop / "project" / "train.py").write_text("\n".join([*head, *lines]) + "\n")
-    return "project/train.py"
-
-
-def last_lines(ended: Ended, nodes: int = 2) -> List[str]:
-    """The last line of each node's report."""
-    return [
-        [line for line in ended.output.splitlines() if line.startswith(f"[node {node}] ")][-1].partition(
-            "] "
-        )[2]
-        for node in range(nodes)
-    ]
-
-
-def node_events(laptop: Path, kind: str) -> List[Dict[str, Any]]:
-    files = sorted(laptop.glob("ma_boot-rehearsal/*/node-*/home/ma-user/modelarts/log/*-events.jsonl"))
-    return [event for file in files for event in events_in(file) if event["kind"] == kind]
-
+from tests.functional.node import RANK, Ended, Node, eventually
+from tests.functional.rehearsal.jobs import (
+    SHAPE,
+    end,
+    job_events,
+    last_lines,
+    node_events,
+    rehearse,
+    start,
+    write,
+)
 
 FOUR = ["--nodes", "4", "--devices-per-node", "2", "--stop-timeout", "5"]
 
@@ -80,7 +63,7 @@ def assert_told_everywhere(laptop: Path, ended: Ended, cause: str) -> None:
     for file in job.glob("node-*/home/ma-user/modelarts/log/*-failure*.json"):
         assert json.loads(file.read_text())["job_cause"] == cause
     assert ended.output.rstrip().endswith(f"exit code {ended.code}: {cause}")
-    (job_end,) = [event for event in events_in(next(job.glob("log/*.jsonl"))) if event["kind"] == "job-end"]
+    (job_end,) = job_events(laptop, "job-end")
     assert job_end["cause"] == cause
     page = html.unescape((job / "report.html").read_text())
     who, _, words = cause.partition(": ")
@@ -174,18 +157,13 @@ def test_no_rank_gets_the_token_and_nothing_shows_it(laptop: Path) -> None:
         "assert not [name for name in os.environ if 'JOB_TOKEN' in name], os.environ",
         "raise ValueError('at the end')",
     )
-    argv = [sys.executable, "-m", "ma_boot", "--local", "-v", *SHAPE, code]
-    environ = {"PATH": os.environ["PATH"], "HOME": str(laptop), "MABOOT_JOB_TOKEN": token}
-    done = subprocess.run(
-        argv, cwd=laptop, env=environ, capture_output=True, text=True, timeout=120, check=False
+    ended, planned = (
+        rehearse(laptop, *plan, *SHAPE, code, more={"HOME": str(laptop), "MABOOT_JOB_TOKEN": token})
+        for plan in ([], ["--plan"])
     )
-    assert "the job's cause: node" in done.stdout, done.stdout
-    planned = subprocess.run(
-        [*argv[:4], "--plan", *argv[4:]], cwd=laptop, env=environ, capture_output=True, text=True, timeout=120,
-        check=False,
-    )  # fmt: skip
-    assert planned.returncode == 0, planned.stderr
-    assert token not in done.stdout + done.stderr + planned.stdout + planned.stderr
+    assert "the job's cause: node" in ended.output, ended.output
+    assert planned.code == 0, planned.output
+    assert token not in ended.output + planned.output
     shown = [file for file in laptop.rglob("*") if file.is_file() and token.encode() in file.read_bytes()]
     assert shown == []
 
@@ -195,10 +173,10 @@ def listening(pid: int) -> List[str]:
     inodes = set()
     for directory in Path("/proc").glob("[0-9]*"):
         try:
-            parents, one = [], int(directory.name)
-            while one > 1:
-                parents.append(one)
-                one = int(Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()[1])
+            parents, ancestor = [], int(directory.name)
+            while ancestor > 1:
+                parents.append(ancestor)
+                ancestor = int(Path(f"/proc/{ancestor}/stat").read_text().rpartition(")")[2].split()[1])
             if pid in parents:
                 links = [os.readlink(link) for link in (directory / "fd").iterdir()]
                 inodes |= {link[8:-1] for link in links if link.startswith("socket:")}

@@ -9,10 +9,18 @@ from typing import List
 import pytest
 
 from tests.functional.node import RANK, Node, eventually
-from tests.functional.rehearsal.test_job_cause import SHAPE, last_lines, node_events, write
-from tests.functional.rehearsal.test_rehearsal import end, laptop, rehearse, start
+from tests.functional.rehearsal.jobs import (
+    CHECKPOINTS,
+    SHAPE,
+    end,
+    last_lines,
+    node_events,
+    rehearse,
+    start,
+    with_outputs,
+    write,
+)
 
-__all__ = ["laptop"]
 HEAD = ["attempt = int(os.environ['MABOOT_ATTEMPT'])", "print(f'rank {rank} attempt {attempt}', flush=True)"]
 FAILS_ONCE = ["time.sleep(0.5)", "if rank == 3 and attempt == 1: raise ValueError('bad label 91')",
               "if attempt == 1: time.sleep(600)"]  # fmt: skip
@@ -78,26 +86,13 @@ SAVES = [
     "        if rank == 3: raise ValueError('bad label 91')",
     "        time.sleep(600)",  # as in a collective operation that one has left
 ]
-ROUTE = {
-    "obs": "obs://bucket/ckpt",
-    "checkpoint": "iter_{step}/rank_{rank}.bin",
-    "restore": "latest",
-    "interval": 1,
-}
-
-
-def with_checkpoints(laptop: Path) -> List[str]:
-    """The options for an output with checkpoints, and one restart."""
-    (laptop / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = {{'output': {{'ckpt': {ROUTE!r}}}}}\n")
-    (laptop / "obs" / "bucket").mkdir(parents=True, exist_ok=True)
-    return ["--obs-root", "obs", "--path-mapping", "mapping.py", "--max-restarts", "1"]
 
 
 @pytest.mark.parametrize("token", ["9f1c0a2e55d04c7fa3c1", ""])
 def test_all_go_on_from_the_newest_whole_checkpoint(laptop: Path, token: str) -> None:
     """Without a token they agree in OBS alone."""
-    options, more = with_checkpoints(laptop), {**AT_ONCE, "MABOOT_JOB_TOKEN": token}
-    ended = rehearse(laptop, *SHAPE, *options, write(laptop, *SAVES), more=more)
+    options, more = with_outputs(laptop, ckpt=CHECKPOINTS), {**AT_ONCE, "MABOOT_JOB_TOKEN": token}
+    ended = rehearse(laptop, *SHAPE, *options, "--max-restarts", "1", write(laptop, *SAVES), more=more)
     assert ended.code == 0, ended.output
     assert restarts(laptop) == [0, 1]
     steps = {
@@ -114,9 +109,9 @@ def test_all_go_on_from_the_newest_whole_checkpoint(laptop: Path, token: str) ->
 
 
 def test_without_a_token_the_nodes_agree_on_the_end_and_its_cause(laptop: Path) -> None:
-    options, more = with_checkpoints(laptop), {"MABOOT_JOB_TOKEN": ""}
+    options, more = with_outputs(laptop, ckpt=CHECKPOINTS), {"MABOOT_JOB_TOKEN": ""}
     training = write(laptop, *HEAD, "time.sleep(1)", "if rank == 3: sys.exit(2)", "time.sleep(600)")
-    ended = rehearse(laptop, *SHAPE, *options, training, more=more)
+    ended = rehearse(laptop, *SHAPE, *options, "--max-restarts", "1", training, more=more)
     assert ended.code == 2, ended.output
     assert ended.output.count("no restart: a configuration error (wrong use of the command)") == 2
     assert restarts(laptop) == []

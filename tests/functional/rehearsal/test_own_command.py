@@ -64,7 +64,7 @@ def local(cwd: Path, *arguments: str) -> Ended:
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "line"),
     [
         (("python3", "train.py", "--lr", "1"), "trained beside --lr 1 in ma-user"),
         (("python3", "-u", "train.py"), "trained beside in ma-user"),
@@ -78,10 +78,10 @@ def local(cwd: Path, *arguments: str) -> Ended:
         (("env", "A=b", "nice", "python3", "train.py"), "trained beside in ma-user"),
     ],
 )
-def test_the_usual_commands_work(project: Path, command: Tuple[str, ...], said: str) -> None:
+def test_the_usual_commands_work(project: Path, command: Tuple[str, ...], line: str) -> None:
     ended = local(project, *command)
     assert ended.code == 0, ended.output
-    assert said in ended.output
+    assert line in ended.output
 
 
 def test_a_launcher_is_started_once_per_node(project: Path) -> None:
@@ -155,7 +155,6 @@ def test_on_the_platform_the_script_is_looked_for_in_the_jobs_code(
     project: Path, tmp_path: Path, command: Tuple[str, ...]
 ) -> None:
     home = tmp_path / "home"
-    home.mkdir()
     jobs = home / "modelarts" / "user-job-dir"
     jobs.mkdir(parents=True)
     os.rename(project, jobs / "project")

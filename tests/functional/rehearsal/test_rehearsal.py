@@ -6,82 +6,32 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from html import escape
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import List
 
 import pytest
 
 from tests.conftest import CREDENTIALS
-from tests.functional.node import PROGRAMS, Ended, alive, events_in, eventually
+from tests.functional.node import eventually
+from tests.functional.rehearsal.jobs import (
+    MAPPING,
+    SHAPE,
+    end,
+    job_events,
+    node_events,
+    processes,
+    rehearse,
+    start,
+    stopped_with_outputs,
+)
 from tests.obs import MemoryObs
-
-TRAIN = (PROGRAMS / "rank.py").read_text()
-
-
-@pytest.fixture
-def laptop(tmp_path: Path) -> Path:
-    """A directory with a training script, a mapping, and OBS beside it."""
-    (tmp_path / "project").mkdir()
-    (tmp_path / "project" / "train.py").write_text(TRAIN)
-    mapping = {"input": {"data": "obs://bucket/data/"}, "output": {"out": "obs://bucket/out/"}}
-    (tmp_path / "project" / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = {mapping!r}\n")
-    (tmp_path / "obs" / "bucket" / "data").mkdir(parents=True)
-    (tmp_path / "obs" / "bucket" / "data" / "x").write_text("input")
-    return tmp_path
-
-
-MAPPING = ["--path-mapping", "project/mapping.py", "--obs-root", "obs"]
-
-
-def start(
-    laptop: Path,
-    *arguments: str,
-    delay: str = "0.3",
-    errors: int = subprocess.STDOUT,
-    more: Optional[Dict[str, str]] = None,
-) -> subprocess.Popen[bytes]:
-    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-    environ = {"PATH": path, "MA_LOG_DIR": "/of/another/job", "MABOOT_VERBOSE": "1", **(more or {})}
-    environ["MABOOT_RANK_TABLE_DELAY"] = delay
-    argv = [sys.executable, "-m", "ma_boot", "--local", *arguments]
-    return subprocess.Popen(argv, cwd=laptop, env=environ, stdout=subprocess.PIPE, stderr=errors)
-
-
-def end(process: subprocess.Popen[bytes], seconds: float = 60) -> Ended:
-    output, _ = process.communicate(timeout=seconds)
-    return Ended(process.returncode, output.decode())
-
-
-def rehearse(laptop: Path, *arguments: str, more: Optional[Dict[str, str]] = None) -> Ended:
-    return end(start(laptop, *arguments, more=more))
-
-
-def events(laptop: Path, node: int) -> List[Dict[str, Any]]:
-    """The events of a node; none before the first one."""
-    files = list(laptop.glob(f"ma_boot-rehearsal/*/node-{node}/home/ma-user/modelarts/log/*-events.jsonl"))
-    return events_in(files[0]) if files else []
-
-
-def processes(laptop: Path) -> List[int]:
-    """All processes in the sandbox."""
-    found = []
-    for pid in filter(str.isdecimal, os.listdir("/proc")):
-        try:
-            inside = os.readlink(f"/proc/{pid}/cwd").startswith(str(laptop))
-        except OSError:
-            continue
-        if inside and alive(int(pid)):
-            found.append(int(pid))
-    return found
 
 
 def test_two_nodes_with_inputs_late_table_and_outputs(laptop: Path) -> None:
-    shape = ["--nodes", "2", "--devices-per-node", "2"]
     words = ["await:data/x", "write:out/RANK:done", "print:hi"]
     # Long enough for each state to be seen, also by nodes that start late on a busy machine.
-    ended = end(start(laptop, *shape, *MAPPING, "project/train.py", *words, delay="15"))
+    ended = end(start(laptop, *SHAPE, *MAPPING, "project/train.py", *words, delay="15"))
     assert ended.code == 0, ended.output
     assert {f.name for f in (laptop / "obs" / "bucket" / "out").iterdir()} == {"0", "1", "2", "3"}
     assert "[node 1] [rank 3] hi\n" in ended.output
@@ -189,30 +139,16 @@ def test_old_rehearsals_are_removed_and_the_page_has_the_command_as_it_was_typed
 
 
 def test_a_node_that_fails_stops_the_others_and_gives_its_code(laptop: Path) -> None:
-    shape = ["--nodes", "2", "--devices-per-node", "2"]
-    ended = rehearse(laptop, *shape, "project/train.py", "exit:7:3", "sleep")
+    ended = rehearse(laptop, *SHAPE, "project/train.py", "exit:7:3", "sleep")
     assert ended.code == 7, ended.output
     assert "exit code 7: node 1, rank 3 ended with exit code 7" in ended.output.splitlines()[-1]
     assert processes(laptop) == []
 
 
-def stopped_with_outputs(laptop: Path, running: subprocess.Popen[bytes], signum: int, code: int) -> None:
-    """Stops a rehearsal of four ranks that have written outputs: these are uploaded, and no process is left."""
-    sandbox = "ma_boot-rehearsal/*/node-*/home/ma-user/out/*"
-    eventually(lambda: len(list(laptop.glob(sandbox))) == 4, "all ranks run")
-    running.send_signal(signum)
-    ended = end(running)
-    assert ended.code == code, ended.output
-    assert len(list((laptop / "obs" / "bucket" / "out").iterdir())) == 4
-    assert "the job's cause" not in ended.output
-    assert processes(laptop) == []
-
-
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stop_ends_all_of_it_and_brings_outputs_home(laptop: Path, signum: int, code: int) -> None:
-    shape = ["--nodes", "2", "--devices-per-node", "2"]
     running = start(
-        laptop, *shape, *MAPPING, "project/train.py", "write:out/RANK:x", "print:written", "sleep"
+        laptop, *SHAPE, *MAPPING, "project/train.py", "write:out/RANK:x", "print:written", "sleep"
     )
     stopped_with_outputs(laptop, running, signum, code)
 
@@ -224,7 +160,7 @@ def test_ctrl_c_twice_leaves_nothing_behind_of_ranks_that_are_deaf(laptop: Path)
         lambda: len(list(laptop.glob("ma_boot-rehearsal/*/node-*/home/ma-user/deaf-*"))) == 2, "the ranks"
     )
     running.send_signal(signal.SIGINT)
-    eventually(lambda: all(any(e["kind"] == "stop" for e in events(laptop, n)) for n in (0, 1)), "the stop")
+    eventually(lambda: len(node_events(laptop, "stop")) == 2, "the stop")
     running.send_signal(signal.SIGINT)
     ended = end(running)
     assert ended.code == 130, ended.output
@@ -241,12 +177,14 @@ def test_a_sigkill_of_the_rehearsal_leaves_nothing_behind(laptop: Path) -> None:
     eventually(lambda: processes(laptop) == [], "all are gone")
 
 
+def waiting_for_the_table(laptop: Path) -> List[int]:
+    """The nodes that have begun to wait."""
+    return [event["node"] for event in node_events(laptop, "phase-start") if event["phase"] == "rank table"]
+
+
 def test_a_stop_while_the_table_is_awaited(laptop: Path) -> None:
     running = start(laptop, "--nodes", "2", "project/train.py", delay="600")
-    eventually(
-        lambda: all(any(e.get("phase") == "rank table" for e in events(laptop, n)) for n in (0, 1)),
-        "the wait",
-    )
+    eventually(lambda: waiting_for_the_table(laptop) == [0, 1], "the wait")
     running.send_signal(signal.SIGINT)
     assert end(running).code == 130
     assert processes(laptop) == []
@@ -257,8 +195,7 @@ def test_a_plan_that_cannot_be_made_ends_as_the_node_would(laptop: Path) -> None
 
 
 def test_the_plan_of_every_node_for_programs(laptop: Path) -> None:
-    shape = ["--nodes", "2", "--devices-per-node", "2"]
-    arguments = ["--plan", "--json", *shape, "project/train.py", "write:started:x"]
+    arguments = ["--plan", "--json", *SHAPE, "project/train.py", "write:started:x"]
     nodes = json.loads(end(start(laptop, *arguments, errors=subprocess.DEVNULL)).output)["nodes"]
     assert [[worker["rank"] for worker in node["workers"]] for node in nodes] == [[0, 1], [2, 3]]
     assert list(laptop.glob("ma_boot-rehearsal/*")) == []
@@ -281,8 +218,8 @@ def test_a_mistake_is_one_clear_message(laptop: Path, arguments: List[str], code
 
 
 def test_the_page_of_a_rehearsal_is_of_all_nodes(laptop: Path) -> None:
-    shape = ["--nodes", "2", "--devices-per-node", "2"]
     words = [f"meet:{laptop}/here:4", "exit:7:3", "sleep"]
+    shape = ["--nodes", "2", "--devices-per-node", "2"]
     ended = rehearse(laptop, *shape, *MAPPING, "project/train.py", *words)
     (page,) = laptop.glob("ma_boot-rehearsal/*/report.html")
     assert f"[ma_boot] page: {page.relative_to(laptop)}" in ended.output.splitlines()
@@ -299,7 +236,7 @@ def test_the_page_of_a_rehearsal_is_of_all_nodes(laptop: Path) -> None:
 def test_of_a_node_that_is_killed_the_page_has_the_last_words(laptop: Path) -> None:
     process = start(laptop, "--nodes", "2", "project/train.py", "print:up", "sleep")
     (killed,) = eventually(
-        lambda: [e["pid"] for e in job_events(laptop) if e["kind"] == "start" and e["label"] == "node 1"],
+        lambda: [start["pid"] for start in job_events(laptop, "start") if start["label"] == "node 1"],
         "node 1 is started",
     )
     (log,) = laptop.glob("ma_boot-rehearsal/*/log/*-worker-1.log")
@@ -311,12 +248,6 @@ def test_of_a_node_that_is_killed_the_page_has_the_last_words(laptop: Path) -> N
     assert "Node 1 failed first, with exit code 137." in text
     assert "Last output of node 1" in text
     assert "[rank 1] up" in text
-
-
-def job_events(laptop: Path) -> List[Dict[str, Any]]:
-    """The events of the rehearsal itself."""
-    files = list(laptop.glob("ma_boot-rehearsal/*/log/*-events.jsonl"))
-    return events_in(files[0]) if files else []
 
 
 def test_two_nodes_that_upload_one_key_are_told_so_and_both_end_well(laptop: Path, obs: MemoryObs) -> None:
@@ -333,4 +264,4 @@ def test_two_nodes_that_upload_one_key_are_told_so_and_both_end_well(laptop: Pat
     assert ended.code == 0, ended.output
     assert ended.output.count("warning: all 2 nodes upload these outputs to the same URL") == 2
     assert "./checkpoints -> obs://bucket/out" in ended.output
-    assert sum(one[0] == "PUT" and "/bucket/out/x?" in one[1] for one in obs.requests) == 10
+    assert sum(method == "PUT" and "/bucket/out/x?" in target for method, target in obs.requests) == 10

@@ -8,10 +8,8 @@ from typing import List
 import pytest
 
 from tests.functional.node import eventually
-from tests.functional.rehearsal.test_job_cause import SHAPE, node_events, write
-from tests.functional.rehearsal.test_rehearsal import end, laptop, start
+from tests.functional.rehearsal.jobs import SHAPE, end, node_events, start, write
 
-__all__ = ["laptop"]
 TRAINING = [
     "import random",
     "from pathlib import Path",

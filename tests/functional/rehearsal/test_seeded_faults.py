@@ -12,11 +12,9 @@ import pytest
 
 from tests.functional.node import PROGRAMS
 from tests.functional.programs.summing import undisturbed
-from tests.functional.rehearsal.test_job_cause import node_events
-from tests.functional.rehearsal.test_job_restart import AT_ONCE, ROUTE, restarts
-from tests.functional.rehearsal.test_rehearsal import end, laptop, start
+from tests.functional.rehearsal.jobs import CHECKPOINTS, end, node_events, start, with_outputs
+from tests.functional.rehearsal.test_job_restart import AT_ONCE, restarts
 
-__all__ = ["laptop"]
 STEPS = 40
 FIRST = int(os.environ.get("SEED", "0"))
 
@@ -49,25 +47,23 @@ def case(seed: int) -> Case:
     [FIRST + n if n < 4 else pytest.param(FIRST + n, marks=pytest.mark.kill) for n in range(64)],
 )
 def test_the_sum_of_the_losses_is_that_of_an_undisturbed_job(laptop: Path, seed: int) -> None:
-    one, shared = case(seed), laptop / "shared"
+    nodes, each, faults, token = case(seed)
+    world, shared = nodes * each, laptop / "shared"
     shutil.copy(PROGRAMS / "summing.py", laptop / "project")
-    (laptop / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = {{'output': {{'ckpt': {ROUTE!r}}}}}\n")
-    (laptop / "obs" / "bucket").mkdir(parents=True, exist_ok=True)
-    options = [word for fault in one.faults for word in ("--fault", fault)]
+    options = [word for fault in faults for word in ("--fault", fault)]
     running = start(
-        laptop, "--nodes", str(one.nodes), "--devices-per-node", str(one.each), "--stop-timeout", "5", *options,
-        "--max-restarts", "6", "--obs-root", "obs", "--path-mapping", "mapping.py",
+        laptop, "--nodes", str(nodes), "--devices-per-node", str(each), "--stop-timeout", "5", *options,
+        "--max-restarts", "6", *with_outputs(laptop, ckpt=CHECKPOINTS),
         "project/summing.py", str(STEPS), str(seed), str(shared),
-        delay="0", more={**AT_ONCE, "MABOOT_JOB_TOKEN": one.token},
+        delay="0", more={**AT_ONCE, "MABOOT_JOB_TOKEN": token},
     )  # fmt: skip
     ended = end(running, 200)
-    assert ended.code == 0, f"{one}\n{ended.output}"
+    assert ended.code == 0, f"{faults}\n{ended.output}"
     assert "are not in OBS" not in ended.output
-    world = one.nodes * one.each
     states = [int((shared / f"result-{rank}").read_text()) for rank in range(world)]
-    assert sum(states) == undisturbed(world, STEPS, seed), f"{one}\n{ended.output}"
+    assert sum(states) == undisturbed(world, STEPS, seed), f"{faults}\n{ended.output}"
     again = restarts(laptop)
-    assert again, f"{one}\n{ended.output}"
-    assert again == sorted(again.count(0) * [*range(one.nodes)]), "all nodes restart as often"
+    assert again, f"{faults}\n{ended.output}"
+    assert again == sorted(again.count(0) * [*range(nodes)]), "all nodes restart as often"
     restored = [event["step"] for event in node_events(laptop, "restored")]
-    assert {restored.count(step) % one.nodes for step in restored} == {0}, "the same set on all nodes"
+    assert {restored.count(step) % nodes for step in restored} == {0}, "the same set on all nodes"

@@ -10,11 +10,18 @@ from pathlib import Path
 import pytest
 
 from tests.functional.node import eventually
-from tests.functional.rehearsal.test_job_cause import SHAPE, node_events, write
-from tests.functional.rehearsal.test_job_restart import AT_ONCE, HEAD, ROUTE
-from tests.functional.rehearsal.test_rehearsal import end, laptop, processes, start
+from tests.functional.rehearsal.jobs import (
+    CHECKPOINTS,
+    SHAPE,
+    end,
+    node_events,
+    processes,
+    start,
+    with_outputs,
+    write,
+)
+from tests.functional.rehearsal.test_job_restart import AT_ONCE, HEAD
 
-__all__ = ["laptop"]
 MOMENTS = ["exit", "stop", "verdict", "restart", "restored"]  # events, of which the last comes a second time
 TRAINING = [
     *HEAD,
@@ -34,13 +41,9 @@ def test_a_stop_at_any_moment_of_a_restart_ends_the_job(laptop: Path, seed: int)
     chance = random.Random(seed)
     moment, delay = MOMENTS[seed % len(MOMENTS)], chance.uniform(0, 0.6)
     token = chance.choice(["", "9f1c0a2e55d04c7fa3c1"])
-    outputs = {"ckpt": ROUTE, "out": "obs://bucket/out"}
-    (laptop / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = {{'output': {outputs!r}}}\n")
-    (laptop / "obs" / "bucket").mkdir(parents=True, exist_ok=True)
-    running = start(
-        laptop, *SHAPE, "--obs-root", "obs", "--path-mapping", "mapping.py", "--max-restarts", "1",
-        write(laptop, *TRAINING), more={**AT_ONCE, "MABOOT_JOB_TOKEN": token},
-    )  # fmt: skip
+    options = [*with_outputs(laptop, ckpt=CHECKPOINTS, out="obs://bucket/out"), "--max-restarts", "1"]
+    more = {**AT_ONCE, "MABOOT_JOB_TOKEN": token}
+    running = start(laptop, *SHAPE, *options, write(laptop, *TRAINING), more=more)
     count = 3 if moment == "restored" else 1
     eventually(lambda: len(node_events(laptop, moment)) >= count, f"{moment} is seen")
     time.sleep(delay)

@@ -30,9 +30,9 @@ def test_a_channel_is_an_argument_or_a_variable() -> None:
         f"--data_url={INPUTS}/data_url_0",
         "--train_url=/sandbox/node-1/home/ma-user/modelarts/outputs/train_url_0",
     )
-    found = channel_variables(channels, JOB, 1)
-    assert found["extra"] == f"{INPUTS}/extra_0"
-    assert json.loads(found["MA_INPUTS"])["inputs"][0] == {
+    variables = channel_variables(channels, JOB, 1)
+    assert variables["extra"] == f"{INPUTS}/extra_0"
+    assert json.loads(variables["MA_INPUTS"])["inputs"][0] == {
         "name": "data_url",
         "local_dir": f"{INPUTS}/data_url_0",
         "remote": {"obs": {"obs_url": "obs://bucket/data/"}},
@@ -42,12 +42,12 @@ def test_a_channel_is_an_argument_or_a_variable() -> None:
 def test_all_mistakes_of_the_job_form_at_once() -> None:
     with pytest.raises(UsageError) as caught:
         parse_channels(["data_url", "x=/local"], ["y=obs://bucket/o", "y=obs://bucket/p"])
-    for said in (
+    for problem in (
         "--input data_url: expected NAME=obs://",
         "--input x=/local: found '/local'",
         "y: expected once",
     ):
-        assert said in str(caught.value)
+        assert problem in str(caught.value)
 
 
 def test_a_rerooted_mapping_is_the_same_but_for_the_absolute_paths() -> None:

@@ -78,7 +78,7 @@ def test_all_mistakes_are_told_at_once_with_what_was_expected() -> None:
         parse_faults(
             ["kil rank=1", "kill at=soon line=3 color=red", "kill rank=9", "stop phase=sleep phase=run"], 2, 2
         )
-    said = str(caught.value)
+    message = str(caught.value)
     for part in (
         "--fault 'kil rank=1': found 'kil', expected one of kill, exit",
         "at=soon: expected a time such as 5s",
@@ -89,12 +89,12 @@ def test_all_mistakes_are_told_at_once_with_what_was_expected() -> None:
         "phase=sleep: expected one of job, environment",
         "phase=: duplicate key",
     ):
-        assert part in said
+        assert part in message
     assert caught.value.exit_code == 64
 
 
 @pytest.mark.parametrize(
-    ("texts", "said"),
+    ("texts", "problem"),
     [
         (["kill rank=1", "kill rank=1 signal=KILL"], None),
         (["kill rank=1 at=1s", "kill at=1000ms rank=1"], "--fault 'kill rank=1 at=1s': expected once"),
@@ -105,13 +105,13 @@ def test_all_mistakes_are_told_at_once_with_what_was_expected() -> None:
         (["absent node=1", "absent node=0"], "expected fewer than the job's 2 nodes"),
     ],
 )
-def test_faults_that_exclude_each_other_are_refused(texts: list[str], said: Optional[str]) -> None:
-    if said is None:
+def test_faults_that_exclude_each_other_are_refused(texts: list[str], problem: Optional[str]) -> None:
+    if problem is None:
         assert len(parse_faults(texts, 2, 2)) == len(texts)
         return
     with pytest.raises(UsageError) as caught:
         parse_faults(texts, 2, 2)
-    assert said in str(caught.value)
+    assert problem in str(caught.value)
 
 
 def test_all_faults_that_containers_cannot_have_are_named_with_the_reason() -> None:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import List, Optional
+from typing import Any, Dict, List, Optional
 
 import pytest
 
@@ -24,14 +24,10 @@ def rehearsal(directory: Path, name: str, began: float, code: Optional[int] = 0)
     (root / "log").mkdir(parents=True)
     (root / "node-0").mkdir()
     (root / "node-0" / "big").write_bytes(bytes(100_000))
-    (root / "log" / "x-events.jsonl").write_text(
-        '{"kind": "rehearsal"}\n'
-        + (
-            json.dumps({"kind": "job-end", "exit_code": code, "cause": "why\nmore"}) + "\n"
-            if code is not None
-            else ""
-        )
-    )
+    events: List[Dict[str, Any]] = [{"kind": "rehearsal"}]
+    if code is not None:
+        events.append({"kind": "job-end", "exit_code": code, "cause": "why\nmore"})
+    (root / "log" / "x-events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     (root / "report.html").write_text("<!doctype html>")
     mark = {"rehearsal": name, "command": f"ma_boot --local {name}", "began": began}
     (root / MARK).write_text(json.dumps(mark))
@@ -155,17 +151,8 @@ class TestCommands:
         browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
         browser.chmod(0o755)
         variables = {**os.environ, "BROWSER": f"{browser} %s"}
-        argv = [
-            sys.executable,
-            "-m",
-            "ma_boot",
-            "rehearsal",
-            "open",
-            "0000",
-            "--rehearsal-dir",
-            str(tmp_path),
-        ]
-        subprocess.run(argv, env=variables, check=True)
+        words = ["rehearsal", "open", "0000", "--rehearsal-dir", str(tmp_path)]
+        subprocess.run([sys.executable, "-m", "ma_boot", *words], env=variables, check=True)
         assert (tmp_path / "opened").read_text() == f"file://{root}/report.html\n"
 
     @pytest.mark.parametrize("words", [["clean"], ["clean", "x", "--keep", "1"], ["clean", "--keep", "-1"]])

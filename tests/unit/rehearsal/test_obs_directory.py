@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, Set
 
 import pytest
 
@@ -38,8 +38,12 @@ def write(store: Store, tmp_path: Path, key: str, content: bytes) -> None:
     store.write("bucket", key, source, hashlib.md5(content).hexdigest(), lambda sent: None)
 
 
+def keys(store: Store, bucket: str, prefix: str = "") -> Set[str]:
+    return {stored.key for stored in store.list(bucket, prefix)}
+
+
 def test_files_that_were_there_are_objects(served: Store) -> None:
-    listed = {one.key: one for one in served.list("bucket", "")}
+    listed = {stored.key: stored for stored in served.list("bucket", "")}
     assert set(listed) == {"data/x", "data/empty/"}
     assert listed["data/x"].md5 == hashlib.md5(b"input").hexdigest()
     assert b"".join(served.read("bucket", "data/x")) == b"input"
@@ -76,11 +80,11 @@ def test_files_that_others_write_meanwhile_are_objects(served: Store, root: Path
     (root / "bucket" / "data" / "empty").rmdir()
     (root / "later").mkdir()
     (root / "later" / "y").write_bytes(b"there")
-    listed = {one.key: (one.size, one.md5) for one in served.list("bucket", "data/")}
+    listed = {stored.key: (stored.size, stored.md5) for stored in served.list("bucket", "data/")}
     expected = {"data/x": b"changed", "data/mine": b"theirs", "data/new": b"new"}
     assert listed == {key: (len(text), hashlib.md5(text).hexdigest()) for key, text in expected.items()}
     assert {key: b"".join(served.read("bucket", key)) for key in expected} == expected
-    assert [one.key for one in served.list("later", "")] == ["y"]
+    assert keys(served, "later") == {"y"}
     (root / "later" / "y").unlink()
     (root / "later").rmdir()
     with pytest.raises(NotFound):
@@ -93,11 +97,10 @@ def test_a_directory_that_was_put_stays_an_object_and_one_that_became_empty_is_n
     write(served, tmp_path, "put/", b"")
     write(served, tmp_path, "put/x", b"x")
     write(served, tmp_path, "made/by/x", b"x")
-    assert {one.key for one in served.list("bucket", "put")} == {"put/", "put/x"}
-    assert isinstance(served, Store)
+    assert keys(served, "bucket", "put") == {"put/", "put/x"}
     for key in ("put/x", "made/by/x"):
         served.delete("bucket", key)
-    assert {one.key for one in served.list("bucket", "")} == {"data/empty/", "data/x", "put/"}
+    assert keys(served, "bucket") == {"data/empty/", "data/x", "put/"}
     assert not (root / "bucket" / "made").exists()
 
 
@@ -105,8 +108,8 @@ def test_what_is_no_file_is_no_object(served: Store, root: Path, tmp_path: Path)
     (tmp_path / "secret").write_bytes(b"secret")
     (root / "bucket" / "out").symlink_to(tmp_path)
     os.mkfifo(root / "bucket" / "pipe")
-    assert {one.key for one in served.list("bucket", "")} == {"data/x", "data/empty/"}
-    assert list(served.list("bucket", "out/")) == []
+    assert keys(served, "bucket") == {"data/x", "data/empty/"}
+    assert keys(served, "bucket", "out/") == set()
     for key in ("out/secret", "pipe", "data", "data/x/y", "../../secret"):
         with pytest.raises(StoreError):
             list(served.read("bucket", key))

@@ -16,29 +16,29 @@ KEYS = st.lists(st.text("ab/", min_size=1, max_size=6), unique=True, max_size=20
 
 def entries(keys: List[str], prefix: str, delimiter: str) -> List[Tuple[str, bool]]:
     """An unlimited listing in order: names, and whether they are common prefixes."""
-    found = []
+    listed = set()
     for key in keys:
         if key.startswith(prefix):
             cut = key.find(delimiter, len(prefix)) if delimiter else -1
-            found.append((key, False) if cut < 0 else (key[: cut + 1], True))
-    return sorted(set(found))
+            listed.add((key, False) if cut < 0 else (key[: cut + 1], True))
+    return sorted(listed)
 
 
 @given(KEYS, st.text("ab/", max_size=2), st.sampled_from(["", "/"]), st.integers(1, 5))
 def test_the_pages_of_a_listing_are_the_whole_once(
     keys: List[str], prefix: str, delimiter: str, limit: int
 ) -> None:
-    found: List[Tuple[str, bool]] = []
+    listed: List[Tuple[str, bool]] = []
     marker = ""
     while True:
-        one = list_page(keys, prefix, marker, delimiter, limit)
-        assert len(one.keys) + len(one.prefixes) <= limit
-        found += sorted([(key, False) for key in one.keys] + [(common, True) for common in one.prefixes])
-        if not one.next_marker:
+        page = list_page(keys, prefix, marker, delimiter, limit)
+        assert len(page.keys) + len(page.prefixes) <= limit
+        listed += sorted([(key, False) for key in page.keys] + [(common, True) for common in page.prefixes])
+        if not page.next_marker:
             break
-        assert one.next_marker > marker
-        marker = one.next_marker
-    assert found == entries(keys, prefix, delimiter)
+        assert page.next_marker > marker
+        marker = page.next_marker
+    assert listed == entries(keys, prefix, delimiter)
 
 
 @given(KEYS, st.text("ab/", max_size=4))

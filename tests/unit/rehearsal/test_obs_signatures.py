@@ -87,7 +87,7 @@ def test_what_the_sdk_signs_is_accepted(
         )
     if parameters.get("uploadId") is not None:
         changed.append(HttpRequest("PUT", request.target.replace("uploadId=", "uploadId=1"), request.headers))
-    assert all(refused(one, bucket=bucket) for one in changed)
+    assert all(refused(other, bucket=bucket) for other in changed)
     assert refused(request, [KeyPair("AK", "OTHER")], bucket=bucket) == "SignatureDoesNotMatch"
     assert refused(request, [KeyPair("OTHER", "SECRET")], bucket=bucket) == "InvalidAccessKeyId"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Callable, List, Sequence, Tuple
 
@@ -43,25 +44,20 @@ def storage(tmp_path: Path) -> Storage:
     return Storage(tmp_path)
 
 
-def at_once(*doing: Callable[[], object]) -> List[str]:
-    """Does all at the same time; returns the codes of those that are refused."""
-    start, ended = threading.Barrier(len(doing)), []
+def at_once(*actions: Callable[[], object]) -> List[str]:
+    """Does all at the same time; returns the codes of those that are refused, and empty ones of the others."""
+    start = threading.Barrier(len(actions))
 
-    def run(one: Callable[[], object]) -> None:
+    def code(action: Callable[[], object]) -> str:
         start.wait()
         try:
-            one()
-            ended.append("")
+            action()
         except Refusal as refusal:
-            ended.append(refusal.code)
+            return refusal.code
+        return ""
 
-    threads = [threading.Thread(target=run, args=(one,)) for one in doing]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(ended) == len(doing), "an error that is no refusal: the server would answer 500"
-    return sorted(ended)
+    with ThreadPoolExecutor(len(actions)) as pool:
+        return sorted(pool.map(code, actions))
 
 
 def test_of_two_completions_the_second_finds_no_upload(storage: Storage) -> None:
@@ -69,10 +65,10 @@ def test_of_two_completions_the_second_finds_no_upload(storage: Storage) -> None
         upload, named = storage.begun(16)
         done = at_once(*[lambda: storage.uploads.complete(upload, named, storage.bucket, 0.0)] * 3)  # noqa: B023 - joined
         assert done == ["", "NoSuchUpload", "NoSuchUpload"]
-        found, file = storage.bucket.open("a")
-        assert file.read() == 16 * CONTENT
-        file.close()
-        assert found.size == 16 << 20
+        stored, file = storage.bucket.open("a")
+        with file:
+            assert file.read() == 16 * CONTENT
+        assert stored.size == 16 << 20
 
 
 def test_a_part_that_is_sent_again_meets_the_completion(storage: Storage) -> None:

@@ -12,7 +12,15 @@ from ma_boot.rehearsal.platform import SimulatedJob
 from ma_boot.rehearsal.summary import cause, job_end_event, summary_lines, totals
 from ma_boot.reporting.result import RunResult, WorkerExit
 
+JOB_START = {"kind": "phase-start", "phase": "job"}
 FAILED = RunResult((WorkerExit("node 0", None, None, 1, 78, None, 0, 1.0, False, "/log"),))
+
+
+def log_dir(job: SimulatedJob, node: int) -> Path:
+    """The directory of a node's logs, which is made."""
+    directory = Path(job.log_dir(node))
+    directory.mkdir(parents=True)
+    return directory
 
 
 @pytest.mark.parametrize(
@@ -30,17 +38,14 @@ FAILED = RunResult((WorkerExit("node 0", None, None, 1, 78, None, 0, 1.0, False,
 )
 def test_items_are_counted_and_advice_is_none_of_them(tmp_path: Path, summary: str, line: str) -> None:
     job = SimulatedJob("uuid", str(tmp_path), 1, 1)
-    log = Path(job.log_dir(0))
-    log.mkdir(parents=True)
-    (log / "x-failure.json").write_text(json.dumps({"summary": summary}))
+    (log_dir(job, 0) / "x-failure.json").write_text(json.dumps({"summary": summary}))
     assert cause(job, FAILED, 78) == f"node 0: {line}"
 
 
 @pytest.mark.parametrize("text", ["", '{"summary": "no', "[]", "null"])
 def test_a_failure_that_was_not_written_whole_is_no_traceback(tmp_path: Path, text: str) -> None:
     job = SimulatedJob("uuid", str(tmp_path), 1, 1)
-    log = Path(job.log_dir(0))
-    log.mkdir(parents=True)
+    log = log_dir(job, 0)
     (log / "x-failure.json").write_text(text)
     (log / "x-events.jsonl").symlink_to("vanished")
     assert cause(job, FAILED, 78) == "node 0 ended with exit code 78"
@@ -49,7 +54,6 @@ def test_a_failure_that_was_not_written_whole_is_no_traceback(tmp_path: Path, te
 
 def test_the_totals_are_those_of_the_last_start_of_all_nodes(tmp_path: Path) -> None:
     job = SimulatedJob("uuid", str(tmp_path), 2, 1)
-    begin = {"kind": "phase-start", "phase": "job"}
     exits = [{"kind": "exit", "label": "rank 0", "code": 1}, {"kind": "exit", "label": "rank 1", "code": 0}]
     sent = [
         {"kind": "transfer", "direction": "upload", "files": 2, "bytes": 1000},
@@ -57,13 +61,13 @@ def test_the_totals_are_those_of_the_last_start_of_all_nodes(tmp_path: Path) -> 
         {"kind": "channel", "direction": "input", "files": 70, "bytes": 70},
     ]
     of_nodes = (
-        [begin, exits[0], begin, {"kind": "restored", "step": "7"}, {**exits[0], "code": 0}],
-        [begin, *sent, {**exits[1], "code": 143, "stopped": True}, exits[1]],
+        [JOB_START, exits[0], JOB_START, {"kind": "restored", "step": "7"}, {**exits[0], "code": 0}],
+        [JOB_START, *sent, {**exits[1], "code": 143, "stopped": True}, exits[1]],
     )
     for node, events in enumerate(of_nodes):
-        log = Path(job.log_dir(node))
-        log.mkdir(parents=True)
-        (log / "x-events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+        (log_dir(job, node) / "x-events.jsonl").write_text(
+            "".join(json.dumps(event) + "\n" for event in events)
+        )
     assert totals(job, 168.4) == (
         "2 nodes x 1 device in 2 min 48 s: 2 processes ended with 0; resumed from step 7; outputs: 3 files, 1.5 kB"
     )
