@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, List
+from typing import Dict
 
+_LINE = re.compile(rb"[^\n]*\n|[^\n]+$")  # with its newline; a carriage return ends none
 _OF_NODE = re.compile(rb"\[node (\d{1,4})\] \[ma_boot\] (.*)")
 _OF_FIRST = re.compile(rb"(?:environment|inputs|rank table|launch): done in ")
 _ROUTINE = re.compile(
@@ -28,7 +29,7 @@ class BriefLines:
         """The whole lines of `data` that are shown."""
         if b"[ma_boot] " not in data:
             return data
-        return b"".join(line for line in _lines(data) if self._is_shown(line))
+        return b"".join(line for line in _LINE.findall(data) if self._is_shown(line))
 
     def _is_shown(self, line: bytes) -> bool:
         match = _OF_NODE.match(line)
@@ -40,8 +41,3 @@ class BriefLines:
             routine = _ROUTINE.match(text) and not of_first
             self._hidden[node] = bool(routine) or self._said.setdefault(text, node) != node
         return not self._hidden.get(node)
-
-
-def _lines(data: bytes) -> List[bytes]:
-    """The lines with their newlines; a carriage return ends none."""
-    return re.findall(rb"[^\n]*\n|[^\n]+$", data)

@@ -18,6 +18,7 @@ from typing import BinaryIO, Callable, Dict, List, Mapping, Optional, Protocol, 
 
 from ma_boot.processes import process_stat, signal_group, signal_process
 from ma_boot.rehearsal.faults import Fault
+from ma_boot.rehearsal.platform import SimulatedJob
 from ma_boot.rehearsal.simulated_cards import break_card
 from ma_boot.reporting.timeline import Event, read_events
 
@@ -113,20 +114,23 @@ class GrowingFile:
 
 
 class Watch:
-    """One start of a job of `size` nodes; `poll` reads the new events of the rehearsal and its nodes."""
+    """One start of a job, with `size` nodes; `poll` reads the new events of the rehearsal and its nodes.
 
-    def __init__(self, own_events: Path, node_events: Dict[int, Path], processes: NodeProcesses) -> None:
-        """Create it before the start: events already in the files belong to an earlier start.
+    `processes` reaches the ranks and nodes.
+    """
 
-        The logs of a node are looked for next to its events: a sandboxed node knows them by another path.
-        """
+    def __init__(self, job: SimulatedJob, nodes: Sequence[int], processes: NodeProcesses) -> None:
+        """Create it before the start of `nodes`: events already in the files belong to an earlier start."""
+        self.job = job
+        self.processes = processes
         self.nodes: Dict[int, StartedNode] = {}
         self.ranks: Dict[int, StartedRank] = {}
-        self.size = len(node_events)
-        self._processes = processes
-        self._own = _appended(own_events)
-        self._logs = {node: path.parent for node, path in node_events.items()}
-        self._tails = {node: _appended(path) for node, path in node_events.items()}
+        self.size = len(nodes)
+        self._own = _appended(Path(job.events_file))
+        self._tails = {
+            node: _appended(Path(job.log_dir(node), f"{job.log_name}-node-{node}-events.jsonl"))
+            for node in nodes
+        }
 
     def poll(self) -> None:
         """Reads the new events."""
@@ -141,7 +145,7 @@ class Watch:
     def running(self, rank: int) -> Optional[StartedRank]:
         """The rank, if it is running."""
         started = self.ranks.get(rank)
-        if started is None or started.ended or not self._processes.exists(started):
+        if started is None or started.ended or not self.processes.exists(started):
             return None
         return started
 
@@ -155,7 +159,8 @@ class Watch:
         if event["kind"] == "phase-start" and node in self.nodes:
             self.nodes[node].phases.add(event["phase"])
         elif event["kind"] == "start" and rank is not None:
-            log = self._logs[node] / os.path.basename(event["log_file"])
+            # A sandboxed node knows its logs by another path.
+            log = Path(self.job.log_dir(node), os.path.basename(event["log_file"]))
             self.ranks[rank] = StartedRank(event["pid"], event["monotonic_ns"] / 1e9, GrowingFile(log), node)
         elif event["kind"] == "exit" and rank in self.ranks:
             self.ranks[rank].ended = True
@@ -169,23 +174,14 @@ def _appended(path: Path) -> GrowingFile:
 class Injector:
     """Injects each fault once, at its moment, while one start of the job runs.
 
-    `processes` reaches ranks and nodes; `home_of` is the home of a node as this machine sees it.
     `restarts_job` is set to the injected fault after which the platform starts the job again. `note` is
     called with each injected fault and its problem (None if there was none).
     """
 
-    def __init__(
-        self,
-        faults: Sequence[Fault],
-        note: Callable[[Fault, Optional[str]], None],
-        home_of: Callable[[int], str],
-        processes: NodeProcesses,
-    ) -> None:
+    def __init__(self, faults: Sequence[Fault], note: Callable[[Fault, Optional[str]], None]) -> None:
         self.restarts_job: Optional[Fault] = None
         self._pending: List[Fault] = [fault for fault in faults if fault.kind in _ACTIONS]
         self._note = note
-        self._home_of = home_of
-        self._processes = processes
         self._scheduled: List[Tuple[float, Callable[[], object]]] = []  # times on the monotonic clock
 
     def run(self, watch: Watch, cancel: threading.Event) -> None:
@@ -211,7 +207,7 @@ class Injector:
 
     def kill(self, fault: Fault, watch: Watch) -> None:
         """Sends the rank a signal."""
-        self._processes.signal_rank(_rank(fault, watch), _signal(fault))
+        watch.processes.signal_rank(_rank(fault, watch), _signal(fault))
 
     def exit(self, fault: Fault, watch: Watch) -> None:
         """Makes the rank exit with a code."""
@@ -219,13 +215,10 @@ class Injector:
 
     def hang(self, fault: Fault, watch: Watch) -> None:
         """Suspends the rank and its children, for some time or for good."""
-        rank = _rank(fault, watch)
-        self._processes.signal_rank(rank, signal.SIGSTOP, with_children=True)
+        send = partial(watch.processes.signal_rank, _rank(fault, watch), with_children=True)
+        send(signal.SIGSTOP)
         if fault.lasts is not None:
-            self._after(
-                fault.lasts,
-                lambda: self._processes.signal_rank(rank, signal.SIGCONT, with_children=True),
-            )
+            self._after(fault.lasts, partial(send, signal.SIGCONT))
 
     def flood(self, fault: Fault, watch: Watch) -> None:
         """Writes lines into the rank's standard output as fast as they are read."""
@@ -236,15 +229,15 @@ class Injector:
     def lose(self, fault: Fault, watch: Watch) -> None:
         """Kills the node's ma_boot; its guard then kills everything that it started."""
         for node in _nodes(fault, watch):
-            self._processes.signal_node(node, signal.SIGKILL)
+            watch.processes.signal_node(node, signal.SIGKILL)
 
     def break_card(self, fault: Fault, watch: Watch) -> None:
         """Shows a broken card, and ends the rank that used it, as its driver does."""
         node = fault.node or 0
-        break_card(self._home_of(node))
+        break_card(watch.job.home(node))
         rank = watch.first_running(node)
         if rank is not None:
-            self._processes.signal_rank(rank, signal.SIGABRT)
+            watch.processes.signal_rank(rank, signal.SIGABRT)
 
     def reschedule(self, fault: Fault, watch: Watch) -> None:
         """Loses the node, and has the job started again with another one in its place."""
@@ -255,7 +248,7 @@ class Injector:
         """Ends the processes of all nodes, and has the boot command run again."""
         self.restarts_job = fault
         for node in watch.nodes.values():
-            self._processes.signal_node(node, _signal(fault))
+            watch.processes.signal_node(node, _signal(fault))
 
     def stop(self, fault: Fault, watch: Watch) -> None:
         """Sends SIGTERM, and SIGKILL to what has not ended after the grace period.
@@ -267,10 +260,10 @@ class Injector:
         if fault.node is None:
             signal_process(os.getpid(), signal.SIGTERM)
         else:
-            self._processes.signal_node(nodes[0], signal.SIGTERM)
+            watch.processes.signal_node(nodes[0], signal.SIGTERM)
         grace = GRACE_SECONDS if fault.grace is None else fault.grace
         for node in nodes:
-            self._after(grace, partial(self._processes.signal_node, node, signal.SIGKILL))
+            self._after(grace, partial(watch.processes.signal_node, node, signal.SIGKILL))
 
     def _after(self, seconds: float, action: Callable[[], object]) -> None:
         self._scheduled.append((time.monotonic() + seconds, action))

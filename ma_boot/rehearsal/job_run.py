@@ -84,7 +84,7 @@ class JobRun:
         self._processes = processes
         self._lock = threading.Lock()
         self._written: Dict[int, str] = {}
-        self._injector = Injector(setup.rehearsal.faults, self._note, setup.job.home, processes)
+        self._injector = Injector(setup.rehearsal.faults, self._note)
         self._older = set(descendants(os.getpid(), {}))  # of a shell that `exec` has replaced
 
     def run(self) -> RunResult:
@@ -97,7 +97,7 @@ class JobRun:
         counts = first_start(self._setup.job.nodes)
         kept: Sequence[int] = ()
         while True:
-            watch = self._new_watch()
+            watch = Watch(self._setup.job, self._present(), self._processes)
             try:
                 run = self._run_start(counts, kept, watch)
             finally:
@@ -186,14 +186,6 @@ class JobRun:
         watch.poll()
         missed = [fault for fault in self._setup.rehearsal.faults if fault not in self.injected]
         self.missed = {fault: why_not_injected(fault, watch) for fault in missed}
-
-    def _new_watch(self) -> Watch:
-        job = self._setup.job
-        events: Dict[int, Path] = {
-            node: Path(job.log_dir(node), f"{job.log_name}-node-{node}-events.jsonl")
-            for node in self._present()
-        }
-        return Watch(Path(job.events_file), events, self._processes)
 
     def _present(self) -> List[int]:
         """The nodes that are started at all."""

@@ -240,12 +240,9 @@ def _output_files(setup: Setup) -> Optional[Tuple[int, int]]:
     obs_root = setup.request.transfers.obs_root
     if obs_root is None:
         return None
-    places = [place for node in range(setup.job.nodes) for place in _outputs(setup, node)]
-    disks = [
-        setup.job.sandbox_root(fault.node or 0) + (fault.path or "")
-        for fault in setup.rehearsal.faults
-        if fault.stage == "disk"
-    ]
+    nodes, root_of = range(setup.job.nodes), setup.job.sandbox_root
+    places = [place for node in nodes for place in _outputs(setup, node)]
+    disks = [root_of(node) + path for node in nodes for path in setup.rehearsal.small_disks(node)]
     if any(f"{route.path(base)}/".startswith(f"{disk}/") for route, base in places for disk in disks):
         return None
     return compared_outputs(places, Path(obs_root))

@@ -92,23 +92,24 @@ def code_files(code: Path, apart: Collection[Path], exclude: Sequence[str] = ())
     files: List[Path] = []
     parents: Set[Path] = set()
     size = 0
-    is_selected = selected((), exclude) if exclude else None
+    is_selected = selected((), exclude) or (lambda name: True)
     for directory, directories, names in os.walk(code):
-        here = Path(directory)
+        here, below = Path(directory), Path(directory).relative_to(code)
         directories[:] = sorted(
             name
             for name in directories
             if _is_code(here / name)
             and here / name not in apart
-            and (not is_selected or is_selected(f"{(here / name).relative_to(code).as_posix()}/"))
+            and is_selected(f"{(below / name).as_posix()}/")
         )
-        for path in (here / name for name in sorted(names)):
-            if is_temporary(path.name) or is_record(path.name):
+        for name in sorted(names):
+            path, file = here / name, below / name
+            if is_temporary(name) or is_record(name) or not path.is_file():
                 continue
-            if path.is_file() and (not is_selected or is_selected(path.relative_to(code).as_posix())):
+            if is_selected(file.as_posix()):
                 _check_inside(path, code)
-                files.append(path.relative_to(code))
-                parents.update(set(files[-1].parents) - {Path()})
+                files.append(file)
+                parents.update(set(file.parents) - {Path()})
                 size += path.stat().st_size
         if len(files) + len(parents) > MOST_ENTRIES or size > MOST_BYTES or _levels(files) > DEEPEST:
             raise ConfigError(_beyond_limits(code, files, len(parents), size))

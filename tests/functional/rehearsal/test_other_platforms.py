@@ -50,12 +50,6 @@ def test_a_table_that_lacks_a_pod_starts_no_node(laptop: Path, platform: str) ->
     assert [rank["RANK_SIZE"] for rank in seen(ended)] == ["4"] * 4
 
 
-def test_a_platform_that_is_not_simulated_is_refused(laptop: Path) -> None:
-    ended = rehearse_on("slurm", laptop)
-    assert ended.code == 64
-    assert "--platform slurm: expected modelarts, volcano, mindcluster with --local" in ended.output
-
-
 LEAVES = """
 import os, subprocess
 for kept in ({**os.environ, "MABOOT_RUN": "another"}, {"MABOOT_RUN": "another"}):

@@ -201,19 +201,30 @@ def test_the_plan_of_every_node_for_programs(laptop: Path) -> None:
     assert list(laptop.glob("ma_boot-rehearsal/*")) == []
 
 
+OF_RANKS = ["--fault", "kill rank=0", "--fault", "stop"]
+
+
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("options", "code", "message"),
     [
         (["missing.py"], 127, "missing.py: no such file"),
-        (["--path-mapping", "project/mapping.py", "project/train.py"], 78, "OBS_ACCESS_KEY_ID"),
-        (["--conda-env", "typo", "project/train.py"], 78, "--conda-env typo: no such environment"),
-        ([*MAPPING, "--rehearsal-dir", "/proc/none", "project/train.py"], 73, "cannot create the sandbox"),
+        (["--path-mapping", "project/mapping.py"], 78, "OBS_ACCESS_KEY_ID"),
+        (["--conda-env", "typo"], 78, "--conda-env typo: no such environment"),
+        ([*MAPPING, "--rehearsal-dir", "/proc/none"], 73, "cannot create the sandbox"),
+        (["--input", "data_url=obs://bucket/data/"], 78, "--obs-root"),
+        (["--obs-root", "project/train.py"], 73, "project/train.py: File exists"),
+        (["--platform", "slurm"], 64, "--platform slurm: expected modelarts, volcano, mindcluster"),
+        (["--fault", "kill"], 64, "rank= is missing"),
+        (["--fault", "obs-403"], 64, "need --obs-root"),
+        (["--append-args", "'"], 64, "--append-args"),
+        (["--per-node", *OF_RANKS], 64, "expected ranks that ma_boot starts, found --per-node"),
+        (["--rendezvous", "mpi", *OF_RANKS], 64, "ranks that ma_boot starts, found --rendezvous mpi"),
     ],
 )
-def test_a_mistake_is_one_clear_message(laptop: Path, arguments: List[str], code: int, said: str) -> None:
-    ended = rehearse(laptop, *arguments)
+def test_a_mistake_is_one_clear_message(laptop: Path, options: List[str], code: int, message: str) -> None:
+    ended = rehearse(laptop, *options, "project/train.py")
     assert ended.code == code, ended.output
-    assert said in ended.output
+    assert message in ended.output
     assert "Traceback" not in ended.output
 
 
