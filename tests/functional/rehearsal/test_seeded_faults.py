@@ -6,7 +6,7 @@ import os
 import random
 import shutil
 from pathlib import Path
-from typing import List, NamedTuple
+from typing import List, Tuple
 
 import pytest
 
@@ -19,17 +19,11 @@ STEPS = 40
 FIRST = int(os.environ.get("SEED", "0"))
 
 
-class Case(NamedTuple):
-    """One job: its shape, its faults, and whether its nodes have a token."""
+def case(seed: int) -> Tuple[int, int, List[str], str]:
+    """The job of a seed: its nodes and their devices, its faults, and the token of its nodes, which may be empty.
 
-    nodes: int
-    each: int
-    faults: List[str]
-    token: str
-
-
-def case(seed: int) -> Case:
-    """The case of a seed: one to three faults of ranks, some with a store that fails for a while."""
+    The faults are one to three of ranks, some with a store that fails for a while.
+    """
     chance = random.Random(seed)
     nodes = chance.choice([2, 2, 3, 4, 8])
     each = 1 if nodes > 3 else 2
@@ -38,7 +32,7 @@ def case(seed: int) -> Case:
     faults = [f"{chance.choice(kinds)} rank={rank} line={chance.randint(1, STEPS // 4)}" for rank in ranks]
     if chance.random() < 0.3:
         faults.append(f"obs-503 method={chance.choice(['PUT', 'GET'])} times={chance.randint(1, 6)}")
-    return Case(nodes, each, faults, chance.choice(["", "9f1c0a2e55d04c7fa3c1"]))
+    return nodes, each, faults, chance.choice(["", "9f1c0a2e55d04c7fa3c1"])
 
 
 @pytest.mark.timeout(240)

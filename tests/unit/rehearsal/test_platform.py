@@ -153,37 +153,25 @@ class TestCode:
         (tmp_path / "pkg" / "train.py").chmod(0o755)
         return tmp_path
 
-    def test_it_is_the_scripts_own_directory(self, project: Path) -> None:
-        assert code_directory(["pkg/train.py", "-x"], None, str(project)) == (
-            project / "pkg",
-            ("train.py", "-x"),
-        )
-
-    def test_it_may_be_a_wider_one(self, project: Path) -> None:
-        assert code_directory(["pkg/train.py"], ".", str(project)) == (project, ("pkg/train.py",))
-
-    def test_a_program_needs_none(self, project: Path) -> None:
-        assert code_directory(["tool", "x.py"], None, str(project)) == (None, ("tool", "x.py"))
-
-    def test_the_script_may_be_behind_others(self, project: Path) -> None:
-        command = ["nice", "torchrun", "--nnodes", "2", "pkg/train.py", "pkg/train.py"]
-        code, relative = code_directory(command, None, str(project))
-        assert (code, relative) == (
-            project / "pkg",
-            ("nice", "torchrun", "--nnodes", "2", "train.py", "pkg/train.py"),
-        )
-        assert command_in(relative, code, "/node/pkg")[4:] == ("/node/pkg/train.py", "pkg/train.py")
-
-    def test_a_module_is_imported_from_the_current_directory(self, project: Path) -> None:
-        command = ("python", "-m", "pkg.train")
-        assert code_directory(command, None, str(project)) == (project, command)
-        assert command_in(command, project, "/node/project") == command
-        assert code_directory(("python", "-m", "json.tool"), None, str(project))[0] is None
-
-    def test_what_may_be_no_script_is_left_alone(self, project: Path) -> None:
-        command = ("tool", "what", "pkg/train.py")
-        assert code_directory(command, ".", str(project)) == (project, command)
-        assert command_in(command, project, "/node/project") == command
+    @pytest.mark.parametrize(
+        ("command", "code_dir", "code", "on_node"),
+        [
+            ("pkg/train.py -x", None, "pkg", "/node/train.py -x"),
+            ("pkg/train.py", ".", ".", "/node/pkg/train.py"),
+            ("tool x.py", None, None, "tool x.py"),
+            ("nice torchrun --nnodes 2 pkg/train.py pkg/train.py", None, "pkg",
+             "nice torchrun --nnodes 2 /node/train.py pkg/train.py"),
+            ("python -m pkg.train", None, ".", "python -m pkg.train"),
+            ("python -m json.tool", None, None, "python -m json.tool"),
+            ("tool what pkg/train.py", ".", ".", "tool what pkg/train.py"),  # which may be no script
+        ],
+    )  # fmt: skip
+    def test_it_is_that_of_the_script_unless_it_is_named(
+        self, project: Path, command: str, code_dir: Optional[str], code: Optional[str], on_node: str
+    ) -> None:
+        directory, relative = code_directory(command.split(), code_dir, str(project))
+        assert directory == (None if code is None else project / code)
+        assert command_in(relative, directory, "/node") == tuple(on_node.split())
 
     def test_mistakes_are_named(self, project: Path) -> None:
         with pytest.raises(CommandNotFound, match="no such file"):
