@@ -74,7 +74,7 @@ def writable(check: str, path: str, remedy: str) -> Finding:
 
 
 def space(system: System, job: JobEnvironment) -> Iterator[Finding]:
-    """Free space on the mounts that ModelArts checks before a job, and on that of the job's files."""
+    """Free space on the mounts that ModelArts checks before a job, and on the mount of the job's files."""
     for path, least in (*system.places, (job.mount_path, 0)):
         check = f"space {path}"
         if not os.path.isdir(path):

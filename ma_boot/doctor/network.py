@@ -48,7 +48,7 @@ def _without_address(host: str) -> str:
 
 
 def ports(system: System, job: JobEnvironment) -> Iterator[Finding]:
-    """Whether the rendezvous ports and those of HCCL are free."""
+    """Whether the ports of the rendezvous and of HCCL are free."""
     base = system.environ.get("HCCL_IF_BASE_PORT", "")
     hccl = range(int(base), int(base) + 32) if base.isdecimal() and int(base) <= 65504 else HCCL_PORTS
     in_use = [port for port in (MINDSPORE_PORT, TORCH_PORT, *hccl) if not _is_free(port)]
@@ -114,7 +114,7 @@ def _credentials_file(file: str) -> Finding:
 
 
 def clock(skew: float) -> Finding:
-    """The finding for a clock that is `skew` seconds ahead of that of OBS."""
+    """The finding for a clock that is `skew` seconds ahead of the clock of OBS."""
     seen = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the clock of OBS"
     if abs(skew) >= MOST_SKEW_SECONDS:
         return Finding(

@@ -15,7 +15,7 @@ def variables(environ: Mapping[str, str], job: JobEnvironment) -> Iterator[Findi
     nodes, hosts = environ.get("VC_WORKER_NUM", ""), len(job.worker_hosts)
     # Elsewhere these count the pods of one task, or of one child of a HyperJob.
     standard = job.platform.name in ("modelarts", "bare")
-    # MA_NUM_HOSTS may be that of a YAML, too: of a HyperJob it counts the pods of all children.
+    # A YAML may set MA_NUM_HOSTS, too: of a HyperJob it counts the pods of all children.
     of_part = not environ.get("MA_JOB_DIR")
     if standard and nodes.isdecimal() and _contradicts(int(nodes), job.node_count, of_part):
         yield Finding(

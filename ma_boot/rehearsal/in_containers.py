@@ -16,13 +16,13 @@ from ma_boot.launch import WorkerSpec
 from ma_boot.modelarts import PLATFORM_GID, PLATFORM_UID
 from ma_boot.node import BootRequest, JobOptions, World, as_options, as_variables
 from ma_boot.rehearsal.containers import (
-    CODE_DIRECTORY,
     ContainerOptions,
     check_runs_here,
     create_containers,
     removing,
 )
 from ma_boot.rehearsal.platform import (
+    CODE_DIRECTORY,
     SimulatedJob,
     channel_arguments,
     channel_variables,
@@ -42,7 +42,7 @@ from ma_boot.rehearsal.setup import (
 
 
 def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, world: World) -> int:
-    """Runs the job in containers and returns its exit code: that of the node that failed first.
+    """Runs the job in containers and returns its exit code, which is that of the first node that failed.
 
     Everything on the engine is removed, however the rehearsal ends; with `keep` it stays if the job ended.
 
@@ -52,10 +52,10 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
     """
     started = time.monotonic()
     check_nodes(rehearsal)
-    os.umask(0o022)  # another user, that of the nodes, reads the rank table
+    os.umask(0o022)  # the user of the nodes, who is another one, reads the rank table
     job = new_job(rehearsal, world)
-    job = replace(job, machine=f"job-{job.uuid[:8]}")  # the name of the job in those of its pods
-    with sandbox_of(job, rehearsal, world), engine(world.environ) as client:
+    job = replace(job, machine=f"job-{job.uuid[:8]}")  # as in the names of its pods
+    with sandbox_of(job, rehearsal), engine(world.environ) as client:
         check_runs_here(client, options.image)
         code, command = _code_of(rehearsal, world.cwd)
         request = _request_inside(rehearsal.request, code, command, world.cwd)

@@ -65,7 +65,7 @@ class NodeProcesses(Protocol):
 
 
 class LocalProcesses:
-    """Those of nodes that are processes of this machine."""
+    """Reaches nodes that are processes of this machine."""
 
     def exists(self, rank: StartedRank) -> bool:
         """Whether its process is there: of a killed node, no event tells of its end."""

@@ -103,7 +103,7 @@ def named(directory: Path, names: Sequence[str]) -> List[KeptRehearsal]:
     """The rehearsals of these names; a part that only one has is enough.
 
     Raises:
-        ConfigError: There is none of a name, or several, or what is there is not ours.
+        ConfigError: No rehearsal of ours has the name, or several have it.
     """
     every, chosen, problems = kept_in(directory), [], []
     for name in names:

@@ -46,7 +46,7 @@ _KILL_SECONDS = 30.0  # beyond the time that a stopped node needs by its own opt
 
 
 def rehearse(rehearsal: Rehearsal, world: World) -> int:
-    """Runs the job on simulated nodes and returns its exit code: that of the node that failed first.
+    """Runs the job on simulated nodes and returns its exit code, which is that of the first node that failed.
 
     Where a fault, or what came of it, is not as expected, it returns `NOT_AS_EXPECTED`.
 
@@ -56,7 +56,7 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
     """
     started = time.monotonic()
     job = new_job(rehearsal, world)
-    with sandbox_of(job, rehearsal, world), set_up(rehearsal, job, world) as setup:
+    with sandbox_of(job, rehearsal), set_up(rehearsal, job, world) as setup:
         return run_job(
             setup,
             lambda counts: replace(job, counts=counts, exact_paths=setup.exact_paths),
@@ -109,9 +109,9 @@ def run_job(
     return _finish(rehearsal, job, run, world, started, () if by_user else wrong)
 
 
-def sandbox_of(job: SimulatedJob, rehearsal: Rehearsal, world: World) -> ContextManager[None]:
-    """The directory of a job, which exists with the mark of a rehearsal that runs during the block; it is
-    removed if the job does not begin."""
+def sandbox_of(job: SimulatedJob, rehearsal: Rehearsal) -> ContextManager[None]:
+    """Creates the directory of a job, marked as running during the block, and removes it if the job does not
+    begin."""
     return sandbox(Path(job.root), shown(rehearsal.typed), Path(job.events_file))
 
 
@@ -155,7 +155,7 @@ def plan_rehearsal(rehearsal: Rehearsal, world: World) -> List[Dict[str, Any]]:
         Stopped: a stop signal arrived.
     """
     job = new_job(rehearsal, world)
-    with sandbox_of(job, rehearsal, world), set_up(rehearsal, job, world) as setup:
+    with sandbox_of(job, rehearsal), set_up(rehearsal, job, world) as setup:
         start = replace(job, exact_paths=setup.exact_paths)
         table = json.dumps(rank_table(start))
         for node in range(job.nodes):

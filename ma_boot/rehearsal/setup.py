@@ -104,7 +104,7 @@ def set_up(rehearsal: Rehearsal, job: SimulatedJob, world: World) -> Iterator[Se
     _check_files(rehearsal.request, code, world.cwd)
     files = files_of(code, rehearsal, world.cwd)
     launch, run, transfers = rehearsal.request.launch, rehearsal.request.run, rehearsal.request.transfers
-    # The usual port for the nodes may be that of another rehearsal.
+    # Another rehearsal may use the usual port for the nodes.
     channel_port = free_port() if run.channel_port == RunOptions().channel_port else run.channel_port
     mapping = transfers.path_mapping
     request = rehearsal.request._replace(
@@ -135,7 +135,7 @@ def set_up(rehearsal: Rehearsal, job: SimulatedJob, world: World) -> Iterator[Se
 
 
 def of_simulated_table(ranks: RankOptions) -> RankOptions:
-    """The options for the simulated rank table, which is that of a product, unless the user names one."""
+    """The options for the simulated rank table: its product is `PRODUCT` unless the user names another."""
     simulated = ranks.product is None and ranks.rank_table_file is None
     return ranks._replace(product=PRODUCT) if simulated else ranks
 
@@ -217,7 +217,7 @@ def size_note(code: Optional[Path], files: Sequence[Path], nodes: int) -> str:
 
 
 def store_of_form(environ: Mapping[str, str], root: Optional[Path]) -> Store:
-    """OBS for the inputs and outputs of the job form: the directory `root`, or that of `environ`.
+    """OBS for the inputs and outputs of the job form: the directory `root`, or what `environ` configures.
 
     Raises:
         ConfigError: `root` is None, and credentials are missing.

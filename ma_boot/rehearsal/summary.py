@@ -30,7 +30,7 @@ COLUMNS = 88  # leaves room for the prefix of each line on a terminal of 100 col
 
 
 def job_exit_code(run: RunResult, stops: Sequence[int]) -> int:
-    """The exit code of the job: that of a stop signal, or of the node that failed first."""
+    """The exit code of the job: by a stop signal, or by the node that failed first."""
     if stops:
         return 128 + stops[0]
     if run.not_started is not None:
@@ -39,7 +39,7 @@ def job_exit_code(run: RunResult, stops: Sequence[int]) -> int:
 
 
 def rehearsal_end(code: int, why: str, wrong: Sequence[str]) -> Tuple[int, str]:
-    """The exit code of the rehearsal and its cause: those of the job, unless something is `wrong`."""
+    """The exit code of the rehearsal and its cause: as of the job, unless something is `wrong`."""
     if not wrong:
         return code, why
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""

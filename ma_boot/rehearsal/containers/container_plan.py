@@ -1,4 +1,4 @@
-"""Plans the network of a rehearsal, the containers of its nodes, and that of OBS. Pure.
+"""Plans the network of a rehearsal and the containers of its nodes and of OBS. Pure.
 
 The nodes have the platform's own paths and names (develop-modelarts-0104 and -1416): the user 1000,
 `/home/ma-user/modelarts`, `/cache` and `/user/config` as mounts, names of workers that resolve.
@@ -17,7 +17,6 @@ from ma_boot.modelarts import PLATFORM_UID
 from ma_boot.rehearsal.platform import DIRECTORIES, SimulatedJob, node_environment
 
 RUN_LABEL = f"{LABEL}.rehearsal"
-CODE_DIRECTORY = "/home/ma-user/modelarts/user-job-dir"
 TOOLKIT_PYTHON = "/opt/ma_boot/bin/python"
 _OBS_PORT = 9000
 _OBS_DIRECTORY = "/obs"
@@ -112,8 +111,8 @@ def plan_node(
     code_name: str,
     more: Mapping[str, str],
 ) -> ContainerPlan:
-    """The container of a node: `boot_options` are those of `ma_boot run`, `more` the variables of OBS and of
-    the job form."""
+    """The container of a node, in which `ma_boot run` gets `boot_options`; `more` are the variables of OBS
+    and of the job form."""
     root = job.sandbox_root(node)
     variables = node_environment(job, node, code_name, {})
     del variables["HOME"]  # the image's: from its ENV, else from its /etc/passwd

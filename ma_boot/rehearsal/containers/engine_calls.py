@@ -172,7 +172,7 @@ def create_containers(
 ) -> JobContainers:
     """Creates everything on the engine, and starts to serve OBS.
 
-    `boot_options` are those of `ma_boot run` on every node, `form_variables` those of the job form.
+    Every node runs `ma_boot run` with `boot_options`; `form_variables` are the variables of the job form.
     Without `obs_root`, the nodes use the OBS that `environ` configures.
 
     Raises:

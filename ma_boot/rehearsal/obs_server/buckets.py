@@ -16,7 +16,7 @@ from typing import BinaryIO, Dict, Iterable, Iterator, List, Mapping, Sequence, 
 from path_mapping.errors import UnsafeTarget
 from path_mapping.localfs import CHUNK, TEMPORARY, chunks, contained, crc64, is_temporary, unsafe
 
-STATUS = {  # that of all others is 400
+STATUS = {  # 400 for all others
     "AccessDenied": 403,
     "BucketNotEmpty": 409,
     "ExpiredToken": 403,
@@ -115,7 +115,7 @@ class Bucket:
     """The files and empty directories of a directory, as they are at each request: others write there, too.
 
     Checksums are computed on the first access, and kept while the file stays the same. So are headers and
-    metadata, since a file has no place for them. Thread-safe; who makes an object longer holds `appending`.
+    metadata, since a file has no place for them. Thread-safe; a request that appends holds `appending`.
     """
 
     def __init__(self, directory: Path) -> None:

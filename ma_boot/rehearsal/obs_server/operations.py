@@ -143,7 +143,7 @@ def checksum_headers(call: Call, etag: str, crc: int) -> Dict[str, str]:
 
 
 def get_object(call: Call) -> HttpResponse:
-    """Sends the object or a range of it; a range comes without the CRC-64, which is that of the whole."""
+    """Sends the object or a range of it; a range comes without the CRC-64, which covers the whole object."""
     stored, file = call.bucket.open(call.key)
     try:
         headers = _described(call, stored)
@@ -182,7 +182,7 @@ def delete_object(call: Call) -> HttpResponse:
 
 
 def _copy_object(call: Call) -> HttpResponse:
-    """Copies another object, with its metadata or with that of the request."""
+    """Copies another object, with its own metadata or the request's."""
     source, file = _source_of(call)
     with file:
         if not is_modified(call.request.headers, source.etag, source.modified, f"{call.prefix}copy-source-"):

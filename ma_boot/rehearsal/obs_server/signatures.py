@@ -1,4 +1,4 @@
-"""Verifies signatures of requests: those of OBS, V2 and V4, in headers and in signed URLs. Pure.
+"""Verifies signatures as of OBS and of S3's versions 2 and 4, in headers and in signed URLs. Pure.
 
 Sources: OBS API reference, "User Signature Authentication"; S3 API reference, "Authenticating Requests".
 """
@@ -54,7 +54,7 @@ class KeyPair:
 class _Claim:
     """A signature and what it claims to cover.
 
-    `prefix` is that of the dialect's headers, `date` the signed date; `scope` and `signed` (names of headers)
+    `prefix` begins the dialect's headers, `date` is the signed date; `scope` and `signed` (names of headers)
     are only in V4.
     """
 

@@ -33,7 +33,7 @@ class UploadPart:
 class Upload:
     """A multipart upload; `headers` and `metadata` are for the object that it becomes.
 
-    Who ends it, or adds a part to it, holds `changing`.
+    A request that ends it, or adds a part to it, holds `changing`.
     """
 
     id: str
@@ -50,7 +50,7 @@ class Uploads:
     """All uploads of a server, with the files of their parts in one directory. Thread-safe.
 
     A client that has waited too long asks again while its first request is still being answered. So what
-    ends an upload, or adds a part to it, waits for the others, and who comes too late is told `NoSuchUpload`.
+    ends an upload, or adds a part to it, waits for the others, and a late one is refused: `NoSuchUpload`.
     """
 
     def __init__(self, root: Path) -> None:

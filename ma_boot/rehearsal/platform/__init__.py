@@ -10,6 +10,7 @@ from ma_boot.rehearsal.platform.code_directory import (
     remove_copy as remove_copy,
 )
 from ma_boot.rehearsal.platform.simulated_job import (
+    CODE_DIRECTORY as CODE_DIRECTORY,
     DIRECTORIES as DIRECTORIES,
     PRODUCT as PRODUCT,
     SIMULATED as SIMULATED,

@@ -81,7 +81,7 @@ def _with_script(command: Sequence[str], script: Script, name: str) -> Tuple[str
 def code_files(code: Path, apart: Collection[Path], exclude: Sequence[str] = ()) -> Tuple[Path, ...]:
     """The files of the code, relative to it: those that a rehearsal copies and a submission uploads.
 
-    Left out are the directories `apart`, those of rehearsals and those that stand for OBS, virtual
+    It leaves out the directories `apart`, directories of rehearsals, directories that stand for OBS, virtual
     environments, which nobody uploads as code, unfinished downloads and records of transfers, and what
     matches a pattern of `exclude`, as in .gitignore.
 

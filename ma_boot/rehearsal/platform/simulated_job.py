@@ -1,6 +1,6 @@
 """What ModelArts shows each node at a start of the job: directories, variables, the rank table. Pure.
 
-Names and values are those of the platform's documentation (develop-modelarts-0104 and -1416); where one
+Names and values are from the platform's documentation (develop-modelarts-0104 and -1416); where one
 machine cannot have the real thing, a docstring says what replaces it.
 
 Inputs and outputs of the job form: `--input data_url=obs://bucket/data/` is an input named by its
@@ -35,10 +35,11 @@ _OTHER_JOBS = re.compile(
 PERIOD_SECONDS = 30.0  # the default of CreateTrainingJob
 _OPTION = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(@env)?=(.*)", re.DOTALL)
 SIMULATED = ("modelarts", "volcano", "mindcluster")  # platforms
+CODE_DIRECTORY = "/home/ma-user/modelarts/user-job-dir"
 # The directories of a node that exist when the boot command starts. In a container each of them is a mount:
-# one over all of `modelarts` would hide that of the image, and its mode.
+# a mount over all of `modelarts` would hide the image's own directory, and its mode.
 DIRECTORIES = (
-    "/home/ma-user/modelarts/user-job-dir",
+    CODE_DIRECTORY,
     "/home/ma-user/modelarts/inputs",
     "/home/ma-user/modelarts/outputs",
     "/home/ma-user/modelarts/log",
@@ -220,7 +221,7 @@ def node_environment(
 def _of_another_platform(job: SimulatedJob, node: int) -> Dict[str, str]:
     """The variables of a pod of Volcano (plugins env and svc) or of an AscendJob with PyTorch (MindCluster).
 
-    Both have those of the pod that their YAML maps; `RANK_TABLE_FILE` is that of the user's YAML.
+    Both have the variables that their YAML maps from the pod; `RANK_TABLE_FILE` is from the user's YAML.
     """
     if job.platform == "volcano":
         return {

@@ -39,7 +39,7 @@ def stages(job: SimulatedJob) -> Tuple[str, str, str]:
 def writes(
     job: SimulatedJob, nodes: Sequence[int], delay: float, faults: Sequence[Fault] = ()
 ) -> List[TableWrite]:
-    """All writes; `delay` is that of the completed table unless a fault changes it."""
+    """All writes; the table is completed after `delay` unless a fault changes that."""
     planned: List[TableWrite] = []
     for node in nodes:
         own = [fault for fault in faults if _concerns(fault, node)]

@@ -14,7 +14,6 @@ from ma_boot.errors import ConfigError
 from ma_boot.modelarts.job import read_job
 from ma_boot.rank_table import convert, own_pod, parse
 from ma_boot.rehearsal.containers.container_plan import (
-    CODE_DIRECTORY,
     ContainerOptions,
     ContainerPlan,
     job_on_network,
@@ -24,7 +23,7 @@ from ma_boot.rehearsal.containers.container_plan import (
     run_labels,
 )
 from ma_boot.rehearsal.containers.engine_calls import JobContainers
-from ma_boot.rehearsal.platform import DIRECTORIES, SIMULATED, SimulatedJob, rank_table
+from ma_boot.rehearsal.platform import CODE_DIRECTORY, DIRECTORIES, SIMULATED, SimulatedJob, rank_table
 
 JOB = SimulatedJob("12345678-90ab", "/laptop/ma-job-12345678", nodes=3, devices_per_node=2)
 OPTIONS = ContainerOptions(
