@@ -85,6 +85,8 @@ class JobRun:
         self._lock = threading.Lock()
         self._written: Dict[int, str] = {}
         self._injector = Injector(setup.rehearsal.faults, self._note)
+        if setup.obs is not None:
+            setup.obs.inject(setup.rehearsal.faults_of("obs"), self._note)
         self._older = set(descendants(os.getpid(), {}))  # of a shell that `exec` has replaced
 
     def run(self) -> RunResult:
@@ -118,17 +120,14 @@ class JobRun:
         specs = [self._spec_of(start, node) for node in self._present()]
         for fault in setup.rehearsal.faults:
             if fault.kind in _FROM_THE_START:
-                self._note(fault, None)
+                self._note(fault)
         with (
             self._beside("rank table", lambda cancel: self._write_tables(self._tables(start, kept), cancel)),
             self._beside("faults", lambda cancel: self._injector.run(watch, cancel)),
-            self._beside("faults of OBS", self._watch_obs),
         ):
-            run = supervise(
+            return supervise(
                 specs, self._limits, world.inbox, world.journal, world.environ, instance_name(world.environ)
             )
-        self._note_obs_faults()
-        return run
 
     def _tables(self, start: SimulatedJob, kept: Sequence[int]) -> List[TableWrite]:
         """The writes of one start. A node that keeps its container still has its old table, which is written
@@ -153,15 +152,7 @@ class JobRun:
                 raise
             self._written[write.node] = write.text
             if write.fault is not None:
-                self._note(write.fault, None)
-
-    def _watch_obs(self, cancel: threading.Event) -> None:
-        while not cancel.wait(_POLL_SECONDS):
-            self._note_obs_faults()
-
-    def _note_obs_faults(self) -> None:
-        for fault in self._setup.obs.newly_injected() if self._setup.obs else ():
-            self._note(fault, None)
+                self._note(write.fault)
 
     @contextmanager
     def _beside(self, name: str, work: Callable[[threading.Event], None]) -> Iterator[None]:
@@ -174,7 +165,7 @@ class JobRun:
             task.wait(lambda: None, time.monotonic() + _CANCEL_SECONDS)
         task.check()
 
-    def _note(self, fault: Fault, problem: Optional[str]) -> None:
+    def _note(self, fault: Fault, problem: Optional[str] = None) -> None:
         with self._lock:
             if fault in self.injected:
                 return

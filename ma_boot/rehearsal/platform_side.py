@@ -12,7 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Callable, Dict, Iterator, Mapping, Optional, Sequence
 from urllib.parse import quote
 
 from ma_boot.errors import CannotCreate
@@ -157,12 +157,19 @@ def _swap(file: Path, text: str) -> None:
 
 
 class ServedObs:
-    """A running server: how a job reaches it, and its pending faults."""
+    """A running server: its faults, and how a job reaches it."""
 
-    def __init__(self, server: ObsServer, variables: Mapping[str, str], faults: Sequence[Fault]) -> None:
+    def __init__(self, server: ObsServer, variables: Mapping[str, str]) -> None:
+        self._server = server
         self._variables = variables
-        self._pending = {fault: _obs_fault(fault) for fault in faults}
-        server.faults += self._pending.values()
+
+    def inject(self, faults: Sequence[Fault], note: Callable[[Fault], None]) -> None:
+        """Breaks requests from now on, downloads if a fault names no method; `note` is called for each."""
+        for fault in faults:
+            kind = _KINDS.get(fault.kind, fault.kind.partition("-")[2])
+            method, key = fault.method or "GET", quote(fault.key or "", _UNQUOTED)
+            times = fault.times or _UNLIMITED
+            self._server.faults.append(ObsFault(kind, method, key, times, partial(note, fault)))
 
     def reached_from(self, outside: Mapping[str, str]) -> Dict[str, str]:
         """An environment that uses this OBS, without a proxy."""
@@ -170,16 +177,9 @@ class ServedObs:
         bypassed = [outside.get("no_proxy") or outside.get("NO_PROXY"), _HOST]
         return {**environ, **self._variables, "no_proxy": ",".join(filter(None, bypassed))}
 
-    def newly_injected(self) -> List[Fault]:
-        """The faults that have broken their first request since the last call."""
-        new = [fault for fault, served in self._pending.items() if served.times < (fault.times or _UNLIMITED)]
-        for fault in new:
-            del self._pending[fault]
-        return new
-
 
 @contextlib.contextmanager
-def served(root: Path, faults: Sequence[Fault]) -> Iterator[ServedObs]:
+def served(root: Path) -> Iterator[ServedObs]:
     """Serves `root` during the block, with keys of this run.
 
     Raises:
@@ -200,10 +200,4 @@ def served(root: Path, faults: Sequence[Fault]) -> Iterator[ServedObs]:
             "OBS_ACCESS_KEY_ID": keys.access_key,
             "OBS_SECRET_ACCESS_KEY": keys.secret_key,
         }
-        yield ServedObs(server, variables, faults)
-
-
-def _obs_fault(fault: Fault) -> ObsFault:
-    """The server's fault; without a method it concerns downloads."""
-    kind = _KINDS.get(fault.kind, fault.kind.partition("-")[2])
-    return ObsFault(kind, fault.method or "GET", quote(fault.key or "", _UNQUOTED), fault.times or _UNLIMITED)
+        yield ServedObs(server, variables)

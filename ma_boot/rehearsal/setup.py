@@ -121,7 +121,7 @@ def set_up(rehearsal: Rehearsal, job: SimulatedJob, world: World) -> Iterator[Se
         if root is not None:
             if not root.exists():
                 world.journal.say(f"--obs-root {root}: no such directory, so it is made, and OBS is empty")
-            obs = stack.enter_context(served(root, rehearsal.faults_of("obs")))
+            obs = stack.enter_context(served(root))
         store = store_of_form(world.environ, root) if rehearsal.channels else None
         setup = Setup(rehearsal, request, job, code, files, store, rehearsal.sandbox is not None, obs)
         note = size_note(code, files, job.nodes)

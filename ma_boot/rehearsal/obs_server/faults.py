@@ -77,13 +77,15 @@ class ObsFault:
 
     `kind` is a key of ERRORS, or one of: `hang` (no response; until the server's `release` is set), `reset`
     (RST instead of a response), `stall` (half of the response, then as `hang`), `cut` (half of the response,
-    then FIN), `trickle` (a few kilobytes per second), `flip` (one flipped bit).
+    then FIN), `trickle` (a few kilobytes per second), `flip` (one flipped bit). `note` is called for each
+    request that it breaks.
     """
 
     kind: str
     method: str = "GET"
     path: str = ""
     times: int = 1_000_000
+    note: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -95,6 +97,7 @@ class ObsFault:
 
     def serve(self, pending: PendingRequest) -> bool:
         """Serves the request broken; returns False if the connection is to be closed."""
+        self.note()
         if self.kind in ERRORS:
             return pending.send(failed(*ERRORS[self.kind], "an injected fault", pending.request.path))
         if self.kind == "hang":
