@@ -52,10 +52,10 @@ def test_every_node_ends_with_the_jobs_cause(laptop: Path, options: List[str], n
     assert last_lines(ended, nodes) == [line] * nodes
     causes = [event["cause"] for event in node_events(laptop, "job cause")]
     assert causes == [causes[0]] * nodes
-    assert_told_everywhere(laptop, ended, cause)
+    assert_named_everywhere(laptop, ended, cause)
 
 
-def assert_told_everywhere(laptop: Path, ended: Ended, cause: str) -> None:
+def assert_named_everywhere(laptop: Path, ended: Ended, cause: str) -> None:
     """One cause in the events, the failure files, the page, the rehearsal's last line and `ma_boot report`."""
     (job,) = (laptop / "ma_boot-rehearsal").glob("ma-job-*")
     for event in node_events(laptop, "job cause"):
@@ -95,7 +95,7 @@ def test_an_exception_that_comes_after_its_peers_abort_is_the_cause(laptop: Path
         last_lines(ended)
         == ["[ma_boot] the job's cause: node 1, rank 2: KeyError: 'layer 17', at project/train.py:6"] * 2
     )
-    assert_told_everywhere(laptop, ended, "node 1, rank 2: KeyError: 'layer 17', at project/train.py:6")
+    assert_named_everywhere(laptop, ended, "node 1, rank 2: KeyError: 'layer 17', at project/train.py:6")
 
 
 def test_a_node_that_is_lost_is_the_cause_if_the_others_only_lost_it(laptop: Path) -> None:

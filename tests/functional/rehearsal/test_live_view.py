@@ -7,7 +7,7 @@ import shutil
 import sys
 import threading
 from pathlib import Path
-from typing import Dict, List
+from typing import List
 
 import pytest
 
@@ -16,6 +16,7 @@ from ma_boot.rehearsal.platform import SimulatedJob
 from ma_boot.reporting.console import Console
 from ma_boot.reporting.timeline.events import read_events
 from ma_boot.reporting.timeline.merge import timeline_of
+from tests.functional.rehearsal.jobs import SHAPE
 from tests.functional.terminal import Shown, in_terminal, screen_lines
 from tests.synthetic import synthetic_job
 
@@ -29,16 +30,15 @@ for number in range({LINES}):
 """
 
 
-def rehearse(laptop: Path, more: Dict[str, str], *words: str) -> Shown:
-    (laptop / "train.py").write_text(TRAIN)
-    environ = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", **more}
-    shape = ["--nodes", "2", "--devices-per-node", "2"]
-    argv = [sys.executable, "-m", "ma_boot", "--local", *shape, *words, "train.py"]
-    return in_terminal(argv, laptop, environ, rows=24, columns=150)
+def rehearse(directory: Path, **variables: str) -> Shown:
+    (directory / "train.py").write_text(TRAIN)
+    environ = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", **variables}
+    argv = [sys.executable, "-m", "ma_boot", "--local", *SHAPE, "train.py"]
+    return in_terminal(argv, directory, environ, rows=24, columns=150)
 
 
 def test_every_line_is_there_once_and_nothing_of_the_view_remains(tmp_path: Path) -> None:
-    shown = rehearse(tmp_path, {"TERM": "xterm"})
+    shown = rehearse(tmp_path, TERM="xterm")
     assert shown.code == 0
     assert b"2 of 2 nodes" in shown.written
     for node, rank in ((0, 0), (0, 1), (1, 2), (1, 3)):
@@ -51,7 +51,7 @@ def test_every_line_is_there_once_and_nothing_of_the_view_remains(tmp_path: Path
 
 
 def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines(tmp_path: Path) -> None:
-    shown = rehearse(tmp_path, {"TERM": "dumb"})
+    shown = rehearse(tmp_path, TERM="dumb")
     assert shown.code == 0
     assert b"\x1b" not in shown.written
 
@@ -88,7 +88,7 @@ def test_a_view_that_fails_disturbs_nothing(tmp_path: Path) -> None:
     (tmp_path / "broken" / "rich").mkdir(parents=True)
     (tmp_path / "broken" / "rich" / "__init__.py").write_text("")
     (tmp_path / "broken" / "rich" / "table.py").write_text("raise ZeroDivisionError('planted')")
-    shown = rehearse(tmp_path, {"TERM": "xterm", "PYTHONPATH": str(tmp_path / "broken")})
+    shown = rehearse(tmp_path, TERM="xterm", PYTHONPATH=str(tmp_path / "broken"))
     assert shown.code == 0
     assert b"2 of 2 nodes" not in shown.written
     assert b"planted" not in shown.written
