@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from email.utils import formatdate
 from pathlib import Path
 from typing import BinaryIO, Callable, Dict, List, Optional, Tuple
-from urllib.parse import unquote, unquote_plus
+from urllib.parse import quote, unquote, unquote_plus
 from xml.etree import ElementTree
 
 from ma_boot.rehearsal.obs_server.buckets import (
@@ -25,13 +25,12 @@ from ma_boot.rehearsal.obs_server.responses import (
     HttpResponse,
     ListingQuery,
     buckets_document,
-    completion_document,
     copy_document,
-    deletion_document,
-    location_document,
+    document,
+    encoding,
     objects_document,
     parts_document,
-    upload_document,
+    tags,
     uploads_document,
 )
 from ma_boot.rehearsal.obs_server.signatures import SIGNED_PARAMETERS
@@ -246,7 +245,8 @@ def begin_upload(call: Call) -> HttpResponse:
     """Initiates an upload."""
     call.buckets.get(call.bucket_name)
     upload = call.uploads.initiate(call.bucket_name, call.key, call.kept_headers(), call.metadata(), call.now)
-    return upload_document(upload, call.prefix)
+    named = tags(Bucket=upload.bucket, Key=upload.key, UploadId=upload.id)
+    return document("InitiateMultipartUploadResult", call.prefix, named)
 
 
 def _upload(call: Call) -> Upload:
@@ -298,7 +298,9 @@ def complete_upload(call: Call) -> HttpResponse:
         raise Refusal("MalformedXML", "expected parts with PartNumber and ETag")
     wanted = [(int(number), etag) for number, etag in zip(numbers, etags)]
     completed = call.uploads.complete(upload, wanted, call.bucket, call.now)
-    response = completion_document(upload, completed, call.prefix)
+    place = f"/{upload.bucket}/{quote(upload.key)}"
+    content = tags(Location=place, Bucket=upload.bucket, Key=upload.key, ETag=f'"{completed.etag}"')
+    response = document("CompleteMultipartUploadResult", call.prefix, content)
     response.headers.update(checksum_headers(call, completed.etag, completed.crc64))
     return response
 
@@ -372,9 +374,9 @@ def delete_bucket(call: Call) -> HttpResponse:
 
 
 def location(call: Call) -> HttpResponse:
-    """The region of the bucket."""
+    """The region of the bucket: this server has none."""
     call.buckets.get(call.bucket_name)
-    return location_document(call.prefix)
+    return document("Location" if call.prefix == "x-obs-" else "LocationConstraint", call.prefix, "")
 
 
 def list_objects(call: Call) -> HttpResponse:
@@ -404,7 +406,9 @@ def delete_objects(call: Call) -> HttpResponse:
     keys = [unquote_plus(key) for key in keys] if encoded else keys
     for key in keys:
         call.bucket.delete(key)
-    return deletion_document(keys, texts(root, "Quiet") == ["true"], encoded, call.prefix)
+    listed = [] if texts(root, "Quiet") == ["true"] else [quote(key) if encoded else key for key in keys]
+    deleted = "".join(f"<Deleted>{tags(Key=key)}</Deleted>" for key in listed)
+    return document("DeleteResult", call.prefix, encoding(encoded) + deleted)
 
 
 ROUTES: Dict[Tuple[str, ...], Callable[[Call], HttpResponse]] = {

@@ -67,13 +67,13 @@ def refused(refusal: Refusal, resource: str) -> HttpResponse:
 
 def failed(status: int, code: str, message: str, resource: str) -> HttpResponse:
     """An error document of OBS."""
-    return _xml(f"<Error>{_tags(Code=code, Message=message, Resource=resource)}</Error>", status)
+    return _xml(f"<Error>{tags(Code=code, Message=message, Resource=resource)}</Error>", status)
 
 
 def buckets_document(names: Iterable[str], prefix: str) -> HttpResponse:
     """All buckets of the account."""
-    listed = "".join(f"<Bucket>{_tags(Name=name, CreationDate=_iso(0))}</Bucket>" for name in names)
-    return _document("ListAllMyBucketsResult", prefix, f"<Owner>{OWNER}</Owner><Buckets>{listed}</Buckets>")
+    listed = "".join(f"<Bucket>{tags(Name=name, CreationDate=_iso(0))}</Bucket>" for name in names)
+    return document("ListAllMyBucketsResult", prefix, f"<Owner>{OWNER}</Owner><Buckets>{listed}</Buckets>")
 
 
 @dataclass(frozen=True)
@@ -98,88 +98,53 @@ def objects_document(
 ) -> HttpResponse:
     """One page of a bucket's objects."""
     second, following = asked.version == "2", page.next_marker
-    content = _tags(Name=asked.bucket, Prefix=asked.key(asked.prefix))
+    content = tags(Name=asked.bucket, Prefix=asked.key(asked.prefix))
     if second:
-        content += _tags(KeyCount=len(listed) + len(page.prefixes))
+        content += tags(KeyCount=len(listed) + len(page.prefixes))
     else:
-        content += _tags(Marker=asked.key(asked.marker))
+        content += tags(Marker=asked.key(asked.marker))
     if following:
         if second:
-            content += _tags(NextContinuationToken=quote(following))
+            content += tags(NextContinuationToken=quote(following))
         else:
-            content += _tags(NextMarker=asked.key(following))
-    content += _tags(MaxKeys=asked.limit)
+            content += tags(NextMarker=asked.key(following))
+    content += tags(MaxKeys=asked.limit)
     if asked.delimiter:
-        content += _tags(Delimiter=asked.key(asked.delimiter))
-    content += _encoding(asked.encoded) + _tags(IsTruncated=_bool(bool(following)))
+        content += tags(Delimiter=asked.key(asked.delimiter))
+    content += encoding(asked.encoded) + tags(IsTruncated=_bool(bool(following)))
     content += "".join(_content(asked, stored) for stored in listed)
     for common in page.prefixes:
-        content += f"<CommonPrefixes>{_tags(Prefix=asked.key(common))}</CommonPrefixes>"
-    return _document("ListBucketResult", prefix, content)
+        content += f"<CommonPrefixes>{tags(Prefix=asked.key(common))}</CommonPrefixes>"
+    return document("ListBucketResult", prefix, content)
 
 
 def _content(asked: ListingQuery, stored: BucketObject) -> str:
-    described = _tags(Key=asked.key(stored.key), LastModified=_iso(stored.modified), ETag=f'"{stored.etag}"')
-    owned = f"{_tags(Size=stored.size)}<Owner>{OWNER}</Owner>{_tags(StorageClass='STANDARD')}"
-    return f"<Contents>{described}{owned}{_tags(Type='Appendable') if stored.appendable else ''}</Contents>"
-
-
-def deletion_document(keys: Iterable[str], quiet: bool, encoded: bool, prefix: str) -> HttpResponse:
-    """The keys that were deleted."""
-    listed = [quote(key) if encoded else key for key in keys if not quiet]
-    deleted = "".join(f"<Deleted>{_tags(Key=key)}</Deleted>" for key in listed)
-    return _document("DeleteResult", prefix, _encoding(encoded) + deleted)
-
-
-def location_document(prefix: str) -> HttpResponse:
-    """The region of a bucket: this server has none."""
-    return _document("Location" if prefix == "x-obs-" else "LocationConstraint", prefix, "")
+    described = tags(Key=asked.key(stored.key), LastModified=_iso(stored.modified), ETag=f'"{stored.etag}"')
+    owned = f"{tags(Size=stored.size)}<Owner>{OWNER}</Owner>{tags(StorageClass='STANDARD')}"
+    return f"<Contents>{described}{owned}{tags(Type='Appendable') if stored.appendable else ''}</Contents>"
 
 
 def copy_document(name: str, copy: Union[BucketObject, UploadPart], prefix: str) -> HttpResponse:
     """A copy of an object or of a part."""
-    return _document(name, prefix, _tags(LastModified=_iso(copy.modified), ETag=f'"{copy.etag}"'))
-
-
-def upload_document(upload: Upload, prefix: str) -> HttpResponse:
-    """An initiated upload."""
-    return _document("InitiateMultipartUploadResult", prefix, _named(upload))
-
-
-def completion_document(upload: Upload, stored: BucketObject, prefix: str) -> HttpResponse:
-    """A completed upload."""
-    content = _tags(
-        Location=f"/{upload.bucket}/{quote(upload.key)}",
-        Bucket=upload.bucket,
-        Key=upload.key,
-        ETag=f'"{stored.etag}"',
-    )
-    return _document("CompleteMultipartUploadResult", prefix, content)
+    return document(name, prefix, tags(LastModified=_iso(copy.modified), ETag=f'"{copy.etag}"'))
 
 
 def parts_document(upload: Upload, after: int, limit: int, prefix: str) -> HttpResponse:
     """The parts of an upload with numbers greater than `after`."""
     rest = [upload.parts[number] for number in sorted(upload.parts) if number > after]
     shown = rest[:limit]
-    page = _tags(
+    page = tags(
         StorageClass="STANDARD",
         PartNumberMarker=after,
         NextPartNumberMarker=shown[-1].number if shown else after,
         MaxParts=limit,
         IsTruncated=_bool(len(rest) > limit),
     )
-    parts = "".join(f"<Part>{_described(part)}</Part>" for part in shown)
-    return _document("ListPartsResult", prefix, _named(upload) + _OWNERS + page + parts)
-
-
-def _named(upload: Upload) -> str:
-    return _tags(Bucket=upload.bucket, Key=upload.key, UploadId=upload.id)
-
-
-def _described(part: UploadPart) -> str:
-    return _tags(
-        PartNumber=part.number, LastModified=_iso(part.modified), ETag=f'"{part.etag}"', Size=part.size
-    )
+    for part in shown:
+        described = tags(PartNumber=part.number, LastModified=_iso(part.modified), ETag=f'"{part.etag}"')
+        page += f"<Part>{described}{tags(Size=part.size)}</Part>"
+    named = tags(Bucket=upload.bucket, Key=upload.key, UploadId=upload.id)
+    return document("ListPartsResult", prefix, named + _OWNERS + page)
 
 
 def uploads_document(
@@ -190,17 +155,17 @@ def uploads_document(
     def key(upload: Upload) -> str:
         return quote(upload.key) if encoded else upload.key
 
-    content = _tags(Bucket=bucket, MaxKeys=limit) + _encoding(encoded)
-    content += _tags(IsTruncated=_bool(len(uploads) > limit))
+    content = tags(Bucket=bucket, MaxKeys=limit) + encoding(encoded)
+    content += tags(IsTruncated=_bool(len(uploads) > limit))
     if len(uploads) > limit:
         last = uploads[limit - 1]
-        content += _tags(NextKeyMarker=key(last), NextUploadIdMarker=last.id)
+        content += tags(NextKeyMarker=key(last), NextUploadIdMarker=last.id)
     for upload in uploads[:limit]:
         content += (
-            f"<Upload>{_tags(Key=key(upload), UploadId=upload.id)}{_OWNERS}"
-            f"{_tags(StorageClass='STANDARD', Initiated=_iso(upload.initiated))}</Upload>"
+            f"<Upload>{tags(Key=key(upload), UploadId=upload.id)}{_OWNERS}"
+            f"{tags(StorageClass='STANDARD', Initiated=_iso(upload.initiated))}</Upload>"
         )
-    return _document("ListMultipartUploadsResult", prefix, content)
+    return document("ListMultipartUploadsResult", prefix, content)
 
 
 def _iso(seconds: float) -> str:
@@ -213,17 +178,19 @@ def _bool(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _encoding(encoded: bool) -> str:
-    return _tags(EncodingType="url") if encoded else ""
+def encoding(encoded: bool) -> str:
+    """The element that says whether keys are percent-encoded."""
+    return tags(EncodingType="url") if encoded else ""
 
 
-def _tags(**texts: object) -> str:
+def tags(**texts: object) -> str:
     """An element for each text; a parser would read a raw carriage return as a newline."""
     entities = {"\r": "&#13;", '"': "&quot;"}
     return "".join(f"<{name}>{escape(str(text), entities)}</{name}>" for name, text in texts.items())
 
 
-def _document(name: str, prefix: str, content: str) -> HttpResponse:
+def document(name: str, prefix: str, content: str) -> HttpResponse:
+    """A document in the dialect of a prefix."""
     return _xml(f'<{name} xmlns="{NAMESPACES[prefix]}">{content}</{name}>')
 
 
