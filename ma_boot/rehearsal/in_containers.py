@@ -15,12 +15,7 @@ from ma_boot.image import engine
 from ma_boot.launch import WorkerSpec
 from ma_boot.modelarts import PLATFORM_GID, PLATFORM_UID
 from ma_boot.node import BootRequest, JobOptions, World, as_options, as_variables
-from ma_boot.rehearsal.containers import (
-    ContainerOptions,
-    check_runs_here,
-    create_containers,
-    removing,
-)
+from ma_boot.rehearsal.containers import ContainerOptions, check_runs_here, create_containers, removing
 from ma_boot.rehearsal.platform import (
     CODE_DIRECTORY,
     SimulatedJob,
@@ -31,14 +26,7 @@ from ma_boot.rehearsal.platform import (
 )
 from ma_boot.rehearsal.rehearse import run_job, sandbox_of
 from ma_boot.rehearsal.requested import Rehearsal
-from ma_boot.rehearsal.setup import (
-    Setup,
-    check_nodes,
-    files_of,
-    new_job,
-    of_simulated_table,
-    store_of_form,
-)
+from ma_boot.rehearsal.setup import Setup, check_nodes, files_of, new_job, of_simulated_table, store_of_form
 
 
 def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, world: World) -> int:
@@ -141,7 +129,6 @@ def _request_inside(
         environment=request.environment._replace(source=tuple(placed("--source", file) for file in sources)),
         ranks=of_simulated_table(request.ranks),
         transfers=request.transfers._replace(
-            path_mapping=None if mapping is None else placed("--path-mapping", mapping),
-            obs_root=None,
+            path_mapping=None if mapping is None else placed("--path-mapping", mapping), obs_root=None
         ),
     )

@@ -12,14 +12,7 @@ from typing import BinaryIO, Callable, Dict, List, Optional, Tuple
 from urllib.parse import quote, unquote, unquote_plus
 from xml.etree import ElementTree
 
-from ma_boot.rehearsal.obs_server.buckets import (
-    MAX_KEYS,
-    Bucket,
-    BucketObject,
-    Buckets,
-    Refusal,
-    join,
-)
+from ma_boot.rehearsal.obs_server.buckets import MAX_KEYS, Bucket, BucketObject, Buckets, Refusal, join
 from ma_boot.rehearsal.obs_server.request import CHUNK, Body, HttpRequest, Received, is_modified, wanted_range
 from ma_boot.rehearsal.obs_server.responses import (
     HttpResponse,

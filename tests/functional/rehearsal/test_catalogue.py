@@ -99,21 +99,11 @@ CASES: Tuple[Tuple[str, Outcome, Tuple[str, ...]], ...] = (
     ("obs-503 method=PUT times=2", SUCCESS, ()),
     ("obs-403 method=PUT", LOST, ()),
     ("obs-hang method=PUT", LOST, (*STALL, "--upload-timeout", "3")),
-    (
-        "disk-full node=1 path=/home/ma-user/data size=8k",
-        Outcome(ExitCode.CANNOT_CREATE, "inputs", None),
-        (),
-    ),
+    ("disk-full node=1 path=/home/ma-user/data size=8k", Outcome(ExitCode.CANNOT_CREATE, "inputs", None), ()),
     ("disk-full node=0 path=/home/ma-user/modelarts/log size=8k", SUCCESS, ()),
 )
-KILLED = (
-    "kill",
-    "exit",
-    "lost",
-    "stop",
-    "hang",
-    "bad-card",
-)  # which end the job, so that the training outlasts it
+# These end the job, so that the training outlasts it.
+KILLED = ("kill", "exit", "lost", "stop", "hang", "bad-card")
 
 
 @pytest.mark.usefixtures("bubblewrap")
@@ -133,9 +123,8 @@ def test_a_fault_ends_as_it_should(
         hashlib.sha256(content).hexdigest(), "2", "2",
     )  # fmt: skip
     shape = ("--nodes", "2", "--devices-per-node", "2", "--rank-table-timeout", "6", "--obs-root", "obs")
-    patient = (
-        () if "--stop-timeout" in options else ("--stop-timeout", "600")
-    )  # one that SIGTERM does not end shows
+    # With this timeout, a rank that SIGTERM does not end is noticed.
+    patient = () if "--stop-timeout" in options else ("--stop-timeout", "600")
     mapping = ("--path-mapping", "project/mapping.py")
     variables = dict(option.split("=") for option in options if option.startswith("MABOOT_"))
     words = [option for option in options if not option.startswith("MABOOT_")]

@@ -37,8 +37,7 @@ def case(seed: int) -> Tuple[int, int, List[str], str]:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
-    "seed",
-    [FIRST + n if n < 4 else pytest.param(FIRST + n, marks=pytest.mark.kill) for n in range(64)],
+    "seed", [FIRST + n if n < 4 else pytest.param(FIRST + n, marks=pytest.mark.kill) for n in range(64)]
 )
 def test_the_sum_of_the_losses_is_that_of_an_undisturbed_job(laptop: Path, seed: int) -> None:
     nodes, each, faults, token = case(seed)

@@ -9,12 +9,7 @@ import pytest
 
 from ma_boot.errors import UsageError
 from ma_boot.rehearsal.node_specs import rerooted
-from ma_boot.rehearsal.platform import (
-    SimulatedJob,
-    channel_arguments,
-    channel_variables,
-    parse_channels,
-)
+from ma_boot.rehearsal.platform import SimulatedJob, channel_arguments, channel_variables, parse_channels
 from ma_boot.rehearsal.sandbox import exact_paths, small_disks
 from path_mapping.mapping.mapping_file import parse_mapping
 

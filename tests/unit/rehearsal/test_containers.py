@@ -27,12 +27,7 @@ from ma_boot.rehearsal.platform import CODE_DIRECTORY, DIRECTORIES, SIMULATED, S
 
 JOB = SimulatedJob("12345678-90ab", "/laptop/ma-job-12345678", nodes=3, devices_per_node=2)
 OPTIONS = ContainerOptions(
-    "training:1",
-    memory=3 << 30,
-    shm_size=1 << 30,
-    boot_shell="none",
-    boot_prefix=None,
-    keep=False,
+    "training:1", memory=3 << 30, shm_size=1 << 30, boot_shell="none", boot_prefix=None, keep=False
 )
 INSIDE = job_on_network(JOB, "172.20.0.0/16")
 SERVED = ("/laptop/obs", "1001:1002", "AK", "PLANTED")

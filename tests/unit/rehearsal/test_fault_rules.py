@@ -11,14 +11,7 @@ import pytest
 
 from ma_boot.rank_table import NotYet, completed_document, errors, parse, validate
 from ma_boot.rehearsal.faults import parse_faults
-from ma_boot.rehearsal.platform import (
-    SimulatedJob,
-    StartCounts,
-    first_start,
-    rank_table,
-    rescheduled,
-    writes,
-)
+from ma_boot.rehearsal.platform import SimulatedJob, StartCounts, first_start, rank_table, rescheduled, writes
 from ma_boot.rehearsal.summary import FaultVerdict, compared_outputs
 from path_mapping.mapping.routes import ObsUrl, Route
 

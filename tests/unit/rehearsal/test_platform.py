@@ -13,16 +13,7 @@ from hypothesis import given, strategies as st
 
 from ma_boot.errors import CannotCreate, CommandNotFound, ConfigError
 from ma_boot.modelarts import JobEnvironment, read_job
-from ma_boot.rank_table import (
-    WRITERS,
-    NotYet,
-    completed_document,
-    convert,
-    errors,
-    own_pod,
-    parse,
-    validate,
-)
+from ma_boot.rank_table import WRITERS, NotYet, completed_document, convert, errors, own_pod, parse, validate
 from ma_boot.rehearsal.faults import parse_faults
 from ma_boot.rehearsal.platform import (
     PRODUCT,
