@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ma_boot.doctor.container import System
@@ -69,10 +70,9 @@ def devices(system: System, job: JobEnvironment) -> Iterator[Finding]:
 
 
 def _driver(system: System) -> Iterator[Finding]:
-    file = os.path.join(system.driver, "version.info")
+    file = Path(system.driver, "version.info")
     try:
-        with open(file, encoding="utf-8", errors="replace") as stream:
-            text = stream.read()
+        text = file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         yield Finding("driver", WARNING, f"{file}: {error.strerror}", "mount the driver of the node")
         return

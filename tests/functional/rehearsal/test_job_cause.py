@@ -8,11 +8,13 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import List
 
 import pytest
 
+from ma_boot.processes import descendants
 from ma_boot.reporting.timeline import job_cause
 from tests.functional.node import RANK, Ended, Node, eventually
 from tests.functional.rehearsal.jobs import (
@@ -170,18 +172,11 @@ def test_no_rank_gets_the_token_and_nothing_shows_it(laptop: Path) -> None:
 
 def listening(pid: int) -> List[str]:
     """The addresses at which a process and its descendants listen, by /proc."""
-    inodes = set()
-    for directory in Path("/proc").glob("[0-9]*"):
-        try:
-            parents, ancestor = [], int(directory.name)
-            while ancestor > 1:
-                parents.append(ancestor)
-                ancestor = int(Path(f"/proc/{ancestor}/stat").read_text().rpartition(")")[2].split()[1])
-            if pid in parents:
-                links = [os.readlink(link) for link in (directory / "fd").iterdir()]
-                inodes |= {link[8:-1] for link in links if link.startswith("socket:")}
-        except OSError:
-            continue
+    links: List[str] = []
+    for process in (pid, *descendants(pid, {})):
+        with suppress(OSError):  # it has just ended
+            links += [os.readlink(link) for link in Path(f"/proc/{process}/fd").iterdir()]
+    inodes = {link[len("socket:[") : -1] for link in links if link.startswith("socket:")}
     rows = [
         line.split()
         for name in ("tcp", "tcp6", "udp", "udp6")
