@@ -132,8 +132,8 @@ def _finish(
     journal = world.journal
     code = job_exit_code(run, world.inbox.stops)  # a stop may have arrived meanwhile
     why = cause(job, run, code)
-    end = rehearsal_end(code, why, wrong)
-    journal.event("job-end", **job_end_event(run, world.inbox.stops, why, end[0]))
+    exit_code, reason = rehearsal_end(code, why, wrong)
+    journal.event("job-end", **job_end_event(run, world.inbox.stops, why, exit_code))
     journal.close()
     events = [Path(job.events_file), *(file for node in range(job.nodes) for file in events_of(job, node))]
     made = write_in_time(events, Path(job.root, PAGE), world.inbox, journal.say, PAGE_SECONDS)
@@ -141,8 +141,8 @@ def _finish(
     if removed or problems:
         journal.say("\n".join([f"{removed} old rehearsals were removed (MABOOT_KEEP_REHEARSALS)", *problems]))
     place, total = shown_path(job.root, world.cwd), totals(job, time.monotonic() - started)
-    journal.say("\n".join(summary_lines(place, total, made, end)))
-    return end[0]
+    journal.say("\n".join(summary_lines(place, total, made, exit_code, reason)))
+    return exit_code
 
 
 def plan_rehearsal(rehearsal: Rehearsal, world: World) -> List[Dict[str, Any]]:

@@ -51,14 +51,14 @@ def shown_path(path: str, cwd: str) -> str:
     return os.path.relpath(path, cwd) if Path(cwd) in Path(path).parents else path
 
 
-def summary_lines(place: str, total: str, with_page: bool, end: Tuple[int, str]) -> List[str]:
+def summary_lines(place: str, total: str, with_page: bool, exit_code: int, reason: str) -> List[str]:
     """The last lines: the totals, after a failure where the logs are, the page, the exit code.
 
-    `place` is the directory of the rehearsal, `end` its exit code with the cause.
+    `place` is the directory of the rehearsal.
     """
-    logs = [f"logs: {place}/node-*/home/ma-user/modelarts/log"] if end[0] else []
+    logs = [f"logs: {place}/node-*/home/ma-user/modelarts/log"] if exit_code else []
     page = [f"page: {place}/{PAGE}"] if with_page else []
-    return [total, *logs, *page, f"exit code {end[0]}: {end[1]}"]
+    return [total, *logs, *page, f"exit code {exit_code}: {reason}"]
 
 
 def totals(job: SimulatedJob, seconds: float) -> str:

@@ -78,12 +78,12 @@ def test_the_totals_are_those_of_the_last_start_of_all_nodes(tmp_path: Path) -> 
 
 
 def test_only_a_failure_needs_the_logs() -> None:
-    assert summary_lines("dir", "totals", True, (0, "success")) == [
+    assert summary_lines("dir", "totals", True, 0, "success") == [
         "totals",
         "page: dir/report.html",
         "exit code 0: success",
     ]
-    assert summary_lines("dir", "totals", False, (3, "why")) == [
+    assert summary_lines("dir", "totals", False, 3, "why") == [
         "totals",
         "logs: dir/node-*/home/ma-user/modelarts/log",
         "exit code 3: why",
