@@ -45,8 +45,8 @@ def test_all_nodes_start_again_after_a_rank_of_one_has_raised(laptop: Path, node
     )
     assert ended.output.count(reason) == nodes
     ends = sorted(event["ended_ns"] for event in node_events(laptop, "exit"))[: 2 * nodes]
-    begins = sorted(event["monotonic_ns"] for event in node_events(laptop, "start"))[2 * nodes :]
-    assert ends[-1] < begins[0], "nobody starts before everybody has stopped"
+    starts = sorted(event["monotonic_ns"] for event in node_events(laptop, "start"))[2 * nodes :]
+    assert ends[-1] < starts[0], "nobody starts before everybody has stopped"
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,9 @@ def test_what_would_fail_in_the_same_way_is_not_tried_again_on_any_node(
 SAVES = [
     *HEAD,
     "from pathlib import Path",
-    "begin = int(os.environ.get('MABOOT_RESTORED_STEP', 0))",
-    "print(f'rank {rank} goes on from {begin}', flush=True)",
-    "for step in range(begin + 10, 60, 10):",
+    "restored = int(os.environ.get('MABOOT_RESTORED_STEP', 0))",
+    "print(f'rank {rank} goes on from {restored}', flush=True)",
+    "for step in range(restored + 10, 60, 10):",
     "    file = Path('ckpt') / f'iter_{step}' / f'rank_{rank}.bin'",
     "    file.parent.mkdir(parents=True, exist_ok=True)",
     "    file.write_text(f'{step} of {rank}')",
