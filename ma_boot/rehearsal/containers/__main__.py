@@ -17,7 +17,7 @@ from ma_boot.errors import BootError, signal_name
 from ma_boot.image import engine
 from ma_boot.processes import SignalInbox, Task
 from ma_boot.rehearsal.containers.engine_calls import DONE, KEEP, REMOVE, remove_and_report, start
-from ma_boot.reporting import print_lines
+from ma_boot.reporting import print_bytes, print_lines
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -53,9 +53,7 @@ def run_attached(client: DockerClient, name: str, inbox: SignalInbox) -> int:
 
 def _copy(stream: Iterable[bytes], cancel: threading.Event) -> None:
     for piece in stream:
-        rest = memoryview(piece)
-        while rest:
-            rest = rest[os.write(1, rest) :]
+        print_bytes(piece)
 
 
 def _attach(name: str) -> int:
