@@ -100,7 +100,7 @@ def _environment(
 
 def _rank_table(system: System, job: JobEnvironment) -> Tuple[Optional[RankTable], List[Finding]]:
     """The table in its current state, and findings if there is none."""
-    if job.rank_table is None:
+    if job.place.table is None:
         if os.path.exists(os.path.join(system.devices, "davinci_manager")):
             remedy = "set RANK_TABLE_FILE=/user/config in the job's environment variables"
             return None, [
@@ -109,12 +109,12 @@ def _rank_table(system: System, job: JobEnvironment) -> Tuple[Optional[RankTable
         return None, []
     later = "ma_boot run waits for it"
     try:
-        document = completed_document(Path(job.rank_table).read_bytes())
+        document = completed_document(Path(job.place.table).read_bytes())
         if isinstance(document, NotYet):
-            return None, [Finding("rank table", WARNING, f"{job.rank_table}: {document.reason}", later)]
+            return None, [Finding("rank table", WARNING, f"{job.place.table}: {document.reason}", later)]
         return parse(document), []
     except OSError as error:
-        return None, [Finding("rank table", WARNING, f"{job.rank_table}: {error.strerror}", later)]
+        return None, [Finding("rank table", WARNING, f"{job.place.table}: {error.strerror}", later)]
     except Unreadable as error:
         problems = "\n".join(map(str, error.findings))
         return None, [

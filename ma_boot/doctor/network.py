@@ -28,14 +28,14 @@ HCCL_PORTS = range(60000, 60032)  # unless HCCL_IF_BASE_PORT is set
 def names(system: System, job: JobEnvironment) -> Iterator[Finding]:
     """Whether the host names of the workers have addresses."""
     with ThreadPoolExecutor(MOST_AT_ONCE) as pool:  # each takes 10 s if the name server does not answer
-        without = list(filter(None, pool.map(_without_address, job.worker_hosts)))
+        without = list(filter(None, pool.map(_without_address, job.place.hosts)))
     if without:
         yield Finding(
             "names", WARNING, "\n".join(without),
             "check again when all containers run, since they create the names; ma_boot retries for 300 s",
         )  # fmt: skip
-    elif job.worker_hosts:
-        yield Finding("names", OK, f"{len(job.worker_hosts)} workers have addresses")
+    elif job.place.hosts:
+        yield Finding("names", OK, f"{len(job.place.hosts)} workers have addresses")
 
 
 def _without_address(host: str) -> str:

@@ -12,7 +12,7 @@ _NOT_SET = "do not set them in the job's environment variables or in the image"
 
 def variables(environ: Mapping[str, str], job: JobEnvironment) -> Iterator[Finding]:
     """Whether the variables are consistent."""
-    nodes, hosts = environ.get("VC_WORKER_NUM", ""), len(job.worker_hosts)
+    nodes, hosts = environ.get("VC_WORKER_NUM", ""), len(job.place.hosts)
     # Elsewhere these count the pods of one task, or of one child of a HyperJob.
     standard = job.platform.name in ("modelarts", "bare")
     # A YAML may set MA_NUM_HOSTS, too: of a HyperJob it counts the pods of all children.
@@ -55,19 +55,19 @@ def _contradicts(counted: int, nodes: int, of_part: bool) -> bool:
 def identified(environ: Mapping[str, str], job: JobEnvironment) -> Finding:
     """Which platform this is, and where each value of the job is from."""
     devices = "unknown" if job.device_count is None else str(job.device_count)
-    master = job.master or ",".join(job.worker_hosts[:1]) or "none"
+    master = job.place.master or ",".join(job.place.hosts[:1]) or "none"
     addresses = ", ".join(job.identity.addresses) or "those of the machine"
     rows = (  # the last is the field of the value's source
         ("job", job.name, "job"),
         ("node", str(job.node_rank), "node"),
         ("nodes", str(job.node_count), "nodes"),
         ("devices", devices, "devices"),
-        ("master", master, "master" if job.master else "hosts"),
-        ("pod", job.instance_name or "unknown", "pod"),
-        ("addresses", addresses, "addresses" if job.addresses else "host"),
-        ("table", job.rank_table or "none", "table"),
+        ("master", master, "master" if job.place.master else "hosts"),
+        ("pod", job.place.pod or "unknown", "pod"),
+        ("addresses", addresses, "addresses" if job.place.addresses else "host"),
+        ("table", job.place.table or "none", "table"),
     )
-    lines = [f"{name:10} {value:40} {job.sources.get(field, 'default')}" for name, value, field in rows]
+    lines = [f"{name:10} {value:40} {job.place.sources.get(field, 'default')}" for name, value, field in rows]
     lines.append(f"{'log':10} {job.log_dir:40} {'MA_LOG_DIR' if environ.get('MA_LOG_DIR') else 'default'}")
     return Finding("platform", OK, "\n".join([f"{job.platform}, {job.platform.why}", *lines]))
 

@@ -22,22 +22,22 @@ JOB_TOKEN = "MABOOT_JOB_TOKEN"  # a variable of the user's: by it the nodes know
 class JobEnvironment(NamedTuple):
     """One node's view of its job (ModelArts documentation, develop-modelarts-0104 and -1416).
 
-    `name` is the job's name as used in log file names, `platform_name` as used in the names of its pods, None
-    outside of the platform; `node_rank` counts from 0; `node_count_given` is False if the count is not the
-    platform's for the whole job, but Volcano's for a part of it, or a default of 1, so that a rank table may
-    have more nodes; `device_count` is the number of cards of this container, None if unknown;
-    `worker_hosts` are the nodes' addresses in order of node rank; `host` is the platform's name for this
-    container. `rank_table` is a file, or None if the job has none; `start_count` and `schedule_count` are how
-    often the platform has run the boot command in this container, and scheduled the job
-    (`MA_PROC_START_CNT`, `MA_SCHEDULE_CNT`). `route_plan` is whether the user asked for dynamic routing.
+    `place` is what the platform tells; all else follows from it and from ModelArts' default values. `name` is
+    the job's name as used in log file names; `host` is the platform's name for this container, else the host
+    name; `node_rank` counts from 0; `node_count_given` is False if the count is not the platform's for the
+    whole job, but Volcano's for a part of it, or a default of 1, so that a rank table may have more nodes;
+    `device_count` is the number of cards of this container, None if unknown. `start_count` is how often the
+    platform has run the boot command in this container (`MA_PROC_START_CNT`). `route_plan` is whether the
+    user asked for dynamic routing.
 
     `group_rank` is the node's position in the order of the ranks, and `master_index` the master's among the
     hosts: `node_rank` and 0, unless the platform has reordered the nodes by their network (`RANK_AFTER_ACC`,
-    `MA_MASTER_INDEX`). `replaced` lists old variables that were read in place of today's.
+    `MA_MASTER_INDEX`). `replaced` lists old variables that were read in place of today's, `per_node` the
+    variables of the node that the training would take for those of a rank.
     """
 
     name: str
-    platform_name: Optional[str]
+    host: str
     home: str
     mount_path: str
     job_dir: str
@@ -46,23 +46,13 @@ class JobEnvironment(NamedTuple):
     node_count: int
     node_count_given: bool
     device_count: Optional[int]
-    worker_hosts: Tuple[str, ...]
-    instance_name: Optional[str]
-    host: str
-    start_count: int
-    schedule_count: int
-    host_ip: Optional[str]
-    rank_table: Optional[str]
-    route_plan: bool
     group_rank: int
     master_index: int
+    start_count: int
+    route_plan: bool
+    platform: Recognised
+    place: NodePlace
     replaced: Tuple[str, ...] = ()
-    uid: Optional[str] = None
-    addresses: Tuple[str, ...] = ()
-    master: Optional[str] = None
-    master_port: Optional[int] = None
-    platform: Recognised = Recognised("bare", "")
-    sources: Mapping[str, str] = {}
     per_node: Tuple[str, ...] = ()
 
     @property
@@ -83,16 +73,22 @@ class JobEnvironment(NamedTuple):
     @property
     def identity(self) -> Identity:
         """By what this container is found in a rank table."""
+        place, known = self.place, self.node_count_given or self.node_count > 1
         return Identity(
-            name=self.instance_name,
-            job=self.platform_name,
-            uid=self.uid,
-            host=self.host_ip,
-            addresses=(*((self.host_ip,) if self.host_ip else ()), *self.addresses),
+            name=place.pod,
+            job=place.job,
+            uid=place.uid,
+            host=place.host,
+            addresses=(*((place.host,) if place.host else ()), *place.addresses),
             device_count=self.device_count,
             number=self.node_rank,
-            nodes=self.node_count if self.node_count_given or self.node_count > 1 else None,
+            nodes=self.node_count if known else None,
         )
+
+    @property
+    def schedule_count(self) -> int:
+        """How often the platform has scheduled the job, this time included."""
+        return 1 if self.place.schedules is None else self.place.schedules
 
     def event(self) -> Dict[str, Union[str, int]]:
         """The fields of the event at each start of the boot command."""
@@ -110,7 +106,7 @@ class JobEnvironment(NamedTuple):
         if self.start_count > 1:
             text += f", start {self.start_count} in this container (MA_PROC_START_CNT)"
         if self.schedule_count > 1:
-            text += f", scheduled {self.schedule_count} times ({self.sources['schedules']})"
+            text += f", scheduled {self.schedule_count} times ({self.place.sources['schedules']})"
         if self.group_rank != self.node_rank:
             text += f", reordered to node {self.group_rank} (RANK_AFTER_ACC)"
         if self.replaced:
@@ -160,7 +156,7 @@ def read_job(
     mount_path = _mount_path(names)
     return JobEnvironment(
         name=_job_name(environ, place.job, hostname),
-        platform_name=place.job,
+        host=place.pod or hostname,
         home=_home(names),
         mount_path=mount_path,
         job_dir=job_directory(names),
@@ -169,23 +165,13 @@ def read_job(
         node_count=nodes,
         node_count_given=place.nodes is not None and not place.is_part,
         device_count=place.devices or None,
-        worker_hosts=tuple(host.strip("[]") for host in place.hosts),
-        instance_name=place.pod,
-        host=place.pod or hostname,
-        start_count=starts,
-        schedule_count=1 if place.schedules is None else place.schedules,
-        host_ip=place.host,
-        rank_table=place.table,
-        route_plan=names.get("ROUTE_PLAN", "").lower() == "true",
         group_rank=group_rank,
         master_index=master_index,
-        replaced=replaced if who.name in ("modelarts", "bare") else (),
-        uid=place.uid,
-        addresses=place.addresses,
-        master=place.master.strip("[]") if place.master else None,
-        master_port=place.port,
+        start_count=starts,
+        route_plan=names.get("ROUTE_PLAN", "").lower() == "true",
         platform=who,
-        sources=place.sources,
+        place=place,
+        replaced=replaced if who.name in ("modelarts", "bare") else (),
         per_node=() if who.tells_all else per_node(who, around),
     )
 

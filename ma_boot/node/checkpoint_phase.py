@@ -200,7 +200,7 @@ def _outputs(
 def _start(table: Optional[RankTable], job: JobEnvironment) -> str:
     """What tells this start of the job from another job's of the same name: the names of its pods."""
     pods = [pod.name or "" for pod in table.pods] if table is not None else []
-    names = sorted(pods if pods and all(pods) else job.worker_hosts)
+    names = sorted(pods if pods and all(pods) else job.place.hosts)
     return hashlib.sha256("\n".join([job.name, *names]).encode()).hexdigest()[:16]
 
 

@@ -184,7 +184,7 @@ class OtherNodes:
                 f"{JOB_TOKEN} has {len(self._token)} characters: expected at least {SHORTEST_TOKEN}, the "
                 "same on all nodes and in no other job, for example from `openssl rand -hex 16`"
             )
-        own, name = Address(_own_address(job), port), job.platform_name or ""
+        own, name = Address(_own_address(job), port), job.place.job or ""
         with self._only_helping():
             self._channel = NodeChannel(self._token, name, self.node, job.node_count, own, self.world.inbox)
             if self._channel.problem:
@@ -192,8 +192,8 @@ class OtherNodes:
                     f"this node hears nothing of the others: {self._channel.problem} (MABOOT_CHANNEL_PORT)"
                 )
             self._channel.tell("here", {})
-            if len(job.worker_hosts) == job.node_count:
-                self._channel.meet(Address(job.worker_hosts[0], port))
+            if len(job.place.hosts) == job.node_count:
+                self._channel.meet(Address(job.place.hosts[0], port))
 
     def meet(self, placement: Placement, table: Optional[RankTable], job: JobEnvironment, port: int) -> None:
         """Knows the ranks of this node from now on, and the address of node 0 if only the table has it."""
@@ -202,7 +202,7 @@ class OtherNodes:
         self._in_order = placement.world_size == job.node_count * each and [*self._own] == [
             *range(first, first + each)
         ]
-        if self._channel is None or table is None or len(job.worker_hosts) == job.node_count:
+        if self._channel is None or table is None or len(job.place.hosts) == job.node_count:
             return
         with self._only_helping():
             self._meet_by(table, job, port)
@@ -475,8 +475,8 @@ class OtherNodes:
 
 def _own_address(job: JobEnvironment) -> str:
     """This node's address if the variables have it as such, else all addresses: no name is looked up here."""
-    known = len(job.worker_hosts) == job.node_count
-    for host in (job.worker_hosts[job.node_rank],) if known else job.identity.addresses:
+    known = len(job.place.hosts) == job.node_count
+    for host in (job.place.hosts[job.node_rank],) if known else job.identity.addresses:
         try:
             return str(ip_address(host))
         except ValueError:

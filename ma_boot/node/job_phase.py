@@ -57,9 +57,7 @@ def set_failure_aside(job: JobEnvironment) -> None:
 def report_shell(job: JobEnvironment, say: Say) -> None:
     """Prints a warning if a shell keeps the platform's stop signal from this process."""
     shell = swallowing_shell()
-    if shell is None or not (
-        job.platform_name or os.getppid() == 1
-    ):  # in a terminal, people stop it by Ctrl-C
+    if shell is None or not (job.place.job or os.getppid() == 1):  # in a terminal, people stop it by Ctrl-C
         return
     say(
         f"a stop of the job will not reach ma_boot, so no outputs would be uploaded: the shell above it, "

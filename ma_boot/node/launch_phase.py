@@ -45,18 +45,18 @@ def meeting_point(
         return None
     default = MINDSPORE_PORT if options.rendezvous == "mindspore" else TORCH_PORT
     given = master_port if options.rendezvous == "torch" else ""
-    port = options.rendezvous_port or (int(given) if given.isdecimal() else job.master_port or default)
+    port = options.rendezvous_port or (int(given) if given.isdecimal() else job.place.port or default)
     if job.node_count == 1:
         return "127.0.0.1", port
 
-    if job.master is not None:
-        return look_up(job.master), port
-    if job.master_index >= len(job.worker_hosts):
-        names = f"{len(job.worker_hosts)} names" if job.worker_hosts else "not set"
+    if job.place.master is not None:
+        return look_up(job.place.master), port
+    if job.master_index >= len(job.place.hosts):
+        names = f"{len(job.place.hosts)} names" if job.place.hosts else "not set"
         raise ConfigError(
             f"VC_WORKER_HOSTS is {names}, but the job has {job.node_count} nodes: expected the name of each"
         )
-    return look_up(job.worker_hosts[job.master_index]), port
+    return look_up(job.place.hosts[job.master_index]), port
 
 
 def working_directory(options: LaunchOptions, command: Sequence[str], cwd: str, job_dir: str) -> str:

@@ -113,7 +113,7 @@ def _own_table_file(job: JobEnvironment) -> str:
 def _table_file(options: RankOptions, job: JobEnvironment, cwd: str) -> Optional[str]:
     """The file to wait for; one that the user names must exist already."""
     if options.rank_table_file is None:
-        return job.rank_table
+        return job.place.table
     file = os.path.normpath(os.path.join(cwd, options.rank_table_file))
     if not os.path.isfile(file):
         raise ConfigError(f"--rank-table-file {options.rank_table_file}: no such file (looked for {file})")
@@ -162,7 +162,7 @@ def _stale(document: Mapping[str, Any], job: JobEnvironment, product: Optional[s
     # MindCluster writes each pod, with its address; in Volcano's tables the pods of a server are one entry.
     each_pod = bool(pods) and all("container_ip" in pod.more for pod in table.pods)
     # Only a HyperJob has more nodes than Volcano's variables tell, and its tables have super pods.
-    is_whole = job.node_count_given or ("nodes" in job.sources and not document.get("super_pod_list"))
+    is_whole = job.node_count_given or ("nodes" in job.place.sources and not document.get("super_pod_list"))
     if is_whole and (pods > nodes or (each_pod and pods != nodes)):
         return NotYet(f"completed, but with {pods} servers where the job has {nodes} nodes")
     try:
@@ -240,9 +240,8 @@ def _with_nodes_of(table: RankTable, own: Optional[Pod], job: JobEnvironment) ->
         return job
     firsts = sorted(min((device.rank or 0 for device in pod.devices), default=-1) for pod in table.pods)
     rank = firsts.index(min((device.rank or 0 for device in own.devices), default=-1))
-    return job._replace(
-        node_count=count, node_rank=rank, group_rank=rank, master=job.master or _address_of_rank_0(table)
-    )
+    place = job.place._replace(master=job.place.master or _address_of_rank_0(table))
+    return job._replace(node_count=count, node_rank=rank, group_rank=rank, place=place)
 
 
 def _address_of_rank_0(table: RankTable) -> Optional[str]:

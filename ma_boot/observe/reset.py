@@ -149,4 +149,4 @@ def reset_watch(
     on_mindcluster = job.platform.name == "mindcluster"
     if given is None and not (on_mindcluster and os.path.isdir(os.path.dirname(RESET_FILE))):
         return None
-    return ResetWatch(Path(given or RESET_FILE), job.rank_table, ranks, timeout, inbox, journal)
+    return ResetWatch(Path(given or RESET_FILE), job.place.table, ranks, timeout, inbox, journal)

@@ -127,5 +127,7 @@ class VariableReader:
             self._sources.pop(field, None)
 
     def place(self) -> NodePlace:
-        """What was read."""
-        return NodePlace(**self._values, sources=dict(self._sources))
+        """What was read; an address of IPv6 is without its brackets."""
+        place = NodePlace(**self._values, sources=dict(self._sources))
+        hosts = tuple(host.strip("[]") for host in place.hosts)
+        return place._replace(hosts=hosts, master=place.master and place.master.strip("[]"))

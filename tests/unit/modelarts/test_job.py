@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Dict
 
 import pytest
@@ -29,30 +30,30 @@ def test_a_job_of_the_platform() -> None:
     job = read_job(PLATFORM, "host")
     assert job.name == "modelarts-job-123"
     assert (job.node_rank, job.node_count, job.device_count) == (2, 4, 8)
-    assert job.worker_hosts == ("a.example", "b.example", "c.example", "d.example")
-    assert job.rank_table == "/user/config/jobstart_hccl.json"
+    assert job.place.hosts == ("a.example", "b.example", "c.example", "d.example")
+    assert job.place.table == "/user/config/jobstart_hccl.json"
 
 
 def test_a_container_without_any_variable_has_the_platforms_defaults() -> None:
     job = read_job({}, "host")
     assert (job.name, job.home, job.log_dir) == ("host", "/home/ma-user", "/home/ma-user/modelarts/log")
-    assert (job.node_rank, job.node_count, job.device_count, job.rank_table) == (0, 1, None, None)
+    assert (job.node_rank, job.node_count, job.device_count, job.place.table) == (0, 1, None, None)
 
 
 @pytest.mark.parametrize(
     ("variables", "name", "value"),
     [
-        ({"RANK_TABLE_FILE": "/data/table.json"}, "rank_table", "/data/table.json"),
-        ({"RANK_TABLE_FILE": ""}, "rank_table", None),
+        ({"RANK_TABLE_FILE": "/data/table.json"}, "place.table", "/data/table.json"),
+        ({"RANK_TABLE_FILE": ""}, "place.table", None),
         ({"BATCH_JOB_ID": "v1"}, "name", "v1"),
-        ({"BATCH_TASK_CURRENT_INSTANCE": "v1-0"}, "instance_name", "v1-0"),
+        ({"BATCH_TASK_CURRENT_INSTANCE": "v1-0"}, "place.pod", "v1-0"),
         ({"MA_MOUNT_PATH": "/mnt", "MA_LOG_DIR": ""}, "log_dir", "/mnt/log"),
         ({"MA_NUM_HOSTS": "1", "VC_TASK_INDEX": "7"}, "node_rank", 0),
         ({"MA_NUM_GPUS": "0"}, "device_count", None),
     ],
 )
 def test_variables_that_differ(variables: Dict[str, str], name: str, value: object) -> None:
-    assert getattr(read_job({**PLATFORM, **variables}, "host"), name) == value
+    assert attrgetter(name)(read_job({**PLATFORM, **variables}, "host")) == value
 
 
 def test_all_wrong_numbers_are_reported_at_once() -> None:

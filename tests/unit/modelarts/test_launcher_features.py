@@ -99,8 +99,8 @@ def test_the_variables_of_the_first_version_are_read() -> None:
         "BATCH_TASK_LOG_PATH": "/v1/log", "BATCH_CUSTOM1_HOSTS": "b:6666", "BATCH_CUSTOM0_HOSTS": "a:6666",
     }  # fmt: skip
     job = read_job(old, "host")
-    assert (job.name, job.node_count, job.node_rank, job.instance_name) == ("job1", 2, 1, "job1-1")
-    assert (job.log_dir, job.worker_hosts) == ("/v1/log", ("a", "b"))
+    assert (job.name, job.node_count, job.node_rank, job.place.pod) == ("job1", 2, 1, "job1-1")
+    assert (job.log_dir, job.place.hosts) == ("/v1/log", ("a", "b"))
     assert "DLS_TASK_INDEX for VC_TASK_INDEX" in job.summary()
     today = read_job({**old, "MA_NUM_HOSTS": "4", "VC_TASK_INDEX": "3"}, "host")
     assert (today.node_count, today.node_rank) == (4, 3)

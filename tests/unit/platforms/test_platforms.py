@@ -139,14 +139,14 @@ def test_each_platform_tells_the_same(
     read = job_of(environ)
     assert read.platform.name == platform
     assert (read.name, (read.node_rank, read.node_count), read.device_count) == (job, place, devices)
-    assert (read.master, read.master_port) == master
+    assert (read.place.master, read.place.port) == master
 
 
 def test_the_hosts_of_all_tasks_are_the_nodes_the_masters_first() -> None:
-    assert job_of(TASKS).worker_hosts == (
+    assert job_of(TASKS).place.hosts == (
         *("train-master-0.train", "train-worker-0.train", "train-worker-1.train"),
     )
-    assert job_of(SLURM).worker_hosts == ("gpu08", "gpu09")
+    assert job_of(SLURM).place.hosts == ("gpu08", "gpu09")
 
 
 def test_every_pod_of_several_tasks_has_another_number() -> None:
@@ -182,25 +182,25 @@ def test_the_count_of_a_part_of_the_job_is_not_that_of_the_job() -> None:
 def test_cards_and_tables_are_found_on_the_machine() -> None:
     table = "/user/config/jobstart_hccl.json"
     job = job_of(VOLCANO, tables=(table,), devices=frozenset({4, 5}))
-    assert (job.rank_table, job.device_count) == (table, 2)
+    assert (job.place.table, job.device_count) == (table, 2)
     own = "/user/serverid/devindex/config/hccl.json"
     for directory in (own.rpartition("/")[0], "/data/"):
-        given = job_of({**ACJOB, "RANK_TABLE_FILE": directory}).rank_table
+        given = job_of({**ACJOB, "RANK_TABLE_FILE": directory}).place.table
         assert given == f"{directory.rstrip('/')}/hccl.json", "MindCluster's name"
-    assert job_of({**ACJOB, "RANK_TABLE_FILE": "/user/config"}).rank_table == table
-    assert job_of({**VOLCANO, "RANK_TABLE_FILE": own.rpartition("/")[0]}).rank_table == own
-    assert job_of(ACJOB, tables=(table, own)).rank_table == own
-    assert job_of({**ACJOB, "RANK_TABLE_FILE": "/data/x.json"}, tables=(own,)).rank_table == "/data/x.json"
+    assert job_of({**ACJOB, "RANK_TABLE_FILE": "/user/config"}).place.table == table
+    assert job_of({**VOLCANO, "RANK_TABLE_FILE": own.rpartition("/")[0]}).place.table == own
+    assert job_of(ACJOB, tables=(table, own)).place.table == own
+    assert job_of({**ACJOB, "RANK_TABLE_FILE": "/data/x.json"}, tables=(own,)).place.table == "/data/x.json"
 
 
 def test_the_table_of_all_clusters_comes_first() -> None:
     directory = {"GLOBAL_RANK_TABLE_FILE": "/user/config/global-ranktable", "RANK_TABLE_FILE": "/user/config"}
-    assert job_of({**VOLCANO, **directory}).rank_table == "/user/config/global-ranktable/jobstart_hccl.json"
+    assert job_of({**VOLCANO, **directory}).place.table == "/user/config/global-ranktable/jobstart_hccl.json"
 
 
 def test_a_pod_knows_its_uid_and_its_addresses() -> None:
     job = job_of({**ACJOB, "POD_UID": "6f", "XDL_IP": "10.0.0.1", "POD_IP": "172.16.0.4"})
-    assert (job.uid, job.identity.addresses) == ("6f", ("10.0.0.1", "172.16.0.4"))
+    assert (job.place.uid, job.identity.addresses) == ("6f", ("10.0.0.1", "172.16.0.4"))
 
 
 @pytest.mark.parametrize(

@@ -79,10 +79,10 @@ def test_a_node_finds_itself_and_the_others(platform: str) -> None:
         assert plan.hostname == f"{inside.log_name}-worker-{number}"
         pod = own_pod(table, job.identity)
         assert [device.rank for device in pod.devices] == [2 * number, 2 * number + 1]
-        assert job.rank_table == f"/user/config/{inside.table_name}"
+        assert job.place.table == f"/user/config/{inside.table_name}"
         if platform == "modelarts":
             assert pod.server_id == plan.address
-            assert job.worker_hosts == tuple(other.aliases[0] for other in plans)
+            assert job.place.hosts == tuple(other.aliases[0] for other in plans)
             assert (job.home, plan.environ["WORKSPACE"]) == ("/home/ma-user", f"{CODE_DIRECTORY}/code")
 
 

@@ -89,7 +89,7 @@ def test_a_node_knows_itself_by_the_variables_of_its_platform(job: SimulatedJob)
         own = read(job, node, SLURM_JOB_ID="7", MA_VJ_NAME="ma-job-other", RANK="9")
         assert own.platform.name == job.platform
         assert (own.node_rank, own.node_count, own.name) == (node, 3, job.log_name)
-        assert own.rank_table == str(job.table_file(node))
+        assert own.place.table == str(job.table_file(node))
         assert own.log_dir == job.log_dir(node)
         of_modelarts = [name for name in node_environment(job, node, "code", {}) if name.startswith("MA_")]
         assert bool(of_modelarts) == (job.platform == "modelarts")
