@@ -1,6 +1,7 @@
 """The environment and the command of the training."""
 
 from ma_boot.environment.command import (
+    FoundCommand as FoundCommand,
     StartScript as StartScript,
     code_of as code_of,
     find_command as find_command,
@@ -11,7 +12,6 @@ from ma_boot.environment.command import (
 )
 from ma_boot.environment.command_words import (
     CommandParts as CommandParts,
-    FoundCommand as FoundCommand,
     Script as Script,
     command_parts as command_parts,
 )

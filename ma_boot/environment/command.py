@@ -6,9 +6,10 @@ import difflib
 import os
 import re
 import shutil
-from typing import NamedTuple, Optional, Sequence
+from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ma_boot.environment.command_words import CommandParts, FoundCommand, Script, command_parts
+from ma_boot.environment.command_words import CommandParts, Script, command_parts
+from ma_boot.environment.patch import put_first
 from ma_boot.errors import CommandNotFound, NotExecutable, UsageError, listed
 from ma_boot.wording import Message
 
@@ -16,6 +17,26 @@ _ELSEWHERE = "--conda-env NAME or --python PATH selects the environment that has
 _MPI = (
     "install Open MPI (Debian's openmpi-bin), or select the environment that has it (--conda-env, --python)"
 )
+
+
+class FoundCommand(NamedTuple):
+    """The argv to execute, and what belongs to its script.
+
+    `code` is the directory of the script, for a module the one from which it is imported; None if the command
+    names no file here. `imports_from` is that directory for a module, which `PYTHONPATH` must have. `parts`
+    are those of the argv.
+    """
+
+    argv: Tuple[str, ...]
+    parts: CommandParts = CommandParts(None)
+    code: Optional[str] = None
+    imports_from: Optional[str] = None
+
+    def environment(self, environ: Mapping[str, str]) -> Mapping[str, str]:
+        """The environment in which the command finds its module."""
+        if self.imports_from is None:
+            return environ
+        return {**environ, "PYTHONPATH": put_first(self.imports_from, environ.get("PYTHONPATH", ""))}
 
 
 def find_command(command: Sequence[str], python: str, path: str, cwd: str, job_dir: str) -> FoundCommand:

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import os.path
 import re
-from typing import Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
-
-from ma_boot.environment.patch import put_first
+from typing import Dict, NamedTuple, Optional, Sequence, Tuple
 
 SCRIPTS = (".py", ".sh")
 _INTERPRETERS = {"python", "pypy", "bash", "sh", "dash", "ksh", "zsh"}
@@ -73,48 +71,41 @@ class CommandParts(NamedTuple):
     counts: Tuple[str, ...] = ()
 
 
-class FoundCommand(NamedTuple):
-    """The argv to execute, and what belongs to its script.
-
-    `code` is the directory of the script, for a module the one from which it is imported; None if the command
-    names no file here. `imports_from` is that directory for a module, which `PYTHONPATH` must have. `parts`
-    are those of the argv.
-    """
-
-    argv: Tuple[str, ...]
-    parts: CommandParts = CommandParts(None)
-    code: Optional[str] = None
-    imports_from: Optional[str] = None
-
-    def environment(self, environ: Mapping[str, str]) -> Mapping[str, str]:
-        """The environment in which the command finds its module."""
-        if self.imports_from is None:
-            return environ
-        return {**environ, "PYTHONPATH": put_first(self.imports_from, environ.get("PYTHONPATH", ""))}
-
-
 def command_parts(words: Sequence[str]) -> CommandParts:
     """The script and the launcher of a command.
 
     A command that begins with `-m` runs a module by the selected python, as `ma_boot -m MODULE` does.
     """
-    launcher, program, program_at = "", "python" if words[:1] and words[0] == "-m" else "", -1
+    script, launcher = _script_and_launcher(words)
+    counts = _LAUNCHERS.get(launcher, ())
+    before = words[: script.place] if script else words
+    options = {word.replace("_", "-").partition("=")[0] for word in before}
+    shown = f"python -m {launcher}" if "." in launcher else launcher
+    return CommandParts(script, shown or None, () if options.intersection(counts) else counts)
+
+
+def _script_and_launcher(words: Sequence[str]) -> Tuple[Optional[Script], str]:
+    launcher, program, interpreter_at = "", "python" if words[:1] and words[0] == "-m" else "", -1
     for place, word in enumerate(words):
         name = _name(words, place)
         is_module = bool(program and place and re.fullmatch(_MODULE, words[place - 1]))
-        if is_module and name not in _LAUNCHERS and name not in _RUN_A_SCRIPT:
-            return _parts(words, Script(place, word, is_module=True), launcher)
         if name in _LAUNCHERS:
             launcher, program = launcher or name, name
-        elif is_module:  # which runs a script
-            program = name
         elif name in _INTERPRETERS:
-            program, program_at = name, place
+            program, interpreter_at = name, place
+        elif is_module and name in _RUN_A_SCRIPT:
+            program = name
+        elif is_module:
+            return Script(place, word, is_module=True), launcher
         elif program in _INTERPRETERS and re.fullmatch(_NO_SCRIPT, word):
             break
-        elif _is_script(word, place, bool(program), program_at):
-            return _parts(words, Script(place, word), launcher)
-    return _parts(words, None, launcher)
+        elif word[:1] in ("-", "+") or re.match(r"\w+=", word):  # env NAME=value
+            continue
+        elif (interpreter_at == place - 1 and (place or os.sep in word)) or (
+            word.endswith(SCRIPTS) and (program or not place)
+        ):
+            return Script(place, word), launcher
+    return None, launcher
 
 
 def _name(words: Sequence[str], place: int) -> str:
@@ -123,21 +114,3 @@ def _name(words: Sequence[str], place: int) -> str:
         return " ".join(("accelerate", *words[place + 1 : place + 2]))
     version = re.fullmatch(_VERSION, name)
     return version.group(1) if version else name
-
-
-def _is_script(word: str, place: int, behind_program: bool, interpreter_at: int) -> bool:
-    if word[:1] in ("-", "+") or re.match(r"\w+=", word):  # env NAME=value
-        return False
-    if place == 0:
-        return word.endswith(SCRIPTS) or os.sep in word
-    return interpreter_at == place - 1 or (behind_program and word.endswith(SCRIPTS))
-
-
-def _parts(words: Sequence[str], script: Optional[Script], launcher: str) -> CommandParts:
-    if not launcher:
-        return CommandParts(script)
-    before = words[: script.place] if script else words
-    options = {re.sub("_", "-", word).partition("=")[0] for word in before}
-    counts = _LAUNCHERS[launcher]
-    shown = f"python -m {launcher}" if "." in launcher else launcher
-    return CommandParts(script, shown, () if options.intersection(counts) else counts)
