@@ -1,7 +1,6 @@
 """Boots one node of a job: the phases in their order, from the boot command to the exit code."""
 
 from ma_boot.node.boot import boot as boot, plan_only as plan_only
-from ma_boot.node.job_phase import JobOptions as JobOptions
 from ma_boot.node.launch_phase import working_directory as working_directory
 from ma_boot.node.rank_table_phase import RankOptions as RankOptions
 from ma_boot.node.request import (

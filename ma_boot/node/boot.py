@@ -207,7 +207,7 @@ def _check_before(
     if shared:
         world.journal.say(shared)
     record_routes(transfers, world.journal)
-    if request.preflight:
+    if request.job.preflight:
         check_container(world.environ, world.hostname, job, world.journal.say)
     look_at_outputs(transfers, world.inbox)
     report_channels(world.environ, world.journal.say)

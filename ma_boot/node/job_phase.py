@@ -29,9 +29,10 @@ HURRIED_SECONDS = 0.5
 
 
 class JobOptions(NamedTuple):
-    """The platform that the user chose, None if its variables tell."""
+    """The options for what is known and checked first; `platform` is None if its variables tell."""
 
     platform: Optional[str] = None
+    preflight: bool = False
 
 
 def this_job(

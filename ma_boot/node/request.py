@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.environment import CommandParts, StartScript
 from ma_boot.errors import ConfigError, listed
@@ -26,7 +26,6 @@ class BootRequest(NamedTuple):
     """
 
     command: Tuple[str, ...]
-    preflight: bool
     job: JobOptions
     environment: EnvironmentOptions
     ranks: RankOptions
@@ -67,10 +66,7 @@ def requested(
     needs the rank table; ranks that are given by hand run in directories of their own, as in X2MindSpore's
     script.
     """
-    groups = {
-        name: group(**{option: options[option] for option in group._fields})
-        for name, group in _GROUPS.items()
-    }
+    groups = {name: group(*(options[option] for option in group._fields)) for name, group in _GROUPS.items()}
     launch: LaunchOptions = groups["launch"]
     loop = script.ranks if script is not None else None
     ranks_start = parts.launcher or (f"{script.name} ({loop})" if script is not None and loop else "")
@@ -81,22 +77,17 @@ def requested(
         rendezvous=launch.rendezvous or ("none" if per_node and not by_loop else "rank-table"),
         workdir=launch.workdir or ("per-rank" if groups["ranks"].by_hand else "shared"),
     )
-    return BootRequest(
-        tuple(command), options["preflight"], **groups, ranks_start=ranks_start, counts=parts.counts
-    )
+    return BootRequest(tuple(command), **groups, ranks_start=ranks_start, counts=parts.counts)
 
 
 def as_options(request: BootRequest) -> Tuple[str, ...]:
     """The arguments of `ma_boot run` that make this request: how another process is asked to boot."""
-    values: Dict[str, Any] = {"preflight": request.preflight}
-    for group in _GROUPS:
-        values.update(_fields(request, group))
-    return (*_words(values), "--", *request.command)
+    return (*_words(_options(request)), "--", *request.command)
 
 
 def as_variables(request: BootRequest) -> Dict[str, str]:
     """The variables `MABOOT_...` that make, together with `as_options`, this request."""
-    return _variables({name: value for group in _GROUPS for name, value in _fields(request, group)})
+    return _variables(_options(request))
 
 
 def without_own(environ: Mapping[str, str]) -> Dict[str, str]:
@@ -108,27 +99,21 @@ def without_own(environ: Mapping[str, str]) -> Dict[str, str]:
 def boot_command(request: BootRequest) -> str:
     """The boot command with what differs from the defaults, however it was given; variables come first, as in
     a shell. Without secrets."""
-    values = {
-        name: value
-        for group, kind in _GROUPS.items()
-        for name, value in _fields(request, group)
-        if value != kind._field_defaults.get(name)
-    }
+    defaults = {name: value for kind in _GROUPS.values() for name, value in kind._field_defaults.items()}
+    values = {name: value for name, value in _options(request).items() if value != defaults.get(name)}
     variables = [
         f"{name}={shlex.join(without_secret_words([value]))} " for name, value in _variables(values).items()
     ]
-    words = [*_words({"preflight": request.preflight, **values}), *request.command]
-    return "".join([*variables, shown(words)])
+    return "".join([*variables, shown([*_words(values), *request.command])])
 
 
-def _fields(request: BootRequest, group: str) -> Iterable[Tuple[str, Any]]:
-    """The options of a group, and their values."""
-    fields: Dict[str, Any] = getattr(request, group)._asdict()
-    return fields.items()
+def _options(request: BootRequest) -> Dict[str, Any]:
+    """The values of all options, by name."""
+    return {name: value for group in _GROUPS for name, value in getattr(request, group)._asdict().items()}
 
 
 def _variables(values: Mapping[str, Any]) -> Dict[str, str]:
-    """The variables of those of these options that have no place on the command line."""
+    """The variables of the options that have no place on the command line."""
     texts: Dict[str, str] = {}
     for name in sorted(BY_VARIABLE & values.keys()):
         value = values[name]

@@ -14,7 +14,7 @@ from ma_boot.errors import ConfigError
 from ma_boot.image import engine
 from ma_boot.launch import WorkerSpec
 from ma_boot.modelarts import PLATFORM_GID, PLATFORM_UID
-from ma_boot.node import BootRequest, JobOptions, World, as_options, as_variables
+from ma_boot.node import BootRequest, World, as_options, as_variables
 from ma_boot.rehearsal.containers import ContainerOptions, check_runs_here, create_containers, removing
 from ma_boot.rehearsal.platform import (
     CODE_DIRECTORY,
@@ -125,7 +125,7 @@ def _request_inside(
     sources, mapping = request.environment.source, request.transfers.path_mapping
     return request._replace(
         command=command_in(command, code, inside),
-        job=JobOptions(),  # each node recognises the platform
+        job=request.job._replace(platform=None),  # each node recognises the platform
         environment=request.environment._replace(source=tuple(placed("--source", file) for file in sources)),
         ranks=of_simulated_table(request.ranks),
         transfers=request.transfers._replace(

@@ -13,7 +13,7 @@ from ma_boot.checkpoints import OPTIONS, options_of, written
 from ma_boot.errors import CannotCreate
 from ma_boot.launch import WorkerSpec
 from ma_boot.modelarts import PLATFORM_GID, PLATFORM_UID
-from ma_boot.node import BootRequest, JobOptions, World, as_options, as_variables, boot_command
+from ma_boot.node import BootRequest, World, as_options, as_variables, boot_command
 from ma_boot.rehearsal.platform import (
     SimulatedJob,
     channel_arguments,
@@ -88,7 +88,7 @@ def command_for_form(setup: Setup) -> str:
     return boot_command(
         request._replace(
             command=command_in(setup.request.command, code, place),
-            job=JobOptions(),
+            job=request.job._replace(platform=None),
             transfers=request.transfers._replace(path_mapping=mapping, obs_root=None),
         )
     )

@@ -14,7 +14,7 @@ from ma_boot.checkpoints import OPTIONS
 from ma_boot.environment import no_such_file
 from ma_boot.errors import CannotCreate, ConfigError, UsageError
 from ma_boot.modelarts import JOB_TOKEN, free_port
-from ma_boot.node import BootRequest, JobOptions, RankOptions, RunOptions, World
+from ma_boot.node import BootRequest, RankOptions, RunOptions, World
 from ma_boot.processes import SignalInbox
 from ma_boot.rehearsal.platform import (
     DIRECTORIES,
@@ -109,7 +109,7 @@ def set_up(rehearsal: Rehearsal, job: SimulatedJob, world: World) -> Iterator[Se
     mapping = transfers.path_mapping
     request = rehearsal.request._replace(
         command=command,
-        job=JobOptions(),  # each node recognises the platform
+        job=rehearsal.request.job._replace(platform=None),  # each node recognises the platform
         ranks=of_simulated_table(rehearsal.request.ranks),
         launch=launch._replace(rendezvous_port=launch.rendezvous_port or free_port()),
         run=run._replace(channel_port=channel_port),

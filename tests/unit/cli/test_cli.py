@@ -177,8 +177,7 @@ SECONDS_ABOVE_0 = st.floats(0.001, 1e6)
     st.builds(
         BootRequest,
         command=COMMAND,
-        preflight=st.booleans(),
-        job=st.builds(JobOptions, platform=st.none() | st.sampled_from(PLATFORMS)),
+        job=st.builds(JobOptions, platform=st.none() | st.sampled_from(PLATFORMS), preflight=st.booleans()),
         environment=st.builds(
             EnvironmentOptions,
             python=st.none() | TEXT,
