@@ -126,22 +126,18 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
             phase.outcome, phase.detail = run.outcome, run.summary()
     except Exception as caught:  # also what no check has foreseen: the outputs come first
         error = limit_reached(caught) or caught
-    _end(reset)
+    if reset is not None:
+        reset.end()
     with journal.only_helps("what the setup left running was not stopped"):
         stop_setup(request.run.stop_timeout, inbox, journal.say, journal.event)
     all_expected = bool(run and run.succeeded and not inbox.stops and placement and 0 in placement.ranks)
     nothing, timeout = NOTHING_LEFT if all_expected else "", request.transfers.upload_timeout
-    last = last_sets(checkpoints, run, bool(inbox.stops), journal)
+    last = last_sets(checkpoints.outputs, run, bool(inbox.stops), journal)
     lost = upload_outputs(transfers, journal, inbox, timeout, nothing, before=last)
     form, empty = _form(world, all_expected) if run is not None else ((), None)
     with journal.only_helps("the driver's script for the end was not run"):
         call_post_stop(environ, journal.say)
     return Ending.of(job, inbox.stops, error, run, lost or empty, form)
-
-
-def _end(reset: Optional[ResetWatch]) -> None:
-    if reset is not None:
-        reset.end()
 
 
 def _form(world: World, all_expected: bool) -> Tuple[Sequence[ChannelContent], Optional[OutputLost]]:

@@ -159,7 +159,7 @@ def _publish_before_restart(
     """Publishes what is complete; what fails is said: the restart goes on from what there is."""
     from path_mapping.transfer import RetryPolicy
 
-    publish = last_sets(NodeCheckpoints(tuple(outputs)), None, False, journal, goes_on=True)
+    publish = last_sets(outputs, None, False, journal, goes_on=True)
     task = Task("publishing", lambda cancel: publish(cancel, RetryPolicy(transfers.retry_seconds)), inbox)
     try:
         in_time = task.wait(inbox.check, time.monotonic() + seconds)
@@ -296,7 +296,7 @@ class CutFiles:
 
 
 def last_sets(
-    checkpoints: NodeCheckpoints,
+    outputs: Sequence[CheckpointOutput],
     run: Optional[RunResult],
     stopped: bool,
     journal: Journal,
@@ -309,13 +309,13 @@ def last_sets(
     """
 
     def publish(cancel: threading.Event, patience: RetryPolicy) -> List[str]:
-        if not checkpoints.outputs:
+        if not outputs:
             return []
         from ma_boot.checkpoints import RunEnd
 
         ending = _ending(RunEnd, run, stopped)
         problems: List[str] = []
-        for output in checkpoints.outputs:
+        for output in outputs:
             before = output.last_whole
             try:
                 given_up = output.finish(cancel, patience, ending, goes_on)

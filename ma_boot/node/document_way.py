@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Callable, Deque, List, Mapping, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Callable, Deque, List, Mapping
 
 from ma_boot.observe import PeerMessage
 from ma_boot.processes import SignalInbox, Task
@@ -17,13 +18,6 @@ if TYPE_CHECKING:
 KINDS = frozenset(("failed", "cause", "stopped", "go", "left"))  # all else is for a connection only
 WATCH_SECONDS = 5.0  # between two looks while the processes run
 AGREE_SECONDS = 1.0  # and once a node has told something, or waits for the others
-
-
-class _Unsent(NamedTuple):
-    notices: Notices
-    number: int
-    kind: str
-    body: Mapping[str, Any]
 
 
 class DocumentWay:
@@ -40,7 +34,7 @@ class DocumentWay:
         self._inbox = inbox
         self._lock = threading.Lock()
         self._arrived: Deque[PeerMessage] = deque()
-        self._unsent: Deque[_Unsent] = deque()
+        self._unsent: Deque[Callable[[], None]] = deque()
         self._number = 0
         self._wanted = threading.Event()
         self._cancel = threading.Event()
@@ -57,7 +51,7 @@ class DocumentWay:
         """Writes a message in the background, if it is one of `KINDS`."""
         if kind in KINDS:
             with self._lock:
-                self._unsent.append(_Unsent(self._notices, self._number, kind, body))
+                self._unsent.append(partial(self._notices.write, self._number, kind, body))
                 self._number += 1
             self.hurry()
 
@@ -99,8 +93,7 @@ class DocumentWay:
 
     def _send(self) -> None:
         while self._unsent:
-            message = self._unsent[0]
-            message.notices.write(message.number, message.kind, message.body)
+            self._unsent[0]()
             self._unsent.popleft()
 
     def _look(self) -> None:

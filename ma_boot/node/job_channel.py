@@ -204,19 +204,14 @@ class OtherNodes:
         ]
         if self._channel is None or table is None or len(job.place.hosts) == job.node_count:
             return
-        with self._only_helping():
-            self._meet_by(table, job, port)
-
-    def _meet_by(self, table: RankTable, job: JobEnvironment, port: int) -> None:
         from ma_boot.observe.channel import Address
 
-        pods = table.pods
-        if self._channel is None:
-            return
-        if len(pods) == job.node_count and pods.index(own_pod(table, job.identity)) == self.node:
-            first = pods[0]
-            host = first.more.get("container_ip") or first.more.get("host_ip") or first.server_id
-            self._channel.meet(Address(str(host), port))
+        with self._only_helping():
+            pods = table.pods
+            if len(pods) == job.node_count and pods.index(own_pod(table, job.identity)) == self.node:
+                node_0 = pods[0]
+                host = node_0.more.get("container_ip") or node_0.more.get("host_ip") or node_0.server_id
+                self._channel.meet(Address(str(host), port))
 
     def has_rank(self, node: int, rank: int) -> bool:
         """Whether another node may speak of this rank as its own."""

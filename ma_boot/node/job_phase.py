@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ma_boot.errors import CannotCreate, ConfigError, OutputLost, described, listed
+from ma_boot.errors import CannotCreate, ConfigError, OutputLost, listed
 from ma_boot.modelarts import (
     Channel,
     ChannelContent,
@@ -95,14 +95,10 @@ def report_channels(environ: Mapping[str, str], say: Say) -> None:
 
 
 def form_channels(environ: Mapping[str, str], journal: Journal, hurry: bool) -> Tuple[ChannelContent, ...]:
-    """What the inputs and outputs hold, outputs first; each gets an event. Raises nothing."""
+    """What the inputs and outputs hold, outputs first; each gets an event."""
     deadline = time.monotonic() + (HURRIED_SECONDS if hurry else COUNT_SECONDS)
-    try:
-        channels = sorted(read_channels(environ)[0], key=lambda channel: channel.kind == "inputs")
-        contents = tuple(channel_content(channel, deadline) for channel in channels)
-    except Exception as error:  # a report is worth no job
-        journal.say(f"the job form's inputs and outputs were not counted: {described(error)}")
-        return ()
+    channels = sorted(read_channels(environ)[0], key=lambda channel: channel.kind == "inputs")
+    contents = tuple(channel_content(channel, deadline) for channel in channels)
     for content in contents:
         channel = content.channel
         journal.event(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from pathlib import Path
 from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import BootError, ConfigError, Stopped
@@ -27,7 +26,6 @@ from ma_boot.observe import (
     has_step,
 )
 from ma_boot.reporting import (
-    Journal,
     RunResult,
     cause_of,
     causes_of,
@@ -61,15 +59,6 @@ class RunOptions(NamedTuple):
     metrics_port: Optional[str] = None
     channel_port: int = CHANNEL_PORT
     reset_file: Optional[str] = None
-
-    @property
-    def limits(self) -> Limits:
-        """The supervisor's part of them."""
-        return Limits(self.stop_timeout)
-
-    def sampling(self, node: int, events: Optional[Path]) -> Sampling:
-        """What is sampled meanwhile on this node, whose events are in that file."""
-        return Sampling(self.metrics, self.metric, self.metrics_port or "", node, events)
 
 
 def check_restarts(options: RunOptions, job: JobEnvironment, agrees: bool) -> None:
@@ -134,7 +123,10 @@ def train(
             if asked and isinstance(error, BootError):
                 result = result._replace(not_started=error)
             break
-    return _with_advice(result, plan, journal)
+    advice: Tuple[str, ...] = ()
+    with journal.only_helps("no advice on files"):
+        advice = _advice_on_files(result, plan.code, plan.workers[0].cwd)
+    return result._replace(advice=advice)
 
 
 def _observed(
@@ -150,7 +142,10 @@ def _observed(
     """One attempt, with all that observes it."""
     inbox, journal = world.inbox, world.journal
     hangs = HangDetector(options.hang_timeout, options.hang_action, inbox, journal, others)
-    metrics = Metrics(options.sampling(plan.node_rank, journal.path), inbox, journal)
+    sampling = Sampling(
+        options.metrics, options.metric, options.metrics_port or "", plan.node_rank, journal.path
+    )
+    metrics = Metrics(sampling, inbox, journal)
     observers: List[Observer] = [CutFiles(checkpoints.outputs), metrics, others, hangs]
     observers += [reset] if reset is not None else []
     saving = _save_requests(plan, options, world, others, attempt)
@@ -158,7 +153,9 @@ def _observed(
         observers.append(saving)
         workers = [_with_variable(worker, SAVE_FILE, saving.path) for worker in workers]
     container = instance_name(world.environ)
-    result = supervise(workers, options.limits, inbox, journal, world.environ, container, observers)
+    result = supervise(
+        workers, Limits(options.stop_timeout), inbox, journal, world.environ, container, observers
+    )
     return result._replace(hung=hangs.hung, suspect=hangs.suspect)
 
 
@@ -247,13 +244,6 @@ def _decided(
     verdict = decide(end.attempt, ends, policy, cause, earlier)
     earlier.append(failure_of(ends, cause))
     return end, verdict
-
-
-def _with_advice(result: RunResult, plan: LaunchPlan, journal: Journal) -> RunResult:
-    advice: Tuple[str, ...] = ()
-    with journal.only_helps("no advice on files"):
-        advice = _advice_on_files(result, plan.code, plan.workers[0].cwd)
-    return result._replace(advice=advice)
 
 
 def _advice_on_files(run: RunResult, code: Optional[str], cwd: str) -> Tuple[str, ...]:
