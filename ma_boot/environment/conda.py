@@ -164,22 +164,15 @@ def _name_of(prefix: str, root: Optional[str]) -> str:
 def existing_environments(environ: Mapping[str, str], home: str) -> str:
     """The conda environments that exist, as a phrase for messages."""
     roots = _conda_roots(environ, home)
-    listed = []
-    listed_already = set()
+    names: Dict[str, List[str]] = {}  # by the installation, or by the directory outside of all
     for root in roots:
-        names = ["base"] if _is_executable(os.path.join(root, "bin", "python")) else []
-        places = conda_settings(root, environ, home).envs_dirs
-        own = os.path.join(root, "envs")
-        names += _environments_in(own)
-        if names:
-            listed.append(f"{', '.join(names)} in {root}")
-        listed_already.add(own)
-        for place in places:
-            others = [] if place in listed_already else _environments_in(place)
-            listed_already.add(place)
-            if others:
-                listed.append(f"{', '.join(others)} in {place}")
-    return "environments that exist: " + ("; ".join(listed) if listed else "none in " + ", ".join(roots))
+        base = ["base"] if _is_executable(os.path.join(root, "bin", "python")) else []
+        names[root] = base + _environments_in(os.path.join(root, "envs"))
+        for place in conda_settings(root, environ, home).envs_dirs:
+            if place not in [os.path.join(other, "envs") for other in roots]:
+                names[place] = _environments_in(place)
+    phrases = [f"{', '.join(known)} in {place}" for place, known in names.items() if known]
+    return "environments that exist: " + ("; ".join(phrases) or "none in " + ", ".join(roots))
 
 
 def _environments_in(place: str) -> List[str]:
