@@ -9,11 +9,11 @@ from typing import Any, Dict
 import pytest
 
 from ma_boot.errors import ConfigError
-from ma_boot.rank_table import Identity, fake, own_pod, parse, rows, validate
+from ma_boot.rank_table import Identity, fake, own_pod, parse, validate
 from ma_boot.rank_table.read import unpacked
 from tests.unit.rank_table.test_rank_table import a3
 from tests.unit.rank_table.test_versions import servers
-from tests.unit.rank_table.writers import WRITERS, packed
+from tests.unit.rank_table.writers import packed
 
 
 def named(*ids: str, cards: int = 1) -> Dict[str, Any]:
@@ -97,11 +97,6 @@ def test_the_cards_of_one_super_pod_need_no_addresses() -> None:
         for device in server["device"]:
             del device["super_device_id"]
     assert asked(plain)
-
-
-def test_the_rows_of_version_2_have_the_addresses_of_their_levels() -> None:
-    found = rows(parse(WRITERS["mindcluster-2.0"].document(1, 2)))
-    assert [row["device_ip"] for row in found] == ["10.0.0.1", "10.0.1.1"]
 
 
 def test_a_packed_table_that_is_damaged_is_not_read() -> None:

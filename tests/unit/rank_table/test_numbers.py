@@ -7,6 +7,7 @@ from typing import Any, Dict
 import pytest
 
 from ma_boot.rank_table import Unreadable, convert, errors, fake, merged, parse, validate
+from tests.unit.rank_table.test_versions import servers
 
 LONG = "9" * 5000
 
@@ -19,13 +20,10 @@ def with_names(*names: str) -> Dict[str, Any]:
 
 
 def one(server: str, **more: str) -> Dict[str, Any]:
-    device = {"device_id": "0", "device_ip": "192.1.0.1", "rank_id": "0", **more}
-    return {
-        "status": "completed",
-        "version": "1.0",
-        "server_count": "1",
-        "server_list": [{"server_id": server, "device": [device]}],
-    }
+    document = servers(1, 1)
+    document["server_list"][0]["server_id"] = server
+    document["server_list"][0]["device"][0].update(more)
+    return document
 
 
 @pytest.mark.parametrize("name", ["job-٣", f"job-{LONG}", "job-" + "9" * 19, "job-x", "job-²"])
