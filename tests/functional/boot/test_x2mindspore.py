@@ -1,6 +1,7 @@
 """A project that X2MindSpore migrated: its start script's arguments, its path mapping, and no loss of a file.
 
-The path rules are those that the path manager's own tests name; P1 to P9 are its losses.
+The path rules are those that the path manager's own tests name; P1 to P9 are its losses. P3, a missing input, and
+P5 after a failure are in test_boot.
 """
 
 from __future__ import annotations
@@ -111,23 +112,6 @@ def test_inputs_come_once_for_all_ranks(node: Node) -> None:
     ended = boot(node, "'data': 'obs://dataset/imagenet',", "", "print:x")
     events = [event for event in node.events() if event["kind"] == "transfer"]
     assert [(event["direction"], event["files"]) for event in events] == [("download", 2)], ended.output
-
-
-def test_an_input_that_does_not_exist_ends_the_job(node: Node) -> None:
-    """P3."""
-    ended = boot(node, "'data': 'obs://dataset/nothing',", "", "print:trained")
-    assert ended.code == 66
-    assert "obs://dataset/nothing" in ended.output
-    assert not (node.home / "device_0").exists()
-
-
-def test_outputs_come_home_after_a_failure(node: Node) -> None:
-    """P5."""
-    ended = boot(
-        node, "", "'out': 'obs://outputs/',", f"write:{node.home}/out/RANK:x", "ready:w", "exit:3:all"
-    )
-    assert ended.code == 3
-    assert sent(node)
 
 
 def test_outputs_come_home_after_sigterm(node: Node) -> None:

@@ -21,6 +21,14 @@ from ma_boot.launch import (
 from ma_boot.modelarts.job import read_job
 
 OUTSIDE = {"PATH": "/usr/bin", "MY_TOKEN": "planted", "RANK_TABLE_FILE": "/user/config", "RANK_ID": "9"}
+OF_LOCAL_RANK_1 = {
+    "PATH": "/usr/bin",
+    "MY_TOKEN": "planted",
+    "DEVICE_ID": "1",
+    "ASCEND_DEVICE_ID": "1",
+    "LOCAL_RANK": "1",
+    "MABOOT_FAILURE_FILE": "/log/modelarts-job-x-node-1-failure.json",
+}
 
 
 def plan(
@@ -38,15 +46,10 @@ def plan(
 def test_a_rank_by_the_rank_table() -> None:
     worker = plan("rank-table").workers[1]
     assert worker.environ == {
-        "PATH": "/usr/bin",
-        "MY_TOKEN": "planted",
+        **OF_LOCAL_RANK_1,
         "RANK_TABLE_FILE": "/table.json",
         "RANK_ID": "3",
         "RANK_SIZE": "4",
-        "DEVICE_ID": "1",
-        "ASCEND_DEVICE_ID": "1",
-        "LOCAL_RANK": "1",
-        "MABOOT_FAILURE_FILE": "/log/modelarts-job-x-node-1-failure.json",
         "JOB_ID": "modelarts-job-x",
         "HCCL_CONNECT_TIMEOUT": "1800",
         "ASCEND_PROCESS_LOG_PATH": "/log/modelarts-job-x/ascend/process_log/rank_3",
@@ -58,12 +61,7 @@ def test_a_rank_by_the_rank_table() -> None:
 def test_a_rank_of_the_dynamic_cluster() -> None:
     worker = plan("mindspore").workers[1]
     assert worker.environ == {
-        "PATH": "/usr/bin",
-        "MY_TOKEN": "planted",
-        "DEVICE_ID": "1",
-        "ASCEND_DEVICE_ID": "1",
-        "LOCAL_RANK": "1",
-        "MABOOT_FAILURE_FILE": "/log/modelarts-job-x-node-1-failure.json",
+        **OF_LOCAL_RANK_1,
         "MS_ROLE": "MS_WORKER",
         "MS_WORKER_NUM": "4",
         "MS_NODE_ID": "3",
