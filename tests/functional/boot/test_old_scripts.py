@@ -124,15 +124,16 @@ class Machine:
         return self.seen(ranks)
 
     def light_pytest(self) -> Dict[str, str]:
-        """The variables for a stand-in of pytest that only imports the file: where it starts dozens of times."""
+        """The variables for a python whose pytest only runs the file: where it starts dozens of times."""
         place = self.root / "light"
         place.mkdir()
+        (place / "python").symlink_to(sys.executable)
         (place / "pytest.py").write_text("import runpy, sys\nrunpy.run_path(sys.argv[-1])\n")
         command = place / "pytest"
         command.write_text('#!/bin/sh\nexec python -m pytest "$@"\n')
         command.chmod(0o755)
         path = f"{place}:{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
-        return {"PATH": path, "PYTHONPATH": str(place)}
+        return {"PATH": path, "PYTHONPATH": str(place), "MABOOT_PYTHON": str(place / "python")}
 
     def seen(self, count: int) -> List[Mapping[str, str]]:
         """What each rank saw, by rank, with paths as if all machines had the same."""
@@ -195,7 +196,7 @@ def test_run_cluster_sh(scripts: Path, tmp_path: Path, start: str) -> None:
     script = scripts / "run_cluster.sh"
     original = old.run_script(script, *arguments, directory=".", more=old.light_pytest(), ranks=8)
     line = new_line("run_cluster.sh", table=str(new.table), start=f"--rank-start {start}")
-    replacement = new.run_line(line, {**OWN_PYTHON, **new.light_pytest()}, ranks=8)
+    replacement = new.run_line(line, new.light_pytest(), ranks=8)
     assert_all_is_there(original, replacement)
     assert old.cwds == new.cwds  # device_<rank>, for ranks from RANK_START on
     for rank in range(int(start), int(start) + 8):

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import sys
 from pathlib import Path
 from typing import Dict, List, Sequence, Tuple
 
@@ -254,9 +253,9 @@ def test_a_script_as_it_stands_sees_what_it_sees_by_hand(
             for machine in (by_hand, booted)
         )
         original = by_hand.run_script(
-            scripts / name, *hand, directory=directory, more=own_environment(by_hand), ranks=devices
+            scripts / name, *hand, directory=directory, more=by_hand.light_pytest(), ranks=devices
         )
-        variables = {**own_environment(booted), **platform(booted, number, nodes, devices)}
+        variables = {**booted.light_pytest(), **platform(booted, number, nodes, devices)}
         target = booted.root / directory / name
         target.parent.mkdir(exist_ok=True)
         target.write_text((scripts / name).read_text().replace(GAP, COMMAND))
@@ -272,17 +271,6 @@ def test_a_script_as_it_stands_sees_what_it_sees_by_hand(
             assert {key: found.get(key) for key in wanted} == wanted
             more = given(found).keys() - wanted.keys() - variables.keys() - set(EXTENDED)
             assert {key for key in more if not re.match(ADDED, key)} == set()
-
-
-def own_environment(machine: Machine) -> Dict[str, str]:
-    """An environment with a pytest that only runs the file: it is started dozens of times."""
-    programs = machine.root / "env" / "bin"
-    programs.mkdir(parents=True)
-    (programs / "python").symlink_to(sys.executable)
-    (programs / "pytest").write_text('#!/bin/sh\nfor file; do :; done\nexec python "$file"\n')
-    (programs / "pytest").chmod(0o755)
-    path = f"{programs}:{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
-    return {"PATH": path, "MABOOT_PYTHON": str(programs / "python")}
 
 
 def platform(machine: Machine, number: int, nodes: int, devices: int) -> Dict[str, str]:
