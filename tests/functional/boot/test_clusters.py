@@ -92,7 +92,10 @@ def test_a_child_of_a_hyperjob_believes_the_table_and_finds_itself_by_address(po
     document = table(2, 3, 0, 1)
     children = [document["server_list"][:2], document["server_list"][2:]]
     pods = [
-        {"super_pod_id": f"child-{number}", "server_list": [{"server_id": one["server_id"]} for one in own]}
+        {
+            "super_pod_id": f"child-{number}",
+            "server_list": [{"server_id": server["server_id"]} for server in own],
+        }
         for number, own in enumerate(children)
     ]
     pod.table.write_text(json.dumps({**document, "super_pod_list": pods}))
@@ -205,11 +208,11 @@ def test_the_training_sees_the_same_on_every_platform(pod: VolcanoPod, rendezvou
     for variables in (MODELARTS, TWO, ACJOB, SLURM):
         plan = on(pod, variables).plan("--rendezvous", rendezvous)
         environments = [{**variables, **worker["environment"]} for worker in plan["workers"]]
-        seen.append([{name: one.get(name) for name in OF_A_RANK} for one in environments])
-        masters = {one.get("MASTER_ADDR") for one in environments}
+        seen.append([{name: rank.get(name) for name in OF_A_RANK} for rank in environments])
+        masters = {rank.get("MASTER_ADDR") for rank in environments}
         assert masters == ({"127.0.0.1"} if rendezvous == "torch" else {None})
     assert seen[0][1]["RANK_ID" if rendezvous == "rank-table" else "RANK"] == "3"
-    assert all(one == seen[0] for one in seen), seen
+    assert all(rank == seen[0] for rank in seen), seen
 
 
 @pytest.mark.parametrize(

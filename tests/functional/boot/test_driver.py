@@ -16,27 +16,27 @@ def program(path: Path, text: str, mode: int = 0o755) -> None:
 
 
 def test_they_are_called_where_they_are(tmp_path: Path) -> None:
-    said: List[str] = []
+    lines: List[str] = []
     program(tmp_path / "docker" / "slogd", f"echo $NAME >{tmp_path}/slogd.called\n")
     program(tmp_path / "docker_stop_post_sys.sh", f"touch {tmp_path}/stop.called; exit 3\n", 0o644)
-    start_slogd({"NAME": "value"}, said.append, tmp_path)
-    call_post_stop({}, said.append, tmp_path)
+    start_slogd({"NAME": "value"}, lines.append, tmp_path)
+    call_post_stop({}, lines.append, tmp_path)
     eventually((tmp_path / "slogd.called").exists, "slogd ran")
     eventually(lambda: (tmp_path / "slogd.called").read_text() == "value\n", "with its environment")
     assert (tmp_path / "stop.called").exists()
-    assert said[0] == f"started {tmp_path}/docker/slogd"
-    assert said[1].endswith("docker_stop_post_sys.sh ended with exit code 3")
+    assert lines[0] == f"started {tmp_path}/docker/slogd"
+    assert lines[1].endswith("docker_stop_post_sys.sh ended with exit code 3")
 
 
 def test_a_driver_without_them(tmp_path: Path) -> None:
-    said: List[str] = []
-    start_slogd({}, said.append, tmp_path)
-    call_post_stop({}, said.append, tmp_path)
-    assert said == []
+    lines: List[str] = []
+    start_slogd({}, lines.append, tmp_path)
+    call_post_stop({}, lines.append, tmp_path)
+    assert lines == []
 
 
 def test_one_that_cannot_be_started_is_said(tmp_path: Path) -> None:
-    said: List[str] = []
+    lines: List[str] = []
     program(tmp_path / "docker" / "slogd", "", 0o644)
-    start_slogd({}, said.append, tmp_path)
-    assert said == [f"{tmp_path}/docker/slogd could not be started: Permission denied"]
+    start_slogd({}, lines.append, tmp_path)
+    assert lines == [f"{tmp_path}/docker/slogd could not be started: Permission denied"]

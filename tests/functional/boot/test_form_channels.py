@@ -28,8 +28,8 @@ def _entry(node: Node, name: str, place: str) -> Dict[str, Any]:
 
 
 def channels(node: Node) -> List[List[Any]]:
-    found = [event for event in node.events() if event["kind"] == "channel"]
-    return [[event["direction"], event["name"], event["files"], event["bytes"]] for event in found]
+    events = [event for event in node.events() if event["kind"] == "channel"]
+    return [[event["direction"], event["name"], event["files"], event["bytes"]] for event in events]
 
 
 def test_files_bytes_and_places_stand_in_the_report_and_on_the_page(node: Node) -> None:

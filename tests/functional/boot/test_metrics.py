@@ -51,7 +51,9 @@ def test_what_ranks_use_and_print_is_in_the_events(node: Node, tmp_path: Path) -
     booting = node.start("--metrics", "1", "--python", sys.executable, str(script), str(go_on))
     booting.until("rank 2 is slower than the others: ")
     whole = eventually(
-        lambda: len(found := [event for event in metrics(node) if "rss" in event["ranks"]]) >= 3 and found,
+        lambda: (
+            len(samples := [event for event in metrics(node) if "rss" in event["ranks"]]) >= 3 and samples
+        ),
         "three whole samples",
     )
     go_on.touch()
@@ -98,7 +100,7 @@ def test_the_variable_has_a_pattern_in_each_line(node: Node) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--metric", "loss=(a+"], "is no regular expression"),
         (["--metric", "loss"], "expected NAME=REGEX"),
@@ -106,10 +108,10 @@ def test_the_variable_has_a_pattern_in_each_line(node: Node) -> None:
         (["--metrics", "0.1"], "found '0.1', expected 1 to 3600 seconds, or off"),
     ],
 )
-def test_what_is_wrong_is_said_before_the_job(node: Node, options: List[str], said: str) -> None:
+def test_what_is_wrong_is_said_before_the_job(node: Node, options: List[str], message: str) -> None:
     ended = node.boot(*options, "true")
     assert ended.code == 64
-    assert said in ended.output
+    assert message in ended.output
 
 
 def test_a_pattern_that_never_ends_delays_no_stop(node: Node) -> None:
@@ -130,16 +132,16 @@ WAIT = ["--", "bash", "-c", 'echo "epoch: 1 step: 3, loss is 9"; until [[ -e $0 
 
 def url_of(booting: Booting) -> str:
     booting.until("[ma_boot] metrics: http://")
-    found = re.search(rb"metrics: (http://\S+)", booting.read)
-    assert found
-    return found.group(1).decode()
+    match = re.search(rb"metrics: (http://\S+)", booting.read)
+    assert match
+    return match.group(1).decode()
 
 
 def scraped(url: str) -> Dict[str, List[float]]:
     """The values of each metric, in the order of ranks or cards."""
     with urllib.request.urlopen(url, timeout=10) as answer:
         families = text_string_to_metric_families(answer.read().decode())
-        return {one.name: [sample.value for sample in one.samples] for one in families}
+        return {family.name: [sample.value for sample in family.samples] for family in families}
 
 
 def test_metrics_are_served_to_prometheus_while_the_ranks_run(node: Node, tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_operators_of_ones_own_are_installed(node: Node, url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "code", "said"),
+    ("files", "code", "message"),
     [
         ({"readme": ""}, 78, "there is no .run file in obs://bucket/op/"),
         ({"a.run": "#!/bin/sh\nexit 4\n"}, 78, "a.run failed: exit code 4"),
@@ -166,7 +166,7 @@ def test_operators_of_ones_own_are_installed(node: Node, url: str) -> None:
     ],
 )
 def test_operators_that_cannot_be_installed_end_the_job(
-    node: Node, files: dict[str, str], code: int, said: str
+    node: Node, files: dict[str, str], code: int, message: str
 ) -> None:
     (node.obs / "bucket" / ("op" if files else "other")).mkdir(parents=True)
     for name, text in files.items():
@@ -174,7 +174,7 @@ def test_operators_that_cannot_be_installed_end_the_job(
     operator(node, "obs://bucket/op/")
     ended = node.boot("--obs-root", str(node.obs), "code/train.py")
     assert ended.code == code, ended.output
-    assert said in ended.output
+    assert message in ended.output
     assert "seen [" not in ended.output
 
 

@@ -47,9 +47,9 @@ def migration_table() -> Dict[str, str]:
     """The table of docs/migration.md: the start of each row, and the new line."""
     text = (ROOT / "docs" / "migration.md").read_text()
     rows = text.partition("<!-- migration table -->")[2].partition("<!-- end of the migration table -->")[0]
-    found = re.findall(r"^\| `(.+?)`.* \| `(.+)` \|$", rows, re.MULTILINE)
-    assert len(found) == rows.count("\n| `")
-    return dict(found)
+    lines = re.findall(r"^\| `(.+?)`.* \| `(.+)` \|$", rows, re.MULTILINE)
+    assert len(lines) == rows.count("\n| `")
+    return dict(lines)
 
 
 TABLE = migration_table()
@@ -57,8 +57,7 @@ TABLE = migration_table()
 
 def new_line(old: str, **replaced: str) -> str:
     """The new line of the row that begins with `old`, with its examples replaced."""
-    (found,) = (row for row in TABLE if row.startswith(old))
-    line = TABLE[found]
+    (line,) = (new for row, new in TABLE.items() if row.startswith(old))
     for name, value in replaced.items():
         example = {"table": "/path/rank_table.json", "start": "--rank-start 0", "conda": "--conda-env NAME"}[
             name
@@ -139,14 +138,14 @@ class Machine:
         """What each rank saw, by rank, with paths as if all machines had the same."""
         files = eventually(
             lambda: (
-                len(found := [f for f in self.seen_dir.iterdir() if f.suffix != ".part"]) == count and found
+                len(files := [f for f in self.seen_dir.iterdir() if f.suffix != ".part"]) == count and files
             ),
             f"{count} ranks",
         )
         texts = [file.read_text() for file in sorted(files, key=lambda file: int(file.name))]
-        found = [json.loads(text.replace(str(self.root), "ROOT")) for text in texts]
-        self.cwds, self.scripts = [one["cwd"] for one in found], [one["script"] for one in found]
-        return [one["environ"] for one in found]
+        ranks = [json.loads(text.replace(str(self.root), "ROOT")) for text in texts]
+        self.cwds, self.scripts = [rank["cwd"] for rank in ranks], [rank["script"] for rank in ranks]
+        return [rank["environ"] for rank in ranks]
 
 
 @pytest.fixture

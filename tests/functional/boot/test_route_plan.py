@@ -49,7 +49,7 @@ def table(tmp_path: Path) -> Path:
     return file
 
 
-def planned(tmp_path: Path, table: Path, inbox: SignalInbox, module: str, said: List[str]) -> object:
+def planned(tmp_path: Path, table: Path, inbox: SignalInbox, module: str, lines: List[str]) -> object:
     (tmp_path / "route").mkdir()
     (tmp_path / "route" / "route_plan.py").write_text(module)
     topology = tmp_path / "ranktable_tor.json"
@@ -57,12 +57,12 @@ def planned(tmp_path: Path, table: Path, inbox: SignalInbox, module: str, said: 
         topology.write_bytes(base64.b64encode(gzip.compress(b'{"status": "completed"}')))
     environ: Dict[str, str] = {"TOPO_FILE_PATH": str(topology), "ROUTE_TOPO_WAIT_TIME": "0.2"}
     route = str(tmp_path / "route")
-    return planned_route(sys.executable, table, "192.168.0.1", environ, inbox, said.append, route)
+    return planned_route(sys.executable, table, "192.168.0.1", environ, inbox, lines.append, route)
 
 
 def test_the_planners_table_and_ranks_are_taken(tmp_path: Path, table: Path, inbox: SignalInbox) -> None:
-    found = planned(tmp_path, table, inbox, STAND_IN, [])
-    assert found == (table.parent / "jobstart_routeplan.json", (2, 3))
+    route = planned(tmp_path, table, inbox, STAND_IN, [])
+    assert route == (table.parent / "jobstart_routeplan.json", (2, 3))
     document = json.loads((table.parent / "jobstart_routeplan.json").read_text())
     assert document["server_list"][0]["server_id"] == "192.168.0.2"
 
@@ -73,9 +73,9 @@ def test_the_planners_table_and_ranks_are_taken(tmp_path: Path, table: Path, inb
 def test_a_planner_that_fails_changes_nothing(
     tmp_path: Path, table: Path, inbox: SignalInbox, module: str
 ) -> None:
-    said: List[str] = []
-    assert planned(tmp_path, table, inbox, module, said) is None
-    assert "route_plan returned no table" in said[-1]
+    lines: List[str] = []
+    assert planned(tmp_path, table, inbox, module, lines) is None
+    assert "route_plan returned no table" in lines[-1]
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_a_topology_that_does_not_come_changes_nothing(
     tmp_path: Path, table: Path, inbox: SignalInbox, content: bytes
 ) -> None:
     (tmp_path / "ranktable_tor.json").write_bytes(content)
-    said: List[str] = []
-    assert planned(tmp_path, table, inbox, STAND_IN, said) is None
-    assert "no topology for the route plan" in said[-1]
+    lines: List[str] = []
+    assert planned(tmp_path, table, inbox, STAND_IN, lines) is None
+    assert "no topology for the route plan" in lines[-1]
 
 
 def test_a_job_without_the_planner_is_told_in_one_line(tmp_path: Path) -> None:

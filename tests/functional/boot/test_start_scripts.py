@@ -140,7 +140,7 @@ class TestOncePerNode:
         assert [line.split()[3] for line in seen(node)] == ["0", "1", "2"]  # LOCAL_RANK
 
     @pytest.mark.parametrize(
-        ("options", "said"),
+        ("options", "message"),
         [
             (["--per-node", "--per-device"], "--per-node, --per-device: give one of them"),
             (
@@ -150,10 +150,10 @@ class TestOncePerNode:
             ),
         ],
     )
-    def test_options_that_do_not_go_with_it(self, node: Node, options: List[str], said: str) -> None:
+    def test_options_that_do_not_go_with_it(self, node: Node, options: List[str], message: str) -> None:
         ended = node.boot(*options, "bash", script(node, LOOP))
         assert ended.code == 64
-        assert said in ended.output
+        assert message in ended.output
 
 
 NESTED: Dict[str, Tuple[str, ...]] = {
@@ -266,10 +266,10 @@ def test_a_script_as_it_stands_sees_what_it_sees_by_hand(
         replaced = booted.run_line(f"cd {started} && {line}", variables, devices)
         assert len(replaced) == devices
         assert [cwd for cwd in booted.cwds if cwd not in by_hand.cwds] == []
-        for by_script, found in zip(original, replaced):
+        for by_script, by_line in zip(original, replaced):
             wanted = {key: value for key, value in given(by_script).items() if key not in EXTENDED}
-            assert {key: found.get(key) for key in wanted} == wanted
-            more = given(found).keys() - wanted.keys() - variables.keys() - set(EXTENDED)
+            assert {key: by_line.get(key) for key in wanted} == wanted
+            more = given(by_line).keys() - wanted.keys() - variables.keys() - set(EXTENDED)
             assert {key for key in more if not re.match(ADDED, key)} == set()
 
 

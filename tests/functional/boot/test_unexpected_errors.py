@@ -150,21 +150,21 @@ class TestHelpersOfTheRun:
             return upload(*arguments, **options)
 
         monkeypatch.setattr("path_mapping.transfer.periodic.upload", first_broken)
-        said, transfers = tmp_path / "said", one_output(tmp_path)
+        output, transfers = tmp_path / "output", one_output(tmp_path)
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "step").write_text("1")
-        with said.open("wb") as file, SignalInbox() as inbox, Console(file.fileno()) as console:
+        with output.open("wb") as file, SignalInbox() as inbox, Console(file.fileno()) as console:
             rounds = uploading_periodically(transfers, Journal(console), inbox)
             with rounds:
                 eventually((tmp_path / "bucket" / "out" / "step").exists, "a round that uploads")
         failed = "outputs so far: not all uploaded, the next round retries: ZeroDivisionError: broken"
-        assert said.read_text().count(failed) == 2, said.read_text()
+        assert output.read_text().count(failed) == 2, output.read_text()
 
     def test_the_last_upload(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("path_mapping.transfer.upload", broken)
         transfers = one_output(tmp_path)
         with (
-            (tmp_path / "said").open("wb") as file,
+            (tmp_path / "output").open("wb") as file,
             SignalInbox() as inbox,
             Console(file.fileno()) as console,
         ):

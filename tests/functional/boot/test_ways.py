@@ -22,7 +22,7 @@ def environments(ended: Ended) -> List[Dict[str, str]]:
     """The environment of each process, by its local rank."""
     assert ended.code == 0, ended.output
     lines = [line[line.index("{") :] for line in ended.output.splitlines() if "] {" in line]
-    return sorted((json.loads(line) for line in lines), key=lambda one: str(one.get("LOCAL_RANK")))
+    return sorted((json.loads(line) for line in lines), key=lambda rank: str(rank.get("LOCAL_RANK")))
 
 
 def two_nodes(index: int, **more: str) -> Dict[str, str]:
@@ -56,7 +56,7 @@ class TestTorch:
             "LOCAL_WORLD_SIZE",
             "GROUP_RANK",
         ]
-        assert [[one[name] for name in wanted] for one in seen] == [
+        assert [[rank[name] for name in wanted] for rank in seen] == [
             ["127.0.0.1", "29500", "2", "4", "0", "2", "1"],  # the name is resolved
             ["127.0.0.1", "29500", "3", "4", "1", "2", "1"],
         ]
@@ -66,13 +66,13 @@ class TestTorch:
         """`device_id_to_process_device_map("3,2")` of the guide is {0: 2, 1: 3}."""
         node.variables.update(MA_NUM_GPUS="4", RANK_TABLE_FILE="")
         seen = environments(node.boot("--rendezvous", "torch", "--devices", "3,2", *SEE))
-        assert [(one["LOCAL_RANK"], one["DEVICE_ID"], one["WORLD_SIZE"]) for one in seen] == [
+        assert [(rank["LOCAL_RANK"], rank["DEVICE_ID"], rank["WORLD_SIZE"]) for rank in seen] == [
             ("0", "2", "2"),
             ("1", "3", "2"),
         ]
 
     @pytest.mark.parametrize(
-        ("devices", "code", "said"),
+        ("devices", "code", "message"),
         [
             ("0,2", 64, "expected adjacent devices such as 1,2 or 2,3"),
             ("1,1", 64, "contains a device twice"),
@@ -80,16 +80,16 @@ class TestTorch:
             ("1,2", 78, "--devices names device 2, but this node has 2: expected 0 to 1"),
         ],
     )
-    def test_cards_that_cannot_be_chosen(self, node: Node, devices: str, code: int, said: str) -> None:
+    def test_cards_that_cannot_be_chosen(self, node: Node, devices: str, code: int, message: str) -> None:
         node.variables["RANK_TABLE_FILE"] = ""
         ended = node.boot("--rendezvous", "torch", "--devices", devices, *SEE)
         assert ended.code == code
-        assert said in ended.output
+        assert message in ended.output
 
     def test_dynamic_routing_orders_the_nodes_anew(self, node: Node) -> None:
         node.variables.update(two_nodes(0, RANK_AFTER_ACC="1", MA_MASTER_INDEX="1"), RANK_TABLE_FILE="")
         seen = environments(node.boot("--rendezvous", "torch", *SEE))
-        assert [(one["RANK"], one["GROUP_RANK"], one["MASTER_ADDR"]) for one in seen] == [
+        assert [(rank["RANK"], rank["GROUP_RANK"], rank["MASTER_ADDR"]) for rank in seen] == [
             ("2", "1", "127.0.0.2"), ("3", "1", "127.0.0.2")
         ]  # fmt: skip
 
@@ -111,7 +111,7 @@ class TestTorch:
         node.variables.update(two_nodes(1, VC_WORKER_HOSTS=hosts), RANK_TABLE_FILE="")
         seen = environments(node.boot("--rendezvous", rendezvous, *SEE))
         name = {"torch": "MASTER_ADDR", "mindspore": "MS_SCHED_HOST"}[rendezvous]
-        assert [one[name] for one in seen] == ["::1", "::1"]
+        assert [rank[name] for rank in seen] == ["::1", "::1"]
 
     def test_without_names_of_the_nodes(self, node: Node) -> None:
         node.variables.update(two_nodes(0, VC_WORKER_HOSTS=""), RANK_TABLE_FILE="")
@@ -124,9 +124,9 @@ class TestMindSpore:
     def test_workers_and_scheduler_follow_the_nodes(self, node: Node) -> None:
         node.variables.update(two_nodes(1), RANK_TABLE_FILE="")
         seen = environments(node.boot("--rendezvous", "mindspore", *SEE))
-        assert [one["MS_NODE_ID"] for one in seen] == ["2", "3"]
-        assert {one["MS_ROLE"] for one in seen} == {"MS_WORKER"}  # the scheduler is on the first node
-        assert {(one["MS_SCHED_HOST"], one["MS_SCHED_PORT"], one["MS_WORKER_NUM"]) for one in seen} == {
+        assert [rank["MS_NODE_ID"] for rank in seen] == ["2", "3"]
+        assert {rank["MS_ROLE"] for rank in seen} == {"MS_WORKER"}  # the scheduler is on the first node
+        assert {(rank["MS_SCHED_HOST"], rank["MS_SCHED_PORT"], rank["MS_WORKER_NUM"]) for rank in seen} == {
             ("127.0.0.1", "8118", "4")
         }
 
@@ -176,16 +176,16 @@ class TestRankTable:
         for number, device in enumerate(document["group_list"][0]["instance_list"][0]["devices"]):
             device["device_id"] = str(number + 4)
         node.table.write_text(json.dumps(document))
-        assert [one["DEVICE_ID"] for one in environments(node.boot(*SEE))] == ["0", "1"]
+        assert [rank["DEVICE_ID"] for rank in environments(node.boot(*SEE))] == ["0", "1"]
         node.variables["MABOOT_DEVICE_ID"] = "physical"
         seen = environments(node.boot(*SEE))
-        assert [(one["DEVICE_ID"], one["ASCEND_DEVICE_ID"]) for one in seen] == [("4", "0"), ("5", "1")]
+        assert [(rank["DEVICE_ID"], rank["ASCEND_DEVICE_ID"]) for rank in seen] == [("4", "0"), ("5", "1")]
 
     def test_chosen_cards_make_a_smaller_table(self, node: Node) -> None:
         node.devices = 4
         node.complete_table()
         seen = environments(node.boot("--devices", "1,2", *SEE))
-        assert [(one["RANK_ID"], one["DEVICE_ID"], one["RANK_SIZE"]) for one in seen] == [
+        assert [(rank["RANK_ID"], rank["DEVICE_ID"], rank["RANK_SIZE"]) for rank in seen] == [
             ("0", "1", "2"),
             ("1", "2", "2"),
         ]
@@ -193,17 +193,17 @@ class TestRankTable:
         assert [device["device_id"] for device in table["server_list"][0]["device"]] == ["1", "2"]
 
     @pytest.mark.parametrize(
-        ("arguments", "said"),
+        ("arguments", "message"),
         [
             (["--rank-size", "2"], "--rank-size, --rank-start, --device-start: only with --rank-table-file"),
             (["--per-node", "--rendezvous", "mpi"], "--rendezvous mpi already starts mpirun once per node"),
             (["--per-node", "--bind-cores", "equal"], "--bind-cores: with --per-node"),
         ],
     )
-    def test_options_that_do_not_go_together(self, node: Node, arguments: List[str], said: str) -> None:
+    def test_options_that_do_not_go_together(self, node: Node, arguments: List[str], message: str) -> None:
         ended = node.boot(*arguments, *SEE)
         assert ended.code == 64
-        assert said in ended.output
+        assert message in ended.output
 
 
 def test_a_name_that_gets_its_address_later(node: Node) -> None:
@@ -227,4 +227,4 @@ def test_a_name_that_gets_its_address_later(node: Node) -> None:
     with hosts.open("a") as file:
         file.write("127.0.0.3 late.worker\n")
     seen = environments(running.end())
-    assert [one["MASTER_ADDR"] for one in seen] == ["127.0.0.3", "127.0.0.3"]
+    assert [rank["MASTER_ADDR"] for rank in seen] == ["127.0.0.3", "127.0.0.3"]

@@ -82,8 +82,8 @@ def test_a_directory_and_not_its_look_alike(node: Node, local: str, remote: str)
     assert ended.code == 0, ended.output
     # Without ma_boot's own record, whose name begins with a dot.
     files = [path for path in (node.home / "data").rglob("[!.]*") if path.is_file()]
-    found = {str(path.relative_to(node.home / "data")) for path in files}
-    assert found == {"imagenet/a.jpg", "imagenet/val/b.jpg"}
+    names = {str(path.relative_to(node.home / "data")) for path in files}
+    assert names == {"imagenet/a.jpg", "imagenet/val/b.jpg"}
 
 
 def test_a_file_in_and_a_file_out(node: Node) -> None:

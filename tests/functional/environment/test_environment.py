@@ -123,10 +123,10 @@ def test_the_bash_that_sources_does_not_load_the_environments_libraries(node: No
     (prefix(node) / "lib" / "libc.so.6").write_text("no library")
     with SignalInbox() as inbox:
         environ, home = {"PATH": os.environ["PATH"]}, str(node.home)
-        found = select_environment(
+        training = select_environment(
             None, "train", [], environ, home, inbox, print, cwd="/", job_dir="/nowhere"
         )
-    assert found.environ["SEEN"] == f"{prefix(node)}/lib"
+    assert training.environ["SEEN"] == f"{prefix(node)}/lib"
 
 
 def test_an_environment_that_is_active_is_deactivated_first(node: Node) -> None:
@@ -208,11 +208,11 @@ def test_many_variables_take_time_in_proportion(tmp_path: Path) -> None:
     bash = time.monotonic() - begun
     with SignalInbox() as inbox:
         begun = time.monotonic()
-        found = select_environment(
+        training = select_environment(
             None, None, [str(file)], environ, "/nowhere", inbox, print, cwd="/", job_dir="/nowhere"
         )
         ours = time.monotonic() - begun
-    assert found.environ["VARIABLE_4999"] == "4999"
+    assert training.environ["VARIABLE_4999"] == "4999"
     assert ours <= 6 * bash, "each variable costs the more, the more there are"
 
 

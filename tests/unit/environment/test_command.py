@@ -32,8 +32,8 @@ def home(tmp_path: Path) -> Path:
 
 
 def argv(home: Path, *command: str) -> Tuple[str, ...]:
-    found = find_command(command, "/env/bin/python", str(home / "bin"), str(home), str(home / "jobs"))
-    return tuple(word.replace(str(home), "~") for word in found.argv)
+    result = find_command(command, "/env/bin/python", str(home / "bin"), str(home), str(home / "jobs"))
+    return tuple(word.replace(str(home), "~") for word in result.argv)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_the_command_is_run_as_what_it_is(
 
 
 @pytest.mark.parametrize(
-    ("command", "error", "said"),
+    ("command", "error", "message"),
     [
         (("missing.py",), CommandNotFound, "looked for"),
         (("/abs/only.py",), CommandNotFound, "no such file"),
@@ -69,8 +69,10 @@ def test_the_command_is_run_as_what_it_is(
         (("-m",), UsageError, "the name of a module"),
     ],
 )
-def test_a_command_that_cannot_be_run(home: Path, command: Tuple[str, ...], error: type, said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_a_command_that_cannot_be_run(
+    home: Path, command: Tuple[str, ...], error: type, message: str
+) -> None:
+    with pytest.raises(error, match=message):
         argv(home, *command)
 
 

@@ -12,11 +12,11 @@ from ma_boot.environment.command_words import Script, command_parts
 
 def script(line: str) -> Optional[str]:
     """The script of a command line, marked as `module MODULE` where it is one."""
-    found = command_parts(line.split()).script
-    if found is None:
+    named = command_parts(line.split()).script
+    if named is None:
         return None
-    assert found.name in line.split()[found.place]
-    return f"module {found.name}" if found.is_module else found.name
+    assert named.name in line.split()[named.place]
+    return f"module {named.name}" if named.is_module else named.name
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ KNOWN = [
 
 @given(st.lists(st.one_of(st.text(max_size=6), st.sampled_from(KNOWN))))
 def test_no_command_breaks_it(command: List[str]) -> None:
-    found = command_parts(command).script
-    assert found is None or (0 <= found.place < len(command) and found.name in command[found.place])
+    named = command_parts(command).script
+    assert named is None or (0 <= named.place < len(command) and named.name in command[named.place])
 
 
 @pytest.mark.parametrize(

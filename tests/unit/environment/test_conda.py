@@ -44,12 +44,12 @@ class TestTheFourWays:
 
     def test_2_an_absolute_python(self, root: Path) -> None:
         python = str(root / "envs" / "other" / "bin" / "python")
-        found = find_environment(python, None, {"DEFAULT_CONDA_ENV_NAME": "python-3.7.10"}, "/nowhere")
-        assert (found.python, found.name) == (python, "other")
+        selected = find_environment(python, None, {"DEFAULT_CONDA_ENV_NAME": "python-3.7.10"}, "/nowhere")
+        assert (selected.python, selected.name) == (python, "other")
 
     def test_3_a_path_that_has_it(self, root: Path) -> None:
-        found = find_environment(None, None, {"PATH": f"{root}/envs/other/bin:/usr/bin"}, "/nowhere")
-        assert (found.name, found.origin) == ("other", "PATH")
+        selected = find_environment(None, None, {"PATH": f"{root}/envs/other/bin:/usr/bin"}, "/nowhere")
+        assert (selected.name, selected.origin) == ("other", "PATH")
 
     def test_4_a_name(self, root: Path) -> None:
         environ = {"ANACONDA_DIR": str(root), "DEFAULT_CONDA_ENV_NAME": "python-3.7.10"}
@@ -87,9 +87,9 @@ def test_no_environment_at_all_is_told_what_was_looked_for(tmp_path: Path) -> No
         assert place in str(raised.value)
 
 
-@pytest.mark.parametrize(("python", "said"), [("python", "absolute"), ("/no/such", "does not exist")])
-def test_a_python_that_cannot_be_meant(python: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+@pytest.mark.parametrize(("python", "message"), [("python", "absolute"), ("/no/such", "does not exist")])
+def test_a_python_that_cannot_be_meant(python: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         find_environment(python, None, {}, "/nowhere")
 
 
@@ -103,9 +103,9 @@ class TestWhereCondaLooks:
         (tmp_path / "root" / "bin" / "conda").touch()
         make_env(tmp_path / place / "e")
         environ = {"CONDA_ENVS_DIRS": f"{tmp_path}/by_variable", "CONDA_EXE": f"{tmp_path}/root/bin/conda"}
-        found = find_environment(None, "e", environ, str(tmp_path))
-        assert (found.prefix, found.root) == (str(tmp_path / place / "e"), str(tmp_path / "root"))
-        assert found.name == ("e" if place.endswith("envs") else found.prefix)
+        selected = find_environment(None, "e", environ, str(tmp_path))
+        assert (selected.prefix, selected.root) == (str(tmp_path / place / "e"), str(tmp_path / "root"))
+        assert selected.name == ("e" if place.endswith("envs") else selected.prefix)
         with pytest.raises(ConfigError, match=f"e in {tmp_path}"):
             find_environment(None, "typo", environ, str(tmp_path))
 
@@ -219,8 +219,8 @@ class TestAsCondaDoes:
         after = self.patched(root, {"PATH": old_path, "CONDA_PREFIX": str(places["old"]), **before})
         assert after["PATH"] == path.format(**places)
         assert (after["CONDA_SHLVL"], after["CONDA_PREFIX"]) == (level, str(places["new"]))
-        found = {name: value for name, value in after.items() if name.startswith("CONDA_PREFIX_")}
-        assert found == {name: value.format(**places) for name, value in saved.items()}
+        saved_prefixes = {name: value for name, value in after.items() if name.startswith("CONDA_PREFIX_")}
+        assert saved_prefixes == {name: value.format(**places) for name, value in saved.items()}
 
     def test_names_are_in_upper_case(self, root: Path) -> None:
         state = root / "envs" / "other" / "conda-meta" / "state"
@@ -246,5 +246,5 @@ def test_activation_scripts_in_order(tmp_path: Path, prefix: Optional[bool]) -> 
     for name in ("b.sh", "a.sh", "c.csh"):
         (scripts / name).touch()
     selected = PythonEnvironment("/p", str(tmp_path) if prefix else None, None, "test")
-    found = [Path(script).name for script in activation(selected, {}, "/nowhere").after]
-    assert found == (["a.sh", "b.sh"] if prefix else [])
+    names = [Path(script).name for script in activation(selected, {}, "/nowhere").after]
+    assert names == (["a.sh", "b.sh"] if prefix else [])

@@ -47,8 +47,8 @@ def test_a_shim_of_pyenv_is_the_python_that_it_starts(
     if local:
         (cwd.parent / ".python-version").write_text(local)
     environ = {"PYENV_VERSION": variable} if variable else {}
-    found = software_of(str(tmp_path / "shims" / "python"), None, environ, str(cwd))
-    assert found == ({"python": version} if version else {})
+    software = software_of(str(tmp_path / "shims" / "python"), None, environ, str(cwd))
+    assert software == ({"python": version} if version else {})
 
 
 @pytest.mark.parametrize("python", ["python", "/nowhere/bin/python", "/python"])

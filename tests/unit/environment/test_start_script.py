@@ -15,8 +15,8 @@ OWN = Path(__file__).parents[2] / "functional" / "start_scripts"
 
 
 def numbered(text: str) -> Optional[int]:
-    found = ranks_started_in(text)
-    return None if found is None else found.line
+    start = ranks_started_in(text)
+    return None if start is None else start.line
 
 
 @pytest.mark.parametrize(
@@ -74,17 +74,17 @@ def test_the_start_scripts_of_the_guides(script: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "description"),
     [
         (LOOP, "line 2 sets RANK_ID in a loop"),
         ("python -m  torch.distributed.run a.py", "line 1 runs -m torch.distributed.run"),
     ],
 )
-def test_what_it_says(text: str, said: str) -> None:
-    assert str(ranks_started_in(text)) == said
+def test_what_it_says(text: str, description: str) -> None:
+    assert str(ranks_started_in(text)) == description
 
 
 @given(st.lists(st.sampled_from([*"\n;&#'\" ", "for ", "done", "RANK_ID=", "torchrun", "do ", "\\"])))
 def test_no_text_breaks_it(words: list[str]) -> None:
-    found = ranks_started_in("".join(words))
-    assert found is None or found.line >= 1
+    start = ranks_started_in("".join(words))
+    assert start is None or start.line >= 1

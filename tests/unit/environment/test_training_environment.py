@@ -35,9 +35,9 @@ def path(*places: Path) -> Dict[str, str]:
 
 
 def test_it_is_taken_away_and_that_is_said(own: Path, system: Path) -> None:
-    found = outside_of(str(own), {**path(own, system), "VIRTUAL_ENV": str(own)})
-    assert found.environ == path(system)
-    assert found.note == "skipped ma_boot's own python"
+    outside = outside_of(str(own), {**path(own, system), "VIRTUAL_ENV": str(own)})
+    assert outside.environ == path(system)
+    assert outside.note == "skipped ma_boot's own python"
 
 
 def test_nothing_is_said_of_it_where_another_one_was_first(own: Path, system: Path, tmp_path: Path) -> None:
@@ -49,8 +49,8 @@ def test_nothing_is_said_of_it_where_another_one_was_first(own: Path, system: Pa
 
 def test_also_by_another_name_and_twice(own: Path, system: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(own)
-    found = outside_of(str(own), path(own, tmp_path / "link", system))
-    assert found.environ == path(system)
+    outside = outside_of(str(own), path(own, tmp_path / "link", system))
+    assert outside.environ == path(system)
 
 
 @pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
@@ -77,9 +77,9 @@ def test_with_a_framework_it_is_the_trainings_and_that_is_said(own: Path, system
 
 def test_a_python3_wins_over_its_python(own: Path, system: Path) -> None:
     environ = outside_of(str(own), path(own, system)).environ
-    found = find_on_path(environ, "/nowhere", "PATH")
-    assert found is not None
-    assert found.python == str(system / "bin" / "python3")
+    selected = find_on_path(environ, "/nowhere", "PATH")
+    assert selected is not None
+    assert selected.python == str(system / "bin" / "python3")
 
 
 def test_nothing_changes_where_it_is_not_on_path(own: Path, system: Path) -> None:

@@ -88,9 +88,9 @@ class SimulatedJob:
         spans = []
         for _ in range(3):
             if self.chance.random() < share:
-                begin = self.chance.uniform(0, 400)
+                start = self.chance.uniform(0, 400)
                 spans.append(
-                    (self.chance.randrange(self.size), begin, begin + self.chance.choice([1, 20, 200]))
+                    (self.chance.randrange(self.size), start, start + self.chance.choice([1, 20, 200]))
                 )
         return spans
 
@@ -149,9 +149,9 @@ class SimulatedJob:
                 self._tell_agreement(node)
 
     def _tell_agreement(self, node: int) -> None:
-        told = self.nodes[node].agreement.told
-        if told is not None:
-            kind, body = told
+        message = self.nodes[node].agreement.told
+        if message is not None:
+            kind, body = message
             if kind == "go":
                 self.verdicts.setdefault(body["attempt"], set()).add(repr(body))
             self._tell(node, kind, body)
@@ -201,8 +201,8 @@ class SimulatedJob:
         attempt = here.agreement.attempt
         here.state = "running"
         self.begun.setdefault(attempt, set()).add(node)
-        for other, there in enumerate(self.nodes):
-            still = there.state in ("running", "stopping") and there.agreement.attempt <= before
+        for other, peer in enumerate(self.nodes):
+            still = peer.state in ("running", "stopping") and peer.agreement.attempt <= before
             if still and other != node:
                 self.broken.append(f"node {node} begins {attempt}, node {other} runs {before}")
         if attempt > self.budget + 1:
@@ -223,7 +223,7 @@ class SimulatedJob:
     def _linked(self, a: int, b: int) -> bool:
         if "dead" in (self.nodes[a].state, self.nodes[b].state):
             return False
-        return not any(n in (a, b) and begin <= self.now < end for n, begin, end in self.parted)
+        return not any(n in (a, b) and start <= self.now < end for n, start, end in self.parted)
 
     def _tell(self, node: int, kind: str, body: Mapping[str, Any]) -> None:
         here = self.nodes[node]
@@ -257,7 +257,7 @@ class SimulatedJob:
         here = self.nodes[node]
         while here.unwritten:
             attempt, kind, body = here.unwritten[0]
-            away = any(begin <= self.now < end for _, begin, end in self.outages)
+            away = any(start <= self.now < end for _, start, end in self.outages)
             if not away or self.chance.random() < 0.2:
                 self.documents[attempt, node, here.written] = (kind, body)
             if away:
@@ -267,7 +267,7 @@ class SimulatedJob:
 
     def _read(self, node: int) -> None:
         here = self.nodes[node]
-        if any(begin <= self.now < end for _, begin, end in self.outages):
+        if any(start <= self.now < end for _, start, end in self.outages):
             return
         for key in sorted(self.documents):
             attempt, sender, _ = key

@@ -40,7 +40,7 @@ def failed(cause: Cause, whole: str = "20") -> Failed:
 
 
 @pytest.mark.parametrize(
-    ("said", "cause", "earlier", "again", "rule", "why"),
+    ("ends_of_nodes", "cause", "earlier", "again", "rule", "why"),
     [
         (ends(), BAD, [], True, "unknown", "node 1, rank 3: ValueError: bad label 91, at train.py:7"),
         (ends(unhealthy="card 2 is lost"), BAD, [], False, "hardware",
@@ -77,14 +77,14 @@ def failed(cause: Cause, whole: str = "20") -> Failed:
     ],
 )  # fmt: skip
 def test_the_rule_that_decides_is_named(
-    said: Dict[int, AttemptEnd],
+    ends_of_nodes: Dict[int, AttemptEnd],
     cause: Optional[Cause],
     earlier: Sequence[Failed],
     again: bool,
     rule: str,
     why: str,
 ) -> None:
-    verdict = decide(1, said, RestartPolicy(3, 5.0), cause, earlier)
+    verdict = decide(1, ends_of_nodes, RestartPolicy(3, 5.0), cause, earlier)
     assert (verdict.again, verdict.rule) == (again, rule)
     assert verdict.why.startswith(why)
 
@@ -135,7 +135,7 @@ def test_what_a_node_says_is_read_as_it_was_said(end: AttemptEnd) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "cause", "earlier", "chinese"),
+    ("ends_of_nodes", "cause", "earlier", "chinese"),
     [
         (ends(unhealthy="card 2 is lost"), BAD, [], "硬件故障：需要新的 pod（节点 1：card 2 is lost）"),
         (ends(), KILL._replace(code=2), [], "配置错误（命令用法错误）："),
@@ -151,6 +151,8 @@ def test_what_a_node_says_is_read_as_it_was_said(end: AttemptEnd) -> None:
     ],
 )
 def test_the_reason_is_chinese_on_the_chinese_page(
-    said: Dict[int, AttemptEnd], cause: Cause, earlier: Sequence[Failed], chinese: str
+    ends_of_nodes: Dict[int, AttemptEnd], cause: Cause, earlier: Sequence[Failed], chinese: str
 ) -> None:
-    assert in_both(decide(1, said, RestartPolicy(2, 10.0), cause, earlier).why).zh.startswith(chinese)
+    assert in_both(decide(1, ends_of_nodes, RestartPolicy(2, 10.0), cause, earlier).why).zh.startswith(
+        chinese
+    )

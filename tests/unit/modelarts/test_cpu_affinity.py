@@ -69,8 +69,8 @@ def test_what_sys_shows(tmp_path: Path) -> None:
         directory.mkdir(parents=True)
         for name, text in (("vendor", vendor), ("class", kind), ("numa_node", numa)):
             (directory / name).write_text(text + "\n")
-    found = read_machine(frozenset({0, 5}), tmp_path)
-    assert found == Machine(frozenset({0, 5}), {0: frozenset(range(4)), 1: frozenset(range(4, 8))}, (1, 0))
+    shown = read_machine(frozenset({0, 5}), tmp_path)
+    assert shown == Machine(frozenset({0, 5}), {0: frozenset(range(4)), 1: frozenset(range(4, 8))}, (1, 0))
 
 
 def test_a_machine_that_shows_nothing(tmp_path: Path) -> None:

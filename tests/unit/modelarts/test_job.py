@@ -63,7 +63,7 @@ def test_all_wrong_numbers_are_reported_at_once() -> None:
     assert "MA_NUM_GPUS is '-1'" in str(raised.value)
 
 
-@pytest.mark.parametrize(("index", "said"), [("4", "expected 0 to 3"), ("", "VC_TASK_INDEX is not set")])
-def test_a_node_that_cannot_know_its_rank(index: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+@pytest.mark.parametrize(("index", "message"), [("4", "expected 0 to 3"), ("", "VC_TASK_INDEX is not set")])
+def test_a_node_that_cannot_know_its_rank(index: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         read_job({**PLATFORM, "VC_TASK_INDEX": index}, "host")

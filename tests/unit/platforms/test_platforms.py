@@ -204,7 +204,7 @@ def test_a_pod_knows_its_uid_and_its_addresses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "said"),
+    ("environ", "messages"),
     [
         ({**VOLCANO, **SLURM}, ["volcano by VC_TASK_INDEX", "slurm by SLURM_JOB_ID", "--platform"]),
         ({**OPENMPI, **TORCHRUN}, ["openmpi by", "torchrun by"]),
@@ -231,10 +231,10 @@ def test_a_pod_knows_its_uid_and_its_addresses() -> None:
         ({**ACJOB, "RANK": "2"}, ["RANK is 2", "expected 0 to 1"]),
     ],
 )
-def test_what_contradicts_itself_is_an_error_that_names_both(environ: Dict[str, str], said: Any) -> None:
+def test_what_contradicts_itself_is_an_error_that_names_both(environ: Dict[str, str], messages: Any) -> None:
     with pytest.raises(ConfigError) as raised:
         job_of(environ, "elsewhere")
-    for text in said:
+    for text in messages:
         assert text in str(raised.value)
 
 

@@ -14,9 +14,9 @@ OWN = (2, 3)
 
 
 def state(**fields: Any) -> Reset:
-    found = parse_reset(json.dumps(fields))
-    assert found is not None
-    return found
+    reset = parse_reset(json.dumps(fields))
+    assert reset is not None
+    return reset
 
 
 def rank(number: int, status: str) -> Dict[str, Any]:
@@ -82,6 +82,6 @@ def test_what_is_no_document_is_a_moment_of_its_writing(text: str) -> None:
     )
 )
 def test_wrong_types_ask_for_nothing_and_break_nothing(fields: Dict[str, Any]) -> None:
-    found = state(**fields)
-    assert found.closed_to(OWN) == "" or found.flushing
-    assert found.restarts(Reset(round=2**70)) == ""
+    reset = state(**fields)
+    assert reset.closed_to(OWN) == "" or reset.flushing
+    assert reset.restarts(Reset(round=2**70)) == ""

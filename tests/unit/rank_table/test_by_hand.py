@@ -35,8 +35,8 @@ def shape(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: shape(inner) for key, inner in sorted(value.items())}
     if isinstance(value, list):
-        shapes = {json.dumps(found): found for found in map(shape, value)}
-        return [found for _, found in sorted(shapes.items())]
+        shapes = {json.dumps(inner): inner for inner in map(shape, value)}
+        return [inner for _, inner in sorted(shapes.items())]
     return type(value).__name__
 
 
@@ -50,7 +50,7 @@ def made(name: str) -> Dict[str, Any]:
 def places(document: Dict[str, Any]) -> Set[Place]:
     """Who has which rank, by the document alone."""
     if "rank_list" in document:
-        return {(one["rank_id"], None, one["device_id"]) for one in document["rank_list"]}
+        return {(rank["rank_id"], None, rank["device_id"]) for rank in document["rank_list"]}
     return {
         (int(device["rank_id"]), server["server_id"], device["device_id"])
         for server in document["server_list"]

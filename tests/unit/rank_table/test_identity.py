@@ -52,12 +52,12 @@ def test_a_pod_with_cards_that_are_not_here_is_not_this_one(cards: Any, fits: bo
 
 
 @pytest.mark.parametrize(
-    ("ids", "found"),
+    ("ids", "fits"),
     [(("10.0.0.1", "10.0.0.2"), False), (("node-a", "node-b"), True), (("a.b.c.d", "a.b.c.e"), True), (("1", "2"), True)],
 )  # fmt: skip
-def test_a_table_of_addresses_without_that_of_this_host_is_an_earlier_one(ids: Any, found: bool) -> None:
+def test_a_table_of_addresses_without_that_of_this_host_is_an_earlier_one(ids: Any, fits: bool) -> None:
     table, who = parse(named(*ids)), Identity(host="10.0.0.9", number=0, nodes=2)
-    if found:
+    if fits:
         assert own_pod(table, who).server_id == ids[0]
     else:
         with pytest.raises(ConfigError, match="was not found"):

@@ -19,7 +19,7 @@ def with_names(*names: str) -> Dict[str, Any]:
     return document
 
 
-def one(server: str, **more: str) -> Dict[str, Any]:
+def one_server(server: str, **more: str) -> Dict[str, Any]:
     document = servers(1, 1)
     document["server_list"][0]["server_id"] = server
     document["server_list"][0]["device"][0].update(more)
@@ -41,14 +41,14 @@ def test_a_number_of_eighteen_digits_orders() -> None:
 
 @pytest.mark.parametrize("port", [LONG, "0", "65536", "٣", "", "-1"])
 def test_no_port(port: str) -> None:
-    (finding,) = errors(validate(parse(one("10.0.0.1", device_port=port))))
+    (finding,) = errors(validate(parse(one_server("10.0.0.1", device_port=port))))
     assert finding.path.endswith("device_port")
     assert finding.expected == "1 to 65535"
     assert len(finding.found) <= 40
 
 
 def test_servers_are_in_order_whatever_their_numbers_are() -> None:
-    document, _ = merged([parse(one(server)) for server in ("b", f"1-{LONG}", "2-1", "1-5", "1-٣")])
+    document, _ = merged([parse(one_server(server)) for server in ("b", f"1-{LONG}", "2-1", "1-5", "1-٣")])
     order = [server["server_id"] for server in document["server_list"]]
     assert (order[0], {*order[1:3]}, order[3:]) == ("1-5", {"1-٣", f"1-{LONG}"}, ["2-1", "b"])
 

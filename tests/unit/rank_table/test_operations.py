@@ -9,7 +9,7 @@ import pytest
 from ma_boot.rank_table import SuperPod, errors, fake, machine_table, merged, moved, parse, rows, validate
 
 
-def one(server: str, *devices: int, super_pod: str = "") -> Dict[str, Any]:
+def one_server(server: str, *devices: int, super_pod: str = "") -> Dict[str, Any]:
     """The document of a single server with these cards, the last card listed first."""
     cards = [
         {"device_id": str(device), "device_ip": f"192.{device}.0.1", "rank_id": str(rank)}
@@ -22,8 +22,8 @@ def one(server: str, *devices: int, super_pod: str = "") -> Dict[str, Any]:
         "server_list": [{"server_id": server, "device": cards[::-1]}],
     }
     if super_pod:
-        found = {"super_pod_id": super_pod, "server_list": [{"server_id": server}]}
-        document["super_pod_list"] = [found]
+        pod = {"super_pod_id": super_pod, "server_list": [{"server_id": server}]}
+        document["super_pod_list"] = [pod]
     return document
 
 
@@ -38,7 +38,9 @@ class TestMerged:
     """One table of several."""
 
     def test_servers_in_natural_order_with_ranks_from_0(self) -> None:
-        document, findings = merged([parse(one(server, 4, 6)) for server in ("10.0.0.10", "10.0.0.9", "a")])
+        document, findings = merged(
+            [parse(one_server(server, 4, 6)) for server in ("10.0.0.10", "10.0.0.9", "a")]
+        )
         assert list(ranks(document).items()) == [
             ("10.0.0.9", ["4:0", "6:1"]),
             ("10.0.0.10", ["4:2", "6:3"]),
@@ -49,11 +51,15 @@ class TestMerged:
         assert "super_pod_list" not in document
 
     def test_numbers_come_before_words(self) -> None:
-        document, _ = merged([parse(one(server, 0)) for server in ("b-1", "0-1", "b")])
+        document, _ = merged([parse(one_server(server, 0)) for server in ("b-1", "0-1", "b")])
         assert list(ranks(document)) == ["0-1", "b", "b-1"]
 
     def test_super_pods_are_joined(self) -> None:
-        tables = [one("10.0.0.3", 0, super_pod="1"), one("10.0.0.1", 1, super_pod="0"), one("10.0.0.2", 2)]
+        tables = [
+            one_server("10.0.0.3", 0, super_pod="1"),
+            one_server("10.0.0.1", 1, super_pod="0"),
+            one_server("10.0.0.2", 2),
+        ]
         tables[2]["super_pod_list"] = [{"super_pod_id": "0", "server_list": [{"server_id": "10.0.0.2"}]}]
         document, findings = merged([parse(table) for table in tables])
         assert document["version"] == "1.2"
@@ -64,7 +70,9 @@ class TestMerged:
         assert findings == []
 
     def test_a_server_twice_and_another_template_are_findings(self) -> None:
-        _, findings = merged([parse(one("10.0.0.1", 0)), parse(fake(1, 1)), parse(one("10.0.0.1", 1))])
+        _, findings = merged(
+            [parse(one_server("10.0.0.1", 0)), parse(fake(1, 1)), parse(one_server("10.0.0.1", 1))]
+        )
         assert list(map(str, findings)) == [
             "table 2: found version two, expected 1.0 or 1.2",
             "server_list: found server 10.0.0.1 in two tables, expected each server once",
@@ -72,7 +80,7 @@ class TestMerged:
 
 
 def test_who_has_moved() -> None:
-    before, after = parse(one("10.0.0.1", 4, 6)), parse(one("10.0.0.1", 4, 5, 6))
+    before, after = parse(one_server("10.0.0.1", 4, 6)), parse(one_server("10.0.0.1", 4, 5, 6))
     assert moved(before, before) == []
     assert moved(before, after) == [
         "rank 1: server 10.0.0.1 device 6 (192.6.0.1) -> server 10.0.0.1 device 5 (192.5.0.1)",
@@ -99,18 +107,18 @@ def test_the_table_of_a_server_in_a_super_pod_has_its_cards_without_addresses_to
 
 
 def test_rows_are_in_the_order_of_ranks_also_where_servers_interleave() -> None:
-    document = one("10.0.0.1", 0, 1)
-    document["server_list"] += one("10.0.0.2", 0, 1)["server_list"]
+    document = one_server("10.0.0.1", 0, 1)
+    document["server_list"] += one_server("10.0.0.2", 0, 1)["server_list"]
     for server, numbers in enumerate((["2", "0"], ["3", "1"])):
         for card, rank in zip(document["server_list"][server]["device"], numbers):
             card["rank_id"] = rank
-    found = [(row["rank"], row["server_id"], row["device_id"]) for row in rows(parse(document))]
-    assert found == [(0, "10.0.0.1", "0"), (1, "10.0.0.2", "0"), (2, "10.0.0.1", "1"), (3, "10.0.0.2", "1")]
+    places = [(row["rank"], row["server_id"], row["device_id"]) for row in rows(parse(document))]
+    assert places == [(0, "10.0.0.1", "0"), (1, "10.0.0.2", "0"), (2, "10.0.0.1", "1"), (3, "10.0.0.2", "1")]
 
 
 def test_rows_without_ranks_stay_in_the_order_of_the_file() -> None:
-    found = rows(parse(fake(2, 2)))
-    assert [(row["rank"], row["pod"], row["device_id"]) for row in found] == [
+    listed = rows(parse(fake(2, 2)))
+    assert [(row["rank"], row["pod"], row["device_id"]) for row in listed] == [
         (None, "ma-job-fake-worker-1", "0"),
         (None, "ma-job-fake-worker-1", "1"),
         (None, "ma-job-fake-worker-0", "0"),

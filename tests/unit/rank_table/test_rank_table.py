@@ -117,7 +117,7 @@ def ranks(document: Dict[str, Any], rank_order: str = "pod") -> Dict[str, List[i
     return {pod.name or pod.server_id: [d.rank or 0 for d in pod.devices] for pod in table.pods}
 
 
-def said(findings: Sequence[TableFinding]) -> str:
+def text(findings: Sequence[TableFinding]) -> str:
     return "\n".join(map(str, findings))
 
 
@@ -140,7 +140,7 @@ class TestConvert:
     @pytest.mark.parametrize("rank_order", ["pod", "server"])
     def test_the_two_orders_differing_is_a_warning(self, rank_order: str) -> None:
         table = convert(parse(template_two([instance(0, "10.0.0.9"), instance(1, "10.0.0.10")])), rank_order)
-        assert "by server_id, as HCCL would read the table" in said(table.findings)
+        assert "by server_id, as HCCL would read the table" in text(table.findings)
         assert errors(table.findings) == []
 
     def test_pod_10_comes_after_pod_2(self) -> None:
@@ -159,11 +159,11 @@ class TestConvert:
     )
     def test_a_warning_names_three_pods(self, pods: int, shown: str) -> None:
         servers = [instance(number, f"10.0.0.{9 - number}") for number in range(pods)]
-        assert f"expected {shown} server_id" in said(convert(parse(template_two(servers))).findings)
+        assert f"expected {shown} server_id" in text(convert(parse(template_two(servers))).findings)
 
     def test_a_pod_without_devices_changes_no_order(self) -> None:
         document = template_two([{**instance(0, "a"), "devices": []}, instance(1, "a")])
-        assert said(convert(parse(document)).findings) == ""
+        assert text(convert(parse(document)).findings) == ""
 
     def test_two_pods_of_a_server_are_one_server_and_stay_two_pods(self) -> None:
         document = template_two([instance(0, "a"), {**instance(1, "a"), "devices": [{"device_id": "5"}]}])
@@ -186,7 +186,7 @@ class TestConvert:
         document = template_two([{**instance(0, "a"), "devices": [{"device_id": 3, "port": 5}]}])
         table = convert(parse(document))
         assert table.document["server_list"][0]["device"] == [{"device_id": "3", "port": "5", "rank_id": "0"}]
-        assert 'devices[0].device_id: found the number 3, expected the string "3"' in said(table.findings)
+        assert 'devices[0].device_id: found the number 3, expected the string "3"' in text(table.findings)
 
 
 class TestOtherTemplates:
@@ -317,7 +317,7 @@ def problems(document: Dict[str, Any], product: Optional[str] = None) -> List[Ta
 
 @pytest.mark.parametrize(("document", "expected"), MUTATIONS)
 def test_a_mutation_is_found_and_named(document: Dict[str, Any], expected: str) -> None:
-    assert expected in said(problems(document))
+    assert expected in text(problems(document))
 
 
 @pytest.mark.parametrize(
@@ -329,8 +329,8 @@ def test_a_mutation_is_found_and_named(document: Dict[str, Any], expected: str) 
     ],
 )
 def test_an_a3_needs_the_ids_of_its_super_pods(path: List[Any], value: Any, expected: str) -> None:
-    assert expected in said(problems(changed(path, value, A3), "a3"))
-    assert expected not in said(problems(changed(path, value, A3), "910b"))
+    assert expected in text(problems(changed(path, value, A3), "a3"))
+    assert expected not in text(problems(changed(path, value, A3), "910b"))
 
 
 def test_an_empty_address_of_a_host_is_left_out_since_hccl_refuses_it() -> None:
@@ -341,9 +341,9 @@ def test_an_empty_address_of_a_host_is_left_out_since_hccl_refuses_it() -> None:
 
 def test_a_device_of_a_server_without_a_pods_name_is_named_by_its_server() -> None:
     wrong = changed([*DEVICE, "device_ip"], "x", TEMPLATE_ONE)
-    assert "server 10.0.0.0, device 0.device_ip: found 'x'" in said(problems(wrong))
+    assert "server 10.0.0.0, device 0.device_ip: found 'x'" in text(problems(wrong))
     wrong = changed([*POD, "devices", 0, "device_ip"], "x", SAMPLE)
-    assert "job7c0ffee-job-flowers-0, device 4.device_ip: found 'x'" in said(problems(wrong))
+    assert "job7c0ffee-job-flowers-0, device 4.device_ip: found 'x'" in text(problems(wrong))
 
 
 @pytest.mark.parametrize(
@@ -382,24 +382,24 @@ def test_a_wrong_part_hides_no_mistake_of_the_next_one() -> None:
     document = template_two([instance(0, "a")], [instance(1, "b")])
     document["group_list"][0]["instance_list"] = None
     document["group_list"][1]["instance_count"] = "7"
-    assert "group_list[1].instance_count: found '7'" in said(problems(document))
+    assert "group_list[1].instance_count: found '7'" in text(problems(document))
     document = changed([*POD, "devices", 1, "device_ip"], "nowhere", EIGHT)
     del document["group_list"][0]["instance_list"][0]["devices"][0]["device_ip"]
-    assert "device_ip: found 'nowhere', expected an IPv4" in said(problems(document))
+    assert "device_ip: found 'nowhere', expected an IPv4" in text(problems(document))
     document = changed(["super_pod_list", 0, "server_list"], None, A3)
     document["super_pod_list"].append({"super_pod_id": "1", "server_list": [{"server_id": "x"}]})
-    assert "super_pod_list: found server x, expected a server of" in said(problems(document))
+    assert "super_pod_list: found server x, expected a server of" in text(problems(document))
 
 
 def test_a_rank_twice_is_no_matter_of_the_order_of_ranks() -> None:
-    found = said(problems(changed([*DEVICE, "rank_id"], "1", TEMPLATE_ONE)))
-    assert "consecutive" not in found
+    message = text(problems(changed([*DEVICE, "rank_id"], "1", TEMPLATE_ONE)))
+    assert "consecutive" not in message
 
 
 def test_a_rank_that_is_missing_is_no_matter_of_the_order_of_ranks() -> None:
-    found = said(problems(changed([*DEVICE, "rank_id"], "99", TEMPLATE_ONE)))
-    assert "found no 0, expected each of" in found
-    assert "consecutive" not in found
+    message = text(problems(changed([*DEVICE, "rank_id"], "99", TEMPLATE_ONE)))
+    assert "found no 0, expected each of" in message
+    assert "consecutive" not in message
 
 
 def test_the_ends_of_the_ranges_are_allowed() -> None:
@@ -407,23 +407,23 @@ def test_the_ends_of_the_ranges_are_allowed() -> None:
     assert problems(document) == []
     assert parse({"version": "2.0", "rank_list": [{}], "rank_count": 1}).world_size == 1
     assert problems(on_910(15)) == problems(on_910(15), "910b") == problems(on_910(7), "910a") == []
-    assert "found 16, expected 0 to 15" in said(problems(on_910(16), "910b"))
-    assert "found 16, expected 0 to 15" in said(validate(parse(on_910(16))))
-    assert "found 999999999, expected 0 to 15" in said(validate(parse(on_910(999999999))))
+    assert "found 16, expected 0 to 15" in text(problems(on_910(16), "910b"))
+    assert "found 16, expected 0 to 15" in text(validate(parse(on_910(16))))
+    assert "found 999999999, expected 0 to 15" in text(validate(parse(on_910(999999999))))
 
 
 def test_long_lists_are_shortened() -> None:
     servers = template_two([instance(number, f"s{number}", 1 + number) for number in range(5)])
-    assert "found s0: 1, s1: 2, s2: 3, s3: 4, ... devices" in said(problems(servers, "910a"))
+    assert "found s0: 1, s1: 2, s2: 3, s3: 4, ... devices" in text(problems(servers, "910a"))
     servers["group_list"][0]["instance_list"].pop()
-    assert "found s0: 1, s1: 2, s2: 3, s3: 4 devices" in said(problems(servers, "910a"))
+    assert "found s0: 1, s1: 2, s2: 3, s3: 4 devices" in text(problems(servers, "910a"))
     twice = copy.deepcopy(TEMPLATE_ONE)
     for server in twice["server_list"]:
         server["device"] = [{"device_id": str(rank), "rank_id": str(rank)} for rank in range(9)]
-    assert "rank_id: found 0, 1, 2, 3, 4, 5, 6, 7, ... more than once" in said(problems(twice))
+    assert "rank_id: found 0, 1, 2, 3, 4, 5, 6, 7, ... more than once" in text(problems(twice))
     for server in twice["server_list"]:
         server["device"].pop()
-    assert "rank_id: found 0, 1, 2, 3, 4, 5, 6, 7 more than once" in said(problems(twice))
+    assert "rank_id: found 0, 1, 2, 3, 4, 5, 6, 7 more than once" in text(problems(twice))
 
 
 def test_a_wrong_structure_hides_no_rule_of_the_product() -> None:
@@ -487,14 +487,14 @@ def on_910(*devices: int, servers: int = 1) -> Dict[str, Any]:
 def test_what_the_product_forbids_is_fatal_only_where_it_is_known(
     document: Dict[str, Any], product: str, expected: str
 ) -> None:
-    assert expected in said(problems(document, product))
+    assert expected in text(problems(document, product))
     assert problems(document) == []
 
 
 def test_what_may_be_wrong_on_some_product_is_a_warning_on_an_unknown_one() -> None:
     findings = validate(parse(on_910(3, 4, servers=2)))
-    assert ": 2 devices, expected 8 on each of several 910A servers" in said(findings)
-    assert "found devices 3, 4, expected devices of one group of the 910A" in said(findings)
+    assert ": 2 devices, expected 8 on each of several 910A servers" in text(findings)
+    assert "found devices 3, 4, expected devices of one group of the 910A" in text(findings)
     assert errors(findings) == []
 
 
@@ -519,12 +519,12 @@ def test_ranks_of_two_servers_must_not_interleave() -> None:
     for server in range(2):
         for device in range(2):
             document["server_list"][server]["device"][device]["rank_id"] = str(server + 2 * device)
-    assert "server 10.0.0.0: found ranks 0, 2, expected consecutive ranks" in said(problems(document))
+    assert "server 10.0.0.0: found ranks 0, 2, expected consecutive ranks" in text(problems(document))
 
 
 def test_servers_of_different_sizes_are_a_mistake_only_of_a_910a() -> None:
     document = template_two([instance(0, "a", 8), instance(1, "b", 4)])
-    assert "devices, expected the same number on every server" in said(problems(document, "910a"))
+    assert "devices, expected the same number on every server" in text(problems(document, "910a"))
     assert problems(document, "910b") == []
 
 
@@ -632,7 +632,7 @@ class TestWhoAmI:
     )
 
     @pytest.mark.parametrize(
-        ("name", "ip", "index", "found"),
+        ("name", "ip", "index", "number"),
         [
             ("ma-job-x-worker-1", "10.0.0.1", 0, "1"),  # the name is asked first
             ("modelarts-job-x-worker-2", "10.0.0.1", 0, "2"),  # as the platform's variable spells it
@@ -643,9 +643,9 @@ class TestWhoAmI:
         ],
     )
     def test_the_first_rule_that_fits_one_pod(
-        self, name: Optional[str], ip: Optional[str], index: Optional[int], found: str
+        self, name: Optional[str], ip: Optional[str], index: Optional[int], number: str
     ) -> None:
-        assert own_pod(self.table, who(name, ip, index)).name == f"ma-job-x-worker-{found}"
+        assert own_pod(self.table, who(name, ip, index)).name == f"ma-job-x-worker-{number}"
 
     @pytest.mark.parametrize(("ip", "index"), [(None, None), ("10.0.0.2", None), ("10.9.9.9", 7)])
     def test_none_or_several_is_an_error_with_the_candidates(

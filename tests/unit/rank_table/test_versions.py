@@ -44,11 +44,11 @@ def servers(count: int = 2, devices: int = 2, **more: Any) -> Dict[str, Any]:
 
 def super_pods(document: Dict[str, Any]) -> Dict[str, Any]:
     """The table with each server in a super pod of its own, as of a HyperJob."""
-    found = [
+    pods = [
         {"super_pod_id": f"hj-train-{i}", "server_list": [{"server_id": server["server_id"]}]}
         for i, server in enumerate(document["server_list"])
     ]
-    return {**document, "super_pod_list": found}
+    return {**document, "super_pod_list": pods}
 
 
 class TestVersion:
@@ -68,7 +68,7 @@ class TestVersion:
     @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
     def test_that_hccl_reads_stays_without_a_word(self, version: str) -> None:
         table = parse(servers(version=version))
-        assert [one for one in validate(table, "910b") if one.path == "version"] == []
+        assert [finding for finding in validate(table, "910b") if finding.path == "version"] == []
         assert convert(table) is table
 
     def test_that_nobody_knows_is_passed_through_with_a_warning(self) -> None:
@@ -121,14 +121,14 @@ class TestPacked:
 
     def test_a_small_file_does_not_fill_the_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("ma_boot.rank_table.read.LARGEST", 1000)
-        found = completed_document(packed(json.dumps(servers(40)).encode()))
-        assert isinstance(found, NotYet)
-        assert "more than 1000 bytes when unpacked" in found.reason
+        state = completed_document(packed(json.dumps(servers(40)).encode()))
+        assert isinstance(state, NotYet)
+        assert "more than 1000 bytes when unpacked" in state.reason
 
 
 def test_completed_without_servers_is_not_there_yet() -> None:
-    found = completed_document(json.dumps({"status": "completed", "version": "1.0", "server_list": None}))
-    assert found == NotYet('status is "completed", but server_list is null')
+    state = completed_document(json.dumps({"status": "completed", "version": "1.0", "server_list": None}))
+    assert state == NotYet('status is "completed", but server_list is null')
 
 
 def test_the_status_of_clusterd_is_written_as_hccl_reads_it() -> None:

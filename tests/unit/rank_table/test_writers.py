@@ -98,9 +98,9 @@ def test_no_mutation_of_any_writers_table_breaks_the_library(
             holder[key] = data.draw(VALUES)
             break
         holder = holder[key]
-    found = completed_document(packed(json.dumps(document).encode()))
-    if not isinstance(found, NotYet):
-        use(found)
+    state = completed_document(packed(json.dumps(document).encode()))
+    if not isinstance(state, NotYet):
+        use(state)
 
 
 @given(st.binary() | st.binary().map(lambda data: b"H4sI" + data) | st.binary().map(packed))
@@ -122,7 +122,7 @@ def test_no_packed_bytes_break_the_library(content: bytes) -> None:
 def test_addresses_of_many_nodes_stay_addresses(
     writer: str, nodes: int, path: Tuple[Any, ...], last: str
 ) -> None:
-    found: Any = WRITERS[writer].document(nodes, 1)
+    value: Any = WRITERS[writer].document(nodes, 1)
     for step in path:
-        found = found[step]
-    assert found == last
+        value = value[step]
+    assert value == last

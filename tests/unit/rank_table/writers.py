@@ -87,9 +87,9 @@ def _mindcluster_levels(nodes: int, devices: int) -> Document:
 def _level(
     layer: int, instance: str, net_type: str, addr_type: str, address: str, ports: List[str]
 ) -> Document:
-    found = {"addr_type": addr_type, "addr": address, "ports": ports, "plane_id": "0"}
+    entry = {"addr_type": addr_type, "addr": address, "ports": ports, "plane_id": "0"}
     of_net = {"net_layer": layer, "net_instance_id": instance, "net_type": net_type, "net_attr": ""}
-    return {**of_net, "rank_addr_list": [found]}
+    return {**of_net, "rank_addr_list": [entry]}
 
 
 _WITHOUT_DATA = REHEARSED["volcano"].before[-1:]
