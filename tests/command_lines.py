@@ -11,7 +11,6 @@ import click
 from ma_boot.cli.app import commands
 from ma_boot.cli.options import misfits
 from ma_boot.cli.run import run
-from ma_boot.environment import command_parts
 from ma_boot.node.request import conflicts, requested
 
 _BLOCK = re.compile(r"^```(?:\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -55,7 +54,7 @@ def objections(line: str) -> List[object]:
     if context.command is not run:
         return []
     command = context.params["command"]
-    return [*misfits(context), *conflicts(requested(command, context.params, command_parts(command)))]
+    return [*misfits(context), *conflicts(requested(command, context.params))]
 
 
 def in_blocks(text: str) -> Iterator[str]:

@@ -23,20 +23,19 @@ class FoundCommand(NamedTuple):
     """The argv to execute, and what belongs to its script.
 
     `code` is the directory of the script, for a module the one from which it is imported; None if the command
-    names no file here. `imports_from` is that directory for a module, which `PYTHONPATH` must have. `parts`
-    are those of the argv.
+    names no file here. `parts` are those of the argv.
     """
 
     argv: Tuple[str, ...]
     parts: CommandParts = CommandParts(None)
     code: Optional[str] = None
-    imports_from: Optional[str] = None
 
     def environment(self, environ: Mapping[str, str]) -> Mapping[str, str]:
         """The environment in which the command finds its module."""
-        if self.imports_from is None:
+        script = self.parts.script
+        if self.code is None or script is None or not script.is_module:
             return environ
-        return {**environ, "PYTHONPATH": put_first(self.imports_from, environ.get("PYTHONPATH", ""))}
+        return {**environ, "PYTHONPATH": put_first(self.code, environ.get("PYTHONPATH", ""))}
 
 
 def find_command(command: Sequence[str], python: str, path: str, cwd: str, job_dir: str) -> FoundCommand:
@@ -58,7 +57,6 @@ def find_command(command: Sequence[str], python: str, path: str, cwd: str, job_d
     script = parts.script
     file = _file_of(script, cwd, job_dir) if script is not None else None
     code = _code_of(script, file) if script is not None and file is not None else None
-    imports_from = code if script is not None and script.is_module else None
     if file is not None and script is not None and not script.is_module:
         words[script.place] = file
         script = script._replace(name=file)
@@ -72,7 +70,7 @@ def find_command(command: Sequence[str], python: str, path: str, cwd: str, job_d
         words[0] = _program(words[0], path, cwd)
     if script is not None and len(words) > len(command):
         script = script._replace(place=script.place + 1)
-    return FoundCommand(tuple(words), parts._replace(script=script), code, imports_from)
+    return FoundCommand(tuple(words), parts._replace(script=script), code)
 
 
 def code_of(command: Sequence[str], cwd: str, job_dir: str) -> Optional[str]:
@@ -237,13 +235,9 @@ class StartScript(NamedTuple):
     ranks: Optional[RankStart]
 
 
-def start_script(
-    command: Sequence[str], parts: CommandParts, cwd: str, job_dir: str
-) -> Optional[StartScript]:
-    """The shell script that a command runs, with what its text says; None if there is none here.
-
-    `parts` are those of the command.
-    """
+def start_script(command: Sequence[str], cwd: str, job_dir: str) -> Optional[StartScript]:
+    """The shell script that a command runs, with what its text says; None if there is none here."""
+    parts = command_parts(command)
     script = parts.script
     if script is None or script.is_module or script.name.endswith(".py") or parts.launcher is not None:
         return None

@@ -69,9 +69,9 @@ def environment_in_shell(
         done = applied(environ, activation.patch)
         return done, done
     lines = [_source_lines(index, file) for index, file in enumerate(files)]
-    begin, end = len(activation.before), len(files) - len(sources)
-    script = [*lines[:begin], *_declarations(activation.patch), *lines[begin:end], "ma_boot_dump\n"]
-    script += [*lines[end:], "ma_boot_dump\n"] if sources else []
+    first, last = len(activation.before), len(files) - len(sources)
+    script = [*lines[:first], *_declarations(activation.patch), *lines[first:last], "ma_boot_dump\n"]
+    script += [*lines[last:], "ma_boot_dump\n"] if sources else []
     code, begun, dumps = _in_bash(
         "".join(script), environ, inbox, lambda: say("shell files are still being sourced"), files
     )
@@ -160,9 +160,9 @@ def _parse_dumps(text: str) -> Tuple[int, List[Dict[str, str]]]:
     return begun, dumps
 
 
-def _with_unknown_to_shell(environ: Mapping[str, str], found: Mapping[str, str]) -> Dict[str, str]:
-    """`found`, with what bash passes on unseen (names that are not identifiers) or sets for itself."""
-    result = {name: value for name, value in found.items() if name not in _SET_BY_SHELL}
+def _with_unknown_to_shell(environ: Mapping[str, str], dumped: Mapping[str, str]) -> Dict[str, str]:
+    """`dumped`, with what bash passes on unseen (names that are not identifiers) or sets for itself."""
+    result = {name: value for name, value in dumped.items() if name not in _SET_BY_SHELL}
     for name, value in environ.items():
         unseen = not name.isidentifier() and not name.startswith("BASH_FUNC_")
         if name in _SET_BY_SHELL or unseen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Dict, Iterator, Mapping, Optional
+from typing import Dict, Mapping, Optional
 
 from ma_boot.processes import file_text
 
@@ -20,9 +20,9 @@ def software_of(python: str, code: Optional[str], environ: Mapping[str, str], cw
     what no file tells is left out.
     """
     software = {}
-    for packages in _directories(_prefix(python, environ, cwd)):
-        software["python"] = packages.parent.name[len("python") :]
-        with suppress(OSError):
+    with suppress(OSError):
+        for packages in sorted(_prefix(python, environ, cwd).glob("lib/python3*/site-packages")):
+            software["python"] = packages.parent.name[len("python") :]
             for name in os.listdir(packages):
                 package, _, rest = name.partition("-")
                 if package in _PACKAGES and rest.endswith(_INFO):
@@ -40,11 +40,6 @@ def _prefix(python: str, environ: Mapping[str, str], cwd: str) -> Path:
     names = (environ.get("PYENV_VERSION", ""), *map(file_text, (*local, place.parent / "version")))
     version = next((name.split()[0] for name in names if name.strip()), "system")
     return place.parent / "versions" / version.partition(":")[0]
-
-
-def _directories(prefix: Path) -> Iterator[Path]:
-    with suppress(OSError):
-        yield from sorted(prefix.glob("lib/python3*/site-packages"))
 
 
 def _commit(code: Path) -> str:

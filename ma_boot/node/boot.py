@@ -7,7 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Optional, Sequence, Tuple
 
-from ma_boot.environment import TrainingEnvironment, command_parts, select_environment, software_of
+from ma_boot.environment import (
+    TrainingEnvironment,
+    applied,
+    command_parts,
+    select_environment,
+    software_of,
+)
 from ma_boot.errors import ConfigError, OutputLost
 from ma_boot.launch import LaunchPlan, Node, Placement
 from ma_boot.modelarts import (
@@ -24,7 +30,6 @@ from ma_boot.node.checkpoint_phase import (
     last_sets,
     restored_checkpoints,
     sending_outputs,
-    told_what_is_restored,
     with_checkpoints,
 )
 from ma_boot.node.environment_phase import NodeSetup, check_command, training_command
@@ -112,13 +117,14 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
                 placement = planned_by_route(placement, job, training, inbox, journal.say)
             phase.detail = own_ranks(placement)
         checkpoints = _checkpoints(request, world, job, transfers, placement, table)
+        training = training._replace(environ=applied(training.environ, checkpoints.variables))
         with journal.phase("launch") as phase:
-            plan = _plan(request, world, job, told_what_is_restored(training, checkpoints), placement)
+            plan = _plan(request, world, job, training, placement)
             _stop_leftovers(request, world)
             make_directories(plan, inputs_of(transfers))
             check_free(plan.ports)
             start_slogd(environ, journal.say)
-            phase.detail = launch_text(plan, request.counts, request.launch, request.ranks_start)
+            phase.detail = launch_text(plan, request.command, request.launch, request.ranks_start)
             reset = _reset(request, world, job, placement)
         with sending_outputs(transfers, checkpoints, journal, inbox), journal.phase("run") as phase:
             renew = partial(_renew, request, world, job, placement)
@@ -240,7 +246,7 @@ def _checkpoints(
     table: Optional[RankTable],
 ) -> NodeCheckpoints:
     """The checkpoints in their place, before which nothing of an earlier start may write there."""
-    if not with_checkpoints(transfers):
+    if transfers is None or not with_checkpoints(transfers):
         return NodeCheckpoints()
     inbox, journal, timeout = world.inbox, world.journal, request.ranks.rank_table_timeout
     _stop_leftovers(request, world)

@@ -25,7 +25,7 @@ from typing import (
     Type,
 )
 
-from ma_boot.environment import TrainingEnvironment, applied
+from ma_boot.environment import applied
 from ma_boot.errors import CannotCreate, described
 from ma_boot.launch import Placement, WorkerSpec
 from ma_boot.modelarts import JobEnvironment
@@ -79,7 +79,7 @@ def with_checkpoints(transfers: Optional[NodeTransfers]) -> bool:
 
 
 def restored_checkpoints(
-    transfers: Optional[NodeTransfers],
+    transfers: NodeTransfers,
     placement: Placement,
     table: Optional[RankTable],
     job: JobEnvironment,
@@ -93,11 +93,9 @@ def restored_checkpoints(
     `ConfigError` if this job cannot go on from the newest set, `StoreUnavailable`, `CannotCreate` if the disk
     failed, and `Stopped`.
     """
-    if transfers is None or not with_checkpoints(transfers):
-        return NodeCheckpoints()
     outputs = _outputs(transfers, placement, _start(table, job), job, journal)
 
-    def begin(timeout: float) -> NodeCheckpoints:
+    def resume(timeout: float) -> NodeCheckpoints:
         restored = _begun(transfers, outputs, timeout, inbox, journal)
         return NodeCheckpoints(outputs, _variables(outputs, restored), publish, again)
 
@@ -105,10 +103,10 @@ def restored_checkpoints(
         _publish_before_restart(transfers, outputs, seconds, inbox, journal)
 
     def again(workers: Sequence[WorkerSpec]) -> Sequence[WorkerSpec]:
-        changed = begin(min(timeout, AGREE_SECONDS)).variables
+        changed = resume(min(timeout, AGREE_SECONDS)).variables
         return [worker._replace(environ=applied(worker.environ, changed)) for worker in workers]
 
-    return begin(timeout)
+    return resume(timeout)
 
 
 def _begun(
@@ -121,7 +119,7 @@ def _begun(
     """The beginning of an attempt, as a phase of its own."""
     progress = TransferProgress("checkpoints", "download", journal)
 
-    def begin(cancel: threading.Event) -> List[Restored]:
+    def restore(cancel: threading.Event) -> List[Restored]:
         from path_mapping.transfer import RetryPolicy
 
         patience = RetryPolicy(transfers.retry_seconds)
@@ -129,7 +127,7 @@ def _begun(
             return [output.begin(cancel, update, patience, timeout) for output in outputs]
 
     with journal.phase("checkpoints") as phase:
-        task = Task("checkpoints", begin, inbox)
+        task = Task("checkpoints", restore, inbox)
         try:
             task.wait(inbox.check, remind=progress.say)
             sets = task.result()
@@ -233,11 +231,6 @@ def _variables(outputs: Tuple[CheckpointOutput, ...], sets: List[Restored]) -> D
 def _source(output: CheckpointOutput, restored: Restored) -> str:
     """Where a set was restored from; empty if none was."""
     return f"{output.place}{restored.chosen.name.attempt}" if restored.chosen else ""
-
-
-def told_what_is_restored(training: TrainingEnvironment, checkpoints: NodeCheckpoints) -> TrainingEnvironment:
-    """The environment of the training with the variables that say what was restored."""
-    return training._replace(environ=applied(training.environ, checkpoints.variables))
 
 
 @contextmanager
@@ -354,7 +347,7 @@ def _report(output: CheckpointOutput, before: str, age: float, journal: Journal)
     """Says what was published, and for how long the set before had been whole when the training ended."""
     published, whole = output.last_published, output.last_whole[0]
     here = f"step {published} is the last one of this node" if published else "this node has published none"
-    there = f"step {whole} the newest whole set" if whole else "no set of this start is known to be whole"
+    newest = f"step {whole} the newest whole set" if whole else "no set of this start is known to be whole"
     then = f"step {before} had been whole for {duration(age)}" if before else "none had been whole yet"
-    journal.say(f"checkpoints: {here}, {there}; when the training ended, {then}")
+    journal.say(f"checkpoints: {here}, {newest}; when the training ended, {then}")
     journal.event("checkpoints", published=published, whole=whole, before=before, age=age)

@@ -293,7 +293,7 @@ class OtherNodes:
 
         another_failed = False
         for message in chain.from_iterable(way.heard() for way in self._ways):
-            self._agreement = self._agreement.heard(message.node, message.kind, message.body)
+            self._agreement = self._agreement.with_message(message.node, message.kind, message.body)
             if message.kind in _OF_FAILURES:
                 attempt = message.body.get("attempt", self.attempt)
                 failures = told_by(message.node, message.body, self.has_rank)
@@ -325,7 +325,7 @@ class OtherNodes:
             cause = self._first(failures, run.suspect, bool(run.hung))
             if self.talks:
                 lost = () if self._documents is not None else self.unreached
-                self._agreement = self._agreement.settled(cause, lost, time.monotonic())
+                self._agreement = self._agreement.decided(cause, lost, time.monotonic())
             else:
                 self._agreement = self._agreement.ended("there is no way to the other nodes")
             if self._agreement.verdict is not None:
@@ -342,8 +342,8 @@ class OtherNodes:
         """Tells how far this node is, and with node 0's verdict the cause of it."""
         from ma_boot.observe.channel import told
 
-        if self._agreement.told is not None:
-            kind, body = self._agreement.told
+        if self._agreement.message is not None:
+            kind, body = self._agreement.message
             self.tell(kind, {**body, **told([cause] if cause is not None else [])})
 
     def _failures_of(self, run: RunResult) -> List[Cause]:

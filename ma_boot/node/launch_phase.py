@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, List, Optional, Sequence, Tuple
 
-from ma_boot.environment import code_of
+from ma_boot.environment import code_of, command_parts
 from ma_boot.errors import CannotCreate, ConfigError
 from ma_boot.launch import (
     MINDSPORE_PORT,
@@ -90,13 +90,11 @@ def plan_node(node: Node, options: LaunchOptions) -> LaunchPlan:
     return with_tee(plan, options.tee)
 
 
-def launch_text(plan: LaunchPlan, counts: Sequence[str], options: LaunchOptions, ranks_start: str) -> str:
-    """The phase in one line; `ranks_start` is what starts the ranks in place of ma_boot, mostly empty.
-
-    `counts` are the options of a launcher that it lacks (`CommandParts`).
-    """
+def launch_text(plan: LaunchPlan, command: Sequence[str], options: LaunchOptions, ranks_start: str) -> str:
+    """The phase in one line; `ranks_start` is what starts the ranks in place of ma_boot, mostly empty."""
     if options.per_node and ranks_start:
         started = f"{ranks_start} starts the ranks of this node: started once (--per-device: for each device)"
+        counts = command_parts(command).counts
         if plan.world_size == 1 or not counts:
             return started
         return (

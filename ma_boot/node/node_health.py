@@ -77,10 +77,10 @@ def _full_disks(directories: Iterable[str]) -> Iterator[str]:
 def _npus(world: World) -> Optional[NpuState]:
     """What npu-smi shows now; None where it is not, or fails. Raises `Stopped`."""
 
-    def look(cancel: threading.Event) -> Optional[NpuState]:
+    def query(cancel: threading.Event) -> Optional[NpuState]:
         return CardTools(world.environ).npus(cancel)
 
-    task = Task("npu-smi", look, world.inbox)
+    task = Task("npu-smi", query, world.inbox)
     try:
         task.wait(world.inbox.check)
     finally:

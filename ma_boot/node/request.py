@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ma_boot.environment import CommandParts, StartScript
+from ma_boot.environment import StartScript, command_parts
 from ma_boot.errors import ConfigError, listed
 from ma_boot.launch import LaunchOptions
 from ma_boot.node.environment_phase import EnvironmentOptions
@@ -22,7 +22,7 @@ class BootRequest(NamedTuple):
     """The training command, and the options of each phase: only `boot` and the rehearsal see all of them.
 
     `ranks_start` is what starts the ranks in place of ma_boot, as the command and the shell script that it
-    runs show it, empty if nothing does; `counts` are the options of this launcher that the command lacks.
+    runs show it, empty if nothing does.
     """
 
     command: Tuple[str, ...]
@@ -33,7 +33,6 @@ class BootRequest(NamedTuple):
     launch: LaunchOptions
     run: RunOptions
     ranks_start: str = ""
-    counts: Tuple[str, ...] = ()
 
 
 _OF_THE_PLATFORM = ("MA_", "BATCH_", "DLS_", "RANK_TABLE_FILE", "GLOBAL_RANK_TABLE_FILE")
@@ -56,20 +55,20 @@ _GROUPS: Dict[str, Any] = {
 def requested(
     command: Sequence[str],
     options: Mapping[str, Any],
-    parts: CommandParts,
     script: Optional[StartScript] = None,
 ) -> BootRequest:
     """The request that a command line makes, with the defaults that depend on other options.
 
-    `parts` are those of the command. A command that starts the processes itself (`--per-node`, a launcher
-    such as torchrun, or a `script` with one) also finds the other nodes itself, but a loop of the script
-    needs the rank table; ranks that are given by hand run in directories of their own, as in X2MindSpore's
-    script.
+    A command that starts the processes itself (`--per-node`, a launcher such as torchrun, or a `script` with
+    one) also finds the other nodes itself, but a loop of the script needs the rank table; ranks that are
+    given by hand run in directories of their own, as in X2MindSpore's script.
     """
     groups = {name: group(*(options[option] for option in group._fields)) for name, group in _GROUPS.items()}
     launch: LaunchOptions = groups["launch"]
     loop = script.ranks if script is not None else None
-    ranks_start = parts.launcher or (f"{script.name} ({loop})" if script is not None and loop else "")
+    ranks_start = command_parts(command).launcher or (
+        f"{script.name} ({loop})" if script is not None and loop else ""
+    )
     per_node = launch.per_node or bool(ranks_start and launch.rendezvous != "mpi" and not launch.per_device)
     by_loop = loop is not None and not loop.by_launcher
     groups["launch"] = launch._replace(
@@ -77,7 +76,7 @@ def requested(
         rendezvous=launch.rendezvous or ("none" if per_node and not by_loop else "rank-table"),
         workdir=launch.workdir or ("per-rank" if groups["ranks"].by_hand else "shared"),
     )
-    return BootRequest(tuple(command), **groups, ranks_start=ranks_start, counts=parts.counts)
+    return BootRequest(tuple(command), **groups, ranks_start=ranks_start)
 
 
 def as_options(request: BootRequest) -> Tuple[str, ...]:

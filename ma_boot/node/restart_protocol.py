@@ -48,7 +48,7 @@ class Agreement(NamedTuple):
     earlier: Tuple[Failed, ...] = ()
     verdict: Optional[Verdict] = None
 
-    def heard(self, node: int, kind: str, body: Mapping[str, object]) -> Agreement:
+    def with_message(self, node: int, kind: str, body: Mapping[str, object]) -> Agreement:
         """After a message of another node; one of another attempt, or not in its place, changes nothing."""
         if not 0 <= node < self.nodes:
             return self
@@ -68,7 +68,7 @@ class Agreement(NamedTuple):
         """After the death of all processes of this node."""
         return self._replace(stopped_at=now, ends={**self.ends, self.node: end})
 
-    def settled(self, cause: Optional[Cause], lost: Collection[int], now: float) -> Agreement:
+    def decided(self, cause: Optional[Cause], lost: Collection[int], now: float) -> Agreement:
         """With a verdict, if there can be one by now, for a node that has stopped.
 
         `cause` is the failure of the attempt as it is known here, `lost` are nodes that do not answer.
@@ -90,7 +90,7 @@ class Agreement(NamedTuple):
         return self._replace(attempt=self.attempt + 1, stopped_at=None, ends={}, verdict=None)
 
     @property
-    def told(self) -> Optional[Tuple[str, Dict[str, Any]]]:
+    def message(self) -> Optional[Tuple[str, Dict[str, Any]]]:
         """What this node tells now: that it has stopped, or as node 0 what it has decided."""
         if self.node:
             own = self.ends.get(self.node)

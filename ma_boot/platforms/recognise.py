@@ -9,7 +9,7 @@ from ma_boot.errors import ConfigError
 from ma_boot.platforms import launchers, mindcluster, modelarts, volcano
 from ma_boot.platforms.place import Around, NodePlace
 
-_SIGNS: Dict[str, Tuple[str, ...]] = {  # a variable that ends in "_" or begins so stands for all of them
+_SIGNS: Dict[str, Tuple[str, ...]] = {
     "openmpi": ("OMPI_COMM_WORLD_SIZE",),
     "torchrun": ("TORCHELASTIC_RUN_ID",),
     "mindcluster": ("MINDX_TASK_ID", "MINDX_SERVER_IP", "XDL_IP"),

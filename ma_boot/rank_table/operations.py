@@ -28,10 +28,10 @@ def merged(tables: Sequence[RankTable]) -> Tuple[Dict[str, Any], List[TableFindi
         for entry in table.document.get("super_pod_list", ()):
             super_pods.setdefault(entry["super_pod_id"], []).extend(entry["server_list"])
     servers.sort(key=lambda server: _natural(str(server["server_id"])))
-    for here, there in zip(servers, servers[1:]):
-        if here["server_id"] == there["server_id"]:
+    for server, following in zip(servers, servers[1:]):
+        if server["server_id"] == following["server_id"]:
             findings.append(
-                TableFinding("server_list", f"server {here['server_id']} in two tables", "each server once")
+                TableFinding("server_list", f"server {server['server_id']} in two tables", "each server once")
             )
     document: Dict[str, Any] = {
         "status": "completed",
@@ -72,10 +72,9 @@ def moved(before: RankTable, after: RankTable) -> List[str]:
 
 
 def _places(table: RankTable) -> Dict[int, str]:
+    place = "server {server_id} device {device_id} ({device_ip})"
     return {
-        row[
-            "rank"
-        ]: f"server {row['server_id']} device {row['device_id']} ({row['device_ip'] or 'no address'})"
+        row["rank"]: place.format(**{**row, "device_ip": row["device_ip"] or "no address"})
         for row in rows(table)
         if row["rank"] is not None
     }

@@ -204,8 +204,8 @@ class _Reading:
         value = holder.get(key)
         if isinstance(value, str) and value:
             return value
-        found = "an empty string" if value == "" else _kind(value)
-        self.report(f"{at}.{key}", found, "a non-empty string", MISSING)
+        shown = "an empty string" if value == "" else _kind(value)
+        self.report(f"{at}.{key}", shown, "a non-empty string", MISSING)
         return ""
 
     def number(self, holder: Mapping[str, Any], key: str, at: str) -> Optional[str]:

@@ -12,7 +12,6 @@ from hypothesis import given, strategies as st
 from ma_boot.cli.app import main
 from ma_boot.cli.options import RunVariable, from_environment
 from ma_boot.cli.run import run
-from ma_boot.environment import CommandParts
 from ma_boot.launch import LaunchOptions
 from ma_boot.launch.worker_specs import OF_RANK
 from ma_boot.node.environment_phase import EnvironmentOptions
@@ -233,17 +232,16 @@ SECONDS_ABOVE_0 = st.floats(0.001, 1e6)
             reset_file=st.none() | TEXT,
         ),
         ranks_start=st.just(""),
-        counts=st.just(()),
     )
 )
 def test_a_request_survives_the_way_through_a_command_line(request: BootRequest) -> None:
     values = parsed(list(as_options(request)), as_variables(request))
-    assert requested(request.command, values, CommandParts(None)) == request
+    assert requested(request.command, values) == request
 
 
 def test_every_option_of_a_request_is_an_option_of_the_command() -> None:
     options = {option.name for option in run.params}
-    request = requested(["train.py"], parsed(["train.py"], {}), CommandParts(None))
+    request = requested(["train.py"], parsed(["train.py"], {}))
     names = [name for group in request for name in getattr(group, "_fields", ())]
     assert set(names) <= options
     assert len(names) == len(set(names))
@@ -255,7 +253,6 @@ def test_the_boot_command_has_what_differs_from_the_defaults_and_no_secret() -> 
     request = requested(
         ("train.py", "--lr", "0.1", "--token", "abc"),
         parsed(["--stop-timeout", "5", "x.py"], {}),
-        CommandParts(None),
     )
     remember_secrets({"MY_SECRET": "planted-0815"}, afresh=True)
     assert boot_command(request) == "ma_boot --stop-timeout 5.0 train.py --lr 0.1 --token '******'"

@@ -149,7 +149,7 @@ class SimulatedJob:
                 self._tell_agreement(node)
 
     def _tell_agreement(self, node: int) -> None:
-        message = self.nodes[node].agreement.told
+        message = self.nodes[node].agreement.message
         if message is not None:
             kind, body = message
             if kind == "go":
@@ -180,7 +180,7 @@ class SimulatedJob:
         since = here.agreement.stopped_at
         lost = self._lost(node) if self.ways == "connection" else ()
         cause = here.failed.get(here.agreement.attempt)
-        here.agreement = here.agreement.settled(cause, lost, self.now)
+        here.agreement = here.agreement.decided(cause, lost, self.now)
         verdict = here.agreement.verdict
         if since is not None and self.now - since > DECIDED_SECONDS + 2 * TICK:
             self.broken.append(f"node {node} has waited for {self.now - since:.0f} s")
@@ -242,7 +242,7 @@ class SimulatedJob:
         here = self.nodes[node]
         if not here.alive:
             return
-        here.agreement = here.agreement.heard(sender, kind, body)
+        here.agreement = here.agreement.with_message(sender, kind, body)
         if kind == "failed":
             attempt, cause = body["attempt"], body["cause"]
             known = here.failed.get(attempt, cause)

@@ -33,9 +33,9 @@ def test_a_job_of_which_nothing_else_fails_restarts_as_often_as_its_budget_allow
 class TakesOldEnds(Agreement):
     """An end of an earlier attempt counts for this one."""
 
-    def heard(self, node: int, kind: str, body: Mapping[str, object]) -> Agreement:
+    def with_message(self, node: int, kind: str, body: Mapping[str, object]) -> Agreement:
         end = read_end(body) if kind == "stopped" and not self.node else None
-        return self._replace(ends={**self.ends, node: end}) if end else super().heard(node, kind, body)
+        return self._replace(ends={**self.ends, node: end}) if end else super().with_message(node, kind, body)
 
 
 class KeepsEnds(Agreement):
@@ -48,11 +48,11 @@ class KeepsEnds(Agreement):
 class DecidesEarly(Agreement):
     """Node 0 does not wait for a node that is lost."""
 
-    def settled(self, cause: Optional[Cause], lost: Collection[int], now: float) -> Agreement:
+    def decided(self, cause: Optional[Cause], lost: Collection[int], now: float) -> Agreement:
         if self.node or self.stopped_at is None or self.verdict is not None:
-            return super().settled(cause, lost, now)
+            return super().decided(cause, lost, now)
         if set(range(self.nodes)) - self.ends.keys() - set(lost) - self.left:
-            return super().settled(cause, lost, now)
+            return super().decided(cause, lost, now)
         verdict = decide(self.attempt, self.ends, self.policy, cause, self.earlier)
         return self._replace(verdict=verdict, earlier=(*self.earlier, failure_of(self.ends, cause)))
 
@@ -74,10 +74,10 @@ class ForgetsTheBudget(Agreement):
 class TakesAnyVerdict(Agreement):
     """A verdict on an earlier attempt is followed, too."""
 
-    def heard(self, node: int, kind: str, body: Mapping[str, object]) -> Agreement:
+    def with_message(self, node: int, kind: str, body: Mapping[str, object]) -> Agreement:
         verdict = read_verdict(body) if kind == "go" and self.node else None
         if verdict is None:
-            return super().heard(node, kind, body)
+            return super().with_message(node, kind, body)
         return self._replace(verdict=verdict._replace(attempt=self.attempt))
 
 
@@ -91,11 +91,11 @@ class GoesOnAlone(Agreement):
 class DecidesTwice(Agreement):
     """Node 0 takes back what it has decided when a late end comes."""
 
-    def heard(self, node: int, kind: str, body: Mapping[str, object]) -> Agreement:
+    def with_message(self, node: int, kind: str, body: Mapping[str, object]) -> Agreement:
         end: Any = read_end(body) if kind == "stopped" and not self.node else None
         if end is not None and end.attempt == self.attempt - 1 and self.stopped_at is None:
             return self._replace(attempt=self.attempt - 1, earlier=self.earlier[:-1])
-        return super().heard(node, kind, body)
+        return super().with_message(node, kind, body)
 
 
 @pytest.mark.parametrize(
