@@ -265,7 +265,7 @@ class OtherNodes:
         if another_failed or (failed and not self._has_failed):
             self._has_failed = self._has_failed or failed
             running = [worker.so_far() for worker in workers if worker.exit is None and another_failed]
-            self._first(causes_of([*ends, *running], self.node, self._epoch), None, hung=False)
+            self._first(causes_of([*ends, *running], self.node, self._epoch), None)
 
     def close(self) -> None:
         """Tells how the processes have ended."""
@@ -314,7 +314,7 @@ class OtherNodes:
         Where that cannot be agreed, no node starts again. Raises `Stopped`.
         """
         failures = self._failures_of(run)
-        self._first(failures, run.suspect, bool(run.hung))  # node 0 hears of a failure before it decides
+        self._first(failures, run)  # node 0 hears of a failure before it decides
         self._agreement = self._agreement.stopped(own, time.monotonic())
         if self.node:
             self._tell_agreement(None)
@@ -322,7 +322,7 @@ class OtherNodes:
             self._documents.hurry()
         while True:
             self.world.inbox.check()
-            cause = self._first(failures, run.suspect, bool(run.hung))
+            cause = self._first(failures, run)
             if self.talks:
                 lost = () if self._documents is not None else self.unreached
                 self._agreement = self._agreement.decided(cause, lost, time.monotonic())
@@ -352,9 +352,8 @@ class OtherNodes:
         if not failures and run.not_started is not None:
             words = readable(str(run.not_started))
             failures = [Cause(self.node, None, run.not_started.exit_code, words, self._now())]
-        if not failures and run.hung and run.suspect is not None and run.suspect.node == self.node:
-            failures = [self._hang(run.suspect)]
-        return failures
+        hang = self._own_hang(run)
+        return [hang] if not failures and hang is not None and hang.node == self.node else failures
 
     def stopped_for(self) -> Optional[JobFailure]:
         """The failure of another node for which the ranks of this one were stopped."""
@@ -378,7 +377,7 @@ class OtherNodes:
         """
         status, agreed = exit_status(ending), False
         own = self._own_causes(ending, status)
-        cause = cause_of(own) or self._own_hang(ending)
+        cause = cause_of(own) or self._own_hang(ending.run)
         if status.by == "signal" and (ending.run is None or ending.run.first_failure is None):
             cause = None
         with self._only_helping():
@@ -396,15 +395,14 @@ class OtherNodes:
         if run is not None and run.advice and run.first_failure is not None:
             first = run.first_failure.rank
             own = [cause._replace(hint=run.advice[0]) if cause.rank == first else cause for cause in own]
-        hung = self._own_hang(ending) is not None
+        hung = self._own_hang(run) is not None
         if status.by in ("ma_boot", "output") and not hung and not any(failure.code for failure in own):
             words = readable(lines_of(status.cause)[0])
             own = [Cause(self.node, None, status.code, words, self._now())]
         return own
 
-    def _own_hang(self, ending: Ending) -> Optional[Cause]:
+    def _own_hang(self, run: Optional[RunResult]) -> Optional[Cause]:
         """The hang that has ended this node, if somebody is suspected."""
-        run = ending.run
         return self._hang(run.suspect) if run is not None and run.hung and run.suspect is not None else None
 
     def _hang(self, suspect: HangSuspect) -> Cause:
@@ -420,9 +418,8 @@ class OtherNodes:
         One that has failed by itself waits for what fails elsewhere at the same time, so that all name the
         same; one of which no rank has failed, or ranks have lost others, waits longer.
         """
-        suspect = ending.run.suspect if ending.run is not None else None
-        hung = self._own_hang(ending) is not None
-        began, first = time.monotonic(), self._first(own, suspect, hung)
+        hung = self._own_hang(ending.run) is not None
+        began, first = time.monotonic(), self._first(own, ending.run)
         if self.node:
             self.tell("left", {"code": status.code})
         patience = (CAUSE_SECONDS if own or hung else STOPPED_SECONDS) if status.code else 0.0
@@ -433,7 +430,7 @@ class OtherNodes:
             if left <= 0 or (certain and not awaited) or self._agreement.verdict is not None:
                 break
             time.sleep(min(left, _POLL_SECONDS))
-            first = self._first(own, suspect, hung)
+            first = self._first(own, ending.run)
         if not self.node:
             self.tell("left", {"code": status.code})
         if self._channel is not None:  # it may have been given up meanwhile
@@ -445,7 +442,7 @@ class OtherNodes:
                 time.sleep(READ_SECONDS)
         return first
 
-    def _first(self, own: List[Cause], suspect: Optional[HangSuspect], hung: bool) -> Optional[Cause]:
+    def _first(self, own: List[Cause], run: Optional[RunResult]) -> Optional[Cause]:
         """The cause by now, with what failed here, which is told; without any failure, the hang.
 
         Node 0 tells the others the cause by all failures, which counts unless theirs is of better evidence.
@@ -458,7 +455,8 @@ class OtherNodes:
                 return first
         theirs = self._of_others()
         lost = sorted(set(self.unreached) - self._left.keys() - set(self._failed_nodes))
-        hung = hung or ExitCode.HUNG in self._left.values()
+        suspect = run.suspect if run is not None else None
+        hung = (run is not None and run.hung) or ExitCode.HUNG in self._left.values()
         if not own and not theirs and suspect is not None and hung:
             first = self._hang(suspect)
         else:
