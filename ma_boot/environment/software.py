@@ -5,23 +5,20 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Dict, Mapping, Optional
-
-from ma_boot.processes import file_text
+from typing import Dict, Optional
 
 _PACKAGES = ("torch", "torch_npu", "mindspore", "mindformers", "transformers", "deepspeed")
 _INFO = ".dist-info"
 
 
-def software_of(python: str, code: Optional[str], environ: Mapping[str, str], cwd: str) -> Dict[str, str]:
+def software_of(python: str, code: Optional[str]) -> Dict[str, str]:
     """The versions of a python and of frameworks beside it, and the git `commit` of the directory `code`.
 
-    Of a shim of pyenv, the python that it starts with these variables in `cwd`. Nothing is run or imported;
-    what no file tells is left out.
+    Nothing is run or imported; what no file tells is left out, so the versions of a shim of pyenv are.
     """
     software = {}
     with suppress(OSError):
-        for packages in sorted(_prefix(python, environ, cwd).glob("lib/python3*/site-packages")):
+        for packages in sorted(Path(python).parent.parent.glob("lib/python3*/site-packages")):
             software["python"] = packages.parent.name[len("python") :]
             for name in os.listdir(packages):
                 package, _, rest = name.partition("-")
@@ -29,17 +26,6 @@ def software_of(python: str, code: Optional[str], environ: Mapping[str, str], cw
                     software[package.replace("_", "-")] = rest[: -len(_INFO)]
     commit = _commit(Path(code)) if code else ""
     return {**software, "commit": commit} if commit else software
-
-
-def _prefix(python: str, environ: Mapping[str, str], cwd: str) -> Path:
-    """The directory that has the python's `bin` and `lib`."""
-    place = Path(python).parent
-    if place.name != "shims":
-        return place.parent
-    local = (directory / ".python-version" for directory in (Path(cwd), *Path(cwd).parents))
-    names = (environ.get("PYENV_VERSION", ""), *map(file_text, (*local, place.parent / "version")))
-    version = next((name.split()[0] for name in names if name.strip()), "system")
-    return place.parent / "versions" / version.partition(":")[0]
 
 
 def _commit(code: Path) -> str:

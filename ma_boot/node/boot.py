@@ -232,7 +232,7 @@ def _set_up(
     training = setup.install_operators(
         training, lambda: configured_store(request.transfers, world.environ, world.cwd)
     )
-    versions = software_of(training.python, job.job_dir, training.environ, world.cwd)
+    versions = software_of(training.python, job.job_dir)
     world.journal.event("software", versions=versions)
     return training
 
