@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 import pytest
 
@@ -24,44 +24,38 @@ def named(*ids: str, cards: int = 1) -> Dict[str, Any]:
     return document
 
 
-@pytest.mark.parametrize("pods", [2, 3])
-def test_a_number_counts_where_the_number_of_nodes_is_known(pods: int) -> None:
-    table = parse(fake(pods, 1))
-    assert own_pod(table, Identity(number=1, nodes=pods)).name == "ma-job-fake-worker-1"
-    with pytest.raises(ConfigError, match="was not found"):
-        own_pod(table, Identity(number=1))
-    with pytest.raises(ConfigError, match="was not found"):
-        own_pod(table, Identity(nodes=pods))
-
-
-def test_the_only_pod_of_a_table_needs_no_number_of_nodes() -> None:
-    table, who = parse(fake(1, 1)), Identity(name="another", number=0)
-    assert own_pod(table, who).name == "ma-job-fake-worker-0"
-    with pytest.raises(ConfigError, match="was not found"):
-        own_pod(table, who._replace(number=1))
-
-
-@pytest.mark.parametrize(("cards", "fits"), [({0}, True), ({0, 1}, True), ({1}, False)])
-def test_a_pod_with_cards_that_are_not_here_is_not_this_one(cards: Any, fits: bool) -> None:
-    table, who = parse(fake(2, 1)), Identity(number=0, nodes=2, devices=frozenset(cards))
-    if fits:
-        assert own_pod(table, who).name == "ma-job-fake-worker-0"
-    else:
-        with pytest.raises(ConfigError, match="was not found"):
-            own_pod(table, who)
+WORKER = "ma-job-fake-worker-{}".format
+NODE_0 = Identity(number=0, nodes=2)
+ELSEWHERE = NODE_0._replace(host="10.0.0.9")
 
 
 @pytest.mark.parametrize(
-    ("ids", "fits"),
-    [(("10.0.0.1", "10.0.0.2"), False), (("node-a", "node-b"), True), (("a.b.c.d", "a.b.c.e"), True), (("1", "2"), True)],
-)  # fmt: skip
-def test_a_table_of_addresses_without_that_of_this_host_is_an_earlier_one(ids: Any, fits: bool) -> None:
-    table, who = parse(named(*ids)), Identity(host="10.0.0.9", number=0, nodes=2)
-    if fits:
-        assert own_pod(table, who).server_id == ids[0]
-    else:
+    ("document", "who", "name"),
+    [
+        (fake(2, 1), Identity(number=1, nodes=2), WORKER(1)),
+        (fake(3, 1), Identity(number=1, nodes=3), WORKER(1)),
+        (fake(2, 1), Identity(number=1), None),
+        (fake(2, 1), Identity(nodes=2), None),
+        (fake(1, 1), Identity(name="another", number=0), WORKER(0)),  # the only pod
+        (fake(1, 1), Identity(name="another", number=1), None),
+        (fake(2, 1), NODE_0._replace(devices=frozenset({0})), WORKER(0)),
+        (fake(2, 1), NODE_0._replace(devices=frozenset({0, 1})), WORKER(0)),
+        (fake(2, 1), NODE_0._replace(devices=frozenset({1})), None),  # cards that are not here
+        (named("10.0.0.1", "10.0.0.2"), ELSEWHERE, None),  # without this host: an earlier table
+        (named("node-a", "node-b"), ELSEWHERE, "node-a"),
+        (named("a.b.c.d", "a.b.c.e"), ELSEWHERE, "a.b.c.d"),
+        (named("1", "2"), ELSEWHERE, "1"),
+    ],
+)
+def test_a_number_counts_if_nothing_speaks_against_it(
+    document: Dict[str, Any], who: Identity, name: Optional[str]
+) -> None:
+    if name is None:
         with pytest.raises(ConfigError, match="was not found"):
-            own_pod(table, who)
+            own_pod(parse(document), who)
+    else:
+        pod = own_pod(parse(document), who)
+        assert (pod.name or pod.server_id) == name
 
 
 def test_a_server_of_several_nodes_without_the_cards_of_this_one_is_refused() -> None:

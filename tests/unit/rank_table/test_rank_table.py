@@ -88,10 +88,10 @@ TEMPLATE_ONE: Dict[str, Any] = {
 }
 
 
-def instance(number: int, server: str, devices: int = 1) -> Dict[str, Any]:
+def instance(number: int, server: str, devices: int = 1, name: str = "") -> Dict[str, Any]:
     """A pod, as the platform writes it."""
     ips = [{"device_id": str(d), "device_ip": f"192.{number}.0.{d + 1}"} for d in range(devices)]
-    return {"pod_name": f"job-{number}", "server_id": server, "devices": ips}
+    return {"pod_name": name or f"job-{number}", "server_id": server, "devices": ips}
 
 
 def template_two(*groups: List[Dict[str, Any]]) -> Dict[str, Any]:
@@ -110,12 +110,6 @@ def template_two(*groups: List[Dict[str, Any]]) -> Dict[str, Any]:
     }
 
 
-def ranks(document: Dict[str, Any], rank_order: str = "pod") -> Dict[str, List[int]]:
-    """The ranks of each pod."""
-    table = convert(parse(document), rank_order)
-    return {pod.name or pod.server_id: [d.rank or 0 for d in pod.devices] for pod in table.pods}
-
-
 def text(findings: Sequence[TableFinding]) -> str:
     return "\n".join(map(str, findings))
 
@@ -126,32 +120,33 @@ class TestConvert:
     def test_the_platforms_layout_byte_for_byte(self) -> None:
         assert convert(parse(SAMPLE)).dumps() == SAMPLE_AS_ONE
 
-    def test_ranks_follow_the_pods_numbers_not_the_file_nor_the_servers(self) -> None:
+    def test_servers_are_in_the_order_of_the_ranks(self) -> None:
         pods = [instance(1, "10.19.1.79", 8), instance(0, "10.19.1.142", 8)]
-        assert ranks(template_two(pods)) == {"job-0": [*range(8)], "job-1": [*range(8, 16)]}
         servers = convert(parse(template_two(pods))).document["server_list"]
         assert [server["server_id"] for server in servers] == ["10.19.1.142", "10.19.1.79"]
 
-    def test_by_server_as_hccl_reads_it(self) -> None:
-        pods = [instance(0, "10.0.0.9"), instance(1, "10.0.0.10")]
-        assert ranks(template_two(pods), "server") == {"job-1": [0], "job-0": [1]}
+    @pytest.mark.parametrize(
+        ("groups", "rank_order", "order"),
+        [
+            ([[instance(1, "a"), instance(0, "b")]], "pod", ["job-0", "job-1"]),  # not by file or server
+            ([[instance(10, "a"), instance(2, "b")]], "pod", ["job-2", "job-10"]),
+            ([[instance(2, "c")], [instance(0, "a"), instance(1, "b")]], "pod", ["job-0", "job-1", "job-2"]),
+            ([[instance(1, "a", name="b-1"), instance(1, "b", name="a-1")]], "pod", ["a-1", "b-1"]),
+            ([[instance(0, "10.0.0.9"), instance(1, "10.0.0.10")]], "server", ["job-1", "job-0"]),  # as HCCL
+        ],
+    )
+    def test_ranks_are_numbered_through_in_this_order(
+        self, groups: List[List[Dict[str, Any]]], rank_order: str, order: List[str]
+    ) -> None:
+        table = convert(parse(template_two(*groups)), rank_order)
+        ranks = {device.rank: pod.name for pod in table.pods for device in pod.devices}
+        assert [ranks[rank] for rank in range(len(order))] == order
 
     @pytest.mark.parametrize("rank_order", ["pod", "server"])
     def test_the_two_orders_differing_is_a_warning(self, rank_order: str) -> None:
         table = convert(parse(template_two([instance(0, "10.0.0.9"), instance(1, "10.0.0.10")])), rank_order)
         assert "by server_id, as HCCL would read the table" in text(table.findings)
         assert errors(table.findings) == []
-
-    def test_pod_10_comes_after_pod_2(self) -> None:
-        assert ranks(template_two([instance(10, "a"), instance(2, "b")])) == {"job-2": [0], "job-10": [1]}
-
-    def test_groups_are_numbered_through(self) -> None:
-        document = template_two([instance(2, "c")], [instance(0, "a"), instance(1, "b")])
-        assert ranks(document) == {"job-0": [0], "job-1": [1], "job-2": [2]}
-
-    def test_the_same_number_twice_goes_by_name(self) -> None:
-        pods = [{**instance(1, server), "pod_name": name} for server, name in (("a", "b-1"), ("b", "a-1"))]
-        assert ranks(template_two(pods)) == {"a-1": [0], "b-1": [1]}
 
     @pytest.mark.parametrize(
         ("pods", "shown"), [(3, "job-2, job-1, job-0 by"), (4, "job-3, job-2, job-1, ... by")]
@@ -361,11 +356,6 @@ def test_what_a_container_knows_of_itself_in_words(who: Identity, text: str) -> 
     assert str(who) == text
 
 
-def test_all_problems_come_at_once() -> None:
-    document = changed([*POD, "server_id"], None, changed([*POD, "devices", 0, "device_id"], "x", SAMPLE))
-    assert len(problems(document)) == 2
-
-
 def test_a_wrong_structure_hides_no_wrong_value() -> None:
     document = changed([*POD, "pod_name"], "", EIGHT)
     document = changed(["group_list", 0, "device_count"], "17", document)
@@ -390,15 +380,9 @@ def test_a_wrong_part_hides_no_mistake_of_the_next_one() -> None:
     assert "super_pod_list: found server x, expected a server of" in text(problems(document))
 
 
-def test_a_rank_twice_is_no_matter_of_the_order_of_ranks() -> None:
-    message = text(problems(changed([*DEVICE, "rank_id"], "1", TEMPLATE_ONE)))
-    assert "consecutive" not in message
-
-
-def test_a_rank_that_is_missing_is_no_matter_of_the_order_of_ranks() -> None:
-    message = text(problems(changed([*DEVICE, "rank_id"], "99", TEMPLATE_ONE)))
-    assert "found no 0, expected each of" in message
-    assert "consecutive" not in message
+@pytest.mark.parametrize("rank", ["1", "99"], ids=["twice", "missing"])
+def test_a_rank_that_is_wrong_is_no_matter_of_the_order_of_ranks(rank: str) -> None:
+    assert "consecutive" not in text(problems(changed([*DEVICE, "rank_id"], rank, TEMPLATE_ONE)))
 
 
 def test_the_ends_of_the_ranges_are_allowed() -> None:
