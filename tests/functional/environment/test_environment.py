@@ -101,10 +101,6 @@ def failed(node: Node, *arguments: str) -> Ended:
     return ended
 
 
-def test_an_environment_that_does_not_exist_is_told_what_does(node: Node) -> None:
-    assert f"train in {node.home}/anaconda3" in failed(node, "--conda-env", "typo").output
-
-
 def test_configured_libraries_stay_and_activation_scripts_see_them(node: Node) -> None:
     state = {"env_vars": {"LD_LIBRARY_PATH": "/configured"}}
     (prefix(node) / "conda-meta" / "state").write_text(json.dumps(state))

@@ -33,27 +33,30 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-class TestTheFourWays:
-    """Of the document develop-modelarts-1416."""
+IMAGE = {"ANACONDA_DIR": "{root}", "DEFAULT_CONDA_ENV_NAME": "python-3.7.10", "PATH": "{root}/envs/other/bin"}
 
-    def test_1_the_images_two_variables(self, root: Path) -> None:
-        environ = {"ANACONDA_DIR": str(root), "DEFAULT_CONDA_ENV_NAME": "python-3.7.10", "PATH": "/usr/bin"}
-        assert find_environment(None, None, environ, "/nowhere").prefix == str(
-            root / "envs" / "python-3.7.10"
-        )
 
-    def test_2_an_absolute_python(self, root: Path) -> None:
-        python = str(root / "envs" / "other" / "bin" / "python")
-        selected = find_environment(python, None, {"DEFAULT_CONDA_ENV_NAME": "python-3.7.10"}, "/nowhere")
-        assert (selected.python, selected.name) == (python, "other")
-
-    def test_3_a_path_that_has_it(self, root: Path) -> None:
-        selected = find_environment(None, None, {"PATH": f"{root}/envs/other/bin:/usr/bin"}, "/nowhere")
-        assert (selected.name, selected.origin) == ("other", "PATH")
-
-    def test_4_a_name(self, root: Path) -> None:
-        environ = {"ANACONDA_DIR": str(root), "DEFAULT_CONDA_ENV_NAME": "python-3.7.10"}
-        assert find_environment(None, "other", environ, "/nowhere").prefix == str(root / "envs" / "other")
+@pytest.mark.parametrize(
+    ("python", "conda_env", "environ", "name", "origin"),
+    [
+        (None, None, IMAGE, "python-3.7.10", "DEFAULT_CONDA_ENV_NAME=python-3.7.10"),
+        ("{root}/envs/other/bin/python", None, IMAGE, "other", "--python"),
+        (None, None, {"PATH": "{root}/envs/other/bin:/usr/bin"}, "other", "PATH"),
+        (None, "other", IMAGE, "other", "--conda-env other"),
+    ],
+)
+def test_the_four_ways_of_the_document_develop_modelarts_1416(
+    root: Path,
+    python: Optional[str],
+    conda_env: Optional[str],
+    environ: Dict[str, str],
+    name: str,
+    origin: str,
+) -> None:
+    environ = {key: value.format(root=root) for key, value in environ.items()}
+    chosen = python and python.format(root=root)
+    selected = find_environment(chosen, conda_env, environ, "/nowhere")
+    assert (selected.prefix, selected.name, selected.origin) == (f"{root}/envs/{name}", name, origin)
 
 
 @pytest.mark.parametrize("name", ["anaconda", "anaconda3", "miniconda3", "miniforge3"])

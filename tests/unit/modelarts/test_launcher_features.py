@@ -57,32 +57,25 @@ def test_diagnostic_modes(asked: Dict[str, str], given_to_the_rank: Dict[str, st
         assert {name: environ.get(name) for name in given_to_the_rank} == given_to_the_rank
 
 
-V2 = {
-    "inputs": [
-        {"name": "data_url", "local_dir": "/in/data_url_0", "remote": {"obs": {"obs_url": "s3://b/data/"}}}
-    ]
-}
-V2_DATASET = {
-    "inputs": [{"name": "d", "local_dir": "/in/d", "remote": {"datasets": {"obs_url": "/b/data/"}}}]
-}
-V1 = {
-    "inputs": [
-        {"parameter": {"label": "data_url", "value": "/in"}, "data_source": {"obs": {"obs_url": "/b/data/"}}}
-    ]
-}
+OBS = {"obs": {"obs_url": "s3://b/data/"}}
+DATASET = {"datasets": {"obs_url": "/b/data/"}}
+OF_FORM = {"label": "data_url", "value": "/in"}
 
 
 @pytest.mark.parametrize(
-    ("document", "channel"),
+    ("entry", "channel"),
     [
-        (V2, Channel("data_url", "inputs", "/in/data_url_0", "s3://b/data/")),
-        (V2_DATASET, Channel("d", "inputs", "/in/d", "/b/data/")),
-        (V1, Channel("data_url", "inputs", "/in", "/b/data/")),
-        ({"inputs": [{"name": "n", "local_dir": "/in"}]}, Channel("n", "inputs", "/in", None)),
+        (
+            {"name": "d", "local_dir": "/in/d_0", "remote": OBS},
+            Channel("d", "inputs", "/in/d_0", "s3://b/data/"),
+        ),
+        ({"name": "d", "local_dir": "/in/d", "remote": DATASET}, Channel("d", "inputs", "/in/d", "/b/data/")),
+        ({"parameter": OF_FORM, "data_source": OBS}, Channel("data_url", "inputs", "/in", "s3://b/data/")),
+        ({"name": "n", "local_dir": "/in"}, Channel("n", "inputs", "/in", None)),
     ],
 )
-def test_channels_of_both_shapes(document: object, channel: Channel) -> None:
-    assert read_channels({"MA_INPUTS": json.dumps(document)}) == ((channel,), ())
+def test_channels_of_both_shapes(entry: object, channel: Channel) -> None:
+    assert read_channels({"MA_INPUTS": json.dumps({"inputs": [entry]})}) == ((channel,), ())
 
 
 @given(st.text() | st.dictionaries(st.sampled_from(["inputs", "x"]), st.none() | st.lists(st.integers() | st.dictionaries(st.text(), st.text())))
