@@ -114,11 +114,14 @@ class OtherNodes:
         try:
             yield
         except Exception as error:
-            ways, self._channel, self._documents = self._ways, None, None
-            self.world.journal.say(f"{self.without}: {described(error)}")
-            for way in ways:
-                with suppress(Exception):
-                    way.close()
+            self._give_up(described(error))
+
+    def _give_up(self, reason: str) -> None:
+        ways, self._channel, self._documents = self._ways, None, None
+        self.world.journal.say(f"{self.without}: {reason}")
+        for way in ways:
+            with suppress(Exception):
+                way.close()
 
     @property
     def talks(self) -> bool:
@@ -196,7 +199,13 @@ class OtherNodes:
                 self._channel.meet(Address(job.place.hosts[0], port))
 
     def meet(self, placement: Placement, table: Optional[RankTable], job: JobEnvironment, port: int) -> None:
-        """Knows the ranks of this node from now on, and the address of node 0 if only the table has it."""
+        """Knows the ranks of this node from now on, and the address of node 0 if only the table has it.
+
+        A table with more nodes than the variables told of (HyperJob) ends the ways, which are of a part.
+        """
+        if job.node_count != self.nodes and self.talks:
+            self._give_up(f"the rank table has {job.node_count} nodes, the variables told of {self.nodes}")
+        self.node, self.nodes = job.node_rank, job.node_count
         self._own, each = placement.ranks, len(placement.ranks)
         first = self.node * each
         self._in_order = placement.world_size == job.node_count * each and [*self._own] == [

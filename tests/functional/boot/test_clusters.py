@@ -39,6 +39,7 @@ class VolcanoPod(Node):
         return node
 
 
+TOKEN = "9f1c0a2e55d04c7fa3c1"
 TWO = {"VC_WORKER_NUM": "2", "VC_WORKER_HOSTS": "127.0.0.1,127.0.0.2"}
 
 
@@ -86,21 +87,38 @@ def test_a_table_with_more_servers_than_the_job_has_nodes_is_of_another_job(
     assert "completed, but with 3 servers where the job has 2 nodes" in ended.output
 
 
+def of_children(document: Dict[str, Any], *sizes: int) -> Dict[str, Any]:
+    """The table of a HyperJob with children of so many pods."""
+    names, children = iter(document["server_list"]), []
+    for number, size in enumerate(sizes):
+        own = [{"server_id": next(names)["server_id"]} for _ in range(size)]
+        children.append({"super_pod_id": f"child-{number}", "server_list": own})
+    return {**document, "super_pod_list": children}
+
+
 def test_a_child_of_a_hyperjob_believes_the_table_and_finds_itself_by_address(pod: VolcanoPod) -> None:
     """Volcano's variables tell of two pods, those of one child; the table has those of all."""
     pod.variables["MA_CURRENT_HOST_IP"] = "10.0.0.4"
-    document = table(2, 3, 0, 1)
-    children = [document["server_list"][:2], document["server_list"][2:]]
-    pods = [
-        {
-            "super_pod_id": f"child-{number}",
-            "server_list": [{"server_id": server["server_id"]} for server in own],
-        }
-        for number, own in enumerate(children)
-    ]
-    pod.table.write_text(json.dumps({**document, "super_pod_list": pods}))
+    pod.table.write_text(json.dumps(of_children(table(2, 3, 0, 1), 2, 2)))
     plan = pod.plan()
     assert (plan["node"], plan["world_size"], ranks(plan)) == (3, 8, [6, 7])
+
+
+@pytest.mark.parametrize(("pods", "token"), [(1, ""), (1, TOKEN), (2, TOKEN)])
+def test_a_child_of_a_hyperjob_does_not_restart_without_the_other_children(
+    pod: VolcanoPod, pods: int, token: str
+) -> None:
+    """Only the rank table tells that the job has more nodes than Volcano's variables."""
+    hosts = ",".join(["127.0.0.1", "127.0.0.2"][:pods])
+    pod.index = 0
+    pod.variables = {"VC_WORKER_NUM": str(pods), "VC_WORKER_HOSTS": hosts, "MA_CURRENT_HOST_IP": "10.0.0.1"}
+    pod.variables.update(MABOOT_JOB_TOKEN=token, MABOOT_START_SECONDS="0")
+    pod.table.write_text(json.dumps(of_children(table(*range(2 * pods)), pods, pods)))
+    ended = pod.boot("--max-restarts", "1", "python", "-c", "raise SystemExit(7)")
+    assert ended.code == 7, ended.output
+    assert "no restart: there is no way to the other nodes" in ended.output
+    given_up = f"this node goes on without the others: the rank table has {2 * pods} nodes" in ended.output
+    assert given_up == (pods == 2), "a single pod has opened no way"
 
 
 def test_ranks_stay_with_servers_that_have_changed_their_places(pod: VolcanoPod) -> None:
