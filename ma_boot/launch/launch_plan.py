@@ -16,7 +16,7 @@ class Placement(NamedTuple):
 
     `devices[i]` is the number of its card within this container, i if the tuple is empty; `device_ids[i]` is
     the card's physical number, if there is a rank table. `by_hand` is true if the user gave the ranks.
-    `server_id` is that of this node in the table, None if it was not found by it.
+    `server_id` is this node's in the table, None if it was not found by the table.
     """
 
     world_size: int

@@ -297,7 +297,7 @@ def _command(node: Node, of_node: Variables, everywhere: Variables) -> WorkerSpe
 
 
 def _as_by_hand(node: Node) -> Sequence[str]:
-    """The command, with a relative path in the script's `$0`: those of the guides `cd ./$(dirname $0)`."""
+    """The command, with a relative path in the script's `$0`: scripts of the guides `cd ./$(dirname $0)`."""
     script, argv, below = node.command.parts.script, node.command.argv, os.path.join(node.cwd, "")
     if script is None or not script.name.startswith(below) or not script.name.endswith(".sh"):
         return argv

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def address_of(host: str, timeout: float, say: Callable[[str], None], inbox: SignalInbox) -> str:
-    """The host's address, that of IPv4 if it has both, retried for `timeout` seconds.
+    """The host's address, preferably of IPv4, retried for `timeout` seconds.
 
     An address is returned as it is, with the interface of a local one (`fe80::1%eth0`); one of IPv6 has no
     brackets, as `torch.distributed.TCPStore` and MindSpore take it. Raises `ConfigError` if the host has none

@@ -256,7 +256,7 @@ def _checkpoints(
 def _reset(
     request: BootRequest, world: World, job: JobEnvironment, placement: Placement
 ) -> Optional[ResetWatch]:
-    """What follows MindCluster's reset file, once processes may start; None where there is none.
+    """The watch on MindCluster's reset file, once processes may start; None without such a file.
 
     Raises `Stopped`, and what the wait raises.
     """

@@ -276,7 +276,7 @@ class CutFiles:
         return math.inf
 
     def check(self, workers: Sequence[Worker], stopping: bool) -> str:
-        """Tells of those that have died since the last call."""
+        """Tells the outputs of processes that have died since the last call."""
         died = sum(worker.exit is not None and not _ended_by_itself(worker.exit) for worker in workers)
         if died != self._died:
             self._died = died

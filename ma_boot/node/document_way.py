@@ -23,7 +23,7 @@ AGREE_SECONDS = 1.0  # and once a node has told something, or waits for the othe
 class DocumentWay:
     """What `NodeChannel` is by a connection, for what ends an attempt; in a thread of its own, until `close`.
 
-    `notices` gives those of the attempt that has begun. Whatever fails is tried again at the next look.
+    `notices` opens the notices of the attempt that has begun. Whatever fails is tried again at the next look.
 
     Raises:
         RuntimeError: the limit of threads.

@@ -57,7 +57,7 @@ CAUSE_SECONDS = 0.8  # that the end of a node whose ranks lost others waits for 
 STOPPED_SECONDS = (
     0.5  # if nothing failed here: others tell their failures before the platform stops this node
 )
-TOGETHER_SECONDS = 0.3  # that a node with a failure of its own waits for those of others at the same time
+TOGETHER_SECONDS = 0.3  # that a node which has failed waits for failures of others at the same time
 MOST_UNREAD = 4096  # messages about hangs, and about saves
 VERDICT_SECONDS = 10.0  # for node 0's verdict to be written to OBS before it is told
 LEFT_SECONDS = 3.0  # for what a node says last, in OBS
@@ -165,7 +165,7 @@ class OtherNodes:
 
     @property
     def unreached(self) -> Collection[int]:
-        """Those that have been there, and are not any more."""
+        """The nodes that were connected, and are not any more."""
         return self._channel.unreached & self._channel.met if self._channel is not None else ()
 
     def open(self, job: JobEnvironment, port: int) -> None:

@@ -292,7 +292,7 @@ def _by_hand(options: RankOptions, file: str, table: RankTable) -> Placement:
 
 
 def write_table(placement: Placement, table: Optional[RankTable], job: JobEnvironment) -> None:
-    """Writes the converted table, at each start anew: that of an earlier start may name replaced nodes.
+    """Writes the converted table, at each start anew: an earlier one may name replaced nodes.
 
     A template-one file that the user named is used where it is. Raises `CannotCreate`.
     """

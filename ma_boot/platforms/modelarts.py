@@ -17,7 +17,7 @@ OLD_NAMES = {
     "VK_TASK_INDEX": "VC_TASK_INDEX",  # Volcano's own name
 }
 _OLD_HOSTS = r"BATCH_CUSTOM(\d+)_HOSTS"
-# That of volcano-global, a table of all clusters, comes before that of one.
+# The variable of volcano-global, for a table of all clusters, comes before that for one cluster.
 TABLE_VARIABLES = ("RANK_TABLE_FILE_V_1_0", "GLOBAL_RANK_TABLE_FILE", "RANK_TABLE_FILE")
 
 

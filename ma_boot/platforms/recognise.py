@@ -21,6 +21,8 @@ _SIGNS: Dict[str, Tuple[str, ...]] = {
     "volcano": ("VC_TASK_INDEX", "VK_TASK_INDEX", "VC_WORKER_NUM", "VC_WORKER_HOSTS"),
     "kubeflow": ("PET_NNODES", "PET_NODE_RANK"),
 }
+# A PyTorchJob of an operator that sets no `PET_*` yet, if there is no LOCAL_RANK.
+_OLD_KUBEFLOW = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "KUBERNETES_SERVICE_HOST")
 PLATFORMS = (*sorted(_SIGNS), "bare")
 # What a platform may have around it, or names that YAML gives to it: not a contradiction.
 _WITH: Dict[str, Tuple[str, ...]] = {
@@ -65,13 +67,10 @@ def recognised(environ: Mapping[str, str], chosen: Optional[str] = None) -> Reco
     """
     if chosen is not None:
         return Recognised(chosen, "by --platform", chosen=True, tells_all=_tells_all(chosen, environ))
-    variables = {
-        name: [sign for sign in signs if environ.get(sign)]
-        for name, signs in _SIGNS.items()
-        if any(environ.get(sign) for sign in signs)
-    }
-    if "kubeflow" not in variables and _is_old_kubeflow(environ):
-        variables["kubeflow"] = ["RANK", "WORLD_SIZE", "MASTER_ADDR", "KUBERNETES_SERVICE_HOST"]
+    variables = {name: [sign for sign in signs if environ.get(sign)] for name, signs in _SIGNS.items()}
+    if all(map(environ.get, _OLD_KUBEFLOW)) and not environ.get("LOCAL_RANK"):
+        variables["kubeflow"] = variables["kubeflow"] or [*_OLD_KUBEFLOW]
+    variables = {name: signs for name, signs in variables.items() if signs}
     if not variables:
         return Recognised("bare", "no platform's variables are set", tells_all=True)
     first, *others = variables
@@ -89,14 +88,8 @@ def _tells_all(name: str, environ: Mapping[str, str]) -> bool:
     return name == "bare" or (name == "modelarts" and bool(environ.get("MA_NUM_HOSTS")))
 
 
-def _is_old_kubeflow(environ: Mapping[str, str]) -> bool:
-    """A PyTorchJob of an operator that sets no `PET_*` yet."""
-    needed = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "KUBERNETES_SERVICE_HOST")
-    return all(environ.get(name) for name in needed) and not environ.get("LOCAL_RANK")
-
-
 def place_of(platform: Recognised, around: Around, problems: List[str]) -> NodePlace:
-    """What the platform tells, and those around it of the rest.
+    """What the platform tells, completed by the platforms around it.
 
     ModelArts' own variables come first, wherever a job's YAML sets them, unless the platform is chosen; but
     `VC_TASK_INDEX` and `VC_WORKER_HOSTS`, which Volcano has for a part of the job, come last. `problems` gets

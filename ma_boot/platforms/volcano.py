@@ -17,7 +17,7 @@ _INDEX = ("VC_TASK_INDEX", "VK_TASK_INDEX")
 
 
 def place(around: Around, problems: List[str]) -> NodePlace:
-    """What Volcano tells; the count of nodes is that of a child job if there is a HyperJob around it."""
+    """What Volcano tells; in a HyperJob, the count of nodes is its child job's."""
     reading = VariableReader(around, problems)
     if _has_pytorch(reading):  # RANK and WORLD_SIZE are those of nodes
         reading.count("node", "RANK")
@@ -63,7 +63,7 @@ def _has_pytorch(reading: VariableReader) -> bool:
 
 
 def _hosts(around: Around) -> Dict[str, List[str]]:
-    """The hosts by task, that of the master first; each pod of the job finds the same order."""
+    """The hosts by task, the master's first; each pod of the job finds the same order."""
     by_task: Dict[str, List[str]] = {}
     for name, text in around.environ.items():
         if name.startswith("VC_") and name.endswith(_HOSTS) and text.strip():

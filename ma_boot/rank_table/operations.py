@@ -92,8 +92,8 @@ def machine_table(
 ) -> Dict[str, Any]:
     """The document of one server with these addresses by card, ranks in the order of the cards.
 
-    With a super pod it is of version 1.2 and has the cards of that, also those without an address: inside of
-    a super pod they need none.
+    With a super pod it is of version 1.2 and has all of its cards: inside of a super pod, they need no
+    addresses.
     """
     sdids = super_pod.super_device_ids if super_pod else {}
     devices = [

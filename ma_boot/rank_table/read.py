@@ -58,7 +58,7 @@ def completed(document: Dict[str, Any]) -> Union[Dict[str, Any], NotYet]:
 
 
 def whole_document(content: Union[str, bytes]) -> Union[Dict[str, Any], NotYet]:
-    """The document whatever its status is, unpacked, or why it is none."""
+    """The unpacked document whatever its status is, or why the content is not a document."""
     data = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
     if is_packed(data):
         try:
@@ -163,9 +163,9 @@ class _Reading:
         return pods
 
     def servers(self, document: Mapping[str, Any]) -> List[Pod]:
-        """The servers in the order of the file, which is that of the pods.
+        """The servers in the order of the file, in which the pods are.
 
-        It is that of the ranks only until pods change places: Volcano's controller leaves ranks with servers.
+        The ranks are in another order once pods change places: Volcano's controller leaves them with servers.
         """
         listed = self.objects(document, "server_list", "")
         return [self.pod(server, at, None, "device", ranked=True) for at, server in listed]

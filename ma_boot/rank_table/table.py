@@ -47,7 +47,7 @@ def is_number(text: str) -> bool:
 
 
 def address_family(address: str) -> int:
-    """4 or 6 for an IP address; raises `ValueError` for what is none."""
+    """4 or 6; raises `ValueError` for a text that is not an IP address."""
     if _IPV4.fullmatch(address):  # as nearly all are
         return 4
 

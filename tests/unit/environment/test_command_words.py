@@ -93,20 +93,10 @@ def test_the_files_of_a_module() -> None:
     assert Script(0, "pkg.train", True).files == ("pkg/train.py", "pkg/train/__main__.py")
 
 
-KNOWN = [
-    "python",
-    "bash",
-    "torchrun",
-    "mpirun",
-    "accelerate",
-    "launch",
-    "-m",
-    "--",
-    "-c",
-    "a.py",
-    "b.sh",
-    "A=c.py",
-]
+KNOWN = (
+    *("python", "bash", "torchrun", "mpirun", "accelerate", "launch"),
+    *("-m", "--", "-c", "a.py", "b.sh", "A=c.py"),
+)
 
 
 @given(st.lists(st.one_of(st.text(max_size=6), st.sampled_from(KNOWN))))
