@@ -55,8 +55,7 @@ def find_command(command: Sequence[str], python: str, path: str, cwd: str, job_d
         raise UsageError("-m: expected the name of a module")
     first, parts = words[0], command_parts(command)
     script = parts.script
-    file = _file_of(script, cwd, job_dir) if script is not None else None
-    code = _code_of(script, file) if script is not None and file is not None else None
+    file, code = _file_and_code(script, cwd, job_dir)
     if file is not None and script is not None and not script.is_module:
         words[script.place] = file
         script = script._replace(name=file)
@@ -78,26 +77,22 @@ def code_of(command: Sequence[str], cwd: str, job_dir: str) -> Optional[str]:
 
     Raises `CommandNotFound` if it does not exist.
     """
-    script = command_parts(command).script
-    file = _file_of(script, cwd, job_dir) if script is not None else None
-    return _code_of(script, file) if script is not None and file is not None else None
+    return _file_and_code(command_parts(command).script, cwd, job_dir)[1]
 
 
-def _code_of(script: Script, file: str) -> str:
-    if script.is_module:
-        return file[: -len(os.sep + next(name for name in script.files if file.endswith(name)))]
-    return os.path.dirname(file)
-
-
-def _file_of(script: Script, cwd: str, job_dir: str) -> Optional[str]:
-    """The file of a script; None for a module that is installed, and for what may be no file at all."""
+def _file_and_code(script: Optional[Script], cwd: str, job_dir: str) -> Tuple[Optional[str], Optional[str]]:
+    """The file and its code's directory; None for an installed module, and for what may be no file at all."""
+    if script is None:
+        return None, None
     for name in script.files:
         try:
-            return find_file(name, cwd, job_dir)
+            file = find_file(name, cwd, job_dir)
         except CommandNotFound:
             if script.is_certain:
                 raise
-    return None
+        else:
+            return file, file[: -len(os.sep + name)] if script.is_module else os.path.dirname(file)
+    return None, None
 
 
 def find_file(name: str, cwd: str, job_dir: str) -> str:
