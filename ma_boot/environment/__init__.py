@@ -1,7 +1,6 @@
 """The environment and the command of the training."""
 
 from ma_boot.environment.command import (
-    FoundCommand as FoundCommand,
     StartScript as StartScript,
     code_of as code_of,
     find_command as find_command,
@@ -17,6 +16,7 @@ from ma_boot.environment.command_words import (
 )
 from ma_boot.environment.conda import existing_environments as existing_environments
 from ma_boot.environment.extras import how_to_install as how_to_install
+from ma_boot.environment.found_command import FoundCommand as FoundCommand
 from ma_boot.environment.patch import applied as applied, difference as difference
 from ma_boot.environment.shell import environment_after as environment_after, passable as passable
 from ma_boot.environment.software import software_of as software_of

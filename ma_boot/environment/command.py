@@ -6,10 +6,10 @@ import difflib
 import os
 import re
 import shutil
-from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Optional, Sequence, Tuple
 
-from ma_boot.environment.command_words import CommandParts, Script, command_parts
-from ma_boot.environment.patch import put_first
+from ma_boot.environment.command_words import Script, command_parts
+from ma_boot.environment.found_command import FoundCommand
 from ma_boot.errors import CommandNotFound, NotExecutable, UsageError, listed
 from ma_boot.wording import Message
 
@@ -17,25 +17,6 @@ _ELSEWHERE = "--conda-env NAME or --python PATH selects the environment that has
 _MPI = (
     "install Open MPI (Debian's openmpi-bin), or select the environment that has it (--conda-env, --python)"
 )
-
-
-class FoundCommand(NamedTuple):
-    """The argv to execute, and what belongs to its script.
-
-    `code` is the directory of the script, for a module the one from which it is imported; None if the command
-    names no file here. `parts` are those of the argv.
-    """
-
-    argv: Tuple[str, ...]
-    parts: CommandParts = CommandParts(None)
-    code: Optional[str] = None
-
-    def environment(self, environ: Mapping[str, str]) -> Mapping[str, str]:
-        """The environment in which the command finds its module."""
-        script = self.parts.script
-        if self.code is None or script is None or not script.is_module:
-            return environ
-        return {**environ, "PYTHONPATH": put_first(self.code, environ.get("PYTHONPATH", ""))}
 
 
 def find_command(command: Sequence[str], python: str, path: str, cwd: str, job_dir: str) -> FoundCommand:

@@ -95,8 +95,8 @@ def boot(request: BootRequest, world: World) -> Ending:
 def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
     """The phases; `others` are opened as soon as the job is known."""
     environ, inbox, journal = world.environ, world.inbox, world.journal
-    job, transfers, placement, run, error, checkpoints = None, None, None, None, None, NodeCheckpoints()
-    reset: Optional[ResetWatch] = None
+    job, transfers, placement, run, reset, error = None, None, None, None, None, None
+    checkpoints = NodeCheckpoints()
     try:
         with journal.phase("job") as phase:
             job = _job(request, world)
@@ -106,8 +106,7 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
             _check_before(request, world, job, transfers)
             phase.detail = job.summary()
         with journal.phase("environment") as phase:
-            training = _environment(request, world, job)
-            training = _set_up(request, world, job, training, inputs_of(transfers))
+            training = _set_up(request, world, job, inputs_of(transfers))
             phase.detail = training.origin
         with downloading_inputs(transfers, journal, inbox) as check, journal.phase("rank table") as phase:
             placement, table, job = _ranks(request, world, job, check)
@@ -216,12 +215,10 @@ def _check_before(
 
 
 def _set_up(
-    request: BootRequest,
-    world: World,
-    job: JobEnvironment,
-    training: TrainingEnvironment,
-    inputs: Sequence[Route],
+    request: BootRequest, world: World, job: JobEnvironment, inputs: Sequence[Route]
 ) -> TrainingEnvironment:
+    """The training's environment, after what is done once before its processes."""
+    training = _environment(request, world, job)
     by_mpi = request.launch.rendezvous == "mpi"
     command = check_command(request.command, training, world.cwd, job, inputs, by_mpi)
     setup = NodeSetup(world.environ, world.cwd, job.home, job.job_dir, world.inbox, world.journal.say)

@@ -43,6 +43,7 @@ PURE: Set[str] = {
     "ma_boot.observe.channel.protocol",
     "ma_boot.environment.patch",
     "ma_boot.environment.command_words",
+    "ma_boot.environment.found_command",
     "ma_boot.observe.record",
     "ma_boot.observe.progress",
     "ma_boot.modelarts.job",
