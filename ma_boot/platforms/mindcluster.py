@@ -15,19 +15,14 @@ from ma_boot.platforms.place import Around, NodePlace, VariableReader
 from ma_boot.platforms.volcano import knows_table
 from ma_boot.wording import ranks_text
 
-TORCH = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-MINDSPORE = (
-    *("MS_LOCAL_WORKER", "MS_WORKER_NUM", "MS_NODE_RANK", "MS_SCHED_HOST", "MS_SCHED_PORT", "MS_SERVER_NUM"),
-    "MS_ROLE",
-)
-TENSORFLOW = (
-    *("CM_CHIEF_IP", "CM_CHIEF_PORT", "CM_CHIEF_DEVICE", "CM_WORKER_SIZE", "CM_LOCAL_WORKER"),
-    *("CM_WORKER_IP", "CM_RANK"),
-)
 _FRAMEWORKS = (  # names of: all ranks, ranks of a node, number of the node, master, its port
     ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT"),
     ("MS_WORKER_NUM", "MS_LOCAL_WORKER", "MS_NODE_RANK", "MS_SCHED_HOST", "MS_SCHED_PORT"),
     ("CM_WORKER_SIZE", "CM_LOCAL_WORKER", "CM_RANK", "CM_CHIEF_IP", "CM_CHIEF_PORT"),
+)
+_PER_NODE = (
+    *(name for names in _FRAMEWORKS for name in names),
+    *("LOCAL_RANK", "MS_ROLE", "MS_SERVER_NUM", "CM_CHIEF_DEVICE", "CM_WORKER_IP"),
 )
 
 
@@ -35,10 +30,7 @@ def place(around: Around, problems: List[str]) -> NodePlace:
     """What MindCluster tells, and Volcano's plugins where the job is a vcjob."""
     reading = VariableReader(around, problems)
     reading.text("job", "MINDX_TASK_ID")
-    reading.text("uid", "POD_UID")
-    reading.text("host", "XDL_IP", "HOST_IP")
-    address = reading.value("POD_IP")
-    reading.put("addresses", (address,) if address else None, "POD_IP")
+    reading.text("host", "XDL_IP")
     for world, local, number, master, port in _FRAMEWORKS:
         count, each = reading.number(world, 1), reading.number(local, 1)
         if count is not None and each is not None:
@@ -57,7 +49,8 @@ def place(around: Around, problems: List[str]) -> NodePlace:
             f"{why}: this pod has no NPUs, but variables of the workers; run the training's "
             "own command in it, not ma_boot, or give it NPUs"
         )
-    whole = volcano.place(around, problems)._replace(is_part=False)  # no HyperJob is around a vcjob
+    # With POD_UID, POD_IP and HOST_IP, and without a HyperJob, which is never around a vcjob.
+    whole = volcano.place(around, problems)._replace(is_part=False)
     own = reading.place().completed_by(whole)
     if own.node is not None and own.nodes is None and not knows_table(around):
         problems.append(  # of a vNPU: the operator writes no sizes then
@@ -80,7 +73,7 @@ def _without_cards(reading: VariableReader) -> str:
 
 def per_node(around: Around) -> Tuple[str, ...]:
     """The variables that are the node's, by names that mean a rank to the training."""
-    return (*TORCH, *MINDSPORE, *TENSORFLOW)
+    return _PER_NODE
 
 
 def visible_devices(reading: VariableReader) -> Optional[int]:
