@@ -44,6 +44,7 @@ def script(line: str) -> Optional[str]:
         ("bash -x -eo pipefail run.sh", "run.sh"),
         ("bash run", "run"),
         ("bash +o posix --rcfile rc run", None),  # a limit
+        ("mpirun env A=b.py python train.py", "train.py"),
         ("nohup ./run.sh", None),  # a limit
         ("conda run -n python3.7 python train.py", "train.py"),
         ("nsys profile -o x python -u train.py", "train.py"),
