@@ -4,17 +4,18 @@ Words that other rooms know, such as the kinds of rendezvous, are spelled out he
 slow down `--help` and completion. A test compares them.
 """
 
-from ma_boot.cli.options.number import Number as Number, Whole as Whole
 from ma_boot.cli.options.option import (
     DIR as DIR,
     FILE as FILE,
     LOCAL as LOCAL,
     SECONDS as SECONDS,
     SECONDS_ABOVE_0 as SECONDS_ABOVE_0,
+    Number as Number,
     OptionProblem as OptionProblem,
     RunOption as RunOption,
     RunVariable as RunVariable,
     Topic as Topic,
+    Whole as Whole,
     age as age,
     by_variable as by_variable,
     did_you_mean as did_you_mean,

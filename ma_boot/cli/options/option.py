@@ -22,8 +22,6 @@ from typing import (
 import click
 from click.core import ParameterSource
 
-from ma_boot.cli.options.number import Number
-
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -93,6 +91,34 @@ def did_you_mean(name: str, names: Collection[str], before: str = "") -> str:
 
     near = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.75 if len(name) > 4 else 0.66)
     return f"; did you mean {before}{near[0]}?" if near else ""
+
+
+class Whole(click.IntRange):
+    """A whole number within bounds."""
+
+    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> Any:
+        """The number; raises `click.BadParameter`."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{value!r} is not a whole number{_bounds(self)}", param, ctx)
+
+
+class Number(click.FloatRange):
+    """A number within bounds."""
+
+    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> Any:
+        """The number; raises `click.BadParameter`."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{value!r} is not a number{_bounds(self)}", param, ctx)
+
+
+def _bounds(kind: Any) -> str:
+    if kind.max is not None:
+        return f" from {kind.min} to {kind.max}"
+    return f" above {kind.min}" if kind.min_open else f" of at least {kind.min}"
 
 
 SECONDS: Dict[str, Any] = {"type": Number(min=0), "metavar": "SECONDS"}

@@ -7,7 +7,6 @@ from typing import List, Optional
 
 import click
 
-from ma_boot.cli.options.number import Whole
 from ma_boot.cli.options.option import (
     DIR,
     DOCKER,
@@ -19,6 +18,7 @@ from ma_boot.cli.options.option import (
     RunOption,
     RunVariable,
     Topic,
+    Whole,
 )
 
 PLAN_TOPIC = Topic(

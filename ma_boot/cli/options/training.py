@@ -7,7 +7,6 @@ from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 import click
 
-from ma_boot.cli.options.number import Whole
 from ma_boot.cli.options.option import (
     DIR,
     FILE,
@@ -16,6 +15,7 @@ from ma_boot.cli.options.option import (
     RunOption,
     RunVariable,
     Topic,
+    Whole,
     by_variable,
     files,
 )
