@@ -37,9 +37,6 @@ class BootError(Exception):
 
     exit_code: int = ExitCode.INTERNAL
 
-    def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""
-
 
 class UsageError(BootError):
     """The command line is wrong."""

@@ -6,7 +6,7 @@ import signal
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Iterator, Optional, Sequence
+from typing import Iterator, Mapping, Optional, Sequence
 
 import click
 
@@ -42,10 +42,9 @@ _command = click.option("--command", metavar="TEXT", help="A boot command to try
 @click.option("--platform", metavar="OS/ARCH", help="linux/arm64 for most Ascend servers, or linux/amd64.")
 @_arch
 @click.option("--size-budget", type=Number(min=0), metavar="GB", help="Refuse a larger image.")
-@click.pass_context
+@click.pass_obj
 def build_command(
-    ctx: click.Context,
-    /,
+    environ: Mapping[str, str],
     context: str,
     tag: str,
     arguments: Sequence[str],
@@ -59,9 +58,9 @@ def build_command(
     Example:
       ma_boot image build --tag my-training --platform linux/arm64 .
     """
-    values = images.build_arguments(arguments, ctx.obj)
-    with stopped_by_sigterm(), images.engine(ctx.obj) as client:
-        with Console(interactive=is_interactive(ctx.obj)) as console:
+    values = images.build_arguments(arguments, environ)
+    with stopped_by_sigterm(), images.engine(environ) as client:
+        with Console(interactive=is_interactive(environ)) as console:
             images.build_image(client, Path(context), tag, values, platform, console)
         size = int(images.image_attributes(client, tag)["Size"])
         images.check_size(size, size_budget, tag)
@@ -79,10 +78,9 @@ def build_command(
 @click.option("--registry", metavar="HOST", help="Registry to use instead of the region's SWR.")
 @_arch
 @_command
-@click.pass_context
+@click.pass_obj
 def push_command(
-    ctx: click.Context,
-    /,
+    environ: Mapping[str, str],
     name: str,
     region: str,
     organization: str,
@@ -102,12 +100,12 @@ def push_command(
       ma_boot image push my-training --region cn-north-4 --organization yours
     """
     target = images.push_target(name, region, organization, repository, tag, registry)
-    with stopped_by_sigterm(), images.engine(ctx.obj) as client:
-        login = images.push_login(ctx.obj, images.configured_login(target.host), region, target.host)
+    with stopped_by_sigterm(), images.engine(environ) as client:
+        login = images.push_login(environ, images.configured_login(target.host), region, target.host)
         checked = images.check_image(client, name, arch, command)
         print_lines(images.findings_text(checked))
         images.reject_errors(checked)
-        with Console(interactive=is_interactive(ctx.obj)) as console:
+        with Console(interactive=is_interactive(environ)) as console:
             digest = images.push_image(client, name, target, login, console)
     print_lines(images.job_form(target, digest, checked.architecture, command or "exec ma_boot train.py"))
 
@@ -117,9 +115,9 @@ def push_command(
 @_arch
 @_command
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-@click.pass_context
+@click.pass_obj
 def check_command(
-    ctx: click.Context, /, name: str, arch: Optional[str], command: Optional[str], as_json: bool
+    environ: Mapping[str, str], name: str, arch: Optional[str], command: Optional[str], as_json: bool
 ) -> None:
     """Checks IMAGE against ModelArts' rules and prints all findings; exits with 65 if one is an error.
 
@@ -127,7 +125,7 @@ def check_command(
     Example:
       ma_boot image check my-training --arch aarch64
     """
-    with stopped_by_sigterm(), images.engine(ctx.obj) as client:
+    with stopped_by_sigterm(), images.engine(environ) as client:
         checked = images.check_image(client, name, arch, command)
     formatted = images.findings_json if as_json else images.findings_text
     print_lines(formatted(checked))

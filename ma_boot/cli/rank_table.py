@@ -36,8 +36,6 @@ from ma_boot.wording import columns
 
 _COLUMNS = ("rank", "pod", "server_id", "device_id", "device_ip")
 
-# Each command imports what it needs: the help and completion need none of it.
-
 _order = click.option(
     "--rank-order",
     type=RANK_ORDER,
@@ -74,7 +72,7 @@ def show(file: str, rank_order: str, as_json: bool) -> None:
     """
     ranks = rows(ranked(read_table(file), rank_order))
     if as_json:
-        print_json(ranks)
+        print_lines(json.dumps(ranks, indent=2))
         return
     cells = [["-" if row[name] is None else str(row[name]) for name in _COLUMNS] for row in ranks]
     print_lines("\n".join(columns([_COLUMNS, *cells])))
@@ -91,9 +89,12 @@ def validate_command(file: str, product: Optional[str], as_json: bool) -> int:
     Example:
       ma_boot rank-table validate --product 910b jobstart_hccl.json
     """
-    findings = all_findings(file, product)
+    try:
+        findings: Sequence[TableFinding] = validate(parse(_document(file), product), product)
+    except Unreadable as error:
+        findings = error.findings
     if as_json:
-        print_json([finding._asdict() for finding in findings])
+        print_lines(json.dumps([finding._asdict() for finding in findings], indent=2))
     else:
         lines = [f"{'error' if finding.fatal else 'warning'}: {finding}" for finding in findings]
         print_lines("\n".join(lines) or "valid")
@@ -229,7 +230,7 @@ def diff(before: str, after: str, rank_order: str) -> int:
 
 
 def _addresses(wanted: Sequence[int], hccn_conf: Path, needed: bool) -> Dict[int, str]:
-    """The addresses of the cards; those in a super pod need none, so there may be none at all."""
+    """The addresses of the cards; empty if there are none, which are `needed` only outside a super pod."""
     try:
         addresses = card_addresses(wanted, hccn_conf)
     except InputMissing:
@@ -251,17 +252,6 @@ def _numbers(text: Optional[str]) -> List[int]:
             f"found {', '.join(odd)}, expected numbers such as 0,1,2,3", param_hint="--devices"
         )
     return sorted({int(word) for word in words})
-
-
-def all_findings(file: str, product: Optional[str]) -> Sequence[TableFinding]:
-    """Everything that is wrong with the table.
-
-    Raises `InputMissing` if the file cannot be read, `RankTableInvalid` if the table is not completed.
-    """
-    try:
-        return validate(parse(_document(file), product), product)
-    except Unreadable as error:
-        return error.findings
 
 
 def read_table(file: str) -> RankTable:
@@ -308,12 +298,11 @@ def write_table(table: RankTable, output: str) -> None:
         write_atomically(Path(output).absolute(), text)
 
 
-def print_json(document: Any) -> None:
-    """Prints a JSON document."""
-    print_lines(json.dumps(document, indent=2))
-
-
 def _document(file: str) -> Mapping[str, Any]:
+    """The document in a file.
+
+    Raises `InputMissing` if the file cannot be read, `RankTableInvalid` if the table is not completed.
+    """
     try:
         content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
