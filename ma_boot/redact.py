@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache, partial
-from typing import Any, Collection, Dict, List, Mapping, Match, Optional, Sequence, Set, Tuple
+from typing import Any, Collection, Dict, List, Mapping, Match, Optional, Sequence, Tuple
 from urllib.parse import quote
 
 MASK = "******"
@@ -82,12 +82,16 @@ def remember_secrets(
 ) -> None:
     """From now on the values of secret variables, and of those in `names`, are masked wherever they stand.
 
-    `afresh` forgets those of before.
+    So are the lines of each value, and what both look like in a URL. `afresh` forgets those of before.
     """
     global _known
-    more = secret_values({name: value for name, value in environ.items() if name not in names})
-    named = [environ[name] for name in names if len(environ.get(name, "")) >= _SHORTEST_SECRET]
-    _known = tuple(sorted({*(() if afresh else _known), *more, *named}, key=len, reverse=True))
+    known = set(() if afresh else _known)
+    for name, value in environ.items():
+        if name in names or is_secret(name, value):
+            forms = {value, *map(str.strip, value.splitlines())}
+            known |= forms | {quote(form, safe="", errors="surrogateescape") for form in forms}
+    long_enough = (value for value in known if len(value) >= _SHORTEST_SECRET)
+    _known = tuple(sorted(long_enough, key=len, reverse=True))
 
 
 def is_secret(name: str, value: str) -> bool:
@@ -133,18 +137,6 @@ def _kind_of_word(word: str, before: str) -> str:
 def without_secret_variables(environ: Mapping[str, str]) -> Dict[str, str]:
     """The environment for a tool that looks at the machine, or at a process: it needs no secret."""
     return {name: value for name, value in environ.items() if not is_secret(name, value)}
-
-
-def secret_values(environ: Mapping[str, str]) -> List[str]:
-    """The values of the secret variables, the longest first; also each of their lines, and as in a URL."""
-    values: Set[str] = set()
-    for name, value in environ.items():
-        if is_secret(name, value):
-            values.update((value, *map(str.strip, value.splitlines())))
-    for value in tuple(values):
-        if not re.fullmatch(r"[\w.~-]*", value):
-            values.add(quote(value, safe=""))
-    return sorted((value for value in values if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
 
 
 def masked(value: Any, name: str = "") -> Any:
