@@ -151,9 +151,7 @@ class _RunByDefault(Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> List[CompletionItem]:
         """The commands, and what may follow `run`, since `run` can be omitted."""
         run = self.commands["run"]
-        of_run = click.Context(
-            run, ctx, "run", resilient_parsing=True
-        )  # without words there is nothing to parse
+        of_run = click.Context(run, ctx, "run", resilient_parsing=True)  # there are no words to parse
         completions = [*run.shell_complete(of_run, incomplete), *super().shell_complete(ctx, incomplete)]
         return list({(item.type, item.value): item for item in completions}.values())
 

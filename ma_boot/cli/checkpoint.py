@@ -46,16 +46,6 @@ class SetsRequest(NamedTuple):
     as_json: bool
 
 
-class _Place(NamedTuple):
-    """The sets of one output, and how many its mapping keeps."""
-
-    sets: SetsByHand
-    keep: Optional[int]
-
-
-_NAMELESS = "no manifest names them"
-
-
 @click.group(cls=Group)
 def checkpoint() -> None:
     """Lists, verifies, fetches and removes the checkpoint sets of an output in OBS.
@@ -146,7 +136,7 @@ def fetch(request: SetsRequest, step: Optional[str], to: str) -> int:
             raise UsageError(
                 f"{request.where} has {len(places)} outputs with checkpoints: name the URL of one"
             )
-        sets = places[0].sets
+        sets, _ = places[0]
         chosen = _chosen(sets, step)
         say = partial(print_lines, descriptor=2)
         files, amount = sets.fetch(chosen, Path(to).absolute(), lambda now: None, say)
@@ -187,7 +177,9 @@ def prune(request: SetsRequest, keep: Optional[int], older_than: float, only_pla
             lines: List[Tuple[str, str, Optional[List[Leftover]]]]
             lines = [(str(known.name), "one of the older whole sets", None) for known in gone.whole]
             lines += [(str(known.name), known.why_not(), None) for known in gone.broken]
-            lines += [(name, _NAMELESS, leftovers) for name, leftovers in _by_step(left).items()]
+            lines += [
+                (name, "no manifest names them", leftovers) for name, leftovers in _by_step(left).items()
+            ]
             if not only_plan:
                 sets.remove([*gone.whole, *gone.broken], left)
             what = "would be removed" if only_plan else "removed"
@@ -217,8 +209,11 @@ def _pruned(
     return f"{name}: {'' if left is None else f'{files} files, {size(amount)} '}{what}: {why}"
 
 
-def _places(request: SetsRequest) -> List[_Place]:
-    """The outputs that are meant, each with its sets. Raises `ConfigError` and `UsageError`."""
+def _places(request: SetsRequest) -> List[Tuple[SetsByHand, Optional[int]]]:
+    """The sets of each output that is meant, and how many of them its mapping keeps.
+
+    Raises `ConfigError` and `UsageError`.
+    """
     options = TransferOptions(obs_root=request.obs_root, stall_timeout=request.stall_timeout)
     outputs: List[Tuple[ObsUrl, Optional[int]]]
     if "://" in request.where:
@@ -234,7 +229,7 @@ def _places(request: SetsRequest) -> List[_Place]:
             raise ConfigError(f"{request.where} has no output with 'checkpoint'")
     store = configured_store(options, request.environ, os.getcwd())
     cancel, patience = threading.Event(), RetryPolicy(request.timeout)
-    return [_Place(SetsByHand(store, url, cancel, patience), keep) for url, keep in outputs]
+    return [(SetsByHand(store, url, cancel, patience), keep) for url, keep in outputs]
 
 
 @contextmanager

@@ -122,8 +122,8 @@ def plan(request: SyncRequest, as_json: bool) -> int:
     Example:
       ma_boot sync plan path_mapping_config.py --shard 0/4
     """
-    transfers, store = _opened(request)
-    mapping, shard = transfers.mapping, transfers.shard
+    transfers = _opened(request)
+    mapping, store, shard = transfers.mapping, transfers.store, transfers.shard
     lister = RetriedStore(store, patience=_patience_of_a_plan(request)).listing
     notices: List[str] = []
     try:
@@ -149,7 +149,7 @@ def download(request: SyncRequest) -> int:
     Example:
       ma_boot sync download path_mapping_config.py --obs-root obs
     """
-    transfers, _ = _opened(request)
+    transfers = _opened(request)
     with SignalInbox() as inbox, Console(interactive=is_interactive(request.environ)) as console:
         downloading = downloading_inputs(transfers, Journal(console), inbox)
         with downloading:
@@ -165,7 +165,7 @@ def upload(request: SyncRequest) -> int:
     Example:
       ma_boot sync upload path_mapping_config.py --checksum
     """
-    transfers, _ = _opened(request)
+    transfers = _opened(request)
     with SignalInbox() as inbox, Console(interactive=is_interactive(request.environ)) as console:
         look_at_outputs(transfers, inbox)
         lost = upload_outputs(transfers, Journal(console), inbox, math.inf, _NOTHING, spared=0)
@@ -194,7 +194,7 @@ def prune(request: SyncRequest, older_than: float, only_plan: bool, as_json: boo
     Example:
       ma_boot sync prune path_mapping_config.py --plan --older-than 7d
     """
-    transfers, store = _opened(request)
+    transfers = _opened(request)
     patience = _patience_of_a_plan(request) if only_plan else RetryPolicy(request.timeout)
     failed: List[str] = []
     counts: Counter[str] = Counter()
@@ -203,7 +203,7 @@ def prune(request: SyncRequest, older_than: float, only_plan: bool, as_json: boo
         for route in transfers.mapping.outputs:
             if not as_json:
                 yield f"output {route.local} -> {route.remote}:"
-            for leftover, error in _pruned(route, store, older_than, patience, only_plan):
+            for leftover, error in _pruned(route, transfers.store, older_than, patience, only_plan):
                 if error is not None:
                     failed.append(f"{printable(f'obs://{route.remote.bucket}/{leftover.key}')}: {error}")
                 counts[leftover.action] += 1
@@ -234,7 +234,7 @@ def _pruned(
         yield (upload if error is None else upload._replace(action="fail")), error
 
 
-def _opened(request: SyncRequest) -> Tuple[NodeTransfers, Store]:
+def _opened(request: SyncRequest) -> NodeTransfers:
     """The mapping with this node's shard, and its store."""
     job = read_job(request.environ, os.uname().nodename)
     mapping = load_mapping(request.mapping, job)
@@ -246,7 +246,7 @@ def _opened(request: SyncRequest) -> Tuple[NodeTransfers, Store]:
         )
     shard = Shard(*request.shard) if request.shard else Shard(job.node_rank, job.node_count)
     store = configured_store(options, request.environ, os.getcwd())
-    return NodeTransfers(mapping, store, Path.cwd(), shard, request.timeout), store
+    return NodeTransfers(mapping, store, Path.cwd(), shard, request.timeout)
 
 
 def _lines(

@@ -6,11 +6,10 @@ Probes and a boot command run in short-lived containers, without network, as Mod
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.errors import BootError, ExitCode, UsageError
 from ma_boot.image.container_engine import image_attributes, layer_directories
@@ -29,7 +28,6 @@ from ma_boot.modelarts import ERROR, PLATFORM_HOME, PLATFORM_UID, Finding, faile
 
 if TYPE_CHECKING:
     from docker import DockerClient
-    from docker.models.containers import Container
 
 PROBE, IMPORTS, CREDENTIALS = (
     Path(__file__).with_name(name).read_text(encoding="utf-8")
@@ -126,11 +124,19 @@ class Run:
     refusal: str = ""
 
 
-@contextmanager
-def temporary(
-    client: DockerClient, image: str, command: Sequence[str], user: int, mounts: Mapping[str, str]
-) -> Iterator[Container]:
-    """A container that is removed with its anonymous volumes at the end of the block."""
+def run_inside(
+    client: DockerClient,
+    image: str,
+    command: Sequence[str],
+    seconds: float,
+    user: int = PLATFORM_UID,
+    mounts: Mapping[str, str] = MappingProxyType({}),
+) -> Run:
+    """Runs a command in a new container for at most so many seconds; `mounts` maps directories of the
+    engine's machine to their places inside. The container is removed with its anonymous volumes."""
+    import requests
+    from docker.errors import APIError
+
     container = client.containers.create(
         image,
         entrypoint=list(command[:1]),
@@ -142,25 +148,6 @@ def temporary(
         labels={LABEL: "probe"},
     )
     try:
-        yield container
-    finally:
-        container.remove(force=True, v=True)
-
-
-def run_inside(
-    client: DockerClient,
-    image: str,
-    command: Sequence[str],
-    seconds: float,
-    user: int = PLATFORM_UID,
-    mounts: Mapping[str, str] = MappingProxyType({}),
-) -> Run:
-    """Runs a command in a new container for at most so many seconds; `mounts` maps directories of the
-    engine's machine to their places inside."""
-    import requests
-    from docker.errors import APIError
-
-    with temporary(client, image, command, user, mounts) as container:
         try:
             container.start()
         except APIError as error:
@@ -171,6 +158,8 @@ def run_inside(
         except (requests.exceptions.ReadTimeout, requests.exceptions.ConnectionError):
             container.kill()
         return Run(code, container.logs().decode(errors="replace"))
+    finally:
+        container.remove(force=True, v=True)
 
 
 def probed(client: DockerClient, facts: ImageFacts) -> ImageFacts:

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import re
 from dataclasses import dataclass, field
-from typing import List, Mapping, Optional, Tuple
+from typing import Mapping, Optional, Tuple
 
 from ma_boot.errors import ConfigError, UsageError, listed
 from ma_boot.modelarts import PLATFORM_UID
@@ -59,10 +59,9 @@ def push_target(
 
     Raises `UsageError` with every part that SWR would reject.
     """
-    own_name, own_tag = _name_and_tag(image)
-    target = Target(
-        registry or f"swr.{region}.myhuaweicloud.com", organization, name or own_name, tag or own_tag
-    )
+    own_name, _, own_tag = image.partition("@")[0].rpartition("/")[2].partition(":")
+    host = registry or f"swr.{region}.myhuaweicloud.com"
+    target = Target(host, organization, name or own_name, tag or own_tag or "latest")
     parts = (
         ("--region", region, _REGION, "one such as cn-north-4"),
         ("--organization", target.organization, _ORGANIZATION, "lowercase letters, digits and ._-"),
@@ -80,17 +79,12 @@ def push_target(
     return target
 
 
-def long_term_login(region: str, access_key: str, secret_key: str) -> Tuple[str, str]:
-    """User and password of SWR's long-term login, whose password is the HMAC-SHA256 of AK with SK, in hex."""
-    password = hmac.new(secret_key.encode(), access_key.encode(), hashlib.sha256).hexdigest()
-    return f"{region}@{access_key}", password
-
-
 def push_login(
     environ: Mapping[str, str], configured: Optional[Mapping[str, str]], region: str, host: str
 ) -> Login:
     """The login for a push: SWR_USERNAME and SWR_PASSWORD, else `configured` (the docker config's entry for
-    the registry), else SWR's long-term login made from OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY.
+    the registry), else SWR's long-term login made from OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY: its
+    password is the HMAC-SHA256 of the first with the second, in hex.
 
     Raises `ConfigError` that lists what was looked for.
     """
@@ -101,10 +95,10 @@ def push_login(
     if name and secret:
         return Login(name, secret, f"the docker config's entry for {host}")
     access_key, secret_key = environ.get("OBS_ACCESS_KEY_ID"), environ.get("OBS_SECRET_ACCESS_KEY")
-    temporary = bool(environ.get("OBS_SECURITY_TOKEN"))
+    temporary = environ.get("OBS_SECURITY_TOKEN")
     if access_key and secret_key and not temporary:
-        pair = long_term_login(region, access_key, secret_key)
-        return Login(*pair, "OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY")
+        made = hmac.new(secret_key.encode(), access_key.encode(), hashlib.sha256).hexdigest()
+        return Login(f"{region}@{access_key}", made, "OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY")
     keys = "temporary, so no login can be made from them" if temporary else "not set"
     raise ConfigError(
         listed(
@@ -122,7 +116,7 @@ def push_login(
 
 def job_form(pushed: Target, digest: str, architecture: str, command: str) -> str:
     """The values that ModelArts' job form asks for."""
-    rows: List[Tuple[str, str]] = [
+    rows = [
         ("image", pushed.image_url),
         ("pull", f"{pushed.repository}@{digest}"),
         (
@@ -147,9 +141,3 @@ def _which(user: Optional[str], password: Optional[str]) -> str:
     if not user and not password:
         return "not set"
     return "only the user is set" if user else "only the password is set"
-
-
-def _name_and_tag(image: str) -> Tuple[str, str]:
-    last = image.partition("@")[0].rpartition("/")[2]
-    name, _, tag = last.partition(":")
-    return name, tag or "latest"

@@ -10,7 +10,7 @@ develop-modelarts-1416 (boot command).
 from __future__ import annotations
 
 from posixpath import commonpath, dirname
-from typing import Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Iterator, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.image.rules.facts import (
     ARCHITECTURES,
@@ -121,7 +121,7 @@ def home(facts: ImageFacts) -> Iterator[Finding]:
 
 def places(facts: ImageFacts) -> Iterator[Finding]:
     """The directories in which the platform mounts, and /tmp, can be used by uid 1000."""
-    states: Dict[str, str] = dict(facts.inside.places) if facts.inside else {}
+    states = facts.inside.places if facts.inside else {}
     for path in (_MODELARTS, "/cache", "/user", "/user/config"):
         state = states.get(path, "missing")
         if state == "file":
@@ -170,10 +170,9 @@ def environments(facts: ImageFacts) -> Iterator[Finding]:
     roots = [root_given] if root_given else [f"{PLATFORM_HOME}/{name}" for name in INSTALLATIONS]
     name = facts.environ.get("DEFAULT_CONDA_ENV_NAME")
     selected = [root if name == "base" else f"{root}/envs/{name}" for root in roots]
-    barred = dict(inside.barred)
     if name and not {python.prefix for python in inside.environments}.intersection(selected):
         listed = ", ".join(python.prefix for python in inside.environments) or "none"
-        yield from _no_such_environment(name, roots, barred, listed)
+        yield from _no_such_environment(name, roots, inside.barred, listed)
     for python in inside.environments:
         report = error if python.prefix in selected else warning
         yield from _unusable(facts, python, f"{python.prefix}/bin/python", report)
@@ -186,12 +185,12 @@ Report = Callable[[str, str, str], Finding]
 def _on_path(facts: ImageFacts, inside: Inside, report: Report) -> Iterator[Finding]:
     """The first python on PATH, and links to one that come before it."""
     python = inside.path_python
-    links = [path for path, _ in inside.barred if path.rpartition("/")[2] in ("python", "python3")]
+    links = [path for path in inside.barred if path.rpartition("/")[2] in ("python", "python3")]
     links = [
         path for path in links if path not in {f"{env.prefix}/bin/python" for env in inside.environments}
     ]
     for path in links:
-        yield report("environment", *_behind(path, dict(inside.barred)[path]))
+        yield report("environment", *_behind(path, inside.barred[path]))
     if python is not None and python.runs:
         yield from _unusable(facts, python, python.prefix, report)
     elif report is error and not links:
@@ -204,7 +203,7 @@ def _on_path(facts: ImageFacts, inside: Inside, report: Report) -> Iterator[Find
 
 def _unusable(facts: ImageFacts, python: Python, path: str, report: Report) -> Iterator[Finding]:
     """What keeps a training from using the python at `path`."""
-    barred = dict(facts.inside.barred) if facts.inside else {}
+    barred = facts.inside.barred if facts.inside else {}
     if not python.runs and path in barred:
         yield report("environment", *_behind(path, barred[path]))
     elif not python.runs:

@@ -66,15 +66,15 @@ class Inside:
     passwd_closed: bool = False
     machine: str = ""
     home: str = "missing"
-    places: Pairs = ()
+    places: Mapping[str, str] = field(default_factory=dict)
     programs: Tuple[str, ...] = ()
-    links: Pairs = ()
+    links: Mapping[str, str] = field(default_factory=dict)
     boot: Optional[Python] = None
     boot_has_crlf: bool = False
     toolkit: Optional[Python] = None
     imports: Optional[Python] = None
     environments: Tuple[Python, ...] = ()
-    barred: Pairs = ()
+    barred: Mapping[str, str] = field(default_factory=dict)
     unreadable: Pairs = ()
     path_python: Optional[Python] = None
     set_id_files: Tuple[str, ...] = ()
@@ -161,14 +161,14 @@ def parsed_probe(text: str) -> Optional[Inside]:
         return None
     accounts = (_account(line) for line in lines.get("passwd", ()))
     groups = (line.split(":") for line in lines.get("group", ()))
-    real, closed = _pairs(lines.get("real", ())), _pairs(lines.get("closed_package", ()))
+    real, closed = dict(_pairs(lines.get("real", ()))), _pairs(lines.get("closed_package", ()))
 
     def training(line: str) -> Optional[Python]:
         python = _python(line)
         if python is None:
             return None
         packages = tuple(path for prefix, path in closed if prefix == python.prefix)
-        return replace(python, real=dict(real).get(python.prefix, ""), closed_packages=packages)
+        return replace(python, real=real.get(python.prefix, ""), closed_packages=packages)
 
     return Inside(
         accounts=tuple(account for account in accounts if account),
@@ -176,15 +176,15 @@ def parsed_probe(text: str) -> Optional[Inside]:
         passwd_closed="passwd_closed" in lines,
         machine=last("machine"),
         home=last("home", "missing"),
-        places=_pairs(lines.get("place", ())),
+        places=dict(_pairs(lines.get("place", ()))),
         programs=tuple(lines.get("program", ())),
-        links=_pairs(lines.get("link", ())),
+        links=dict(_pairs(lines.get("link", ()))),
         boot=_python(last("boot")),
         boot_has_crlf="boot_crlf" in lines,
         toolkit=_python(last("toolkit")),
         imports=_python(last("imports")),
         environments=tuple(python for python in map(training, lines.get("environment", ())) if python),
-        barred=_pairs(lines.get("barred", ())),
+        barred=dict(_pairs(lines.get("barred", ()))),
         unreadable=_pairs(lines.get("unreadable", ())),
         path_python=training(last("path_python")),
         set_id_files=tuple(lines.get("set_id", ())),

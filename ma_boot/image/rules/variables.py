@@ -125,7 +125,7 @@ def search_paths(facts: ImageFacts) -> Iterator[Finding]:
     """PATH has the system's directories; PATH and LD_LIBRARY_PATH have only absolute ones."""
     environ = facts.environ
     path = environ.get("PATH", "").split(":")
-    links = dict(facts.inside.links) if facts.inside else {}
+    links = facts.inside.links if facts.inside else {}
     reached = {links.get(directory, directory) for directory in path}
     lost = [directory for directory in SYSTEM_DIRECTORIES if links.get(directory, directory) not in reached]
     if lost and environ.get("PATH") is not None:

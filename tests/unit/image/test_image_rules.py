@@ -100,7 +100,7 @@ def broken_libz() -> ImageFacts:
 
 def below_root() -> ImageFacts:
     root = "/root/miniconda3"
-    facts = inside(environments=(), barred=((root, "/root"),))
+    facts = inside(environments=(), barred={root: "/root"})
     return replace(facts, environ={**GOOD.environ, "ANACONDA_DIR": root})
 
 
@@ -133,9 +133,9 @@ BROKEN: List[Tuple[str, ImageFacts, str, str, str]] = [
     ("VOLUME on the home", replace(GOOD, volumes=("/home/ma-user",)), "home", "error", "VOLUME"),
     ("VOLUME above the home", replace(GOOD, volumes=("/home",)), "home", "error", "VOLUME /home"),
     ("other WORKDIR", replace(GOOD, workdir="/"), "workdir", "warning", "WORKDIR /home/ma-user"),
-    ("/tmp closed", inside(places=(("/tmp", "read-only"),)), "directory", "warning", "chmod 1777 /tmp"),
-    ("/user/config a file", inside(places=(("/user/config", "file"),)), "directory", "error", "RUN rm /user/config"),
-    ("modelarts closed", inside(places=(("/home/ma-user/modelarts", "closed"),)), "directory", "error", "chown 1000:100"),
+    ("/tmp closed", inside(places={"/tmp": "read-only"}), "directory", "warning", "chmod 1777 /tmp"),
+    ("/user/config a file", inside(places={"/user/config": "file"}), "directory", "error", "RUN rm /user/config"),
+    ("modelarts closed", inside(places={"/home/ma-user/modelarts": "closed"}), "directory", "error", "chown 1000:100"),
     ("passwd closed", inside(accounts=(), passwd_closed=True), "account", "error", "chmod 644 /etc/passwd"),
     ("no ma_boot", inside(toolkit=None, boot=None), "toolkit", "error", "BASE_IMAGE"),
     ("broken ma_boot", inside(toolkit=Python("/opt/ma_boot", False, "?")), "toolkit", "error", "TOOLKIT_PYTHON"),
@@ -162,10 +162,10 @@ BROKEN: List[Tuple[str, ImageFacts, str, str, str]] = [
     ("broken python", inside(environments=(Python(ENVIRONMENT, False, "?"),)), "environment", "error", "again"),
     ("an empty ANACONDA_DIR", environ(ANACONDA_DIR="", DEFAULT_CONDA_ENV_NAME="x"), "environment", "error", "ANACONDA_DIR"),
     ("below /root", below_root(), "environment", "error", "chmod o+x /root"),
-    ("python below /root", by_path(path_python=None, barred=((LINK, "/root"),)), "environment", "error", "chmod o+x /root"),
-    ("another python first", by_path(barred=((LINK, "/root"),)), "environment", "error", "chmod o+x /root"),
-    ("not the training's", inside(barred=((LINK, "/root"),)), "environment", "warning", "chmod o+x /root"),
-    ("home below /root", inside(environments=(Python(ENVIRONMENT, False, "?"),), barred=((f"{ENVIRONMENT}/bin/python", "/root"),)), "environment", "error", "chmod o+x /root"),
+    ("python below /root", by_path(path_python=None, barred={LINK: "/root"}), "environment", "error", "chmod o+x /root"),
+    ("another python first", by_path(barred={LINK: "/root"}), "environment", "error", "chmod o+x /root"),
+    ("not the training's", inside(barred={LINK: "/root"}), "environment", "warning", "chmod o+x /root"),
+    ("home below /root", inside(environments=(Python(ENVIRONMENT, False, "?"),), barred={f"{ENVIRONMENT}/bin/python": "/root"}), "environment", "error", "chmod o+x /root"),
     ("toolkit's python", by_path(path_python=OF_TOOLKIT), "environment", "error", "remove /usr/bin/python"),
     ("toolkit's python on PATH", inside(path_python=OF_TOOLKIT), "environment", "warning", "remove /usr/bin/python"),
     ("closed packages", inside(environments=(TORCH_CLOSED,)), "environment", "error", f"chmod -R a+rX {CLOSED[:-6]}"),
@@ -235,16 +235,14 @@ def test_each_rule_finds_its_fault_with_its_remedy(
             driver_files=("/usr/local/cuda/lib64/stubs/libcuda.so.1", "/usr/local/cuda/compat/libcuda.so.1")
         ),
         replace(GOOD, size=15 * GB),
-        replace(
-            environ(PATH="/usr/local/bin:/usr/bin"), inside=replace(INSIDE, links=(("/bin", "/usr/bin"),))
-        ),
+        replace(environ(PATH="/usr/local/bin:/usr/bin"), inside=replace(INSIDE, links={"/bin": "/usr/bin"})),
         replace(GOOD, stop_signal="SIGTERM"),
         environ(HOME="/home/ma-user/", MABOOT_LOCAL="0", RANK_ID=""),
         environ(ANACONDA_DIR=""),
         inside(toolkit=None),
         inside(libc=(2, 17), libc_need=((2, 17), "/opt/ma_boot/x.so")),
         inside(libc=None, libc_need=((2, 34), "/opt/ma_boot/x.so")),
-        inside(places=(("/user/config", "read-only"), ("/tmp", "ok"))),
+        inside(places={"/user/config": "read-only", "/tmp": "ok"}),
         history(
             "RUN |1 CONDA_ENV=x /bin/sh -c export TOKEN=$(cat /run/secrets/token)",
             "ENV GPG_KEY=A035C8C19219BA82",
@@ -339,7 +337,7 @@ def test_what_the_probe_prints_is_read() -> None:
     assert found.groups == {"users": 100}
     assert (found.home, found.programs, found.set_id_files) == ("ok", ("bash",), ("/a b",))
     assert not found.zone
-    assert found.places == (("/tmp", "closed"),)
+    assert found.places == {"/tmp": "closed"}
 
 
 @pytest.mark.parametrize(

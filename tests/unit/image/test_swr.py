@@ -53,7 +53,7 @@ def test_the_long_term_login_is_what_the_documented_command_makes() -> None:
         "printf AKPLANTED | openssl dgst -binary -sha256 -hmac SKPLANTED | od -An -vtx1 | tr -d ' \\n'"
     )
     password = subprocess.run(["sh", "-c", documented], capture_output=True, text=True, check=True).stdout
-    assert swr.long_term_login(REGION, "AKPLANTED", "SKPLANTED") == (f"{REGION}@AKPLANTED", password)
+    assert swr.push_login(KEYS, None, REGION, HOST).password == password
 
 
 @pytest.mark.parametrize(
