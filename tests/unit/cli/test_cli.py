@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict, List, Tuple
 
 import click
 import pytest
 from hypothesis import given, strategies as st
 
 from ma_boot.cli.app import main
-from ma_boot.cli.options import RunVariable, from_environment
+from ma_boot.cli.options import Number, RunOption, RunVariable, Whole, from_environment
 from ma_boot.cli.run import run
-from ma_boot.launch import LaunchOptions
 from ma_boot.launch.worker_specs import OF_RANK
-from ma_boot.node.environment_phase import EnvironmentOptions
-from ma_boot.node.job_phase import JobOptions
-from ma_boot.node.rank_table_phase import RankOptions
 from ma_boot.node.request import (
     BY_VARIABLE,
-    BootRequest,
     as_options,
     as_variables,
     boot_command,
     requested,
     shown,
 )
-from ma_boot.node.run_phase import RunOptions
-from ma_boot.platforms import PLATFORMS
 from ma_boot.rank_table import PRODUCTS
 from ma_boot.redact import remember_secrets
-from ma_boot.transfers.mapping import TransferOptions
 
 
 def parsed(arguments: List[str], environ: Dict[str, str]) -> Dict[str, object]:
@@ -40,7 +32,7 @@ def parsed(arguments: List[str], environ: Dict[str, str]) -> Dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["run"], "Missing argument 'COMMAND [ARGS]...'"),
         (["--local", "--fault", "all", "--plan"], "Missing argument 'COMMAND [ARGS]...'"),
@@ -62,45 +54,31 @@ def parsed(arguments: List[str], environ: Dict[str, str]) -> Dict[str, object]:
     ],
 )
 def test_a_wrong_command_line_is_one_message_and_64(
-    arguments: List[str], said: str, capfd: pytest.CaptureFixture[str]
+    arguments: List[str], message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments, {}) == 64
     output = capfd.readouterr()
-    assert said in output.err
+    assert message in output.err
     assert "Traceback" not in output.err
     assert output.out == ""
 
 
 def test_all_that_does_not_go_together_is_said_at_once(capfd: pytest.CaptureFixture[str]) -> None:
     wrong = ["--nodes", "2", "--json", "--fault", "hang rank=0"]
-    variables = {"MABOOT_KEEP": "1", "MABOOT_NON_SINK": "1", "MABOOT_COPY_CODE": "*"}
+    variables = {
+        "MABOOT_KEEP": "1",
+        "MABOOT_NON_SINK": "1",
+        "MABOOT_COPY_CODE": "*",
+        "MABOOT_SANDBOX": "bwrap",
+    }
     assert main(wrong, variables) == 64
     assert capfd.readouterr().err.splitlines()[:-1] == [
         "ma_boot: Missing argument 'COMMAND [ARGS]...'.",
         "--json: only for plans; add --plan.",
-        "--nodes, --fault, MABOOT_KEEP: only for rehearsals; add --local.",
+        "--nodes, MABOOT_SANDBOX, --fault, MABOOT_KEEP: only for rehearsals; add --local.",
         "MABOOT_NON_SINK: non-sink mode needs --rendezvous mpi",
         "MABOOT_COPY_CODE: only with --workdir per-rank",
     ]
-
-
-def test_a_variable_has_the_requirements_of_its_option(capfd: pytest.CaptureFixture[str]) -> None:
-    assert (
-        main(["--runner", "docker", "--image", "i", "x"], {"MABOOT_LOCAL": "1", "MABOOT_SANDBOX": "bwrap"})
-        == 64
-    )
-    assert "MABOOT_SANDBOX: only with --runner process." in capfd.readouterr().err
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]])
-def test_help_is_no_failure(arguments: List[str], capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments, {}) == 0
-    assert "ma_boot" in capfd.readouterr().out
-
-
-def test_a_wrong_variable_is_a_wrong_command_line(capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["train.py"], {"MABOOT_STOP_TIMEOUT": "soon"}) == 64
-    assert "'soon' is not a number of at least 0" in capfd.readouterr().err
 
 
 def test_sizes_are_as_the_engines_write_them() -> None:
@@ -160,83 +138,52 @@ def test_with_a_job_file_only_variables_of_the_rehearsal_itself_come_from_the_sh
         (["-m", "pkg.train", "-m", "x"], ("pkg.train", "-m", "x")),
     ],
 )
-def test_everything_after_the_command_is_its_own(arguments: List[str], command: tuple[str, ...]) -> None:
+def test_everything_after_the_command_is_its_own(arguments: List[str], command: Tuple[str, ...]) -> None:
     values = parsed(arguments, {})
     assert (values["command"], values["plan"]) == (command, False)
 
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
-COMMAND = st.lists(TEXT, min_size=1).map(tuple)
-GLOB = st.text(st.characters(codec="utf-8", exclude_characters="\0:"), min_size=1)
-SECONDS = st.floats(0, 1e6)
-SECONDS_ABOVE_0 = st.floats(0.001, 1e6)
+OF_A_FORM = {
+    "devices": ["0", "1,2", "3,1,2"],
+    "tee": ["all", "first", "none", "0,3"],
+    "metrics": ["off", "1", "2.5", "3600"],
+    "metric": ["loss=a: ([0-9.]+)", "lr=\\S+\n_x=[:=]"],
+    "metrics_port": ["0", "127.0.0.1:9400", "[::1]:65535"],
+}
+
+
+def values_of(option: RunOption) -> st.SearchStrategy[str]:
+    """What its variable may set an option to."""
+    kind = option.type
+    if option.name in OF_A_FORM or isinstance(kind, click.Choice):
+        return st.sampled_from(OF_A_FORM.get(str(option.name)) or list(getattr(kind, "choices", ())))
+    if isinstance(kind, Number):
+        return st.floats(kind.min, 1e6, exclude_min=kind.min_open).map(str)
+    if isinstance(kind, Whole):
+        return st.integers(int(kind.min or 0), int(kind.max or 64)).map(str)
+    return st.sampled_from(["0", "1"]) if option.is_flag else TEXT
+
+
+def options_of_a_request() -> List[RunOption]:
+    request = requested(["x"], parsed(["x"], {}))
+    names = {"preflight", *(name for group in request for name in getattr(group, "_fields", ()))}
+    return [option for option in run.params if isinstance(option, RunOption) and option.name in names]
 
 
 @given(
-    st.builds(
-        BootRequest,
-        command=COMMAND,
-        job=st.builds(JobOptions, platform=st.none() | st.sampled_from(PLATFORMS), preflight=st.booleans()),
-        environment=st.builds(
-            EnvironmentOptions,
-            python=st.none() | TEXT,
-            conda_env=st.none() | TEXT,
-            source=st.lists(TEXT).map(tuple),
-            requirements=st.none() | TEXT,
-        ),
-        ranks=st.builds(
-            RankOptions,
-            product=st.none() | st.sampled_from(PRODUCTS),
-            host_nic_ip=st.none() | TEXT,
-            rank_table_file=st.none() | TEXT,
-            rank_start=st.none() | st.integers(0, 64),
-            device_start=st.none() | st.integers(0, 64),
-            rank_order=st.sampled_from(["pod", "server"]),
-            rank_size=st.none() | st.integers(1, 64),
-            devices=st.integers(1, 8).map(lambda count: tuple(range(count))),
-            rank_table_timeout=SECONDS,
-        ),
-        transfers=st.builds(
-            TransferOptions,
-            path_mapping=st.none() | TEXT,
-            obs_root=st.none() | TEXT,
-            upload_timeout=SECONDS,
-            stall_timeout=SECONDS_ABOVE_0,
-            download_timeout=SECONDS,
-        ),
-        launch=st.builds(
-            LaunchOptions,
-            rendezvous=st.sampled_from(["rank-table", "mindspore"]),
-            rendezvous_port=st.none() | st.integers(1, 65535),
-            per_node=st.booleans(),
-            per_device=st.booleans(),
-            workdir=st.sampled_from(["shared", "per-rank"]),
-            copy_code=st.lists(GLOB).map(tuple),
-            device_id=st.sampled_from(["logical", "physical"]),
-            non_sink=st.booleans(),
-            bind_cores=st.sampled_from(["none", "equal", "numa"]),
-            tee=st.sampled_from(["all", "first", "none", "0,3"]),
-        ),
-        run=st.builds(
-            RunOptions,
-            stop_timeout=SECONDS,
-            max_restarts=st.integers(0, 9),
-            start_seconds=SECONDS,
-            time_limit=SECONDS,
-            hang_timeout=st.none() | SECONDS_ABOVE_0,
-            hang_action=st.sampled_from(["report", "stop"]),
-            metrics=st.just(0.0) | st.floats(1, 3600),
-            metric=st.lists(st.sampled_from(["loss=a: ([0-9.]+)", "lr=\\S+", "_x=[:=]"])).map(tuple),
-            metrics_port=st.none() | st.sampled_from(["0", "127.0.0.1:9400", "[::1]:65535"]),
-            channel_port=st.integers(1, 65535),
-            reset_file=st.none() | TEXT,
-        ),
-        ranks_start=st.just(""),
-    )
+    st.lists(TEXT, min_size=1).map(tuple),
+    st.fixed_dictionaries(
+        {}, optional={option.variable: values_of(option) for option in options_of_a_request()}
+    ),
 )
-def test_a_request_survives_the_way_through_a_command_line(request: BootRequest) -> None:
+def test_a_request_survives_the_way_through_a_command_line(
+    command: Tuple[str, ...], environ: Dict[str, str]
+) -> None:
+    request = requested(command, parsed(["x"], environ))
     values = parsed(list(as_options(request)), as_variables(request))
-    assert requested(request.command, values) == request
+    assert values["command"] == command
+    assert requested(command, values) == request
 
 
 def test_every_option_of_a_request_is_an_option_of_the_command() -> None:
