@@ -45,13 +45,13 @@ def super_pod_of(tmp_path: Path, server: int, super_pod: str = "3") -> Dict[str,
 
 def test_generate_of_a_super_pod(tmp_path: Path) -> None:
     """Version 1.2; inside of a super pod no card needs an address."""
-    found = super_pod_of(tmp_path, 1)
-    assert (found["version"], found["server_count"]) == ("1.2", "1")
-    assert found["server_list"][0]["device"] == [
+    document = super_pod_of(tmp_path, 1)
+    assert (document["version"], document["server_count"]) == ("1.2", "1")
+    assert document["server_list"][0]["device"] == [
         {"device_id": str(card), "super_device_id": str(sdid), "rank_id": str(card)}
         for card, sdid in enumerate((16777216, 16842754, 16842752, 16908290))
     ]
-    assert found["super_pod_list"] == [{"super_pod_id": "3", "server_list": [{"server_id": "10.0.0.1"}]}]
+    assert document["super_pod_list"] == [{"super_pod_id": "3", "server_list": [{"server_id": "10.0.0.1"}]}]
 
 
 def test_tables_of_super_pods_are_merged_by_their_ids(tmp_path: Path) -> None:
@@ -62,12 +62,12 @@ def test_tables_of_super_pods_are_merged_by_their_ids(tmp_path: Path) -> None:
     merged = json.loads(tool("merge", *files[:2]).output)
     assert tool("validate", "--product", "a3", "-", given=json.dumps(merged)).code == 0
     (both,) = merged["super_pod_list"]
-    assert [one["server_id"] for one in both["server_list"]] == ["10.0.0.1", "10.0.0.2"]
+    assert [server["server_id"] for server in both["server_list"]] == ["10.0.0.1", "10.0.0.2"]
     assert len(json.loads(tool("merge", *files).output)["super_pod_list"]) == 2
 
 
 @pytest.mark.parametrize(
-    ("script", "code", "said"),
+    ("script", "code", "message"),
     [
         (None, 66, "no npu-smi on PATH: it tells the super pod"),
         ("#!/bin/sh\nexit 1\n", 78, "npu-smi info -m does not show any card; found: []"),
@@ -81,11 +81,11 @@ def test_tables_of_super_pods_are_merged_by_their_ids(tmp_path: Path) -> None:
     ids=["no tool", "no card", "no super pod", "two super pods"],
 )
 def test_generate_says_why_there_is_no_super_pod(
-    tmp_path: Path, script: Optional[str], code: int, said: str
+    tmp_path: Path, script: Optional[str], code: int, message: str
 ) -> None:
     if script is not None:
         (tmp_path / "npu-smi").write_text(script.replace("SERVER", "1"))
         (tmp_path / "npu-smi").chmod(0o755)
     words = ("generate", "--version", "1.2", "--server-id", "x", "--hccn-conf", "/no/such")
     ended = tool(*words, path=f"{tmp_path}:/usr/bin:/bin")
-    assert (ended.code, said in ended.errors) == (code, True), ended.errors
+    assert (ended.code, message in ended.errors) == (code, True), ended.errors
