@@ -88,27 +88,28 @@ def test_a_plan_prints_what_and_why_and_transfers_nothing(home: Path) -> None:
 
 def test_download_and_upload_follow_the_plan(home: Path) -> None:
     for way in ("download", "upload"):
-        for said in (r"1 file, 0\.0 MB in [0-9.]+ s", r"0 files, 0\.0 MB in [0-9.]+ s, 1 already present"):
+        for detail in (r"1 file, 0\.0 MB in [0-9.]+ s", r"0 files, 0\.0 MB in [0-9.]+ s, 1 already present"):
             done = sync(home, way, "mapping.yaml")
             assert done.returncode == 0
-            assert re.search(said, done.stdout)
+            assert re.search(rf"\[ma_boot\] (in|out)puts: done in [0-9.]+ s: {detail}", done.stdout)
+            assert "\x1b" not in done.stdout, "no bar without a terminal"
     assert (home / "data" / "a").read_text() == "aaa"
     assert not (home / "data" / "b.tmp").exists()
     assert (home.parent / "obs/bucket/modelarts-job-x/node-0/rank-0/c").read_text() == "c"
-    found = documents(sync(home, "plan", "--json", "mapping.yaml"))
-    assert {one["action"] for one in found if "action" in one} == {"skip"}
-    assert found[-1] == {"totals": {"skip": {"files": 3, "bytes": 5}}}
+    lines = documents(sync(home, "plan", "--json", "mapping.yaml"))
+    assert {line["action"] for line in lines if "action" in line} == {"skip"}
+    assert lines[-1] == {"totals": {"skip": {"files": 3, "bytes": 5}}}
 
 
 def test_each_node_of_a_job_has_its_shard_and_its_output_path(home: Path) -> None:
     (home.parent / "obs/bucket/data/z").write_text("zzz")
     node = {"MA_NUM_HOSTS": "2", "VC_TASK_INDEX": "1", "MA_NUM_GPUS": "8"}
-    found = documents(sync(home, "plan", "--json", "mapping.yaml", **node))
-    assert [one["name"] for one in found if one.get("action") == "copy"] == ["z", "c"]
+    lines = documents(sync(home, "plan", "--json", "mapping.yaml", **node))
+    assert [line["name"] for line in lines if line.get("action") == "copy"] == ["z", "c"]
     assert sync(home, "upload", "mapping.yaml", **node).returncode == 0
     assert (home.parent / "obs/bucket/modelarts-job-x/node-1/rank-8/c").exists()
-    found = documents(sync(home, "plan", "--json", "--shard", "0/2", "mapping.yaml", **node))
-    assert [one["name"] for one in found if one.get("action") == "copy"] == ["a"]
+    lines = documents(sync(home, "plan", "--json", "--shard", "0/2", "mapping.yaml", **node))
+    assert [line["name"] for line in lines if line.get("action") == "copy"] == ["a"]
 
 
 def test_checksum_finds_what_size_and_time_do_not_show(home: Path) -> None:
@@ -123,7 +124,7 @@ def test_checksum_finds_what_size_and_time_do_not_show(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["plan", "none.yaml"], 78, "cannot be read"),
         (["plan", "--shard", "2/2", "mapping.yaml"], 64, "found '2/2', expected e.g. 0/4"),
@@ -138,13 +139,13 @@ def test_checksum_finds_what_size_and_time_do_not_show(home: Path) -> None:
     ],
 )
 def test_failures_are_reported_with_their_exit_codes(
-    home: Path, arguments: List[str], code: int, said: str
+    home: Path, arguments: List[str], code: int, message: str
 ) -> None:
     (home / "wrong.yaml").write_text("in: {}")
     (home / "missing.yaml").write_text("input: {a: 'obs://bucket/none'}\noutput: {gone: 'obs://bucket/x'}")
     done = sync(home, *arguments)
     assert done.returncode == code
-    assert said in done.stdout + done.stderr
+    assert message in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -273,13 +274,13 @@ class TestCredentials:
         variables = {"MA_VJ_NAME": "ma-job-x", "OBS_ENDPOINT": obs.url, "OBS_CREDENTIALS_FILE": str(file)}
         with start(home, "upload", "mapping.yaml", **variables) as process:
             assert process.stderr is not None
-            said = process.stderr.readline()
-            assert "refused the credentials as expired; waiting up to 60 s for new ones" in said
+            line = process.stderr.readline()
+            assert "refused the credentials as expired; waiting up to 60 s for new ones" in line
             file.write_text("half")  # not replaced by a rename
             time.sleep(0.5)
             file.write_text(keys("AKNEW"))
             _, errors = process.communicate(timeout=60)
-        assert process.returncode == 0, said + errors
+        assert process.returncode == 0, line + errors
 
     @pytest.mark.parametrize("seconds", ["soon", "-1", "nan", "inf"])
     def test_an_invalid_wait_is_an_error(self, home: Path, seconds: str) -> None:
@@ -290,7 +291,7 @@ class TestCredentials:
         assert f"OBS_CREDENTIALS_WAIT: found '{seconds}', expected 0 to 86400 seconds" in done.stderr
 
     @pytest.mark.parametrize(
-        ("content", "said"),
+        ("content", "reason"),
         [
             (None, "No such file"),
             ("AKPLANTED", "is not JSON; expected"),
@@ -299,7 +300,7 @@ class TestCredentials:
         ],
     )
     def test_an_invalid_file_is_an_error_that_does_not_show_its_content(
-        self, home: Path, content: Optional[str], said: str
+        self, home: Path, content: Optional[str], reason: str
     ) -> None:
         if content is not None:
             (home / "keys.json").write_text(content)
@@ -309,7 +310,7 @@ class TestCredentials:
         )
         assert done.returncode == 78
         assert f"OBS_CREDENTIALS_FILE: {file}" in done.stderr
-        assert said in done.stderr
+        assert reason in done.stderr
         assert "PLANTED" not in done.stderr
 
 
@@ -327,7 +328,7 @@ def test_a_stalled_request_fails_after_the_stall_timeout(home: Path, obs: Memory
 def test_the_default_of_the_stall_timeout_is_that_of_the_stores() -> None:
     """The help does without importing them."""
     for command in sync_group.commands.values():
-        (option,) = (one for one in command.params if one.name == "stall_timeout")
+        (option,) = (param for param in command.params if param.name == "stall_timeout")
         assert option.default == STALL_SECONDS
 
 
@@ -361,8 +362,3 @@ class TestProgress:
         lines = list(filter(None, screen_lines(shown, rows=24, columns=400)))
         assert re.match(r"\[ma_boot\] outputs: done in .* s: 2 files, 31.5 MB in", lines[-1]), lines
         assert re.match(r"\[ma_boot\] .*pipe", lines[-2]), lines
-
-    def test_no_bar_without_a_terminal(self, home: Path) -> None:
-        done = sync(home, "upload", "mapping.yaml")
-        assert "\x1b" not in done.stdout
-        assert re.search(r"\[ma_boot\] outputs: done in [0-9.]+ s: 1 file,", done.stdout)
