@@ -97,12 +97,12 @@ def programs(target: Path) -> List[Path]:
 def needed(file: Path) -> Dict[str, Optional[Path]]:
     """The libraries with which the loader would start this file, also for one another, without those of the C
     library; None for what it does not find."""
-    said = subprocess.run(["ldd", str(file)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    text = said.stdout.decode()
-    found: Dict[str, Optional[Path]] = dict.fromkeys(map(os.path.basename, MISSED.findall(text)))
+    ldd = subprocess.run(["ldd", str(file)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    text = ldd.stdout.decode()
+    libraries: Dict[str, Optional[Path]] = dict.fromkeys(map(os.path.basename, MISSED.findall(text)))
     for match in filter(None, map(FOUND.match, text.splitlines())):
-        found[os.path.basename(match.group(1) or match.group(2))] = Path(match.group(2))
-    return {name: path for name, path in found.items() if not OF_THE_C_LIBRARY.fullmatch(name)}
+        libraries[os.path.basename(match.group(1) or match.group(2))] = Path(match.group(2))
+    return {name: path for name, path in libraries.items() if not OF_THE_C_LIBRARY.fullmatch(name)}
 
 
 def elsewhere(file: Path, target: Path) -> List[str]:
@@ -117,12 +117,12 @@ def carry(target: Path, patchelf: str) -> None:
         fail("expected a TOOLKIT_IMAGE with glibc: a toolkit with another C library runs on no other image")
     libraries = target / "lib"
     for file, origin in copy_interpreter(target).items():
-        found = needed(origin)
-        if None in found.values():  # a module that could not be imported there either
+        needed_here = needed(origin)
+        if None in needed_here.values():  # a module that could not be imported there either
             file.unlink()
             continue
         libraries.mkdir(exist_ok=True)
-        for name, path in found.items():
+        for name, path in needed_here.items():
             if path is not None and not (libraries / name).exists():
                 shutil.copy2(path.resolve(), libraries / name)
     for file in [file for file in programs(target) if elsewhere(file, target)]:

@@ -102,9 +102,9 @@ def size(count: float) -> str:
     return f"{count:.1f} PB"
 
 
-def counted(count: int, one: str, several: str = "") -> str:
+def counted(count: int, singular: str, plural: str = "") -> str:
     """`1 file`, `2 files`; `several` is the plural of a word that takes no `s`."""
-    return f"{count} {one if count == 1 else several or one + 's'}"
+    return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 
 def ranges(numbers: Iterable[int], dash: str = "-") -> str:

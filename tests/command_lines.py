@@ -26,8 +26,9 @@ def tree(command: click.Command, *names: str) -> Iterator[Tuple[Tuple[str, ...],
 
 def all_commands(group: click.Command) -> Iterator[Tuple[str, click.Command]]:
     """Each command that is no group, by its words after `ma_boot`."""
-    found = tree(group)
-    return ((" ".join(names), command) for names, command in found if not isinstance(command, click.Group))
+    for names, command in tree(group):
+        if not isinstance(command, click.Group):
+            yield " ".join(names), command
 
 
 def options_of(command: click.Command) -> List[click.Option]:
@@ -68,11 +69,11 @@ def in_blocks(text: str) -> Iterator[str]:
     lines += [line for line in outside.splitlines() if line.startswith("    ")]
     lines += re.findall(r"(?<=\| )`([^`\n]+)`(?= \|$)", outside, re.MULTILINE)
     for line in lines:
-        found = _COMMAND.fullmatch(line.strip())
-        if found:
-            yield re.sub(r" +(# |> ).*", "", found[1])
+        match = _COMMAND.fullmatch(line.strip())
+        if match:
+            yield re.sub(r" +(# |> ).*", "", match[1])
 
 
 def wrong_command_lines(text: str) -> List[Tuple[str, List[object]]]:
     """The command lines of a document that ma_boot would refuse, each with the reasons."""
-    return [(line, found) for line in in_blocks(text) if (found := objections(line))]
+    return [(line, reasons) for line in in_blocks(text) if (reasons := objections(line))]

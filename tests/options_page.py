@@ -47,11 +47,11 @@ def _of_run() -> Iterator[str]:
         yield f"### {topic.about[0].upper()}{topic.about[1:]}\n"
         variables += [option for option in topic.options if isinstance(option, RunVariable)]
         options = [option for option in topic.options if not isinstance(option, RunVariable)]
-        yield _table("option | default |", ([_name(one), _default(one), _help(one)] for one in options))
+        yield _table("option | default |", ([_name(each), _default(each), _help(each)] for each in options))
         if topic.name in _SEE:
             yield f"More: {_SEE[topic.name]}.\n"
     yield "## Variables without an option\n"
-    rows = ([f"`{one.variable}`", _code(one.value), _default(one), _help(one)] for one in variables)
+    rows = ([f"`{each.variable}`", _code(each.value), _default(each), _help(each)] for each in variables)
     yield _table("variable | value | default |", rows)
     yield (
         "`MABOOT_STALL_TIMEOUT` also applies to `ma_boot sync` and `ma_boot checkpoint`; `MABOOT_INTERVAL`, 10, is the time in\n"
@@ -63,7 +63,9 @@ def _of_run() -> Iterator[str]:
 def _of_others() -> Iterator[str]:
     """A table for each command; a row for each option, with the sub-commands that have it."""
     for name in COMMANDS:
-        parts = {words: one for words, one in all_commands(commands) if words.split()[0] == name != "run"}
+        parts = {
+            words: command for words, command in all_commands(commands) if words.split()[0] == name != "run"
+        }
         rows: Dict[Tuple[str, str, str], List[str]] = {}
         for words, command in parts.items():
             for option in command.params:

@@ -25,13 +25,13 @@ def descendants() -> Set[int]:
 
     Call `adopt_orphans` before: the kernel then makes this process the parent of whatever loses its own.
     """
-    found: Set[int] = set()
+    below: Set[int] = set()
     waiting = [os.getpid()]
     while waiting:
-        new = _children(waiting.pop()) - found - _lasting
-        found |= new
+        new = _children(waiting.pop()) - below - _lasting
+        below |= new
         waiting += new
-    return found
+    return below
 
 
 def end_survivors(before: Collection[int], grace: float = GRACE_SECONDS) -> Dict[int, str]:
@@ -58,7 +58,7 @@ def close_ended(before: Collection[int]) -> None:
 
     A failed test holds them until another one has failed: the warnings about them would come in any later one.
     """
-    for process in [found for found in gc.get_objects() if isinstance(found, subprocess.Popen)]:
+    for process in [thing for thing in gc.get_objects() if isinstance(thing, subprocess.Popen)]:
         if process.pid not in before and process.poll() is not None:
             for pipe in (process.stdin, process.stdout, process.stderr):
                 if pipe is not None:
@@ -68,11 +68,11 @@ def close_ended(before: Collection[int]) -> None:
 
 def _children(pid: int) -> Set[int]:
     """The children of all threads of a process, from the kernel's own list: a look at all of /proc is slow."""
-    found: Set[int] = set()
+    children: Set[int] = set()
     for file in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
-            found.update(map(int, file.read_text().split()))
-    return found
+            children.update(map(int, file.read_text().split()))
+    return children
 
 
 def _taken_if_ended(pid: int) -> bool:

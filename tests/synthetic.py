@@ -160,7 +160,7 @@ def measured_job(
 ) -> List[str]:
     """The event files of a made-up job with metrics each ten seconds; the rank `slow` gets slower."""
     chance = random.Random(3)
-    found = []
+    files = []
     for number, text in enumerate(synthetic_job(nodes, per_node, fails)):
         node = Writer(number, 10**13 + number * 10**11)
         ranks = list(range(number * per_node, (number + 1) * per_node))
@@ -168,8 +168,8 @@ def measured_job(
             node.at(turn * 10, "metrics", **_measured(ranks, turn, slow, chance))
         if slow in ranks:
             node.at(340, "slow rank", rank=slow, step_time=0.75, others=0.52)
-        found.append(text + node.text())
-    return found
+        files.append(text + node.text())
+    return files
 
 
 def _measured(ranks: List[int], turn: int, slow: Optional[int], chance: random.Random) -> Dict[str, Any]:

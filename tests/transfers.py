@@ -145,10 +145,10 @@ def names_are_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def workers() -> List[int]:
     """The worker processes of this process, whichever of its threads started them."""
-    found: List[int] = []
+    pids: List[int] = []
     for task in Path("/proc/self/task").iterdir():
-        found += [int(child) for child in (task / "children").read_text().split() if is_worker(int(child))]
-    return found
+        pids += [int(child) for child in (task / "children").read_text().split() if is_worker(int(child))]
+    return pids
 
 
 def is_worker(pid: int) -> bool:

@@ -61,22 +61,22 @@ def judged(path: str, answer: str) -> Optional[Interpreter]:
     return Interpreter(lines[1] or path, version, refused)
 
 
-def chosen(found: Sequence[Interpreter]) -> Optional[Interpreter]:
-    """The first that can be the training's; `found` begins with the one that was asked for."""
-    return next((one for one in found if not one.refused), None)
+def chosen(interpreters: Sequence[Interpreter]) -> Optional[Interpreter]:
+    """The first that can be the training's; `interpreters` begins with the requested one."""
+    return next((interpreter for interpreter in interpreters if not interpreter.refused), None)
 
 
-def said(asked: Interpreter, taken: Interpreter) -> str:
+def choice_text(asked: Interpreter, taken: Interpreter) -> str:
     """One line about the choice."""
     if taken == asked:
         return f"MindSpore gets {taken}"
     return f"MindSpore gets {taken}, not {asked}: {asked.refused}"
 
 
-def refusal(found: Sequence[Interpreter]) -> str:
+def refusal(interpreters: Sequence[Interpreter]) -> str:
     """What was found, and what helps, where nothing can be the training's."""
     wanted = "expected a Python from {}.{} to {}.{} for MindSpore, found none:".format(*OLDEST, *NEWEST)
-    seen = [f"  {one}: {one.refused}" for one in found]
+    seen = [f"  {interpreter}: {interpreter.refused}" for interpreter in interpreters]
     ways = ("uv python install {}.{}", "pyenv install {}.{}", "conda create --name py python={}.{}")
     remedy = "install one, for example by " + " or ".join(f"`{way.format(*NEWEST)}`" for way in ways)
     return "\n".join([wanted, *seen, remedy])
@@ -130,8 +130,8 @@ def probed(asked: Interpreter, paths: Iterable[str]) -> List[Interpreter]:
     first = judged(asked.path, answer_of([asked.path, "-I", "-c", PROBE])) or asked
     seen: Dict[str, Interpreter] = {os.path.realpath(first.path): first}
     for path in paths if first.refused else ():
-        one = judged(path, answer_of([path, "-I", "-c", PROBE]))
-        if one is not None and seen.setdefault(os.path.realpath(one.path), one) is one and not one.refused:
+        new = judged(path, answer_of([path, "-I", "-c", PROBE]))
+        if new is not None and seen.setdefault(os.path.realpath(new.path), new) is new and not new.refused:
             break
     return list(seen.values())
 
@@ -162,7 +162,7 @@ def main(arguments: Sequence[str]) -> int:
     if taken is None:
         print("make_env.py: " + refusal(interpreters), file=sys.stderr)
         return 78
-    print(said(interpreters[0], taken), flush=True)
+    print(choice_text(interpreters[0], taken), flush=True)
     if arguments:
         try:
             make(taken.path, os.path.join(arguments[0], "envs", arguments[1]))

@@ -137,7 +137,7 @@ class JobFile:
 
 
 KEYS: Mapping[str, Mapping[str, Any]] = {
-    one.name.replace("_", "-"): one.metadata for one in fields(JobFile) if "read" in one.metadata
+    each.name.replace("_", "-"): each.metadata for each in fields(JobFile) if "read" in each.metadata
 }
 _EACH = 5  # unknown keys, each of which has a message
 _BY_NAME = (read_channels, read_texts_by_name, read_options, read_json_object)  # readers of NAME: VALUE

@@ -291,7 +291,9 @@ def _values(pods: PodJob, cluster: Cluster) -> List[Dict[str, Any]]:
     plain = {"HOME": HOME, "RANK_TABLE_FILE": f"{cluster.mount}/{cluster.key}"}
     if pods.obs_endpoint:
         plain["OBS_ENDPOINT"] = pods.obs_endpoint
-    plain.update({one.name: directory_of(one, kind) for kind, one in pods.job.channels if one.by_variable})
+    for kind, channel in pods.job.channels:
+        if channel.by_variable:
+            plain[channel.name] = directory_of(channel, kind)
     plain.update(pods.job.variables)
     return [
         *({"name": name, "value": _literal(value)} for name, value in plain.items()),

@@ -198,11 +198,11 @@ def _pip_settings() -> List[Tuple[str, str]]:
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
     ).stdout
     wanted = {"index-url", "extra-index-url", "trusted-host", "default-timeout", "timeout"}
-    found: Dict[str, str] = {}
+    settings: Dict[str, str] = {}
     for line in sorted(listed.splitlines()):
         place, _, value = line.partition("=")
         name = place.rpartition(".")[2]
         words = [word for word in value.strip("'").split() if not word.startswith("file:")]
         if name in wanted and words:
-            found["timeout" if name == "default-timeout" else name] = " ".join(words)
-    return [("cert", CERTIFICATES), *sorted(found.items())]
+            settings["timeout" if name == "default-timeout" else name] = " ".join(words)
+    return [("cert", CERTIFICATES), *sorted(settings.items())]

@@ -80,7 +80,7 @@ def nothing_left(engine: Any) -> Iterator[Leftovers]:
     leftovers = Leftovers(engine, SESSION)
     yield leftovers
     leftovers.remove_images()
-    assert leftovers.found() == []
+    assert leftovers.remaining() == []
 
 
 @pytest.fixture(autouse=True)
@@ -118,10 +118,10 @@ def old(engine: Any, nothing_left: Leftovers) -> str:
 def old_python(engine: Any, nothing_left: Leftovers) -> str:
     """Debian whose only Python is too old for the toolkit, but not for what the training imports of it."""
     versions = Path.home() / ".pyenv" / "versions"
-    found = [place for minor in (7, 8) for place in versions.glob(f"3.{minor}.*/bin/python3.{minor}")]
-    if not found:
+    pythons = [place for minor in (7, 8) for place in versions.glob(f"3.{minor}.*/bin/python3.{minor}")]
+    if not pythons:
         unavailable("no Python 3.7 or 3.8 in pyenv")
-    return bases.labelled(engine, bases.old_python(engine, found[0]), LABEL, SESSION)
+    return bases.labelled(engine, bases.old_python(engine, pythons[0]), LABEL, SESSION)
 
 
 @pytest.fixture(scope="session")

@@ -18,12 +18,12 @@ class Leftovers:
         """Containers, networks and volumes."""
         client = self._client
         return [
-            *(f"container {found.name}" for found in client.containers.list(all=True, filters=self._ours)),
-            *(f"network {found.name}" for found in client.networks.list(filters=self._ours)),
-            *(f"volume {found.name}" for found in client.volumes.list(filters=self._ours)),
+            *(f"container {each.name}" for each in client.containers.list(all=True, filters=self._ours)),
+            *(f"network {network.name}" for network in client.networks.list(filters=self._ours)),
+            *(f"volume {volume.name}" for volume in client.volumes.list(filters=self._ours)),
         ]
 
-    def found(self) -> List[str]:
+    def remaining(self) -> List[str]:
         """The same, and images with and without a name."""
         images = self._client.images.list(filters=self._ours)
         return [*self.running(), *(f"image {image.tags or image.id}" for image in images)]

@@ -213,7 +213,7 @@ def test_the_toolkit_does_not_see_the_training(start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         ("USER root\nRUN rm -r /opt/ma_boot\nUSER 1000", "expected the toolkit's /opt/ma_boot/bin/python"),
         ("USER root\nRUN rm -r /home/ma-user\nWORKDIR /\nUSER 1000", "expected a home in /home/ma-user"),
@@ -221,7 +221,7 @@ def test_the_toolkit_does_not_see_the_training(start: Start) -> None:
     ids=["toolkit", "home"],
 )
 def test_the_entry_point_reports_what_is_missing(
-    engine: Any, derived: Callable[..., str], lines: str, said: str
+    engine: Any, derived: Callable[..., str], lines: str, message: str
 ) -> None:
     from docker.errors import ContainerError
 
@@ -229,4 +229,4 @@ def test_the_entry_point_reports_what_is_missing(
     with pytest.raises(ContainerError) as raised:
         engine.containers.run(image, ["ma_boot", "--version"], remove=True)
     assert raised.value.exit_status == 78
-    assert said in raised.value.stderr.decode()
+    assert message in raised.value.stderr.decode()

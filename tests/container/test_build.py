@@ -94,7 +94,7 @@ def test_a_change_of_the_code_changes_one_layer(
     context = make_context(tmp_path)
     (context / "image" / "code" / "train.py").write_text("print('trained')\n")
     changed = build("changed", plain, context, [])
-    before, after = (engine.images.get(found.tag).attrs["RootFS"]["Layers"] for found in (good, changed))
+    before, after = (engine.images.get(image.tag).attrs["RootFS"]["Layers"] for image in (good, changed))
     assert before[:-1] == after[:-1]
     assert before[-1] != after[-1]
     assert inside(engine, changed.tag, "cat", "/home/ma-user/code/train.py") == "print('trained')"
@@ -135,8 +135,8 @@ def test_without_network_by_buildkit(engine: Any, plain: str, offline: Path) -> 
 def commands(name: str) -> List[str]:
     """Every program of that name on PATH."""
     places = os.environ.get("PATH", "").split(os.pathsep)
-    found: List[Optional[str]] = [shutil.which(name, path=place) for place in places]
-    return [path for path in found if path]
+    programs: List[Optional[str]] = [shutil.which(name, path=place) for place in places]
+    return [path for path in programs if path]
 
 
 def has_buildkit(docker: str) -> bool:
@@ -151,7 +151,7 @@ def has_buildkit(docker: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "reason"),
     [
         (["--build-arg", "TOOLKIT_PYTHON=/nowhere/python"], 78, "make image TOOLKIT_PYTHON=/path"),
         (["--build-arg", "BASE_IMAGE=127.0.0.1:1/absent"], 78, "127.0.0.1:1"),
@@ -169,12 +169,12 @@ def test_a_failed_build_reports_why(
     context: Path,
     arguments: List[str],
     code: int,
-    said: str,
+    reason: str,
 ) -> None:
     base = ["--build-arg", f"BASE_IMAGE={plain}", "--tag", f"{SESSION}/fails"]
     done = ma_boot("image", "build", str(context), *base, *arguments)
     assert done.code == code, done.errors
-    assert said in done.errors
+    assert reason in done.errors
     assert "\x1b" not in done.errors + done.output
 
 

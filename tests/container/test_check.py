@@ -111,7 +111,7 @@ def test_a_wrong_image_is_reported_with_its_remedy(
 
 def found_in(done: Ran) -> List[Tuple[str, str]]:
     """Rule and evidence of each finding."""
-    return [(one["rule"], one["evidence"]) for one in json.loads(done.output)["findings"]]
+    return [(finding["rule"], finding["evidence"]) for finding in json.loads(done.output)["findings"]]
 
 
 def test_variables_that_belong_to_a_job_or_a_machine(
@@ -123,8 +123,8 @@ def test_variables_that_belong_to_a_job_or_a_machine(
     }  # fmt: skip
     image = derived("wrong-variables", "ENV " + " ".join(f"{name}={value}" for name, value in values.items()))
     done = ma_boot("image", "check", image, "--json")
-    evidence = [said for _, said in found_in(done)]
-    assert [name for name in values if not any(said.startswith(f"ENV {name}") for said in evidence)] == []
+    evidence = [text for _, text in found_in(done)]
+    assert [name for name in values if not any(text.startswith(f"ENV {name}") for text in evidence)] == []
     assert len(evidence) == len(values)
     assert done.code == 65
 
@@ -132,7 +132,7 @@ def test_variables_that_belong_to_a_job_or_a_machine(
 def test_directories_that_a_job_needs(derived: Callable[..., str], ma_boot: Callable[..., Ran]) -> None:
     image = derived("wrong-places", as_root("mkdir /user && : >/user/config && chmod 755 /tmp && : >/cache"))
     done = ma_boot("image", "check", image, "--json")
-    assert [said.partition(" ")[0] for rule, said in found_in(done) if rule == "directory"] == [
+    assert [text.partition(" ")[0] for rule, text in found_in(done) if rule == "directory"] == [
         "/cache", "/user/config", "/tmp"
     ]  # fmt: skip
     assert len(found_in(done)) == 3
@@ -154,14 +154,16 @@ def test_a_library_that_replaces_one_of_the_system(
     done = ma_boot("image", "check", image, "--json")
     findings = json.loads(done.output)["findings"]
     assert done.code == 65
-    assert {one["rule"] for one in findings} <= {"toolkit", "environment"}
-    assert all("remove LD_LIBRARY_PATH=/bad" in one["remedy"] for one in findings)
+    assert {finding["rule"] for finding in findings} <= {"toolkit", "environment"}
+    assert all("remove LD_LIBRARY_PATH=/bad" in finding["remedy"] for finding in findings)
 
 
 def test_an_image_whose_programs_are_for_another_architecture(
     engine: Any, good: Built, ma_boot: Callable[..., Ran], tmp_path: Path
 ) -> None:
-    environment = "".join(f"ENV {one}\n" for one in engine.images.get(good.tag).attrs["Config"]["Env"])
+    environment = "".join(
+        f"ENV {variable}\n" for variable in engine.images.get(good.tag).attrs["Config"]["Env"]
+    )
     text = f"FROM scratch\nCOPY --from={good.tag} / /\n{environment}WORKDIR /home/ma-user\nUSER 1000:100\n"
     (tmp_path / "Dockerfile").write_text(text + f"LABEL {TEST_LABEL}={SESSION}\n")
     tag = f"{SESSION}/wrong-manifest"
@@ -209,7 +211,7 @@ def test_credentials_in_files_and_in_the_history(
     index = {"INDEX": f"https://me:{SECRET}@host/simple"}
     engine.images.build(path=str(tmp_path), tag=tag, buildargs=index, rm=True, forcerm=True)
     done = ma_boot("image", "check", tag, "--json")
-    evidence = "\n".join(said for _, said in found_in(done))
+    evidence = "\n".join(text for _, text in found_in(done))
     assert {rule for rule, _ in found_in(done)} == {"secret"}
     assert [file for file in FILES if file not in evidence] == []
     assert [file for file in INNOCENT if file in evidence] == []
@@ -234,17 +236,17 @@ def test_a_boot_command_that_keeps_running_is_stopped(good: Built, ma_boot: Call
 
 
 @pytest.mark.parametrize(
-    ("image", "code", "said"),
+    ("image", "code", "message"),
     [
         (f"{SESSION}/absent", 66, f"no such image: {SESSION}/absent"),
         ("Not a name!", 64, "invalid image name"),
     ],
     ids=["absent", "no name"],
 )
-def test_no_such_image(ma_boot: Callable[..., Ran], engine: Any, image: str, code: int, said: str) -> None:
+def test_no_such_image(ma_boot: Callable[..., Ran], engine: Any, image: str, code: int, message: str) -> None:
     done = ma_boot("image", "check", image)
     assert done.code == code
-    assert said in done.errors
+    assert message in done.errors
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -254,7 +256,8 @@ def test_a_stopped_check_leaves_nothing(engine: Any, good: Built, signum: int, c
 
     def sleeps() -> bool:
         return any(
-            "sleep 600" in str(found.attrs["Args"]) for found in engine.containers.list(filters=probes)
+            "sleep 600" in str(container.attrs["Args"])
+            for container in engine.containers.list(filters=probes)
         )
 
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:

@@ -76,7 +76,7 @@ def test_the_login_of_the_docker_config(push: Push, host: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("environ", "said"),
+    ("environ", "message"),
     [
         (
             {**LOGIN, "SWR_PASSWORD": "planted-and-wrong"},
@@ -89,10 +89,10 @@ def test_the_login_of_the_docker_config(push: Push, host: str, tmp_path: Path) -
     ],
     ids=["password", "keys"],
 )
-def test_wrong_credentials(push: Push, host: str, environ: dict[str, str], said: str) -> None:
+def test_wrong_credentials(push: Push, host: str, environ: dict[str, str], message: str) -> None:
     done = push(host, "wrong", environ)
     assert done.code == 69
-    assert said in done.errors
+    assert message in done.errors
 
 
 def test_no_credentials(push: Push, host: str) -> None:
@@ -125,10 +125,10 @@ def uploads(push: Push, host: str) -> Iterator[Callable[[str, Callable[[bytes], 
     """Pushes through breaking proxies, in parallel, since the engine waits longer after each attempt."""
     with ThreadPoolExecutor() as pool, contextlib.ExitStack() as stack:
 
-        def begin(name: str, breaks: Callable[[bytes], bool]) -> Future[Ran]:
+        def pushing(name: str, breaks: Callable[[bytes], bool]) -> Future[Ran]:
             return pool.submit(push, stack.enter_context(breaking(host, breaks)), name, LOGIN)
 
-        yield begin
+        yield pushing
 
 
 def test_a_registry_that_drops_uploads(uploads: Callable[..., Future[Ran]]) -> None:
@@ -136,9 +136,9 @@ def test_a_registry_that_drops_uploads(uploads: Callable[..., Future[Ran]]) -> N
     broken: List[bytes] = []
 
     def first_upload(data: bytes) -> bool:
-        found = data.startswith(b"PATCH") and not broken
-        broken.extend([data] if found else [])
-        return found
+        is_upload = data.startswith(b"PATCH") and not broken
+        broken.extend([data] if is_upload else [])
+        return is_upload
 
     each = uploads("cut", lambda data: data.startswith((b"PATCH", b"PUT")))
     once = uploads("once", first_upload)

@@ -123,19 +123,19 @@ class Laptop:
 
     def made(self) -> List[str]:
         """The names of what rehearsals in this directory have on the engine."""
-        return [str(one.name) for one in self._found()]
+        return [str(thing.name) for thing in self.things()]
 
     def remove(self) -> None:
         """Removes that, after a failed test."""
-        for one in self._found():  # containers before the network that they are on
-            one.remove(force=True, v=True) if hasattr(one, "exec_run") else one.remove()
+        for thing in self.things():  # containers before the network that they are on
+            thing.remove(force=True, v=True) if hasattr(thing, "exec_run") else thing.remove()
 
-    def _found(self) -> List[Any]:
+    def things(self) -> List[Any]:
         names = tuple(f"ma_boot-{path.name[-8:]}" for path in self.root.glob("ma_boot-rehearsal/ma-job-*"))
         label = {"label": "ma_boot=rehearsal"}
         containers = self.engine.containers.list(all=True, filters=label, ignore_removed=True)
         networks = self.engine.networks.list(filters=label)
-        return [one for one in (*containers, *networks) if str(one.name).startswith(names)]
+        return [thing for thing in (*containers, *networks) if str(thing.name).startswith(names)]
 
     def outputs(self) -> List[str]:
         """The objects below obs://bucket/out/."""
@@ -413,15 +413,15 @@ FAULTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("faults", "words", "code", "said"), FAULTS, ids=[row[0][0] for row in FAULTS])
+@pytest.mark.parametrize(("faults", "words", "code", "message"), FAULTS, ids=[row[0][0] for row in FAULTS])
 def test_faults_in_containers(
-    laptop: Laptop, faults: List[str], words: List[str], code: int, said: str
+    laptop: Laptop, faults: List[str], words: List[str], code: int, message: str
 ) -> None:
     options = [word for fault in faults for word in ("--fault", fault)]
     shape = ["--nodes", "2", "--devices-per-node", "2", "--rank-table-timeout", "20"]
     ended = laptop.rehearse(*shape, *options, "project/train.py", *words)
     assert ended.code == code, ended.output
-    assert said in ended.output, ended.output
+    assert message in ended.output, ended.output
     [verdicts] = laptop.root.glob("ma_boot-rehearsal/*/verdicts.json")
     assert [(verdict["came"], verdict["wrong"]) for verdict in json.loads(verdicts.read_text())] == [
         (True, []) for _ in faults

@@ -48,11 +48,11 @@ def test_its_libraries_are_its_own(on_old: Built, engine: Any) -> None:
 
 def test_a_job_runs_with_the_python_of_the_base(on_old: Built, engine: Any) -> None:
     program = "import sys; print(sys.executable, sys.version_info[:2])"
-    said = inside(
+    output = inside(
         engine, on_old.tag, "ma_boot", "--rendezvous", "none", "python", "-c", program,
         environment={"MA_NUM_HOSTS": "1", "MA_NUM_GPUS": "1", "VC_TASK_INDEX": "0", "MA_VJ_NAME": "job"},
     )  # fmt: skip
-    assert f"{PYTHON} (3, 9)" in said
+    assert f"{PYTHON} (3, 9)" in output
 
 
 def test_a_toolkit_without_a_module_that_a_mapping_needs_is_not_ready(
@@ -98,11 +98,11 @@ def test_the_training_keeps_the_python_of_a_base_that_is_too_old_for_the_toolkit
     assert inside(engine, built.tag, *version) == f"{base} {prefix}"
     digest = ("sh", "-c", f"find {prefix} -type f -exec sha256sum {{}} + | sort | sha256sum")
     assert inside(engine, built.tag, *digest, user="0") == inside(engine, old_python, *digest, user="0")
-    said = inside(
+    output = inside(
         engine, built.tag, "ma_boot", "--rendezvous", "none", "python", "-c", TRAINING,
         environment={"MA_NUM_HOSTS": "1", "MA_NUM_GPUS": "1", "VC_TASK_INDEX": "0", "MA_VJ_NAME": "job"},
     )  # fmt: skip
-    assert f"trains with {base} True" in said
+    assert f"trains with {base} True" in output
 
 
 def test_a_toolkit_that_needs_a_newer_c_library_is_refused_in_the_build(

@@ -40,8 +40,8 @@ def shown(words: Tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> str:
 
 def examples(page: str) -> List[str]:
     """The command lines below `Example:`."""
-    found = re.search(r"^ *Example:\n((?: +ma_boot .*\n)+)", page, re.MULTILINE)
-    return [line.strip() for line in found.group(1).splitlines()] if found else []
+    match = re.search(r"^ *Example:\n((?: +ma_boot .*\n)+)", page, re.MULTILINE)
+    return [line.strip() for line in match.group(1).splitlines()] if match else []
 
 
 def all_examples() -> List[str]:
@@ -69,7 +69,7 @@ def test_no_sentence_is_cut(capfd: pytest.CaptureFixture[str]) -> None:
             r"(COMMAND \[ARGS\]|\[ARGS\]|\[NAME\]|EVENTS|FILES|0,1,)\.\.\.", "", shown(words, capfd)
         )
         cut[words] = re.findall(r"\w*\.\.\.", page)
-    assert {words: found for words, found in cut.items() if found} == {}
+    assert {words: parts for words, parts in cut.items() if parts} == {}
 
 
 def test_all_is_every_option_once(capfd: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +110,7 @@ def test_every_path_completes() -> None:
 
 def test_every_requirement_is_an_option_of_run() -> None:
     names = {param.name for param in run.params}
-    assert {one.option for p in run.params if isinstance(p, RunOption) for one in p.requires} <= names
+    assert {needed.option for p in run.params if isinstance(p, RunOption) for needed in p.requires} <= names
 
 
 def test_every_kind_of_fault_is_explained(capfd: pytest.CaptureFixture[str]) -> None:
@@ -121,8 +121,8 @@ def test_every_kind_of_fault_is_explained(capfd: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize("words", [["--help", "nonsense"], ["run", "--help", "nonsense"]])
 def test_an_unknown_topic_names_the_topics(words: List[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert main(words, {}) == 64
-    said = capfd.readouterr().err
-    assert [topic.name for topic in TOPICS if topic.name not in said] == []
+    message = capfd.readouterr().err
+    assert [topic.name for topic in TOPICS if topic.name not in message] == []
 
 
 def test_the_help_of_the_training_is_its_own(
@@ -135,7 +135,7 @@ def test_the_help_of_the_training_is_its_own(
 
 
 def test_an_example_is_a_right_command_line(job_directory: Path) -> None:
-    assert {line: found for line in all_examples() if (found := objections(line))} == {}
+    assert {line: reasons for line in all_examples() if (reasons := objections(line))} == {}
 
 
 ALONE = [

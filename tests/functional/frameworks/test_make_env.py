@@ -51,9 +51,9 @@ GOOD, OTHER = MAKE_ENV.Interpreter("/b", (3, 12, 1)), MAKE_ENV.Interpreter("/c",
 
 def test_the_one_that_was_asked_for_comes_first() -> None:
     assert MAKE_ENV.chosen([OTHER, GOOD]) == OTHER
-    assert MAKE_ENV.said(OTHER, OTHER) == "MindSpore gets Python 3.9.2 (/c)"
+    assert MAKE_ENV.choice_text(OTHER, OTHER) == "MindSpore gets Python 3.9.2 (/c)"
     assert MAKE_ENV.chosen([OLD, GOOD, OTHER]) == GOOD
-    assert MAKE_ENV.said(OLD, GOOD) == "MindSpore gets Python 3.12.1 (/b), not Python 3.13.0 (/a): why"
+    assert MAKE_ENV.choice_text(OLD, GOOD) == "MindSpore gets Python 3.12.1 (/b), not Python 3.13.0 (/a): why"
 
 
 def test_without_any_all_that_was_seen_is_named_with_what_helps() -> None:
@@ -77,7 +77,9 @@ def found(asked: Path, home: Path, environ: Dict[str, str]) -> List[str]:
 def test_one_that_does_not_answer_is_named(tmp_path: Path) -> None:
     interpreter(tmp_path / "bin" / "python3", "3.10.13")
     asked, taken = probed(tmp_path / "gone", tmp_path, {"PATH": str(tmp_path / "bin")})
-    assert MAKE_ENV.said(asked, taken).endswith(f", not Python 3.13.0 ({tmp_path}/gone): it did not answer")
+    assert MAKE_ENV.choice_text(asked, taken).endswith(
+        f", not Python 3.13.0 ({tmp_path}/gone): it did not answer"
+    )
 
 
 @pytest.mark.parametrize(

@@ -43,11 +43,11 @@ def test_tools_get_the_trainings_environment_without_secrets(node: Node) -> None
     ended = node.boot(*options, "--source", "env.sh", "train.py")
     assert ended.code == 124, ended.output
     for name in ("py-spy", "npu-smi"):
-        found = variables((node.root / f"env-of-{name}").read_text())
-        assert found["OF_THE_TRAINING"] == "1"
-        assert found["HCCL_CONNECT_TIMEOUT"] == "77"
-        assert found["RANK_ID"] in {"0", "1"}
-        assert [value for value in found.values() if "planted" in value] == []
+        environ = variables((node.root / f"env-of-{name}").read_text())
+        assert environ["OF_THE_TRAINING"] == "1"
+        assert environ["HCCL_CONNECT_TIMEOUT"] == "77"
+        assert environ["RANK_ID"] in {"0", "1"}
+        assert [value for value in environ.values() if "planted" in value] == []
 
 
 def test_the_guard_has_no_secret(node: Node) -> None:
@@ -70,9 +70,9 @@ def test_the_doctor_gives_its_tools_no_secret(tmp_path: Path) -> None:
     environ = {**SECRETS, "PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), "PLACE": str(tmp_path)}
     argv = [sys.executable, "-m", "ma_boot", "doctor"]
     subprocess.run(argv, cwd=tmp_path, env=environ, capture_output=True, timeout=100, check=False)
-    found = variables((tmp_path / "env-of-npu-smi").read_text())
-    assert found["HOME"] == str(tmp_path)
-    assert [value for value in found.values() if "planted" in value] == []
+    environ_of_tool = variables((tmp_path / "env-of-npu-smi").read_text())
+    assert environ_of_tool["HOME"] == str(tmp_path)
+    assert [value for value in environ_of_tool.values() if "planted" in value] == []
 
 
 def test_nothing_inherits_a_secret_by_default_though_the_kernel_shows_it(tmp_path: Path) -> None:

@@ -60,18 +60,18 @@ def planted() -> Iterator[str]:
 
 def words(values: Iterator[str]) -> List[str]:
     """A command line's words with secrets in all the spellings."""
-    found: List[str] = []
+    spelt: List[str] = []
     for option in OPTIONS:
-        found += [option, next(values), f"{option}={next(values)}"]
-    found += [f"{name}={next(values)}" for name in VARIABLES]
+        spelt += [option, next(values), f"{option}={next(values)}"]
+    spelt += [f"{name}={next(values)}" for name in VARIABLES]
     a, b, c = (next(values) for _ in range(3))
-    found += [f'{{"sk": "{a}", "model": {{"api_key": "{b}"}}}}', f"sk: {c}\nlr: 0.1"]
-    found += [f"Authorization: Bearer {next(values)}", f"https://me:p@{next(values)}@host/x.git"]
-    found += [
+    spelt += [f'{{"sk": "{a}", "model": {{"api_key": "{b}"}}}}', f"sk: {c}\nlr: 0.1"]
+    spelt += [f"Authorization: Bearer {next(values)}", f"https://me:p@{next(values)}@host/x.git"]
+    spelt += [
         f"me:p@{next(values)}@host",
         f"https://b.obs/x?AccessKeyId={next(values)}&Signature={next(values)}&Expires=17",
     ]
-    return [*found, *FIGURES]
+    return [*spelt, *FIGURES]
 
 
 # Of variables: shown nowhere, whatever text they stand in.

@@ -87,10 +87,10 @@ def history(*commands: str) -> ImageFacts:
 
 
 def broken_libc() -> ImageFacts:
-    said = (
+    answer = (
         "the probe ended with 127: /bin/sh: error while loading shared libraries: /bad/libc.so.6: too short"
     )
-    return replace(environ(LD_LIBRARY_PATH="/bad"), inside=None, refusal=said)
+    return replace(environ(LD_LIBRARY_PATH="/bad"), inside=None, refusal=answer)
 
 
 def broken_libz() -> ImageFacts:
@@ -217,10 +217,10 @@ def test_a_good_image_has_no_finding() -> None:
 def test_each_rule_finds_its_fault_with_its_remedy(
     facts: ImageFacts, rule: str, severity: str, remedy: str
 ) -> None:
-    (found,) = judged(facts, None)
-    assert (found.check, found.severity) == (rule, severity)
-    assert remedy in found.remedy
-    checked = CheckedImage("image", "x86_64", GB, (found,))
+    (finding,) = judged(facts, None)
+    assert (finding.check, finding.severity) == (rule, severity)
+    assert remedy in finding.remedy
+    checked = CheckedImage("image", "x86_64", GB, (finding,))
     assert "planted" not in findings_text(checked) + findings_json(checked)
 
 
@@ -265,9 +265,9 @@ def test_what_is_allowed_is_not_found(facts: ImageFacts) -> None:
 
 
 def test_the_architecture_is_only_judged_when_it_is_asked_for() -> None:
-    (found,) = judged(GOOD, "aarch64")
-    assert found.check == "architecture"
-    assert "--platform linux/arm64" in found.remedy
+    (finding,) = judged(GOOD, "aarch64")
+    assert finding.check == "architecture"
+    assert "--platform linux/arm64" in finding.remedy
 
 
 @pytest.mark.parametrize(
@@ -285,9 +285,9 @@ def test_the_architecture_is_only_judged_when_it_is_asked_for() -> None:
     ],
 )
 def test_a_boot_command_that_does_not_start(started: Started, severity: str, evidence: str) -> None:
-    (found,) = judged(replace(GOOD, started=started), None)
-    assert (found.check, found.severity) == ("command", severity)
-    assert evidence in found.evidence
+    (finding,) = judged(replace(GOOD, started=started), None)
+    assert (finding.check, finding.severity) == ("command", severity)
+    assert evidence in finding.evidence
 
 
 def test_errors_come_first_and_refuse_the_image() -> None:
@@ -307,20 +307,20 @@ def test_the_answer_of_this_toolkit_is_known() -> None:
 
 
 def test_what_the_probe_prints_is_read() -> None:
-    found = parsed_probe(
+    facts = parsed_probe(
         "passwd\troot:x:0:0:root:/root:/bin/sh\npasswd\tbad line\nhome\tok\nprogram\tbash\n"
         "toolkit\t/opt/ma_boot\t0\tma_boot 0.1.0\nenvironment\t/e\t1\tsome\terror\nset_id\t/a b\nzone\tmissing\n"
         "place\t/tmp\tclosed\nreal\t/e\t/r\nclosed_package\t/e\t/a\nclosed_package\t/f\t/b\n"
         "group\tusers:x:100:\ngroup\tbad:line\nend\tok\n"
     )
-    assert found is not None
-    assert found.accounts == (Account("root", 0, 0, "/root"),)
-    assert found.toolkit == Python("/opt/ma_boot", True, "ma_boot 0.1.0")
-    assert found.environments == (Python("/e", False, "some\terror", "/r", ("/a",)),)
-    assert found.groups == {"users": 100}
-    assert (found.home, found.programs, found.set_id_files) == ("ok", ("bash",), ("/a b",))
-    assert not found.zone
-    assert found.places == {"/tmp": "closed"}
+    assert facts is not None
+    assert facts.accounts == (Account("root", 0, 0, "/root"),)
+    assert facts.toolkit == Python("/opt/ma_boot", True, "ma_boot 0.1.0")
+    assert facts.environments == (Python("/e", False, "some\terror", "/r", ("/a",)),)
+    assert facts.groups == {"users": 100}
+    assert (facts.home, facts.programs, facts.set_id_files) == ("ok", ("bash",), ("/a b",))
+    assert not facts.zone
+    assert facts.places == {"/tmp": "closed"}
 
 
 @pytest.mark.parametrize(
@@ -336,9 +336,9 @@ def test_what_the_probe_prints_is_read() -> None:
     ],
 )
 def test_the_newest_glibc_that_the_toolkit_asks_for(lines: str, need: Any) -> None:
-    found = parsed_probe(f"libc\tglibc 2.31\n{lines}end\tok\n")
-    assert found is not None
-    assert (found.libc, found.libc_need) == ((2, 31), need)
+    facts = parsed_probe(f"libc\tglibc 2.31\n{lines}end\tok\n")
+    assert facts is not None
+    assert (facts.libc, facts.libc_need) == ((2, 31), need)
     without = parsed_probe(f"libc\t\n{lines}end\tok\n")
     assert without is not None
     assert without.libc is None

@@ -54,7 +54,7 @@ manifest: {spec: {queue: vision}}
 """
 
 
-def told(text: str) -> list[str]:
+def mistakes_in(text: str) -> list[str]:
     job, problems = parse_job(text)
     return [str(problem) for problem in (*problems, *form_problems(job))]
 
@@ -136,7 +136,7 @@ def test_a_first_job_file_is_the_same_for_each_reader_of_yaml(name: str) -> None
 
 
 def test_all_mistakes_are_said_at_once_with_their_lines() -> None:
-    assert told(
+    assert mistakes_in(
         "name: a job\n"
         "nodes: many\n"
         "devices_per_node: 8\n"
@@ -215,7 +215,7 @@ def test_all_mistakes_are_said_at_once_with_their_lines() -> None:
     ],
 )
 def test_mistake(text: str, problem: str) -> None:
-    assert problem in "\n".join(told(text))
+    assert problem in "\n".join(mistakes_in(text))
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_mistake(text: str, problem: str) -> None:
     ],
 )
 def test_an_odd_value_of_the_request_is_an_error_with_its_line(value: str, problem: str) -> None:
-    (text, *more) = told(f"name: x\nrequest: {value}\n")
+    (text, *more) = mistakes_in(f"name: x\nrequest: {value}\n")
     assert text.startswith("line 2: ")
     assert problem in text
     assert more == []
@@ -301,7 +301,7 @@ def test_a_value_of_the_request_is_sent_as_it_is(value: str, request_part: objec
 
 
 def test_an_image_may_be_written_with_its_registry() -> None:
-    assert told("image: swr.cn-north-4.myhuaweicloud.com/vision/resnet:1") == []
+    assert mistakes_in("image: swr.cn-north-4.myhuaweicloud.com/vision/resnet:1") == []
 
 
 def test_other_values_replace_those_of_the_file() -> None:
@@ -352,7 +352,9 @@ def test_the_first_file_is_right_also_without_its_comments(words: list[str], buc
 
 def test_what_is_taken_as_a_hyper_parameter_is_the_same_word_for_a_shell() -> None:
     characters = [chr(code) for code in range(1, 0x250)]
-    taken = "".join(one for one in characters if not [*form_problems(JobFile(parameters={"x": one}))])
+    taken = "".join(
+        character for character in characters if not [*form_problems(JobFile(parameters={"x": character}))]
+    )
     assert set("azAZ09_.,:/=+-%@é") <= set(taken)
     printed = subprocess.run(["sh", "-c", f"printf %s --x={taken}"], capture_output=True, check=True).stdout
     assert printed.decode() == f"--x={taken}"

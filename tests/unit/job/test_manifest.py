@@ -80,8 +80,8 @@ def made(platform: str, text: str = JOB, **changes: Any) -> List[Dict[str, Any]]
     return list(yaml.safe_load_all(as_yaml(documents(replace(pods, **changes), CLUSTERS[platform]))))
 
 
-def pod_of(found: List[Dict[str, Any]]) -> Dict[str, Any]:
-    spec: Dict[str, Any] = found[-1]["spec"]["tasks"][0]["template"]["spec"]
+def pod_of(manifest: List[Dict[str, Any]]) -> Dict[str, Any]:
+    spec: Dict[str, Any] = manifest[-1]["spec"]["tasks"][0]["template"]["spec"]
     return spec
 
 
@@ -135,37 +135,37 @@ def test_the_rank_table_is_where_the_controller_writes_it(
     assert (table["metadata"]["name"], [*table["data"]]) == (config_map, [key])
     assert table["metadata"]["labels"] == job["metadata"]["labels"]
     pod = pod_of([job])
-    volume = next(one for one in pod["volumes"] if one.get("configMap") == {"name": config_map})
+    volume = next(volume for volume in pod["volumes"] if volume.get("configMap") == {"name": config_map})
     container = pod["containers"][0]
-    mount = next(one for one in container["volumeMounts"] if one["name"] == volume["name"])
+    mount = next(mount for mount in container["volumeMounts"] if mount["name"] == volume["name"])
     assert mount == {"name": volume["name"], "mountPath": directory}, "a subPath would never be updated"
     assert {"name": "RANK_TABLE_FILE", "value": path} in container["env"]
     assert container["resources"]["limits"] == {resource: 8}
 
 
 def test_the_words_are_those_of_the_boot_command_with_what_modelarts_would_append() -> None:
-    found = made("volcano")
-    container = pod_of(found)["containers"][0]
+    manifest = made("volcano")
+    container = pod_of(manifest)["containers"][0]
     assert container["command"] == [
         *("timeout", "--foreground", "2h"),
         *("ma_boot", "--tee=first", "--path-mapping=/user/ma_boot/path_mapping.yaml"),
         *("train.py", "--epochs", "90", "--data_url=/home/ma-user/modelarts/inputs/data_url_0"),
         *("--lr=0.10", "--cost=$$(PRICE)$$$$HOME$$"),
     ]
-    variables = {one["name"]: one.get("value") for one in container["env"]}
+    variables = {variable["name"]: variable.get("value") for variable in container["env"]}
     assert variables["train_url"] == "/home/ma-user/modelarts/outputs/train_url_0"
     assert variables["GREETING"] == "$$(HELLO)", "Kubernetes would expand it"
     secret = {"secretKeyRef": {"name": "first-secrets", "key": "OBS_ACCESS_KEY_ID"}}
     assert {"name": "OBS_ACCESS_KEY_ID", "valueFrom": secret} in container["env"]
-    mapping = yaml.safe_load(found[1]["data"]["path_mapping.yaml"])
+    mapping = yaml.safe_load(manifest[1]["data"]["path_mapping.yaml"])
     assert mapping["input"] == {"/home/ma-user/modelarts/inputs/data_url_0": "obs://bucket/data/"}
-    code = yaml.safe_load(found[1]["data"]["code.yaml"])
+    code = yaml.safe_load(manifest[1]["data"]["code.yaml"])
     assert code == {"input": {"/home/ma-user/modelarts/user-job-dir/src": "obs://bucket/jobs/first/src/"}}
 
 
 def test_who_runs_it_how_long_and_what_a_failure_does() -> None:
-    found = made("mindcluster")
-    spec, pod = found[-1]["spec"], pod_of(found)
+    manifest = made("mindcluster")
+    spec, pod = manifest[-1]["spec"], pod_of(manifest)
     assert pod["terminationGracePeriodSeconds"] == 645
     assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["supplementalGroups"]) == (
         1000,
@@ -173,11 +173,11 @@ def test_who_runs_it_how_long_and_what_a_failure_does() -> None:
     )
     assert (spec["minAvailable"], spec["tasks"][0]["replicas"]) == (2, 2)
     assert spec["maxRetry"] == 4, "the controller fails a job whose restarts are as many"
-    actions = [(one.get("event", one.get("exitCode")), one["action"]) for one in spec["policies"]]
+    actions = [(policy.get("event", policy.get("exitCode")), policy["action"]) for policy in spec["policies"]]
     restarts = [("PodFailed", "RestartJob"), ("PodEvicted", "RestartJob")]
     assert actions == [(124, "TerminateJob"), *restarts], "the first that fits counts"
     once = made("mindcluster", JOB.replace("retries: 3", "retries: 0"))[-1]["spec"]
-    assert {one["action"] for one in once["policies"]} == {"TerminateJob"}
+    assert {policy["action"] for policy in once["policies"]} == {"TerminateJob"}
     assert "maxRetry" not in once, "Volcano takes 0 for its default of 3"
 
 
@@ -185,9 +185,9 @@ def test_what_a_pod_needs_of_its_server() -> None:
     pod = pod_of(made("volcano"))
     requests = pod["containers"][0]["resources"]["requests"]
     assert requests == {"huawei.com/ascend-1980": 8, "cpu": "64", "memory": "256Gi"}
-    volumes = {one["name"]: one for one in pod["volumes"]}
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
     assert volumes["shared-memory"]["emptyDir"] == {"medium": "Memory", "sizeLimit": "128Gi"}
-    mounts = {one["name"]: one for one in pod["containers"][0]["volumeMounts"]}
+    mounts = {mount["name"]: mount for mount in pod["containers"][0]["volumeMounts"]}
     assert mounts["driver"]["readOnly"] is True
     (term,) = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert term["labelSelector"] == {"matchLabels": {"volcano.sh/job-name": "first"}}
@@ -222,7 +222,7 @@ def test_everything_else_is_merged_into_the_job_lists_by_their_names() -> None:
     assert (pod["nodeSelector"], "affinity" in pod) == ({"zone": "a"}, False)
     requests = pod["containers"][0]["resources"]["requests"]
     assert requests == {"huawei.com/ascend-1980": 8, "cpu": 96, "memory": "256Gi"}
-    assert [one["name"] for one in pod["volumes"]][-1] == "data"
+    assert [volume["name"] for volume in pod["volumes"]][-1] == "data"
     assert len(job["spec"]["tasks"]) == 1
 
 
@@ -238,9 +238,9 @@ def test_every_string_is_one_for_each_reader_of_yaml(text: str) -> None:
     document = {"value": [text, "x"], "env": {"name": text, text: "y"}}
     written = as_yaml([document])
     assert yaml.safe_load(written) == document
-    scalars = [one for one in yaml.parse(written, yaml.SafeLoader) if isinstance(one, yaml.ScalarEvent)]
+    scalars = [event for event in yaml.parse(written, yaml.SafeLoader) if isinstance(event, yaml.ScalarEvent)]
     words = {"value", "env", "name"}
-    assert words <= {one.value for one in scalars if not one.style} <= {*words, text}
+    assert words <= {event.value for event in scalars if not event.style} <= {*words, text}
     try:
         from ruamel.yaml import YAML
     except ImportError:
@@ -250,7 +250,7 @@ def test_every_string_is_one_for_each_reader_of_yaml(text: str) -> None:
 
 def test_what_a_cluster_would_refuse_is_said_at_once() -> None:
     job, _ = parse_job("name: A_b\noptions: {path-mapping: x}\ninputs: {data: obs://bucket/x}\n")
-    assert [str(one) for one in manifest_problems(job)] == [
+    assert [str(problem) for problem in manifest_problems(job)] == [
         "line 1: name: found 'A_b', expected 1 to 51 lower-case letters, digits and -, beginning with a "
         "letter, as Kubernetes has it",
         "image: missing",

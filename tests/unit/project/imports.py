@@ -29,13 +29,13 @@ def tree(path: Path) -> ast.Module:
 @cache
 def imports(path: Path) -> Tuple[Import, ...]:
     """Every import of a file, wherever it stands: those for type checkers only, too."""
-    found: List[Import] = []
+    statements: List[Import] = []
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
-            found += [Import(alias.name, "", node.lineno) for alias in node.names]
+            statements += [Import(alias.name, "", node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            found += [Import(node.module or "", alias.name, node.lineno) for alias in node.names]
-    return tuple(found)
+            statements += [Import(node.module or "", alias.name, node.lineno) for alias in node.names]
+    return tuple(statements)
 
 
 def name_of(path: Path) -> str:
@@ -60,38 +60,38 @@ def room_of(module: str) -> str:
 def exports(room: str) -> Dict[str, str]:
     """The names that a room's `__init__.py` hands on, each with the module that has it, or is it."""
     return {
-        found.name: f"{room}.{found.name}" if found.module == room else found.module
-        for found in imports(MODULES[room])
-        if found.module in MODULES
+        used.name: f"{room}.{used.name}" if used.module == room else used.module
+        for used in imports(MODULES[room])
+        if used.module in MODULES
     }
 
 
 @cache
-def target(found: Import) -> str:
+def target(used: Import) -> str:
     """The module of ours that an import loads; empty where it is somebody else's.
 
     An exported name hides the module of the same name: `from path_mapping.stores import open_store` is the function.
     """
-    if found.module in ROOMS and found.name in exports(found.module):
-        return found.module
-    whole = f"{found.module}.{found.name}"
-    return whole if whole in MODULES else found.module if found.module in MODULES else ""
+    if used.module in ROOMS and used.name in exports(used.module):
+        return used.module
+    whole = f"{used.module}.{used.name}"
+    return whole if whole in MODULES else used.module if used.module in MODULES else ""
 
 
 @cache
-def definition(found: Import) -> str:
+def definition(used: Import) -> str:
     """The module that defines what an import names: through the exports of a room, if it is one's."""
-    at = target(found)
-    if at in ROOMS and found.name in exports(at):
-        exporter = exports(at)[found.name]
-        return definition(Import(exporter, found.name, found.line)) if exporter in ROOMS else exporter
+    at = target(used)
+    if at in ROOMS and used.name in exports(at):
+        exporter = exports(at)[used.name]
+        return definition(Import(exporter, used.name, used.line)) if exporter in ROOMS else exporter
     return at
 
 
 @cache
 def own_imports(path: Path) -> Tuple[Import, ...]:
     """The imports of our own modules."""
-    return tuple(found for found in imports(path) if target(found))
+    return tuple(used for used in imports(path) if target(used))
 
 
 def reached(module: str) -> Dict[str, str]:
@@ -100,8 +100,8 @@ def reached(module: str) -> Dict[str, str]:
     todo = [module]
     while todo:
         at = todo.pop()
-        for found in own_imports(MODULES[at]):
-            needed = definition(found)
+        for used in own_imports(MODULES[at]):
+            needed = definition(used)
             if needed not in seen and needed != module and needed not in {"ma_boot", "path_mapping"}:
                 seen[needed] = at
                 todo.append(needed)

@@ -43,7 +43,7 @@ def test_every_table_has_its_place(load: Load, tmp_path: Path) -> None:
     names = [
         "rank table",
         "where",
-        *(one.name for one in launch.MEASUREMENTS),
+        *(measurement.name for measurement in launch.MEASUREMENTS),
         *(f"sync {row}" for row in sync.PLAIN),
     ]
     for name in [*names, f"sync {sync.PLAN}"]:

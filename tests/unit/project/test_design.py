@@ -75,13 +75,13 @@ ROWS = [
 
 def names(path: Path) -> List[str]:
     """The tests of a file, as `test_x` or `TestY::test_x`."""
-    found = []
+    tests = []
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.FunctionDef):
-            found.append(node.name)
+            tests.append(node.name)
         elif isinstance(node, ast.ClassDef):
-            found += [f"{node.name}::{part.name}" for part in node.body if isinstance(part, ast.FunctionDef)]
-    return found
+            tests += [f"{node.name}::{part.name}" for part in node.body if isinstance(part, ast.FunctionDef)]
+    return tests
 
 
 def test_every_fact_has_a_judgement_and_its_tests() -> None:

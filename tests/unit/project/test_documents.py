@@ -76,8 +76,8 @@ def names_in(chapter: str) -> Set[str]:
 
 def items(chapter: str) -> Tuple[int, int, int]:
     """How many items of lists, numbered items and rows of tables there are."""
-    found = (re.findall(start, chapter, re.MULTILINE) for start in (r"^- ", r"^\d+\. ", r"^\|"))
-    bullets, numbers, table = map(len, found)
+    lines = (re.findall(start, chapter, re.MULTILINE) for start in (r"^- ", r"^\d+\. ", r"^\|"))
+    bullets, numbers, table = map(len, lines)
     return bullets, numbers, table
 
 
@@ -101,9 +101,9 @@ class TestLanguages:
         for pair in PAIRS:
             if pair[0] in TROUBLES:
                 continue  # their tables are compared by their texts
-            for (title, here), (_, there) in zip(*(chapters(path.read_text()) for path in pair)):
-                assert names_in(here) == names_in(there), (pair[0].name, title)
-                assert items(here) == items(there), (pair[0].name, title)
+            for (title, in_english), (_, in_chinese) in zip(*(chapters(path.read_text()) for path in pair)):
+                assert names_in(in_english) == names_in(in_chinese), (pair[0].name, title)
+                assert items(in_english) == items(in_chinese), (pair[0].name, title)
 
     def test_both_name_each_other_at_the_top(self) -> None:
         for english, chinese in PAIRS:
@@ -248,9 +248,11 @@ class TestTroubleshooting:
             whole = page.read_text()
             for kind, known in (("OBS", STORE_HINTS), ("others", OUTPUT_HINTS)):
                 texts = quoted(whole, kind)
-                unknown = [text for text in texts if not any(re.search(one, text) for one, _ in known)]
-                assert unknown == [], page.name
-                assert [one for one, _ in known if not re.search(one, whole)] == [], page.name
+                patterns = [pattern for pattern, _ in known]
+                assert [text for text in texts if not any(re.search(p, text) for p in patterns)] == [], (
+                    page.name
+                )
+                assert [p for p in patterns if not re.search(p, whole)] == [], page.name
 
     def test_every_exit_code_of_ours_has_a_text(self) -> None:
         for page in TROUBLES:

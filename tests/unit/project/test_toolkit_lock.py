@@ -18,19 +18,19 @@ PYTHONS = ["3.9", "3.10", "3.11", "3.12", "3.13"]
 def asked_for(name: str, python: str) -> Iterator[Requirement]:
     """The requirements of a package on a Python, and theirs, as far as they are installed here."""
     for line in own_requirements() if name == "ma-boot" else importlib.metadata.requires(name) or []:
-        found = Requirement(line)
+        requirement = Requirement(line)
         environment = {"python_version": python, "python_full_version": f"{python}.0", "extra": ""}
-        if found.marker is None or found.marker.evaluate(environment):
-            yield found
-            yield from asked_for(found.name, python)
+        if requirement.marker is None or requirement.marker.evaluate(environment):
+            yield requirement
+            yield from asked_for(requirement.name, python)
 
 
 def own_requirements() -> List[str]:
     """Those of pyproject.toml, which an earlier installation may not have."""
     text = (LOCK.parents[1] / "pyproject.toml").read_text()
-    found = re.search(r"^dependencies = \[(.*?)^\]", text, re.MULTILINE | re.DOTALL)
-    assert found is not None
-    return re.findall(r'"([^"]+)"', found.group(1))
+    match = re.search(r"^dependencies = \[(.*?)^\]", text, re.MULTILINE | re.DOTALL)
+    assert match is not None
+    return re.findall(r'"([^"]+)"', match.group(1))
 
 
 def locked(python: str) -> Dict[str, str]:
@@ -53,12 +53,14 @@ def entries(lock: Path) -> Iterator[Tuple[Requirement, List[str]]]:
 
 def test_every_package_has_the_hashes_of_its_files() -> None:
     for lock in LOCK.parent.glob("toolkit*.txt"):
-        found = {str(each): hashes for each, hashes in entries(lock)}
-        assert found
+        locked_hashes = {str(each): hashes for each, hashes in entries(lock)}
+        assert locked_hashes
         assert [
-            name for name, hashes in found.items() if not all(HASH.fullmatch(one) for one in hashes)
+            name
+            for name, hashes in locked_hashes.items()
+            if not all(HASH.fullmatch(hash_) for hash_ in hashes)
         ] == []
-        assert [name for name, hashes in found.items() if not hashes] == []
+        assert [name for name, hashes in locked_hashes.items() if not hashes] == []
     # A package with C has wheels for x86-64, aarch64 and more.
     assert all(
         len(hashes) > 20 for each, hashes in entries(LOCK) if each.name in ("pyyaml", "charset-normalizer")
