@@ -1,4 +1,4 @@
-"""The errors of ma_boot and their exit codes.
+"""The errors of ma_boot and their exit codes. Pure.
 
 A process of the training that fails is not an error here but a value, `RunResult`.
 """

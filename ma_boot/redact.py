@@ -1,4 +1,4 @@
-"""Keeps secrets out of everything that is printed, written or sent.
+"""Keeps secrets out of everything that is printed, written or sent. Pure.
 
 There is one rule for what a secret is, `is_secret`, and one function that takes secrets out of texts and of
 JSON values, `masked`. Whatever writes text of ma_boot's own calls it where the text leaves the process.

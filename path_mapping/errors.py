@@ -1,4 +1,4 @@
-"""The errors of transfers between local paths and OBS.
+"""The errors of transfers between local paths and OBS. Pure.
 
 PathMappingError
 ├── MappingInvalid        the mapping file has mistakes

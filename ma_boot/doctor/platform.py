@@ -1,4 +1,4 @@
-"""Checks of the platform's variables, the job's inputs and outputs, and the rank table."""
+"""Checks of the platform's variables, the job's inputs and outputs, and the rank table. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of an environment as data: a value by name sets a variable, None removes it."""
+"""Changes of an environment as data: a value by name sets a variable, None removes it. Pure."""
 
 from __future__ import annotations
 

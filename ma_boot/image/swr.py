@@ -1,4 +1,4 @@
-"""SWR, the registry from which ModelArts pulls images: names, logins, and the values for the job form."""
+"""SWR, the registry from which ModelArts pulls images: names, logins, values for the job form. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a check of a container or an image found, measured by what ModelArts expects."""
+"""What a check of a container or an image found, measured by what ModelArts expects. Pure."""
 
 from __future__ import annotations
 

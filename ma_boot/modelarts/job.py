@@ -1,4 +1,4 @@
-"""What ModelArts tells a node about its job: the environment variables as frozen values."""
+"""What ModelArts tells a node about its job: the environment variables as frozen values. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a training is, by what one of its processes prints: known frameworks, and patterns of the user."""
+"""How far a training is, by what its processes print: known frameworks, and patterns of the user. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sample of what ranks, cards and the machine do, and the event of two samples."""
+"""A sample of what ranks, cards and the machine do, and the event of two samples. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads and checks the mapping file."""
+"""Reads and checks the mapping file. Pure."""
 
 from path_mapping.mapping.document import (
     DictValue as DictValue,

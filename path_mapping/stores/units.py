@@ -1,4 +1,4 @@
-"""The requests that a transfer is cut into, as values that can be sent to another process.
+"""The requests that a transfer is cut into, as values that can be sent to another process. Pure.
 
 Each has a `number`, by which its outcome is told from others. Sizes, offsets and lengths are in bytes.
 """

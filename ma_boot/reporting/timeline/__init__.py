@@ -1,4 +1,4 @@
-"""The events of a job's nodes as one `Timeline`: values, from whatever events there are."""
+"""The events of a job's nodes as one `Timeline`: values, from whatever events there are. Pure."""
 
 from ma_boot.reporting.timeline.boot_run import job_cause as job_cause
 from ma_boot.reporting.timeline.events import (
