@@ -23,16 +23,16 @@ import gc  # noqa: E402
 import sys  # noqa: E402
 from typing import NoReturn  # noqa: E402
 
-gc.set_threshold(50_000)  # what is imported is no garbage: to look through it takes a start 6 ms of 100
+gc.set_threshold(50_000)  # imports make no garbage: searching them would take 6 ms of a start's 100
 
-from ma_boot.cli.app import main  # noqa: E402 -- or it would be looked through
+from ma_boot.cli.app import main  # noqa: E402 -- or it would be searched
 
 
 def run() -> NoReturn:
     """Runs the command and exits with its code, without taking the interpreter apart first.
 
-    That takes longer than a stop may: some 10 ms. Everything is written and closed by then; threads that are
-    still waiting for the network are daemons.
+    That would need some 10 ms, longer than a stop may. Everything is written and closed by then; threads that
+    still wait for the network are daemons.
     """
     _open_standard_streams()
     handled = signal.getsignal(signal.SIGINT) is _end_at_once
@@ -49,7 +49,7 @@ def run() -> NoReturn:
 
 
 def _open_standard_streams() -> None:
-    """Opens /dev/null as those that are closed (`>&-`): the next file would be standard output otherwise."""
+    """Opens /dev/null in place of closed ones (`>&-`): the next file would be standard output otherwise."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)

@@ -105,7 +105,7 @@ class RankTableTimeout(BootError):
 
 
 class NodesLate(BootError):
-    """Other nodes did not come in time to agree on the checkpoint to go on from."""
+    """Other nodes did not come in time to agree on the checkpoint to resume from."""
 
     exit_code = ExitCode.RANK_TABLE_TIMEOUT
 

@@ -82,7 +82,7 @@ def remember_secrets(
 ) -> None:
     """From now on the values of secret variables, and of those in `names`, are masked wherever they stand.
 
-    So are the lines of each value, and what both look like in a URL. `afresh` forgets those of before.
+    So are the lines of each value, and what both look like in a URL. `afresh` forgets earlier ones.
     """
     global _known
     known = set(() if afresh else _known)
@@ -97,10 +97,10 @@ def remember_secrets(
 def is_secret(name: str, value: str) -> bool:
     """Whether the value of a variable, option or field of this name is a secret.
 
-    The words of the name tell: `OBS_SK`, `--api-key`, `wandb.apiKey`. Numbers (`MAX_TOKENS=4096`), booleans,
-    paths (`PASSWORD_FILE=/run/secrets/pw`), references of a shell (`$HF_TOKEN`), tokenizers, and a shell's
-    directory (`PWD`) are none. A number of four digits or more may be a password or a key, and what looks
-    like a path may be a key.
+    The words of the name tell: `OBS_SK`, `--api-key`, `wandb.apiKey`. Not secret are numbers
+    (`MAX_TOKENS=4096`), booleans, paths (`PASSWORD_FILE=/run/secrets/pw`), references of a shell
+    (`$HF_TOKEN`), tokenizers, and a shell's directory (`PWD`). A number of four digits or more may be a
+    password or a key, and what looks like a path may be a key.
     """
     kind, value = "" if name == "PWD" else _kind(name), value.strip(" \t[](){},")
     if not kind or not value or re.fullmatch(_PLAIN, value):
@@ -229,7 +229,7 @@ def _without_named(text: str) -> str:
 
 
 def _value_of(pair: Match[str]) -> Optional[Tuple[int, int]]:
-    """Where the secret behind a name begins and ends; None if there is none."""
+    """Where the secret behind a name begins and ends; None without one."""
     option, mark, name, other_mark = pair.groups()
     name, mark, text, start = option or name, mark or other_mark, pair.string, pair.end()
     kind = _kind(name)

@@ -46,14 +46,14 @@ def in_lines(texts: Sequence[str]) -> str:
 
 
 def lines_of(text: str) -> List[str]:
-    """The lines of a text, messages where they are known to be ones."""
+    """The lines of a text; those of a message of several stay messages."""
     if isinstance(text, Message) and re.fullmatch(_LINES, text.template):
         return [line for arg in text.args for line in lines_of(arg)]
     return [text] if "\n" not in text else text.split("\n")
 
 
 def coded(value: Any) -> Any:
-    """A JSON value whose objects have beside their texts what those are that are messages, in `messages`."""
+    """A JSON value whose objects also have, in `messages`, the parts of those texts that are messages."""
     if isinstance(value, Mapping):
         parts = {name: part.parts for name, part in value.items() if isinstance(part, Message)}
         return {name: coded(part) for name, part in value.items()} | ({"messages": parts} if parts else {})
@@ -61,7 +61,7 @@ def coded(value: Any) -> Any:
 
 
 def text_in(fields: Mapping[str, Any], name: str, clean: Callable[[str], str]) -> str:
-    """The text of this name in an object that `coded` made, or anybody else; empty if there is none.
+    """The text of this name in an object that `coded` made, or anybody else; empty without one.
 
     Every part of it is cleaned.
     """

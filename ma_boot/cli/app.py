@@ -78,14 +78,6 @@ def _complain(message: str, code: int) -> int:
     return int(code)
 
 
-def _has_directory() -> bool:
-    try:
-        os.getcwd()
-    except OSError:
-        return False
-    return True
-
-
 # Where each command is, and the first sentence of its help, so that the overview imports none of them.
 COMMANDS = {
     "run": (
@@ -140,13 +132,15 @@ class _RunByDefault(Group):
         """Runs the command. Raises `ConfigError` where the working directory is gone."""
         try:
             return super().invoke(ctx)
-        except FileNotFoundError as error:
-            if _has_directory():
-                raise
-            raise ConfigError(
-                f"the working directory cannot be used ({error.strerror}): it was removed, or moved while a "
-                "shell was in it; change to one that exists (cd)"
-            ) from error
+        except FileNotFoundError:
+            try:
+                os.getcwd()
+            except OSError as error:
+                raise ConfigError(
+                    f"the working directory cannot be used ({error.strerror}): it was removed, or moved "
+                    "while a shell was in it; change to one that exists (cd)"
+                ) from error
+            raise
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> List[CompletionItem]:
         """The commands, and what may follow `run`, since `run` can be omitted."""

@@ -13,8 +13,8 @@ import click
 
 
 class LazyCommands(UserDict[str, Any]):
-    """Commands by name, from `MODULE:ATTRIBUTE`: each is imported when it is asked for, so that no start pays
-    for the others."""
+    """Commands by name, from `MODULE:ATTRIBUTE`: each is imported when it is used, so that no start pays for
+    the others."""
 
     def __getitem__(self, name: str) -> click.Command:
         module, attribute = self.data[name].split(":")
@@ -26,7 +26,7 @@ class Group(click.Group):
     """A group whose help shows the complete first sentence of each command."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> Optional[click.Command]:
-        """The command of this name, None if there is none; variables `MABOOT_...` set its options."""
+        """The command of this name, None if it does not exist; variables `MABOOT_...` set its options."""
         command = super().get_command(ctx, cmd_name)
         if command is not None and not isinstance(command, click.Group) and not ctx.resilient_parsing:
             from ma_boot.cli.options import from_environment  # the overview needs no option

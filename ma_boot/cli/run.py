@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
 
 import click
 from click.core import ParameterSource
@@ -207,7 +207,7 @@ def run(ctx: click.Context, /, command: Sequence[str], **options: Any) -> int:
     environ: Mapping[str, str] = ctx.obj
     words = ("-m", *command) if options["as_module"] else command
     request = requested(words, options, _start_script(words, environ))
-    problems = [*_missing(ctx), *_unknown_ranks(ctx), *misfits(ctx), *conflicts(request)]
+    problems = [*_missing(ctx.params), *misfits(ctx), *conflicts(request)]
     if problems:
         raise click.UsageError("\n".join(problems))
     for note in _notes(ctx, words):
@@ -295,24 +295,15 @@ def _what_was_meant(
     return f"{word}: no such command of ma_boot, and no such program on PATH{question}" if question else None
 
 
-def _unknown_ranks(ctx: click.Context) -> List[str]:
-    """Ranks of `--tee` that a rehearsed job does not have."""
-    options = ctx.params
+def _missing(options: Mapping[str, Any]) -> Iterator[str]:
+    """What is missing: arguments, options, and ranks of `--tee` that a rehearsed job does not have."""
+    if not options["command"]:
+        yield "Missing argument 'COMMAND [ARGS]...'."
+    if options["local"] and options["runner"] == "docker" and options["image"] is None:
+        yield "--runner docker: name the job's image with --image."
     size = options["nodes"] * options["devices_per_node"]
     named = options["tee"].split(",") if options["local"] and options["tee"][:1].isdigit() else []
     unknown = [rank for rank in named if int(rank) >= size]
-    ranks = "rank 0 only" if size == 1 else f"the ranks 0 to {size - 1}"
-    return (
-        [f"--tee {','.join(unknown)}: the job has {ranks} (--nodes, --devices-per-node)."] if unknown else []
-    )
-
-
-def _missing(ctx: click.Context) -> List[str]:
-    """Required arguments and options that are missing."""
-    options = ctx.params
-    missing = []
-    if not options["command"]:
-        missing.append("Missing argument 'COMMAND [ARGS]...'.")
-    if options["local"] and options["runner"] == "docker" and options["image"] is None:
-        missing.append("--runner docker: name the job's image with --image.")
-    return missing
+    if unknown:
+        ranks = "rank 0 only" if size == 1 else f"the ranks 0 to {size - 1}"
+        yield f"--tee {','.join(unknown)}: the job has {ranks} (--nodes, --devices-per-node)."

@@ -70,7 +70,7 @@ def engine(environ: Mapping[str, str]) -> Iterator[DockerClient]:
 def image_attributes(client: DockerClient, name: str) -> Mapping[str, Any]:
     """The engine's description of a local image.
 
-    Raises `InputMissing` if there is none, `UsageError` if the name is malformed.
+    Raises `InputMissing` if it does not exist, `UsageError` if the name is malformed.
     """
     from docker.errors import APIError, ImageNotFound
 

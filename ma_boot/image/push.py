@@ -33,7 +33,7 @@ class PushFailed(Exception):
 
 
 def configured_login(host: str) -> Optional[Mapping[str, str]]:
-    """The docker config's entry for a registry, from its file or its credential store; None if there is none.
+    """The docker config's entry for a registry, from its file or its credential store; None without one.
 
     Raises `ConfigError` if the config or the credential store cannot be read.
     """

@@ -86,7 +86,7 @@ def push_login(
     the registry), else SWR's long-term login made from OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY: its
     password is the HMAC-SHA256 of the first with the second, in hex.
 
-    Raises `ConfigError` that lists what was looked for.
+    Raises `ConfigError` that lists what was missing.
     """
     user, password = environ.get("SWR_USERNAME"), environ.get("SWR_PASSWORD")
     if user and password:

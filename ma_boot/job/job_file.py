@@ -168,7 +168,7 @@ def parse_job(text: str) -> Tuple[JobFile, List[JobProblem]]:
 def with_settings(job: JobFile, settings: Sequence[str], problems: List[JobProblem]) -> JobFile:
     """The job with these values of `--set`: `KEY=VALUE`, or `KEY.NAME=VALUE` for keys with names.
 
-    Those of `request` and `manifest` are YAML; their names may have several parts: `manifest.spec.queue`.
+    Values of `request` and `manifest` are YAML; their names may have several parts: `manifest.spec.queue`.
     """
     for setting in settings:
         place, given, text = setting.partition("=")

@@ -315,7 +315,7 @@ def as_yaml(documents: Sequence[Dict[str, Any]]) -> str:
     import yaml  # most commands of a job print none
 
     class Quoted(yaml.SafeDumper):
-        """Writes what is there twice twice, and keys without quotes if all readers take them for texts."""
+        """Writes a repeated value again, and keys without quotes if all readers take them for texts."""
 
         def ignore_aliases(self, data: Any) -> bool:
             return True

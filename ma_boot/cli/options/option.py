@@ -268,7 +268,7 @@ def from_environment(command: click.Command, environ: Mapping[str, str]) -> Dict
 def of_job(command: click.Command, words: Sequence[str]) -> OptionsOfJob:
     """The values of a job's options `--name=value` and flags `--name`.
 
-    An option for rehearsals, containers or plans is none of a job's.
+    A job has no options for rehearsals, containers or plans.
     """
     own = {
         option.opts[-1][2:]: option

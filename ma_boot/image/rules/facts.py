@@ -100,7 +100,7 @@ class ImageFacts:
 
     `size` is in bytes; `architecture` as in `uname -m`; `command` is that of CMD; `history` are the commands
     of its layers. `credential_files` are files that hold credentials, each after what it holds; `searched` is
-    False if they could not be looked for.
+    False if they could not be searched.
     """
 
     name: str

@@ -17,7 +17,7 @@ ALLOWED_MA = {"MA_DETECT_TRAIN_INJECT_CODE", "MA_HANG_DETECT_TIME"}
 SYSTEM_DIRECTORIES = ("/usr/bin", "/bin")
 _NO_JOB = {"MABOOT_LOCAL", "MABOOT_PLAN", "MABOOT_JSON"}  # options with which ma_boot boots no job
 _OFF = {"", "0", "false", "no", "off", "f", "n"}
-# Those of one process or one job, which ma_boot or the platform sets.
+# Variables of one process or one job, which ma_boot or the platform sets.
 _OF_A_JOB = re.compile(
     r"(VC|VK|BATCH|DLS|OMPI|PMIX|PMI)_.*|(LOCAL_|GROUP_)?RANK|(LOCAL_)?WORLD_SIZE|RANK_(ID|SIZE)|(ASCEND_)?DEVICE_ID"
     r"|MASTER_(ADDR|PORT)|MS_(ROLE|SCHED_HOST|SCHED_PORT|WORKER_NUM|NODE_ID)|ROUTE_PLAN|RANK_AFTER_ACC"
