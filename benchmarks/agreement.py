@@ -84,7 +84,7 @@ def row(nodes: int) -> str:
     """The first start of a job of this size."""
     store, place = Counted(), Place("bucket", "ckpt/")
 
-    def begin(node: int) -> None:
+    def begin_attempt(node: int) -> None:
         documents = Documents(store, "bucket", threading.Event(), RetryPolicy())
         start = JobStart(node, nodes, (node,), nodes, "j", "now", False)
         Start(
@@ -93,7 +93,7 @@ def row(nodes: int) -> str:
 
     began = time.monotonic()
     with ThreadPoolExecutor(nodes) as pool:
-        list(pool.map(begin, range(nodes)))
+        list(pool.map(begin_attempt, range(nodes)))
     seconds, kinds = time.monotonic() - began, Counter(kind for kind, _ in store.made)
     worst = max(Counter(second for kind, second in store.made if kind == "LIST").values())
     counts = " | ".join(f"{kinds[kind]:,}" for kind in ("LIST", "GET", "PUT"))

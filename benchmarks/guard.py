@@ -59,7 +59,7 @@ def cpu_units(rows: Sequence[Row], endpoint: str, rounds: int) -> Dict[str, floa
                 if number:  # the first round fills the caches
                     units[row.name].append(2 * used / (before + after))
                 before = after
-    return {name: statistics.median(found) for name, found in units.items()}
+    return {name: statistics.median(times) for name, times in units.items()}
 
 
 def modules(row: Row, endpoint: str, log: Path) -> Set[str]:
@@ -84,7 +84,7 @@ def calls(row: Row, endpoint: str, log: Path) -> int:
 
 def measured(rows: Sequence[Row], endpoint: str, scratch: Path, rounds: int) -> Dict[str, Dict[str, float]]:
     """The rows with all their figures, without what Python does by itself in this environment."""
-    found: Dict[str, Dict[str, float]] = {row.name: {} for row in rows}
+    figures: Dict[str, Dict[str, float]] = {row.name: {} for row in rows}
     counts_calls = shutil.which("strace") is not None
     bare_calls = calls(BARE, endpoint, scratch / "calls") if counts_calls else 0
     bare_modules = modules(BARE, endpoint, scratch / "modules")
@@ -92,11 +92,11 @@ def measured(rows: Sequence[Row], endpoint: str, scratch: Path, rounds: int) -> 
         run_once(row.once, endpoint)  # writes the byte code, which a fresh environment does not have yet
         if counts_calls:
             all_calls = calls(row, endpoint, scratch / "calls")
-            found[row.name]["calls"] = all_calls - (bare_calls if row.cheap else 0)
-        found[row.name]["modules"] = len(modules(row, endpoint, scratch / "modules") - bare_modules)
+            figures[row.name]["calls"] = all_calls - (bare_calls if row.cheap else 0)
+        figures[row.name]["modules"] = len(modules(row, endpoint, scratch / "modules") - bare_modules)
     for name, used in cpu_units(rows, endpoint, rounds).items():
-        found[name]["cpu"] = round(used, 3)
-    return found
+        figures[name]["cpu"] = round(used, 3)
+    return figures
 
 
 def allowed(budget: Figures, name: str, what: str) -> float:
@@ -104,20 +104,20 @@ def allowed(budget: Figures, name: str, what: str) -> float:
     return budget.get(name, {}).get(what, 0.0) * MARGINS[what]
 
 
-def grown(found: Figures, budget: Figures, comparable: Collection[str] = MARGINS) -> List[str]:
+def grown(measurements: Figures, budget: Figures, comparable: Collection[str] = MARGINS) -> List[str]:
     """A line for each figure of these kinds that is above its budget and the margin."""
     return [
         f"{name}: {what} {figure:g}, at most {allowed(budget, name, what):.4g}"
-        for name, figures in found.items()
+        for name, figures in measurements.items()
         for what, figure in figures.items()
         if what in comparable and figure > allowed(budget, name, what)
     ]
 
 
-def table(found: Figures, budget: Figures) -> str:
+def table(measurements: Figures, budget: Figures) -> str:
     """What was measured, beside what is allowed."""
     lines = [f"{'':12}" + "".join(f"{what:>24}" for what in MARGINS)]
-    for name, figures in found.items():
+    for name, figures in measurements.items():
         cells = [
             f"{figures[what]:g} ({allowed(budget, name, what):.4g})" for what in MARGINS if what in figures
         ]
@@ -151,23 +151,23 @@ def main() -> None:
             assert server.stdout is not None
             server.stdout.readline()
             try:
-                look = partial(
+                measure = partial(
                     measured, endpoint=f"http://127.0.0.1:{port}", scratch=Path(name), rounds=options.rounds
                 )
-                found = look(rows)
+                figures = measure(rows)
                 if not options.write:  # a change that costs more costs more again
-                    high = [row for row in rows if grown({row.name: found[row.name]}, limits, comparable)]
-                    found.update(look(high))
+                    high = [row for row in rows if grown({row.name: figures[row.name]}, limits, comparable)]
+                    figures.update(measure(high))
             finally:
                 server.terminate()
-    print(table(found, limits))
+    print(table(figures, limits))
     if options.write:
-        document = {"python": here, "rows": {**limits, **found}}
+        document = {"python": here, "rows": {**limits, **figures}}
         BUDGET.write_text(json.dumps(document, indent=1) + "\n")
         return
     if comparable is not MARGINS:
         print(f"the budget is of Python {budget.get('python')}: only the CPU seconds are compared")
-    if problems := grown(found, limits, comparable):
+    if problems := grown(figures, limits, comparable):
         sys.exit("\n".join(["guard: these cost more than benchmarks/budget.json allows:", *problems]))
 
 

@@ -89,8 +89,8 @@ class Run:
         """Waits for the end; exits if it is another one than expected."""
         code = process.wait(DEADLINE_SECONDS)
         if code != expected:
-            said = self.directory.joinpath("output").read_text(errors="replace")
-            sys.exit(f"guard: {process.args!r}: exit code {code}, not {expected}:\n{said[-3000:]}")
+            output = self.directory.joinpath("output").read_text(errors="replace")
+            sys.exit(f"guard: {process.args!r}: exit code {code}, not {expected}:\n{output[-3000:]}")
 
 
 def calibration(run: Run) -> float:

@@ -57,8 +57,8 @@ def context(place: Path) -> Path:
 
 def inside(client: Any, path: str) -> float:
     """The size of a directory of the image, in MB."""
-    said = client.containers.run(TAG, ["du", "-sb", path], entrypoint="", user="root", remove=True)
-    return int(said.split()[0]) / MEGABYTE
+    output = client.containers.run(TAG, ["du", "-sb", path], entrypoint="", user="root", remove=True)
+    return int(output.split()[0]) / MEGABYTE
 
 
 def never_built_on(client: Any, base: str) -> str:

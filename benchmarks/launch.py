@@ -102,10 +102,10 @@ def deaf(launcher: Launcher, directory: Path) -> Sample:
 def _stopped(launcher: Launcher, directory: Path, mode: str) -> Sample:
     with Job.of_ranks(launcher, directory, mode) as job:
         job.mark("ready", COUNT)
-        told = time.monotonic()
+        signalled = time.monotonic()
         os.kill(job.process.pid, signal.SIGTERM)
         ended = job.end(LIMIT_SECONDS)
-        return Sample(ended - told, [job.exit_code(STOPPED), job.left])
+        return Sample(ended - signalled, [job.exit_code(STOPPED), job.left])
 
 
 def output(launcher: Launcher, directory: Path) -> Sample:
@@ -166,8 +166,8 @@ MEASUREMENTS = (
 
 def measured(measurement: Measurement, runs: int) -> Dict[str, List[Sample]]:
     """The samples of each launcher that is installed; one that cannot be used gets a remark instead."""
-    samples: Dict[str, List[Sample]] = {launcher.name: [] for launcher in LAUNCHERS if launcher.found}
-    ahead = [launcher for launcher in LAUNCHERS if launcher.found]
+    samples: Dict[str, List[Sample]] = {launcher.name: [] for launcher in LAUNCHERS if launcher.is_installed}
+    ahead = [launcher for launcher in LAUNCHERS if launcher.is_installed]
     spent: Dict[str, List[float]] = {name: [] for name in samples}
     for _ in range(runs if measurement.repeated else 1):
         for launcher in random.sample(ahead, len(ahead)):
@@ -179,8 +179,8 @@ def measured(measurement: Measurement, runs: int) -> Dict[str, List[Sample]]:
                 sample = Sample(math.nan, remark=str(error))
             samples[launcher.name].append(sample)
             spent[launcher.name].append(time.monotonic() - began)
-            said = f"{sample.value:.3f} {measurement.unit} {sample.remark}"
-            print(f"{measurement.name}: {launcher.name}: {said}", file=sys.stderr)
+            line = f"{sample.value:.3f} {measurement.unit} {sample.remark}"
+            print(f"{measurement.name}: {launcher.name}: {line}", file=sys.stderr)
             if math.isnan(sample.value) or _enough(spent[launcher.name]):
                 ahead.remove(launcher)
     return samples
@@ -262,10 +262,10 @@ def main() -> None:
         _warm_up()
         for measurement in MEASUREMENTS:
             if measurement.name in wanted:
-                found = table(measurement, measured(measurement, options.runs))
-                print(found, flush=True)
+                text = table(measurement, measured(measurement, options.runs))
+                print(text, flush=True)
                 if not options.print:
-                    tables.write(measurement.name, found)
+                    tables.write(measurement.name, text)
     finally:
         process_tree.end_all()
 
@@ -273,7 +273,7 @@ def main() -> None:
 def _warm_up() -> None:
     """A run that is not counted: files are read from the disk once."""
     for launcher in LAUNCHERS:
-        if launcher.found:
+        if launcher.is_installed:
             with tempfile.TemporaryDirectory(prefix="bench-") as name:
                 start(launcher, Path(name))
 

@@ -111,10 +111,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0, help="of each of six runs (20)")
     parser.add_argument("--print", action="store_true", help="leave README.md as it is")
     options = parser.parse_args()
-    found = table(options.seconds)
-    print(found)
+    text = table(options.seconds)
+    print(text)
     if not options.print:
-        tables.write("metrics", found)
+        tables.write("metrics", text)
 
 
 if __name__ == "__main__":

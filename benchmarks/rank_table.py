@@ -76,8 +76,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         lines += [compared(directory, servers) for servers in SIZES]
-        found = sorted(latency(directory) for _ in range(RUNS))
-    median, longest = found[RUNS // 2] * 1000, found[-1] * 1000
+        latencies = sorted(latency(directory) for _ in range(RUNS))
+    median, longest = latencies[RUNS // 2] * 1000, latencies[-1] * 1000
     lines.append(
         "\nFrom the moment that a table is completed to the end of a process that waits for it: "
         f"median {median:.0f} ms, longest of {RUNS} {longest:.0f} ms."

@@ -218,9 +218,9 @@ def rows(nodes: int) -> Iterator[str]:
     for what, name in STAGES.items():
         for side in (zero, others):
             side.ask(what)
-        there, here = json.loads(others.answer()), json.loads(zero.answer())
-        sent, messages = there["messages"] - messages, there["messages"]
-        memory, cpu, seconds = here["memory"], here["cpu"], there["seconds"]
+        of_others, of_zero = json.loads(others.answer()), json.loads(zero.answer())
+        sent, messages = of_others["messages"] - messages, of_others["messages"]
+        memory, cpu, seconds = of_zero["memory"], of_zero["cpu"], of_others["seconds"]
         yield f"| {nodes:,} | {name} | {seconds:.2f} | {cpu:.2f} | {memory} | {sent:,} |"
     for side in (zero, others):
         side.process.kill()

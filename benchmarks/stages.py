@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 import tables
-from sync import emptied, make_trees, served, settled
+from sync import emptied, make_trees, served, wait_for_disk
 from sync_tools import TOOLS, Job
 
 from path_mapping.localfs import crc64
@@ -66,7 +66,7 @@ def cpu_of(process: int) -> float:
 
 def used(place: Place, work: Callable[[], object]) -> Used:
     """What work in this process and its children takes."""
-    settled()
+    wait_for_disk()
     before, store, begun = sum(os.times()[:4]), cpu_of(place.store), time.monotonic()
     work()
     seconds = time.monotonic() - begun
@@ -86,8 +86,8 @@ def summed(place: Place, sum_of: Callable[[memoryview], object]) -> None:
     """Sums as many bytes from memory."""
     buffer = memoryview(bytearray(PIECE))
     for _, size in place.files:
-        for begin in range(0, size, PIECE):
-            sum_of(buffer[: min(PIECE, size - begin)])
+        for start in range(0, size, PIECE):
+            sum_of(buffer[: min(PIECE, size - start)])
 
 
 def connected(place: Place) -> socket.socket:
@@ -113,8 +113,8 @@ def _sent(place: Place) -> None:
     with connected(place) as line:
         for number, (_, size) in enumerate(place.files):
             line.sendall(b"PUT /bucket/stage/%d HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (number, size))
-            for begin in range(0, size, PIECE):
-                line.sendall(buffer[: min(PIECE, size - begin)])
+            for start in range(0, size, PIECE):
+                line.sendall(buffer[: min(PIECE, size - start)])
             line.recv(4096)
 
 
@@ -138,8 +138,8 @@ def written(place: Place) -> None:
     local.mkdir()
     for number, (_, size) in enumerate(place.files):
         with (local / f"{number}.part").open("wb", buffering=0) as file:
-            for begin in range(0, size, PIECE):
-                file.write(buffer[: min(PIECE, size - begin)])
+            for start in range(0, size, PIECE):
+                file.write(buffer[: min(PIECE, size - start)])
         (local / f"{number}.part").rename(local / str(number))
 
 
@@ -161,18 +161,18 @@ def moved(place: Place, tool: str, way: str) -> None:
 
 def measured(place: Place, works: Dict[str, Callable[[], object]], runs: int) -> Dict[str, Used]:
     """Each in turn; of each figure the least, as another job on the machine adds to CPU time, too."""
-    found: Dict[str, List[Used]] = {name: [] for name in works}
+    samples: Dict[str, List[Used]] = {name: [] for name in works}
     for _ in range(runs):
         for name, work in works.items():
-            found[name].append(used(place, work))
+            samples[name].append(used(place, work))
             emptied(place.out)
     return {
         name: Used(
-            min(one.client for one in every),
-            min(one.store for one in every),
-            statistics.median(one.seconds for one in every),
+            min(sample.client for sample in every),
+            min(sample.store for sample in every),
+            statistics.median(sample.seconds for sample in every),
         )
-        for name, every in found.items()
+        for name, every in samples.items()
     }
 
 
@@ -193,16 +193,16 @@ def table(way: str, stages: Dict[str, Used], whole: Dict[str, Used], md5: Used) 
     cores = len(os.sched_getaffinity(0))
     lines = [f"| C {'up' if way == 'upload' else 'down'} | client CPU s | store CPU s |", "|---|---|---|"]
     if several := stages.pop(SEND.format(CONNECTIONS), None):
-        one = stages[SEND.format(1)]
-        stages[MORE] = Used(several.client - one.client, several.store - one.store, 0.0)
-    lines += [f"| {name} | {one.client:.2f} | {one.store:.2f} |" for name, one in stages.items()]
+        stage = stages[SEND.format(1)]
+        stages[MORE] = Used(several.client - stage.client, several.store - stage.store, 0.0)
+    lines += [f"| {name} | {stage.client:.2f} | {stage.store:.2f} |" for name, stage in stages.items()]
     ours = whole["ours"]
-    rest = ours.client - sum(one.client for one in stages.values())
+    rest = ours.client - sum(figures.client for figures in stages.values())
     lines.append(f"| the rest: plan, requests, files, turns at the GIL | {rest:.2f} | |")
-    for tool, one in whole.items():
-        lines.append(f"| **{tool}**, {one.seconds:.2f} s | {one.client:.2f} | {one.store:.2f} |")
+    for tool, figures in whole.items():
+        lines.append(f"| **{tool}**, {figures.seconds:.2f} s | {figures.client:.2f} | {figures.store:.2f} |")
     lines.append(f"| of rclone: MD5, as Python's takes | {md5.client:.2f} | |")
-    least = sum(one.client for one in stages.values()) + ours.store
+    least = sum(figures.client for figures in stages.values()) + ours.store
     lines.append(f"| the stages and the store, on {cores} cores: s | {least / cores:.2f} | |")
     lines.append(f"| so much of rclone's time, at best | {least / cores / whole['rclone'].seconds:.2f} | |")
     return "\n".join(lines)
@@ -215,7 +215,7 @@ def main() -> None:
     options.add_argument("--directory", type=Path, default=None, help="where 20 GB are free")
     options.add_argument("--print", action="store_true", help="leave README.md as it is")
     asked = options.parse_args()
-    found = []
+    texts = []
     with tempfile.TemporaryDirectory(dir=asked.directory) as directory:
         tree, out = Path(directory, "tree"), Path(directory, "out")
         out.mkdir()
@@ -232,8 +232,8 @@ def main() -> None:
                     place, {tool: partial(moved, place, tool, way) for tool in PEERS}, asked.runs
                 )
                 md5 = used(place, lambda: summed(place, lambda piece: hashlib.md5(piece)))
-                found.append(table(way, stages, whole, md5))
-    both = "\n\n".join(found)
+                texts.append(table(way, stages, whole, md5))
+    both = "\n\n".join(texts)
     print(both)
     if not asked.print:
         tables.write("stages", both)

@@ -41,7 +41,7 @@ class Client:
     """One connection: what has come of a request, and what is still to be sent or thrown away."""
 
     connection: socket.socket
-    heard: bytearray = field(default_factory=bytearray)
+    received: bytearray = field(default_factory=bytearray)
     discard: int = 0
     answer: bytes = b""
     out: bytes = b""
@@ -95,20 +95,20 @@ class Objects:
             if after > prefix
             else bisect.bisect_left(self._sorted, prefix)
         )
-        found = self._sorted[start : start + most]
-        return list(itertools.takewhile(lambda name: name.startswith(prefix), found))
+        keys = self._sorted[start : start + most]
+        return list(itertools.takewhile(lambda name: name.startswith(prefix), keys))
 
     def level(self, prefix: str, after: str) -> List[str]:
         """The names directly below the prefix: that of a folder ends in `/`, and what is in it is skipped."""
-        found: List[str] = []
-        while len(found) <= 1000:
+        entries: List[str] = []
+        while len(entries) <= 1000:
             names = self.below(prefix, after, 1)
             if not names:
                 break
             folder, slash, _ = names[0][len(prefix) :].partition("/")
-            found.append(f"{prefix}{folder}/" if slash else names[0])
+            entries.append(f"{prefix}{folder}/" if slash else names[0])
             after = f"{prefix}{folder}/\uffff" if slash else names[0]
-        return found
+        return entries
 
 
 def _below_its_tree(name: str) -> str:
@@ -175,22 +175,22 @@ class Server:
             self._discard(client)
             return
         try:
-            heard = client.connection.recv(FIRST)
+            received = client.connection.recv(FIRST)
         except BlockingIOError:
             return
-        if not heard:
+        if not received:
             raise ConnectionResetError
-        client.heard += heard
-        end = client.heard.find(b"\r\n\r\n")
+        client.received += received
+        end = client.received.find(b"\r\n\r\n")
         if end >= 0:
-            head = bytes(client.heard[:end])
-            found = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
-            length = int(found[1]) if found else 0
+            head = bytes(client.received[:end])
+            match = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+            length = int(match[1]) if match else 0
             if b"100-continue" in head:
                 client.connection.send(b"HTTP/1.1 100 Continue\r\n\r\n")
             self._request(client, head, length)
-            client.discard = length - (len(client.heard) - end - 4)
-            client.heard.clear()
+            client.discard = length - (len(client.received) - end - 4)
+            client.received.clear()
             if client.discard <= 0:
                 self._answer(client)
 
@@ -300,10 +300,10 @@ class Server:
     def _keys(self, bucket: str, asked: Dict[str, str]) -> str:
         after = asked.get("continuation-token") or asked.get("start-after") or asked.get("marker") or ""
         prefix = f"{bucket}/{asked.get('prefix', '')}"
-        look = self.objects.level if asked.get("delimiter") else self.objects.below
+        keys_of = self.objects.level if asked.get("delimiter") else self.objects.below
         if after.endswith("/"):
             after += "\uffff"  # a folder that the last page had
-        names = look(prefix, f"{bucket}/{after}" if after else prefix)
+        names = keys_of(prefix, f"{bucket}/{after}" if after else prefix)
         truncated, names = len(names) > 1000, names[:1000]
         shown = quote if asked.get("encoding-type") == "url" else escape
         rows, folders = [], set()

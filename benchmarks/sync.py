@@ -51,7 +51,7 @@ class Measured(NamedTuple):
     end_cpu: float = 0.0
 
 
-Found = Dict[str, List[Measured]]
+RunsByTool = Dict[str, List[Measured]]
 
 
 class ToolFailed(Exception):
@@ -110,7 +110,7 @@ def measured(argv: List[str], environ: Mapping[str, str]) -> Measured:
 def _watch(pid: int, peak: List[float], over: threading.Event) -> None:
     """Looks at the memory of the tool and its children ten times per second."""
     while not over.wait(0.1):
-        peak[0] = max(peak[0], sum(_pss(one) for one in _family(pid)))
+        peak[0] = max(peak[0], sum(_pss(member) for member in _family(pid)))
 
 
 def _family(pid: int) -> List[int]:
@@ -118,7 +118,7 @@ def _family(pid: int) -> List[int]:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:
         return []
-    return [pid, *(one for child in children for one in _family(int(child)))]
+    return [pid, *(member for child in children for member in _family(int(child)))]
 
 
 def _pss(pid: int) -> float:
@@ -172,7 +172,7 @@ ROWS = {
 }
 
 
-def settled() -> None:
+def wait_for_disk() -> None:
     """Waits until the disk has what earlier runs wrote, and takes the memory of a run from the host.
 
     Else the first run would pay for the trees, and each one for pages that a virtual machine does not have
@@ -183,26 +183,26 @@ def settled() -> None:
     subprocess.run([sys.executable, "-c", touch], check=True)
 
 
-def in_turn(tools: Sequence[str], runs: int, once: Callable[[str, int], Measured]) -> Found:
+def in_turn(tools: Sequence[str], runs: int, once: Callable[[str, int], Measured]) -> RunsByTool:
     """The runs of each tool, in turn. One that has failed, or takes long, is not repeated; ours always is.
 
     No tool is always the one after the same other.
     """
-    found: Found = {tool: [] for tool in tools}
+    runs_of: RunsByTool = {tool: [] for tool in tools}
     ahead = list(tools)
     for number in range(runs):
         for tool in random.sample(ahead, len(ahead)):
-            settled()
+            wait_for_disk()
             try:
-                found[tool].append(once(tool, number))
-                print(f"{tool}: {found[tool][-1].seconds:.2f} s", file=sys.stderr)
+                runs_of[tool].append(once(tool, number))
+                print(f"{tool}: {runs_of[tool][-1].seconds:.2f} s", file=sys.stderr)
             except ToolFailed as error:
                 print(f"{tool} ended with {error}", file=sys.stderr)
                 ahead.remove(tool)
             else:
-                if tool != "ours" and found[tool][-1].seconds > LONG_SECONDS:
+                if tool != "ours" and runs_of[tool][-1].seconds > LONG_SECONDS:
                     ahead.remove(tool)
-    return found
+    return runs_of
 
 
 @contextmanager
@@ -259,7 +259,7 @@ def transfer(tree: Path, out: Path, what: Row, tools: Sequence[str], runs: int) 
             try:
                 if what.again:
                     measured(argv, job.environ())
-                    settled()
+                    wait_for_disk()
                 before = end.cpu() if end else 0.0
                 run = measured(argv, job.environ())
                 return run._replace(end_cpu=end.cpu() - before if end else 0.0)
@@ -267,27 +267,27 @@ def transfer(tree: Path, out: Path, what: Row, tools: Sequence[str], runs: int) 
                 for written in (path for path in out.iterdir() if path.name.isdigit() or path.name == "copy"):
                     emptied(written)
 
-        found = in_turn([tool for tool in tools if tool in what.tools], runs, once)
+        runs_of = in_turn([tool for tool in tools if tool in what.tools], runs, once)
     files = [path for path in (tree / "bucket" / what.tree).rglob("*") if path.is_file()]
-    return table(found, len(files), sum(path.stat().st_size for path in files), what.tls)
+    return table(runs_of, len(files), sum(path.stat().st_size for path in files), what.tls)
 
 
-def table(found: Found, count: int, size: int, tls: bool = False) -> str:
+def table(runs_of: RunsByTool, count: int, size: int, tls: bool = False) -> str:
     """One Markdown table: medians, and ratios to ours."""
     cpu = "CPU s | TLS end's CPU s" if tls else "CPU s"
     lines = [f"| tool | s | spread | runs | objects/s | MB/s | {cpu} | MB | time / ours |"]
     lines.append("|---" * (lines[0].count("|") - 1) + "|")
-    middle = {tool: statistics.median(run.seconds for run in runs) for tool, runs in found.items() if runs}
+    middle = {tool: statistics.median(run.seconds for run in runs) for tool, runs in runs_of.items() if runs}
     for tool, seconds in middle.items():
-        times = sorted(run.seconds for run in found[tool])
-        typical = min(found[tool], key=lambda run, seconds=seconds: abs(run.seconds - seconds))  # type: ignore[misc]
+        times = sorted(run.seconds for run in runs_of[tool])
+        typical = min(runs_of[tool], key=lambda run, seconds=seconds: abs(run.seconds - seconds))  # type: ignore[misc]
         ratio = f"{seconds / middle['ours']:.2f}" if "ours" in middle else "-"
         rates = (
             f"{count / seconds:.0f} | {size / seconds / 1e6:.0f}" if size else f"{count / seconds:.0f} | -"
         )
         spread = f"{times[0]:.2f} - {times[-1]:.2f}" if len(times) > 1 else "-"
         used = f"{typical.cpu:.1f} | {typical.end_cpu:.1f}" if tls else f"{typical.cpu:.1f}"
-        peak = f"{max(run.peak for run in found[tool]):.0f}"
+        peak = f"{max(run.peak for run in runs_of[tool]):.0f}"
         shown = f"**{tool}**" if seconds < middle.get("ours", 0.0) and tool not in NO_PEERS else tool
         lines.append(
             f"| {shown} | {seconds:.2f} | {spread} | {len(times)} | {rates} | {used} | {peak} | {ratio} |"
@@ -308,8 +308,8 @@ def plan(out: Path, keys: int, tools: Sequence[str], runs: int) -> str:
             "aws": [*(part for part in aws(job) if part != "--quiet"), "--dryrun"],
         }
         chosen = [tool for tool in tools if tool in argvs]
-        found = in_turn(chosen, runs, lambda tool, number: measured(argvs[tool], job.environ()))
-    return table(found, keys, 0)
+        runs_of = in_turn(chosen, runs, lambda tool, number: measured(argvs[tool], job.environ()))
+    return table(runs_of, keys, 0)
 
 
 def place_of(row: str) -> str:
@@ -348,12 +348,12 @@ def main() -> None:
         make_trees(tree, sorted({ROWS[row].tree for row in rows if row in ROWS}))
         for row in rows:
             if row == PLAN:
-                found = plan(out, PLANNED, tools, asked.runs)
+                text = plan(out, PLANNED, tools, asked.runs)
             else:
-                found = transfer(tree, out, ROWS[row], tools, asked.runs)
-            print(f"\n{row}\n{found}", flush=True)
+                text = transfer(tree, out, ROWS[row], tools, asked.runs)
+            print(f"\n{row}\n{text}", flush=True)
             if not asked.print:
-                tables.write(f"sync {row}", found, after=place_of(row))
+                tables.write(f"sync {row}", text, after=place_of(row))
 
 
 if __name__ == "__main__":

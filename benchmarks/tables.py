@@ -23,15 +23,15 @@ def write(name: str, table: str, file: Path = README, after: str = "") -> None:
 
     Raises `ValueError` if the marks are not there once.
     """
-    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    start, end = f"<!-- {name} -->", f"<!-- /{name} -->"
     text = file.read_text(encoding="utf-8")
-    if after and begin not in text:
+    if after and start not in text:
         last = f"<!-- /{after} -->\n"
-        text = text.replace(last, f"{last}\n### {name.partition(' ')[2]}\n\n{begin}\n{end}\n")
-    if text.count(begin) != 1 or text.count(end) != 1:
-        raise ValueError(f"{file}: expected the marks {begin} and {end} once each")
-    between = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
-    block = f"{begin}\n{table.strip()}\n\n{origin()}\n{end}"
+        text = text.replace(last, f"{last}\n### {name.partition(' ')[2]}\n\n{start}\n{end}\n")
+    if text.count(start) != 1 or text.count(end) != 1:
+        raise ValueError(f"{file}: expected the marks {start} and {end} once each")
+    between = re.compile(re.escape(start) + ".*?" + re.escape(end), re.DOTALL)
+    block = f"{start}\n{table.strip()}\n\n{origin()}\n{end}"
     written = between.sub(lambda _: block, text)
     first = re.compile("(<!-- summary -->\n).*?(<!-- /summary -->)", re.DOTALL)
     new = file.with_name(file.name + ".new")
@@ -51,11 +51,11 @@ def origin() -> str:
 def commit() -> str:
     """The commit of the sources, with `+` if they have been changed since; `unknown` outside of a clone."""
     try:
-        found = _git("rev-parse", "--short=9", "HEAD").strip()
+        revision = _git("rev-parse", "--short=9", "HEAD").strip()
         changed = _git("status", "--porcelain", "--untracked-files=no", "--", *SOURCES).strip()
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return found + ("+" if changed else "")
+    return revision + ("+" if changed else "")
 
 
 def _git(*arguments: str) -> str:

@@ -101,11 +101,11 @@ def cpu(argv: Sequence[str], variables: Mapping[str, str], cwd: Path) -> float:
 
 def least(runs: int, once: Callable[[Path], Dict[str, float]]) -> Dict[str, float]:
     """The least of each figure, of runs in directories of their own."""
-    found: List[Dict[str, float]] = []
+    samples: List[Dict[str, float]] = []
     for _ in range(runs):
         with tempfile.TemporaryDirectory(prefix="bench-") as name:
-            found.append(once(Path(name)))
-    return {name: min(one[name] for one in found) for name in found[0]}
+            samples.append(once(Path(name)))
+    return {name: min(sample[name] for sample in samples) for name in samples[0]}
 
 
 def parts(directory: Path) -> Dict[str, float]:
@@ -128,15 +128,15 @@ def commands(directory: Path) -> Dict[str, float]:
 
 def imports(directory: Path) -> Dict[str, float]:
     """The milliseconds of what programs import: the program, the kind and the number are in the name."""
-    found: Dict[str, float] = {}
+    seconds: Dict[str, float] = {}
     for name, program in IMPORTS.items():
         argv = [sys.executable, "-X", "importtime", "-c", program]
         done = subprocess.run(argv, cwd=directory, stderr=subprocess.PIPE, text=True, check=True)
         modules = re.findall(r"^import time: +(\d+) \|.*\| +(\w+)", done.stderr, re.MULTILINE)
         for kind in KINDS:
             spent = [int(own) for own, module in modules if kind_of(module) == kind]
-            found[f"{name}|{kind}|{len(spent)}"] = sum(spent) / 1000
-    return found
+            seconds[f"{name}|{kind}|{len(spent)}"] = sum(spent) / 1000
+    return seconds
 
 
 def kind_of(module: str) -> str:
@@ -160,14 +160,14 @@ def launchers(
     directory: Path, rank: Sequence[str] = ("true",), names: Collection[str] = ()
 ) -> Dict[str, float]:
     """The milliseconds of each launcher, or of those named, with all its processes."""
-    found = {}
+    rows = {}
     for launcher in LAUNCHERS:
-        if launcher.found and (not names or launcher.name in names):
+        if launcher.is_installed and (not names or launcher.name in names):
             own = directory / launcher.name.replace(" ", "-")
             own.mkdir()
             with contextlib.suppress(ProgramFailed):  # msrun starts nothing but Python
-                found[launcher.name] = cpu(launcher.argv(own, rank), environ(own), own)
-    return found
+                rows[launcher.name] = cpu(launcher.argv(own, rank), environ(own), own)
+    return rows
 
 
 def at_best(parts: Mapping[str, float], figures: Mapping[str, float]) -> Dict[str, float]:
@@ -209,7 +209,7 @@ def main() -> None:
     asked = options.parse_args()
     of_a_job = least(asked.runs, parts)
     with_python = least(asked.runs, lambda place: launchers(place, RANK, ("ma_boot", "shell loop")))
-    found = "\n\n".join(
+    text = "\n\n".join(
         [
             table(f"a job of {COUNT} ranks `true`: ma_boot's process", of_a_job, whole=True),
             table(
@@ -224,9 +224,9 @@ def main() -> None:
             ),
         ]
     )
-    print(found)
+    print(text)
     if not asked.print:
-        tables.write("where", found)
+        tables.write("where", text)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Dict, List, NamedTuple
 
 import tables
-from sync import emptied, make_trees, served, settled
+from sync import emptied, make_trees, served, wait_for_disk
 from sync_tools import KEYS
 
 from path_mapping.transfer.parts import REQUESTS_OF_OBS
@@ -63,7 +63,7 @@ class Download(NamedTuple):
 def download(url: str, local: Path, processes: int) -> Download:
     """One run with so many worker processes."""
     local.mkdir()
-    settled()
+    wait_for_disk()
     argv = [sys.executable, "-c", PROGRAM, url, str(local), str(processes)]
     started = time.monotonic()
     done = subprocess.run(argv, env={**os.environ, **KEYS}, stdout=subprocess.PIPE, check=True)
@@ -72,13 +72,13 @@ def download(url: str, local: Path, processes: int) -> Download:
     return Download(seconds, *json.loads(done.stdout))
 
 
-def measured(found: Dict[int, List[Download]]) -> str:
+def measured(downloads: Dict[int, List[Download]]) -> str:
     """The table of what was measured: medians."""
     lines = [
         "| worker processes | s | spread | files/s | CPU ms of a file in its worker | in the one process |",
         "|---" * 6 + "|",
     ]
-    for processes, runs in found.items():
+    for processes, runs in downloads.items():
         times = sorted(run.seconds for run in runs)
         middle = statistics.median(times)
         each = _of_a_file(runs)
@@ -120,16 +120,16 @@ def main() -> None:
     options.add_argument("--directory", type=Path, default=None, help="where a GB is free")
     options.add_argument("--print", action="store_true", help="leave README.md as it is")
     asked = options.parse_args()
-    found: Dict[int, List[Download]] = {processes: [] for processes in MEASURED}
+    downloads: Dict[int, List[Download]] = {processes: [] for processes in MEASURED}
     with tempfile.TemporaryDirectory(dir=asked.directory) as directory:
         tree, out = Path(directory, "tree"), Path(directory, "out")
         out.mkdir()
         make_trees(tree, ["A"])
         with served(tree) as url:
             for number in range(asked.runs):
-                for processes, runs in found.items():
+                for processes, runs in downloads.items():
                     runs.append(download(url, out / f"{processes}-{number}", processes))
-    both = f"{measured(found)}\n\n{modelled(_of_a_file(found[1]))}"
+    both = f"{measured(downloads)}\n\n{modelled(_of_a_file(downloads[1]))}"
     print(both)
     if not asked.print:
         tables.write("workers", both)

@@ -57,14 +57,14 @@ class Job:
     def mark(self, name: str, count: int) -> List[str]:
         """What the ranks wrote as their `name`, once `count` of them did; raises `Unusable`."""
         until = time.monotonic() + READY_SECONDS
-        while len(found := self._marks(name)) < count:
+        while len(marks := self._marks(name)) < count:
             if self.process.poll() is not None or time.monotonic() > until:
-                if len(found := self._marks(name)) >= count:
+                if len(marks := self._marks(name)) >= count:
                     break
-                said = self._console.read_text("utf-8", "replace").strip().splitlines()[-1:]
-                raise Unusable(f"{len(found)} of {count} files {name}.* came; it said: {''.join(said)}")
+                last_line = self._console.read_text("utf-8", "replace").strip().splitlines()[-1:]
+                raise Unusable(f"{len(marks)} of {count} files {name}.* came; it said: {''.join(last_line)}")
             time.sleep(0.002)
-        return [file.read_text() for file in found]
+        return [file.read_text() for file in marks]
 
     def _marks(self, name: str) -> List[Path]:
         return [file for file in self._directory.glob(f"{name}.*") if file.suffix != ".new"]

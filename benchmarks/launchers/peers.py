@@ -40,7 +40,7 @@ class Launcher:
     source: str
 
     @property
-    def found(self) -> bool:
+    def is_installed(self) -> bool:
         """It is installed."""
         return shutil.which(self.program, path=PATH) is not None
 

@@ -28,13 +28,13 @@ def below(root: int) -> Set[int]:
         fields = _stat(int(entry)) if entry.isdecimal() else []
         if fields and fields[0] not in "ZX":
             children.setdefault(int(fields[1]), []).append(int(entry))
-    found: Set[int] = set()
+    pids: Set[int] = set()
     ahead = [root]
     while ahead:
         new = children.get(ahead.pop(), [])
-        found.update(new)
+        pids.update(new)
         ahead.extend(new)
-    return found
+    return pids
 
 
 def alive(pid: int) -> bool:
@@ -76,10 +76,10 @@ def pss(pid: int) -> float:
 
 def _megabytes(pid: int, file: str, name: str) -> float:
     try:
-        found = re.search(rf"^{name}:\s+(\d+) kB", Path(f"/proc/{pid}/{file}").read_text(), re.MULTILINE)
+        match = re.search(rf"^{name}:\s+(\d+) kB", Path(f"/proc/{pid}/{file}").read_text(), re.MULTILINE)
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
-    return int(found[1]) * 1024 / 1e6 if found else 0.0
+    return int(match[1]) * 1024 / 1e6 if match else 0.0
 
 
 def _stat(pid: int) -> List[str]:

@@ -20,12 +20,12 @@ def main() -> None:
     directory, fails_at, steps, how = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     dist.init_process_group("gloo")
     rank, saved = dist.get_rank(), directory / "saved"
-    begin = int(saved.read_text()) if saved.exists() else 0
+    first = int(saved.read_text()) if saved.exists() else 0
     attempt = 0
     if rank == 0:
-        append(directory / "attempts", str(begin))
+        append(directory / "attempts", str(first))
         attempt = len((directory / "attempts").read_text().splitlines())
-    for step in range(begin + 1, steps + 1):
+    for step in range(first + 1, steps + 1):
         dist.all_reduce(torch.ones(1000))
         time.sleep(0.05)
         if rank == 0:

@@ -39,14 +39,14 @@ class Received:
         """Looks for all lines of the ranks, of which each wrote so many."""
         seen = bytearray(COUNT * lines)
         latest = [-1] * COUNT
-        found, ordered = 0, True
+        total, ordered = 0, True
         for match in _LINE.finditer(self.file.read_bytes()):
             rank, number = int(match[1]), int(match[2])
-            found += 1
+            total += 1
             seen[rank * lines + number] = 1
             ordered = ordered and latest[rank] < number
             latest[rank] = number
-        return Counted(sum(seen), found - sum(seen), ordered)
+        return Counted(sum(seen), total - sum(seen), ordered)
 
 
 @contextlib.contextmanager
