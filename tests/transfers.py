@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional,
 
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.planning.record import is_record
-from path_mapping.stores import Access, Credentials, ObjectState, Store, StoredObject, UnitRunners
+from path_mapping.stores import Access, Credentials, Store, UnitRunners
 from path_mapping.stores.directory_store import StorePaths
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Progress, Transferred, download, upload
@@ -34,32 +34,10 @@ class PartialStore(Store):
     def runners(self) -> UnitRunners:
         return StorePaths(self)
 
-    def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
+    def _not_given(self, *arguments: Any, **named: Any) -> Any:
         raise NotImplementedError
 
-    def level(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
-        raise NotImplementedError
-
-    def find(self, bucket: str, key: str) -> Optional[ObjectState]:
-        raise NotImplementedError
-
-    def read(self, bucket: str, key: str) -> Iterator[bytes]:
-        raise NotImplementedError
-
-    def read_from(self, bucket: str, key: str, offset: int, version: str = "") -> Iterator[bytes]:
-        raise NotImplementedError
-
-    def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> str:
-        raise NotImplementedError
-
-    def write_bytes(self, bucket: str, key: str, content: bytes) -> str:
-        raise NotImplementedError
-
-    def copy(self, bucket: str, key: str, size: int, to_bucket: str, to_key: str) -> None:
-        raise NotImplementedError
-
-    def delete(self, bucket: str, key: str) -> None:
-        raise NotImplementedError
+    list = level = find = read = read_from = write = write_bytes = copy = delete = _not_given
 
 
 def ignore(progress: Progress) -> None:

@@ -69,23 +69,7 @@ def test_a_clone_has_line_ends_of_linux(tmp_path: Path) -> None:
     """Also where git is told to make Windows' own ones, as its installer for Windows does."""
     for name in (".gitattributes", "entrypoint"):
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
-    git = [
-        "git",
-        "-c",
-        "core.autocrlf=true",
-        "-c",
-        "user.name=x",
-        "-c",
-        "user.email=x@y",
-        "-C",
-        str(tmp_path),
-    ]
-    for words in (
-        ["init", "-q"],
-        ["add", "."],
-        ["commit", "-qm", "x"],
-        ["rm", "-q", "entrypoint"],
-        ["checkout", "HEAD", "-q", "--", "entrypoint"],
-    ):
-        subprocess.run([*git, *words], check=True)
+    git = ["git", "-c", "core.autocrlf=true", "-c", "user.name=x", "-c", "user.email=x@y"]
+    for words in ("init -q", "add .", "commit -qm x", "rm -q entrypoint", "checkout -q HEAD -- entrypoint"):
+        subprocess.run([*git, *words.split()], cwd=tmp_path, check=True)
     assert b"\r" not in (tmp_path / "entrypoint").read_bytes()
