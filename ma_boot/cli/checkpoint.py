@@ -8,13 +8,13 @@ import threading
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import click
 
 from ma_boot.checkpoints import CheckpointSet, Leftover, SetRow, SetsByHand, options_of
 from ma_boot.cli.help import Group
-from ma_boot.cli.options import Whole, age, directories, store_command
+from ma_boot.cli.options import StoreRequest, Whole, age, directories, store_command
 from ma_boot.errors import (
     CannotCreate,
     CheckpointDamaged,
@@ -35,17 +35,6 @@ from path_mapping.transfer import RetryPolicy
 _HEADER = ("STEP", "ATTEMPT", "PUBLISHED (UTC)", "NODES", "FILES", "SIZE", "STATE")
 
 
-class SetsRequest(NamedTuple):
-    """The options that the commands have; `where` is a URL or a path mapping."""
-
-    environ: Mapping[str, str]
-    where: str
-    obs_root: Optional[str]
-    stall_timeout: float
-    timeout: float
-    as_json: bool
-
-
 @click.group(cls=Group)
 def checkpoint() -> None:
     """Lists, verifies, fetches and removes the checkpoint sets of an output in OBS.
@@ -60,7 +49,6 @@ def checkpoint() -> None:
 
 _command = store_command(
     checkpoint,
-    SetsRequest,
     "where",
     60,
     click.option("--json", "as_json", is_flag=True, help="One JSON document per line."),
@@ -69,7 +57,7 @@ _step = click.option("--step", metavar="STEP", help="Use the newest whole set of
 
 
 @_command
-def list_(request: SetsRequest) -> int:
+def list_(request: StoreRequest, as_json: bool) -> int:
     """Prints a line for each set, the newest first: whether it is whole, and if not, why.
 
     \b
@@ -79,7 +67,7 @@ def list_(request: SetsRequest) -> int:
     with _errors():
         for sets, _ in _places(request):
             rows = list(sets.rows())
-            if request.as_json:
+            if as_json:
                 _print([json.dumps(_as_json(sets, row)) for row in rows])
             else:
                 table = columns([_HEADER, *map(_cells, rows)]) if rows else []
@@ -90,7 +78,7 @@ def list_(request: SetsRequest) -> int:
 @_command
 @_step
 @click.option("--contents", is_flag=True, help="Read all objects, too, and compare their checksums.")
-def verify(request: SetsRequest, step: Optional[str], contents: bool) -> int:
+def verify(request: StoreRequest, step: Optional[str], contents: bool, as_json: bool) -> int:
     """Compares the objects of the newest whole set with its manifests.
 
     Exits with 65 if one is missing, has another size or was replaced, and with 66 if no set is whole.
@@ -105,7 +93,7 @@ def verify(request: SetsRequest, step: Optional[str], contents: bool) -> int:
             chosen = _chosen(sets, step)
             problems = sets.problems(chosen, contents)
             wrong += [f"{sets.place}{problem}" for problem in problems]
-            if request.as_json:
+            if as_json:
                 _print([json.dumps({**_named(sets, chosen), "problems": problems})])
             elif not problems:
                 advice = [f"  look at {line}" for line in sets.advice(chosen)]
@@ -121,7 +109,7 @@ def verify(request: SetsRequest, step: Optional[str], contents: bool) -> int:
 @click.option(
     "--to", metavar="DIR", required=True, shell_complete=directories, help="Where to put the files."
 )
-def fetch(request: SetsRequest, step: Optional[str], to: str) -> int:
+def fetch(request: StoreRequest, step: Optional[str], to: str, as_json: bool) -> int:
     """Downloads the newest whole set with the files of all nodes, each compared with its checksum.
 
     Other steps that DIR has are moved aside, as at the start of a job.
@@ -140,7 +128,7 @@ def fetch(request: SetsRequest, step: Optional[str], to: str) -> int:
         chosen = _chosen(sets, step)
         say = partial(print_lines, descriptor=2)
         files, amount = sets.fetch(chosen, Path(to).absolute(), lambda now: None, say)
-    if request.as_json:
+    if as_json:
         _print([json.dumps({**_named(sets, chosen), "directory": to, "fetched": files, "bytes": amount})])
     else:
         _print([f"{_text(chosen)} is in {to}: {files} files, {size(amount)} fetched"])
@@ -161,7 +149,9 @@ def fetch(request: SetsRequest, step: Optional[str], to: str) -> int:
     help="Also remove the newest start's files without a set, if they are older: 7d, 36h.",
 )
 @click.option("--plan", "only_plan", is_flag=True, help="Print what would be removed; remove nothing.")
-def prune(request: SetsRequest, keep: Optional[int], older_than: float, only_plan: bool) -> int:
+def prune(
+    request: StoreRequest, keep: Optional[int], older_than: float, only_plan: bool, as_json: bool
+) -> int:
     """Removes all whole sets but the newest N, and what earlier starts of the job could not complete.
 
     These are sets without the manifests of all nodes, and files that no manifest names. What the newest start
@@ -183,8 +173,8 @@ def prune(request: SetsRequest, keep: Optional[int], older_than: float, only_pla
             if not only_plan:
                 sets.remove([*gone.whole, *gone.broken], left)
             what = "would be removed" if only_plan else "removed"
-            _print([_pruned(sets, what, request.as_json, *line) for line in lines])
-            if not request.as_json:
+            _print([_pruned(sets, what, as_json, *line) for line in lines])
+            if not as_json:
                 number = len(gone.whole) + len(gone.broken)
                 _print([f"{number} sets and {len(left)} files of no set {what}"])
     return 0
@@ -209,7 +199,7 @@ def _pruned(
     return f"{name}: {'' if left is None else f'{files} files, {size(amount)} '}{what}: {why}"
 
 
-def _places(request: SetsRequest) -> List[Tuple[SetsByHand, Optional[int]]]:
+def _places(request: StoreRequest) -> List[Tuple[SetsByHand, Optional[int]]]:
     """The sets of each output that is meant, and how many of them its mapping keeps.
 
     Raises `ConfigError` and `UsageError`.

@@ -10,12 +10,12 @@ import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import Callable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import click
 
 from ma_boot.cli.help import Group
-from ma_boot.cli.options import age, store_command
+from ma_boot.cli.options import StoreRequest, age, store_command
 from ma_boot.errors import CannotCreate, StoreUnavailable, listed
 from ma_boot.modelarts import read_job
 from ma_boot.processes import SignalInbox
@@ -45,29 +45,17 @@ PLAN_SECONDS = 10.0  # a plan has no line about retries, and somebody waits for 
 Scanned = Tuple[Route, Optional[RouteScan]]
 
 
-class SyncRequest(NamedTuple):
-    """The options that the commands have; `shard` (index, count) overrides that of the job's variables."""
-
-    environ: Mapping[str, str]
-    mapping: str
-    obs_root: Optional[str]
-    stall_timeout: float
-    timeout: float
-    checksum: bool = False
-    shard: Optional[Tuple[int, int]] = None
-
-
 _NOTHING = "there is nothing to upload at these output paths:"
 
 
-def _set_lines(request: SyncRequest, store: Store, as_json: bool, route: Route) -> Iterator[str]:
+def _set_lines(store: Store, patience: RetryPolicy, as_json: bool, route: Route) -> Iterator[str]:
     """What a start would do with the checkpoint sets of an output; no line without `checkpoint`."""
     from ma_boot.checkpoints import SetsByHand, foreseen, options_of
 
     options = options_of(route)
     if options is None:
         return
-    sets = SetsByHand(store, route.remote, threading.Event(), _patience_of_a_plan(request))
+    sets = SetsByHand(store, route.remote, threading.Event(), patience)
     for action in foreseen(sets, route, options, Path.cwd()):
         if as_json:
             facts = {"section": "checkpoint", "local": route.local, **action._asdict()}
@@ -76,17 +64,17 @@ def _set_lines(request: SyncRequest, store: Store, as_json: bool, route: Route) 
             yield f"  {action.action:7} {action.size:>14,}  {printable(action.name)}  ({action.reason})"
 
 
-def _patience_of_a_plan(request: SyncRequest) -> RetryPolicy:
+def _patience_of_a_plan(request: StoreRequest) -> RetryPolicy:
     return RetryPolicy(min(request.timeout, PLAN_SECONDS))
 
 
-def _shard(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> Optional[Tuple[int, int]]:
+def _shard(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> Optional[Shard]:
     """`0/4` is the first of four shards."""
     if value is None:
         return None
     index, _, count = value.partition("/")
     if index.isdecimal() and count.isdecimal() and int(index) < int(count):
-        return int(index), int(count)
+        return Shard(int(index), int(count))
     raise click.BadParameter(f"found {value!r}, expected e.g. 0/4, 1/4, 2/4 or 3/4")
 
 
@@ -102,7 +90,7 @@ def sync() -> None:
     """
 
 
-_command = partial(store_command, sync, SyncRequest, "mapping", 600)
+_command = partial(store_command, sync, "mapping", 600)
 _of_files = _command(
     click.option(
         "--shard", metavar="I/N", callback=_shard, help="This node's shard of inputs with `shard: true`."
@@ -113,7 +101,7 @@ _of_files = _command(
 
 @_of_files
 @click.option("--json", "as_json", is_flag=True, help="One JSON document per line, the totals last.")
-def plan(request: SyncRequest, as_json: bool) -> int:
+def plan(request: StoreRequest, shard: Optional[Shard], checksum: bool, as_json: bool) -> int:
     """Prints what would be done with each file, and why; transfers nothing.
 
     Exits with 66 if an input does not exist, and with 73 if one would be refused or does not fit.
@@ -122,18 +110,21 @@ def plan(request: SyncRequest, as_json: bool) -> int:
     Example:
       ma_boot sync plan path_mapping_config.py --shard 0/4
     """
-    transfers = _opened(request)
-    mapping, store, shard = transfers.mapping, transfers.store, transfers.shard
-    lister = RetriedStore(store, patience=_patience_of_a_plan(request)).listing
+    transfers = _opened(request, shard, checksum)
+    mapping, store = transfers.mapping, transfers.store
+    patience = _patience_of_a_plan(request)
+    lister = RetriedStore(store, patience=patience).listing
     notices: List[str] = []
     try:
-        inputs = [(route, scan_download(route, Path.cwd(), lister, shard)) for route in mapping.inputs]
+        inputs = [
+            (route, scan_download(route, Path.cwd(), lister, transfers.shard)) for route in mapping.inputs
+        ]
         belongs = sent_one_by_one(mapping.outputs, Path.cwd())
         outputs = [
             (route, scan_upload(route, Path.cwd(), lister, notices.append, belongs=belongs))
             for route in mapping.outputs
         ]
-        set_lines = partial(_set_lines, request, store, as_json)
+        set_lines = partial(_set_lines, store, patience, as_json)
         _print(_lines(inputs, outputs, notices, as_json, set_lines))
     except PathMappingError as error:
         raise boot_error(error) from error
@@ -142,14 +133,14 @@ def plan(request: SyncRequest, as_json: bool) -> int:
 
 
 @_of_files
-def download(request: SyncRequest) -> int:
+def download(request: StoreRequest, shard: Optional[Shard], checksum: bool) -> int:
     """Downloads the inputs, except for files that are already here.
 
     \b
     Example:
       ma_boot sync download path_mapping_config.py --obs-root obs
     """
-    transfers = _opened(request)
+    transfers = _opened(request, shard, checksum)
     with SignalInbox() as inbox, Console(interactive=is_interactive(request.environ)) as console:
         downloading = downloading_inputs(transfers, Journal(console), inbox)
         with downloading:
@@ -158,14 +149,14 @@ def download(request: SyncRequest) -> int:
 
 
 @_of_files
-def upload(request: SyncRequest) -> int:
+def upload(request: StoreRequest, shard: Optional[Shard], checksum: bool) -> int:
     """Uploads the outputs, except for files that are already in OBS.
 
     \b
     Example:
       ma_boot sync upload path_mapping_config.py --checksum
     """
-    transfers = _opened(request)
+    transfers = _opened(request, shard, checksum)
     with SignalInbox() as inbox, Console(interactive=is_interactive(request.environ)) as console:
         look_at_outputs(transfers, inbox)
         lost = upload_outputs(transfers, Journal(console), inbox, math.inf, _NOTHING, spared=0)
@@ -184,7 +175,7 @@ def upload(request: SyncRequest) -> int:
     callback=age,
     help="Also abort uploads of other processes and nodes, if they are older: 7d, 36h.",
 )
-def prune(request: SyncRequest, older_than: float, only_plan: bool, as_json: bool) -> int:
+def prune(request: StoreRequest, older_than: float, only_plan: bool, as_json: bool) -> int:
     """Aborts multipart uploads below the outputs' URLs that killed runs have left.
 
     Their parts are in no listing, but they cost money. Without --older-than only those are aborted that a
@@ -234,19 +225,19 @@ def _pruned(
         yield (upload if error is None else upload._replace(action="fail")), error
 
 
-def _opened(request: SyncRequest) -> NodeTransfers:
-    """The mapping with this node's shard, and its store."""
+def _opened(request: StoreRequest, shard: Optional[Shard] = None, checksum: bool = False) -> NodeTransfers:
+    """What is transferred, by default with the shard that the job's variables give this node."""
     job = read_job(request.environ, os.uname().nodename)
-    mapping = load_mapping(request.mapping, job)
+    mapping = load_mapping(request.where, job)
     options = TransferOptions(obs_root=request.obs_root, stall_timeout=request.stall_timeout)
-    if request.checksum:
+    if checksum:
         mapping = PathMapping(
             tuple(route._replace(checksum=True) for route in mapping.inputs),
             tuple(route._replace(checksum=True) for route in mapping.outputs),
         )
-    shard = Shard(*request.shard) if request.shard else Shard(job.node_rank, job.node_count)
     store = configured_store(options, request.environ, os.getcwd())
-    return NodeTransfers(mapping, store, Path.cwd(), shard, request.timeout)
+    own_shard = shard or Shard(job.node_rank, job.node_count)
+    return NodeTransfers(mapping, store, Path.cwd(), own_shard, request.timeout)
 
 
 def _lines(

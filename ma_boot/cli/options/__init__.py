@@ -43,6 +43,7 @@ from ma_boot.cli.options.training import (
     RANKS,
     RUNNING,
     START,
+    StoreRequest as StoreRequest,
     store_command as store_command,
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import wraps
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
 import click
 
@@ -82,13 +82,23 @@ OBS = Topic(
 )
 
 
-def store_command(
-    group: click.Group, request: Callable[..., Any], argument: str, timeout: int, *options: Callable[..., Any]
-) -> Callable[[Callable[..., int]], click.Command]:
-    """Makes a function a command of `group` that reaches OBS without a job, with options that all have.
+class StoreRequest(NamedTuple):
+    """How a command reaches OBS without a job; `where` is a path mapping, or a URL."""
 
-    `request` takes their values and the environment, by names; the function takes its result, then the values
-    of its own options. `timeout` is the default in seconds.
+    environ: Mapping[str, str]
+    where: str
+    obs_root: Optional[str]
+    stall_timeout: float
+    timeout: float
+
+
+def store_command(
+    group: click.Group, argument: str, timeout: int, *options: Callable[..., Any]
+) -> Callable[[Callable[..., int]], click.Command]:
+    """Makes a function a command of `group` that reaches OBS without a job.
+
+    The function takes a `StoreRequest`, and the values of `options` and of its own ones by their names.
+    `timeout` is the default in seconds.
     """
     common: Tuple[Callable[..., Any], ...] = (
         click.pass_obj,
@@ -106,12 +116,10 @@ def store_command(
     )
 
     def command(function: Callable[..., int]) -> click.Command:
-        own = {param.name for param in getattr(function, "__click_params__", ())}
-
         @wraps(function)
         def called(environ: Mapping[str, str], /, **values: Any) -> int:
-            shared = {name: value for name, value in values.items() if name not in own}
-            return function(request(environ=environ, **shared), **{name: values[name] for name in own})
+            names = (argument, *StoreRequest._fields[2:])
+            return function(StoreRequest(environ, *(values.pop(name) for name in names)), **values)
 
         decorated: Any = called
         for decorate in common:
