@@ -48,48 +48,6 @@ def synthetic_job(
     return [_node(number, nodes, per_node, fails, seconds, chance) for number in range(nodes)]
 
 
-def small_job() -> List[str]:
-    """Two nodes, 100 s: inputs and the rank table overlap, a rank hangs and fails, the others are stopped."""
-    first, second = Writer(0, 10**12), Writer(1, 5 * 10**12)
-    first.phase("job", 0, 0.25)
-    first.at(0.125, "job", name="modelarts-job-flowers", nodes=2, host="a")
-    first.phase("inputs", 1, 21, "done", "3 files")
-    first.phase("rank table", 1, 31)
-    for at, done in ((6, 400), (11, 600), (16, 900)):
-        first.at(at, "progress", direction="download", bytes_done=done)
-    first.at(21, "transfer", direction="download", files=3, bytes=1000, seconds=20, retries=2)
-    first.at(25, "waiting", what="rank table", reason="status is initializing")
-    first.phase("run", 40, 90, "failed", "rank 1 ended with exit code 3")
-    for rank in (0, 1):
-        first.at(40 + rank, "start", label=f"rank {rank}", rank=rank, log_file=f"/log/{rank}")
-    first.at(50, "first-output", label="rank 0", rank=0, first_ns=first.ns(49))
-    first.at(60, "hang", labels=["rank 0", "rank 1"])
-    first.at(80, "exit", label="rank 1", rank=1, code=3, signal=None, stopped=False, ended_ns=first.ns(79.5))
-    first.at(80, "stop", reason="rank 1 ended with exit code 3")
-    first.at(85, "kill", left=["rank 0"], signal=9)
-    first.at(88, "exit", label="rank 0", rank=0, code=137, signal=9, stopped=True, ended_ns=first.ns(88))
-    first.phase("outputs", 90, 100)
-    first.at(99, "transfer", direction="upload", files=7, bytes=5_000_000, seconds=8, by_length=2)
-    first.at(
-        100,
-        "end",
-        exit_code=3,
-        by="training",
-        cause="rank 1 ended with exit code 3",
-        label="rank 1",
-        words="no layer",
-    )
-    second.phase("job", 2, 2.5)
-    second.phase("run", 42, 89, "stopped", "SIGTERM received")
-    second.at(42, "start", label="rank 2", rank=2, log_file="/log/2")
-    second.at(43, "start", label="scheduler", rank=None, log_file="/log/s")
-    second.at(70, "left-over", pids=[1, 2, 3])
-    second.at(82, "exit", label="rank 2", rank=2, code=143, signal=15, stopped=True, ended_ns=second.ns(82))
-    second.at(83, "exit", label="scheduler", code=0, stopped=True, ended_ns=second.ns(83))
-    second.at(95, "end", exit_code=143, by="signal", cause="stopped by SIGTERM", signal=15)
-    return [first.text(), second.text()]
-
-
 def _node(
     number: int, nodes: int, per_node: int, fails: Optional[int], seconds: float, chance: random.Random
 ) -> str:

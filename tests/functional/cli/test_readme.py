@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Iterator
 
 import pytest
 
-from tests.readme import README, TUTORIAL, script_of
+ROOT = Path(__file__).parents[3]
+README, TUTORIAL = ROOT / "README.md", ROOT / "docs" / "tutorial.md"
+
+
+def script_of(document: Path, first: str, last: str) -> str:
+    """The commands of the chapters from `first` to `last`, as a script of bash; Python code goes into `train.py`."""
+    chapters = re.split(r"^## ", document.read_text(), flags=re.MULTILINE)
+    titles = [chapter.partition("\n")[0] for chapter in chapters]
+    text = "".join(chapters[titles.index(first) : titles.index(last) + 1])
+    return "".join(["set -eu\n", *_commands(text)])
+
+
+def _commands(text: str) -> Iterator[str]:
+    for kind, block in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        if kind == "sh":
+            yield block
+        elif kind == "python":
+            yield f"cat > train.py <<'END_OF_FILE'\n{block}END_OF_FILE\n"
 
 
 def typed(script: str, home: Path) -> str:
