@@ -163,40 +163,38 @@ def prune(
     """
     with _errors():
         for sets, of_mapping in _places(request):
-            gone, left = sets.superfluous(keep or of_mapping), sets.leftovers(older_than)
-            lines: List[Tuple[str, str, Optional[List[Leftover]]]]
-            lines = [(str(known.name), "one of the older whole sets", None) for known in gone.whole]
-            lines += [(str(known.name), known.why_not(), None) for known in gone.broken]
-            lines += [
-                (name, "no manifest names them", leftovers) for name, leftovers in _by_step(left).items()
-            ]
+            old, leftovers = sets.superfluous(keep or of_mapping), sets.leftovers(older_than)
+            rows: List[Tuple[str, str, Optional[List[Leftover]]]]
+            rows = [(str(whole.name), "one of the older whole sets", None) for whole in old.whole]
+            rows += [(str(broken.name), broken.why_not(), None) for broken in old.broken]
+            rows += [(name, "no manifest names them", files) for name, files in _by_step(leftovers).items()]
             if not only_plan:
-                sets.remove([*gone.whole, *gone.broken], left)
+                sets.remove([*old.whole, *old.broken], leftovers)
             what = "would be removed" if only_plan else "removed"
-            _print([_pruned(sets, what, as_json, *line) for line in lines])
+            _print([_pruned(sets, what, as_json, *row) for row in rows])
             if not as_json:
-                number = len(gone.whole) + len(gone.broken)
-                _print([f"{number} sets and {len(left)} files of no set {what}"])
+                number = len(old.whole) + len(old.broken)
+                _print([f"{number} sets and {len(leftovers)} files of no set {what}"])
     return 0
 
 
-def _by_step(left: Sequence[Leftover]) -> Dict[str, List[Leftover]]:
+def _by_step(leftovers: Sequence[Leftover]) -> Dict[str, List[Leftover]]:
     """Files of no set by the step and the node that they are of."""
     by_step: Dict[str, List[Leftover]] = {}
-    for leftover in left:
+    for leftover in leftovers:
         by_step.setdefault(f"{leftover.name}, node {leftover.node}", []).append(leftover)
     return by_step
 
 
 def _pruned(
-    sets: SetsByHand, what: str, as_json: bool, name: str, why: str, left: Optional[List[Leftover]]
+    sets: SetsByHand, what: str, as_json: bool, name: str, why: str, leftovers: Optional[List[Leftover]]
 ) -> str:
-    """A line for a set, or for the files of a step that are in none."""
-    files, amount = len(left or ()), sum(leftover.size for leftover in left or ())
+    """A line for a set, or for the files of a step that are in no set."""
+    files, amount = len(leftovers or ()), sum(leftover.size for leftover in leftovers or ())
     if as_json:
-        more = {} if left is None else {"files": files, "bytes": amount}
+        more = {} if leftovers is None else {"files": files, "bytes": amount}
         return json.dumps({"url": str(sets.place), "set": name, "why": why, **more})
-    return f"{name}: {'' if left is None else f'{files} files, {size(amount)} '}{what}: {why}"
+    return f"{name}: {'' if leftovers is None else f'{files} files, {size(amount)} '}{what}: {why}"
 
 
 def _places(request: StoreRequest) -> List[Tuple[SetsByHand, Optional[int]]]:

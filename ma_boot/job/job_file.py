@@ -183,7 +183,7 @@ def with_settings(job: JobFile, settings: Sequence[str], problems: List[JobProbl
             is_json = KEYS[key]["read"] is read_json_object
             syntax: List[str] = []
             value = (read_yaml(text, syntax) if is_json else None) or _scalar(text, flag=key == "options")
-            problems += [JobProblem(None, where, of_text) for of_text in syntax]
+            problems += [JobProblem(None, where, mistake) for mistake in syntax]
             for part in reversed(name.split(".") if is_json else [name][: bool(dot)]):
                 value = DictValue(None, repr(text), ((ScalarValue(None, repr(part), part), value),))
             job = overridden(job, {key.replace("-", "_"): KEYS[key]["read"](where, value, problems)})
@@ -202,25 +202,21 @@ def overridden(job: JobFile, given: Mapping[str, Any]) -> JobFile:
     """The job with other values of these fields: options and patterns are added; channels, parameters and
     variables are replaced or added by their names; all else is replaced."""
     changes: Dict[str, Any] = {}
+    replaced: Set[str] = set()
     for name, value in given.items():
-        mine = getattr(job, name)
-        if name in ("parameters", "environment"):
-            changes[name] = {**mine, **value}
-        elif name in ("request", "manifest"):
-            changes[name] = merged(mine, value)
-        elif name in ("inputs", "outputs"):
-            changes[name] = tuple({channel.name: channel for channel in (*mine, *value)}.values())
-        elif name in ("options", "exclude", "secrets"):
-            changes[name] = (*mine, *value)
-        else:
+        current, key = getattr(job, name), name.replace("_", "-")
+        if name == "command" or not isinstance(current, (tuple, dict)):
             changes[name] = value
-    ours: Set[str] = set()
-    for name, value in given.items():
-        key = name.replace("_", "-")
-        is_added = isinstance(getattr(job, name), (tuple, dict)) and name != "command"
-        parts = [getattr(item, "name", item) for item in value] if is_added else []
-        ours |= {f"{key}: {part}" for part in parts} if is_added else {key}
-    lines = {key: line for key, line in job.lines.items() if key.partition("@")[0] not in ours}
+            replaced.add(key)
+            continue
+        replaced |= {f"{key}: {getattr(item, 'name', item)}" for item in value}
+        if isinstance(current, dict):
+            changes[name] = merged(current, value)
+        elif name in ("inputs", "outputs"):
+            changes[name] = tuple({channel.name: channel for channel in (*current, *value)}.values())
+        else:
+            changes[name] = (*current, *value)
+    lines = {key: line for key, line in job.lines.items() if key.partition("@")[0] not in replaced}
     return replace(job, **changes, lines=lines)
 
 

@@ -174,7 +174,6 @@ def test_all_mistakes_are_said_at_once_with_their_lines() -> None:
         ("image: Vision/x:1", "expected ORGANIZATION/NAME:TAG"),
         ("image: vision/x", "expected ORGANIZATION/NAME:TAG"),
         ("description: " + "x" * 257, "found 257 characters, expected at most 256"),
-        ("workspace: mine", "expected 0 or an id of 32 characters"),
         ("inputs: {a: obs://bucket/x}\noutputs: {a: obs://bucket/y}", "outputs: a: is a name of inputs, too"),
         ("inputs: {a: obs://bucket/x}\nparameters: {a: 1}", "parameters: a: is a name of inputs, too"),
         (
@@ -223,8 +222,6 @@ def test_mistake(text: str, problem: str) -> None:
     [
         ("5", "request: found 5"),
         ("[1]", "request: found a list"),
-        ("2026-01-01", "request: found 2026-01-01"),
-        (".nan", "request: found .nan"),
         ("{algorithm: 5}", "request: algorithm: found a number, expected fields"),
         ("{algorithm: null}", "request: algorithm: found null, expected fields"),
         ("{metadata: x}", "request: metadata: found a text, expected fields"),
