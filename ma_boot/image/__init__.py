@@ -6,7 +6,6 @@ from ma_boot.image.build import (
     check_size as check_size,
 )
 from ma_boot.image.check import (
-    CheckedImage as CheckedImage,
     check_image as check_image,
     findings_json as findings_json,
     findings_text as findings_text,

@@ -11,7 +11,6 @@ from ma_boot.cli.options.option import (
     SECONDS as SECONDS,
     SECONDS_ABOVE_0 as SECONDS_ABOVE_0,
     Number as Number,
-    OptionProblem as OptionProblem,
     RunOption as RunOption,
     RunVariable as RunVariable,
     Topic as Topic,
