@@ -61,7 +61,7 @@ class Silent(Journal):
 
 
 class NodeZero:
-    """Node 0 of the job, which does in this process what it is asked for."""
+    """Node 0 of the job, which answers requests in this process."""
 
     def __init__(self, nodes: int, port: int, inbox: SignalInbox, place: str) -> None:
         self.nodes, self.inbox = nodes, inbox

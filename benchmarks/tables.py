@@ -19,7 +19,7 @@ def write(name: str, table: str, file: Path = README, after: str = "") -> None:
 
     If it has no place yet, it gets one `after` the table of that name.
 
-    The first table of the file, between the marks of `summary`, is made anew.
+    The first table of the file, between the marks of `summary`, is made again.
 
     Raises `ValueError` if the marks are not there once.
     """

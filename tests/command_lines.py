@@ -32,7 +32,7 @@ def all_commands(group: click.Command) -> Iterator[Tuple[str, click.Command]]:
 
 
 def options_of(command: click.Command) -> List[click.Option]:
-    """The options of a command with long names; those that only a variable sets are none."""
+    """The options of a command with long names, without those that only a variable sets."""
     options = [param for param in command.params if isinstance(param, click.Option) and not param.hidden]
     return [option for option in options if option.opts[-1].startswith("--")]
 

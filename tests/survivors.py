@@ -21,7 +21,7 @@ def last(pids: Collection[int]) -> None:
 
 
 def descendants() -> Set[int]:
-    """The processes below this one, ended ones that nobody has waited for too, without those that last.
+    """The processes below this one, also ended ones that nobody has waited for, without lasting ones.
 
     Call `adopt_orphans` before: the kernel then makes this process the parent of whatever loses its own.
     """

@@ -82,7 +82,7 @@ class Job:
         if over:
             code = self.process.wait()
             self._code = code if code >= 0 else 128 - code
-        time.sleep(0.1)  # those that were killed are given the time to die
+        time.sleep(0.1)  # killed processes need time to die
         self._left = sum(process_tree.alive(int(file.read_text())) for file in self._marks("ready"))
         return now if over else math.inf
 

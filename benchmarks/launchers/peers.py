@@ -1,8 +1,8 @@
 """ma_boot and its peers: how each is asked to run the same command as eight ranks.
 
-Each is asked for what is nearest to ma_boot's own work: a prefix on the console and a log file for each rank
-where it has them (torchrun, mpirun); davincirunsdk and msrun have only log files, honcho only a prefix, the
-shell loop neither.
+Each runs with the options that come nearest to ma_boot's own work: a prefix on the console and a log file for
+each rank where it has them (torchrun, mpirun); davincirunsdk and msrun have only log files, honcho only a
+prefix, the shell loop neither.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Leftovers:
 
     def remove_images(self) -> None:
         """Removes the session's images and the cached stages of its builds."""
-        for _ in range(2):  # unnamed ones only after those that are built on them
+        for _ in range(2):  # an unnamed image goes only after the images that are built on it
             for image in self._client.images.list(filters=self._ours):
                 for name in image.tags or [image.id]:
                     self._client.images.remove(name, force=True)

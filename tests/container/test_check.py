@@ -139,7 +139,7 @@ def test_directories_that_a_job_needs(derived: Callable[..., str], ma_boot: Call
 
 
 def test_what_is_no_fault(derived: Callable[..., str], ma_boot: Callable[..., Ran]) -> None:
-    """An empty ANACONDA_DIR is none, and `/bin` is `/usr/bin`; bash runs the boot command, as ModelArts does."""
+    """An empty ANACONDA_DIR counts as unset, and `/bin` is `/usr/bin`; bash runs the boot command, as ModelArts does."""
     image = derived("odd-but-good", "ENV ANACONDA_DIR= PATH=/usr/local/bin:/usr/bin PY=python3")
     command = "source /etc/profile && $PY --version && [[ -d . ]] && ma_boot --version"
     done = ma_boot("image", "check", image, "--command", command, "--arch", "x86_64")

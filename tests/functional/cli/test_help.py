@@ -45,7 +45,7 @@ def examples(page: str) -> List[str]:
 
 
 def all_examples() -> List[str]:
-    """Those of every page, by the texts that the pages are made of."""
+    """The examples of every page, by the texts that the pages are made of."""
     of_topics = [line for topic in TOPICS for line in topic.examples]
     docs = [command.help or "" for command in ALL_COMMANDS.values()]
     return [*of_topics, *(line for doc in docs for line in examples(doc + "\n"))]

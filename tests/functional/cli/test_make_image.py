@@ -66,7 +66,7 @@ def test_the_linters_are_run(program: str) -> None:
 
 
 def test_a_clone_has_line_ends_of_linux(tmp_path: Path) -> None:
-    """Also where git is told to make Windows' own ones, as its installer for Windows does."""
+    """Also where git is configured to write Windows' line ends, as its installer for Windows does."""
     for name in (".gitattributes", "entrypoint"):
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
     git = ["git", "-c", "core.autocrlf=true", "-c", "user.name=x", "-c", "user.email=x@y"]

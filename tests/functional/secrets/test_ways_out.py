@@ -91,7 +91,7 @@ PLANTED = re.compile(r"Pl4nt3d|Pl4nt")
 
 
 def assert_none_in(text: str, figures: bool = True) -> None:
-    """No secret is shown, and of a command line all that is none."""
+    """No secret is shown; all other words of a command line are."""
     shown = [line for line in text.splitlines() if PLANTED.search(line)]
     assert shown == [], "\n".join(shown)
     missing = [word for word in FIGURES if word not in text] if figures else []

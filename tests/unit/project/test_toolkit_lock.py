@@ -26,7 +26,7 @@ def asked_for(name: str, python: str) -> Iterator[Requirement]:
 
 
 def own_requirements() -> List[str]:
-    """Those of pyproject.toml, which an earlier installation may not have."""
+    """The requirements of pyproject.toml, which an earlier installation may lack."""
     text = (LOCK.parents[1] / "pyproject.toml").read_text()
     match = re.search(r"^dependencies = \[(.*?)^\]", text, re.MULTILINE | re.DOTALL)
     assert match is not None
