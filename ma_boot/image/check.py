@@ -68,10 +68,9 @@ def check_image(
     layers = client.api.history(attributes["Id"])
     facts = from_metadata(image, attributes, [str(layer.get("CreatedBy") or "") for layer in layers])
     facts = probed(client, facts)
-    if facts.inside is not None:
-        has_bash = "bash" in facts.inside.programs
+    if not facts.refusal:
         facts = searched(client, facts, layer_directories(attributes))
-        if command and has_bash:
+        if command and "bash" in facts.inside.programs:
             facts = started(client, facts, command)
     return CheckedImage(image, facts.architecture, facts.size, tuple(judged(facts, arch)))
 

@@ -6,7 +6,7 @@ import re
 from typing import Iterator, Optional
 
 from ma_boot import __version__
-from ma_boot.image.rules.facts import ImageFacts, Inside, Python, Version, error, remedy_for, warning
+from ma_boot.image.rules.facts import ImageFacts, Python, Version, error, remedy_for, warning
 from ma_boot.modelarts import Finding
 from ma_boot.redact import without_secret_words
 
@@ -26,9 +26,9 @@ def this_toolkit(answer: str) -> Optional[str]:
 
 def toolkit(facts: ImageFacts) -> Iterator[Finding]:
     """The boot command `ma_boot` starts as uid 1000, and is this toolkit."""
-    inside = facts.inside
-    if inside is None:
+    if facts.refusal:
         return
+    inside = facts.inside
     installed, boot = inside.toolkit, inside.boot
     if inside.libc and inside.libc_need and inside.libc_need[0] > inside.libc:
         yield _too_new(inside.libc, *inside.libc_need)
@@ -59,7 +59,7 @@ def toolkit(facts: ImageFacts) -> Iterator[Finding]:
         )
     elif not boot.runs:
         if inside.home == "ok" or inside.home == "read-only":  # the home's own finding says the rest
-            yield _not_running(facts, inside, boot)
+            yield _not_running(facts, boot)
     else:
         yield from _another(boot, installed)
 
@@ -73,8 +73,8 @@ def _too_new(has: Version, needs: Version, file: str) -> Finding:
     )
 
 
-def _not_running(facts: ImageFacts, inside: Inside, boot: Python) -> Finding:
-    if inside.boot_has_crlf:
+def _not_running(facts: ImageFacts, boot: Python) -> Finding:
+    if facts.inside.boot_has_crlf:
         return error(
             "boot-command",
             f"{boot.prefix} has Windows line ends (CRLF), so no program is found for its first line",

@@ -16,7 +16,6 @@ from ma_boot.image.rules.facts import (
     ARCHITECTURES,
     GB,
     ImageFacts,
-    Inside,
     Python,
     docker_platform,
     error,
@@ -41,11 +40,11 @@ STOCK_SET_ID = {
 def user(facts: ImageFacts) -> Iterator[Finding]:
     """The default user has uid 1000 (rule 1 of the specifications)."""
     name = facts.user.partition(":")[0]
-    accounts = facts.inside.accounts if facts.inside else ()
-    if name and not name.isdecimal() and facts.inside and facts.inside.passwd_closed:
+    accounts = facts.inside.accounts
+    if name and not name.isdecimal() and facts.inside.passwd_closed:
         return  # who that is, only /etc/passwd could tell
     uid = int(name) if name.isdecimal() else next((a.uid for a in accounts if a.name == name), None)
-    if uid != PLATFORM_UID and (uid is not None or facts.inside is not None or not name):
+    if uid != PLATFORM_UID and (uid is not None or not facts.refusal or not name):
         shown = f"USER {facts.user}" + (f" has uid {uid}" if uid is not None else " is not in /etc/passwd")
         evidence = shown if name else "no USER: the image starts as root"
         yield error(
@@ -55,7 +54,7 @@ def user(facts: ImageFacts) -> Iterator[Finding]:
 
 def account(facts: ImageFacts) -> Iterator[Finding]:
     """uid 1000 has an account with ModelArts' group and home; the names do not matter."""
-    if facts.inside is None:
+    if facts.refusal:
         return
     if facts.inside.passwd_closed:
         yield error(
@@ -89,8 +88,8 @@ def account(facts: ImageFacts) -> Iterator[Finding]:
 def group(facts: ImageFacts) -> Iterator[Finding]:
     """The group that `USER` names is that of the platform; without one, it is the account's."""
     name = facts.user.partition(":")[2]
-    groups = facts.inside.groups if facts.inside else {}
-    gid = int(name) if name.isdecimal() else groups.get(name, PLATFORM_GID)  # an unknown one does not start
+    # An image with an unknown group does not start.
+    gid = int(name) if name.isdecimal() else facts.inside.groups.get(name, PLATFORM_GID)
     if name and gid != PLATFORM_GID:
         yield warning(
             "group",
@@ -101,7 +100,7 @@ def group(facts: ImageFacts) -> Iterator[Finding]:
 
 def home(facts: ImageFacts) -> Iterator[Finding]:
     """uid 1000 can enter its home and write to it, and no volume is mounted over it."""
-    state = facts.inside.home if facts.inside else "ok"
+    state = facts.inside.home
     remedy = f"RUN mkdir -p {PLATFORM_HOME} && chown 1000:100 {PLATFORM_HOME} && chmod 750 {PLATFORM_HOME}"
     meaning = {"missing": "does not exist", "closed": "cannot be entered by uid 1000"}
     if state != "ok":
@@ -121,14 +120,14 @@ def home(facts: ImageFacts) -> Iterator[Finding]:
 
 def places(facts: ImageFacts) -> Iterator[Finding]:
     """The directories in which the platform mounts, and /tmp, can be used by uid 1000."""
-    states = facts.inside.places if facts.inside else {}
+    states = facts.inside.places
     for path in (_MODELARTS, "/cache", "/user", "/user/config"):
         state = states.get(path, "missing")
         if state == "file":
             yield error(
                 "directory", f"{path} is a file; the platform mounts a directory there", f"RUN rm {path}"
             )
-        elif state == "closed" and path == _MODELARTS and facts.inside and facts.inside.home != "closed":
+        elif state == "closed" and path == _MODELARTS and facts.inside.home != "closed":
             yield error(
                 "directory",
                 f"{path} cannot be entered by uid 1000: neither the code nor the log directory is reached",
@@ -144,28 +143,27 @@ def places(facts: ImageFacts) -> Iterator[Finding]:
 
 def shell(facts: ImageFacts) -> Iterator[Finding]:
     """The probe could run, and there are a POSIX shell and bash."""
-    inside = facts.inside
-    if inside is None and "exec format error" in facts.refusal:
+    if "exec format error" in facts.refusal:
         yield warning(
             "inside",
             f"the contents were not checked: this engine cannot run {facts.architecture}",
             "check the image on such a machine, or register qemu-user-static with binfmt",
         )
-    elif inside is None:
+    elif facts.refusal:
         yield error(
             "shell",
             f"/bin/sh does not run: {facts.refusal}",
             remedy_for(facts, facts.refusal, "install a POSIX shell as /bin/sh, and bash"),
         )
-    elif "bash" not in inside.programs:
+    elif "bash" not in facts.inside.programs:
         yield error("shell", "no bash, which runs the boot command and .sh files", "install the package bash")
 
 
 def environments(facts: ImageFacts) -> Iterator[Finding]:
     """The environment that the image selects exists, and each python can be used (develop-modelarts-1416)."""
-    inside = facts.inside
-    if inside is None:
+    if facts.refusal:
         return
+    inside = facts.inside
     root_given = facts.environ.get("ANACONDA_DIR", "").rstrip("/")
     roots = [root_given] if root_given else [f"{PLATFORM_HOME}/{name}" for name in INSTALLATIONS]
     name = facts.environ.get("DEFAULT_CONDA_ENV_NAME")
@@ -176,14 +174,15 @@ def environments(facts: ImageFacts) -> Iterator[Finding]:
     for python in inside.environments:
         report = error if python.prefix in selected else warning
         yield from _unusable(facts, python, f"{python.prefix}/bin/python", report)
-    yield from _on_path(facts, inside, error if not inside.environments and not name else warning)
+    yield from _on_path(facts, error if not inside.environments and not name else warning)
 
 
 Report = Callable[[str, str, str], Finding]
 
 
-def _on_path(facts: ImageFacts, inside: Inside, report: Report) -> Iterator[Finding]:
+def _on_path(facts: ImageFacts, report: Report) -> Iterator[Finding]:
     """The first python on PATH, and links to one that come before it."""
+    inside = facts.inside
     python = inside.path_python
     links = [path for path in inside.barred if path.rpartition("/")[2] in ("python", "python3")]
     links = [
@@ -203,7 +202,7 @@ def _on_path(facts: ImageFacts, inside: Inside, report: Report) -> Iterator[Find
 
 def _unusable(facts: ImageFacts, python: Python, path: str, report: Report) -> Iterator[Finding]:
     """What keeps a training from using the python at `path`."""
-    barred = facts.inside.barred if facts.inside else {}
+    barred = facts.inside.barred
     if not python.runs and path in barred:
         yield report("environment", *_behind(path, barred[path]))
     elif not python.runs:
@@ -250,7 +249,7 @@ def _no_such_environment(
 
 def architecture(facts: ImageFacts, wanted: Optional[str]) -> Iterator[Finding]:
     """The image is built for the architecture of the servers (most Ascend servers are ARM)."""
-    machine = ARCHITECTURES.get(facts.inside.machine, "") if facts.inside else ""
+    machine = ARCHITECTURES.get(facts.inside.machine, "")
     if machine and machine != facts.architecture:
         yield error(
             "architecture",
@@ -277,8 +276,7 @@ def size(facts: ImageFacts) -> Iterator[Finding]:
 
 def driver(facts: ImageFacts) -> Iterator[Finding]:
     """ModelArts mounts the host's driver; one in the image would hide it, or not match the kernel."""
-    files = facts.inside.driver_files if facts.inside else ()
-    own = [file for file in files if "/stubs/" not in file and "/compat/" not in file]
+    own = [file for file in facts.inside.driver_files if "/stubs/" not in file and "/compat/" not in file]
     if own:
         yield error(
             "driver",
@@ -289,7 +287,6 @@ def driver(facts: ImageFacts) -> Iterator[Finding]:
 
 def set_id(facts: ImageFacts) -> Iterator[Finding]:
     """sudo is not supported, and set-uid programs beyond the distribution's can be a way to root."""
-    files = facts.inside.set_id_files if facts.inside else ()
-    own = [file for file in files if file.rpartition("/")[2] not in STOCK_SET_ID]
+    own = [file for file in facts.inside.set_id_files if file.rpartition("/")[2] not in STOCK_SET_ID]
     if own:
         yield warning("set-uid", f"set-uid or set-gid files: {some(own)}", f"chmod ug-s {' '.join(own[:3])}")

@@ -65,7 +65,7 @@ class Inside:
     groups: Mapping[str, int] = field(default_factory=dict)
     passwd_closed: bool = False
     machine: str = ""
-    home: str = "missing"
+    home: str = "ok"
     places: Mapping[str, str] = field(default_factory=dict)
     programs: Tuple[str, ...] = ()
     links: Mapping[str, str] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Started:
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """An image; `inside` is None if the probe did not run to its end, for the reason in `refusal`.
+    """An image; `refusal` is why the probe did not run to its end, so that nothing is known of `inside`.
 
     `size` is in bytes; `architecture` as in `uname -m`; `command` is that of CMD; `history` are the commands
     of its layers. `credential_files` are files that hold credentials, each after what it holds; `searched` is
@@ -115,7 +115,7 @@ class ImageFacts:
     command: Tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     history: Tuple[str, ...] = ()
-    inside: Optional[Inside] = None
+    inside: Inside = field(default_factory=Inside)
     refusal: str = ""
     started: Optional[Started] = None
     credential_files: Pairs = ()

@@ -105,8 +105,6 @@ def everywhere(facts: ImageFacts) -> Iterator[Finding]:
 
 def named_files(facts: ImageFacts) -> Iterator[Finding]:
     """The files that variables name are there: certificates, the time zone."""
-    if facts.inside is None:
-        return
     for name, file in facts.inside.unreadable:
         yield error(
             "variable",
@@ -125,7 +123,7 @@ def search_paths(facts: ImageFacts) -> Iterator[Finding]:
     """PATH has the system's directories; PATH and LD_LIBRARY_PATH have only absolute ones."""
     environ = facts.environ
     path = environ.get("PATH", "").split(":")
-    links = facts.inside.links if facts.inside else {}
+    links = facts.inside.links
     reached = {links.get(directory, directory) for directory in path}
     lost = [directory for directory in SYSTEM_DIRECTORIES if links.get(directory, directory) not in reached]
     if lost and environ.get("PATH") is not None:
@@ -201,7 +199,7 @@ def in_history(facts: ImageFacts) -> Iterator[Finding]:
 
 def in_files(facts: ImageFacts) -> Iterator[Finding]:
     """No file is a well-known store of credentials, or has the text of one."""
-    if not facts.searched and facts.inside is not None:
+    if not facts.searched and not facts.refusal:
         yield warning(
             "secret",
             "files were not searched for credentials: the image has no find or no grep, or they failed",

@@ -90,7 +90,7 @@ def broken_libc() -> ImageFacts:
     answer = (
         "the probe ended with 127: /bin/sh: error while loading shared libraries: /bad/libc.so.6: too short"
     )
-    return replace(environ(LD_LIBRARY_PATH="/bad"), inside=None, refusal=answer)
+    return replace(environ(LD_LIBRARY_PATH="/bad"), inside=Inside(), refusal=answer)
 
 
 def broken_libz() -> ImageFacts:
@@ -155,9 +155,9 @@ BROKEN: List[Tuple[str, ImageFacts, str, str, str]] = [
     ("MA_ variable", environ(MA_ANY="1"), "variable", "error", "ENV MA_ANY"),
     ("ENABLE_HTTPS", environ(ENABLE_HTTPS="1"), "variable", "error", "ENABLE_HTTPS"),
     ("no bash", inside(programs=("sh",)), "shell", "error", "bash"),
-    ("no sh", replace(GOOD, inside=None, refusal="no such file"), "shell", "error", "/bin/sh"),
+    ("no sh", replace(GOOD, inside=Inside(), refusal="no such file"), "shell", "error", "/bin/sh"),
     ("sh with a broken libc", broken_libc(), "shell", "error", "remove LD_LIBRARY_PATH=/bad from ENV"),
-    ("foreign", replace(GOOD, inside=None, refusal="exec format error"), "inside", "warning", "qemu"),
+    ("foreign", replace(GOOD, inside=Inside(), refusal="exec format error"), "inside", "warning", "qemu"),
     ("no such environment", environ(DEFAULT_CONDA_ENV_NAME="x"), "environment", "error", "ANACONDA_DIR"),
     ("broken python", inside(environments=(Python(ENVIRONMENT, False, "?"),)), "environment", "error", "again"),
     ("an empty ANACONDA_DIR", environ(ANACONDA_DIR="", DEFAULT_CONDA_ENV_NAME="x"), "environment", "error", "ANACONDA_DIR"),
