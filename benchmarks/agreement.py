@@ -85,11 +85,9 @@ def row(nodes: int) -> str:
     store, place = Counted(), Place("bucket", "ckpt/")
 
     def begin_attempt(node: int) -> None:
-        documents = Documents(store, "bucket", threading.Event(), RetryPolicy())
+        documents = Documents(store, place, threading.Event(), RetryPolicy())
         start = JobStart(node, nodes, (node,), nodes, "j", "now", False)
-        Start(
-            documents, place, start, ("iter_{step}",), lambda line: None, 600.0, lambda chosen: (0, 0)
-        ).begin()
+        Start(documents, start, ("iter_{step}",), lambda line: None, 600.0, lambda chosen: (0, 0)).begin()
 
     began = time.monotonic()
     with ThreadPoolExecutor(nodes) as pool:

@@ -3,7 +3,6 @@
 from ma_boot.checkpoints.attempts import Notices as Notices
 from ma_boot.checkpoints.by_hand import (
     Foreseen as Foreseen,
-    SetRow as SetRow,
     SetsByHand as SetsByHand,
     foreseen as foreseen,
 )
@@ -23,4 +22,5 @@ from ma_boot.checkpoints.output import (
 )
 from ma_boot.checkpoints.publication import JobStart as JobStart
 from ma_boot.checkpoints.retention import Leftover as Leftover
+from ma_boot.checkpoints.sets import SetRow as SetRow
 from ma_boot.checkpoints.steps import RunEnd as RunEnd

@@ -15,12 +15,12 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain, count, groupby, islice
-from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from ma_boot.checkpoints.keys import Attempt, Place, SetName, nodes_named
 from ma_boot.checkpoints.manifest import CheckpointSet, read_part, whole_set
 from ma_boot.checkpoints.publication import JobStart
-from ma_boot.checkpoints.sets import Documents, choose_newest
+from ma_boot.checkpoints.sets import Documents, read_sets
 from ma_boot.errors import CheckpointDamaged, ConfigError, NodesLate
 from ma_boot.wording import Message
 from path_mapping.errors import Cancelled, PathMappingError
@@ -61,13 +61,17 @@ class Start:
     """
 
     documents: Documents
-    place: Place
     start: JobStart
     layout: Tuple[str, ...]
     say: Callable[[str], None]
     timeout: float
     restorer: Optional[Callable[[Optional[CheckpointSet]], Fetched]]
     boot: str = field(default_factory=lambda: os.urandom(8).hex())  # of this node
+
+    @property
+    def place(self) -> Place:
+        """Where the output's sets are."""
+        return self.documents.place
 
     def begin(self) -> Begun:
         """Returns when this node may train.
@@ -107,7 +111,7 @@ class Start:
                 if chosen is not None:
                     damaged.add(chosen.name)
             except BaseException:
-                write_end(self.documents, self.place, attempt)
+                write_end(self.documents, attempt)
                 raise
 
     def _last_number(self) -> int:
@@ -169,10 +173,16 @@ class Start:
         """The set to go on from; what was passed over is said."""
         if self.restorer is None:
             return None
-        choice = choose_newest(self.documents, self.place, damaged)
-        for line in choice.passed_over[:3]:
+        chosen: Optional[CheckpointSet] = None
+        passed_over: List[str] = []
+        for row in read_sets(self.documents, damaged):
+            chosen = row.whole
+            if chosen is not None:
+                break
+            passed_over.append(f"{row.known.name}: {row.why}")
+        for line in passed_over[:3]:
             self.say(f"does not count, so passed over: {line}")
-        if damaged and choice.chosen is None:
+        if damaged and chosen is None:
             raise ConfigError(
                 Message.of(
                     "checkpoints: each of the {} sets in {} is damaged; to start from the beginning, "
@@ -181,9 +191,9 @@ class Start:
                     self.place,
                 )
             )
-        if choice.passed_over and choice.chosen is None:
+        if passed_over and chosen is None:
             self.say(f"no checkpoint set in {self.place} counts: THE TRAINING STARTS FROM THE BEGINNING")
-        return choice.chosen
+        return chosen
 
     def _gathered(self, attempt: Attempt) -> bool:
         """Waits for all nodes, then gives the go; False if there has to be another attempt.
@@ -356,8 +366,8 @@ class Notices:
     number of nodes, not with its square. Every method raises `StoreError` and `Cancelled`.
     """
 
-    def __init__(self, documents: Documents, place: Place, attempt: Attempt, node: int) -> None:
-        self._documents, self._place, self._attempt, self._node = documents, place, attempt, node
+    def __init__(self, documents: Documents, attempt: Attempt, node: int) -> None:
+        self._documents, self._attempt, self._node = documents, attempt, node
         self._known: Set[str] = set()
 
     def write(self, number: int, kind: str, body: Mapping[str, Any]) -> None:
@@ -377,14 +387,14 @@ class Notices:
                 yield Notice(int(name[1]), name[2], body)
 
     def _key(self, name: str) -> str:
-        return self._place.of_attempt(self._attempt, name)
+        return self._documents.place.of_attempt(self._attempt, name)
 
 
-def write_end(documents: Documents, place: Place, attempt: Attempt) -> None:
+def write_end(documents: Documents, attempt: Attempt) -> None:
     """Notes that an attempt has ended, so that another job may use its place; a failure only costs that."""
-    at_once = Documents(documents.store, documents.bucket, threading.Event(), RetryPolicy(5.0))
+    at_once = Documents(documents.store, documents.place, threading.Event(), RetryPolicy(5.0))
     with suppress(PathMappingError):
-        at_once.write(place.of_attempt(attempt, "end.json"), {})
+        at_once.write(documents.place.of_attempt(attempt, "end.json"), {})
 
 
 def _chosen(begin: Dict[str, Any]) -> Optional[CheckpointSet]:

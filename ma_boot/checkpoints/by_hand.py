@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set
+from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Set
 
 from ma_boot.checkpoints.disk import tree
 from ma_boot.checkpoints.formats import damage
-from ma_boot.checkpoints.keys import KnownSet, Place, SetName, step_text
+from ma_boot.checkpoints.keys import KnownSet, Place, SetName
 from ma_boot.checkpoints.layouts import layout_of
 from ma_boot.checkpoints.manifest import CheckpointSet, SetFile, read_part
 from ma_boot.checkpoints.options import CheckpointOptions
@@ -25,87 +24,43 @@ from ma_boot.checkpoints.retention import (
     remove_set,
     superfluous,
 )
-from ma_boot.checkpoints.sets import Documents, read_set
+from ma_boot.checkpoints.sets import Documents, SetRow, read_sets
 from ma_boot.checkpoints.upkeep import SPARED_SECONDS
 from ma_boot.errors import CheckpointDamaged, ConfigError
-from path_mapping.errors import Cancelled, NotFound
+from path_mapping.errors import NotFound
 from path_mapping.localfs import crc64
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.stores import Store
-from path_mapping.transfer import Progress, RetriedStore, RetryPolicy
-from path_mapping.workers import retrying
+from path_mapping.transfer import Progress, RetryPolicy
 
 
-class SetRow(NamedTuple):
-    """A set as people see it: `found` if it is whole, else `why` it is not.
-
-    Of one that is not whole, `files` and `size` are not known, and `written` is empty.
-    """
-
-    known: KnownSet
-    found: Optional[CheckpointSet]
-    why: str
-
-    @property
-    def step(self) -> str:
-        """Its step."""
-        return self.found.step if self.found else step_text(self.known.name.step)
-
-    @property
-    def written(self) -> str:
-        """When the last of its nodes had published its part, by that node's clock; empty if not known."""
-        return max((part.written for part in self.found.parts), default="") if self.found else ""
-
-
-@dataclass(frozen=True)
 class SetsByHand:
     """The sets below one URL, for one user at a command line.
 
     Its methods raise `StoreError`, and `Cancelled` once `cancel` is set.
     """
 
-    store: Store
-    remote: ObsUrl
-    cancel: threading.Event
-    patience: RetryPolicy
-
-    @property
-    def place(self) -> Place:
-        """Where the sets are."""
-        return Place.of(self.remote)
-
-    @property
-    def _documents(self) -> Documents:
-        return Documents(self.store, self.remote.bucket, self.cancel, self.patience)
+    def __init__(self, store: Store, remote: ObsUrl, cancel: threading.Event, patience: RetryPolicy) -> None:
+        self.place = Place.of(remote)
+        self._documents = Documents(store, self.place, cancel, patience)
 
     def rows(self) -> Iterator[SetRow]:
         """All sets, the newest first."""
-        for known in self.place.known_sets(self._documents.keys(self.place.sets)):
-            yield self._row(known)
-
-    def _row(self, known: KnownSet) -> SetRow:
-        why = known.why_not()
-        if why:
-            return SetRow(known, None, why)
-        try:
-            return SetRow(known, read_set(self._documents, self.place, known), "")
-        except CheckpointDamaged as error:
-            return SetRow(known, None, str(error))
+        return read_sets(self._documents)
 
     def chosen(self, step: Optional[str]) -> Optional[CheckpointSet]:
         """The newest whole set, or the newest one of this step; None if there is none."""
         for row in self.rows():
-            if row.found is not None and step in (None, row.step):
-                return row.found
+            if row.whole is not None and step in (None, row.step):
+                return row.whole
         return None
 
     def problems(self, chosen: CheckpointSet, contents: bool) -> List[str]:
         """What of a set is not as its manifests say: by a listing, or by the `contents` of all objects."""
-        stored: Dict[str, tuple[int, str]] = {}
-        prefix = f"{self.place.prefix}{chosen.name.attempt}/"
-        store = RetriedStore(self.store, self.cancel, self.patience)
-        for state in store.listing(self.remote.bucket, prefix):
-            stored[state.key[len(self.place.prefix) :]] = (state.size, state.etag.strip('"'))
+        objects = self._documents.objects(f"{self.place.prefix}{chosen.name.attempt}/")
+        stored = {
+            state.key[len(self.place.prefix) :]: (state.size, state.etag.strip('"')) for state in objects
+        }
         wrong: List[str] = []
         for file in (file for part in chosen.parts for file in part.files):
             if file.key not in stored:
@@ -125,7 +80,7 @@ class SetsByHand:
 
             def read(offset: int, length: int, key: str = self.place.prefix + file.key) -> bytes:
                 content = b""
-                for piece in self.store.read_from(self.remote.bucket, key, offset):
+                for piece in self._documents.store.read_from(self.place.bucket, key, offset):
                     content += piece
                     if len(content) >= length:
                         break
@@ -138,14 +93,13 @@ class SetsByHand:
     def _crc(self, file: SetFile) -> Optional[int]:
         def content() -> Optional[int]:
             crc = 0
-            for piece in self.store.read(self.remote.bucket, self.place.prefix + file.key):
-                if self.cancel.is_set():
-                    raise Cancelled
+            for piece in self._documents.store.read(self.place.bucket, self.place.prefix + file.key):
+                self._documents.retried.check()
                 crc = crc64(piece, crc)
             return crc
 
         try:
-            return retrying(content, self.cancel, self.patience)
+            return self._documents.retried.retrying(content)
         except NotFound:
             return None
 
@@ -164,9 +118,7 @@ class SetsByHand:
             OSError: the disk failed.
         """
         checkpoint = chosen.layout.split(" ")
-        restorer = Restorer(
-            directory, checkpoint, self._documents, self.place, chosen.nodes, (), 0, progress, say
-        )
+        restorer = Restorer(directory, checkpoint, self._documents, chosen.nodes, (), 0, progress, say)
         try:
             return restorer(chosen)
         except ValueError as error:
@@ -176,9 +128,10 @@ class SetsByHand:
 
     def superfluous(self, keep: Optional[int]) -> Superfluous:
         """What may go if the newest `keep` whole sets stay, or all, and what is in use."""
-        documents = self._documents
-        known = list(self.place.known_sets(documents.keys(self.place.sets)))
-        return superfluous(known, keep, self._in_use())
+        return superfluous(self._known(), keep, self._in_use())
+
+    def _known(self) -> List[KnownSet]:
+        return list(self.place.known_sets(self._documents.keys(self.place.sets)))
 
     def leftovers(self, older_than: float) -> List[Leftover]:
         """Files that no manifest names, of all attempts that are over.
@@ -186,12 +139,9 @@ class SetsByHand:
         The newest attempt may be running: its files are meant only if `older_than` says so, an age in seconds
         by this machine's clock. If it is infinite they are those of earlier attempts, older than an hour.
         """
-        documents = self._documents
-        attempts = (self.place.attempt_of(key) for key in documents.keys(self.place.attempts))
-        newest = next((leftover[0].number for leftover in attempts if leftover is not None), 0)
-        left = leftovers(
-            documents, self.place, lambda attempt: older_than < math.inf or attempt.number < newest
-        )
+        attempts = filter(None, map(self.place.attempt_of, self._documents.keys(self.place.attempts)))
+        newest = next((attempt.number for attempt, _ in attempts), 0)
+        left = leftovers(self._documents, lambda attempt: older_than < math.inf or attempt.number < newest)
         age = SPARED_SECONDS if older_than == math.inf else older_than
         return [leftover for leftover in left if leftover.stored < time.time() - age]
 
@@ -210,10 +160,10 @@ class SetsByHand:
 
     def remove(self, sets: Sequence[KnownSet], left: Sequence[Leftover]) -> None:
         """Removes sets and leftovers, and what an interrupted removal has left."""
-        finish_removals(self._documents, self.place)
-        everything = list(self.place.known_sets(self._documents.keys(self.place.sets)))
+        finish_removals(self._documents)
+        everything = self._known()
         for known in sets:
-            remove_set(self._documents, self.place, known, everything)
+            remove_set(self._documents, known, everything)
         remove_leftovers(self._documents, left)
 
 
@@ -238,8 +188,8 @@ def foreseen(sets: SetsByHand, route: Route, options: CheckpointOptions, base: P
     chosen: Optional[CheckpointSet] = None
     if options.restore:
         for row in sets.rows():
-            if row.found is not None:
-                chosen = row.found
+            if row.whole is not None:
+                chosen = row.whole
                 break
             yield Foreseen("pass", str(row.known.name), 0, 0, f"does not count: {row.why}")
         if chosen is None:

@@ -110,16 +110,10 @@ class CheckpointOutput:
             )
         self._clear()
         restorer = Restorer(
-            self.root, layout, documents, self.place, start.node, start.ranks, start.world, progress, self.say
+            self.root, layout, documents, start.node, start.ranks, start.world, progress, self.say
         )
         begun = Start(
-            documents,
-            self.place,
-            start,
-            layout,
-            self.say,
-            timeout,
-            restorer if self.options.restore else None,
+            documents, start, layout, self.say, timeout, restorer if self.options.restore else None
         ).begin()
         for notice in abort_unfinished(self.store, self.route, self.base, cancel):
             self.say(notice)
@@ -206,7 +200,7 @@ class CheckpointOutput:
                 publisher.finish(documents, ending)
         finally:
             if self.start.node == 0 and not goes_on:
-                write_end(self._documents(cancel, patience), self.place, publisher.what.attempt)
+                write_end(self._documents(cancel, patience), publisher.what.attempt)
         saves = self.start.node in publisher.what.savers(publisher.watch.layout)
         return {
             step.name: why
@@ -218,7 +212,7 @@ class CheckpointOutput:
         """The way to tell the other nodes of this attempt something; only once it has begun."""
         assert self.publisher is not None
         documents = self._documents(cancel, RetryPolicy(NOTICE_SECONDS))
-        return Notices(documents, self.place, self.publisher.what.attempt, self.start.node)
+        return Notices(documents, self.publisher.what.attempt, self.start.node)
 
     @contextmanager
     def _alone(self, cancel: threading.Event) -> Iterator[None]:
@@ -243,7 +237,7 @@ class CheckpointOutput:
         return ("", 0.0) if whole is None else (whole[0], time.monotonic() - whole[1])
 
     def _documents(self, cancel: threading.Event, patience: RetryPolicy) -> Documents:
-        return Documents(self.store, self.place.bucket, cancel, patience)
+        return Documents(self.store, self.place, cancel, patience)
 
 
 def files_of_no_set(routes: Sequence[Route], base: Path) -> Callable[[str], bool]:

@@ -22,7 +22,7 @@ from ma_boot.checkpoints.snapshots import Snapshot
 from ma_boot.checkpoints.steps import RunEnd, Taken
 from ma_boot.checkpoints.upkeep import Upkeep
 from ma_boot.checkpoints.watch import StepWatch
-from path_mapping.errors import Cancelled, Failure, TransferFailed
+from path_mapping.errors import Failure, TransferFailed
 from path_mapping.localfs import FileChanged, shown
 from path_mapping.planning import Copy, unquoted
 from path_mapping.transfer import send_files
@@ -258,12 +258,8 @@ class Publisher:
         return tuple(files[path] for path in taken.files)
 
     def _crc(self, snapshot: Snapshot, path: str, documents: Documents) -> int:
-        def check() -> None:
-            if documents.cancel.is_set():
-                raise Cancelled
-
         try:
-            return content_crc(snapshot.directory / path, check)
+            return content_crc(snapshot.directory / path, documents.retried.check)
         except FileNotFoundError as error:
             raise FileChanged(f"{path} was removed") from error
 

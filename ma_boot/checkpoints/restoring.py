@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Callable, Optional, Sequence, Tuple
 
 from ma_boot.checkpoints.disk import content_crc, inside, own_directory, tree
-from ma_boot.checkpoints.keys import Place
 from ma_boot.checkpoints.layout import Layout
 from ma_boot.checkpoints.layouts import layout_of
 from ma_boot.checkpoints.manifest import CheckpointSet, SetFile
 from ma_boot.checkpoints.sets import Documents
 from ma_boot.errors import CheckpointDamaged, ConfigError
 from ma_boot.wording import Message
-from path_mapping.errors import Cancelled, Corrupted, NoSpace, NotFound, Replaced
+from path_mapping.errors import Corrupted, NoSpace, NotFound, Replaced
 from path_mapping.localfs import contained, make_directories, printable
 from path_mapping.planning import Copy, SpaceNeed, free_space, look, shortages
 from path_mapping.transfer import FailedCopy, Progress, RetryPolicy, fetch_files
@@ -40,7 +39,6 @@ class Restorer:
     root: Path
     checkpoint: Sequence[str]
     documents: Documents
-    place: Place
     node: int
     ranks: Sequence[int]
     world: int
@@ -93,7 +91,7 @@ class Restorer:
                     "number cannot load {} checkpoints: start {} ranks, or convert the set, or leave "
                     "out 'restore'",
                     chosen.name,
-                    self.place,
+                    self.documents.place,
                     chosen.world,
                     chosen.nodes,
                     self.world,
@@ -111,24 +109,20 @@ class Restorer:
         if local is None or local.file_size != file.size:
             return False
         try:
-            return content_crc(path, self._check) == file.crc64
+            return content_crc(path, self.documents.retried.check) == file.crc64
         except OSError:
             return False
 
-    def _check(self) -> None:
-        if self.documents.cancel.is_set():
-            raise Cancelled
-
     def _fetch(self, wanted: Sequence[SetFile]) -> Tuple[int, int]:
         """Downloads and verifies files, beside their places; what an earlier run has fetched is used."""
-        scratch, store = inside(self.root, "restoring"), self.documents.store
-        by_requests = store.signer is not None
+        scratch, place = inside(self.root, "restoring"), self.documents.place
+        by_requests = self.documents.store.signer is not None
         copies = []
         for file in wanted:
-            path, key = scratch / file.path, self.place.prefix + file.key
+            path, key = scratch / file.path, place.prefix + file.key
             if not self._is(path, file):
                 etag = f'"{file.etag}"' if file.etag and by_requests else ""
-                copies.append(Copy(str(path), str(scratch), self.place.bucket, key, file.size, etag))
+                copies.append(Copy(str(path), str(scratch), place.bucket, key, file.size, etag))
         if not copies:
             return 0, 0
         need = SpaceNeed()
@@ -143,9 +137,8 @@ class Restorer:
             path = scratch / file.path
             if not self._is(path, file):
                 path.unlink()
-                raise CheckpointDamaged(
-                    f"{self._url(file.key)}: its content is not the one that was published"
-                )
+                url = printable(f"{place}{file.key}")
+                raise CheckpointDamaged(f"{url}: its content is not the one that was published")
         return len(copies), sum(copy.size for copy in copies)
 
     def _download(self, copies: Sequence[Copy]) -> None:
@@ -178,9 +171,6 @@ class Restorer:
             raise CheckpointDamaged(f"{url} has {stored.size} bytes, expected {copy.size}") from error
         if copy.etag and stored.version.strip('"') != copy.etag.strip('"'):
             raise CheckpointDamaged(f"{url} was replaced") from error
-
-    def _url(self, key: str) -> str:
-        return printable(f"{self.place}{key}")
 
     def _set_aside(self, layout: Layout, paths: Sequence[str]) -> None:
         """Moves files of sets out of the way of loaders, and deletes pointers and what was aside before."""

@@ -8,17 +8,16 @@ tells, and has the name of a file of a step.
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from ma_boot.checkpoints.keys import Attempt, KnownSet, Place, SetName
+from ma_boot.checkpoints.keys import Attempt, KnownSet, SetName
 from ma_boot.checkpoints.layout import Layout
 from ma_boot.checkpoints.layouts import AUTO, LAYOUTS, layout_of
 from ma_boot.checkpoints.manifest import Part, read_part
 from ma_boot.checkpoints.sets import Documents
 from ma_boot.errors import CheckpointDamaged
 from path_mapping.localfs import unsafe
-from path_mapping.workers import retrying
+from path_mapping.stores import StoredObject
 
 
 class Superfluous(NamedTuple):
@@ -53,56 +52,52 @@ def superfluous(known: Sequence[KnownSet], keep: Optional[int], spared: Iterable
     return gone
 
 
-def remove_set(documents: Documents, place: Place, known: KnownSet, others: Sequence[KnownSet] = ()) -> int:
-    """Removes a set: its manifests first, then the files that they name. Returns the number of these.
+def remove_set(documents: Documents, known: KnownSet, others: Sequence[KnownSet] = ()) -> None:
+    """Removes a set: its manifests first, then the files that they name.
 
     Files that `others` name, versions of the same step, stay. A note of what is to go comes before, so that
     `finish_removals` can go on if this is killed. Raises `StoreError` and `Cancelled`.
     """
+    place = documents.place
     manifests = [place.part(part) for part in known.parts]
-    files = _files(documents, place, known)
+    files = _files(documents, known)
     for other in others:
         if (other.name.attempt, other.name.step) == known.name[:2] and other.name != known.name:
-            files -= _files(documents, place, other)
+            files -= _files(documents, other)
     note = {"format": 1, "manifests": manifests, "files": sorted(files)}
     documents.write(place.removal(known.name), note)
-    return _finish(documents, place, place.removal(known.name), manifests, sorted(files))
+    _finish(documents, place.removal(known.name), manifests, sorted(files))
 
 
-def finish_removals(documents: Documents, place: Place) -> int:
-    """Ends the removals that were interrupted; returns their number. Raises `StoreError` and `Cancelled`."""
-    number = 0
+def finish_removals(documents: Documents) -> None:
+    """Ends the removals that were interrupted. Raises `StoreError` and `Cancelled`."""
+    place = documents.place
     for key in list(documents.keys(place.removals)):
         note = documents.read(key)
         if isinstance(note, dict):
             manifests = [name for name in note.get("manifests", ()) if str(name).startswith(place.sets)]
             files = [name for name in note.get("files", ()) if str(name).startswith("attempt-")]
-            _finish(documents, place, key, manifests, files)
-            number += 1
-    return number
+            _finish(documents, key, manifests, files)
 
 
-def _files(documents: Documents, place: Place, known: KnownSet) -> Set[str]:
+def _files(documents: Documents, known: KnownSet) -> Set[str]:
     """The keys below the prefix of the files of a set; none of a manifest that is damaged."""
     names: Set[str] = set()
     for part in known.parts:
-        document = documents.read(place.part(part))
+        document = documents.read(documents.place.part(part))
         with suppress(CheckpointDamaged):
             manifest: Part = read_part(document)
             names |= {file.key for file in manifest.files if manifest.name == known.name}
     return names
 
 
-def _finish(
-    documents: Documents, place: Place, note: str, manifests: Sequence[str], files: Sequence[str]
-) -> int:
+def _finish(documents: Documents, note: str, manifests: Sequence[str], files: Sequence[str]) -> None:
     for key in manifests:
         documents.delete(key)
     for name in files:
         if unsafe(name) is None:
-            documents.delete(place.prefix + name)
+            documents.delete(documents.place.prefix + name)
     documents.delete(note)
-    return len(files)
 
 
 class Leftover(NamedTuple):
@@ -118,20 +113,18 @@ class Leftover(NamedTuple):
     stored: float
 
 
-_Files = Dict[Attempt, List[Tuple[str, int]]]  # keys and sizes
-
-
-def leftovers(documents: Documents, place: Place, is_over: Callable[[Attempt], bool]) -> List[Leftover]:
+def leftovers(documents: Documents, is_over: Callable[[Attempt], bool]) -> List[Leftover]:
     """The files of attempts that are over which no manifest names.
 
     Two listings, and a request for each manifest of an attempt that has files. What goes up meanwhile is
     safe: the files are listed before the manifests. Raises `StoreError` and `Cancelled`.
     """
-    files: _Files = {}
-    for key, size in documents.sizes(f"{place.prefix}attempt-"):
-        attempt = place.attempt_of_file(key)
+    place = documents.place
+    files: Dict[Attempt, List[StoredObject]] = {}
+    for stored in documents.objects(f"{place.prefix}attempt-"):
+        attempt = place.attempt_of_file(stored.key)
         if attempt is not None and is_over(attempt):
-            files.setdefault(attempt, []).append((key, size))
+            files.setdefault(attempt, []).append(stored)
     if not files:
         return []
     manifests: Dict[Attempt, List[str]] = {}
@@ -142,7 +135,7 @@ def leftovers(documents: Documents, place: Place, is_over: Callable[[Attempt], b
     return [
         left
         for attempt, sent in files.items()
-        for left in _of_attempt(documents, place, attempt, sent, manifests.get(attempt, []))
+        for left in _of_attempt(documents, attempt, sent, manifests.get(attempt, []))
     ]
 
 
@@ -153,28 +146,26 @@ def remove_leftovers(documents: Documents, files: Sequence[Leftover]) -> None:
 
 
 def _of_attempt(
-    documents: Documents, place: Place, attempt: Attempt, sent: List[Tuple[str, int]], manifests: List[str]
+    documents: Documents, attempt: Attempt, sent: List[StoredObject], manifests: List[str]
 ) -> Iterator[Leftover]:
+    place = documents.place
     begin = documents.read(place.of_attempt(attempt, "begin.json"))
     if not isinstance(begin, dict) or not isinstance(begin.get("nodes"), int):
         return  # not ours
-    below = {key: place.path_of_file(key, attempt, begin["nodes"]) for key, _ in sent}
-    layouts = _layouts(begin, [path for _, path in below.values()])
+    nodes_and_paths = [place.path_of_file(stored.key, attempt, begin["nodes"]) for stored in sent]
+    layouts = _layouts(begin, [path for _, path in nodes_and_paths])
     candidates = []
-    for key, size in sent:
-        node, path = below[key]
+    for stored, (node, path) in zip(sent, nodes_and_paths):
         step = next(filter(None, (layout.step_of(path) for layout in layouts)), None)
         if step is not None:
-            candidates.append((key, size, SetName(attempt, step.number), node))
-    published = _published(documents, place, manifests) if candidates else set()
-    for key, size, name, node in candidates:
+            candidates.append((stored, SetName(attempt, step.number), node))
+    published = _published(documents, manifests) if candidates else set()
+    for stored, name, node in candidates:
         if {(name.step, node), (name.step, None)} & published:
             continue
-        state = retrying(
-            partial(documents.store.find, place.bucket, key), documents.cancel, documents.patience
-        )
+        state = documents.find(stored.key)
         if state is not None:
-            yield Leftover(name, node, key, size, state.mtime_ns / 1e9)
+            yield Leftover(name, node, stored.key, stored.size, state.mtime_ns / 1e9)
 
 
 def _layouts(begin: Dict[str, Any], paths: Sequence[str]) -> Sequence[Layout]:
@@ -187,13 +178,11 @@ def _layouts(begin: Dict[str, Any], paths: Sequence[str]) -> Sequence[Layout]:
     return (layout,) if layout is not None else tuple(LAYOUTS.values())
 
 
-def _published(
-    documents: Documents, place: Place, manifests: Sequence[str]
-) -> Set[Tuple[int, Optional[int]]]:
+def _published(documents: Documents, manifests: Sequence[str]) -> Set[Tuple[int, Optional[int]]]:
     """The steps and nodes of which these are manifests; the node of a damaged one is None."""
     steps: Set[Tuple[int, Optional[int]]] = set()
     for key in manifests:
-        part = place.part_of(key)
+        part = documents.place.part_of(key)
         try:
             manifest = read_part(documents.read(key))
             steps.add((manifest.name.step, manifest.node))

@@ -5,49 +5,48 @@ from __future__ import annotations
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import AbstractSet, Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import AbstractSet, Any, Iterator, List, NamedTuple, Optional, Sequence
 
-from ma_boot.checkpoints.keys import KnownSet, Place, SetName
+from ma_boot.checkpoints.keys import KnownSet, Place, SetName, step_text
 from ma_boot.checkpoints.manifest import CheckpointSet, read_part, whole_set
 from ma_boot.errors import CheckpointDamaged
 from path_mapping.errors import NotFound
-from path_mapping.stores import Store
+from path_mapping.stores import ObjectState, Store, StoredObject
 from path_mapping.transfer import RetriedStore, RetryPolicy
-from path_mapping.workers import retrying
 
 READERS = 16  # requests at a time
 
 
 class Documents:
-    """The documents of one bucket. Every method raises `StoreError`, and `Cancelled` once `cancel` is set.
+    """The documents at a place. Every method raises `StoreError`, and `Cancelled` once `cancel` is set.
 
     `patience` is for its requests.
     """
 
-    def __init__(self, store: Store, bucket: str, cancel: threading.Event, patience: RetryPolicy) -> None:
+    def __init__(self, store: Store, place: Place, cancel: threading.Event, patience: RetryPolicy) -> None:
         self.store = store
-        self.bucket = bucket
+        self.place = place
         self.cancel = cancel
         self.patience = patience
+        self.retried = RetriedStore(store, cancel, patience)
+
+    def objects(self, prefix: str) -> Iterator[StoredObject]:
+        """Those whose keys begin with the prefix, in their order; a page is asked for when it is needed."""
+        return self.retried.listing(self.place.bucket, prefix)
 
     def keys(self, prefix: str) -> Iterator[str]:
-        """The keys that begin with the prefix, in order; a page is asked for when it is needed."""
-        return (key for key, _ in self.sizes(prefix))
+        """The keys of the same objects."""
+        return (stored.key for stored in self.objects(prefix))
 
-    def sizes(self, prefix: str) -> Iterator[Tuple[str, int]]:
-        """The same keys, each with the number of its bytes."""
-        objects = RetriedStore(self.store, self.cancel, self.patience).listing(self.bucket, prefix)
-        return ((stored.key, stored.size) for stored in objects)
+    def find(self, key: str) -> Optional[ObjectState]:
+        """The state of an object; None if there is none."""
+        return self.retried.find(self.place.bucket, key)
 
     def read(self, key: str) -> Optional[Any]:
         """The document, None if there is none, or it is not JSON."""
-
-        def content() -> bytes:
-            return b"".join(self.store.read(self.bucket, key))
-
         try:
-            return json.loads(retrying(content, self.cancel, self.patience))
+            content = self.retried.retrying(lambda: b"".join(self.store.read(self.place.bucket, key)))
+            return json.loads(content)
         except (NotFound, ValueError, RecursionError):
             return None
 
@@ -61,57 +60,62 @@ class Documents:
     def write(self, key: str, document: Any) -> None:
         """Stores a document."""
         content = json.dumps(document, ensure_ascii=True, separators=(",", ":")).encode("ascii")
-        retrying(partial(self.store.write_bytes, self.bucket, key, content), self.cancel, self.patience)
+        self.retried.write_bytes(self.place.bucket, key, content)
 
     def delete(self, key: str) -> None:
         """Deletes an object; it need not exist."""
-        retrying(partial(self.store.delete, self.bucket, key), self.cancel, self.patience)
+        self.retried.delete(self.place.bucket, key)
 
 
-class Choice(NamedTuple):
-    """The set to go on from, None for none; `passed_over` are newer ones, each with the reason."""
+class SetRow(NamedTuple):
+    """A set as a reader finds it: `whole` if it counts and its manifests are not damaged, else `why` not.
 
-    chosen: Optional[CheckpointSet]
-    passed_over: List[str]
+    Of one that is not whole, the files and their size are not known, and `written` is empty.
+    """
+
+    known: KnownSet
+    whole: Optional[CheckpointSet]
+    why: str
+
+    @property
+    def step(self) -> str:
+        """Its step."""
+        return self.whole.step if self.whole else step_text(self.known.name.step)
+
+    @property
+    def written(self) -> str:
+        """When the last of its nodes had published its part, by that node's clock; empty if not known."""
+        return max((part.written for part in self.whole.parts), default="") if self.whole else ""
 
 
-def choose_newest(documents: Documents, place: Place, damaged: AbstractSet[SetName]) -> Choice:
-    """The newest set that counts and is not known to be `damaged`.
+def read_sets(documents: Documents, damaged: AbstractSet[SetName] = frozenset()) -> Iterator[SetRow]:
+    """The sets at a place, the newest first; those in `damaged` are known not to be whole.
 
-    It takes one listing, in which the newest sets come first, and a request for each node of the set. Of two
-    attempts the later one is the newer, whatever their steps are: a job that was sent back must not jump to
-    the line that it has left.
+    It takes one listing, and a request for each node of a set that counts. Of two attempts the later one is
+    the newer, whatever their steps are: a job that was sent back must not jump to the line that it has left.
 
     Raises:
         StoreError: the store failed.
     """
-    passed_over: List[str] = []
+    place = documents.place
     for known in place.known_sets(documents.keys(place.sets)):
-        why = known.why_not()
-        if known.name in damaged:
-            why = "damaged in the store"
+        whole, why = None, "damaged in the store" if known.name in damaged else known.why_not()
         if not why:
             try:
-                return Choice(read_set(documents, place, known), passed_over)
+                whole = _read_set(documents, known)
             except CheckpointDamaged as error:
                 why = str(error)
-        passed_over.append(f"{known.name}: {why}")
-    return Choice(None, passed_over)
+        yield SetRow(known, whole, why)
 
 
-def read_set(documents: Documents, place: Place, known: KnownSet) -> CheckpointSet:
-    """The set with all its manifests.
-
-    Raises:
-        CheckpointDamaged: a manifest is missing or damaged.
-        StoreError: the store failed.
-    """
-    contents = documents.read_all([place.part(part) for part in known.parts])
-    documents_by_saver = {part.index: content for part, content in zip(known.parts, contents)}
-    missing = [saver for saver, document in documents_by_saver.items() if document is None]
+def _read_set(documents: Documents, known: KnownSet) -> CheckpointSet:
+    """The set with all its manifests. Raises `CheckpointDamaged` if one is missing or damaged."""
+    contents = documents.read_all([documents.place.part(part) for part in known.parts])
+    by_saver = {part.index: content for part, content in zip(known.parts, contents)}
+    missing = [saver for saver, content in by_saver.items() if content is None]
     if missing:
         raise CheckpointDamaged(f"the manifest of saver {missing[0]} is gone or damaged")
-    parts = [read_part(document) for document in documents_by_saver.values()]
+    parts = [read_part(content) for content in by_saver.values()]
     if any(part.name != known.name for part in parts):
         raise CheckpointDamaged("a manifest of another set has its key")
     return whole_set(parts)

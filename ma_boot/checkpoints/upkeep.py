@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from functools import partial
 from typing import List, Optional, Set
 
 from ma_boot.checkpoints.disk import own_directory
@@ -18,7 +17,6 @@ from ma_boot.checkpoints.retention import (
     superfluous,
 )
 from ma_boot.checkpoints.sets import Documents
-from path_mapping.workers import retrying
 
 SPARED_SECONDS = 3600.0  # files that are younger may belong to a start that is not as dead as it seems
 ANSWER_LOOKS = 2  # pauses in which an earlier start that still runs notices this one, and says so
@@ -113,7 +111,7 @@ class Upkeep:
         older = [] if self.rivals else self._older or []
         gone = superfluous([*own, *older], what.options.keep, [what.resumed] if what.resumed else [])
         for known in (*gone.whole, *gone.broken):
-            remove_set(documents, what.place, known, own)
+            remove_set(documents, known, own)
         removed = {known.name for known in (*gone.whole, *gone.broken)}
         self._older = (
             [known for known in self._older if known.name not in removed] if self._older else self._older
@@ -122,7 +120,7 @@ class Upkeep:
     def _earlier(self, documents: Documents) -> List[KnownSet]:
         """The sets of earlier attempts, once what interrupted removals and killed steps have left is gone."""
         what = self.what
-        finish_removals(documents, what.place)
+        finish_removals(documents)
         self._sweep(documents)
         known = what.place.known_sets(documents.keys(what.place.sets))
         return [other for other in known if other.name.attempt.number < what.attempt.number]
@@ -130,10 +128,8 @@ class Upkeep:
     def _sweep(self, documents: Documents) -> None:
         """Removes the files of earlier attempts that no manifest names, by the store's clock alone."""
         what = self.what
-        files = leftovers(documents, what.place, lambda attempt: attempt.number < what.attempt.number)
-        begin = what.place.of_attempt(what.attempt, "begin.json")
-        find = partial(documents.store.find, what.place.bucket, begin)
-        state = retrying(find, documents.cancel, documents.patience) if files else None
+        files = leftovers(documents, lambda attempt: attempt.number < what.attempt.number)
+        state = documents.find(what.place.of_attempt(what.attempt, "begin.json")) if files else None
         if state is None:
             return
         old = [file for file in files if file.stored < state.mtime_ns / 1e9 - SPARED_SECONDS]

@@ -248,7 +248,7 @@ def _named(sets: SetsByHand, chosen: CheckpointSet) -> Dict[str, Any]:
 
 
 def _as_json(sets: SetsByHand, row: SetRow) -> Dict[str, Any]:
-    whole = row.found
+    whole = row.whole
     return {
         "url": str(sets.place),
         "attempt": str(row.known.name.attempt),
@@ -265,7 +265,7 @@ def _as_json(sets: SetsByHand, row: SetRow) -> Dict[str, Any]:
 
 
 def _cells(row: SetRow) -> Tuple[str, ...]:
-    whole, attempt = row.found, str(row.known.name.attempt)
+    whole, attempt = row.whole, str(row.known.name.attempt)
     if whole is None:
         return row.step, attempt, "", "", "", "", f"not whole: {row.why}"
     written = row.written.replace("T", " ").rstrip("Z")

@@ -56,8 +56,8 @@ class Nodes:
         self.ways = [DocumentWay(partial(self.notices, node), inbox) for node in range(3)]
 
     def notices(self, node: int, cancel: threading.Event, store: Optional[Store] = None) -> Notices:
-        documents = Documents(store or self.store, "bucket", cancel, RetryPolicy(0.0))
-        return Notices(documents, Place("bucket", "ckpt/"), Attempt(self.number, "3f9c"), node)
+        documents = Documents(store or self.store, Place("bucket", "ckpt/"), cancel, RetryPolicy(0.0))
+        return Notices(documents, Attempt(self.number, "3f9c"), node)
 
 
 @pytest.fixture

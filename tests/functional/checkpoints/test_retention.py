@@ -85,10 +85,11 @@ def test_a_removal_that_was_interrupted_is_finished_by_the_next(store: Store, tm
             super().delete(key)
 
     with pytest.raises(Cancelled):
-        remove_set(Stopping(store, "bucket", stop, RetryPolicy()), PLACE, known[1])
+        remove_set(Stopping(store, PLACE, stop, RetryPolicy()), known[1])
     assert steps(store) == [20], "a reader never sees it again"
     assert len(data(store)) == 6
-    assert finish_removals(Documents(store, "bucket", threading.Event(), RetryPolicy()), PLACE) == 1
+    finish_removals(Documents(store, PLACE, threading.Event(), RetryPolicy()))
+    assert not keys(store, PLACE.removals)
     assert len(data(store)) == 4
     assert step_of(node.start()) == "20"
 
