@@ -49,17 +49,6 @@ def load_config(default: str = "default_config.yaml", argv: Optional[Sequence[st
         settings, helps, choices = _read(file)
     except (OSError, ValueError) as error:
         parser.error(str(error))
-    return _overridden(parser, words, file, settings, helps, choices)
-
-
-def _overridden(
-    parser: argparse.ArgumentParser,
-    words: Sequence[str],
-    file: str,
-    settings: Dict[str, Any],
-    helps: Mapping[str, Any],
-    choices: Mapping[str, Any],
-) -> Config:
     config = _as_config(settings)
     parser.add_argument("--" + CONFIG_PATH, metavar="FILE", help=f"the configuration file ({_plain(file)})")
     defaults = dict(_leaves(config))

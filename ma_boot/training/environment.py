@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, List, Mapping, Optional
+from typing import Any, List, Mapping, Tuple
 
 TARGETS = ("None", "Ascend", "GPU", "CPU")
 MODES = ("graph", "pynative")
@@ -39,7 +39,7 @@ def init_env(cfg: Any) -> None:
     cfg.device_id = 0 if cfg.device_target == "CPU" else int(given)
     _use_device(ms, cfg.device_target, cfg.device_id)
     cfg.rank_id, size = 0, 1
-    if rendezvous(os.environ) is not None:
+    if has_group(os.environ):
         cfg.rank_id, size = _join_group(ms, cfg)
     wanted = getattr(cfg, "device_num", None)
     if wanted not in (None, size):
@@ -61,15 +61,13 @@ def wrong_settings(cfg: Any) -> List[str]:
     return problems
 
 
-def rendezvous(environ: Mapping[str, str]) -> Optional[str]:
-    """How this process finds the others: "mindspore", "rank-table", "mpi", or None if it is alone."""
+def has_group(environ: Mapping[str, str]) -> bool:
+    """Whether this process finds others: by the dynamic cluster, by mpirun, or by the rank table."""
     if environ.get("MS_ROLE"):
-        return "mindspore"
+        return True
     if group_size(environ) == 1:
-        return None
-    if environ.get("OMPI_COMM_WORLD_SIZE"):
-        return "mpi"
-    return "rank-table" if environ.get("RANK_TABLE_FILE") else None
+        return False
+    return bool(environ.get("OMPI_COMM_WORLD_SIZE") or environ.get("RANK_TABLE_FILE"))
 
 
 def group_size(environ: Mapping[str, str]) -> int:
@@ -90,7 +88,7 @@ def _use_device(ms: Any, target: str, device_id: int) -> None:
         ms.set_context(device_target=target, device_id=device_id)
 
 
-def _join_group(ms: Any, cfg: Any) -> Any:
+def _join_group(ms: Any, cfg: Any) -> Tuple[int, int]:
     """Joins the group for data-parallel training; returns the rank and the size of the group."""
     from mindspore.communication import get_group_size, get_rank, init
 

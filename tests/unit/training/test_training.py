@@ -6,13 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Dict, Optional
+from typing import Dict
 
 import pytest
 
 import ma_boot
 from ma_boot.training import init_env
-from ma_boot.training.environment import rendezvous, wrong_settings
+from ma_boot.training.environment import has_group, wrong_settings
 
 FOR_TRAINING = Path(ma_boot.__file__).parent / "for_training"
 
@@ -43,17 +43,17 @@ def test_nothing_else_of_the_toolkit_is() -> None:
 @pytest.mark.parametrize(
     ("environ", "expected"),
     [
-        ({}, None),
-        ({"MS_ROLE": "MS_WORKER"}, "mindspore"),
-        ({"RANK_TABLE_FILE": "/t.json", "RANK_SIZE": "8", "RANK_ID": "0"}, "rank-table"),
-        ({"RANK_TABLE_FILE": "/t.json", "RANK_SIZE": "1", "RANK_ID": "0"}, None),
-        ({"RANK_SIZE": "8"}, None),
-        ({"OMPI_COMM_WORLD_SIZE": "4", "RANK_SIZE": "4"}, "mpi"),
-        ({"OMPI_COMM_WORLD_SIZE": "1"}, None),
+        ({}, False),
+        ({"MS_ROLE": "MS_WORKER"}, True),
+        ({"RANK_TABLE_FILE": "/t.json", "RANK_SIZE": "8", "RANK_ID": "0"}, True),
+        ({"RANK_TABLE_FILE": "/t.json", "RANK_SIZE": "1", "RANK_ID": "0"}, False),
+        ({"RANK_SIZE": "8"}, False),
+        ({"OMPI_COMM_WORLD_SIZE": "4", "RANK_SIZE": "4"}, True),
+        ({"OMPI_COMM_WORLD_SIZE": "1"}, False),
     ],
 )
-def test_the_rendezvous_is_the_one_that_was_set(environ: Dict[str, str], expected: Optional[str]) -> None:
-    assert rendezvous(environ) == expected
+def test_it_has_a_group_if_it_was_started_with_others(environ: Dict[str, str], expected: bool) -> None:
+    assert has_group(environ) is expected
 
 
 def test_all_wrong_settings_are_named_at_once() -> None:
