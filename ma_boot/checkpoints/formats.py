@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from struct import error as StructError
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Tuple
 from zipfile import BadZipFile, ZipFile
 
 Read = Callable[[int, int], bytes]  # offset and length -> bytes; fewer only at the end of the file
@@ -92,7 +92,7 @@ def _protobuf(size: int, read: Read) -> str:
     return "" if at == size else f"it has {size} bytes, its last parameter ends at {at}"
 
 
-def _varint(text: bytes) -> Any:
+def _varint(text: bytes) -> Tuple[int, int]:
     """A protobuf number and the number of its bytes; 0 bytes if it is none."""
     number = 0
     for index, byte in enumerate(text):
@@ -124,7 +124,7 @@ class _Reader(io.RawIOBase):
     def tell(self) -> int:
         return self._at
 
-    def readinto(self, buffer: Any) -> Optional[int]:
+    def readinto(self, buffer: Any) -> int:
         content = self._read(self._at, min(len(buffer), max(0, self._size - self._at)))
         buffer[: len(content)] = content
         self._at += len(content)

@@ -7,6 +7,7 @@ from ma_boot.checkpoints.layout import BASE, Layout, Mark, Marker
 _TRACKER = (r"(?:.*/)?latest_checkpointed_iteration\.txt",)
 _TRACKED = (Marker("{base}latest_checkpointed_iteration.txt", "{step}"),)
 _TRACKED_BY = (Mark("step in the tracker", _TRACKER[0], r"\s*(?P<step>\d+)\s*", barrier=True),)
+_OF_ZERO = (r".*/[^/]*zero_pp_rank_\d+_mp_rank_\d+_optim_states\.pt",)  # DeepSpeed's, inside of others
 _RANK = r"(?:(?:rank|ckpt|device)_?(?P<rank>\d+)/)?"
 _SAVED = r"(?P<epoch>\d+)_(?P<step>\d+)\.(?:ckpt|safetensors|tmp)"
 
@@ -55,8 +56,8 @@ MINDFORMERS2 = Layout(
     marks=(*_TRACKED_BY, Mark("metadata.json", r".*/metadata\.json")),
     each_rank=(r"(?:.*/)?iteration_\d{8,}/[^/]*-(?P<rank>\d{7})-\d{7}\.safetensors",),
     metadata=(r".*/common\.json", r".*/metadata\.json"),
-    pointers=(r"(?:.*/)?latest_checkpointed_iteration\.txt",),
-    markers=(Marker("{base}latest_checkpointed_iteration.txt", "{step}"),),
+    pointers=_TRACKER,
+    markers=_TRACKED,
     bound=(),
 )
 
@@ -119,7 +120,7 @@ TRANSFORMERS = Layout(
     each_rank=(r".*/rng_state(?:_(?P<rank>\d+))?\.pth",),
     ranks_end=True,
     metadata=(r".*/[^/]+\.index\.json", r".*/\.metadata", r".*/latest", r".*/trainer_state\.json"),
-    bound=(r".*/[^/]*zero_pp_rank_\d+_mp_rank_\d+_optim_states\.pt",),
+    bound=_OF_ZERO,
 )
 # accelerate's `save_state` with automatic names: objects of the user's may follow `random_states_k.pkl`.
 ACCELERATE = Layout(
@@ -131,7 +132,7 @@ ACCELERATE = Layout(
     tells=r"(?:.*/)?checkpoint_\d+/random_states_\d+\.pkl",
     each_rank=(r".*/random_states_(?P<rank>\d+)\.pkl",),
     metadata=(r".*/[^/]+\.index\.json", r".*/\.metadata"),
-    bound=(r".*/[^/]*zero_pp_rank_\d+_mp_rank_\d+_optim_states\.pt",),
+    bound=_OF_ZERO,
 )
 
 # Lightning: a file, which the process of rank 0 alone writes (strategies/strategy.py: `save_checkpoint`), or
@@ -159,7 +160,7 @@ LIGHTNING_SHARDED = Layout(
     marks=(Mark("meta.pt", r".*\.ckpt/(?:meta\.pt|latest)"),),
     metadata=(r".*/\.metadata", r".*/meta\.pt"),
     pointers=_LAST,
-    bound=(r".*/[^/]*zero_pp_rank_\d+_mp_rank_\d+_optim_states\.pt",),
+    bound=_OF_ZERO,
 )
 
 # torch.distributed.checkpoint: the coordinator writes `.metadata`, by a rename, when all ranks have reported

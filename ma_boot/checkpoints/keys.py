@@ -17,6 +17,8 @@ OWN = ".ma_boot"  # the directory of ours below an output's URL, and in its loca
 _LAST_ATTEMPT = 999_999
 _LAST_STEP = HIGHEST - 1
 _ATTEMPT = re.compile(r"attempt-(\d{6})-([0-9a-f]{4,16})")
+_ALIVE = re.compile(rf"alive-{_ATTEMPT.pattern}\.json")
+_FILE = re.compile(rf"{_ATTEMPT.pattern}/.*", re.DOTALL)
 _OF_ATTEMPT = re.compile(r"(\d{6})-([0-9a-f]{4,16})/([^/]+)")
 _OF_NODE = re.compile(r"(?:\.take-\d+/)?node-(\d+)/(.+)", re.DOTALL)
 _TAKE = re.compile(r"(?:\.take-\d+/)?(.+)", re.DOTALL)
@@ -181,18 +183,13 @@ class Place(NamedTuple):
 
     def living(self, name: str) -> Optional[Attempt]:
         """The earlier attempt that has noted by a document of this name that it lives; None for any other."""
-        try:
-            return Attempt.parse(name[len("alive-") : -len(".json")]) if name.startswith("alive-") else None
-        except ValueError:
-            return None
+        match = _ALIVE.fullmatch(name)
+        return Attempt(int(match[1]), match[2]) if match else None
 
     def attempt_of_file(self, key: str) -> Optional[Attempt]:
         """The attempt that has sent a file; None for any other key."""
-        directory, slash, _ = key[len(self.prefix) :].partition("/")
-        try:
-            return Attempt.parse(directory) if slash else None
-        except ValueError:
-            return None
+        match = _FILE.fullmatch(key[len(self.prefix) :])
+        return Attempt(int(match[1]), match[2]) if match else None
 
     def path_of_file(self, key: str, attempt: Attempt, nodes: int) -> Tuple[int, str]:
         """The node that has sent a file of this attempt, and the file's path below the output.

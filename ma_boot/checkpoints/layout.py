@@ -176,12 +176,8 @@ def matches(expression: str, path: str) -> bool:
 def _fields(match: Match[str]) -> Dict[str, str]:
     fields = {name: text for name, text in match.groupdict().items() if text is not None}
     numbers = {name: str(int(text)) for name, text in fields.items() if name in ("step", "epoch", "rank")}
-    quoted = {"quoted": _quoted(fields["name"])} if "name" in fields else {}
+    quoted = {"quoted": json.dumps(fields["name"])} if "name" in fields else {}
     return {**fields, **numbers, **quoted}
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text)
 
 
 @lru_cache(maxsize=512)

@@ -29,7 +29,7 @@ _IN_ORDER = (
     *(MINDFORMERS2, MINDFORMERS, MINDSPORE, MEGATRON_LEGACY, MEGATRON, TRANSFORMERS, ACCELERATE),
     *(DEEPSPEED, LIGHTNING_SHARDED, LIGHTNING, DCP, FILE),
 )
-LAYOUTS: Mapping[str, Layout] = MappingProxyType({one.name: one for one in _IN_ORDER})
+LAYOUTS: Mapping[str, Layout] = MappingProxyType({layout.name: layout for layout in _IN_ORDER})
 
 
 def recognise(paths: Iterable[str]) -> Optional[Layout]:
@@ -54,7 +54,7 @@ def layout_of(checkpoint: Sequence[str], paths: Iterable[str]) -> Optional[Layou
     return pattern_layout(checkpoint)
 
 
-_FIELDS = {"step": r"\d+", "epoch": r"\d+", "rank": r"\d+"}
+_FIELDS = ("step", "epoch", "rank")  # each a number
 _PARTS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|\*+")
 
 
@@ -94,7 +94,7 @@ def _expression(pattern: str) -> str:
         if name not in _FIELDS:
             raise ValueError(f"the placeholder {text}, expected {{step}}, {{epoch}} or {{rank}}")
         names.append(name)
-        return f"(?P={name})" if name in names[:-1] else f"(?P<{name}>{_FIELDS[name]})"
+        return f"(?P={name})" if name in names[:-1] else rf"(?P<{name}>\d+)"
 
     end, made = 0, ""
     for match in _PARTS.finditer(pattern):
