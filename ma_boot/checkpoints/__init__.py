@@ -1,6 +1,6 @@
 """Checkpoint sets in OBS: a step counts when every saver has published its part."""
 
-from ma_boot.checkpoints.attempts import Notices as Notices
+from ma_boot.checkpoints.attempts import Notices as Notices, Restored as Restored
 from ma_boot.checkpoints.by_hand import (
     Foreseen as Foreseen,
     SetsByHand as SetsByHand,
@@ -17,7 +17,6 @@ from ma_boot.checkpoints.options import (
 )
 from ma_boot.checkpoints.output import (
     CheckpointOutput as CheckpointOutput,
-    Restored as Restored,
     files_of_no_set as files_of_no_set,
 )
 from ma_boot.checkpoints.publication import JobStart as JobStart

@@ -36,18 +36,17 @@ _MOST_ATTEMPTS = 200  # that are looked through for the newest of this start: ab
 
 NOTICE = re.compile(r"notice-(\d{5})-\d{4}-([a-z]+)\.json")
 
-Fetched = Tuple[int, int]  # files and bytes
 
-
-class Begun(NamedTuple):
+class Restored(NamedTuple):
     """An attempt that all nodes have begun, and the set that is in place on each of them, None for none.
 
-    `fetched` are the files and bytes that this node did not have.
+    `files` is the number of those that this node did not have, `size` that of their bytes.
     """
 
     attempt: Attempt
     chosen: Optional[CheckpointSet]
-    fetched: Fetched = (0, 0)
+    files: int = 0
+    size: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Start:
     layout: Tuple[str, ...]
     say: Callable[[str], None]
     timeout: float
-    restorer: Optional[Callable[[Optional[CheckpointSet]], Fetched]]
+    restorer: Optional[Callable[[Optional[CheckpointSet]], Tuple[int, int]]]
     boot: str = field(default_factory=lambda: os.urandom(8).hex())  # of this node
 
     @property
@@ -73,7 +72,7 @@ class Start:
         """Where the output's sets are."""
         return self.documents.place
 
-    def begin(self) -> Begun:
+    def begin(self) -> Restored:
         """Returns when this node may train.
 
         Raises:
@@ -84,13 +83,13 @@ class Start:
         """
         return self._lead() if self.start.node == 0 else self._follow()
 
-    def _restore(self, attempt: Attempt, chosen: Optional[CheckpointSet]) -> Fetched:
+    def _restore(self, attempt: Attempt, chosen: Optional[CheckpointSet]) -> Tuple[int, int]:
         if self.restorer is None:
             return 0, 0
         with self._signs_of_life(attempt):
             return self.restorer(chosen)
 
-    def _lead(self) -> Begun:
+    def _lead(self) -> Restored:
         damaged: Set[SetName] = set()
         number = self._last_number()
         while True:
@@ -105,7 +104,7 @@ class Start:
                 self._give_way(attempt)
                 fetched = self._restore(attempt, chosen)
                 if self._gathered(attempt):
-                    return Begun(attempt, chosen, fetched)
+                    return Restored(attempt, chosen, *fetched)
             except CheckpointDamaged as error:
                 self.say(f"{chosen.name if chosen else 'the set'} is damaged, trying the one before: {error}")
                 if chosen is not None:
@@ -230,13 +229,13 @@ class Start:
             self._write(attempt, "go.json", {"boots": [boots[node] for node in range(nodes)]})
         return True
 
-    def _follow(self) -> Begun:
+    def _follow(self) -> Restored:
         """Takes part in the newest attempt of this start until the go names this boot.
 
         Between two listings, of which many nodes may make few, it only asks for the go.
         """
         waiting = _Waiting(self.documents, self.timeout)
-        joined: Optional[Begun] = None
+        joined: Optional[Restored] = None
         begins: Dict[Attempt, Dict[str, Any]] = {}
         while True:
             listed = waiting.may_list(self.start.nodes)
@@ -254,7 +253,7 @@ class Start:
                     return joined
             waiting.pause(self._awaited(attempt, names, joined), self.say)
 
-    def _awaited(self, attempt: Optional[Attempt], names: Set[str], joined: Optional[Begun]) -> str:
+    def _awaited(self, attempt: Optional[Attempt], names: Set[str], joined: Optional[Restored]) -> str:
         """What a node waits for that has done its part."""
         if attempt is not None and "go.json" in names:
             return (
@@ -285,7 +284,7 @@ class Start:
                 return attempt, names
         return None, set()
 
-    def _joined(self, attempt: Attempt, begin: Dict[str, Any]) -> Begun:
+    def _joined(self, attempt: Attempt, begin: Dict[str, Any]) -> Restored:
         """Puts the attempt's set in place and says so."""
         node, problem, fetched = self.start.node, "", (0, 0)
         chosen: Optional[CheckpointSet] = None
@@ -297,7 +296,7 @@ class Start:
             self.say(f"{chosen.name if chosen else 'the set'} is damaged in the store: {problem}")
         answer = {"node": node, "boot": self.boot, "problem": problem}
         self._write(attempt, f"ready-{node:05}-{self.boot}.json", answer)
-        return Begun(attempt, chosen, fetched)
+        return Restored(attempt, chosen, *fetched)
 
     @contextmanager
     def _signs_of_life(self, attempt: Attempt) -> Iterator[None]:

@@ -128,10 +128,7 @@ class SetsByHand:
 
     def superfluous(self, keep: Optional[int]) -> Superfluous:
         """What may go if the newest `keep` whole sets stay, or all, and what is in use."""
-        return superfluous(self._known(), keep, self._in_use())
-
-    def _known(self) -> List[KnownSet]:
-        return list(self.place.known_sets(self._documents.keys(self.place.sets)))
+        return superfluous(list(self._documents.known_sets()), keep, self._in_use())
 
     def leftovers(self, older_than: float) -> List[Leftover]:
         """Files that no manifest names, of all attempts that are over.
@@ -161,7 +158,7 @@ class SetsByHand:
     def remove(self, sets: Sequence[KnownSet], left: Sequence[Leftover]) -> None:
         """Removes sets and leftovers, and what an interrupted removal has left."""
         finish_removals(self._documents)
-        everything = self._known()
+        everything = list(self._documents.known_sets())
         for known in sets:
             remove_set(self._documents, known, everything)
         remove_leftovers(self._documents, left)

@@ -8,14 +8,13 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
 
-from ma_boot.checkpoints.attempts import Begun, Notices, Start, write_end
+from ma_boot.checkpoints.attempts import Notices, Restored, Start, write_end
 from ma_boot.checkpoints.disk import is_own, own_directory, tree
 from ma_boot.checkpoints.keys import OWN, Place
 from ma_boot.checkpoints.layout import UNFINISHED, matches
 from ma_boot.checkpoints.layouts import LAYOUTS, layout_of
-from ma_boot.checkpoints.manifest import CheckpointSet
 from ma_boot.checkpoints.options import CheckpointOptions, options_of
 from ma_boot.checkpoints.publication import JobStart, Publication
 from ma_boot.checkpoints.publisher import Publisher
@@ -32,14 +31,6 @@ from path_mapping.transfer import Progress, RetryPolicy, abort_unfinished, be_ni
 
 NOTICE_SECONDS = 5.0  # for which a request for a notice is tried again: the next look does so, too
 WORD_SECONDS = 0.2  # between two looks for what the training says
-
-
-class Restored(NamedTuple):
-    """What an attempt goes on from: the set, None for none, and the files and bytes fetched for it."""
-
-    chosen: Optional[CheckpointSet]
-    files: int
-    size: int
 
 
 class CheckpointOutput:
@@ -91,16 +82,6 @@ class CheckpointOutput:
             OSError: the disk failed.
             Cancelled: soon after `cancel` is set.
         """
-        with self._alone(cancel):
-            return self._begun(cancel, progress, patience, timeout)
-
-    def _begun(
-        self,
-        cancel: threading.Event,
-        progress: Callable[[Progress], None],
-        patience: RetryPolicy,
-        timeout: float,
-    ) -> Restored:
         documents, start, layout = self._documents(cancel, patience), self.start, self.options.layout
         savers = self.options.savers if isinstance(self.options.savers, tuple) else ()
         if any(node >= start.nodes for node in savers):
@@ -108,17 +89,17 @@ class CheckpointOutput:
                 f"checkpoints: 'savers' of {self.route.local!r} has node {max(savers)}, but this job has "
                 f"{start.nodes}, counted from 0"
             )
-        self._clear()
         restorer = Restorer(
             self.root, layout, documents, start.node, start.ranks, start.world, progress, self.say
         )
-        begun = Start(
-            documents, start, layout, self.say, timeout, restorer if self.options.restore else None
-        ).begin()
-        for notice in abort_unfinished(self.store, self.route, self.base, cancel):
-            self.say(notice)
-        self.publisher = self._publisher(begun)
-        return Restored(begun.chosen, *begun.fetched)
+        begin = Start(documents, start, layout, self.say, timeout, restorer if self.options.restore else None)
+        with self._alone(cancel):
+            self._clear()
+            restored = begin.begin()
+            for notice in abort_unfinished(self.store, self.route, self.base, cancel):
+                self.say(notice)
+            self.publisher = self._publisher(restored)
+        return restored
 
     def _clear(self) -> None:
         """Removes what an earlier start has left in the directories of ours.
@@ -129,16 +110,17 @@ class CheckpointOutput:
             shutil.rmtree(directory, ignore_errors=True)
         make_directories(self.spool)
 
-    def _publisher(self, begun: Begun) -> Publisher:
-        resumed = begun.chosen.name if begun.chosen else None
+    def _publisher(self, restored: Restored) -> Publisher:
+        chosen = restored.chosen
+        resumed = chosen.name if chosen else None
         what = Publication(
-            self.route, self.options, self.base, self.place, begun.attempt, self.start, resumed, self.say,
+            self.route, self.options, self.base, self.place, restored.attempt, self.start, resumed, self.say,
             self.counted,
         )  # fmt: skip
         of_others = set()
-        if begun.chosen is not None:
-            own = set(begun.chosen.files_of(self.start.node))
-            of_others = {file.path for file in begun.chosen.files_of(None)} - {file.path for file in own}
+        if chosen is not None:
+            own = {file.path for file in chosen.files_of(self.start.node)}
+            of_others = {file.path for file in chosen.files_of(None)} - own
         return Publisher(what, StepWatch(what, self.spool, of_others))
 
     def watch(self, cancel: threading.Event, failed: Callable[[Exception], None]) -> None:

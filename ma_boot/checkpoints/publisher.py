@@ -12,13 +12,12 @@ import threading
 import time
 from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
-from ma_boot.checkpoints import snapshots
 from ma_boot.checkpoints.disk import content_crc
 from ma_boot.checkpoints.keys import KnownSet, SetName, data_name, step_text
 from ma_boot.checkpoints.manifest import Part, SetFile
 from ma_boot.checkpoints.publication import Publication
 from ma_boot.checkpoints.sets import Documents
-from ma_boot.checkpoints.snapshots import Snapshot
+from ma_boot.checkpoints.snapshots import Snapshot, free_bytes
 from ma_boot.checkpoints.steps import RunEnd, Taken
 from ma_boot.checkpoints.upkeep import Upkeep
 from ma_boot.checkpoints.watch import StepWatch
@@ -71,10 +70,10 @@ class Publisher:
             for snapshot in taken:
                 if saves:
                     self._pending.append(snapshot)
-                elif snapshot.directory != self.what.root:
-                    snapshots.drop(snapshot.directory)
+                else:
+                    snapshot.drop()
             if taken and not saves:
-                self.upkeep.tell_once(
+                self.what.say(
                     f"checkpoints: this node has files of step {taken[-1].taken.step.name}, but is no saver: "
                     "they are not published ('savers': 'all' would change that)"
                 )
@@ -138,8 +137,7 @@ class Publisher:
             pending = sorted(self._pending, key=lambda snapshot: self._name(snapshot.taken).order)
         if len(pending) < 2 or len(self.what.savers(self.watch.layout)) == 1:
             return pending[-1] if pending else None
-        keys = documents.keys(self.what.place.sets_of(self.what.attempt))
-        others = {known.name for known in self.what.place.known_sets(keys)}
+        others = {known.name for known in documents.known_sets(self.what.attempt)}
         wanted = [snapshot for snapshot in pending if self._name(snapshot.taken) in others]
         return (wanted or pending)[-1]
 
@@ -157,7 +155,7 @@ class Publisher:
                 self._drop(snapshot)
         while len(self._pending) > 1:
             oldest, newest = self._pending[0], self._pending[-1]
-            if oldest.directory == self.what.root or snapshots.free_bytes(self.what.root) > 2 * newest.size:
+            if oldest.in_place or free_bytes(self.what.root) > 2 * newest.size:
                 return
             self.what.say(
                 f"checkpoint step {oldest.taken.step.name}: given up before it was sent, as the disk of "
@@ -168,8 +166,7 @@ class Publisher:
     def _drop(self, snapshot: Snapshot) -> None:
         """Gives a snapshot up; `_lock` is held."""
         self._pending.remove(snapshot)
-        if snapshot.directory != self.what.root:
-            snapshots.drop(snapshot.directory)
+        snapshot.drop()
 
     def _done_with(self, snapshot: Snapshot) -> None:
         with self._lock:
@@ -275,7 +272,7 @@ class Publisher:
     def _look_at_others(self, documents: Documents, savers: Tuple[int, ...], at_end: bool) -> None:
         """Looks through the newest sets of this attempt down to the first that counts."""
         newer: List[KnownSet] = []
-        for known in self.what.place.known_sets(documents.keys(self.what.place.sets_of(self.what.attempt))):
+        for known in documents.known_sets(self.what.attempt):
             if known.counts:
                 self._counts(known.name)
                 break

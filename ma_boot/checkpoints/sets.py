@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import AbstractSet, Any, Iterator, List, NamedTuple, Optional, Sequence
 
-from ma_boot.checkpoints.keys import KnownSet, Place, SetName, step_text
+from ma_boot.checkpoints.keys import Attempt, KnownSet, Place, SetName, step_text
 from ma_boot.checkpoints.manifest import CheckpointSet, read_part, whole_set
 from ma_boot.errors import CheckpointDamaged
 from path_mapping.errors import NotFound
@@ -37,6 +37,11 @@ class Documents:
     def keys(self, prefix: str) -> Iterator[str]:
         """The keys of the same objects."""
         return (stored.key for stored in self.objects(prefix))
+
+    def known_sets(self, attempt: Optional[Attempt] = None) -> Iterator[KnownSet]:
+        """The sets as a listing shows them, the newest first: all of them, or those of an attempt."""
+        prefix = self.place.sets if attempt is None else self.place.sets_of(attempt)
+        return self.place.known_sets(self.keys(prefix))
 
     def find(self, key: str) -> Optional[ObjectState]:
         """The state of an object; None if there is none."""
@@ -97,8 +102,7 @@ def read_sets(documents: Documents, damaged: AbstractSet[SetName] = frozenset())
     Raises:
         StoreError: the store failed.
     """
-    place = documents.place
-    for known in place.known_sets(documents.keys(place.sets)):
+    for known in documents.known_sets():
         whole, why = None, "damaged in the store" if known.name in damaged else known.why_not()
         if not why:
             try:

@@ -17,14 +17,15 @@ from path_mapping.localfs import FileChanged, FileState, state_of
 class Snapshot:
     """A step that was taken, whose files are in `directory` with these states.
 
-    `linked`: they may still change with those of the framework, as they are the same, or it is the output's
-    own directory, from which they may also vanish.
+    `linked`: they may still change with those of the framework, as they are the same. `in_place`: it is the
+    output's own directory, from which they may also vanish.
     """
 
     taken: Taken
     directory: Path
     files: Mapping[str, FileState]
     linked: bool
+    in_place: bool = False
 
     @property
     def size(self) -> int:
@@ -41,8 +42,13 @@ class Snapshot:
             if now != state:
                 raise FileChanged(f"{path} was rewritten")
 
+    def drop(self) -> None:
+        """Removes it, but not what the framework has."""
+        if not self.in_place:
+            shutil.rmtree(self.directory, ignore_errors=True)
 
-def take(taken: Taken, root: Path, directory: Path) -> Snapshot:
+
+def take_snapshot(taken: Taken, root: Path, directory: Path) -> Snapshot:
     """The files of a step below `directory`, which is new: as links, or as copies from another disk.
 
     Raises:
@@ -66,21 +72,11 @@ def take(taken: Taken, root: Path, directory: Path) -> Snapshot:
             if state_of(os.stat(root / path)) != state:
                 raise FileChanged(f"{path} changed")
     except BaseException as error:
-        drop(directory)
+        shutil.rmtree(directory, ignore_errors=True)
         if isinstance(error, FileNotFoundError):
             raise FileChanged(str(error)) from None
         raise
     return Snapshot(taken, directory, files, linked)
-
-
-def in_place(taken: Taken, root: Path) -> Snapshot:
-    """A step that is sent from where the framework has it."""
-    return Snapshot(taken, root, taken.files, True)
-
-
-def drop(directory: Path) -> None:
-    """Removes a snapshot."""
-    shutil.rmtree(directory, ignore_errors=True)
 
 
 def free_bytes(directory: Path) -> int:

@@ -25,6 +25,7 @@ from typing import (
 )
 
 from ma_boot.checkpoints.frameworks import FILE, NUMBERED
+from ma_boot.checkpoints.keys import step_text
 from ma_boot.checkpoints.layout import EPOCH, HIGHEST, Layout, Mark, TrainingStep, compiled, matches
 from path_mapping.localfs import FileState
 
@@ -158,7 +159,7 @@ def _by_word(
     """What is said decides: a step is taken anew as often as all ranks have said it."""
     on_disk = {step.number: step for step in steps}
     for number, times in says.steps.items():
-        step = on_disk.get(number, TrainingStep(number, _name(number)))
+        step = on_disk.get(number, TrainingStep(number, step_text(number)))
         taken = known.taken.get(number)
         if step in broken or (taken is not None and taken.by_word and taken.version >= times):
             continue
@@ -173,10 +174,6 @@ def _by_word(
         if step.number not in says.steps and step not in broken and step.number not in known.taken:
             decision.waiting[step] = says.silent.get(step.number, "no rank has said that it is complete")
             decision.lost.add(step)
-
-
-def _name(number: int) -> str:
-    return f"{number // EPOCH}_{number % EPOCH}" if number >= EPOCH else str(number)
 
 
 def _why_not(
@@ -325,7 +322,8 @@ def what_is_said(texts: Iterable[str], ranks: Collection[int], root: str = "/") 
     line that was cut, is left out. A step is complete when it was said for the whole node, or by each of its
     ranks. What was said of a directory counts if that is `root`, or below it.
     """
-    notes = [note for text in texts for note in _notes(text, ranks, root)]
+    lines = (line for text in texts for line in text.splitlines())
+    notes = list(filter(None, (_note(line, ranks, root) for line in lines)))
     by_rank: Dict[int, Counter[int]] = {}
     for_node: Counter[int] = Counter()
     for note in notes:
@@ -343,11 +341,6 @@ def what_is_said(texts: Iterable[str], ranks: Collection[int], root: str = "/") 
             missing: Set[int] = set(ranks) - set(ranked)
             silent[number] = f"rank {min(missing)} has not said that it is complete" if missing else ""
     return Says(steps, silent) if notes else None
-
-
-def _notes(text: str, ranks: Collection[int], root: str) -> List[_Note]:
-    notes = (_note(line, ranks, root) for line in text.splitlines())
-    return [note for note in notes if note is not None]
 
 
 def _note(line: str, ranks: Collection[int], root: str) -> Optional[_Note]:

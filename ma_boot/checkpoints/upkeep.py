@@ -32,17 +32,9 @@ class Upkeep:
     def __init__(self, what: Publication) -> None:
         self.what = what
         self.rivals: Set[Attempt] = set()  # of other starts that publish at the same time
-        self._older: Optional[List[KnownSet]] = (
-            None  # sets of earlier attempts, once it is known that they are over
-        )
+        # Sets of earlier attempts, once it is known that these are over.
+        self._older: Optional[List[KnownSet]] = None
         self._began = self._looked = time.monotonic()
-        self._told: Set[str] = set()
-
-    def tell_once(self, text: str) -> None:
-        """Says this, but not again."""
-        if text.partition(",")[0] not in self._told:
-            self._told.add(text.partition(",")[0])
-            self.what.say(text)
 
     def first_counts(self) -> None:
         """A set of this start counts: what it has set aside is needed no more."""
@@ -107,23 +99,21 @@ class Upkeep:
         is_over = time.monotonic() - self._began >= ANSWER_LOOKS * what.pause and not self.rivals
         if what.options.keep is not None and self._older is None and (is_over or what.attempt.number == 1):
             self._older = self._earlier(documents) if what.attempt.number > 1 else []
-        own = list(what.place.known_sets(documents.keys(what.place.sets_of(what.attempt))))
+        own = list(documents.known_sets(what.attempt))
         older = [] if self.rivals else self._older or []
         gone = superfluous([*own, *older], what.options.keep, [what.resumed] if what.resumed else [])
         for known in (*gone.whole, *gone.broken):
             remove_set(documents, known, own)
-        removed = {known.name for known in (*gone.whole, *gone.broken)}
-        self._older = (
-            [known for known in self._older if known.name not in removed] if self._older else self._older
-        )
+        if self._older:
+            removed = {known.name for known in (*gone.whole, *gone.broken)}
+            self._older = [known for known in self._older if known.name not in removed]
 
     def _earlier(self, documents: Documents) -> List[KnownSet]:
         """The sets of earlier attempts, once what interrupted removals and killed steps have left is gone."""
         what = self.what
         finish_removals(documents)
         self._sweep(documents)
-        known = what.place.known_sets(documents.keys(what.place.sets))
-        return [other for other in known if other.name.attempt.number < what.attempt.number]
+        return [known for known in documents.known_sets() if known.name.attempt.number < what.attempt.number]
 
     def _sweep(self, documents: Documents) -> None:
         """Removes the files of earlier attempts that no manifest names, by the store's clock alone."""

@@ -8,12 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import AbstractSet, Dict, List, Optional, Set, Tuple
 
-from ma_boot.checkpoints import snapshots
 from ma_boot.checkpoints.disk import Tree, own_directory, pointers, tree
 from ma_boot.checkpoints.layout import Layout, TrainingStep
 from ma_boot.checkpoints.layouts import layout_of
 from ma_boot.checkpoints.publication import Publication
-from ma_boot.checkpoints.snapshots import Snapshot
+from ma_boot.checkpoints.snapshots import Snapshot, take_snapshot
 from ma_boot.checkpoints.steps import Decision, Look, NodeSteps, RunEnd, Says, Taken, decide, what_is_said
 from path_mapping.localfs import FileChanged, FileState
 from path_mapping.mapping import selected
@@ -46,7 +45,7 @@ class StepWatch:
         self._has_died = False  # a process, since the last look
         self._cut: Dict[str, FileState] = {}  # what had not come to rest by then
         self._looked = self._began = time.monotonic()
-        self._told: Set[str] = set()
+        self._has_told_of_strangers = False
         self._number = 0
         self._sizes: Dict[Path, int] = {}
 
@@ -127,16 +126,16 @@ class StepWatch:
         self._number += 1
         directory = own_directory(self.what.root, "sending") / str(self._number)
         try:
-            snapshot = snapshots.take(taken, self.what.root, directory)
+            snapshot = take_snapshot(taken, self.what.root, directory)
         except FileChanged as error:
             self.waiting[taken.step] = str(error)
             return None
         except OSError as error:
-            self._tell(
+            self.what.say(
                 f"checkpoints: steps are sent from where the training has them, as no snapshot of step "
                 f"{taken.step.name} can be made ({error.strerror}): one that is removed meanwhile is lost"
             )
-            snapshot = snapshots.in_place(taken, self.what.root)
+            snapshot = Snapshot(taken, self.what.root, taken.files, linked=True, in_place=True)
         self._taken.setdefault(taken.step.number, []).append(taken)
         if taken.files and self.layout is not None:
             self._shape = {self.layout.shape(path) for path in taken.files}
@@ -180,14 +179,12 @@ class StepWatch:
     def _tell_of_strangers(self, here: Tree) -> None:
         """Says once that there are files, and none of them belongs to a step."""
         layout = self.layout
-        if here.files and not (layout and any(layout.step_of(path) for path in here.files)):
-            self._tell(
+        if self._has_told_of_strangers or not here.files:
+            return
+        if not (layout and any(map(layout.step_of, here.files))):
+            self._has_told_of_strangers = True
+            self.what.say(
                 f"checkpoints: none of the {len(here.files)} files in {self.what.root} is one of a "
                 f"checkpoint as {' '.join(self.what.options.layout)!r} has them: they are uploaded "
                 "one by one; name another layout, or a pattern"
             )
-
-    def _tell(self, text: str) -> None:
-        if text.partition("(")[0] not in self._told:
-            self._told.add(text.partition("(")[0])
-            self.what.say(text)
