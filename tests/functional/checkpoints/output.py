@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from ma_boot.checkpoints import CheckpointOptions, CheckpointOutput, JobStart, Restored, RunEnd
+from ma_boot.checkpoints.keys import Place
+from ma_boot.checkpoints.publisher import Publisher
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.stores import Store
 from path_mapping.transfer import RetryPolicy
 from tests.transfers import tree, write
 
+PLACE = Place("bucket", "ckpt/")
 FIRST = "the first step is complete when the next one begins here, or the training ends well"
 
 
@@ -53,8 +56,8 @@ class TestNode:
 
     def save(self, step: int, files: Optional[Dict[str, bytes]] = None) -> None:
         """Writes the files of a step."""
-        content = files or {f"rank_{self.node}.bin": f"{step} of node {self.node}".encode() * 99}
-        write(self.out, {f"iter_{step}/{name}": one for name, one in content.items()})
+        contents = files or {f"rank_{self.node}.bin": f"{step} of node {self.node}".encode() * 99}
+        write(self.out, {f"iter_{step}/{name}": content for name, content in contents.items()})
 
     def say(self, step: int, rank: Optional[int] = None) -> None:
         """The training says that a step is complete."""
@@ -66,12 +69,11 @@ class TestNode:
         """Looks at the disk so often that all that is there has settled, and sends what is complete."""
         for _ in range(times):
             self.ended.wait(0.011)
-            assert self.output.publisher is not None
-            self.output.publisher.look()
+            self.publisher.look()
             documents = self.output._documents(self.ended, RetryPolicy())
-            while self.output.publisher.send(documents):
+            while self.publisher.send(documents):
                 pass
-            self.output.publisher.tend(documents)
+            self.publisher.tend(documents)
 
     def publish(self, *steps: int) -> None:
         """Writes the files of these steps, one after the other, and says each."""
@@ -85,6 +87,15 @@ class TestNode:
         return self.output.finish(self.ended, RetryPolicy(), ending)
 
     @property
+    def publisher(self) -> Publisher:
+        assert self.output.publisher is not None
+        return self.output.publisher
+
+    @property
+    def attempt(self) -> str:
+        return str(self.publisher.what.attempt)
+
+    @property
     def out(self) -> Path:
         return self.base / "out"
 
@@ -92,6 +103,30 @@ class TestNode:
         """What a loader finds in the directory."""
         files = tree(self.out) if self.out.exists() else {}
         return {path: content for path, content in files.items() if not path.startswith(".ma_boot/")}
+
+
+def node_with(store: Store, base: Path, *steps: int, **options: object) -> TestNode:
+    """A node that has published these steps."""
+    node = TestNode(base, store, options=options)
+    node.start()
+    node.publish(*steps)
+    return node
+
+
+def make_nodes(store: Store, base: Path, count: int = 2, **options: object) -> List[TestNode]:
+    return [TestNode(base / f"disk{node}", store, node, count, dict(options)) for node in range(count)]
+
+
+def start(nodes: Sequence[TestNode]) -> List[Restored]:
+    """Starts all nodes at the same time."""
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        return list(pool.map(lambda node: node.start(), nodes))
+
+
+def publish(nodes: Sequence[TestNode], *steps: int) -> None:
+    """All nodes publish these steps, one node after the other."""
+    for node in nodes:
+        node.publish(*steps)
 
 
 def step_of(restored: Restored) -> Optional[str]:
@@ -103,12 +138,17 @@ def keys(store: Store, prefix: str = "ckpt/") -> List[str]:
 
 
 def manifests(store: Store) -> List[str]:
-    return keys(store, "ckpt/.ma_boot/sets/")
+    return keys(store, PLACE.sets)
 
 
-def put(store: Store, key: str, source: Path) -> None:
-    """Stores a file, as somebody else would."""
-    store.write("bucket", key, source, hashlib.md5(source.read_bytes()).hexdigest(), lambda size: None)
+def steps_of(keys_of_manifests: Iterable[str]) -> List[int]:
+    """The steps of the sets that count, the newest first."""
+    return [known.name.step for known in PLACE.known_sets(keys_of_manifests) if known.counts]
+
+
+def put(store: Store, key: str, content: bytes) -> None:
+    """Stores an object, as somebody else would."""
+    store.write_bytes("bucket", key, content)
 
 
 def printed(nodes: Sequence[TestNode], text: str) -> List[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from path_mapping.stores import open_store
 from tests.conftest import CREDENTIALS
-from tests.functional.checkpoints.output import keys
+from tests.functional.checkpoints.output import keys, manifests, steps_of
 from tests.functional.node import Node, eventually
 from tests.obs import MemoryObs
 
@@ -20,8 +20,8 @@ import os, sys, time
 from pathlib import Path
 out, last, rank = Path(sys.argv[1]), int(sys.argv[2]), os.environ["RANK_ID"]
 begin = int(os.environ.get("MABOOT_RESTORED_STEP", 0))
-found = sorted(int(one.name[5:]) for one in out.glob("iter_*"))
-print(f"rank {rank} goes on from {begin} of {os.environ.get('MABOOT_RESTORED_FROM')}, found {found}", flush=True)
+steps = sorted(int(path.name[5:]) for path in out.glob("iter_*"))
+print(f"rank {rank} goes on from {begin} of {os.environ.get('MABOOT_RESTORED_FROM')}, found {steps}", flush=True)
 for step in range(begin + 10, last + 1, 10):
     (out / f"iter_{step}").mkdir(parents=True, exist_ok=True)
     (out / f"iter_{step}" / f"rank_{rank}.bin").write_bytes(f"{step} of {rank};".encode() * 10_000)
@@ -53,7 +53,7 @@ class Job:
             (self.out / f"go_{step}").touch()
 
     def published(self) -> int:
-        return len(list(keys(self.store, "ckpt/.ma_boot/sets/")))
+        return len(manifests(self.store))
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_after_a_sigkill_the_next_start_goes_on_from_the_newest_whole_step(job: 
     eventually(lambda: (job.out / "iter_40/rank_1.bin").exists(), "a step that may not be published yet")
     running.signal(signal.SIGKILL)
     running.end()
-    step = max(10**18 - 1 - int(key.split("/")[-2][:18]) for key in keys(job.store, "ckpt/.ma_boot/sets/"))
+    step = steps_of(manifests(job.store))[0]
     job.go(*range(40, 200, 10))
     ended = job.node.boot(*job.arguments(60))
     assert ended.code == 0, ended.output
@@ -78,10 +78,9 @@ def test_after_a_sigkill_the_next_start_goes_on_from_the_newest_whole_step(job: 
     assert f"found [{step}]" in ended.output
     assert f"resuming from step {step} of attempt-000001-" in ended.output
     assert "step 60 is the last one of this node, step 60 the newest whole set" in ended.output
-    files = [
+    assert [
         key for key in keys(job.store) if "/attempt-000002-" in key and key.endswith("iter_60/rank_1.bin")
     ]
-    assert len(files) == 1
     assert not [key for key in keys(job.store) if "aside" in key or "ckpt/iter_" in key]
     assert "ckpt/go_30" in keys(job.store), "what is of no set is sent as ever"
 
@@ -158,8 +157,7 @@ def test_a_second_job_at_the_url_of_one_that_runs_is_refused_before_its_training
 ) -> None:
     other = Job(Node(tmp_path / "other"), job.obs)
     other.node.complete_table()
-    for one, name in ((job, "first"), (other, "second")):
-        one.node.variables["MA_VJ_NAME"] = name
+    job.node.variables["MA_VJ_NAME"], other.node.variables["MA_VJ_NAME"] = "first", "second"
     running = job.node.start(*job.arguments(20))
     running.until("goes on from 0")
     refused = other.node.boot(*other.arguments(20))

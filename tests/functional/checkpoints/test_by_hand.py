@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any, Dict, List
@@ -10,25 +9,20 @@ from typing import Any, Dict, List
 import pytest
 
 from ma_boot.cli.app import main
-from path_mapping.stores import Store, open_store
-from tests.functional.checkpoints.output import keys
-from tests.functional.checkpoints.test_two_nodes import make_nodes, start
+from path_mapping.stores import Store
+from tests.functional.checkpoints.output import keys, make_nodes, publish, put, start
 
 WHERE = "obs://bucket/ckpt"
 
 
 @pytest.fixture
-def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def saved(tmp_path: Path, local_store: Store) -> Store:
     """Two nodes that have saved three steps, of which the last is not whole."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "obs" / "bucket").mkdir(parents=True)
-    store = open_store({}, tmp_path / "obs")
-    nodes = make_nodes(store, tmp_path)
+    nodes = make_nodes(local_store, tmp_path)
     start(nodes)
-    for step in (10, 20, 30):
-        for node in nodes[: 1 if step == 30 else 2]:
-            node.publish(step)
-    return store
+    publish(nodes, 10, 20)
+    nodes[0].publish(30)
+    return local_store
 
 
 def run(*words: str) -> int:
@@ -65,15 +59,11 @@ def test_an_empty_place_has_no_sets(saved: Store, capfd: pytest.CaptureFixture[s
     assert "no whole set in obs://bucket/other/" in capfd.readouterr().err
 
 
-def test_verify_finds_what_was_changed(
-    saved: Store, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_verify_finds_what_was_changed(saved: Store, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("verify", WHERE, "--contents") == 0
     assert "step 20 of attempt-000001-" in capfd.readouterr().out
     key = next(key for key in keys(saved) if key.endswith("node-1/iter_20/rank_1.bin"))
-    content = b"2x of node 1" * 99
-    (tmp_path / "x").write_bytes(content)
-    saved.write("bucket", key, tmp_path / "x", hashlib.md5(content).hexdigest(), lambda size: None)
+    put(saved, key, b"2x of node 1" * 99)
     assert run("verify", WHERE) == 65
     assert f"  - obs://bucket/{key} was replaced" in capfd.readouterr().err
     assert run("verify", WHERE, "--step", "10", "--json") == 0
@@ -88,8 +78,8 @@ def test_fetch_brings_the_files_of_all_nodes(
 ) -> None:
     assert run("fetch", WHERE, "--to", "there", "--step", "10") == 0
     assert "2 files, " in capfd.readouterr().out
-    there = sorted(str(one.relative_to(tmp_path)) for one in (tmp_path / "there").rglob("*.bin"))
-    assert there == ["there/iter_10/rank_0.bin", "there/iter_10/rank_1.bin"]
+    fetched = sorted(str(file.relative_to(tmp_path)) for file in (tmp_path / "there").rglob("*.bin"))
+    assert fetched == ["there/iter_10/rank_0.bin", "there/iter_10/rank_1.bin"]
     assert run("fetch", WHERE, "--to", "there", "--json") == 0
     assert (tmp_path / "there/iter_20/rank_1.bin").read_bytes() == b"20 of node 1" * 99
 
@@ -109,8 +99,7 @@ def test_prune_keeps_the_newest_and_what_is_in_use(
     assert [row["step"] for row in printed(capfd)] == ["30", "20"]
     nodes = make_nodes(saved, tmp_path / "again")
     start(nodes)
-    for node in nodes:
-        node.publish(40)
+    publish(nodes, 40)
     assert run("prune", WHERE, "--keep", "1") == 0
     assert "step 30 of attempt-000001-" in capfd.readouterr().out, (
         "an attempt that is over cannot complete it"

@@ -16,9 +16,18 @@ import pytest
 from ma_boot.checkpoints import RunEnd, attempts, files_of_no_set
 from ma_boot.checkpoints.restoring import Restorer
 from path_mapping.stores import Store
-from tests.functional.checkpoints.output import FIRST, TestNode, keys, printed, step_of
+from tests.functional.checkpoints.output import (
+    FIRST,
+    TestNode,
+    keys,
+    make_nodes,
+    node_with,
+    printed,
+    publish,
+    start,
+    step_of,
+)
 from tests.functional.checkpoints.test_boot import Job
-from tests.functional.checkpoints.test_two_nodes import make_nodes, start
 from tests.functional.node import Node, eventually
 from tests.obs import MemoryObs
 
@@ -40,32 +49,30 @@ def test_a_node_that_never_saves_keeps_steps_from_counting_and_all_are_told(
         time.sleep(0.07)  # longer than three intervals
         for node in nodes:
             node.look(1)
-    told = printed(nodes, "DOES NOT COUNT")
-    assert len(told) == (0 if savers else 2), "once on every node"
-    for line in told:
+    lines = printed(nodes, "DOES NOT COUNT")
+    assert len(lines) == (0 if savers else 2), "once on every node"
+    for line in lines:
         assert "published by node 0 (1 files, such as iter_" in line
         assert "not yet by node 1" in line
         assert line.endswith("the mapping has to say so: 'savers': 'first'")
     for node in nodes:
         assert node.end() == {}, "no file was left behind"
-    assert [step_of(one) for one in start(nodes)] == (["30"] * 2 if savers else [None] * 2)
+    assert list(map(step_of, start(nodes))) == ["30" if savers else None] * 2
 
 
 def test_a_slow_node_only_delays_what_counts(store: Store, tmp_path: Path) -> None:
-    fast, slow = make_nodes(store, tmp_path)
-    start([fast, slow])
+    fast, slow = nodes = make_nodes(store, tmp_path)
+    start(nodes)
     for step in (10, 20, 30):
-        for node in (fast, slow):
+        for node in nodes:
             node.save(step)
-            assert node.output.publisher is not None
             node.say(step)
-            node.output.publisher.look()
+            node.publisher.look()
         fast.look(1)
     shutil.rmtree(slow.out)  # its framework keeps nothing
     slow.look(1)
     assert slow.published == ["30", "20", "10"], "the newest first, as it was when it was complete"
-    new = make_nodes(store, tmp_path / "new")
-    assert [step_of(one) for one in start(new)] == ["30", "30"]
+    assert list(map(step_of, start(make_nodes(store, tmp_path / "new")))) == ["30", "30"]
 
 
 def test_what_is_rewritten_before_it_is_sent_is_taken_anew(store: Store, tmp_path: Path) -> None:
@@ -73,8 +80,7 @@ def test_what_is_rewritten_before_it_is_sent_is_taken_anew(store: Store, tmp_pat
     node.start()
     node.save(10)
     node.say(10)
-    assert node.output.publisher is not None
-    node.output.publisher.look()
+    node.publisher.look()
     (path,) = (node.out / "iter_10").iterdir()
     with path.open("r+b") as file:  # the same file, which the snapshot has, too
         file.write(b"later")
@@ -113,16 +119,15 @@ def test_a_step_that_is_saved_again_is_a_version_of_all_of_it(store: Store, tmp_
 def test_a_version_that_does_not_count_yet_takes_nothing_from_the_one_before(
     store: Store, tmp_path: Path
 ) -> None:
-    one, two = make_nodes(store, tmp_path)
-    start([one, two])
-    for node in (one, two):
-        node.publish(10)
-    one.save(10, {"rank_0.bin": b"saved again"})
-    one.say(10)
-    one.look(1)
-    assert one.published == ["10", "10"]
+    first, _ = nodes = make_nodes(store, tmp_path)
+    start(nodes)
+    publish(nodes, 10)
+    first.save(10, {"rank_0.bin": b"saved again"})
+    first.say(10)
+    first.look(1)
+    assert first.published == ["10", "10"]
     new = make_nodes(store, tmp_path / "new")
-    assert [step_of(restored) for restored in start(new)] == ["10", "10"]
+    assert list(map(step_of, start(new))) == ["10", "10"]
     assert new[0].files()["iter_10/rank_0.bin"] == b"10 of node 0" * 99
 
 
@@ -134,9 +139,7 @@ def test_without_space_for_a_snapshot_steps_are_sent_from_their_place(
 
     monkeypatch.setattr("ma_boot.checkpoints.snapshots.os.link", full)
     monkeypatch.setattr("ma_boot.checkpoints.snapshots.free_bytes", lambda directory: 0)
-    node = TestNode(tmp_path, store)
-    node.start()
-    node.publish(10, 20)
+    node = node_with(store, tmp_path, 10, 20)
     (line,) = printed([node], "no snapshot of step 10 can be made")
     assert "sent from where the training has them" in line
     assert step_of(TestNode(tmp_path / "other", store).start()) == "20"
@@ -153,9 +156,9 @@ def test_a_node_that_still_fetches_is_waited_for(
 
     monkeypatch.setattr(Restorer, "__call__", slowly)
     monkeypatch.setattr(attempts, "LOOK_SECONDS", (0.05, 0.1))
-    nodes = make_nodes(store, tmp_path)
     with ThreadPoolExecutor(2) as pool:
-        assert [step_of(one) for one in pool.map(lambda node: node.start(1.0), nodes)] == [None, None]
+        restored = list(pool.map(lambda node: node.start(1.0), make_nodes(store, tmp_path)))
+    assert list(map(step_of, restored)) == [None, None]
 
 
 def test_temporary_directories_and_what_is_ours_leave_nothing_in_obs(store: Store, tmp_path: Path) -> None:
@@ -174,9 +177,7 @@ def test_temporary_directories_and_what_is_ours_leave_nothing_in_obs(store: Stor
 
 
 def test_what_was_set_aside_goes_when_the_next_set_counts(store: Store, tmp_path: Path) -> None:
-    node = TestNode(tmp_path, store)
-    node.start()
-    node.publish(10)
+    node = node_with(store, tmp_path, 10)
     node.save(30)
     node.start()
     assert (tmp_path / ".out.aside/iter_30").exists()

@@ -9,22 +9,17 @@ from typing import Dict, List
 import pytest
 
 from ma_boot.cli.app import main
-from path_mapping.stores import open_store
-from tests.functional.checkpoints.output import TestNode
+from path_mapping.stores import Store
+from tests.functional.checkpoints.output import node_with
 from tests.transfers import write
 
 
-@pytest.fixture
-def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestNode:
+@pytest.fixture(autouse=True)
+def saved(tmp_path: Path, local_store: Store) -> None:
     """A node that has published steps 10 and 20, and has begun 30; it keeps a log beside them."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "obs" / "bucket").mkdir(parents=True)
-    node = TestNode(tmp_path, open_store({}, tmp_path / "obs"))
-    node.start()
-    node.publish(10, 20)
+    node = node_with(local_store, tmp_path, 10, 20)
     node.save(30, {"rank_0.bin": b"half"})
     write(node.out, {"train.log": b"logged"})
-    return node
 
 
 def plan(tmp_path: Path, capfd: pytest.CaptureFixture[str], options: str, *words: str) -> List[str]:
@@ -38,7 +33,7 @@ def plan(tmp_path: Path, capfd: pytest.CaptureFixture[str], options: str, *words
 
 
 def test_what_is_restored_kept_moved_aside_and_removed(
-    node: TestNode, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lines = plan(tmp_path, capfd, "restore: latest, keep: 1")
     (attempt,) = {path.name for path in (tmp_path / "obs/bucket/ckpt").glob("attempt-*")}
@@ -57,17 +52,17 @@ def test_what_is_restored_kept_moved_aside_and_removed(
 
 
 def test_without_restore_what_is_on_the_disk_stays_and_is_not_sent(
-    node: TestNode, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    found: List[Dict[str, object]] = [json.loads(line) for line in plan(tmp_path, capfd, "", "--json")]
-    sets = [(one["action"], one["name"], one["files"], one["bytes"]) for one in found[:-1] if "files" in one]
+    rows: List[Dict[str, object]] = [json.loads(line) for line in plan(tmp_path, capfd, "", "--json")]
+    sets = [(row["action"], row["name"], row["files"], row["bytes"]) for row in rows[:-1] if "files" in row]
     assert sets == [
         ("stay", f"step {step} on this disk", 1, size) for step, size in ((10, 1188), (20, 1188), (30, 4))
     ]
-    assert [one["name"] for one in found if one.get("section") == "output"] == ["train.log"]
+    assert [row["name"] for row in rows if row.get("section") == "output"] == ["train.log"]
 
 
-def test_no_whole_set_is_said(node: TestNode, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_whole_set_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for manifest in (tmp_path / "obs/bucket/ckpt/.ma_boot/sets").rglob("part-*"):
         manifest.rename(manifest.with_name("part-00000-of-00002.json"))
     lines = plan(tmp_path, capfd, "restore: latest")

@@ -11,23 +11,30 @@ import pytest
 
 from ma_boot.checkpoints import upkeep
 from ma_boot.cli.app import main
-from path_mapping.stores import Store, open_store
-from tests.functional.checkpoints.output import TestNode, keys, put, step_of
-from tests.functional.checkpoints.test_two_nodes import start
+from path_mapping.stores import Store
+from tests.functional.checkpoints.output import (
+    TestNode,
+    keys,
+    make_nodes,
+    node_with,
+    printed,
+    publish,
+    put,
+    start,
+    step_of,
+)
 
 WHERE = "obs://bucket/ckpt"
 
 
 @pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def at_once(monkeypatch: pytest.MonkeyPatch, nobody_answers: None) -> None:
     """Files need not be old to be removed; OBS tells times in whole seconds."""
     monkeypatch.setattr(upkeep, "SPARED_SECONDS", -2.0)
-    monkeypatch.setattr(upkeep, "ANSWER_LOOKS", 0)
 
 
 def killed_in(node: TestNode, step: int) -> List[str]:
     """A step whose files go up, and then the node dies; returns their keys."""
-    assert node.output.publisher is not None
     before = set(keys(node.store))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
@@ -43,9 +50,7 @@ def killed_in(node: TestNode, step: int) -> List[str]:
 
 @pytest.mark.usefixtures("at_once")
 def test_a_new_start_removes_what_a_killed_one_could_not_publish(store: Store, tmp_path: Path) -> None:
-    node = TestNode(tmp_path / "a", store, options={"keep": 3})
-    node.start()
-    node.publish(10)
+    node = node_with(store, tmp_path / "a", 10, keep=3)
     left = killed_in(node, 20)
     assert [key.rpartition("/iter_")[2] for key in left] == ["20/rank_0.bin"]
     stays = set(keys(store)) - set(left)
@@ -55,46 +60,34 @@ def test_a_new_start_removes_what_a_killed_one_could_not_publish(store: Store, t
     new.publish(30)
     assert not set(left) & set(keys(store))
     assert stays <= set(keys(store))
-    assert any(
-        "removed 1 files of steps that an earlier start could not publish" in one for one in new.printed
-    )
+    assert printed([new], "removed 1 files of steps that an earlier start could not publish")
 
 
 def test_what_is_younger_than_an_hour_stays(store: Store, tmp_path: Path) -> None:
     """Its start may not be as dead as it seems, and write the manifest any moment."""
-    node = TestNode(tmp_path / "a", store, options={"keep": 3})
-    node.start()
+    node = node_with(store, tmp_path / "a", keep=3)
     left = killed_in(node, 20)
-    new = TestNode(tmp_path / "b", store, options={"keep": 3})
-    new.start()
-    new.publish(30)
+    node_with(store, tmp_path / "b", 30, keep=3)
     assert set(left) <= set(keys(store))
 
 
 @pytest.mark.usefixtures("at_once")
 def test_what_is_not_ours_stays_wherever_it_lies(store: Store, tmp_path: Path) -> None:
-    node = TestNode(tmp_path / "a", store, options={"keep": 3})
-    node.start()
-    node.publish(10)
+    node = node_with(store, tmp_path / "a", 10, keep=3)
     killed_in(node, 20)
-    mine = str(node.output.publisher.what.attempt) if node.output.publisher else ""
     others = [
-        f"ckpt/{mine}/iter_10/notes.txt",  # beside the files of a set
-        f"ckpt/{mine}/notes.txt",
-        f"ckpt/{mine}.old/iter_20/rank_0.bin",
+        f"ckpt/{node.attempt}/iter_10/notes.txt",  # beside the files of a set
+        f"ckpt/{node.attempt}/notes.txt",
+        f"ckpt/{node.attempt}.old/iter_20/rank_0.bin",
         "ckpt/attempt-000001-beef/iter_20/rank_0.bin",  # of which no document of ours tells
         "ckpt/attempt-1/iter_20/rank_0.bin",
         "ckpt/iter_20/rank_0.bin",
         "ckpt2/attempt-000001-beef/iter_20/rank_0.bin",
     ]
-    strange = tmp_path / "strange"
-    strange.write_bytes(b"of somebody else")
     for key in others:
-        put(store, key, strange)
-    new = TestNode(tmp_path / "b", store, options={"keep": 3})
-    new.start()
-    new.publish(30)
-    assert any("removed 1 files" in one for one in new.printed)
+        put(store, key, b"of somebody else")
+    new = node_with(store, tmp_path / "b", 30, keep=3)
+    assert printed([new], "removed 1 files")
     assert set(others) <= set(keys(store, ""))
 
 
@@ -102,45 +95,33 @@ def test_what_is_not_ours_stays_wherever_it_lies(store: Store, tmp_path: Path) -
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_no_file_of_a_set_is_taken_for_a_leftover(store: Store, tmp_path: Path, nodes: int) -> None:
     """Also where a node has published, and another one was killed before it did."""
-    old = [TestNode(tmp_path / f"a{index}", store, index, nodes, {"keep": 3}) for index in range(nodes)]
+    old = make_nodes(store, tmp_path / "a", nodes, keep=3)
     start(old)
-    for node in old:
-        node.publish(10, 20)
+    publish(old, 10, 20)
     named = set(keys(store))
     left = killed_in(old[-1], 30)
-    new = [TestNode(tmp_path / f"b{index}", store, index, nodes, {"keep": 3}) for index in range(nodes)]
-    assert [step_of(found) for found in start(new)] == ["20"] * nodes
-    for node in new[::-1]:
-        node.publish(40)
+    new = make_nodes(store, tmp_path / "b", nodes, keep=3)
+    assert list(map(step_of, start(new))) == ["20"] * nodes
+    publish(new[::-1], 40)
     assert not set(left) & set(keys(store))
     assert named <= set(keys(store))
 
 
 @pytest.mark.usefixtures("at_once")
 def test_files_that_are_too_few_to_tell_their_layout_go_too(store: Store, tmp_path: Path) -> None:
-    node = TestNode(tmp_path / "a", store, options={"layout": ("auto",)})
-    node.start()
-    attempt = str(node.output.publisher.what.attempt) if node.output.publisher else ""
-    file = tmp_path / "file"
-    file.write_bytes(b"sent before the step was killed")
+    attempt = node_with(store, tmp_path / "a", layout=("auto",)).attempt
     names = ["checkpoint-20/optimizer.pt", "checkpoint-20/scheduler.pt", "notes.txt"]
     for name in names:
-        put(store, f"ckpt/{attempt}/{name}", file)
-    new = TestNode(tmp_path / "b", store, options={"keep": 3})
-    new.start()
-    new.publish(30)
+        put(store, f"ckpt/{attempt}/{name}", b"sent before the step was killed")
+    node_with(store, tmp_path / "b", 30, keep=3)
     assert [name for name in names if f"ckpt/{attempt}/{name}" in keys(store)] == ["notes.txt"]
 
 
 def test_prune_by_hand_spares_the_newest_start_unless_an_age_is_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    local_store: Store, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "obs" / "bucket").mkdir(parents=True)
-    store = open_store({}, tmp_path / "obs")
-    node = TestNode(tmp_path / "a", store)
-    node.start()
-    node.publish(10)
+    store = local_store
+    node = node_with(store, tmp_path / "a", 10)
     left = killed_in(node, 20)
     for key in left:
         os.utime(tmp_path / "obs" / "bucket" / key, (1, 1))

@@ -6,31 +6,21 @@ import shutil
 from pathlib import Path
 
 from path_mapping.stores import Store
-from tests.functional.checkpoints.output import TestNode, keys, step_of
+from tests.functional.checkpoints.output import TestNode, keys, node_with, step_of
 from tests.transfers import write
 
 TRACKER = "latest_checkpointed_iteration.txt"
 
 
 def test_the_next_start_goes_on_from_the_newest_step(store: Store, tmp_path: Path) -> None:
-    node = TestNode(tmp_path / "a", store)
-    assert node.start().chosen is None
-    node.publish(10, 20)
+    """What a kept disk has is not fetched, and it shows nothing else."""
+    node = node_with(store, tmp_path / "a", 10, 20)
     node.save(30)  # never settled: the node is killed
-    other = TestNode(tmp_path / "b", store)
-    restored = other.start()
-    assert step_of(restored) == "20"
-    assert other.files() == {"iter_20/rank_0.bin": b"20 of node 0" * 99}
-
-
-def test_a_kept_disk_is_not_fetched_and_shows_nothing_else(store: Store, tmp_path: Path) -> None:
-    node = TestNode(tmp_path, store)
-    node.start()
-    node.publish(10, 20)
-    node.save(30)
-    restored = node.start()
-    assert (step_of(restored), restored.files) == ("20", 0)
-    assert set(node.files()) == {"iter_20/rank_0.bin"}
+    new = TestNode(tmp_path / "b", store)
+    for started, fetched in ((new, 1), (node, 0)):
+        restored = started.start()
+        assert (step_of(restored), restored.files) == ("20", fetched)
+        assert started.files() == {"iter_20/rank_0.bin": b"20 of node 0" * 99}
     assert not (node.out / "iter_30").exists()
     assert (node.base / ".out.aside/iter_30/rank_0.bin").exists()
 

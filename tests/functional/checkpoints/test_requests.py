@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from ma_boot.checkpoints import attempts
-from ma_boot.checkpoints.keys import Attempt, Place, SetName
+from ma_boot.checkpoints.keys import Attempt, SetName
 from ma_boot.checkpoints.manifest import Part, SetFile
 from path_mapping.stores import Store, open_store
 from tests.conftest import CREDENTIALS
-from tests.functional.checkpoints.output import TestNode, put, step_of
+from tests.functional.checkpoints.output import PLACE, TestNode, put, step_of
 from tests.obs import MemoryObs
 
 FILES = 8
@@ -44,9 +44,9 @@ def test_a_step_costs_at_most_three_requests_more_than_its_files(
         node.look(2)
         made = obs.requests[before:]
         timed = "attempts%2F"  # a listing each half minute, however long the step takes
-        more = [one for one in made if "/shard_" not in one[1] and timed not in one[1]]
+        more = [request for request in made if "/shard_" not in request[1] and timed not in request[1]]
         print(f"{FILES} x {size:,} bytes: {len(made)} requests, {len(more)} of them not for files: {more}")
-        sent = {one[1].partition("?")[0] for one in made if one[0] == "PUT" and "/shard_" in one[1]}
+        sent = {path.partition("?")[0] for method, path, *_ in made if method == "PUT" and "/shard_" in path}
         assert len(sent) == FILES  # large ones in parts
         assert len(more) <= 3 + once
 
@@ -55,27 +55,24 @@ def test_a_step_costs_at_most_three_requests_more_than_its_files(
 def test_the_newest_of_a_thousand_steps_costs_a_few_requests_and_one_for_each_node(
     obs: MemoryObs, served: Store, tmp_path: Path, nodes: int
 ) -> None:
-    place, attempt = Place("bucket", "ckpt/"), Attempt(1, "abcd")
-    empty, nothing = tmp_path / "part", tmp_path / "nothing"
-    nothing.touch()
+    attempt = Attempt(1, "abcd")
     for step in range(1000):
         for index in range(nodes):
             name, key = SetName(attempt, step), f"{attempt}/node-{index}/iter_{step}/x"
             files = (SetFile(f"iter_{step}/x{index}", key, 0, 0, ""),)
             part = Part(name, str(step), index, nodes, "iter_{step}", files, nodes, index, nodes)
-            empty.write_text(json.dumps(part.document()))
-            put(served, place.part(part.key), empty)
+            put(served, PLACE.part(part.key), json.dumps(part.document()).encode())
             if step == 999:
-                put(served, place.prefix + key, nothing)
-    empty.write_text(json.dumps({"job": "job", "start": "", "nodes": nodes}))
-    put(served, place.of_attempt(attempt, "begin.json"), empty)
+                put(served, PLACE.prefix + key, b"")
+    begin = {"job": "job", "start": "", "nodes": nodes}
+    put(served, PLACE.of_attempt(attempt, "begin.json"), json.dumps(begin).encode())
     before = len(obs.requests)
     alone = TestNode(tmp_path, served)
     assert step_of(alone.start()) == "999"
     made = obs.requests[before:]
-    finding = [one for one in made if one[0] == "GET" and "/iter_" not in one[1]]
+    finding = [path for method, path, *_ in made if method == "GET" and "/iter_" not in path]
     pages = nodes  # of the manifests, as a second page is asked for ahead
-    assert len(finding) <= 3 + pages + nodes, "\n".join(path for _, path, *_ in finding)
+    assert len(finding) <= 3 + pages + nodes, "\n".join(finding)
     for step in range(1000, 1010):  # the first one looks once through what killed starts have left
         before = len(obs.requests)
         alone.publish(step)

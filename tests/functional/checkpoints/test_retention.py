@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from pathlib import Path
 
 import pytest
 
-from ma_boot.checkpoints import RunEnd, upkeep
-from ma_boot.checkpoints.keys import Place
+from ma_boot.checkpoints import RunEnd
 from ma_boot.checkpoints.retention import finish_removals, remove_set
 from ma_boot.checkpoints.sets import Documents
 from path_mapping.errors import Cancelled
 from path_mapping.stores import Store
 from path_mapping.transfer import RetryPolicy
-from tests.functional.checkpoints.output import FIRST, TestNode, keys, step_of
+from tests.functional.checkpoints.output import (
+    FIRST,
+    PLACE,
+    TestNode,
+    keys,
+    manifests,
+    node_with,
+    put,
+    step_of,
+    steps_of,
+)
 
-PLACE = Place("bucket", "ckpt/")
-
-
-@pytest.fixture(autouse=True)
-def nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is known at once that earlier starts are over."""
-    monkeypatch.setattr(upkeep, "ANSWER_LOOKS", 0)
-
-
-def steps(store: Store) -> list[int]:
-    return [one.name.step for one in PLACE.known_sets(keys(store, PLACE.sets)) if one.counts]
+pytestmark = pytest.mark.usefixtures("nobody_answers")
 
 
 def data(store: Store) -> list[str]:
@@ -35,36 +33,30 @@ def data(store: Store) -> list[str]:
 
 
 def test_the_newest_stay_with_their_files(store: Store, tmp_path: Path) -> None:
-    node = TestNode(tmp_path, store, options={"keep": 2})
-    node.start()
-    node.publish(10, 20, 30, 40)
-    assert steps(store) == [40, 30]
+    node_with(store, tmp_path, 10, 20, 30, 40, keep=2)
+    assert steps_of(manifests(store)) == [40, 30]
     assert len(data(store)) == 2
     assert not keys(store, PLACE.removals)
 
 
 def test_the_set_that_was_restored_stays(store: Store, tmp_path: Path) -> None:
-    node = TestNode(tmp_path, store, options={"keep": 1})
-    node.start()
-    node.publish(10)
+    node = node_with(store, tmp_path, 10, keep=1)
     node.start()
     node.publish(20, 30)
-    assert steps(store) == [30, 10]
+    assert steps_of(manifests(store)) == [30, 10]
     node.start()
     node.publish(40)
-    assert steps(store) == [40, 30]
+    assert steps_of(manifests(store)) == [40, 30]
 
 
 def test_the_only_whole_set_stays_whatever_comes(store: Store, tmp_path: Path) -> None:
-    one = TestNode(tmp_path / "a", store, options={"keep": 1})
-    one.start()
-    one.publish(10)
+    node_with(store, tmp_path / "a", 10, keep=1)
     other = TestNode(tmp_path / "b", store, options={"keep": 1})
     other.start()
     other.save(20)  # the first one, of which nobody knows what it has
     other.look()
     assert other.end(RunEnd.CUT) == {"20": FIRST}
-    assert steps(store) == [10]
+    assert steps_of(manifests(store)) == [10]
 
 
 def test_a_removal_that_was_interrupted_is_finished_by_the_next(store: Store, tmp_path: Path) -> None:
@@ -74,7 +66,7 @@ def test_a_removal_that_was_interrupted_is_finished_by_the_next(store: Store, tm
         node.save(step, {f"{number}.bin": b"x" for number in range(4)})
         node.say(step)
         node.look(1)
-    known = list(PLACE.known_sets(keys(store, PLACE.sets)))
+    known = list(PLACE.known_sets(manifests(store)))
     stop = threading.Event()
 
     class Stopping(Documents):
@@ -86,7 +78,7 @@ def test_a_removal_that_was_interrupted_is_finished_by_the_next(store: Store, tm
 
     with pytest.raises(Cancelled):
         remove_set(Stopping(store, PLACE, stop, RetryPolicy()), known[1])
-    assert steps(store) == [20], "a reader never sees it again"
+    assert steps_of(manifests(store)) == [20], "a reader never sees it again"
     assert len(data(store)) == 6
     finish_removals(Documents(store, PLACE, threading.Event(), RetryPolicy()))
     assert not keys(store, PLACE.removals)
@@ -95,16 +87,10 @@ def test_a_removal_that_was_interrupted_is_finished_by_the_next(store: Store, tm
 
 
 def test_what_others_have_put_there_stays(store: Store, tmp_path: Path) -> None:
-    strange = tmp_path / "strange"
-    strange.write_bytes(b"of somebody else")
-    node = TestNode(tmp_path, store, options={"keep": 1})
-    node.start()
-    node.publish(10)
-    attempt = str(node.output.publisher.what.attempt) if node.output.publisher else ""
-    mine = [f"ckpt/{attempt}/iter_10/notes.txt", "ckpt/iter_10/rank_0.bin", "ckpt2/iter_10/rank_0.bin"]
-    md5 = hashlib.md5(strange.read_bytes()).hexdigest()
-    for key in mine:
-        store.write("bucket", key, strange, md5, lambda size: None)
+    node = node_with(store, tmp_path, 10, keep=1)
+    others = [f"ckpt/{node.attempt}/iter_10/notes.txt", "ckpt/iter_10/rank_0.bin", "ckpt2/iter_10/rank_0.bin"]
+    for key in others:
+        put(store, key, b"of somebody else")
     node.publish(20)
-    assert steps(store) == [20]
-    assert set(mine) <= set(keys(store, ""))
+    assert steps_of(manifests(store)) == [20]
+    assert set(others) <= set(keys(store, ""))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from functools import partial
 
+from ma_boot.checkpoints.keys import Place
 from tests.functional.checkpoints.output import keys
 from tests.functional.checkpoints.test_boot import Job
 from tests.functional.node import Node, eventually
@@ -100,10 +101,11 @@ def test_several_outputs_are_told_apart_by_their_directories(node: Node, obs: Me
     (node.root / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = { ({'output': outputs})!r}\n")
 
     def published(expected: list[str]) -> bool:
-        found = [key for name in outputs for key in keys(job.store, f"{name}/.ma_boot/sets/")]
-        return (
-            sorted(f"{key.split('/')[0]} {10**18 - 1 - int(key.split('/')[-2][:18])}" for key in found)
-            == expected
+        places = {name: Place("bucket", f"{name}/") for name in outputs}
+        return expected == sorted(
+            f"{name} {known.name.step}"
+            for name, place in places.items()
+            for known in place.known_sets(keys(job.store, place.sets))
         )
 
     whole = ["critic 2", "critic 3", "generator 1", "generator 2"]

@@ -8,18 +8,12 @@ from typing import List, Union
 
 import pytest
 
-from ma_boot.checkpoints import Restored, upkeep
-from ma_boot.checkpoints.keys import Place
+from ma_boot.checkpoints import Restored
 from ma_boot.errors import BootError, ConfigError, NodesLate
 from path_mapping.stores import Store
-from tests.functional.checkpoints.output import TestNode, keys, printed, step_of
+from tests.functional.checkpoints.output import TestNode, manifests, printed, step_of, steps_of
 
-PLACE = Place("bucket", "ckpt/")
 IN_USE = r"obs://bucket/ckpt/ is in use: job first has begun attempt-000001-"
-
-
-def steps(store: Store) -> List[int]:
-    return [known.name.step for known in PLACE.known_sets(keys(store, PLACE.sets)) if known.counts]
 
 
 def loud(node: TestNode) -> List[str]:
@@ -69,10 +63,9 @@ def test_of_two_jobs_that_begin_together_at_most_one_goes_on(
 
 def test_a_node_answers_nobody_but_its_own_start(store: Store, tmp_path: Path) -> None:
     """Two jobs of one name, each of two nodes, one of which is there: they make no job together."""
-    one = TestNode(tmp_path / "one", store, 0, 2, job_start="of one")
-    two = TestNode(tmp_path / "two", store, 1, 2, job_start="of two")
+    nodes = [TestNode(tmp_path / f"{node}", store, node, 2, job_start=f"of {node}") for node in (0, 1)]
     with ThreadPoolExecutor(2) as pool:
-        for started in [pool.submit(node.start, 1.0) for node in (one, two)]:
+        for started in [pool.submit(node.start, 1.0) for node in nodes]:
             with pytest.raises(NodesLate):
                 started.result()
 
@@ -83,7 +76,7 @@ def test_two_starts_of_one_job_say_so_and_remove_nothing_of_each_other(store: St
     old.publish(10)
     new.start()
     new.publish(5)
-    assert steps(store) == [5, 10], "from its first second on"
+    assert steps_of(manifests(store)) == [5, 10], "from its first second on"
     for _ in range(20):
         for node in (old, new):
             node.look(1)
@@ -93,7 +86,7 @@ def test_two_starts_of_one_job_say_so_and_remove_nothing_of_each_other(store: St
     assert "began before this start and still publishes" in loud(new)[0]
     for node in (old, new):
         node.publish(20, 30)
-    assert steps(store) == [30, 30], "each its own"
+    assert steps_of(manifests(store)) == [30, 30], "each its own"
 
 
 def test_the_sets_of_the_older_one_count_until_the_newer_one_has_one(store: Store, tmp_path: Path) -> None:
@@ -106,13 +99,11 @@ def test_the_sets_of_the_older_one_count_until_the_newer_one_has_one(store: Stor
     assert step_of(TestNode(tmp_path / "fourth", store).start()) == "5"
 
 
-def test_a_restart_of_the_same_job_is_no_second_one(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(upkeep, "ANSWER_LOOKS", 0)
+@pytest.mark.usefixtures("nobody_answers")
+def test_a_restart_of_the_same_job_is_no_second_one(store: Store, tmp_path: Path) -> None:
     node = TestNode(tmp_path, store, options={"keep": 1})
     for step in (10, 20, 30):
         node.start()
         node.publish(step)
     assert not loud(node)
-    assert steps(store) == [30, 20], "the newest, and the one that was restored"
+    assert steps_of(manifests(store)) == [30, 20], "the newest, and the one that was restored"

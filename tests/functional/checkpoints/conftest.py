@@ -1,0 +1,24 @@
+"""Fixtures of checkpoints: a store on this disk, and starts that are known to be over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ma_boot.checkpoints import upkeep
+from path_mapping.stores import Store, open_store
+
+
+@pytest.fixture
+def nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is known at once that earlier starts are over."""
+    monkeypatch.setattr(upkeep, "ANSWER_LOOKS", 0)
+
+
+@pytest.fixture
+def local_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The directory `obs` of the working directory, with a bucket."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "obs" / "bucket").mkdir(parents=True)
+    return open_store({}, tmp_path / "obs")
