@@ -286,16 +286,18 @@ class Start:
 
     def _joined(self, attempt: Attempt, begin: Dict[str, Any]) -> Restored:
         """Puts the attempt's set in place and says so."""
-        node, problem, fetched = self.start.node, "", (0, 0)
+        problem, fetched = "", (0, 0)
         chosen: Optional[CheckpointSet] = None
         try:
-            chosen = _chosen(begin)
+            parts = begin.get("set")
+            if isinstance(parts, list) and parts:
+                chosen = whole_set([read_part(part) for part in parts])
             fetched = self._restore(attempt, chosen)
         except CheckpointDamaged as error:
             problem = str(error)
             self.say(f"{chosen.name if chosen else 'the set'} is damaged in the store: {problem}")
-        answer = {"node": node, "boot": self.boot, "problem": problem}
-        self._write(attempt, f"ready-{node:05}-{self.boot}.json", answer)
+        answer = {"node": self.start.node, "boot": self.boot, "problem": problem}
+        self._write(attempt, f"ready-{self.start.node:05}-{self.boot}.json", answer)
         return Restored(attempt, chosen, *fetched)
 
     @contextmanager
@@ -394,11 +396,6 @@ def write_end(documents: Documents, attempt: Attempt) -> None:
     at_once = Documents(documents.store, documents.place, threading.Event(), RetryPolicy(5.0))
     with suppress(PathMappingError):
         at_once.write(documents.place.of_attempt(attempt, "end.json"), {})
-
-
-def _chosen(begin: Dict[str, Any]) -> Optional[CheckpointSet]:
-    parts = begin.get("set")
-    return whole_set([read_part(part) for part in parts]) if isinstance(parts, list) and parts else None
 
 
 class _Waiting:

@@ -194,7 +194,7 @@ def foreseen(sets: SetsByHand, route: Route, options: CheckpointOptions, base: P
                 "restore", "nothing", 0, 0, "no set counts: the training starts from the beginning"
             )
         else:
-            yield Foreseen("restore", _name(chosen), chosen.files, chosen.size, "the newest set that counts")
+            yield Foreseen("restore", str(chosen), chosen.files, chosen.size, "the newest set that counts")
     yield from _of_disk(route, options, base, chosen)
     if options.keep is not None:
         for known in sets.superfluous(options.keep).whole:
@@ -205,10 +205,6 @@ def foreseen(sets: SetsByHand, route: Route, options: CheckpointOptions, base: P
                 0,
                 f"older than the newest {options.keep}: when a set of this start counts",
             )
-
-
-def _name(chosen: CheckpointSet) -> str:
-    return f"step {chosen.step} of {chosen.name.attempt}"
 
 
 def _of_disk(

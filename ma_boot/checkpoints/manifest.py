@@ -77,7 +77,7 @@ class Part:
             "resumed_from": _named(self.resumed_from) if self.resumed_from else None,
             "written": self.written,
             "files": [
-                {**one._asdict(), "crc64": f"{one.crc64:016x}"} for one in self.files
+                {**file._asdict(), "crc64": f"{file.crc64:016x}"} for file in self.files
             ],
         }  # fmt: skip
 
@@ -87,6 +87,9 @@ class CheckpointSet:
     """A set that counts: the parts of all its nodes, in their order."""
 
     parts: Tuple[Part, ...]
+
+    def __str__(self) -> str:
+        return f"step {self.step} of {self.name.attempt}"
 
     @property
     def name(self) -> SetName:
@@ -145,7 +148,7 @@ def _named(name: SetName) -> Dict[str, Any]:
 
 
 def read_name(fields: Mapping[str, Any]) -> SetName:
-    """The set that a fields names; raises `ValueError`, `KeyError` or `TypeError`."""
+    """The set that these fields name; raises `ValueError`, `KeyError` or `TypeError`."""
     step = fields["step"]
     if not isinstance(step, int) or step < 0:
         raise ValueError(f"step: found {step!r}, expected a number")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import threading
 import time
 from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
-from ma_boot.checkpoints.disk import content_crc
+from ma_boot.checkpoints.disk import content_crc, own_directory
 from ma_boot.checkpoints.keys import KnownSet, SetName, data_name, step_text
 from ma_boot.checkpoints.manifest import Part, SetFile
 from ma_boot.checkpoints.publication import Publication
@@ -266,7 +267,8 @@ class Publisher:
             self._newest, self._superseding = name, True
             self.newest_whole = (step_text(name.step), time.monotonic())
             self._lacking.clear()
-            self.upkeep.first_counts()
+            # What this start has set aside is needed no more.
+            shutil.rmtree(own_directory(self.what.root, "aside"), ignore_errors=True)
         self._uncounted = False
 
     def _look_at_others(self, documents: Documents, savers: Tuple[int, ...], at_end: bool) -> None:

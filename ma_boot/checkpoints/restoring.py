@@ -72,7 +72,7 @@ class Restorer:
         kept = {file.path for file in wanted if file.path in local and self._is(self.root / file.path, file)}
         fetched = self._fetch([file for file in wanted if file.path not in kept])
         self._set_aside(layout, [path for path in local if path not in kept])
-        self._settle(layout, [file for file in wanted if file.path not in kept])
+        self._move_in(layout, [file for file in wanted if file.path not in kept])
         for path, text in layout.marker_files([file.path for file in wanted]).items():
             contained(self.root / path, self.root)
             _write(self.root / path, text)
@@ -193,7 +193,7 @@ class Restorer:
                 f"moved aside to {aside}: {len(old)} files of step {named}, which are not of the set restored"
             )
 
-    def _settle(self, layout: Layout, fetched: Sequence[SetFile]) -> None:
+    def _move_in(self, layout: Layout, fetched: Sequence[SetFile]) -> None:
         """Moves the fetched files into their places, what describes others last."""
         scratch = inside(self.root, "restoring")
         for path in layout.in_order([file.path for file in fetched]):

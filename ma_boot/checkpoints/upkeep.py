@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from typing import List, Optional, Set
 
-from ma_boot.checkpoints.disk import own_directory
 from ma_boot.checkpoints.keys import Attempt, KnownSet
 from ma_boot.checkpoints.publication import Publication
 from ma_boot.checkpoints.retention import (
@@ -36,22 +34,14 @@ class Upkeep:
         self._older: Optional[List[KnownSet]] = None
         self._began = self._looked = time.monotonic()
 
-    def first_counts(self) -> None:
-        """A set of this start counts: what it has set aside is needed no more."""
-        shutil.rmtree(own_directory(self.what.root, "aside"), ignore_errors=True)
-
     def look_around(self, documents: Documents) -> None:
         """Looks for other starts that use this place at the same time, now and then.
 
         Raises `StoreError` and `Cancelled`.
         """
-        now = time.monotonic()
-        if self.what.start.node == 0 and now - self._looked >= self.what.pause:
-            self._look(documents)
-            self._looked = now
-
-    def _look(self, documents: Documents) -> None:
-        what = self.what
+        what, now = self.what, time.monotonic()
+        if what.start.node != 0 or now - self._looked < what.pause:
+            return
         for key in documents.keys(what.place.attempts):
             document = what.place.attempt_of(key)
             if document is None:
@@ -63,11 +53,12 @@ class Upkeep:
                     self.rivals.add(alive)
                     self._say(f"{alive} began before this start and still publishes")
             elif attempt.inverted > what.attempt.inverted:
-                return  # earlier ones: who lives among them has said so
+                break  # earlier ones: who lives among them has said so
             elif attempt not in self.rivals and name == "begin.json":
-                self._meet(attempt, documents)
+                self._answer(attempt, documents)
+        self._looked = now
 
-    def _meet(self, later: Attempt, documents: Documents) -> None:
+    def _answer(self, later: Attempt, documents: Documents) -> None:
         """Another start has begun since this one."""
         what = self.what
         begin = documents.read(what.place.of_attempt(later, "begin.json"))

@@ -97,7 +97,7 @@ def verify(request: StoreRequest, step: Optional[str], contents: bool, as_json: 
                 _print([json.dumps({**_named(sets, chosen), "problems": problems})])
             elif not problems:
                 advice = [f"  look at {line}" for line in sets.advice(chosen)]
-                whole = f"{_text(chosen)} in {sets.place} is whole: {chosen.files} files, {size(chosen.size)}"
+                whole = f"{chosen} in {sets.place} is whole: {chosen.files} files, {size(chosen.size)}"
                 _print([whole, *advice])
     if wrong:
         raise CheckpointDamaged(listed("not as it was published:", wrong))
@@ -131,7 +131,7 @@ def fetch(request: StoreRequest, step: Optional[str], to: str, as_json: bool) ->
     if as_json:
         _print([json.dumps({**_named(sets, chosen), "directory": to, "fetched": files, "bytes": amount})])
     else:
-        _print([f"{_text(chosen)} is in {to}: {files} files, {size(amount)} fetched"])
+        _print([f"{chosen} is in {to}: {files} files, {size(amount)} fetched"])
     return 0
 
 
@@ -237,10 +237,6 @@ def _chosen(sets: SetsByHand, step: Optional[str]) -> CheckpointSet:
         of = f" of step {step}" if step else ""
         raise InputMissing(f"no whole set{of} in {sets.place}: ma_boot checkpoint list shows the sets")
     return chosen
-
-
-def _text(chosen: CheckpointSet) -> str:
-    return f"step {chosen.step} of {chosen.name.attempt}"
 
 
 def _named(sets: SetsByHand, chosen: CheckpointSet) -> Dict[str, Any]:
