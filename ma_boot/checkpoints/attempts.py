@@ -205,7 +205,7 @@ class Start:
         waiting = _Waiting(self.documents, self.timeout)
         while len(boots) < nodes:
             names = self._names(attempt)
-            waiting.look(names)
+            waiting.note(names)
             new = sorted(name for name in names - answers if name.startswith("ready-"))
             answers.update(new)
             for answer in self._read_all(attempt, new):
@@ -241,7 +241,7 @@ class Start:
             listed = waiting.may_list(self.start.nodes)
             if listed:
                 attempt, names = self._newest(begins)
-                waiting.look({name for name in names if self.boot not in name})
+                waiting.note({name for name in names if self.boot not in name})
             if attempt is not None and (joined is None or joined.attempt != attempt):
                 if "go.json" not in names:
                     joined = self._joined(attempt, begins[attempt])
@@ -417,7 +417,7 @@ class _Waiting:
         self._listed = now
         return True
 
-    def look(self, names: Set[str]) -> None:
+    def note(self, names: Set[str]) -> None:
         """Takes note of the documents that are there: a new one is news."""
         if names - self._names:
             self.news()

@@ -130,13 +130,15 @@ class CheckpointOutput:
         """
         be_nice()
         looked = time.monotonic()
-        while self.publisher is not None and not cancel.wait(min(WORD_SECONDS, self.publisher.what.settle)):
+        while self.publisher is not None and not cancel.wait(
+            min(WORD_SECONDS, self.publisher.what.rest_seconds)
+        ):
             is_told = self.publisher.watch.has_been_told()
-            if not is_told and time.monotonic() - looked < self.publisher.what.settle:
+            if not is_told and time.monotonic() - looked < self.publisher.what.rest_seconds:
                 continue
             looked = time.monotonic()
             try:
-                self.publisher.look()
+                self.publisher.take()
             except Exception as error:  # whatever it is: the next look may do better
                 failed(error)
 
@@ -145,7 +147,7 @@ class CheckpointOutput:
         be_nice()
         while self.publisher is not None and not cancel.is_set():
             event = cancel if self.publisher.over else self.publisher.arrived
-            event.wait(min(1.0, self.publisher.what.settle))
+            event.wait(min(1.0, self.publisher.what.rest_seconds))
             try:
                 with self._busy:
                     if not self.publisher.over:
@@ -156,7 +158,7 @@ class CheckpointOutput:
                 return
             except Exception as error:  # whatever it is: the next time may do better
                 failed(error)
-                cancel.wait(self.publisher.what.settle)
+                cancel.wait(self.publisher.what.rest_seconds)
 
     def cut(self) -> None:
         """A process of this node has died, perhaps while it wrote; from any thread, without a wait."""

@@ -12,7 +12,7 @@ from ma_boot.checkpoints.options import FIRST, CheckpointOptions
 from path_mapping.mapping import Route
 
 LOOK_SECONDS = 10.0  # the interval of an output that has none
-SETTLE_SECONDS = 5.0  # for which a file must not change, unless the interval is short
+REST_SECONDS = 5.0  # for which a file must not change, unless the interval is short
 
 
 class JobStart(NamedTuple):
@@ -57,9 +57,9 @@ class Publication:
         return self.way.path(self.base)
 
     @property
-    def settle(self) -> float:
+    def rest_seconds(self) -> float:
         """How long a file must not change, and the time between two looks at the disk, in seconds."""
-        return min(SETTLE_SECONDS, (self.way.interval or LOOK_SECONDS) / 2)
+        return min(REST_SECONDS, (self.way.interval or LOOK_SECONDS) / 2)
 
     @property
     def pause(self) -> float:

@@ -37,7 +37,7 @@ class _Published(NamedTuple):
 
 
 class Publisher:
-    """The steps of one node in one attempt. `look` and `send` are for a thread each.
+    """The steps of one node in one attempt. `take` and `send` are for a thread each.
 
     Its methods raise `StoreError`, `TransferFailed`, `OSError`, and `Cancelled` once the documents' `cancel`
     is set: what was sent already is not sent again.
@@ -59,14 +59,14 @@ class Publisher:
         self._superseding = False  # a set counts that has replaced others
         self._uncounted = False  # a part was published since the newest set that is known to count
         self._tended = time.monotonic()
-        self._pause = what.settle
+        self._pause = what.rest_seconds
 
-    def look(self, ending: Optional[RunEnd] = None) -> None:
+    def take(self, ending: Optional[RunEnd] = None) -> None:
         """Takes what has become complete on the disk."""
         with self._lock:
             if self.over and ending is None:
                 return
-            taken = self.watch.look(ending)
+            taken = self.watch.take(ending)
             saves = self.what.start.node in self.what.savers(self.watch.layout)
             for snapshot in taken:
                 if saves:
@@ -99,7 +99,7 @@ class Publisher:
         """Publishes all that is complete after the end."""
         self.over = True
         for _ in range(CHANGES):  # what somebody outside still writes to is given up
-            self.look(ending)
+            self.take(ending)
             if not self.send(documents):
                 break
             while self.send(documents):
@@ -114,8 +114,8 @@ class Publisher:
         self._tended, self._pause = now, min(2 * self._pause, LONGEST_PAUSE)
         savers = what.savers(self.watch.layout)
         if len(savers) > 1:
-            self._look_at_others(documents, savers, ending is not None)
-        self.upkeep.look_around(documents)
+            self._check_others(documents, savers, ending is not None)
+        self.upkeep.find_rivals(documents)
         versions = any(len(published) > 1 for published in self._published.values())
         if (
             self._superseding
@@ -198,7 +198,7 @@ class Publisher:
         )  # fmt: skip
         documents.write(what.place.part(part.key), part.document())
         self._published.setdefault(taken.step.number, []).append(_Published(taken, part))
-        self._uncounted, self._pause, self._superseding = True, what.settle, True
+        self._uncounted, self._pause, self._superseding = True, what.rest_seconds, True
         if resumed is not None and name.step < resumed.step:
             what.say(
                 f"checkpoint step {taken.step.name} is lower than {resumed}, which was restored: the "
@@ -271,7 +271,7 @@ class Publisher:
             shutil.rmtree(own_directory(self.what.root, "aside"), ignore_errors=True)
         self._uncounted = False
 
-    def _look_at_others(self, documents: Documents, savers: Tuple[int, ...], at_end: bool) -> None:
+    def _check_others(self, documents: Documents, savers: Tuple[int, ...], at_end: bool) -> None:
         """Looks through the newest sets of this attempt down to the first that counts."""
         newer: List[KnownSet] = []
         for known in documents.known_sets(self.what.attempt):

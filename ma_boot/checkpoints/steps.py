@@ -46,8 +46,8 @@ class RunEnd(Enum):
 
 
 @dataclass(frozen=True)
-class Look:
-    """What a look at an output shows.
+class Disk:
+    """The directory of an output as it is at one moment.
 
     `files` have their states, `errors` say what is wrong with a path (a link out of the output), `pointers`
     are the contents of files that name a step, `resting` are the files that have not changed for long enough.
@@ -106,7 +106,7 @@ class Decision(NamedTuple):
 
 
 def decide(
-    layout: Layout, look: Look, known: NodeSteps, says: Optional[Says] = None, ending: Optional[RunEnd] = None
+    layout: Layout, disk: Disk, known: NodeSteps, says: Optional[Says] = None, ending: Optional[RunEnd] = None
 ) -> Decision:
     """Which steps are complete on a node.
 
@@ -114,14 +114,14 @@ def decide(
     """
     decision = Decision([], {}, set())
     steps = {
-        step: {path: look.files[path] for path in layout.in_order(paths) if path in look.files}
-        for step, paths in layout.steps(path for path in look.files if not layout.is_pointer(path)).items()
+        step: {path: disk.files[path] for path in layout.in_order(paths) if path in disk.files}
+        for step, paths in layout.steps(path for path in disk.files if not layout.is_pointer(path)).items()
     }
     touched = [
         step for step, files in steps.items() if any(known.before.get(p) != s for p, s in files.items())
     ]
     broken = {
-        step: f"{path}: {why}" for path, why in look.errors.items() for step in [layout.step_at(path)] if step
+        step: f"{path}: {why}" for path, why in disk.errors.items() for step in [layout.step_at(path)] if step
     }
     for step in {**dict.fromkeys(touched), **broken}:
         if step in broken:
@@ -129,7 +129,7 @@ def decide(
         elif says is not None:
             continue
         else:
-            why = _why_not(layout, step, steps, look, known, ending)
+            why = _why_not(layout, step, steps, disk, known, ending)
         if why == _UNCHANGED:
             continue
         if why:
@@ -180,19 +180,19 @@ def _why_not(
     layout: Layout,
     step: TrainingStep,
     steps: Mapping[TrainingStep, Files],
-    look: Look,
+    disk: Disk,
     known: NodeSteps,
     ending: Optional[RunEnd],
 ) -> str:
     """Why a step is not complete by its files; empty if it is."""
     files, taken = steps[step], known.taken.get(step.number)
     why = _why_not_anew(files, taken, known)
-    lacks = why or _lacks(layout, step, files, look, known)
+    lacks = why or _lacks(layout, step, files, disk, known)
     if lacks:
         return lacks
     marks = layout.marks if 0 in known.ranks else ()
     for mark in marks:
-        lacks = _unmarked(mark, step, files, look, known)
+        lacks = _unmarked(mark, step, files, disk, known)
         if lacks:
             return lacks
     marked = bool(marks) or layout.ranks_end
@@ -208,7 +208,7 @@ def _why_not(
             return "the first step is complete when the next one begins here, or the training ends well"
     if any(mark.barrier for mark in marks) or ending in (RunEnd.WELL, RunEnd.BY_THEMSELVES):
         return ""
-    moving = [path for path in files if path not in look.resting]
+    moving = [path for path in files if path not in disk.resting]
     if not moving:
         return ""
     when = "still be written to" if ending is None else "still have been written to when a process died"
@@ -230,7 +230,7 @@ def _why_not_anew(files: Files, taken: Optional[Taken], known: NodeSteps) -> str
     return f"{changed[0]} was rewritten since, {same[0]} was not" if changed and same else ""
 
 
-def _lacks(layout: Layout, step: TrainingStep, files: Files, look: Look, known: NodeSteps) -> str:
+def _lacks(layout: Layout, step: TrainingStep, files: Files, disk: Disk, known: NodeSteps) -> str:
     """What a step of this layout has, and this one has not, or has and must not; empty if nothing."""
     gone = known.rested.get(step.number, frozenset()) - set(files)
     if gone:
@@ -239,7 +239,7 @@ def _lacks(layout: Layout, step: TrainingStep, files: Files, look: Look, known: 
     if unfinished:
         return f"{unfinished[0]} is being written"
     if layout is FILE:
-        stranger = _stranger(layout, step, files, look.files)
+        stranger = _stranger(layout, step, files, disk.files)
         if stranger:
             return f"is {stranger} a part of it, beside {next(iter(files))}? Name both by patterns"
     for need in layout.needs if 0 in known.ranks else ():
@@ -263,10 +263,10 @@ def _hits(expressions: Sequence[str], files: Files) -> Tuple[Set[int], int]:
     return {int(rank) for rank in ranks if rank is not None}, len(hits)
 
 
-def _unmarked(mark: Mark, step: TrainingStep, files: Files, look: Look, known: NodeSteps) -> str:
+def _unmarked(mark: Mark, step: TrainingStep, files: Files, disk: Disk, known: NodeSteps) -> str:
     """Why a mark does not say that a step is complete; empty if it does."""
     if mark.content:
-        states = [state for path, state in look.files.items() if _names(mark, path, step, look, known)]
+        states = [state for path, state in disk.files.items() if _names(mark, path, step, disk, known)]
     else:
         states = [state for path, state in files.items() if matches(mark.expression, path)]
     if not states:
@@ -278,11 +278,11 @@ def _unmarked(mark: Mark, step: TrainingStep, files: Files, look: Look, known: N
     return ""
 
 
-def _names(mark: Mark, path: str, step: TrainingStep, look: Look, known: NodeSteps) -> bool:
+def _names(mark: Mark, path: str, step: TrainingStep, disk: Disk, known: NodeSteps) -> bool:
     """Whether a file of this start names this step, or a later one."""
-    if not matches(mark.expression, path) or known.before.get(path) == look.files[path]:
+    if not matches(mark.expression, path) or known.before.get(path) == disk.files[path]:
         return False
-    content = compiled(mark.content).fullmatch(look.pointers.get(path, ""))
+    content = compiled(mark.content).fullmatch(disk.pointers.get(path, ""))
     return content is not None and int(content["step"]) >= step.number
 
 

@@ -34,7 +34,7 @@ class Upkeep:
         self._older: Optional[List[KnownSet]] = None
         self._began = self._looked = time.monotonic()
 
-    def look_around(self, documents: Documents) -> None:
+    def find_rivals(self, documents: Documents) -> None:
         """Looks for other starts that use this place at the same time, now and then.
 
         Raises `StoreError` and `Cancelled`.

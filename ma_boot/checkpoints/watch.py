@@ -13,7 +13,7 @@ from ma_boot.checkpoints.layout import Layout, TrainingStep
 from ma_boot.checkpoints.layouts import layout_of
 from ma_boot.checkpoints.publication import Publication
 from ma_boot.checkpoints.snapshots import Snapshot, take_snapshot
-from ma_boot.checkpoints.steps import Decision, Look, NodeSteps, RunEnd, Says, Taken, decide, what_is_said
+from ma_boot.checkpoints.steps import Decision, Disk, NodeSteps, RunEnd, Says, Taken, decide, what_is_said
 from path_mapping.localfs import FileChanged, FileState
 from path_mapping.mapping import selected
 from path_mapping.transfer import open_for_writing
@@ -65,7 +65,7 @@ class StepWatch:
         """
         self._has_died = True
 
-    def look(self, ending: Optional[RunEnd] = None) -> List[Snapshot]:
+    def take(self, ending: Optional[RunEnd] = None) -> List[Snapshot]:
         """The steps that have become complete since the last look, the oldest first."""
         has_died = self._has_died
         if has_died:
@@ -83,7 +83,7 @@ class StepWatch:
             return []
         decision = self._decide(layout, here, ending)
         self.waiting, self.lost = decision.waiting, decision.lost
-        return [snapshot for snapshot in map(self._take, decision.complete) if snapshot is not None]
+        return [snapshot for snapshot in map(self._snapshot_of, decision.complete) if snapshot is not None]
 
     def _see(self, here: Tree) -> None:
         """Takes note of since when files are as they are; of one that is still open, that is now."""
@@ -105,13 +105,13 @@ class StepWatch:
             path
             for path, (state, since) in self._seen.items()
             if here.files.get(path) == state
-            and self._looked - since >= self.what.settle
+            and self._looked - since >= self.what.rest_seconds
             and self._cut.get(path) != state
         }
 
     def _decide(self, layout: Layout, here: Tree, ending: Optional[RunEnd]) -> Decision:
         what, resting = self.what, self._resting(here)
-        look = Look(here.files, here.errors, pointers(what.root, layout, here.files), resting)
+        disk = Disk(here.files, here.errors, pointers(what.root, layout, here.files), resting)
         for step, paths in layout.steps(
             path for path in resting if self._before.get(path) != here.files[path]
         ).items():
@@ -119,9 +119,9 @@ class StepWatch:
         newest = {number: takes[-1] for number, takes in self._taken.items()}
         alone = len(what.savers(layout)) == 1
         known = NodeSteps(what.start.ranks, self._before, newest, self._shape, self._rested, alone)
-        return decide(layout, look, known, self._says(), ending)
+        return decide(layout, disk, known, self._says(), ending)
 
-    def _take(self, taken: Taken) -> Optional[Snapshot]:
+    def _snapshot_of(self, taken: Taken) -> Optional[Snapshot]:
         """The step as it is at this moment; None if it changes just now."""
         self._number += 1
         directory = own_directory(self.what.root, "sending") / str(self._number)

@@ -55,7 +55,7 @@ def story(store: Store, base: Path, step: int) -> Optional[str]:
     restored = node.start()
     node.save(step, {f"{number}.bin": b"%d %d" % (step, number) * 1000 for number in range(2)})
     node.say(step)
-    node.look(1)
+    node.cycle(1)
     node.end()
     return step_of(restored)
 

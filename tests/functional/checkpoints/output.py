@@ -65,11 +65,11 @@ class TestNode:
         with (self.output.spool / f"{note['rank']}.jsonl").open("a") as file:
             file.write(json.dumps(note) + "\n")
 
-    def look(self, times: int = 4) -> None:
+    def cycle(self, times: int = 4) -> None:
         """Looks at the disk so often that all that is there has settled, and sends what is complete."""
         for _ in range(times):
             self.ended.wait(0.011)
-            self.publisher.look()
+            self.publisher.take()
             documents = self.output._documents(self.ended, RetryPolicy())
             while self.publisher.send(documents):
                 pass
@@ -80,7 +80,7 @@ class TestNode:
         for step in steps:
             self.save(step)
             self.say(step)
-            self.look(1)
+            self.cycle(1)
 
     def end(self, ending: RunEnd = RunEnd.WELL) -> Dict[str, str]:
         """The training has ended."""

@@ -48,7 +48,7 @@ def test_a_node_that_never_saves_keeps_steps_from_counting_and_all_are_told(
         nodes[0].publish(step)
         time.sleep(0.07)  # longer than three intervals
         for node in nodes:
-            node.look(1)
+            node.cycle(1)
     lines = printed(nodes, "DOES NOT COUNT")
     assert len(lines) == (0 if savers else 2), "once on every node"
     for line in lines:
@@ -67,10 +67,10 @@ def test_a_slow_node_only_delays_what_counts(store: Store, tmp_path: Path) -> No
         for node in nodes:
             node.save(step)
             node.say(step)
-            node.publisher.look()
-        fast.look(1)
+            node.publisher.take()
+        fast.cycle(1)
     shutil.rmtree(slow.out)  # its framework keeps nothing
-    slow.look(1)
+    slow.cycle(1)
     assert slow.published == ["30", "20", "10"], "the newest first, as it was when it was complete"
     assert list(map(step_of, start(make_nodes(store, tmp_path / "new")))) == ["30", "30"]
 
@@ -80,11 +80,11 @@ def test_what_is_rewritten_before_it_is_sent_is_taken_anew(store: Store, tmp_pat
     node.start()
     node.save(10)
     node.say(10)
-    node.publisher.look()
+    node.publisher.take()
     (path,) = (node.out / "iter_10").iterdir()
     with path.open("r+b") as file:  # the same file, which the snapshot has, too
         file.write(b"later")
-    node.look(2)
+    node.cycle(2)
     (content,) = stored(store, "iter_10/rank_0.bin")
     assert content.startswith(b"later")
 
@@ -95,19 +95,19 @@ def test_a_step_that_is_saved_again_is_a_version_of_all_of_it(store: Store, tmp_
     files = {name: f"{name} once".encode() for name in "ab"}
     node.save(10, files)
     node.save(20, files)
-    node.look()
+    node.cycle()
     assert sorted(node.published) == ["10", "20"]
     for name in "ab":  # the same content: no new version
         (node.out / f"iter_10/{name}").write_bytes(files[name])
-    node.look()
+    node.cycle()
     assert len(node.published) == 2
     (node.out / "iter_20/a").write_bytes(b"a twice")
-    node.look()
+    node.cycle()
     assert len(node.published) == 2, "half of it is no version"
     (node.out / "iter_20/b").write_bytes(b"b twice")
-    node.look()
+    node.cycle()
     (node.out / "iter_20/c").write_bytes(b"")
-    node.look()
+    node.cycle()
     assert len(node.published) == 4
     assert stored(store, "iter_20/c") == [b""], "an empty file is a file"
     assert stored(store, "iter_20/a") == [b"a twice"], "the older versions went when the newer counted"
@@ -124,7 +124,7 @@ def test_a_version_that_does_not_count_yet_takes_nothing_from_the_one_before(
     publish(nodes, 10)
     first.save(10, {"rank_0.bin": b"saved again"})
     first.say(10)
-    first.look(1)
+    first.cycle(1)
     assert first.published == ["10", "10"]
     new = make_nodes(store, tmp_path / "new")
     assert list(map(step_of, start(new))) == ["10", "10"]
@@ -191,7 +191,7 @@ def test_a_first_step_that_nobody_says_is_lost_with_its_reason(store: Store, tmp
     node = TestNode(tmp_path, store, options={"said": True})
     node.start()
     node.save(10)
-    node.look()
+    node.cycle()
     assert node.end(RunEnd.WELL) == {"10": "no rank has said that it is complete"}
     cut = TestNode(tmp_path / "cut", store)
     cut.start()
@@ -236,22 +236,22 @@ def test_what_a_process_wrote_as_it_died_is_never_taken_for_a_checkpoint(
     node.start()
     for step in (10, 20):
         node.save(step, {"rank_0.bin": b"whole", "rank_1.bin": b"whole"})
-    node.look()
+    node.cycle()
     assert sorted(node.published) == ["10", "20"]
     node.save(30, {"rank_1.bin": b"stal"})
     with (node.out / "iter_30/rank_1.bin").open("ab"):  # its writer hangs for long
         node.save(30, {"rank_0.bin": b"whole"})
-        node.look()
+        node.cycle()
     node.save(40, {"rank_0.bin": b"whole", "rank_1.bin": b"who"})
     node.output.cut()
-    node.look()
+    node.cycle()
     assert sorted(node.published) == ["10", "20"], "they rest because nobody writes any more"
     node.save(40, {"rank_0.bin": b"whole", "rank_1.bin": b"whole"})
-    node.look()
+    node.cycle()
     assert sorted(node.published) == ["10", "20", "40"], "saved by processes that live"
     node.save(50, {"rank_0.bin": b"whole", "rank_1.bin": b"who"})
     waiting = node.end(RunEnd.CUT)
     assert list(waiting) == ["30", "50"]
     assert waiting["30"] == "iter_30/rank_1.bin may still have been written to when a process died"
-    node.look()
+    node.cycle()
     assert sorted(node.published) == ["10", "20", "40"], "nothing is taken after the end"

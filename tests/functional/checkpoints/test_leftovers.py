@@ -44,7 +44,7 @@ def killed_in(node: TestNode, step: int) -> List[str]:
         node.save(step)
         node.say(step)
         with pytest.raises(InterruptedError):
-            node.look()
+            node.cycle()
     return sorted(set(keys(node.store)) - before)
 
 

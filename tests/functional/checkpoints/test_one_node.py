@@ -39,7 +39,7 @@ def test_files_that_are_no_checkpoint_are_said_to_be_none(store: Store, tmp_path
     node = TestNode(tmp_path, store, options={"layout": ("auto",)})
     node.start()
     write(node.out, {"weights-of-today": b"x", "logs/a": b"x"})
-    node.look()
+    node.cycle()
     assert not node.printed, "the first step may come late"
     node.end()
     (line,) = node.printed
@@ -53,7 +53,7 @@ def test_a_pointer_of_the_framework_is_never_sent_and_is_made_here(store: Store,
     for step in (100, 200):
         name = f"iter_{step:07}/mp_rank_00"
         write(node.out, {f"{name}/model_optim_rng.pt": b"old format %d" % step, TRACKER: b"%d" % step})
-        node.look()
+        node.cycle()
     write(node.out, {TRACKER: b"300"})  # a step that never came
     node.end()
     other = TestNode(tmp_path / "b", store, options={"layout": ("megatron-legacy",)})

@@ -102,7 +102,7 @@ class TwoNodes(RuleBasedStateMachine):
             self.nodes[node].say(step)
         publisher = self.nodes[node].output.publisher
         assert publisher is not None
-        publisher.look()
+        publisher.take()
 
     @rule(step=STEPS, sent=st.booleans())
     def train(self, step: int, sent: bool) -> None:
@@ -118,7 +118,7 @@ class TwoNodes(RuleBasedStateMachine):
 
     @rule(node=NODES)
     def send(self, node: int) -> None:
-        self.nodes[node].look(1 if self.by_word else 3)
+        self.nodes[node].cycle(1 if self.by_word else 3)
 
     @rule(node=NODES, requests=st.integers(0, 6))
     def die(self, node: int, requests: int) -> None:
@@ -134,7 +134,7 @@ class TwoNodes(RuleBasedStateMachine):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(self.store, "write_bytes", write)
             with suppress(Dies):
-                self.nodes[node].look(2)
+                self.nodes[node].cycle(2)
         self.start(None)
 
     @rule(node=NODES, end=st.sampled_from(list(RunEnd)))

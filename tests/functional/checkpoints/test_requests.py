@@ -41,7 +41,7 @@ def test_a_step_costs_at_most_three_requests_more_than_its_files(
         before = len(obs.requests)
         node.save(step, {f"shard_{number}.bin": os.urandom(size) for number in range(FILES)})
         node.say(step)
-        node.look(2)
+        node.cycle(2)
         made = obs.requests[before:]
         timed = "attempts%2F"  # a listing each half minute, however long the step takes
         more = [request for request in made if "/shard_" not in request[1] and timed not in request[1]]

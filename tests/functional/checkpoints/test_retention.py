@@ -54,7 +54,7 @@ def test_the_only_whole_set_stays_whatever_comes(store: Store, tmp_path: Path) -
     other = TestNode(tmp_path / "b", store, options={"keep": 1})
     other.start()
     other.save(20)  # the first one, of which nobody knows what it has
-    other.look()
+    other.cycle()
     assert other.end(RunEnd.CUT) == {"20": FIRST}
     assert steps_of(manifests(store)) == [10]
 
@@ -65,7 +65,7 @@ def test_a_removal_that_was_interrupted_is_finished_by_the_next(store: Store, tm
     for step in (10, 20):
         node.save(step, {f"{number}.bin": b"x" for number in range(4)})
         node.say(step)
-        node.look(1)
+        node.cycle(1)
     known = list(PLACE.known_sets(manifests(store)))
     stop = threading.Event()
 

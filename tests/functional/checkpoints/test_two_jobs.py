@@ -79,7 +79,7 @@ def test_two_starts_of_one_job_say_so_and_remove_nothing_of_each_other(store: St
     assert steps_of(manifests(store)) == [5, 10], "from its first second on"
     for _ in range(20):
         for node in (old, new):
-            node.look(1)
+            node.cycle(1)
     assert len(loud(old)) == len(loud(new)) == 1
     assert "attempt-000002-" in loud(old)[0]
     assert "has begun while this start still runs" in loud(old)[0]

@@ -66,7 +66,7 @@ def test_names_that_both_nodes_have_do_not_overwrite_each_other(store: Store, tm
     for node in nodes:
         node.save(10, {"model.bin": b"of node %d" % node.node})
         node.say(10)
-        node.look(1)
+        node.cycle(1)
     start(nodes)
     assert [node.files() for node in nodes] == [{"iter_10/model.bin": b"of node %d" % n} for n in (0, 1)]
 
@@ -94,7 +94,7 @@ def test_the_clocks_of_nodes_may_differ(
             node.save(step)
             for path in (node.out / f"iter_{step}").iterdir():
                 os.utime(path, (ahead, ahead))
-            node.look()
+            node.cycle()
     assert list(map(step_of, start(nodes))) == ["20", "20"]
 
 

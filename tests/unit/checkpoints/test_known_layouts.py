@@ -10,7 +10,7 @@ from typing import Dict, List, Sequence
 import pytest
 
 from ma_boot.checkpoints.layouts import LAYOUTS, recognise
-from ma_boot.checkpoints.steps import Look, NodeSteps, decide
+from ma_boot.checkpoints.steps import Disk, NodeSteps, decide
 from path_mapping.localfs import FileState
 
 
@@ -174,7 +174,7 @@ def why_not(tree: Tree, files: Sequence[str], *before: str) -> str:
     states = {path: FileState(1, 1, number) for number, path in enumerate([*files, *before])}
     pointers = dict.fromkeys(tree.pointers, tree.pointing)
     known = NodeSteps(tree.ranks, {path: states[path] for path in before})
-    decision = decide(layout, Look(states, {}, pointers, set(files)), known)
+    decision = decide(layout, Disk(states, {}, pointers, set(files)), known)
     assert len(decision.complete) + len(decision.waiting) == 1
     return next(iter(decision.waiting.values()), "")
 

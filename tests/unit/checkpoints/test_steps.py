@@ -8,7 +8,7 @@ import pytest
 
 from ma_boot.checkpoints.layout import Layout
 from ma_boot.checkpoints.layouts import LAYOUTS, pattern_layout
-from ma_boot.checkpoints.steps import Files, Look, NodeSteps, RunEnd, Says, Taken, decide
+from ma_boot.checkpoints.steps import Disk, Files, NodeSteps, RunEnd, Says, Taken, decide
 from path_mapping.localfs import FileState
 
 MINDSPORE = LAYOUTS["mindspore"]
@@ -24,8 +24,8 @@ def states(paths: Iterable[str], time: int = 1) -> Dict[str, FileState]:
     return {path: FileState(1, time, 1) for path in paths}
 
 
-def look(files: Files, resting: Optional[Collection[str]] = None, **more: Dict[str, str]) -> Look:
-    return Look(files, resting=set(files if resting is None else resting), **more)
+def disk(files: Files, resting: Optional[Collection[str]] = None, **more: Dict[str, str]) -> Disk:
+    return Disk(files, resting=set(files if resting is None else resting), **more)
 
 
 def why_not(
@@ -37,7 +37,7 @@ def why_not(
     resting: Optional[Collection[str]] = None,
 ) -> str:
     """Why this step is not complete; empty if it is."""
-    decision = decide(layout, look(states(paths), resting), known, ending=ending)
+    decision = decide(layout, disk(states(paths), resting), known, ending=ending)
     waiting = {one.name: why for one, why in decision.waiting.items()}
     assert step in waiting or step in {taken.step.name for taken in decision.complete}
     return waiting.get(step, "")
@@ -98,9 +98,9 @@ def test_a_mark_behind_a_barrier_is_younger_than_what_it_marks() -> None:
     dcp, known = LAYOUTS["dcp"], NodeSteps((0, 1))
     data = ["step_5/__0_0.distcp", "step_5/__1_0.distcp"]
     mark = "step_5/.metadata"
-    whole = decide(dcp, Look({**states(data, 3), **states([mark], 4)}), known)
+    whole = decide(dcp, Disk({**states(data, 3), **states([mark], 4)}), known)
     assert [taken.step.name for taken in whole.complete] == ["5"]
-    again = decide(dcp, look({**states(data, 3), **states([mark], 2)}), known)
+    again = decide(dcp, disk({**states(data, 3), **states([mark], 2)}), known)
     assert list(again.waiting.values()) == [
         f"{data[0]} is younger than the .metadata: it is being saved again"
     ]
@@ -137,7 +137,7 @@ def test_a_file_beside_a_step_is_a_part_of_it_or_asked_about() -> None:
 
 def test_a_link_out_of_the_output_is_an_error_of_its_step() -> None:
     for path in ("iter_5", "iter_5/a"):
-        here = look(states(["iter_5/b"]), errors={path: "a link out of the output, to /elsewhere"})
+        here = disk(states(["iter_5/b"]), errors={path: "a link out of the output, to /elsewhere"})
         decision = decide(DIRECTORY, here, NodeSteps((0,)), ending=RunEnd.WELL)
         assert list(decision.waiting.values()) == [f"{path}: a link out of the output, to /elsewhere"]
         assert not decision.complete
@@ -168,7 +168,7 @@ def test_a_step_that_is_published_makes_a_new_version_of_all_of_it_or_nothing(
 ) -> None:
     now = {**states(PUBLISHED), **states([*changed, *added], 2)}
     known = NodeSteps((0,), taken=taken(PUBLISHED), shape={"iter_*/a", "iter_*/b"}, alone=alone)
-    decision = decide(DIRECTORY, look(now), known)
+    decision = decide(DIRECTORY, disk(now), known)
     assert [(one.version, set(one.files)) for one in decision.complete] == (
         [(version, set(now))] if version else []
     )
@@ -177,7 +177,7 @@ def test_a_step_that_is_published_makes_a_new_version_of_all_of_it_or_nothing(
 
 def test_a_file_that_is_added_to_a_restored_step_makes_no_set() -> None:
     before = states(PUBLISHED)
-    here = look({**before, **states(["iter_5/eval.json", "iter_6/a"], 2)})
+    here = disk({**before, **states(["iter_5/eval.json", "iter_6/a"], 2)})
     decision = decide(DIRECTORY, here, NodeSteps((0,), before), ending=RunEnd.WELL)
     assert [one.step.name for one in decision.complete] == ["6"]
     assert not decision.lost
@@ -186,7 +186,7 @@ def test_a_file_that_is_added_to_a_restored_step_makes_no_set() -> None:
 
 
 def test_what_is_said_decides_alone() -> None:
-    here = look(states(["iter_5/a", "iter_6/a", "iter_7/a"]), resting=())
+    here = disk(states(["iter_5/a", "iter_6/a", "iter_7/a"]), resting=())
     says = Says({5: 1, 9: 1}, {6: "rank 1 has not said that it is complete"})
     decision = decide(DIRECTORY, here, NodeSteps((0, 1)), says, RunEnd.WELL)
     assert [(one.step.name, one.by_word, set(one.files)) for one in decision.complete] == [
@@ -205,19 +205,19 @@ def test_what_is_said_decides_alone() -> None:
 
 def test_a_step_that_was_seen_is_taken_again_when_it_is_said() -> None:
     known = NodeSteps((0,), taken=taken(PUBLISHED))
-    (one,) = decide(DIRECTORY, look(states(PUBLISHED)), known, Says({5: 1}, {})).complete
+    (one,) = decide(DIRECTORY, disk(states(PUBLISHED)), known, Says({5: 1}, {})).complete
     assert (one.version, one.by_word) == (1, True)
 
 
 def test_what_is_said_but_was_removed_before_it_was_taken_is_no_step_without_files() -> None:
     known = NodeSteps((0,), rested={5: {"iter_5/a", "iter_5/b"}})
     for here in (states(["iter_5/a"]), {}):
-        decision = decide(DIRECTORY, look(here), known, Says({5: 1}, {}))
+        decision = decide(DIRECTORY, disk(here), known, Says({5: 1}, {}))
         assert not decision.complete
         assert list(decision.waiting.values()) == [
             f"{'iter_5/b' if here else 'iter_5/a'} was removed before it was taken"
         ]
-    elsewhere = decide(DIRECTORY, look({}), known, Says({6: 1}, {}))
+    elsewhere = decide(DIRECTORY, disk({}), known, Says({6: 1}, {}))
     assert list(elsewhere.waiting.values()) == ["what it had was removed before it was taken"]
-    never = decide(DIRECTORY, look({}), NodeSteps((0,)), Says({6: 1}, {}))
+    never = decide(DIRECTORY, disk({}), NodeSteps((0,)), Says({6: 1}, {}))
     assert [taken.files for taken in never.complete] == [{}], "a node that saves nothing says so"
