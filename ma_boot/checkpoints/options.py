@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from ma_boot.checkpoints.layouts import AUTO, LAYOUTS, layout_of
 from path_mapping.mapping import (
@@ -44,25 +44,24 @@ def options_of(route: Route) -> Optional[CheckpointOptions]:
 def _read(
     values: Mapping[str, Value], where: Tuple[str, ...], problems: List[str]
 ) -> Optional[CheckpointOptions]:
-    given = {
-        name: (values[name], values[name].place(*where, name)) for name in OPTIONS.names if name in values
-    }
+    given = {name: values[name] for name in OPTIONS.names if name in values}
     if "checkpoint" not in given:
         problems += [
-            f"{values[name].place(*where)}{name!r} needs 'checkpoint', for example 'checkpoint': 'auto'"
-            for name in given
+            f"{value.place(*where)}{name!r} needs 'checkpoint', for example 'checkpoint': 'auto'"
+            for name, value in given.items()
         ]
         return None
     problems += _refused_together(values, where)
-    layout = _layout(*given["checkpoint"], problems)
+    checkpoint = given.pop("checkpoint")
+    layout = _layout(checkpoint, checkpoint.place(*where, "checkpoint"), problems)
     names = tuple(name for name in layout if name != SAID) or (AUTO,)
-    return CheckpointOptions(
-        names,
-        SAID in layout,
-        _savers(*given["savers"], problems) if "savers" in given else None,
-        _keep(*given["keep"], problems) if "keep" in given else None,
-        _restore(*given["restore"], problems) if "restore" in given else False,
-    )
+    read: Dict[str, Any] = {}
+    for name, value in given.items():
+        reader, expected = _READERS[name]
+        read[name] = reader(value)
+        if read[name] is None:
+            problems.append(f"{value.place(*where, name)}found {value.shown}, expected {expected}")
+    return CheckpointOptions(names, SAID in layout, **read)
 
 
 def _layout(value: Value, where: str, problems: List[str]) -> Tuple[str, ...]:
@@ -87,31 +86,30 @@ def _layout(value: Value, where: str, problems: List[str]) -> Tuple[str, ...]:
     return tuple(texts)
 
 
-def _savers(value: Value, where: str, problems: List[str]) -> Optional[Savers]:
+def _savers(value: Value) -> Optional[Savers]:
     if isinstance(value, ScalarValue) and value.value in (ALL, FIRST):
         return str(value.value)
     items = value.items if isinstance(value, ListValue) else ()
     numbers = [item.value for item in items if isinstance(item, ScalarValue)]
     nodes = sorted({number for number in numbers if type(number) is int and number >= 0})
-    if nodes and len(nodes) == len(items):
-        return tuple(nodes)
-    problems.append(f"{where}found {value.shown}, expected 'all', 'first', or a list of nodes such as [0, 2]")
-    return None
+    return tuple(nodes) if nodes and len(nodes) == len(items) else None
 
 
-def _keep(value: Value, where: str, problems: List[str]) -> Optional[int]:
+def _keep(value: Value) -> Optional[int]:
     number = value.value if isinstance(value, ScalarValue) else None
-    if isinstance(number, int) and not isinstance(number, bool) and number >= 1:
-        return number
-    problems.append(f"{where}found {value.shown}, expected a number of sets, at least 1")
-    return None
+    return number if type(number) is int and number >= 1 else None
 
 
-def _restore(value: Value, where: str, problems: List[str]) -> bool:
-    if isinstance(value, ScalarValue) and value.value == LATEST:
-        return True
-    problems.append(f"{where}found {value.shown}, expected {LATEST!r}")
-    return False
+def _restore(value: Value) -> Optional[bool]:
+    return True if isinstance(value, ScalarValue) and value.value == LATEST else None
+
+
+# What reads a value, None for a wrong one, and what is expected.
+_READERS: Mapping[str, Tuple[Callable[[Value], object], str]] = {
+    "savers": (_savers, "'all', 'first', or a list of nodes such as [0, 2]"),
+    "keep": (_keep, "a number of sets, at least 1"),
+    "restore": (_restore, repr(LATEST)),
+}
 
 
 def _refused_together(values: Mapping[str, Value], where: Tuple[str, ...]) -> List[str]:

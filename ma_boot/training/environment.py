@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, List, Mapping, Tuple
+from typing import Any, Mapping, Tuple
 
 TARGETS = ("None", "Ascend", "GPU", "CPU")
 MODES = ("graph", "pynative")
@@ -26,7 +26,13 @@ def init_env(cfg: Any) -> None:
     In the scheduler of the dynamic cluster this does not return: the process exits with the cluster. Raises
     `ValueError` with everything that is wrong in `cfg`.
     """
-    problems = wrong_settings(cfg)
+    problems = []
+    for name, allowed in (("device_target", TARGETS), ("context_mode", MODES)):
+        value = getattr(cfg, name, None)
+        if value not in allowed:
+            problems.append(f"{name}: found {value!r}, expected one of {list(allowed)}")
+    if not isinstance(getattr(cfg, "seed", None), int):
+        problems.append(f"seed: found {getattr(cfg, 'seed', None)!r}, expected an integer")
     if problems:
         raise ValueError("; ".join(problems))
     import mindspore as ms
@@ -47,18 +53,6 @@ def init_env(cfg: Any) -> None:
             f"device_num is {wanted}, but {size} processes were started: remove it, or set it to {size}"
         )
     cfg.device_num = size
-
-
-def wrong_settings(cfg: Any) -> List[str]:
-    """A message for each invalid setting."""
-    problems = []
-    for name, allowed in (("device_target", TARGETS), ("context_mode", MODES)):
-        value = getattr(cfg, name, None)
-        if value not in allowed:
-            problems.append(f"{name}: found {value!r}, expected one of {list(allowed)}")
-    if not isinstance(getattr(cfg, "seed", None), int):
-        problems.append(f"seed: found {getattr(cfg, 'seed', None)!r}, expected an integer")
-    return problems
 
 
 def has_group(environ: Mapping[str, str]) -> bool:

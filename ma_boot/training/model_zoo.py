@@ -75,7 +75,7 @@ def _download(settings: Any) -> None:
         if not url or not path or _same(url, path):
             continue
         name = f"{os.getuid()} from {url} to {os.path.abspath(path)}"
-        once_per_node(name, functools.partial(_copy, url, path, url_name != "train_url"))
+        in_turn(name, functools.partial(_copy, url, path, url_name != "train_url"), once=True)
 
 
 def _upload(settings: Any) -> None:
@@ -102,56 +102,40 @@ def _same(url: str, path: str) -> bool:
 def _copy(source: str, target: str, required: bool) -> None:
     try:
         from path_mapping import file
-    except ModuleNotFoundError as error:
-        raise _not_installed(error) from error
-    try:
-        if not required and not file.exists(source):
-            return
-        file.copy_parallel(source, target)
-    except ModuleNotFoundError as error:
-        raise _not_installed(error) from error
 
-
-def _not_installed(error: ModuleNotFoundError) -> RuntimeError:
-    package = {"obs": "esdk-obs-python"}.get(error.name or "", error.name)
-    return RuntimeError(
-        f"moxing_wrapper: OBS needs {package} in the training's environment: install it, or let ma_boot "
-        "transfer the files (--path-mapping)"
-    )
+        if required or file.exists(source):
+            file.copy_parallel(source, target)
+    except ModuleNotFoundError as error:
+        package = {"obs": "esdk-obs-python"}.get(error.name or "", error.name)
+        raise RuntimeError(
+            f"moxing_wrapper: OBS needs {package} in the training's environment: install it, or let ma_boot "
+            "transfer the files (--path-mapping)"
+        ) from error
 
 
 # The lock is not a file but the name of an abstract socket, which the kernel releases when its owner ends.
 DONE = b"done"
 
 
-def once_per_node(name: str, work: Callable[[], None]) -> None:
-    """Runs the work in one process of the node; the others return when it is done.
+def in_turn(name: str, work: Callable[[], None], once: bool = False) -> None:
+    """Runs the work in every process of the node that calls this, in one at a time.
 
-    If it fails or the process dies, one of the waiting processes runs it. An exception is raised only in the
-    process that ran the work.
+    With `once` the others return when one has done it. If it fails or the process dies, one of the waiting
+    processes runs it. An exception is raised only in the process that ran the work.
     """
     while True:
         with _socket() as own:
             if _is_mine(own, name):
-                _work_as_leader(own, work)
+                work()
+                if once:
+                    _notify(own)
                 return
         if _was_done(name):
             return
 
 
-def in_turn(name: str, work: Callable[[], None]) -> None:
-    """Runs the work in every process that calls this, in one at a time."""
-    while True:
-        with _socket() as own:
-            if _is_mine(own, name):
-                work()
-                return
-        _was_done(name)
-
-
-def _work_as_leader(own: socket.socket, work: Callable[[], None]) -> None:
-    """Runs the work and notifies those who wait; a name released without notification means failure."""
-    work()
+def _notify(own: socket.socket) -> None:
+    """Tells all processes that wait; a name released without that means that the work is not done."""
     own.setblocking(False)
     while True:
         try:

@@ -37,7 +37,7 @@ train_net()
 """
 ONCE = """
 import os, sys, time
-from ma_boot.training.model_zoo import once_per_node
+from ma_boot.training.model_zoo import in_turn
 def work():
     with open("log", "a") as log:
         log.write(f"{os.getpid()}\\n")
@@ -47,7 +47,7 @@ def work():
         os.unlink("fail")
         raise ValueError("planted")
 open(f"here.{os.getpid()}", "w").close()
-once_per_node(os.getcwd(), work)
+in_turn(os.getcwd(), work, once=True)
 print("done", flush=True)
 """
 

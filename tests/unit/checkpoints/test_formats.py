@@ -44,11 +44,11 @@ def parameter(name: bytes, size: int) -> bytes:
 
 
 def varint(number: int) -> bytes:
-    found = b""
+    content = b""
     while number > 0x7F:
-        found += bytes([number & 0x7F | 0x80])
+        content += bytes([number & 0x7F | 0x80])
         number >>= 7
-    return found + bytes([number])
+    return content + bytes([number])
 
 
 def saved_by_mindspore(crc: bool = False) -> bytes:
@@ -119,8 +119,8 @@ def test_no_content_breaks_the_check(suffix: str, content: bytes, start: bytes) 
     [b"[]", b"{}", b'{"a": 1}', b'{"a": {"data_offsets": []}}', b'{"a": {"data_offsets": ["x", "y"]}}', b"[" * 9999],
 )  # fmt: skip
 def test_a_header_of_safetensors_is_read_whatever_it_says(header: bytes) -> None:
-    found = problem("a.safetensors", struct.pack("<Q", len(header)) + header)
-    assert found == "" if header == b"{}" else "header" in found
+    message = problem("a.safetensors", struct.pack("<Q", len(header)) + header)
+    assert message == "" if header == b"{}" else "header" in message
 
 
 def test_only_headers_and_directories_are_read() -> None:

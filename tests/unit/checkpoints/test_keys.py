@@ -38,12 +38,12 @@ def test_a_manifest_is_traced_back_to_its_set(
 
 
 @given(PLACES, NAMES, NAMES)
-def test_the_newest_set_comes_first(place: Place, one: SetName, other: SetName) -> None:
-    keys = [place.part(PartKey(name, 0, 1)) for name in (one, other)]
-    if one.attempt == other.attempt:
-        assert (keys[0] < keys[1]) == (one.order > other.order)
-    elif one.attempt.number != other.attempt.number:
-        assert (keys[0] < keys[1]) == (one.attempt.number > other.attempt.number)
+def test_the_newest_set_comes_first(place: Place, first: SetName, second: SetName) -> None:
+    keys = [place.part(PartKey(name, 0, 1)) for name in (first, second)]
+    if first.attempt == second.attempt:
+        assert (keys[0] < keys[1]) == (first.order > second.order)
+    elif first.attempt.number != second.attempt.number:
+        assert (keys[0] < keys[1]) == (first.attempt.number > second.attempt.number)
 
 
 def test_no_other_key_is_taken_for_one_of_ours() -> None:

@@ -215,7 +215,7 @@ def test_it_is_complete_with_its_mark_and_says_what_is_missing(tree: Tree) -> No
     everything = [*tree.files, *tree.pointers]
     assert why_not(tree, everything) == ("" if tree.marked else FIRST)
     for path, message in tree.missed.items():
-        assert why_not(tree, [one for one in everything if one != path]) == message, path
+        assert why_not(tree, [other for other in everything if other != path]) == message, path
     unfinished = f"{tree.files[0].rpartition('.')[0] if tree.layout == 'mindspore' else tree.files[0]}.tmp"
     if LAYOUTS[tree.layout].step_of(unfinished):
         assert why_not(tree, [*everything, unfinished]) == f"{unfinished} is being written"

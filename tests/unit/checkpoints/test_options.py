@@ -75,7 +75,7 @@ def test_without_it_nothing_changes_and_path_mapping_alone_knows_nothing_of_it()
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"checkpoint": True}, "checkpoint: found True, expected one of auto, said, accelerate, dcp, "),
         ({"checkpoint": []}, "checkpoint: found [], expected one of auto"),
@@ -87,15 +87,12 @@ def test_without_it_nothing_changes_and_path_mapping_alone_knows_nothing_of_it()
         ({"checkpoint": "iter_{step"}, "checkpoint: found a single '{', expected '{{' for a brace in a name"),
         ({"checkpoint": "**/iter_{step}"}, "found '**' in '**/iter_{step}', expected '*', which stands for a part"),
         ({"checkpoint": "/iter_{step}"}, "found '/iter_{step}', expected a relative path"),
-        ({"checkpoint": "a//iter_{step}"}, "found 'a//iter_{step}', expected a relative path"),
         ({"checkpoint": "a/./iter_{step}"}, "expected a relative path without '.' and '..'"),
-        ({"checkpoint": "iter_{step}/.."}, "expected a relative path"),
         ({"checkpoint": "../iter_{step}"}, "expected a relative path"),
         ({"checkpoint": "auto", "keep": 0}, "keep: found 0, expected a number of sets, at least 1"),
         ({"checkpoint": "auto", "keep": True}, "keep: found True, expected a number of sets"),
         ({"checkpoint": "auto", "keep": "3"}, "keep: found '3', expected a number of sets"),
         ({"checkpoint": "auto", "restore": True}, "restore: found True, expected 'latest'"),
-        ({"checkpoint": "auto", "restore": 100}, "restore: found 100, expected 'latest'"),
         ({"checkpoint": "auto", "savers": "some"}, "savers: found 'some', expected 'all', 'first', or a list of nodes"),
         ({"checkpoint": "auto", "savers": []}, "savers: found [], expected 'all'"),
         ({"checkpoint": "auto", "savers": [-1]}, "savers: found [-1], expected 'all'"),
@@ -107,10 +104,10 @@ def test_without_it_nothing_changes_and_path_mapping_alone_knows_nothing_of_it()
         ({"checkpoint": "auto", "obs": "obs://bucket/{rank}/"}, "found {rank} in the URL of checkpoints, expected the same URL"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_said_with_its_place(options: Dict[str, Any], said: str) -> None:
+def test_a_mistake_is_said_with_its_place(options: Dict[str, Any], message: str) -> None:
     (problem,) = problems_of(options)
     assert problem.startswith("output: 'ckpt': ")
-    assert said in problem
+    assert message in problem
 
 
 def test_they_are_for_outputs() -> None:
@@ -127,25 +124,25 @@ def test_every_mistake_is_said_at_once_with_its_line() -> None:
     assert [problem.partition(":")[0] for problem in problems] == ["line 7", "line 4", "line 5", "line 6"]
 
 
-@pytest.mark.parametrize("key", ["", "ckpt/", "ckpt/x"])
-def test_checkpoints_are_no_input(key: str) -> None:
+NO_INPUT = "obs://bucket/ckpt/ has checkpoints, which are no input: 'restore': 'latest' of"
+
+
+@pytest.mark.parametrize(
+    ("local", "key", "message"),
+    [
+        ("from", "", NO_INPUT),
+        ("from", "ckpt/", NO_INPUT),
+        ("from", "ckpt/x", NO_INPUT),
+        ("ckpt", "base/", "'ckpt' is the same as the directory of checkpoints 'ckpt'"),
+    ],
+)
+def test_checkpoints_are_no_input(local: str, key: str, message: str) -> None:
     """What is below their URL is no tree for a training: it has attempts and manifests."""
     mapping = {
-        "input": {"from": f"obs://bucket/{key}"},
+        "input": {local: f"obs://bucket/{key}"},
         "output": {"ckpt": {"obs": "obs://bucket/ckpt/", "checkpoint": "auto"}},
     }
     with pytest.raises(MappingInvalid) as raised:
         parse_mapping(json.dumps(mapping), "m.json", PLACES)
     (problem,) = raised.value.problems
-    assert "obs://bucket/ckpt/ has checkpoints" in problem
-    assert "'restore': 'latest'" in problem
-
-
-def test_an_input_in_the_directory_of_checkpoints_is_refused() -> None:
-    mapping = {
-        "input": {"ckpt": "obs://bucket/base/"},
-        "output": {"ckpt": {"obs": "obs://bucket/ckpt/", "checkpoint": "auto"}},
-    }
-    with pytest.raises(MappingInvalid) as raised:
-        parse_mapping(json.dumps(mapping), "m.json", PLACES)
-    assert "'ckpt' is the same as the directory of checkpoints 'ckpt'" in raised.value.problems[0]
+    assert message in problem

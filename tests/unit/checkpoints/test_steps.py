@@ -16,8 +16,8 @@ DIRECTORY = pattern_layout(["iter_{step}"])
 FIRST = "the first step is complete when the next one begins here, or the training ends well"
 
 
-def ckpts(step: str, *ranks: int, suffix: str = "ckpt") -> list[str]:
-    return [f"rank_{rank}/net-{step}.{suffix}" for rank in ranks]
+def ckpts(step: str, *ranks: int) -> list[str]:
+    return [f"rank_{rank}/net-{step}.ckpt" for rank in ranks]
 
 
 def states(paths: Iterable[str], time: int = 1) -> Dict[str, FileState]:
@@ -38,7 +38,7 @@ def why_not(
 ) -> str:
     """Why this step is not complete; empty if it is."""
     decision = decide(layout, disk(states(paths), resting), known, ending=ending)
-    waiting = {one.name: why for one, why in decision.waiting.items()}
+    waiting = {waits.name: why for waits, why in decision.waiting.items()}
     assert step in waiting or step in {taken.step.name for taken in decision.complete}
     return waiting.get(step, "")
 
@@ -137,14 +137,14 @@ def test_a_file_beside_a_step_is_a_part_of_it_or_asked_about() -> None:
 
 def test_a_link_out_of_the_output_is_an_error_of_its_step() -> None:
     for path in ("iter_5", "iter_5/a"):
-        here = disk(states(["iter_5/b"]), errors={path: "a link out of the output, to /elsewhere"})
-        decision = decide(DIRECTORY, here, NodeSteps((0,)), ending=RunEnd.WELL)
+        linked = disk(states(["iter_5/b"]), errors={path: "a link out of the output, to /elsewhere"})
+        decision = decide(DIRECTORY, linked, NodeSteps((0,)), ending=RunEnd.WELL)
         assert list(decision.waiting.values()) == [f"{path}: a link out of the output, to /elsewhere"]
         assert not decision.complete
         assert len(decision.lost) == 1
 
 
-def taken(paths: Iterable[str], version: int = 1, time: int = 1) -> Dict[int, Taken]:
+def taken_before(paths: Iterable[str], version: int = 1, time: int = 1) -> Dict[int, Taken]:
     (step,) = DIRECTORY.steps(paths)
     return {step.number: Taken(step, version, False, states(paths, time))}
 
@@ -167,9 +167,9 @@ def test_a_step_that_is_published_makes_a_new_version_of_all_of_it_or_nothing(
     changed: Sequence[str], added: Sequence[str], alone: bool, version: int
 ) -> None:
     now = {**states(PUBLISHED), **states([*changed, *added], 2)}
-    known = NodeSteps((0,), taken=taken(PUBLISHED), shape={"iter_*/a", "iter_*/b"}, alone=alone)
+    known = NodeSteps((0,), taken=taken_before(PUBLISHED), shape={"iter_*/a", "iter_*/b"}, alone=alone)
     decision = decide(DIRECTORY, disk(now), known)
-    assert [(one.version, set(one.files)) for one in decision.complete] == (
+    assert [(taken.version, set(taken.files)) for taken in decision.complete] == (
         [(version, set(now))] if version else []
     )
     assert not decision.lost
@@ -177,19 +177,19 @@ def test_a_step_that_is_published_makes_a_new_version_of_all_of_it_or_nothing(
 
 def test_a_file_that_is_added_to_a_restored_step_makes_no_set() -> None:
     before = states(PUBLISHED)
-    here = disk({**before, **states(["iter_5/eval.json", "iter_6/a"], 2)})
-    decision = decide(DIRECTORY, here, NodeSteps((0,), before), ending=RunEnd.WELL)
-    assert [one.step.name for one in decision.complete] == ["6"]
+    now = disk({**before, **states(["iter_5/eval.json", "iter_6/a"], 2)})
+    decision = decide(DIRECTORY, now, NodeSteps((0,), before), ending=RunEnd.WELL)
+    assert [taken.step.name for taken in decision.complete] == ["6"]
     assert not decision.lost
     (why,) = decision.waiting.values()
     assert why == "iter_5/a is of an earlier start, iter_5/eval.json is not"
 
 
 def test_what_is_said_decides_alone() -> None:
-    here = disk(states(["iter_5/a", "iter_6/a", "iter_7/a"]), resting=())
+    now = disk(states(["iter_5/a", "iter_6/a", "iter_7/a"]), resting=())
     says = Says({5: 1, 9: 1}, {6: "rank 1 has not said that it is complete"})
-    decision = decide(DIRECTORY, here, NodeSteps((0, 1)), says, RunEnd.WELL)
-    assert [(one.step.name, one.by_word, set(one.files)) for one in decision.complete] == [
+    decision = decide(DIRECTORY, now, NodeSteps((0, 1)), says, RunEnd.WELL)
+    assert [(taken.step.name, taken.by_word, set(taken.files)) for taken in decision.complete] == [
         ("5", True, {"iter_5/a"}),
         ("9", True, set()),
     ]
@@ -197,25 +197,25 @@ def test_what_is_said_decides_alone() -> None:
         "6": "rank 1 has not said that it is complete",
         "7": "no rank has said that it is complete",
     }
-    again = NodeSteps((0, 1), taken={one.step.number: one for one in decision.complete})
-    assert decide(DIRECTORY, here, again, says).complete == []
-    said_again = decide(DIRECTORY, here, again, Says({5: 2, 9: 1}, {}))
-    assert [(one.step.name, one.version) for one in said_again.complete] == [("5", 2)]
+    again = NodeSteps((0, 1), taken={taken.step.number: taken for taken in decision.complete})
+    assert decide(DIRECTORY, now, again, says).complete == []
+    twice = decide(DIRECTORY, now, again, Says({5: 2, 9: 1}, {}))
+    assert [(taken.step.name, taken.version) for taken in twice.complete] == [("5", 2)]
 
 
 def test_a_step_that_was_seen_is_taken_again_when_it_is_said() -> None:
-    known = NodeSteps((0,), taken=taken(PUBLISHED))
-    (one,) = decide(DIRECTORY, disk(states(PUBLISHED)), known, Says({5: 1}, {})).complete
-    assert (one.version, one.by_word) == (1, True)
+    known = NodeSteps((0,), taken=taken_before(PUBLISHED))
+    (step,) = decide(DIRECTORY, disk(states(PUBLISHED)), known, Says({5: 1}, {})).complete
+    assert (step.version, step.by_word) == (1, True)
 
 
 def test_what_is_said_but_was_removed_before_it_was_taken_is_no_step_without_files() -> None:
     known = NodeSteps((0,), rested={5: {"iter_5/a", "iter_5/b"}})
-    for here in (states(["iter_5/a"]), {}):
-        decision = decide(DIRECTORY, disk(here), known, Says({5: 1}, {}))
+    for files in (states(["iter_5/a"]), {}):
+        decision = decide(DIRECTORY, disk(files), known, Says({5: 1}, {}))
         assert not decision.complete
         assert list(decision.waiting.values()) == [
-            f"{'iter_5/b' if here else 'iter_5/a'} was removed before it was taken"
+            f"{'iter_5/b' if files else 'iter_5/a'} was removed before it was taken"
         ]
     elsewhere = decide(DIRECTORY, disk({}), known, Says({6: 1}, {}))
     assert list(elsewhere.waiting.values()) == ["what it had was removed before it was taken"]

@@ -12,7 +12,7 @@ import pytest
 
 import ma_boot
 from ma_boot.training import init_env
-from ma_boot.training.environment import has_group, wrong_settings
+from ma_boot.training.environment import has_group
 
 FOR_TRAINING = Path(ma_boot.__file__).parent / "for_training"
 
@@ -62,10 +62,6 @@ def test_all_wrong_settings_are_named_at_once() -> None:
         init_env(cfg)
     assert "context_mode: found 'lazy'" in str(raised.value)
     assert "seed: found 'x'" in str(raised.value)
-
-
-def test_right_settings_have_no_problem() -> None:
-    assert wrong_settings(SimpleNamespace(seed=1, device_target="None", context_mode="graph")) == []
 
 
 FAKE_MINDSPORE = """
