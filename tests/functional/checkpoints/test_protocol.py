@@ -6,11 +6,9 @@ each training has written; a reader that shares no code with the toolkit says wh
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import tempfile
-from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -24,8 +22,8 @@ from ma_boot.checkpoints import RunEnd, attempts, upkeep
 from ma_boot.errors import ConfigError
 from path_mapping.stores import open_store
 from tests.functional.checkpoints.output import TestNode, step_of
+from tests.functional.frameworks.checkpoint_jobs import whole_sets
 
-_PART = re.compile(r"(\d+)-(\w+)/(\d+)-(\d+)-(said|seen)/part-(\d+)-of-(\d+)(-empty)?\.json")
 pytestmark = pytest.mark.timeout(400)
 NODES = st.integers(0, 1)
 STEPS = st.integers(1, 3)
@@ -51,9 +49,8 @@ class TwoNodes(RuleBasedStateMachine):
         self.starts = 0
         self.by_word = True
         self.said: Dict[Tuple[int, int], int] = {}  # how often a node has saved a step in this start
-        self.newest: Optional[Tuple[int, int, int]] = (
-            None  # attempt, step, version of the newest that counted
-        )
+        # Attempt, step and version of the newest that counted.
+        self.newest: Optional[Tuple[int, int, int]] = None
         self.nodes: List[TestNode] = []
 
     def teardown(self) -> None:
@@ -78,7 +75,7 @@ class TwoNodes(RuleBasedStateMachine):
         self.starts += 1
         self.said = {}
         step = str(expected[0][1]) if expected else None
-        assert [step_of(one) for one in restored] == [step, step]
+        assert list(map(step_of, restored)) == [step, step]
         content = expected[1] if expected else {}
         for node in self.nodes:
             own = {path: text for path, text in content.items() if path.endswith(f"{node.node}.bin")}
@@ -100,9 +97,7 @@ class TwoNodes(RuleBasedStateMachine):
         self.nodes[node].save(step, {f"{name}{node}.bin": text for name in "ab"})
         if self.by_word:
             self.nodes[node].say(step)
-        publisher = self.nodes[node].output.publisher
-        assert publisher is not None
-        publisher.take()
+        self.nodes[node].publisher.take()
 
     @rule(step=STEPS, sent=st.booleans())
     def train(self, step: int, sent: bool) -> None:
@@ -151,24 +146,10 @@ class TwoNodes(RuleBasedStateMachine):
 
     def whole(self) -> List[Tuple[Tuple[int, int, int], Dict[str, bytes]]]:
         """The sets that count with their files, the oldest first, as the store has them."""
-        root = self.base / "obs/bucket/ckpt"
-        sets: Dict[Any, Dict[int, Path]] = defaultdict(dict)
-        for path in root.glob(".ma_boot/sets/*/*/*.json"):
-            match = _PART.fullmatch(str(path.relative_to(root / ".ma_boot/sets")))
-            assert match is not None
-            attempt, tag, step, version, kind, part, of, _ = match.groups()
-            sets[-int(attempt), -int(step), -int(version), kind, tag, int(of)][int(part)] = path
-        whole = []
-        for name, parts in sorted(sets.items()):
-            documents = [json.loads(path.read_text()) for path in parts.values()]
-            if set(parts) == set(range(name[-1])) and any(one["files"] for one in documents):
-                files = {
-                    file["path"]: (root / file["key"]).read_bytes()
-                    for one in documents
-                    for file in one["files"]
-                }
-                whole.append(((name[0], documents[0]["step"], documents[0]["version"]), files))
-        return whole
+        return [
+            (known["order"], {path: file.read_bytes() for path, file in known["files"].items()})
+            for known in reversed(whole_sets(self.base / "obs/bucket/ckpt"))
+        ]
 
     @invariant()
     def none_is_incomplete_or_mixed(self) -> None:

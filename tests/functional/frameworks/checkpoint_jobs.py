@@ -65,9 +65,9 @@ class Job:
         """The processes of the nodes: children of the rehearsal, beside its guard."""
         rehearsal = self.started[-1].pid
         children = Path(f"/proc/{rehearsal}/task/{rehearsal}/children").read_text().split()
-        found = [pid for pid in children if b"\0ma_boot\0run\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-        assert len(found) == self.count
-        return [int(pid) for pid in found]
+        nodes = [pid for pid in children if b"\0ma_boot\0run\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        assert len(nodes) == self.count
+        return [int(pid) for pid in nodes]
 
     def clean_up(self) -> None:
         """Ends what still runs, by its process group."""
@@ -101,22 +101,25 @@ class Job:
 
 
 def whole_sets(store: Path) -> List[Dict[str, Any]]:
-    """The sets of which every node has its manifest in the store, the newest first: attempt, step, files by path."""
-    found = []
+    """The sets of which every node has its manifest, the newest first: attempt, step, order in time, files by path.
+
+    It shares no code with the toolkit.
+    """
+    sets = []
     for directory in sorted(path for path in store.glob(".ma_boot/sets/*/*") if path.is_dir()):
-        names = [re.fullmatch(r"part-(\d+)-of-(\d+)\.json", path.name) for path in directory.iterdir()]
-        parts = {(int(name[1]), int(name[2])) for name in names if name}
-        if parts and parts == {(node, len(parts)) for node in range(len(parts))}:
-            found.append(_set(directory))
-    return found
+        paths = sorted(directory.iterdir())
+        names = [re.fullmatch(r"part-(\d+)-of-(\d+)(-empty)?\.json", path.name) for path in paths]
+        numbers = {(int(name[1]), int(name[2])) for name in names if name}
+        if numbers and numbers == {(node, len(numbers)) for node in range(len(numbers))}:
+            sets.append(_set(store, [json.loads(path.read_text()) for path in paths]))
+    return [known for known in sets if known["files"]]
 
 
-def _set(directory: Path) -> Dict[str, Any]:
-    parts = [json.loads(path.read_text()) for path in sorted(directory.iterdir())]
-    root = directory.parents[3]
-    files = {one["path"]: root / one["key"] for part in parts for one in part["files"]}
-    keys = [one["key"] for part in parts for one in part["files"]]
-    return {"attempt": keys[0].split("/")[0], "step": parts[0]["step_name"], "files": files}
+def _set(store: Path, parts: List[Dict[str, Any]]) -> Dict[str, Any]:
+    files = {file["path"]: store / file["key"] for part in parts for file in part["files"]}
+    attempt, step = parts[0]["attempt"], parts[0]["step_name"]
+    order = int(attempt.split("-")[1]), parts[0]["step"], parts[0]["version"]
+    return {"attempt": attempt, "step": step, "order": order, "files": files}
 
 
 def digests(files: Dict[str, Path]) -> Dict[str, str]:
@@ -129,9 +132,7 @@ def damage_in(name: str, content: bytes) -> str:
     return damage(name, len(content), lambda offset, length: content[offset : offset + length])
 
 
-def said(output: str, word: str) -> List[Dict[str, Any]]:
-    """What each rank said, by rank."""
-    found = [
-        json.loads(line.partition(f"{word} ")[2]) for line in output.splitlines() if f"] {word} {{" in line
-    ]
-    return sorted(found, key=lambda one: int(one["rank"]))
+def documents(output: str, word: str) -> List[Dict[str, Any]]:
+    """What each rank has printed behind this word, by rank; not what a report quotes of it."""
+    matches = (re.match(rf"(?:.*\] )?{word} (\{{.*)", line) for line in output.splitlines())
+    return sorted((json.loads(match[1]) for match in matches if match), key=lambda facts: int(facts["rank"]))

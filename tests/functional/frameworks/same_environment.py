@@ -12,7 +12,7 @@ _NEW_EACH_TIME = re.compile(r"(MASTER|MS_SCHED|MABOOT_MASTER|MABOOT_CHANNEL)_POR
 _NAMES = re.compile(r"/ma-job-[0-9a-f]{8}/|/log/[^/]+(?=-node-\d)")  # of the rehearsal, and of its job
 
 
-def seen(environ: Mapping[str, str]) -> Dict[str, str]:
+def same_everywhere(environ: Mapping[str, str]) -> Dict[str, str]:
     """The variables of a rank on any platform; names of the rehearsal and of its job are the same in each."""
     return {
         name: _NAMES.sub("/NAME/", value)
@@ -24,13 +24,15 @@ def seen(environ: Mapping[str, str]) -> Dict[str, str]:
 def differences(by_platform: Mapping[str, Sequence[Mapping[str, Any]]]) -> List[str]:
     """What a rank says in `environ`, or of its training, in another way than on ModelArts."""
     first, *others = by_platform
-    found = []
+    lines = []
     for platform in others:
-        for rank, (here, there) in enumerate(zip(by_platform[first], by_platform[platform])):
-            one, other = ({**said, **seen(said["environ"]), "environ": ""} for said in (here, there))
-            found += [
-                f"{platform}, rank {rank}: {name} is {other.get(name)!r}, on {first} {one.get(name)!r}"
-                for name in sorted({*one, *other})
-                if one.get(name) != other.get(name) and not _NEW_EACH_TIME.match(name)
+        for rank, pair in enumerate(zip(by_platform[first], by_platform[platform])):
+            expected, facts = (
+                {**facts, **same_everywhere(facts["environ"]), "environ": ""} for facts in pair
+            )
+            lines += [
+                f"{platform}, rank {rank}: {name} is {facts.get(name)!r}, on {first} {expected.get(name)!r}"
+                for name in sorted({*expected, *facts})
+                if expected.get(name) != facts.get(name) and not _NEW_EACH_TIME.match(name)
             ]
-    return found
+    return lines

@@ -12,7 +12,7 @@ import pytest
 
 from ma_boot.node.document_way import AGREE_SECONDS
 from tests.fault.checkpoint_kills import Training
-from tests.functional.frameworks.checkpoint_jobs import PATIENCE, Job, digests, said
+from tests.functional.frameworks.checkpoint_jobs import PATIENCE, Job, digests, documents
 from tests.functional.node import Ended, events_in
 
 STEPS = 12  # which a training makes in all
@@ -87,7 +87,7 @@ def run(root: Path, training: Training, seed: Optional[int]) -> Tuple[Job, Ended
 def facts(ended: Ended, word: str, name: str) -> Dict[Tuple[int, Any], Any]:
     """What the ranks have said of each step: the same in every attempt that has made it."""
     known: Dict[Tuple[int, Any], Any] = {}
-    for line in said(ended.output, word):
+    for line in documents(ended.output, word):
         value = known.setdefault((line["rank"], line["step"]), line[name])
         assert value == line[name], f"{word}: other than before: {line}"
     return known
@@ -108,14 +108,16 @@ def check(
     monkeypatch.setenv("MABOOT_JOB_TOKEN", token)
     job, ended = run(root, training, seed)
     restarts = compare(job, ended, undisturbed, training)
-    for one in restarts:
-        step = "none" if one.stepped is None else f"{one.stepped - one.failed:.1f} s"
+    for restart in restarts:
+        step = "none" if restart.stepped is None else f"{restart.stepped - restart.failed:.1f} s"
         print(
-            f"seed {seed}, {'token' if token else 'OBS alone'}, {case(seed)}: stopped in {one.ended - one.failed:.1f} s, "
-            f"started {one.started - one.ended:.1f} s later; failure to first step: {step}"
+            f"seed {seed}, {'token' if token else 'OBS alone'}, {case(seed)}: stopped in {restart.ended - restart.failed:.1f} s, "
+            f"started {restart.started - restart.ended:.1f} s later; failure to first step: {step}"
         )
-    looks = 0.0 if token else 2 * AGREE_SECONDS  # node 0 looks for the ends, then the others for its decision
-    assert all(one.started - one.ended <= AGAIN_SECONDS + looks for one in restarts), restarts
+    agreeing = (
+        0.0 if token else 2 * AGREE_SECONDS
+    )  # node 0 looks for the ends, then the others for its decision
+    assert all(restart.started - restart.ended <= AGAIN_SECONDS + agreeing for restart in restarts), restarts
 
 
 def compare(job: Job, ended: Ended, undisturbed: Ended, training: Training) -> List[Restart]:
@@ -127,7 +129,7 @@ def compare(job: Job, ended: Ended, undisturbed: Ended, training: Training) -> L
     whole = facts(undisturbed, "saved", "weights")
     assert weights <= whole.items(), "a rank that is killed may have saved a step, and not said so"
     assert [rank for (rank, _), _ in weights].count(0) > 0
-    for line in said(ended.output, "restored"):
+    for line in documents(ended.output, "restored"):
         _compare_restored(job, line, training)
     restarts = _restarts(job, ended)
     assert restarts, ended.output
@@ -136,29 +138,31 @@ def compare(job: Job, ended: Ended, undisturbed: Ended, training: Training) -> L
 
 def _compare_restored(job: Job, line: Dict[str, Any], training: Training) -> None:
     """The rank has found the newest set of the attempts before, and its files, byte for byte, and no others."""
-    earlier = [one for one in job.whole_sets() if int(one["attempt"].split("-")[1]) < int(line["attempt"])]
+    earlier = [whole for whole in job.whole_sets() if whole["order"][0] < int(line["attempt"])]
     if not earlier:
         assert (line["step"], line["files"]) == (None, {})
         return
     newest, rank_of = earlier[0], training.rank_of
     source = f"obs://bucket/ckpt/{newest['attempt']}"
     assert (line["step"], line["source"]) == (newest["step"], source), f"rank {line['rank']}"
-    mine = {
+    expected = {
         path: digest
         for path, digest in digests(newest["files"]).items()
         if rank_of is None or rank_of(path) // DEVICES == line["rank"] // DEVICES
     }
-    assert line["files"] == mine, f"rank {line['rank']}"
+    assert line["files"] == expected, f"rank {line['rank']}"
 
 
 def _restarts(job: Job, ended: Ended) -> List[Restart]:
     """The restarts of a job; all of its nodes have made each of them."""
     attempts = [_attempts(job, node) for node in range(NODES)]
-    assert len({len(one) for one in attempts}) == 1, "all nodes restart as often"
+    assert len({len(events) for events in attempts}) == 1, "all nodes restart as often"
     stepped: Dict[int, Set[float]] = defaultdict(set)
-    for line in said(ended.output, "step"):
+    for line in documents(ended.output, "step"):
         stepped[int(line["attempt"])].add(line["at"])
-    pairs = [[event for one in attempts for event in one[number]] for number in range(len(attempts[0]))]
+    pairs = [
+        [event for of_node in attempts for event in of_node[number]] for number in range(len(attempts[0]))
+    ]
     return [
         Restart(
             min(_failures(before)),

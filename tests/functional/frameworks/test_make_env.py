@@ -70,8 +70,8 @@ def probed(asked: Path, home: Path, environ: Dict[str, str]) -> List[Any]:
     return interpreters
 
 
-def found(asked: Path, home: Path, environ: Dict[str, str]) -> List[str]:
-    return [one.path for one in probed(asked, home, environ)]
+def paths(asked: Path, home: Path, environ: Dict[str, str]) -> List[str]:
+    return [interpreter.path for interpreter in probed(asked, home, environ)]
 
 
 def test_one_that_does_not_answer_is_named(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_where_another_one_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     if place.startswith("pyenv"):
         environ["PYENV_ROOT"] = str(tmp_path / "pyenv")
     monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
-    assert found(asked, home, environ) == [str(asked), str(tmp_path / place)]
+    assert paths(asked, home, environ) == [str(asked), str(tmp_path / place)]
 
 
 def test_the_newest_comes_first_and_nothing_is_asked_for_after_it(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_the_newest_comes_first_and_nothing_is_asked_for_after_it(tmp_path: Path
     asked = interpreter(tmp_path / "asked", "3.8.1")
     for minor in (9, 11, 13):
         interpreter(tools / f"python3.{minor}", f"3.{minor}.1")
-    assert found(asked, tmp_path, {"PATH": str(tools)}) == [str(asked), str(tools / "python3.11")]
+    assert paths(asked, tmp_path, {"PATH": str(tools)}) == [str(asked), str(tools / "python3.11")]
 
 
 @pytest.mark.parametrize("python", REAL or [Path(sys.executable)], ids=str)
@@ -127,12 +127,8 @@ def test_with_real_interpreters(python: Path) -> None:
     environ = {"HOME": str(Path.home()), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(
         [str(python), str(PROGRAM)],
-        env=environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+        env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
     version = done.stdout.split(" ")[3]
     assert done.returncode == 0, done.stdout
     assert (3, 9) <= tuple(map(int, version.split(".")))[:2] <= (3, 12)

@@ -49,16 +49,16 @@ def test_it_trains_and_every_rank_ends_well(trained: Ended) -> None:
 
 def test_the_loss_falls_on_every_rank(trained: Ended) -> None:
     for rank in range(4):
-        seen = losses(trained.output, rank)
-        assert seen[0] > 2
-        assert seen[-1] < 0.5
+        first, *_, last = losses(trained.output, rank)
+        assert first > 2
+        assert last < 0.5
 
 
 def test_obs_holds_a_whole_set_of_each_epoch(trained: Ended) -> None:
     """With the checkpoint of each rank; of the first epoch, too, as it is seen while the second one trains."""
     newest, *older = whole_sets(STORE)
     assert newest["step"] == "2_20"
-    assert [one["step"] for one in older] in ([], ["1_20"])
+    assert [known["step"] for known in older] in ([], ["1_20"])
     assert sorted(newest["files"]) == [f"rank_{rank}/cnn-2_20.ckpt" for rank in range(4)]
     assert {damage_in("a-1_1.ckpt", file.read_bytes()) for file in newest["files"].values()} == {""}
 

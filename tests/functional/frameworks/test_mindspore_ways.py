@@ -12,7 +12,8 @@ from typing import Any, Dict, List
 import pytest
 
 import ma_boot
-from tests.functional.frameworks.same_environment import PLATFORMS, differences, seen
+from tests.functional.frameworks.checkpoint_jobs import documents
+from tests.functional.frameworks.same_environment import PLATFORMS, differences, same_everywhere
 from tests.functional.node import PROGRAMS, Ended
 from tests.mindspore_end import again_after_a_crash
 
@@ -32,12 +33,6 @@ def rehearse(directory: Path, nodes: int, *arguments: str) -> Ended:
     return Ended(done.returncode, done.stdout)
 
 
-def said(text: str, word: str) -> List[Dict[str, Any]]:
-    """What each rank said, by rank."""
-    found = [json.loads(line.partition(f"{word} ")[2]) for line in text.splitlines() if f"{word} {{" in line]
-    return sorted(found, key=lambda one: int(one["rank"]))
-
-
 def events(directory: Path, kind: str) -> List[Dict[str, Any]]:
     """The events of the first node of the newest rehearsal in this directory."""
     files = directory.glob("ma_boot-rehearsal/*/node-0/home/ma-user/modelarts/log/*-events.jsonl")
@@ -50,11 +45,11 @@ def test_the_dynamic_cluster_adds_up_over_two_nodes(tmp_path: Path) -> None:
         lambda: rehearse(tmp_path, 2, "--rendezvous", "mindspore", str(SUM)), "summed"
     )
     assert ended.code == 0, ended.output
-    ranks = said(ended.output, "summed")
-    assert [one["rank"] for one in ranks] == [0, 1, 2, 3]
-    assert [one["MS_NODE_ID"] for one in ranks] == ["0", "1", "2", "3"]  # by VC_TASK_INDEX
-    assert {(one["size"], one["sum"], one["RANK_TABLE_FILE"]) for one in ranks} == {(4, 10.0, None)}
-    assert [one["DEVICE_ID"] for one in ranks] == ["0", "1", "0", "1"]
+    ranks = documents(ended.output, "summed")
+    assert [rank["rank"] for rank in ranks] == [0, 1, 2, 3]
+    assert [rank["MS_NODE_ID"] for rank in ranks] == ["0", "1", "2", "3"]  # by VC_TASK_INDEX
+    assert {(rank["size"], rank["sum"], rank["RANK_TABLE_FILE"]) for rank in ranks} == {(4, 10.0, None)}
+    assert [rank["DEVICE_ID"] for rank in ranks] == ["0", "1", "0", "1"]
 
 
 def test_the_training_is_the_same_on_every_platform(tmp_path: Path) -> None:
@@ -64,9 +59,9 @@ def test_the_training_is_the_same_on_every_platform(tmp_path: Path) -> None:
         words = ["--devices-per-node", "1", "--platform", platform, "--rendezvous", "mindspore", str(SUM)]
         ended = again_after_a_crash(functools.partial(rehearse, tmp_path, 2, *words, "environ"), "summed")
         assert ended.code == 0, ended.output
-        ranks[platform] = said(ended.output, "summed")
-    assert [[one["sum"] for one in found] for found in ranks.values()] == [[3.0, 3.0]] * 3
-    assert "MS_WORKER_NUM" in seen(ranks["volcano"][0]["environ"])
+        ranks[platform] = documents(ended.output, "summed")
+    assert [[rank["sum"] for rank in of_platform] for of_platform in ranks.values()] == [[3.0, 3.0]] * 3
+    assert "MS_WORKER_NUM" in same_everywhere(ranks["volcano"][0]["environ"])
     assert differences(ranks) == []
 
 
@@ -88,8 +83,8 @@ def test_msrun_once_on_the_node(tmp_path: Path) -> None:
     )  # fmt: skip
     assert ended.code == 0, ended.output
     logs = sorted(tmp_path.glob("ma_boot-rehearsal/*/node-0/home/ma-user/msrun_log/worker_*.log"))
-    ranks = said("\n".join(log.read_text() for log in logs), "summed")
-    assert [(one["rank"], one["size"], one["sum"]) for one in ranks] == [(0, 2, 3.0), (1, 2, 3.0)]
+    ranks = documents("\n".join(log.read_text() for log in logs), "summed")
+    assert [(rank["rank"], rank["size"], rank["sum"]) for rank in ranks] == [(0, 2, 3.0), (1, 2, 3.0)]
 
 
 RANK_TABLE = """
@@ -118,13 +113,17 @@ def test_ranks_by_the_rank_table_and_mindspores_log_for_each(
         monkeypatch.setenv(name, value)
     ended = rehearse(tmp_path, 2, str(script))
     assert ended.code == 0, ended.output
-    ranks = said(ended.output, "table")
-    assert [one["rank"] for one in ranks] == ["0", "1", "2", "3"]
-    assert {(one["in_table"], one["RANK_SIZE"], one["HCCL_CONNECT_TIMEOUT"]) for one in ranks} == {
+    ranks = documents(ended.output, "table")
+    assert [rank["rank"] for rank in ranks] == ["0", "1", "2", "3"]
+    assert {(rank["in_table"], rank["RANK_SIZE"], rank["HCCL_CONNECT_TIMEOUT"]) for rank in ranks} == {
         (4, "4", "1800")
     }
-    assert [one["DEVICE_ID"] for one in ranks] == [one["ASCEND_DEVICE_ID"] for one in ranks] == ["0", "1"] * 2
-    assert all(one["ASCEND_PROCESS_LOG_PATH"].endswith(f"process_log/rank_{one['rank']}") for one in ranks)
+    assert (
+        [rank["DEVICE_ID"] for rank in ranks]
+        == [rank["ASCEND_DEVICE_ID"] for rank in ranks]
+        == ["0", "1"] * 2
+    )
+    assert all(rank["ASCEND_PROCESS_LOG_PATH"].endswith(f"process_log/rank_{rank['rank']}") for rank in ranks)
     assert sorted(path.name for path in ms_log.glob("rank_*")) == ["rank_0", "rank_1", "rank_2", "rank_3"]
 
 
@@ -150,15 +149,20 @@ def test_what_the_monitors_print_is_in_the_events(tmp_path: Path) -> None:
     )
     assert ended.code == 0, ended.output
     ranks = [event["ranks"] for event in events(tmp_path, "metrics")]
-    told = [one for one in ranks if "loss" in one]
-    assert len(told) >= 3
-    steps = [[step for one in told for step in one["step"][rank : rank + 1] if step] for rank in (0, 1)]
+    samples = [sample for sample in ranks if "loss" in sample]
+    assert len(samples) >= 3
+    steps = [
+        [step for sample in samples for step in sample["step"][rank : rank + 1] if step] for rank in (0, 1)
+    ]
     assert [of_rank[-1] for of_rank in steps] == [20, 20], "of the last epoch"
     for rank in (0, 1):
-        losses = [one["loss"][rank] for one in told if one["loss"][rank] is not None]
+        losses = [sample["loss"][rank] for sample in samples if sample["loss"][rank] is not None]
         assert losses[-1] < losses[0] / 10
         times = [
-            seconds for one in told for seconds in one.get("step_time", [None, None])[rank:][:1] if seconds
+            seconds
+            for sample in samples
+            for seconds in sample.get("step_time", [None, None])[rank:][:1]
+            if seconds
         ]
         assert len(times) >= 2
         assert all(0.05 < seconds < 2 for seconds in times), "a step takes a tenth of a second"

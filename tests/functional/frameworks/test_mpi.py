@@ -27,16 +27,16 @@ def test_four_ranks_on_more_slots_than_cores(node: Node, non_sink: bool) -> None
     node.variables["MABOOT_NON_SINK"] = "1" if non_sink else ""
     ended = node.boot("--rendezvous", "mpi", RANK)
     assert ended.code == 0, ended.output
-    seen = [json.loads(line.partition("seen ")[2]) for line in ended.output.splitlines() if "seen {" in line]
-    assert sorted(one["rank"] for one in seen) == ["0", "1", "2", "3"]
-    for one in seen:
-        assert (one["OMPI_COMM_WORLD_SIZE"], one["RANK_SIZE"]) == ("4", "4")
-        assert one["RANK_ID"] is one["RANK_TABLE_FILE"] is None
-        assert one["GRAPH_OP_RUN"] == one["HCCL_WHITELIST_DISABLE"] == ("1" if non_sink else None)
+    ranks = [json.loads(line.partition("seen ")[2]) for line in ended.output.splitlines() if "seen {" in line]
+    assert sorted(rank["rank"] for rank in ranks) == ["0", "1", "2", "3"]
+    for rank in ranks:
+        assert (rank["OMPI_COMM_WORLD_SIZE"], rank["RANK_SIZE"]) == ("4", "4")
+        assert rank["RANK_ID"] is rank["RANK_TABLE_FILE"] is None
+        assert rank["GRAPH_OP_RUN"] == rank["HCCL_WHITELIST_DISABLE"] == ("1" if non_sink else None)
 
 
 @pytest.mark.parametrize(
-    ("how", "code", "said"),
+    ("how", "code", "cause"),
     [
         (
             "raise",
@@ -48,10 +48,10 @@ def test_four_ranks_on_more_slots_than_cores(node: Node, non_sink: bool) -> None
         ("SIGSEGV", 139, "rank 2 under mpirun ended with exit code 139"),
     ],
 )
-def test_the_rank_that_fails_first_is_the_cause(node: Node, how: str, code: int, said: str) -> None:
+def test_the_rank_that_fails_first_is_the_cause(node: Node, how: str, code: int, cause: str) -> None:
     ended = node.boot("--rendezvous", "mpi", RANK, how)
     assert ended.code == code, ended.output
-    assert said in ended.output.splitlines()[-1]
+    assert cause in ended.output.splitlines()[-1]
     failure = json.loads((node.log_dir / "modelarts-job-test-node-0-failure.json").read_text())
     assert failure["exit_code"] == code
     if how == "raise":
@@ -67,8 +67,8 @@ def test_a_rank_that_fails_before_all_have_started_is_not_taken_for_mpirun(
     program = f"[ $OMPI_COMM_WORLD_RANK = 0 ] && {how}; exec sleep 600"
     ended = node.boot("--rendezvous", "mpi", "--", "sh", "-c", program)
     assert ended.code == code, ended.output
-    (said,) = re.findall(r": (.*) under mpirun ended with exit code", ended.output.splitlines()[-1])
-    assert said in ("a rank", "rank 0")
+    (named,) = re.findall(r": (.*) under mpirun ended with exit code", ended.output.splitlines()[-1])
+    assert named in ("a rank", "rank 0")
 
 
 def test_sigterm_ends_mpirun_and_its_ranks(node: Node) -> None:

@@ -11,8 +11,8 @@ from typing import Any, Dict, List
 
 import pytest
 
-from tests.functional.frameworks.same_environment import PLATFORMS, differences, seen
-from tests.functional.node import PROGRAMS, Ended
+from tests.functional.frameworks.same_environment import PLATFORMS, differences, same_everywhere
+from tests.functional.node import PROGRAMS, Ended, events_in
 
 PYTHON = Path(__file__).parents[3] / ".rehearsal" / "torch" / "bin" / "python"
 DDP = PROGRAMS / "ddp.py"
@@ -33,22 +33,21 @@ def rehearse(directory: Path, *arguments: str) -> Ended:
 def trained(ended: Ended, ranks: int = 4) -> List[Dict[str, Any]]:
     """What the processes said, by rank; they learned, and the same."""
     assert ended.code == 0, ended.output
-    said = [
-        json.loads(line.partition("trained ")[2]) for line in ended.output.splitlines() if "trained {" in line
-    ]
-    assert len(said) == ranks, ended.output
-    assert all(one["equal"] and one["last"] < one["first"] / 5 for one in said)
-    return sorted(said, key=lambda one: int(one["RANK"]))
+    lines = [line for line in ended.output.splitlines() if "trained {" in line]
+    facts = [json.loads(line.partition("trained ")[2]) for line in lines]
+    assert len(facts) == ranks, ended.output
+    assert all(rank["equal"] and rank["last"] < rank["first"] / 5 for rank in facts)
+    return sorted(facts, key=lambda rank: int(rank["RANK"]))
 
 
 def test_ddp_trains_on_two_nodes(tmp_path: Path) -> None:
     ranks = trained(rehearse(tmp_path, "--rendezvous", "torch", str(DDP)))
-    assert [one["RANK"] for one in ranks] == ["0", "1", "2", "3"]
-    assert [one["LOCAL_RANK"] for one in ranks] == ["0", "1", "0", "1"]
-    assert {one["WORLD_SIZE"] for one in ranks} == {"4"}
-    assert {one["LOCAL_WORLD_SIZE"] for one in ranks} == {"2"}
-    assert len({(one["MASTER_ADDR"], one["MASTER_PORT"]) for one in ranks}) == 1
-    assert {one["RANK_TABLE_FILE"] for one in ranks} == {one["RANK_ID"] for one in ranks} == {None}
+    assert [rank["RANK"] for rank in ranks] == ["0", "1", "2", "3"]
+    assert [rank["LOCAL_RANK"] for rank in ranks] == ["0", "1", "0", "1"]
+    assert {rank["WORLD_SIZE"] for rank in ranks} == {"4"}
+    assert {rank["LOCAL_WORLD_SIZE"] for rank in ranks} == {"2"}
+    assert len({(rank["MASTER_ADDR"], rank["MASTER_PORT"]) for rank in ranks}) == 1
+    assert {rank["RANK_TABLE_FILE"] for rank in ranks} == {rank["RANK_ID"] for rank in ranks} == {None}
 
 
 def test_the_training_is_the_same_on_every_platform(tmp_path: Path) -> None:
@@ -57,31 +56,31 @@ def test_the_training_is_the_same_on_every_platform(tmp_path: Path) -> None:
     ranks = {
         platform: trained(rehearse(tmp_path, "--platform", platform, *words), 2) for platform in PLATFORMS
     }
-    assert [one["RANK"] for one in ranks["mindcluster"]] == ["0", "1"]
-    assert all(len(one["losses"]) == 60 for one in ranks["modelarts"])
-    assert "LOCAL_RANK" in seen(ranks["volcano"][0]["environ"])
+    assert [rank["RANK"] for rank in ranks["mindcluster"]] == ["0", "1"]
+    assert all(len(rank["losses"]) == 60 for rank in ranks["modelarts"])
+    assert "LOCAL_RANK" in same_everywhere(ranks["volcano"][0]["environ"])
     assert differences(ranks) == []
 
 
 def test_chosen_cards_are_named_to_each_process(tmp_path: Path) -> None:
     of_four = ("--devices-per-node", "4", "--rendezvous", "torch", "--devices", "2,1")
     ranks = trained(rehearse(tmp_path, *of_four, str(DDP)))
-    assert [(one["LOCAL_RANK"], one["DEVICE_ID"]) for one in ranks] == [("0", "1"), ("1", "2")] * 2
+    assert [(rank["LOCAL_RANK"], rank["DEVICE_ID"]) for rank in ranks] == [("0", "1"), ("1", "2")] * 2
 
 
 def test_a_rank_that_raises_is_the_cause(tmp_path: Path) -> None:
     """Where a peer's abort comes first, which loses its connection, the report shows the exception all the same."""
     ended = rehearse(tmp_path, "--rendezvous", "torch", str(DDP), "fail")
-    said = [line.partition("[ma_boot] ")[2] for line in ended.output.splitlines()]
+    lines = [line.partition("[ma_boot] ")[2] for line in ended.output.splitlines()]
     if ended.code == 1:
-        assert "  | ValueError: planted in the last rank" in said
-        assert said[-1].startswith("exit code 1: node 1, rank 3: ValueError: planted in the last rank")
+        assert "  | ValueError: planted in the last rank" in lines
+        assert lines[-1].startswith("exit code 1: node 1, rank 3: ValueError: planted in the last rank")
     else:
         assert ended.code == 134
         assert [
-            line for line in said if re.match("rank 3 .*; its last exception: ValueError: planted in", line)
+            line for line in lines if re.match("rank 3 .*; its last exception: ValueError: planted in", line)
         ]
-        assert [line for line in said if line.startswith("hint: this rank lost its peer")]
+        assert [line for line in lines if line.startswith("hint: this rank lost its peer")]
 
 
 TORCHRUN_IN_FULL = [
@@ -93,7 +92,7 @@ TORCHRUN_IN_FULL = [
 @pytest.mark.parametrize("options", [[], TORCHRUN_IN_FULL], ids=["plain", "in full"])
 def test_torchrun_starts_the_ranks_of_all_nodes(tmp_path: Path, options: List[str]) -> None:
     ended = rehearse(tmp_path, "torchrun", *options, str(DDP))
-    assert [one["RANK"] for one in trained(ended)] == ["0", "1", "2", "3"]
+    assert [rank["RANK"] for rank in trained(ended)] == ["0", "1", "2", "3"]
 
 
 def test_accelerate_once_on_each_node(tmp_path: Path) -> None:
@@ -103,7 +102,7 @@ def test_accelerate_once_on_each_node(tmp_path: Path) -> None:
         "--machine_rank=$MABOOT_NODE_RANK", "--num_processes=$MABOOT_WORLD_SIZE", "--main_process_ip=$MABOOT_MASTER_ADDR",
         "--main_process_port=$MABOOT_MASTER_PORT", "--mixed_precision=no", "--dynamo_backend=no", IN_CODE,
     )  # fmt: skip
-    assert [one["RANK"] for one in trained(ended)] == ["0", "1", "2", "3"]
+    assert [rank["RANK"] for rank in trained(ended)] == ["0", "1", "2", "3"]
 
 
 def test_step_loss_and_step_time_of_the_trainer_of_transformers_are_in_the_events(tmp_path: Path) -> None:
@@ -112,17 +111,16 @@ def test_step_loss_and_step_time_of_the_trainer_of_transformers_are_in_the_event
     ranks = [event["ranks"] for event in events(tmp_path, 0, "metrics")]
     assert ranks[0]["rank"] == [0, 1]
     assert all(size > 100 for size in ranks[1]["rss"] if size is not None), "torch itself takes as much"
-    told = [one for one in ranks if one.get("step", [None])[0] is not None]  # only the first rank prints
-    assert told[-1]["step"][0] == 60
-    assert 0.1 < told[-1]["step_time"][0] < 1
-    assert told[-1]["loss"][0] < told[0]["loss"][0]
+    first, *_, last = (sample for sample in ranks if sample.get("step", [None])[0] is not None)
+    assert last["step"][0] == 60, "only the first rank prints"
+    assert 0.1 < last["step_time"][0] < 1
+    assert last["loss"][0] < first["loss"][0]
 
 
 def events(directory: Path, node: int, kind: str) -> List[Dict[str, Any]]:
     """The events of a node of the only rehearsal in this directory."""
     (file,) = directory.glob(f"ma_boot-rehearsal/*/node-{node}/home/ma-user/modelarts/log/*-events.jsonl")
-    found = [json.loads(line) for line in file.read_text().splitlines()]
-    return [event for event in found if event["kind"] == kind]
+    return [event for event in events_in(file) if event["kind"] == kind]
 
 
 HANGS = """

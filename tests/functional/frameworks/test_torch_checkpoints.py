@@ -15,7 +15,7 @@ import pytest
 from tests.fault.checkpoint_kills import KilledJob, Training, run_kills
 from tests.fault.test_kill import drawn
 from tests.functional.frameworks import seeded_faults
-from tests.functional.frameworks.checkpoint_jobs import PATIENCE, Job, damage_in, digests, said
+from tests.functional.frameworks.checkpoint_jobs import PATIENCE, Job, damage_in, digests, documents
 from tests.functional.frameworks.test_torch import PYTHON
 from tests.functional.node import PROGRAMS, Ended, eventually
 from tests.obs import MemoryObs
@@ -58,7 +58,7 @@ def test_a_killed_job_goes_on_from_the_newest_whole_set(job: Job, undisturbed: E
     job.wait_for_sets(2, log)
     time.sleep(dice.random() * 2)  # a moment that nobody has chosen
     if victim == "a rank":
-        os.kill(dice.choice(said(log.read_text(), "restored"))["pid"], signal.SIGKILL)
+        os.kill(dice.choice(documents(log.read_text(), "restored"))["pid"], signal.SIGKILL)
         killed = job.ended(log)
         assert killed.code == 137, killed.output
     else:
@@ -68,18 +68,18 @@ def test_a_killed_job_goes_on_from_the_newest_whole_set(job: Job, undisturbed: E
     job.arguments[-1] = "0"
     again = job.ended(job.start())
     assert again.code == 0, again.output
-    restored = said(again.output, "restored")
-    assert [one["step"] for one in restored] == [newest["step"]] * 4
-    assert all(one["source"].startswith("obs://bucket/ckpt/attempt-") for one in restored)
+    restored = documents(again.output, "restored")
+    assert [facts["step"] for facts in restored] == [newest["step"]] * 4
+    assert all(facts["source"].startswith("obs://bucket/ckpt/attempt-") for facts in restored)
     trained, expected = (
-        {one["weights"] for one in said(ended.output, "trained")} for ended in (again, undisturbed)
+        {facts["weights"] for facts in documents(ended.output, "trained")} for ended in (again, undisturbed)
     )
     assert trained == expected, "as if nothing had happened"
-    kept = [one["step"] for one in job.whole_sets()]
+    kept = [facts["step"] for facts in job.whole_sets()]
     assert kept[0] == str(seeded_faults.STEPS)
     job.prune(keep=3)  # a set that node 1 completes after node 0 has ended has removed none
-    assert {one["step"] for one in job.whole_sets()} == {*kept[:3], newest["step"]}
-    assert {one["step"] for one in said(again.output, "saved")} == set(
+    assert {facts["step"] for facts in job.whole_sets()} == {*kept[:3], newest["step"]}
+    assert {facts["step"] for facts in documents(again.output, "saved")} == set(
         range(int(newest["step"]) + 1, seeded_faults.STEPS + 1)
     )
 
@@ -100,7 +100,7 @@ def test_every_node_gets_the_files_of_all(job: Job) -> None:
     expected = digests(newest["files"])
     log = job.start()
     _all_ranks_run(log)
-    assert [one["files"] for one in said(log.read_text(), "restored")] == [expected] * 4
+    assert [facts["files"] for facts in documents(log.read_text(), "restored")] == [expected] * 4
     assert sorted(Path(path).name for path in expected) == [
         ".metadata",
         *(f"__{rank}_0.distcp" for rank in range(4)),
@@ -115,8 +115,8 @@ def test_fewer_nodes_go_on_from_a_set_of_more(job: Job) -> None:
     job.arguments[-2:] = [str(int(newest["step"]) + 1), "0"]
     ended = job.ended(job.start())
     assert ended.code == 0, ended.output
-    restored = said(ended.output, "restored")
-    assert [(one["step"], one["files"]) for one in restored] == [
+    restored = documents(ended.output, "restored")
+    assert [(facts["step"], facts["files"]) for facts in restored] == [
         (newest["step"], digests(newest["files"]))
     ] * 2
     last = job.newest()
@@ -143,7 +143,7 @@ def test_after_seeded_faults_the_losses_are_those_of_an_undisturbed_job(
 
 
 def _all_ranks_run(log: Path) -> None:
-    eventually(lambda: len(said(log.read_text(), "restored")) == 4, "all ranks run", PATIENCE)
+    eventually(lambda: len(documents(log.read_text(), "restored")) == 4, "all ranks run", PATIENCE)
 
 
 def test_a_cut_file_of_torch_save_is_found(tmp_path: Path) -> None:

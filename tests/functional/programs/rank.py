@@ -31,9 +31,9 @@ def wait_for(file: str) -> None:
 
 def meet(file: str, count: str) -> None:
     """Returns once so many ranks came here."""
-    here = Path(f"{file}.{RANK}")
-    here.write_text("")
-    while len(list(here.parent.glob(f"{here.stem}.*"))) < int(count):
+    marker = Path(f"{file}.{RANK}")
+    marker.write_text("")
+    while len(list(marker.parent.glob(f"{marker.stem}.*"))) < int(count):
         time.sleep(0.01)
 
 
@@ -79,18 +79,18 @@ def zombies() -> None:
     """Prints how many ended processes ma_boot has not taken, once those of a moment ago could be."""
     until = time.monotonic() + 5
     while True:
-        found = []
+        ended = []
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
                 fields = stat.read_text().rpartition(")")[2].split()
             except OSError:
                 continue
             if fields[0] == "Z" and fields[1] == str(os.getppid()):
-                found.append(stat.parent.name)
-        if not found or time.monotonic() > until:
+                ended.append(stat.parent.name)
+        if not ended or time.monotonic() > until:
             break
         time.sleep(0.01)
-    print(f"zombies: {len(found)}", flush=True)
+    print(f"zombies: {len(ended)}", flush=True)
 
 
 def once(file: str, code: str) -> None:

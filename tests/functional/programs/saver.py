@@ -17,8 +17,8 @@ def main(checkpoints: Path, shared: Path, last: int) -> None:
     """Says what was restored, then saves steps until the last one."""
     rank, world = int(os.environ["RANK_ID"]), int(os.environ["RANK_SIZE"])
     begin = os.environ.get("MABOOT_RESTORED_STEP")
-    found = {str(path.relative_to(checkpoints)): digest(path) for path in checkpoints.rglob("iter_*/*")}
-    say("restored", rank=rank, step=begin, files=found)
+    files = {str(path.relative_to(checkpoints)): digest(path) for path in checkpoints.rglob("iter_*/*")}
+    say("restored", rank=rank, step=begin, files=files)
     (shared / f"began_{rank}").touch()
     together(shared, "began", world)
     for step in range(int(begin or 0) + 1, last + 1):

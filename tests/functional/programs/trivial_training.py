@@ -27,19 +27,19 @@ def _table_is_right(environ: Dict[str, str], nodes: int, devices: int) -> bool:
     Servers are compared by address, which each platform tells by a name of its own.
     """
     table = json.loads(Path(environ["RANK_TABLE_FILE"]).read_text())
-    found = {
+    ranks = {
         (server.get("host_ip", server["server_id"]), device["device_id"]): device["rank_id"]
         for server in table["server_list"]
         for device in server["device"]
     }
     own = next(environ[name] for name in ("MA_CURRENT_IP", "HOST_IP", "XDL_IP") if name in environ)
-    servers = {server for server, _ in found}
+    servers = {server for server, _ in ranks}
     hosts = environ.get("VC_WORKER_HOSTS")  # MindCluster tells none
     size = nodes * devices
     return (
-        sorted(map(int, found.values())) == list(range(size))
+        sorted(map(int, ranks.values())) == list(range(size))
         and (len(servers) == nodes if hosts is None else servers == set(hosts.split(",")))
-        and (found.get((own, environ["DEVICE_ID"])), str(size)) == (environ["RANK_ID"], environ["RANK_SIZE"])
+        and (ranks.get((own, environ["DEVICE_ID"])), str(size)) == (environ["RANK_ID"], environ["RANK_SIZE"])
     )
 
 
