@@ -141,17 +141,6 @@ def test_a_restart_in_the_container_goes_on_from_what_was_published(job: Job) ->
     assert "step 100 the newest whole set" in ended.output
 
 
-def test_a_start_that_cannot_go_on_says_why_before_the_training(job: Job) -> None:
-    job.go(10, 20)
-    assert job.node.boot(*job.arguments(20)).code == 0
-    job.node.devices = 1
-    job.node.complete_table()
-    ended = job.node.boot(*job.arguments(20))
-    assert ended.code == 78
-    assert "was written by 2 ranks on 1 nodes, this job has 1" in ended.output
-    assert "goes on from" not in ended.output
-
-
 def test_a_second_job_at_the_url_of_one_that_runs_is_refused_before_its_training(
     job: Job, tmp_path: Path
 ) -> None:

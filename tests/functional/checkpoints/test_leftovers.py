@@ -16,12 +16,14 @@ from tests.functional.checkpoints.output import (
     TestNode,
     keys,
     make_nodes,
+    manifests,
     node_with,
     printed,
     publish,
     put,
     start,
     step_of,
+    steps_of,
 )
 
 WHERE = "obs://bucket/ckpt"
@@ -73,10 +75,11 @@ def test_what_is_younger_than_an_hour_stays(store: Store, tmp_path: Path) -> Non
 
 @pytest.mark.usefixtures("at_once")
 def test_what_is_not_ours_stays_wherever_it_lies(store: Store, tmp_path: Path) -> None:
-    node = node_with(store, tmp_path / "a", 10, keep=3)
+    node = node_with(store, tmp_path / "a", 10, 15)
     killed_in(node, 20)
     others = [
-        f"ckpt/{node.attempt}/iter_10/notes.txt",  # beside the files of a set
+        f"ckpt/{node.attempt}/iter_10/notes.txt",  # beside the files of a set, which is removed
+        "ckpt/iter_10/rank_0.bin",
         f"ckpt/{node.attempt}/notes.txt",
         f"ckpt/{node.attempt}.old/iter_20/rank_0.bin",
         "ckpt/attempt-000001-beef/iter_20/rank_0.bin",  # of which no document of ours tells
@@ -86,7 +89,8 @@ def test_what_is_not_ours_stays_wherever_it_lies(store: Store, tmp_path: Path) -
     ]
     for key in others:
         put(store, key, b"of somebody else")
-    new = node_with(store, tmp_path / "b", 30, keep=3)
+    new = node_with(store, tmp_path / "b", 30, keep=1)
+    assert steps_of(manifests(store)) == [30, 15], "the newest, and the one that was restored"
     assert printed([new], "removed 1 files")
     assert set(others) <= set(keys(store, ""))
 

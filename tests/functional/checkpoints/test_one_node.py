@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from path_mapping.stores import Store
@@ -23,16 +22,6 @@ def test_the_next_start_goes_on_from_the_newest_step(store: Store, tmp_path: Pat
         assert started.files() == {"iter_20/rank_0.bin": b"20 of node 0" * 99}
     assert not (node.out / "iter_30").exists()
     assert (node.base / ".out.aside/iter_30/rank_0.bin").exists()
-
-
-def test_the_last_step_is_published_at_the_end(store: Store, tmp_path: Path) -> None:
-    node = TestNode(tmp_path, store)
-    node.start()
-    node.save(10)
-    assert node.end() == {}
-    shutil.rmtree(node.out)
-    assert step_of(node.start()) == "10"
-    assert [key for key in keys(store) if key.endswith("iter_10/rank_0.bin")]
 
 
 def test_files_that_are_no_checkpoint_are_said_to_be_none(store: Store, tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from tests.functional.checkpoints.output import (
     keys,
     manifests,
     node_with,
-    put,
     step_of,
     steps_of,
 )
@@ -84,13 +83,3 @@ def test_a_removal_that_was_interrupted_is_finished_by_the_next(store: Store, tm
     assert not keys(store, PLACE.removals)
     assert len(data(store)) == 4
     assert step_of(node.start()) == "20"
-
-
-def test_what_others_have_put_there_stays(store: Store, tmp_path: Path) -> None:
-    node = node_with(store, tmp_path, 10, keep=1)
-    others = [f"ckpt/{node.attempt}/iter_10/notes.txt", "ckpt/iter_10/rank_0.bin", "ckpt2/iter_10/rank_0.bin"]
-    for key in others:
-        put(store, key, b"of somebody else")
-    node.publish(20)
-    assert steps_of(manifests(store)) == [20]
-    assert set(others) <= set(keys(store, ""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from concurrent.futures import ThreadPoolExecutor, TimeoutError
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -28,16 +28,6 @@ def test_only_what_all_nodes_have_counts(store: Store, tmp_path: Path) -> None:
     shutil.rmtree(first.out)
     assert [restored.files for restored in start(nodes)] == [2, 0]
     assert first.files() == second.files()
-
-
-def test_no_node_begins_before_the_other_is_there(store: Store, tmp_path: Path) -> None:
-    first, second = make_nodes(store, tmp_path)
-    with ThreadPoolExecutor(1) as pool:
-        started = pool.submit(second.start)
-        with pytest.raises(TimeoutError):  # an old attempt, or none, is no go
-            started.result(1.0)
-        first.start()
-        assert step_of(started.result()) is None
 
 
 def test_a_node_that_never_comes_is_named(store: Store, tmp_path: Path) -> None:
