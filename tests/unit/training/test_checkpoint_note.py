@@ -13,11 +13,9 @@ from typing import Dict, List, Optional, Sequence, Set
 import pytest
 from hypothesis import given, strategies as st
 
-import ma_boot
 from ma_boot.checkpoints.layout import EPOCH
 from ma_boot.checkpoints.steps import what_is_said
-
-FOR_TRAINING = Path(ma_boot.__file__).parent / "for_training"
+from tests.unit.training.programs import train
 
 
 def python37() -> Optional[str]:
@@ -32,54 +30,50 @@ def python37() -> Optional[str]:
     return None
 
 
-def train(
-    program: str, spool: Optional[Path], python: str = sys.executable, **environ: str
+def note(
+    program: str, spool: Path, python: str = sys.executable, **environ: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs training code in a python that sees the standard library and `for_training`, nothing else."""
-    preamble = (
-        f"import sys; sys.path.insert(0, {str(FOR_TRAINING)!r})\nfrom ma_boot.training import checkpoint\n"
-    )
-    variables = {**environ, **({"MABOOT_CHECKPOINT_SPOOL": str(spool)} if spool else {})}
-    return subprocess.run(
-        [python, "-S", "-c", preamble + program],
-        env={"PYTHONDONTWRITEBYTECODE": "1", **variables}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    """Runs training code that calls `checkpoint`."""
+    imports = "from ma_boot.training import checkpoint\n"
+    return train(imports + program, python, MABOOT_CHECKPOINT_SPOOL=str(spool), **environ)
 
 
-def heard(spool: Path, *ranks: int) -> List[int]:
+def steps_in(spool: Path, *ranks: int) -> List[int]:
     return sorted(said_steps([path.read_text() for path in sorted(spool.iterdir())], ranks))
 
 
 def test_what_each_rank_says_is_heard_on_its_node(tmp_path: Path) -> None:
     ranks: Dict[str, str] = {"RANK": "0", "RANK_ID": "1", "MS_NODE_ID": "2", "OMPI_COMM_WORLD_RANK": "3"}
     for name, rank in ranks.items():
-        done = train("checkpoint(100)", tmp_path, **{name: rank})
+        done = note("checkpoint(100)", tmp_path, **{name: rank})
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-        assert heard(tmp_path, 0, 1, 2, 3) == ([100] if rank == "3" else [])
+        assert steps_in(tmp_path, 0, 1, 2, 3) == ([100] if rank == "3" else [])
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
 
 def test_one_process_may_speak_for_its_node(tmp_path: Path) -> None:
-    train("checkpoint(20, epoch=3, node=True)", tmp_path)
-    assert heard(tmp_path, 0, 1) == [3 * EPOCH + 20]
+    note("checkpoint(20, epoch=3, node=True)", tmp_path)
+    assert steps_in(tmp_path, 0, 1) == [3 * EPOCH + 20]
 
 
 def test_it_runs_on_python_37(tmp_path: Path) -> None:
     python = python37()
     if python is None:
         pytest.skip("no Python 3.7 is installed")
-    done = train("checkpoint(1); checkpoint(2)", tmp_path, python, RANK="0")
-    assert (done.stderr, heard(tmp_path, 0)) == ("", [1, 2])
+    done = note("checkpoint(1); checkpoint(2)", tmp_path, python, RANK="0")
+    assert (done.stderr, steps_in(tmp_path, 0)) == ("", [1, 2])
 
 
 def test_it_is_silent_where_nobody_listens(tmp_path: Path) -> None:
-    done = train("checkpoint(100)", None)
+    done = train("from ma_boot.training import checkpoint\ncheckpoint(100)")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize("said", ["'no step'", "None", "[1]", "float('nan')", "object()", "100, epoch='x'"])
-def test_what_is_no_step_never_raises_and_is_printed_once(tmp_path: Path, said: str) -> None:
-    done = train(f"for _ in range(3): checkpoint({said})\nprint('trained')", tmp_path)
+@pytest.mark.parametrize(
+    "arguments", ["'no step'", "None", "[1]", "float('nan')", "object()", "100, epoch='x'"]
+)
+def test_what_is_no_step_never_raises_and_is_printed_once(tmp_path: Path, arguments: str) -> None:
+    done = note(f"for _ in range(3): checkpoint({arguments})\nprint('trained')", tmp_path)
     assert (done.returncode, done.stdout) == (0, "trained\n")
     (line,) = done.stderr.splitlines()
     assert line.startswith("ma_boot.training: a checkpoint was not noted: ")
@@ -87,7 +81,7 @@ def test_what_is_no_step_never_raises_and_is_printed_once(tmp_path: Path, said: 
 
 
 def test_a_spool_that_cannot_be_written_never_raises(tmp_path: Path) -> None:
-    done = train("checkpoint(1); checkpoint(2); print('trained')", tmp_path / "missing")
+    done = note("checkpoint(1); checkpoint(2); print('trained')", tmp_path / "missing")
     assert (done.returncode, done.stdout) == (0, "trained\n")
     assert "No such file or directory" in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -97,7 +91,7 @@ def test_a_closed_stderr_never_raises(tmp_path: Path) -> None:
     program = (
         "import os; os.close(2); sys.stderr.close(); sys.stderr = None\ncheckpoint('x'); print('trained')"
     )
-    assert train(program, tmp_path).stdout == "trained\n"
+    assert note(program, tmp_path).stdout == "trained\n"
 
 
 def test_what_was_said_is_on_the_disk_before_the_call_returns(tmp_path: Path) -> None:
@@ -111,12 +105,12 @@ threads = [threading.Thread(target=speak, args=(first,)) for first in (100, 200,
 os.fsync = lambda descriptor, real=os.fsync: (real(descriptor), os.kill(os.getpid(), 9))
 checkpoint(999)
 """
-    assert train(program, tmp_path, RANK="0").returncode == -9
-    assert heard(tmp_path, 0) == [*range(100, 150), *range(200, 250), *range(300, 350), 999]
+    assert note(program, tmp_path, RANK="0").returncode == -9
+    assert steps_in(tmp_path, 0) == [*range(100, 150), *range(200, 250), *range(300, 350), 999]
 
 
 def test_a_forked_child_has_a_file_of_its_own(tmp_path: Path) -> None:
-    train("import os\npid = os.fork()\ncheckpoint(1)\npid and os.waitpid(pid, 0)", tmp_path)
+    note("import os\npid = os.fork()\ncheckpoint(1)\npid and os.waitpid(pid, 0)", tmp_path)
     assert len(os.listdir(tmp_path)) == 2
 
 
@@ -161,25 +155,25 @@ def test_what_is_said_of_a_directory_is_heard_by_its_output_only(tmp_path: Path)
     program = (
         f"checkpoint(1, node=True); checkpoint(2, node=True, directory={str(tmp_path / 'a' / 'below')!r})"
     )
-    assert train(program, spool).stderr == ""
+    assert note(program, spool).stderr == ""
     texts = [path.read_text() for path in spool.iterdir()]
-    heard_by = {
+    steps = {
         name: said_steps(texts, (0,), str(tmp_path / name)) for name in ("a", "ab", "a/below/deeper", "b")
     }
-    assert heard_by == {"a": {1, 2}, "ab": {1}, "a/below/deeper": {1}, "b": {1}}
+    assert steps == {"a": {1, 2}, "ab": {1}, "a/below/deeper": {1}, "b": {1}}
 
 
 def test_the_step_that_was_restored_is_that_of_the_output(tmp_path: Path) -> None:
-    told = [
+    outputs = [
         {"directory": str(tmp_path / "a"), "step": None, "source": None},
         {"directory": str(tmp_path / "b"), "step": "3_400", "source": "obs://bucket/b/attempt-000001-ab"},
     ]
     ask = "from ma_boot.training import restored_step\nprint(restored_step({}))"
-    told_by = {"MABOOT_RESTORED": json.dumps(told), "MABOOT_RESTORED_STEP": "3_400"}
+    variables = {"MABOOT_RESTORED": json.dumps(outputs), "MABOOT_RESTORED_STEP": "3_400"}
     places = {"": "3_400", repr(str(tmp_path / "a")): "None", repr(f"{tmp_path}/b/below"): "3_400"}
     for place, expected in places.items():
-        assert train(ask.format(place), None, **told_by).stdout == f"{expected}\n"
-        assert train(ask.format(place), None).stdout == "None\n", "without ma_boot"
-    wrong = train(ask.format(repr(str(tmp_path / "bb"))), None, **told_by)
+        assert train(ask.format(place), **variables).stdout == f"{expected}\n"
+        assert train(ask.format(place)).stdout == "None\n", "without ma_boot"
+    wrong = train(ask.format(repr(str(tmp_path / "bb"))), **variables)
     assert f"ValueError: {tmp_path}/bb is in no output with checkpoints" in wrong.stderr
     assert str(tmp_path / "a") in wrong.stderr

@@ -2,42 +2,30 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Dict
 
 import pytest
 
-import ma_boot
 from ma_boot.training import init_env
 from ma_boot.training.environment import has_group
-
-FOR_TRAINING = Path(ma_boot.__file__).parent / "for_training"
-
-
-def alone(program: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program in a python that sees the standard library and `for_training`, nothing else."""
-    preamble = f"import sys; sys.path.insert(0, {str(FOR_TRAINING)!r}); "
-    argv = [sys.executable, "-I", "-S", "-c", preamble + program]
-    return subprocess.run(argv, capture_output=True, text=True, check=False)
+from tests.unit.training.programs import train
 
 
 def test_the_standard_library_is_enough_to_import_it() -> None:
-    done = alone("import ma_boot.training as t; print(t.init_env.__name__)")
+    done = train("import ma_boot.training as t; print(t.init_env.__name__)")
     assert (done.stdout, done.stderr) == ("init_env\n", "")
 
 
 def test_path_mapping_is_there_as_well() -> None:
     assert (
-        alone("from path_mapping.mapping.mapping_file import parse_mapping; print('there')").stdout
+        train("from path_mapping.mapping.mapping_file import parse_mapping; print('there')").stdout
         == "there\n"
     )
 
 
 def test_nothing_else_of_the_toolkit_is() -> None:
-    assert "No module named 'click'" in alone("import ma_boot, click").stderr
+    assert "No module named 'click'" in train("import ma_boot, click").stderr
 
 
 @pytest.mark.parametrize(
@@ -96,11 +84,11 @@ def test_an_npus_process_joins_its_group_on_its_device(
     device_num: str, environ: Dict[str, str], expected: str
 ) -> None:
     program = (
-        f"{FAKE_MINDSPORE}\nimport os; os.environ.update({environ!r})\n"
+        f"{FAKE_MINDSPORE}\n"
         f"cfg = types.SimpleNamespace(seed=1, device_target='None', context_mode='graph', device_num={device_num})\n"
         "from ma_boot.training import init_env\ninit_env(cfg)\n"
         "assert ('set_device', ('Ascend', 1), {}) in calls, calls\n"
         "print((cfg.device_target, cfg.device_id, cfg.device_num, cfg.rank_id), ('init', (), {}) in calls)"
     )
-    done = alone(program)
+    done = train(program, **environ)
     assert expected in done.stdout + done.stderr
