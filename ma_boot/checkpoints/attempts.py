@@ -202,7 +202,7 @@ class Start:
         nodes = self.start.nodes
         boots: Dict[int, str] = {0: self.boot}
         answers: Set[str] = set()
-        waiting = _Waiting(self.documents, self.timeout)
+        waiting = _Waiting(self.documents, self.timeout, self.say)
         while len(boots) < nodes:
             names = self._names(attempt)
             waiting.note(names)
@@ -222,9 +222,7 @@ class Start:
             missing = sorted(set(range(nodes)) - set(boots))
             if missing:
                 of = "node" if len(missing) == 1 else "nodes"
-                waiting.pause(
-                    f"{of} {nodes_named(missing)} to have the checkpoints of {attempt} in place", self.say
-                )
+                waiting.pause(f"{of} {nodes_named(missing)} to have the checkpoints of {attempt} in place")
         if nodes > 1:
             self._write(attempt, "go.json", {"boots": [boots[node] for node in range(nodes)]})
         return True
@@ -234,7 +232,7 @@ class Start:
 
         Between two listings, of which many nodes may make few, it only asks for the go.
         """
-        waiting = _Waiting(self.documents, self.timeout)
+        waiting = _Waiting(self.documents, self.timeout, self.say)
         joined: Optional[Restored] = None
         begins: Dict[Attempt, Dict[str, Any]] = {}
         while True:
@@ -251,7 +249,7 @@ class Start:
                 boots = self._read(joined.attempt, "go.json").get("boots")
                 if isinstance(boots, list) and self.boot in boots:
                     return joined
-            waiting.pause(self._awaited(attempt, names, joined), self.say)
+            waiting.pause(self._awaited(attempt, names, joined))
 
     def _awaited(self, attempt: Optional[Attempt], names: Set[str], joined: Optional[Restored]) -> str:
         """What a node waits for that has done its part."""
@@ -401,9 +399,8 @@ def write_end(documents: Documents, attempt: Attempt) -> None:
 class _Waiting:
     """The pauses between looks, which grow; a line every half minute, and an end without news."""
 
-    def __init__(self, documents: Documents, timeout: float) -> None:
-        self._documents = documents
-        self._timeout = timeout
+    def __init__(self, documents: Documents, timeout: float, say: Callable[[str], None]) -> None:
+        self._documents, self._timeout, self._say = documents, timeout, say
         self._reminded = time.monotonic()
         self._names: Set[str] = set()
         self._listed = -math.inf
@@ -428,14 +425,14 @@ class _Waiting:
         self._since = time.monotonic()
         self._pause = LOOK_SECONDS[0]
 
-    def pause(self, what: str, say: Callable[[str], None]) -> None:
+    def pause(self, what: str) -> None:
         """Sleeps before the next look for `what`; raises `NodesLate` and `Cancelled`."""
         now = time.monotonic()
         if now - self._since > self._timeout:
             seconds = f"{self._timeout:.0f}"
             raise NodesLate(Message.of("checkpoints: waited for {} s for {}, without news", seconds, what))
         if now - self._reminded >= REMIND_SECONDS:
-            say(f"waiting for {what}, for {now - self._since:.0f} s without news")
+            self._say(f"waiting for {what}, for {now - self._since:.0f} s without news")
             self._reminded = now
         if self._documents.cancel.wait(self._pause):
             raise Cancelled

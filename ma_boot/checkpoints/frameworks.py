@@ -138,13 +138,14 @@ ACCELERATE = Layout(
 # Lightning: a file, which the process of rank 0 alone writes (strategies/strategy.py: `save_checkpoint`), or
 # a directory with the files of DCP and `meta.pt`, which rank 0 writes behind them (strategies/fsdp.py), or
 # with those of DeepSpeed and its `latest`. `last.ckpt` is a copy or a link of one of them.
+_LIGHTNING = (
+    BASE + r"(?P<name>[^/]*step=(?P<step>\d+)[^/]*\.ckpt)",
+    BASE + r"(?P<name>[^/]*epoch=(?P<step>\d+)[^/]*\.ckpt)",
+)
 _LAST = (r"(?:.*/)?last(?:-v\d+)?\.ckpt(?:/.+)?",)
 LIGHTNING = Layout(
     name="lightning",
-    files=(
-        BASE + r"(?P<name>[^/]*step=(?P<step>\d+)[^/]*\.ckpt)",
-        BASE + r"(?P<name>[^/]*epoch=(?P<step>\d+)[^/]*\.ckpt)",
-    ),
+    files=_LIGHTNING,
     tells=r"(?:.*/)?[^/]*(?:epoch|step)=\d+[^/]*\.ckpt",
     savers="first",
     pointers=_LAST,
@@ -152,10 +153,7 @@ LIGHTNING = Layout(
 )
 LIGHTNING_SHARDED = Layout(
     name="lightning-sharded",
-    files=(
-        BASE + r"(?P<name>[^/]*step=(?P<step>\d+)[^/]*\.ckpt)/.+",
-        BASE + r"(?P<name>[^/]*epoch=(?P<step>\d+)[^/]*\.ckpt)/.+",
-    ),
+    files=tuple(f"{directory}/.+" for directory in _LIGHTNING),
     tells=r"(?:.*/)?[^/]*(?:epoch|step)=\d+[^/]*\.ckpt/.+",
     marks=(Mark("meta.pt", r".*\.ckpt/(?:meta\.pt|latest)"),),
     metadata=(r".*/\.metadata", r".*/meta\.pt"),

@@ -310,11 +310,6 @@ def _shards_missing(paths: Collection[str]) -> str:
     return ""
 
 
-class _Note(NamedTuple):
-    number: int
-    rank: Optional[int]  # None: of the whole node
-
-
 def what_is_said(texts: Iterable[str], ranks: Collection[int], root: str = "/") -> Optional[Says]:
     """What the ranks of a node have said of the output at `root`, a real path; None if nothing.
 
@@ -322,28 +317,23 @@ def what_is_said(texts: Iterable[str], ranks: Collection[int], root: str = "/") 
     line that was cut, is left out. A step is complete when it was said for the whole node, or by each of its
     ranks. What was said of a directory counts if that is `root`, or below it.
     """
+    counts: Dict[int, Counter[Optional[int]]] = {}  # of each step, by rank
     lines = (line for text in texts for line in text.splitlines())
-    notes = list(filter(None, (_note(line, ranks, root) for line in lines)))
-    by_rank: Dict[int, Counter[int]] = {}
-    for_node: Counter[int] = Counter()
-    for note in notes:
-        if note.rank is None:
-            for_node[note.number] += 1
-        else:
-            by_rank.setdefault(note.number, Counter())[note.rank] += 1
+    for number, rank in filter(None, (_note(line, ranks, root) for line in lines)):
+        counts.setdefault(number, Counter())[rank] += 1
     steps, silent = {}, {}
-    for number in {note.number for note in notes}:
-        ranked = by_rank.get(number, Counter())
-        times = for_node[number] + min((ranked[rank] for rank in ranks), default=0)
+    for number, by_rank in counts.items():
+        times = by_rank[None] + min((by_rank[rank] for rank in ranks), default=0)
         if times:
             steps[number] = times
         else:
-            missing: Set[int] = set(ranks) - set(ranked)
+            missing: Set[int] = set(ranks) - set(by_rank)
             silent[number] = f"rank {min(missing)} has not said that it is complete" if missing else ""
-    return Says(steps, silent) if notes else None
+    return Says(steps, silent) if counts else None
 
 
-def _note(line: str, ranks: Collection[int], root: str) -> Optional[_Note]:
+def _note(line: str, ranks: Collection[int], root: str) -> Optional[Tuple[int, Optional[int]]]:
+    """The number of a step and the rank that says it, None for the whole node; None for any other line."""
     try:
         document = json.loads(line)
         step, epoch, rank = document["step"], document.get("epoch"), document.get("rank")
@@ -357,7 +347,7 @@ def _note(line: str, ranks: Collection[int], root: str) -> Optional[_Note]:
             (rank,) = ranks
         elif rank is None or int(rank) not in ranks:
             rank = -1  # of a process that does not know its rank: it speaks for nobody
-        note = _Note(number, None if rank is None else int(rank))
+        rank = None if rank is None else int(rank)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
-    return note if 0 <= number < HIGHEST else None
+    return (number, rank) if 0 <= number < HIGHEST else None
