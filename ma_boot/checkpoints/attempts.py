@@ -40,7 +40,7 @@ NOTICE = re.compile(r"notice-(\d{5})-\d{4}-([a-z]+)\.json")
 class Restored(NamedTuple):
     """An attempt that all nodes have begun, and the set that is in place on each of them, None for none.
 
-    `files` is the number of those that this node did not have, `size` that of their bytes.
+    This node has fetched `files` files, of `size` bytes.
     """
 
     attempt: Attempt
@@ -116,7 +116,7 @@ class Start:
     def _last_number(self) -> int:
         """The number of the newest attempt; raises `ConfigError` if another job has begun it and still runs.
 
-        The nodes that follow read why in an attempt of this job that is none.
+        The other nodes read the reason in an attempt of this job, which no node begins.
         """
         attempts = self._attempts()
         newest = list(islice(attempts, 1))
@@ -415,7 +415,7 @@ class _Waiting:
         return True
 
     def note(self, names: Set[str]) -> None:
-        """Takes note of the documents that are there: a new one is news."""
+        """Takes note of the names of the documents: a new one is news."""
         if names - self._names:
             self.news()
         self._names = names

@@ -134,7 +134,7 @@ class SetsByHand:
         """Files that no manifest names, of all attempts that are over.
 
         The newest attempt may be running: its files are meant only if `older_than` says so, an age in seconds
-        by this machine's clock. If it is infinite they are those of earlier attempts, older than an hour.
+        by this machine's clock. If it is infinite, files of earlier attempts are meant, older than an hour.
         """
         attempts = filter(None, map(self.place.attempt_of, self._documents.keys(self.place.attempts)))
         newest = next((attempt.number for attempt, _ in attempts), 0)

@@ -93,7 +93,7 @@ def _protobuf(size: int, read: Read) -> str:
 
 
 def _varint(text: bytes) -> Tuple[int, int]:
-    """A protobuf number and the number of its bytes; 0 bytes if it is none."""
+    """A protobuf number and the number of its bytes; 0 bytes if it is no number."""
     number = 0
     for index, byte in enumerate(text):
         number |= (byte & 0x7F) << (7 * index)

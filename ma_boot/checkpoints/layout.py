@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Dict, Iterable, List, Match, NamedTuple, Optional, Pattern, Tuple
 
-BASE = r"(?P<base>(?:[^/]+/)*?)"  # the directories above those that the layout knows
+BASE = r"(?P<base>(?:[^/]+/)*?)"  # the directories above the ones that the layout names
 HIGHEST = 10**18  # no number of a step is as high: what looks like one is something else
-_GLOBAL_STEP = re.compile(r"global_step\d+")  # DeepSpeed's directory, inside that of what uses it
+_GLOBAL_STEP = re.compile(r"global_step\d+")  # DeepSpeed's directory, inside the one of its caller
 UNFINISHED = (
     r".*(?:\.tmp|\.dirty\.pt|\.part|\.incomplete|-unfinished|/checkpoint-is-incomplete\.txt)"
     r"|(?:.*/)?(?:tmp-[^/]*|[^/]*_tmp)/.*"
@@ -103,7 +103,7 @@ class Layout:
         return self.step_of(path) or self.step_of(f"{path}/.metadata")
 
     def steps(self, paths: Iterable[str]) -> Dict[TrainingStep, Tuple[str, ...]]:
-        """The paths of each step, also those of unfinished files; the oldest step first, paths sorted."""
+        """The paths of each step, with its unfinished files; the oldest step first, paths sorted."""
         by_step: Dict[TrainingStep, List[str]] = {}
         for path in paths:
             step = self.step_of(path)

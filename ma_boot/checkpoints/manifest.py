@@ -113,7 +113,7 @@ class CheckpointSet:
 
     @property
     def layout(self) -> str:
-        """The name of its layout: that of the first node that has files."""
+        """The name of the layout of the first node that has files."""
         return next((part.layout for part in self.parts if part.files), self.parts[0].layout)
 
     @property
@@ -159,7 +159,7 @@ def read_part(document: Any) -> Part:
     """The manifest in a document.
 
     Raises:
-        CheckpointDamaged: it is none.
+        CheckpointDamaged: it is no manifest.
     """
     try:
         if document["format"] != FORMAT:

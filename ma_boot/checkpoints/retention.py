@@ -21,7 +21,7 @@ from path_mapping.stores import StoredObject
 
 
 class Superfluous(NamedTuple):
-    """The sets to remove: those that newer ones have replaced, and those that can never count."""
+    """The sets to remove: newer ones have replaced the `whole` ones, the `broken` ones can never count."""
 
     whole: List[KnownSet]
     broken: List[KnownSet]

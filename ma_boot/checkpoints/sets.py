@@ -1,4 +1,4 @@
-"""The documents of a store, and the sets that count: the one reader of them all."""
+"""The documents of a store, and the sets that they make: the only reader of both."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Documents:
         self.retried = RetriedStore(store, cancel, patience)
 
     def objects(self, prefix: str) -> Iterator[StoredObject]:
-        """Those whose keys begin with the prefix, in their order; a page is asked for when it is needed."""
+        """The objects whose keys begin with the prefix, in order; a page is asked for when it is needed."""
         return self.retried.listing(self.place.bucket, prefix)
 
     def keys(self, prefix: str) -> Iterator[str]:
@@ -44,11 +44,11 @@ class Documents:
         return self.place.known_sets(self.keys(prefix))
 
     def find(self, key: str) -> Optional[ObjectState]:
-        """The state of an object; None if there is none."""
+        """The state of an object; None if it does not exist."""
         return self.retried.find(self.place.bucket, key)
 
     def read(self, key: str) -> Optional[Any]:
-        """The document, None if there is none, or it is not JSON."""
+        """The document; None if it does not exist, or is not JSON."""
         try:
             content = self.retried.retrying(lambda: b"".join(self.store.read(self.place.bucket, key)))
             return json.loads(content)
@@ -56,7 +56,7 @@ class Documents:
             return None
 
     def read_all(self, keys: Sequence[str]) -> List[Optional[Any]]:
-        """The documents in the order of the keys, some at a time: those of 2,048 nodes took 40 seconds."""
+        """The documents in the order of the keys, some at a time: 2,048 of them took 40 seconds."""
         if len(keys) < 2:
             return [self.read(key) for key in keys]
         with ThreadPoolExecutor(min(READERS, len(keys))) as pool:

@@ -97,7 +97,7 @@ class NodeSteps:
 class Decision(NamedTuple):
     """The steps to take, the oldest first, and why others are not complete.
 
-    `lost` are those of the latter of which files would never be published if nothing more came.
+    `lost` are the waiting steps whose files would never be published if nothing more came.
     """
 
     complete: List[Taken]
@@ -287,7 +287,7 @@ def _names(mark: Mark, path: str, step: TrainingStep, disk: Disk, known: NodeSte
 
 
 def _stranger(layout: Layout, step: TrainingStep, files: Files, all_files: Files) -> str:
-    """A file beside those of a step with the same number, of which its name does not tell what it is."""
+    """A file beside a step, with the number of the step, whose name does not tell what it is."""
     directories = {path.rpartition("/")[0] for path in files}
     for path in all_files:
         hit = compiled(NUMBERED).fullmatch(path)

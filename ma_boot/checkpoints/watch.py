@@ -32,7 +32,7 @@ class StepWatch:
         self.what = what
         self.spool = spool
         self.waiting: Dict[TrainingStep, str] = {}  # why steps are not complete, as of the last look
-        self.lost: Set[TrainingStep] = set()  # those of which nothing would ever be published
+        self.lost: Set[TrainingStep] = set()  # the waiting steps that would never be published
         self.layout: Optional[Layout] = None
         self._selected = selected(what.way.include, what.way.exclude)
         self._others: Dict[str, FileState] = {}

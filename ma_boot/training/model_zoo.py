@@ -87,7 +87,7 @@ def _upload(settings: Any) -> None:
 
 
 def _upload_after_failure(settings: Any) -> None:
-    """Uploads, but only prints an error, so that it does not hide that of the training."""
+    """Uploads, but only prints an error, so that it does not hide the error of the training."""
     try:
         _upload(settings)
     except Exception as error:

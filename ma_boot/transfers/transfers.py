@@ -375,7 +375,7 @@ def _explained(error: Exception) -> Exception:
 
 
 def sent_one_by_one(routes: Sequence[Route], base: Path) -> Callable[[str], bool]:
-    """Which files of these outputs are uploaded one by one: all but those of checkpoint sets."""
+    """Which files of these outputs are uploaded one by one: all but the files of checkpoint sets."""
     if all(route.more is None for route in routes):
         return lambda path: True
     from ma_boot.checkpoints import files_of_no_set
