@@ -133,8 +133,8 @@ class CheckpointOutput:
         while self.publisher is not None and not cancel.wait(
             min(WORD_SECONDS, self.publisher.what.rest_seconds)
         ):
-            is_told = self.publisher.watch.has_been_told()
-            if not is_told and time.monotonic() - looked < self.publisher.what.rest_seconds:
+            has_news = self.publisher.watch.has_new_notes()
+            if not has_news and time.monotonic() - looked < self.publisher.what.rest_seconds:
                 continue
             looked = time.monotonic()
             try:

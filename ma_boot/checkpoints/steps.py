@@ -59,8 +59,8 @@ class Disk:
     resting: AbstractSet[str] = frozenset()
 
 
-class Says(NamedTuple):
-    """What the ranks of a node have said: how often all have said each step, and why not all of others."""
+class Notes(NamedTuple):
+    """How often all ranks of a node have said each step, and why the other steps are not said."""
 
     steps: Mapping[int, int]
     silent: Mapping[int, str]
@@ -106,11 +106,15 @@ class Decision(NamedTuple):
 
 
 def decide(
-    layout: Layout, disk: Disk, known: NodeSteps, says: Optional[Says] = None, ending: Optional[RunEnd] = None
+    layout: Layout,
+    disk: Disk,
+    known: NodeSteps,
+    notes: Optional[Notes] = None,
+    ending: Optional[RunEnd] = None,
 ) -> Decision:
     """Which steps are complete on a node.
 
-    `says` is what the training says, None if nothing is to be said: then marks and names decide.
+    `notes` are what the training says, None if it says nothing: then marks and names decide.
     """
     decision = Decision([], {}, set())
     steps = {
@@ -126,7 +130,7 @@ def decide(
     for step in {**dict.fromkeys(touched), **broken}:
         if step in broken:
             why: str = broken[step]
-        elif says is not None:
+        elif notes is not None:
             continue
         else:
             why = _why_not(layout, step, steps, disk, known, ending)
@@ -139,8 +143,8 @@ def decide(
         else:
             version = known.taken[step.number].version + 1 if step.number in known.taken else 1
             decision.complete.append(Taken(step, version, False, steps[step]))
-    if says is not None:
-        _by_word(says, steps, touched, broken, known, decision)
+    if notes is not None:
+        _by_word(notes, steps, touched, broken, known, decision)
     decision.complete.sort(key=lambda taken: taken.step)
     return decision
 
@@ -149,7 +153,7 @@ _UNCHANGED = "nothing has changed since it was taken"
 
 
 def _by_word(
-    says: Says,
+    notes: Notes,
     steps: Mapping[TrainingStep, Files],
     touched: Sequence[TrainingStep],
     broken: Collection[TrainingStep],
@@ -158,7 +162,7 @@ def _by_word(
 ) -> None:
     """What is said decides: a step is taken anew as often as all ranks have said it."""
     on_disk = {step.number: step for step in steps}
-    for number, times in says.steps.items():
+    for number, times in notes.steps.items():
         step = on_disk.get(number, TrainingStep(number, step_text(number)))
         taken = known.taken.get(number)
         if step in broken or (taken is not None and taken.by_word and taken.version >= times):
@@ -171,8 +175,8 @@ def _by_word(
         else:
             decision.complete.append(Taken(step, times, True, files))
     for step in touched:
-        if step.number not in says.steps and step not in broken and step.number not in known.taken:
-            decision.waiting[step] = says.silent.get(step.number, "no rank has said that it is complete")
+        if step.number not in notes.steps and step not in broken and step.number not in known.taken:
+            decision.waiting[step] = notes.silent.get(step.number, "no rank has said that it is complete")
             decision.lost.add(step)
 
 
@@ -310,7 +314,7 @@ def _shards_missing(paths: Collection[str]) -> str:
     return ""
 
 
-def what_is_said(texts: Iterable[str], ranks: Collection[int], root: str = "/") -> Optional[Says]:
+def read_notes(texts: Iterable[str], ranks: Collection[int], root: str = "/") -> Optional[Notes]:
     """What the ranks of a node have said of the output at `root`, a real path; None if nothing.
 
     Each text is what one process has written so far: a JSON object per line; what is no such object, as a
@@ -329,7 +333,7 @@ def what_is_said(texts: Iterable[str], ranks: Collection[int], root: str = "/") 
         else:
             missing: Set[int] = set(ranks) - set(by_rank)
             silent[number] = f"rank {min(missing)} has not said that it is complete" if missing else ""
-    return Says(steps, silent) if counts else None
+    return Notes(steps, silent) if counts else None
 
 
 def _note(line: str, ranks: Collection[int], root: str) -> Optional[Tuple[int, Optional[int]]]:

@@ -13,7 +13,7 @@ from ma_boot.checkpoints.layout import Layout, TrainingStep
 from ma_boot.checkpoints.layouts import layout_of
 from ma_boot.checkpoints.publication import Publication
 from ma_boot.checkpoints.snapshots import Snapshot, take_snapshot
-from ma_boot.checkpoints.steps import Decision, Disk, NodeSteps, RunEnd, Says, Taken, decide, what_is_said
+from ma_boot.checkpoints.steps import Decision, Disk, NodeSteps, Notes, RunEnd, Taken, decide, read_notes
 from path_mapping.localfs import FileChanged, FileState
 from path_mapping.mapping import selected
 from path_mapping.transfer import open_for_writing
@@ -45,11 +45,11 @@ class StepWatch:
         self._has_died = False  # a process, since the last look
         self._cut: Dict[str, FileState] = {}  # what had not come to rest by then
         self._looked = self._began = time.monotonic()
-        self._has_told_of_strangers = False
+        self._are_strangers_named = False
         self._number = 0
         self._sizes: Dict[Path, int] = {}
 
-    def has_been_told(self) -> bool:
+    def has_new_notes(self) -> bool:
         """Whether the training has said something since the last call."""
         sizes = {}
         for file in self.spool.glob("*.jsonl"):
@@ -78,7 +78,7 @@ class StepWatch:
             self._see(here)
         self.layout = layout = layout_of(self.what.options.layout, here.files) or self.layout
         if ending is not None or time.monotonic() - self._began > STRANGE_SECONDS:
-            self._tell_of_strangers(here)
+            self._name_strangers(here)
         if layout is None:
             return []
         decision = self._decide(layout, here, ending)
@@ -119,7 +119,7 @@ class StepWatch:
         newest = {number: takes[-1] for number, takes in self._taken.items()}
         alone = len(what.savers(layout)) == 1
         known = NodeSteps(what.start.ranks, self._before, newest, self._shape, self._rested, alone)
-        return decide(layout, disk, known, self._says(), ending)
+        return decide(layout, disk, known, self._notes(), ending)
 
     def _snapshot_of(self, taken: Taken) -> Optional[Snapshot]:
         """The step as it is at this moment; None if it changes just now."""
@@ -156,14 +156,14 @@ class StepWatch:
             Taken(before.step, before.version, before.by_word, taken.files)
         )
 
-    def _says(self) -> Optional[Says]:
+    def _notes(self) -> Optional[Notes]:
         """What the training says, None as long as nothing is to be said."""
         texts = []
         for file in sorted(self.spool.glob("*.jsonl")):
             with suppress(OSError):
                 texts.append(file.read_text(encoding="utf-8", errors="replace"))
-        says = what_is_said(texts, self.what.start.ranks, os.path.realpath(self.what.root))
-        return Says({}, {}) if says is None and self.what.options.said else says
+        notes = read_notes(texts, self.what.start.ranks, os.path.realpath(self.what.root))
+        return Notes({}, {}) if notes is None and self.what.options.said else notes
 
     def _tree(self) -> Tree:
         here, wanted = tree(self.what.root), self._selected or (lambda path: True)
@@ -176,13 +176,13 @@ class StepWatch:
             {path: why for path, why in here.errors.items() if wanted(path)},
         )
 
-    def _tell_of_strangers(self, here: Tree) -> None:
-        """Says once that there are files, and none of them belongs to a step."""
+    def _name_strangers(self, here: Tree) -> None:
+        """Prints once that the output has files, and that none of them belongs to a step."""
         layout = self.layout
-        if self._has_told_of_strangers or not here.files:
+        if self._are_strangers_named or not here.files:
             return
         if not (layout and any(map(layout.step_of, here.files))):
-            self._has_told_of_strangers = True
+            self._are_strangers_named = True
             self.what.say(
                 f"checkpoints: none of the {len(here.files)} files in {self.what.root} is one of a "
                 f"checkpoint as {' '.join(self.what.options.layout)!r} has them: they are uploaded "

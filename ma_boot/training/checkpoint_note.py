@@ -12,7 +12,7 @@ SPOOL = "MABOOT_CHECKPOINT_SPOOL"  # the directory where ma_boot reads; not set:
 STEP = "MABOOT_RESTORED_STEP"  # of the first output that has restored one
 ALL = "MABOOT_RESTORED"  # JSON: a list of all outputs with checkpoints, each with directory, step and source
 _RANKS = ("RANK", "RANK_ID", "OMPI_COMM_WORLD_RANK", "MS_NODE_ID")
-_told: List[str] = []
+_printed: List[str] = []
 
 
 def restored_step(directory: Optional[str] = None) -> Optional[str]:
@@ -85,7 +85,7 @@ def _rank(environ: Mapping[str, str]) -> Optional[int]:
 
 def tell(message: str) -> None:
     """Prints what went wrong, once."""
-    if message not in _told:
-        _told.append(message)
+    if message not in _printed:
+        _printed.append(message)
         with suppress(OSError, ValueError, AttributeError):  # without a stderr there is nobody to tell
             sys.stderr.write(f"ma_boot.training: {message}\n")

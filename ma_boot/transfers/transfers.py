@@ -64,15 +64,15 @@ class TransferProgress:
         self._started = 0.0
         self._recorded = 0.0
         self._trouble: Optional[Trouble] = None
-        self._told = -TROUBLE_SECONDS
+        self._printed_at = -TROUBLE_SECONDS
 
     def retrying(self, trouble: Trouble) -> None:
         """Prints what is retried, since when and until when: not the first seconds, and not each time."""
         self._trouble = trouble
         now = time.monotonic()
-        if now - trouble.since < QUIET_SECONDS or now - self._told < TROUBLE_SECONDS:
+        if now - trouble.since < QUIET_SECONDS or now - self._printed_at < TROUBLE_SECONDS:
             return
-        self._told = now
+        self._printed_at = now
         until = f" until {_clock(trouble.until - now)}" if trouble.until < math.inf else ""
         since = _clock(trouble.since - now)
         self._journal.say(f"{self._what}: OBS fails since {since}, retrying{until}: {trouble.error}")

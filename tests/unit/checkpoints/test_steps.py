@@ -8,7 +8,7 @@ import pytest
 
 from ma_boot.checkpoints.layout import Layout
 from ma_boot.checkpoints.layouts import LAYOUTS, pattern_layout
-from ma_boot.checkpoints.steps import Disk, Files, NodeSteps, RunEnd, Says, Taken, decide
+from ma_boot.checkpoints.steps import Disk, Files, NodeSteps, Notes, RunEnd, Taken, decide
 from path_mapping.localfs import FileState
 
 MINDSPORE = LAYOUTS["mindspore"]
@@ -187,8 +187,8 @@ def test_a_file_that_is_added_to_a_restored_step_makes_no_set() -> None:
 
 def test_what_is_said_decides_alone() -> None:
     now = disk(states(["iter_5/a", "iter_6/a", "iter_7/a"]), resting=())
-    says = Says({5: 1, 9: 1}, {6: "rank 1 has not said that it is complete"})
-    decision = decide(DIRECTORY, now, NodeSteps((0, 1)), says, RunEnd.WELL)
+    notes = Notes({5: 1, 9: 1}, {6: "rank 1 has not said that it is complete"})
+    decision = decide(DIRECTORY, now, NodeSteps((0, 1)), notes, RunEnd.WELL)
     assert [(taken.step.name, taken.by_word, set(taken.files)) for taken in decision.complete] == [
         ("5", True, {"iter_5/a"}),
         ("9", True, set()),
@@ -198,26 +198,26 @@ def test_what_is_said_decides_alone() -> None:
         "7": "no rank has said that it is complete",
     }
     again = NodeSteps((0, 1), taken={taken.step.number: taken for taken in decision.complete})
-    assert decide(DIRECTORY, now, again, says).complete == []
-    twice = decide(DIRECTORY, now, again, Says({5: 2, 9: 1}, {}))
+    assert decide(DIRECTORY, now, again, notes).complete == []
+    twice = decide(DIRECTORY, now, again, Notes({5: 2, 9: 1}, {}))
     assert [(taken.step.name, taken.version) for taken in twice.complete] == [("5", 2)]
 
 
 def test_a_step_that_was_seen_is_taken_again_when_it_is_said() -> None:
     known = NodeSteps((0,), taken=taken_before(PUBLISHED))
-    (step,) = decide(DIRECTORY, disk(states(PUBLISHED)), known, Says({5: 1}, {})).complete
+    (step,) = decide(DIRECTORY, disk(states(PUBLISHED)), known, Notes({5: 1}, {})).complete
     assert (step.version, step.by_word) == (1, True)
 
 
 def test_what_is_said_but_was_removed_before_it_was_taken_is_no_step_without_files() -> None:
     known = NodeSteps((0,), rested={5: {"iter_5/a", "iter_5/b"}})
     for files in (states(["iter_5/a"]), {}):
-        decision = decide(DIRECTORY, disk(files), known, Says({5: 1}, {}))
+        decision = decide(DIRECTORY, disk(files), known, Notes({5: 1}, {}))
         assert not decision.complete
         assert list(decision.waiting.values()) == [
             f"{'iter_5/b' if files else 'iter_5/a'} was removed before it was taken"
         ]
-    elsewhere = decide(DIRECTORY, disk({}), known, Says({6: 1}, {}))
+    elsewhere = decide(DIRECTORY, disk({}), known, Notes({6: 1}, {}))
     assert list(elsewhere.waiting.values()) == ["what it had was removed before it was taken"]
-    never = decide(DIRECTORY, disk({}), NodeSteps((0,)), Says({6: 1}, {}))
+    never = decide(DIRECTORY, disk({}), NodeSteps((0,)), Notes({6: 1}, {}))
     assert [taken.files for taken in never.complete] == [{}], "a node that saves nothing says so"

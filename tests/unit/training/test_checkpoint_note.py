@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ma_boot.checkpoints.layout import EPOCH
-from ma_boot.checkpoints.steps import what_is_said
+from ma_boot.checkpoints.steps import read_notes
 from tests.unit.training.programs import train
 
 
@@ -39,7 +39,7 @@ def note(
 
 
 def steps_in(spool: Path, *ranks: int) -> List[int]:
-    return sorted(said_steps([path.read_text() for path in sorted(spool.iterdir())], ranks))
+    return sorted(noted_steps([path.read_text() for path in sorted(spool.iterdir())], ranks))
 
 
 def test_what_each_rank_says_is_heard_on_its_node(tmp_path: Path) -> None:
@@ -114,9 +114,9 @@ def test_a_forked_child_has_a_file_of_its_own(tmp_path: Path) -> None:
     assert len(os.listdir(tmp_path)) == 2
 
 
-def said_steps(texts: Sequence[str], ranks: Sequence[int], root: str = "/") -> Set[int]:
-    says = what_is_said(texts, ranks, root)
-    return set(says.steps) if says is not None else set()
+def noted_steps(texts: Sequence[str], ranks: Sequence[int], root: str = "/") -> Set[int]:
+    notes = read_notes(texts, ranks, root)
+    return set(notes.steps) if notes is not None else set()
 
 
 LINE = '{"step": %d, "epoch": null, "rank": %s, "node": false}\n'
@@ -124,29 +124,29 @@ LINE = '{"step": %d, "epoch": null, "rank": %s, "node": false}\n'
 
 def test_every_rank_of_the_node_says_it_and_as_often_as_it_is_said_it_is_a_version() -> None:
     first, second = LINE % (1, 0) + LINE % (2, 0), LINE % (1, 1)
-    assert said_steps([first, second], [0, 1, 2, 3]) == set()
-    assert said_steps([first, second], [0, 1]) == {1}
-    silent = what_is_said([first, second], [0, 1])
+    assert noted_steps([first, second], [0, 1, 2, 3]) == set()
+    assert noted_steps([first, second], [0, 1]) == {1}
+    silent = read_notes([first, second], [0, 1])
     assert silent is not None
     assert silent.silent == {2: "rank 1 has not said that it is complete"}
-    again = what_is_said([first + LINE % (1, 0), second + LINE % (1, 1)], [0, 1])
+    again = read_notes([first + LINE % (1, 0), second + LINE % (1, 1)], [0, 1])
     assert again is not None
     assert again.steps == {1: 2}
-    assert said_steps([LINE % (1, "null") + LINE % (2, "null")], [0, 1]) == set(), "of no rank"
-    assert said_steps([LINE % (1, "null")], [7]) == {1}, "the only one"
-    assert what_is_said(["", "{}"], [0]) is None
+    assert noted_steps([LINE % (1, "null") + LINE % (2, "null")], [0, 1]) == set(), "of no rank"
+    assert noted_steps([LINE % (1, "null")], [7]) == {1}, "the only one"
+    assert read_notes(["", "{}"], [0]) is None
 
 
 @pytest.mark.parametrize(
     "line", ["", "{", "[]", "3", '{"step": "x"}', '{"step": -1}', '{"step": 1e400}', '{"step": 9999999999999999999}', '{"ste'],
 )  # fmt: skip
 def test_a_line_that_says_nothing_is_left_out(line: str) -> None:
-    assert said_steps([f"{line}\n{LINE % (5, 0)}{line}"], [0]) == {5}
+    assert noted_steps([f"{line}\n{LINE % (5, 0)}{line}"], [0]) == {5}
 
 
 @given(st.lists(st.text()))
 def test_no_text_breaks_the_reader(texts: List[str]) -> None:
-    assert isinstance(said_steps(texts, [0]), set)
+    assert isinstance(noted_steps(texts, [0]), set)
 
 
 def test_what_is_said_of_a_directory_is_heard_by_its_output_only(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_what_is_said_of_a_directory_is_heard_by_its_output_only(tmp_path: Path)
     assert note(program, spool).stderr == ""
     texts = [path.read_text() for path in spool.iterdir()]
     steps = {
-        name: said_steps(texts, (0,), str(tmp_path / name)) for name in ("a", "ab", "a/below/deeper", "b")
+        name: noted_steps(texts, (0,), str(tmp_path / name)) for name in ("a", "ab", "a/below/deeper", "b")
     }
     assert steps == {"a": {1, 2}, "ab": {1}, "a/below/deeper": {1}, "b": {1}}
 
