@@ -208,7 +208,9 @@ class Start:
             waiting.note(names)
             new = sorted(name for name in names - answers if name.startswith("ready-"))
             answers.update(new)
-            for answer in self._read_all(attempt, new):
+            for answer in self.documents.read_all([self.place.of_attempt(attempt, name) for name in new]):
+                if not isinstance(answer, dict):
+                    continue
                 node, boot, problem = answer.get("node"), answer.get("boot"), answer.get("problem")
                 mine = (answer.get("job"), answer.get("start")) == (self.start.job, self.start.start)
                 if not mine or not isinstance(node, int) or not isinstance(boot, str) or not 0 < node < nodes:
@@ -339,11 +341,6 @@ class Start:
         """A document of an attempt; empty if there is none, or it is damaged."""
         document = self.documents.read(self.place.of_attempt(attempt, name))
         return document if isinstance(document, dict) else {}
-
-    def _read_all(self, attempt: Attempt, names: Iterable[str]) -> Iterator[Dict[str, Any]]:
-        keys = [self.place.of_attempt(attempt, name) for name in names]
-        documents = self.documents.read_all(keys)
-        return (document for document in documents if isinstance(document, dict))
 
     def _write(self, attempt: Attempt, name: str, document: Dict[str, object]) -> None:
         whose = {"job": self.start.job, "start": self.start.start}

@@ -20,7 +20,6 @@ from ma_boot.checkpoints.retention import (
     Superfluous,
     finish_removals,
     leftovers,
-    remove_leftovers,
     remove_set,
     superfluous,
 )
@@ -161,7 +160,8 @@ class SetsByHand:
         everything = list(self._documents.known_sets())
         for known in sets:
             remove_set(self._documents, known, everything)
-        remove_leftovers(self._documents, left)
+        for leftover in left:
+            self._documents.delete(leftover.key)
 
 
 class Foreseen(NamedTuple):

@@ -32,23 +32,18 @@ _IN_ORDER = (
 LAYOUTS: Mapping[str, Layout] = MappingProxyType({layout.name: layout for layout in _IN_ORDER})
 
 
-def recognise(paths: Iterable[str]) -> Optional[Layout]:
-    """The layout of a tree with these files, relative to its root; None if none is known (yet)."""
-    known = tuple(paths)
-    for layout in LAYOUTS.values():
-        if layout.tells and any(matches(layout.tells, path) for path in known):
-            return layout
-    return None
-
-
 def layout_of(checkpoint: Sequence[str], paths: Iterable[str]) -> Optional[Layout]:
-    """The layout of an output whose `checkpoint` is this, where its files are these.
+    """The layout of an output whose `checkpoint` is this, where its files are these, relative to its root.
 
     `checkpoint` is `("auto",)`, the name of a layout, or patterns. None if `auto` recognises nothing yet.
     Raises `ValueError` for a wrong pattern.
     """
     if tuple(checkpoint) == (AUTO,):
-        return recognise(paths)
+        known = tuple(paths)
+        for layout in LAYOUTS.values():
+            if layout.tells and any(matches(layout.tells, path) for path in known):
+                return layout
+        return None
     if len(checkpoint) == 1 and checkpoint[0] in LAYOUTS:
         return LAYOUTS[checkpoint[0]]
     return pattern_layout(checkpoint)

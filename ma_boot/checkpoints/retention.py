@@ -139,12 +139,6 @@ def leftovers(documents: Documents, is_over: Callable[[Attempt], bool]) -> List[
     ]
 
 
-def remove_leftovers(documents: Documents, files: Sequence[Leftover]) -> None:
-    """Deletes these files. Raises `StoreError` and `Cancelled`."""
-    for file in files:
-        documents.delete(file.key)
-
-
 def _of_attempt(
     documents: Documents, attempt: Attempt, sent: List[StoredObject], manifests: List[str]
 ) -> Iterator[Leftover]:

@@ -10,7 +10,6 @@ from ma_boot.checkpoints.publication import Publication
 from ma_boot.checkpoints.retention import (
     finish_removals,
     leftovers,
-    remove_leftovers,
     remove_set,
     superfluous,
 )
@@ -114,7 +113,8 @@ class Upkeep:
         if state is None:
             return
         old = [file for file in files if file.stored < state.mtime_ns / 1e9 - SPARED_SECONDS]
-        remove_leftovers(documents, old)
+        for file in old:
+            documents.delete(file.key)
         if old:
             what.say(
                 f"checkpoints: removed {len(old)} files of steps that an earlier start could not publish, "

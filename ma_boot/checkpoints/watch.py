@@ -36,8 +36,9 @@ class StepWatch:
         self.layout: Optional[Layout] = None
         self._selected = selected(what.way.include, what.way.exclude)
         self._others: Dict[str, FileState] = {}
-        self._others = {path: state for path, state in self._tree().files.items() if path in of_others}
-        self._before = self._tree().files
+        files = self._tree().files
+        self._others = {path: state for path, state in files.items() if path in of_others}
+        self._before = {path: state for path, state in files.items() if path not in of_others}
         self._taken: Dict[int, List[Taken]] = {}
         self._shape: Optional[Set[str]] = None
         self._rested: Dict[int, Set[str]] = {}

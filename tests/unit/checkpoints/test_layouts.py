@@ -7,7 +7,7 @@ from typing import List, Optional
 import pytest
 
 from ma_boot.checkpoints.layout import HIGHEST, TrainingStep
-from ma_boot.checkpoints.layouts import LAYOUTS, layout_of, pattern_layout, recognise
+from ma_boot.checkpoints.layouts import LAYOUTS, layout_of, pattern_layout
 
 MINDSPORE = LAYOUTS["mindspore"]
 
@@ -81,5 +81,5 @@ def test_a_pattern_names_a_file_or_a_directory(pattern: str, path: str, step: Op
 
 
 def test_nothing_known_is_recognised_in_other_trees() -> None:
-    assert recognise([]) is None
-    assert recognise(["logs/a.txt", "data_batch_1.bin", "model.ckpt"]) is None
+    assert layout_of(["auto"], []) is None
+    assert layout_of(["auto"], ["logs/a.txt", "data_batch_1.bin", "model.ckpt"]) is None
