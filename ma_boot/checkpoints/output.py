@@ -92,10 +92,11 @@ class CheckpointOutput:
         restorer = Restorer(
             self.root, layout, documents, start.node, start.ranks, start.world, progress, self.say
         )
-        begin = Start(documents, start, layout, self.say, timeout, restorer if self.options.restore else None)
+        restore = restorer if self.options.restore else None
+        attempt = Start(documents, start, layout, self.say, timeout, restore)
         with self._alone(cancel):
             self._clear()
-            restored = begin.begin()
+            restored = attempt.begin()
             for notice in abort_unfinished(self.store, self.route, self.base, cancel):
                 self.say(notice)
             self.publisher = self._publisher(restored)

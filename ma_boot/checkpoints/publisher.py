@@ -297,19 +297,19 @@ class Publisher:
     ) -> None:
         """Says that a node keeps steps from counting, and what would change that."""
         what, newest = self.what, lacked[0]
-        there = sorted({savers[part.index] for part in newest.parts})
+        nodes = sorted({savers[part.index] for part in newest.parts})
         document = documents.read(what.place.part(newest.parts[0]))
         named = document.get("files", []) if isinstance(document, dict) else []
         example = f", such as {named[0]['path']}" if named else ""
-        here = ""
+        reason = ""
         if node == what.start.node:
             waits = [f"step {step.name}: {why}" for step, why in self.watch.waiting.items()]
-            here = f"; here, {waits[-1]}" if waits else "; here is no file of these steps"
+            reason = f"; here, {waits[-1]}" if waits else "; here is no file of these steps"
         steps = ", ".join(dict.fromkeys(step_text(known.name.step) for known in lacked[:3][::-1]))
-        change = "'first'" if there == [0] else str(there)
+        change = "'first'" if nodes == [0] else str(nodes)
         what.say(
-            f"checkpoints: step {steps} of {what.way.local}: published by node {', '.join(map(str, there))} "
-            f"({len(named)} files{example}), not yet by node {node}, so it DOES NOT COUNT{here}. If node "
+            f"checkpoints: step {steps} of {what.way.local}: published by node {', '.join(map(str, nodes))} "
+            f"({len(named)} files{example}), not yet by node {node}, so it DOES NOT COUNT{reason}. If node "
             f"{node} saves nothing, the mapping has to say so: 'savers': {change}"
         )
 

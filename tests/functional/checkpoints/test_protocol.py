@@ -1,7 +1,8 @@
 """Two nodes that save, say, publish, die and start again in any order, beside a model of what counts.
 
 In half of the runs the training says what is complete, in the others two patterns show it. The model knows what
-each training has written; a reader that shares no code with the toolkit says which sets are whole. No run restores an incomplete or a mixed one, none loses the newest, and every whole one is found.
+each training has written; a reader that shares no code with the toolkit says which sets are whole. No run restores
+an incomplete or a mixed one, none loses the newest, and every whole one is found.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class TwoNodes(RuleBasedStateMachine):
         self.store = open_store({}, self.base / "obs")
         self.starts = 0
         self.by_word = True
-        self.said: Dict[Tuple[int, int], int] = {}  # how often a node has saved a step in this start
+        self.saves: Dict[Tuple[int, int], int] = {}  # how often a node has saved a step in this start
         # Attempt, step and version of the newest that counted.
         self.newest: Optional[Tuple[int, int, int]] = None
         self.nodes: List[TestNode] = []
@@ -57,7 +58,7 @@ class TwoNodes(RuleBasedStateMachine):
         shutil.rmtree(self.base)
 
     @initialize(keep=st.sampled_from([None, 1, 2]), by_word=st.booleans())
-    def begin(self, keep: Optional[int], by_word: bool) -> None:
+    def first_start(self, keep: Optional[int], by_word: bool) -> None:
         self.by_word = by_word
         patterns = ("iter_{step}",) if by_word else ("iter_{step}/a{rank}.bin", "iter_{step}/b{rank}.bin")
         options = {"keep": keep, "layout": patterns, "said": by_word}
@@ -73,7 +74,7 @@ class TwoNodes(RuleBasedStateMachine):
         with ThreadPoolExecutor(2) as pool:
             restored = list(pool.map(lambda node: node.start(), self.nodes))
         self.starts += 1
-        self.said = {}
+        self.saves = {}
         step = str(expected[0][1]) if expected else None
         assert list(map(step_of, restored)) == [step, step]
         content = expected[1] if expected else {}
@@ -84,15 +85,15 @@ class TwoNodes(RuleBasedStateMachine):
     @rule(node=NODES, step=STEPS)
     def save_half(self, node: int, step: int) -> None:
         """Begins to save a step that nobody has said."""
-        if not self.said.get((node, step)):
+        if not self.saves.get((node, step)):
             self.nodes[node].save(step, {f"a{node}.bin": b"half"})
 
     @rule(node=NODES, step=STEPS)
     def say(self, node: int, step: int) -> None:
         """Saves a step; where that is said, also again: the watch hears it at once."""
-        if not self.by_word and self.said.get((node, step)):
+        if not self.by_word and self.saves.get((node, step)):
             return
-        times = self.said[node, step] = self.said.get((node, step), 0) + 1
+        times = self.saves[node, step] = self.saves.get((node, step), 0) + 1
         text = b"%d said %d times of node %d in start %d" % (step, times, node, self.starts)
         self.nodes[node].save(step, {f"{name}{node}.bin": text for name in "ab"})
         if self.by_word:

@@ -109,7 +109,7 @@ def test_several_outputs_are_told_apart_by_their_directories(node: Node, obs: Me
         )
 
     whole = ["critic 2", "critic 3", "generator 1", "generator 2"]
-    for begin, expected in (("None None None None", whole), ("2 2 3 3", sorted(whole * 2))):
+    for restored, expected in (("None None None None", whole), ("2 2 3 3", sorted(whole * 2))):
         (node.home / "enough").unlink(missing_ok=True)
         running = node.start(*job.arguments(0))
         for rank in (0, 1):  # what one says alone, before the other begins, is a step, too
@@ -119,7 +119,7 @@ def test_several_outputs_are_told_apart_by_their_directories(node: Node, obs: Me
         ended = running.end()
         assert ended.code == 3, ended.output
         for rank in (0, 1):
-            assert f"[rank {rank}] rank {rank} goes on from {begin}\n" in ended.output
+            assert f"[rank {rank}] rank {rank} goes on from {restored}\n" in ended.output
             assert (
                 f"/home/elsewhere is in no output with checkpoints; those of this job are: {node.home}/critic, "
                 in ended.output

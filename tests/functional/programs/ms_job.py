@@ -61,7 +61,7 @@ def main(job: argparse.Namespace) -> None:
 
     def saved(run_context: Any) -> None:
         """Comes after it."""
-        weights = b"".join(one.asnumpy().tobytes() for one in net.trainable_params())
+        weights = b"".join(parameter.asnumpy().tobytes() for parameter in net.trainable_params())
         epoch = run_context.original_args().cur_epoch_num
         say("saved", rank, step=f"{epoch}_{STEPS}", weights=hashlib.sha256(weights).hexdigest())
         time.sleep(job.pause)

@@ -16,12 +16,12 @@ from pathlib import Path
 def main(checkpoints: Path, shared: Path, last: int) -> None:
     """Says what was restored, then saves steps until the last one."""
     rank, world = int(os.environ["RANK_ID"]), int(os.environ["RANK_SIZE"])
-    begin = os.environ.get("MABOOT_RESTORED_STEP")
+    restored = os.environ.get("MABOOT_RESTORED_STEP")
     files = {str(path.relative_to(checkpoints)): digest(path) for path in checkpoints.rglob("iter_*/*")}
-    say("restored", rank=rank, step=begin, files=files)
+    say("restored", rank=rank, step=restored, files=files)
     (shared / f"began_{rank}").touch()
     together(shared, "began", world)
-    for step in range(int(begin or 0) + 1, last + 1):
+    for step in range(int(restored or 0) + 1, last + 1):
         time.sleep(0.05)
         for number in range(2):
             save(checkpoints / f"iter_{step}" / f"rank_{rank}_{number}.bin", content(step, rank, number))

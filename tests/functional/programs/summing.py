@@ -19,7 +19,7 @@ SAVE_EVERY = 4
 STEP_SECONDS = 0.1
 
 
-def begin(rank: int, seed: int) -> int:
+def first_state(rank: int, seed: int) -> int:
     """The state of a rank before the first step."""
     return (seed * 7919 + rank * 104_729 + 1) % PRIME
 
@@ -31,7 +31,7 @@ def after(state: int, all_states: Sequence[int], step: int) -> int:
 
 def undisturbed(world: int, steps: int, seed: int) -> int:
     """The sum of all states of a job to which nothing happens."""
-    states = [begin(rank, seed) for rank in range(world)]
+    states = [first_state(rank, seed) for rank in range(world)]
     for step in range(1, steps + 1):
         states = [after(state, states, step) for state in states]
     return sum(states)
@@ -53,7 +53,7 @@ def main() -> None:
     rank, world = int(os.environ["RANK_ID"]), int(os.environ["RANK_SIZE"])
     attempt = os.environ["MABOOT_ATTEMPT"]
     first = int(os.environ.get("MABOOT_RESTORED_STEP", 0))
-    state = int(Path(f"ckpt/iter_{first}/rank_{rank}.bin").read_text()) if first else begin(rank, seed)
+    state = int(Path(f"ckpt/iter_{first}/rank_{rank}.bin").read_text()) if first else first_state(rank, seed)
     for step in range(first + 1, steps + 1):
         time.sleep(STEP_SECONDS)
         state = after(state, exchanged(shared / attempt / str(step), rank, world, state), step)
