@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ma_boot.checkpoints import RunEnd, attempts, upkeep
+from ma_boot.checkpoints import RunEnd, attempts
 from ma_boot.errors import ConfigError
 from path_mapping.stores import open_store
 from tests.functional.checkpoints.output import TestNode, step_of
@@ -31,10 +31,9 @@ STEPS = st.integers(1, 3)
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes look for each other all the time, and earlier starts are known to be over at once."""
+def quick(monkeypatch: pytest.MonkeyPatch, nobody_answers: None) -> None:
+    """Nodes look for each other all the time."""
     monkeypatch.setattr(attempts, "LOOK_SECONDS", (0.005, 0.05))
-    monkeypatch.setattr(upkeep, "ANSWER_LOOKS", 0)
 
 
 class Dies(Exception):
