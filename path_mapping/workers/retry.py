@@ -8,13 +8,10 @@ import threading
 import time
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, TypeVar
+from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
 from path_mapping.errors import Cancelled, Corrupted, Expired, NotFound, SlowDown, TargetRemoved, Unreachable
 from path_mapping.stores import MOST_DELETED, ObjectState, Store, StoredObject
-
-if TYPE_CHECKING:
-    import tenacity
 
 ATTEMPTS = 5
 LONGEST_WAIT = 10.0  # seconds between two attempts, unless the service asks for more
@@ -36,7 +33,7 @@ class RetryPolicy(NamedTuple):
         """When a request that first failed at `since` is given up."""
         return min(self.deadline, since + (math.inf if self.seconds is None else self.seconds))
 
-    def is_over(self, error: Optional[BaseException], attempts: int, since: float, now: float) -> bool:
+    def is_over(self, error: Unreachable, attempts: int, since: float, now: float) -> bool:
         """Whether a request that has failed so often is given up; only the network is waited for."""
         limited = self.seconds is None or isinstance(error, (Corrupted, TargetRemoved))
         return now >= self.until(since) or (limited and attempts >= ATTEMPTS)
@@ -79,67 +76,27 @@ def retrying(
         Cancelled: `cancel` is set.
         Exception: anything else that `work` raises, at once.
     """
-    since = math.nan
-
-    def attempt() -> Result:
-        nonlocal since
-        while True:
-            if cancel.is_set():
-                raise Cancelled
-            try:
-                return work()
-            except Unreachable as error:
-                since = time.monotonic() if math.isnan(since) else since
-                failed(error)
-                troubled(Trouble(str(error), since, patience.until(since)))
-                raise
-            except Expired as error:
-                if error.wait is None or not (error.wait(cancel.wait) or cancel.is_set()):
-                    raise
-
-    try:
-        return attempt()  # nearly always the only one: the policy is not even imported
-    except Unreachable as error:
-        first = [error]
-    try:
-        return _policy(cancel, patience, since)(lambda: _again(first, attempt))
-    except Unreachable:
+    attempts, since = 0, math.nan
+    while True:
         if cancel.is_set():
-            raise Cancelled from None
-        raise
+            raise Cancelled
+        try:
+            return work()
+        except Expired as error:
+            if error.wait is None or not (error.wait(cancel.wait) or cancel.is_set()):
+                raise
+        except Unreachable as error:
+            attempts += 1
+            since = time.monotonic() if attempts == 1 else since
+            failed(error)
+            troubled(Trouble(str(error), since, patience.until(since)))
+            now = time.monotonic()
+            if patience.is_over(error, attempts, since, now) and not cancel.is_set():
+                raise
+            cancel.wait(min(seconds_before(attempts, error), patience.until(since) - now))
 
 
-def _again(first: List[Unreachable], attempt: Callable[[], Result]) -> Result:
-    """The outcome of the attempt that was made already, then new attempts."""
-    if first:
-        raise first.pop()
-    return attempt()
-
-
-def _policy(cancel: threading.Event, patience: RetryPolicy, since: float) -> tenacity.Retrying:
-    import tenacity
-
-    def error_of(state: tenacity.RetryCallState) -> Optional[BaseException]:
-        return state.outcome.exception() if state.outcome is not None else None
-
-    def is_over(state: tenacity.RetryCallState) -> bool:
-        over = patience.is_over(error_of(state), state.attempt_number, since, time.monotonic())
-        return cancel.is_set() or over
-
-    def seconds(state: tenacity.RetryCallState) -> float:
-        left = patience.until(since) - time.monotonic()
-        return max(0.0, min(seconds_before(state.attempt_number, error_of(state)), left))
-
-    return tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(Unreachable),
-        stop=is_over,
-        wait=seconds,
-        sleep=tenacity.sleep_using_event(cancel),
-        reraise=True,
-    )
-
-
-def seconds_before(attempts: int, error: Optional[BaseException]) -> float:
+def seconds_before(attempts: int, error: Unreachable) -> float:
     """How long the next attempt waits after so many that have failed, the last one with this error."""
     asked = error.after if isinstance(error, SlowDown) and error.after else 0.0
     longest = min(LONGEST_WAIT, 0.3 * 2.0 ** min(attempts - 1, 10))
