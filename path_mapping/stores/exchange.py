@@ -105,7 +105,7 @@ class Exchange:
         except PathMappingError:
             return [None] * len(requests)
         self._open(address.origin, len(requests))
-        return [self._sent_ahead(*head, keys) for head in heads]
+        return [self._sent_ahead(address.origin, head, keys) for head in heads]
 
     def _sent_ahead(self, origin: Origin, head: bytes, keys: Credentials) -> Optional[SentAhead]:
         """On an idle connection only: to open another one may take as long as a dead server is waited for."""
@@ -288,8 +288,8 @@ class Exchange:
                 self._connections.drop(connection)
 
     def _sent(self, request: Request, send: Send) -> Tuple[Origin, HttpConnection, Response]:
-        origin, head = self._head(self._address(request), request)
-        return (origin, *self._exchanged(origin, head, send))
+        address = self._address(request)
+        return (address.origin, *self._exchanged(address.origin, self._head(address, request), send))
 
     def _follows(self, request: Request, response: Response) -> bool:
         """Whether the same request is to be sent again, to where a redirect leads. Raises `Rejected`."""
@@ -299,13 +299,11 @@ class Exchange:
         self.signer.follow(request.doing, response.status, request.bucket, request.key, location)
         return True
 
-    def _head(self, address: BucketAddress, request: Request) -> Tuple[Origin, bytes]:
-        """The server, and the signed head of the request."""
+    def _head(self, address: BucketAddress, request: Request) -> bytes:
+        """The signed head of the request."""
         keys = self.signer.access.credentials
-        origin, path, headers = signed(
-            address, keys, request.method, request.key, request.query, request.headers
-        )
-        return origin, request_head(request.doing, request.method, path, {**headers, **request.plain})
+        path, headers = signed(address, keys, request.method, request.key, request.query, request.headers)
+        return request_head(request.doing, request.method, path, {**headers, **request.plain})
 
     def _failed(self, doing: str, error: ConnectionFailed) -> PathMappingError:
         """What a failed connection means."""

@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from functools import lru_cache, partial
-from typing import Callable, Dict, Mapping, NamedTuple, Optional, TypeVar
+from typing import Callable, Dict, Mapping, NamedTuple, Optional, Tuple, TypeVar
 from urllib.parse import SplitResult, quote, urlsplit
 
 from path_mapping.errors import CredentialsMissing, Expired, Refused, Rejected, printable
@@ -31,8 +31,6 @@ from path_mapping.stores.http_connection import Origin
 SIGNED_QUERY = ("partNumber", "uploadId", "uploads")  # of those that we use, in this order
 _UNSENDABLE = re.compile(r"[^ -~\x80-\xff]")  # control characters, and what is not in Latin-1
 _NAME = re.compile(r"[A-Za-z0-9-]+")
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 class SignatureKind(NamedTuple):
@@ -54,14 +52,6 @@ class BucketAddress(NamedTuple):
     host: str
     in_path: bool
     kind: SignatureKind
-
-
-class SignedRequest(NamedTuple):
-    """What goes to `origin`: the path with its query, and the headers."""
-
-    origin: Origin
-    path: str
-    headers: Dict[str, str]
 
 
 def request_head(doing: str, method: str, path: str, headers: Mapping[str, str]) -> bytes:
@@ -95,8 +85,11 @@ def signed(
     key: str,
     query: Dict[str, str],
     headers: Dict[str, str],
-) -> SignedRequest:
-    """A request for an object, or for the bucket if the key is empty. Of headers it covers Content-MD5."""
+) -> Tuple[str, Dict[str, str]]:
+    """The path with its query, and the headers, of a request for an object, or a bucket if the key is empty.
+
+    Of `headers` the signature covers Content-MD5.
+    """
     quoted, kind = quote(key, safe="/~"), address.kind
     resource = f"/{address.bucket}/{quoted}"
     if address.in_path:
@@ -115,7 +108,7 @@ def signed(
     signed_headers = {"Host": address.host, "Date": date, "Authorization": authorization, **headers}
     if keys.token:
         signed_headers[token] = keys.token
-    return SignedRequest(address.origin, path, signed_headers)
+    return path, signed_headers
 
 
 def _parameter(name: str, value: str) -> str:
@@ -126,9 +119,9 @@ def _parameter(name: str, value: str) -> str:
 @lru_cache(maxsize=4)
 def _date(seconds: int) -> str:
     """The time as in the header Date. Not by `strftime`, which speaks the language of the locale."""
-    at = time.gmtime(seconds)
-    clock = f"{at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02} GMT"
-    return f"{_DAYS[at.tm_wday]}, {at.tm_mday:02} {_MONTHS[at.tm_mon - 1]} {at.tm_year} {clock}"
+    from email.utils import formatdate  # slow to import
+
+    return formatdate(seconds, usegmt=True)
 
 
 LONGEST_SHOWN = 200  # characters of a place in an error
