@@ -77,7 +77,7 @@ class Counted(Store):
     def _not_here(self, *arguments: Any) -> Any:
         raise NotImplementedError
 
-    runners = level = find = read_from = write = copy = delete = _not_here  # type: ignore[assignment]
+    runner = level = find = read_from = write = copy = delete = _not_here  # type: ignore[assignment]
 
 
 def row(nodes: int) -> str:

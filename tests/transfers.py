@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional,
 
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.planning.record import is_record
-from path_mapping.stores import Access, Credentials, Store, UnitRunners
-from path_mapping.stores.directory_store import StorePaths
+from path_mapping.stores import Access, Credentials, OpenConnections, Store, UnitRunner
+from path_mapping.stores.directory_store import StorePath
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Progress, Transferred, download, upload
 from tests.functional.node import alive
@@ -31,8 +31,8 @@ def obs_store(url: str, **settings: Any) -> ObsStore:
 class PartialStore(Store):
     """Has what a test gives it; anything else is an error."""
 
-    def runners(self) -> UnitRunners:
-        return StorePaths(self)
+    def runner(self, connections: OpenConnections) -> UnitRunner:
+        return StorePath(self, connections)
 
     def _not_given(self, *arguments: Any, **named: Any) -> Any:
         raise NotImplementedError

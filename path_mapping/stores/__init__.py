@@ -17,6 +17,7 @@ from path_mapping.stores.contents import (
     ContentMatch as ContentMatch,
     ContentSum as ContentSum,
 )
+from path_mapping.stores.http_connection import OpenConnections as OpenConnections
 from path_mapping.stores.objects import (
     Checksums as Checksums,
     ObjectState as ObjectState,
@@ -44,6 +45,5 @@ from path_mapping.stores.units import (
     StoredFile as StoredFile,
     Unit as Unit,
     UnitRunner as UnitRunner,
-    UnitRunners as UnitRunners,
     bytes_of as bytes_of,
 )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Iterator, Optional
@@ -24,9 +23,10 @@ from path_mapping.localfs import (
 )
 from path_mapping.stores.contents import RIGHT, UNKNOWN, ContentMatch
 from path_mapping.stores.data_path import send_unchanged
+from path_mapping.stores.http_connection import OpenConnections
 from path_mapping.stores.objects import ObjectState, StoredObject
 from path_mapping.stores.store import Store
-from path_mapping.stores.units import GetFile, PutFile, StoredContent, Unit, UnitRunner, UnitRunners
+from path_mapping.stores.units import GetFile, PutFile, StoredContent, Unit, UnitRunner
 
 
 class DirectoryStore(Store):
@@ -38,8 +38,8 @@ class DirectoryStore(Store):
     def __repr__(self) -> str:
         return f"DirectoryStore({str(self._root)!r})"
 
-    def runners(self) -> UnitRunners:
-        return StorePaths(self)
+    def runner(self, connections: OpenConnections) -> UnitRunner:
+        return StorePath(self, connections)
 
     def place(self, bucket: str, key: str) -> str:
         return os.path.abspath(self._root / bucket / key)
@@ -50,7 +50,7 @@ class DirectoryStore(Store):
             raise NotFound(f"no bucket {bucket}: {root} is not a directory")
         top = prefix.rpartition("/")[0]
         start = self._path(bucket, top) if top else root
-        try:
+        with _store_errors(f"listing obs://{bucket}/{prefix}"):
             for key in sorted(key for key in _keys(root, start) if key.startswith(prefix)):
                 path = root / key
                 if key.endswith("/"):
@@ -58,8 +58,6 @@ class DirectoryStore(Store):
                 else:
                     md5 = md5_of(chunks(path))
                     yield StoredObject(key, path.stat().st_size, md5, f'"{md5}"')
-        except OSError as error:
-            raise _store_error(error, f"listing obs://{bucket}/{prefix}") from error
 
     def level(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
         last = ""
@@ -79,22 +77,16 @@ class DirectoryStore(Store):
         return _file_state(path.stat()) if path.is_file() else None
 
     def read(self, bucket: str, key: str) -> Iterator[bytes]:
-        path = self._path(bucket, key)
-        try:
-            yield from chunks(path)
-        except OSError as error:
-            raise _store_error(error, f"reading obs://{bucket}/{key}") from error
+        with _store_errors(f"reading obs://{bucket}/{key}"):
+            yield from chunks(self._path(bucket, key))
 
     def read_from(self, bucket: str, key: str, offset: int, version: str = "") -> Iterator[bytes]:
         doing = f"reading obs://{bucket}/{key}"
-        try:
-            with self._path(bucket, key).open("rb") as file:
-                if version not in ("", _file_state(os.fstat(file.fileno())).version):
-                    raise Replaced(f"{doing}: the file was replaced")
-                file.seek(offset)
-                yield from iter(lambda: file.read(CHUNK), b"")
-        except OSError as error:
-            raise _store_error(error, doing) from error
+        with _store_errors(doing), self._path(bucket, key).open("rb") as file:
+            if version not in ("", _file_state(os.fstat(file.fileno())).version):
+                raise Replaced(f"{doing}: the file was replaced")
+            file.seek(offset)
+            yield from iter(lambda: file.read(CHUNK), b"")
 
     def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> str:
         """See `Store.write`. A bucket that does not exist yet is created."""
@@ -108,20 +100,16 @@ class DirectoryStore(Store):
                 sent(len(piece))
                 yield piece
 
-        try:
+        with _store_errors(f"writing obs://{bucket}/{key}"):
             write_verified(target, pieces(), source.stat().st_size, md5)
-        except OSError as error:
-            raise _store_error(error, f"writing obs://{bucket}/{key}") from error
         return f'"{md5}"'
 
     def write_bytes(self, bucket: str, key: str, content: bytes) -> str:
         if key.endswith("/"):
             return self.write(bucket, key, Path(os.devnull), "", lambda size: None)
-        try:
+        with _store_errors(f"writing obs://{bucket}/{key}"):
             write_verified(self._path(bucket, key), [content], len(content), None)
-            return f'"{md5_of([content])}"'
-        except OSError as error:
-            raise _store_error(error, f"writing obs://{bucket}/{key}") from error
+        return f'"{md5_of([content])}"'
 
     def copy(self, bucket: str, key: str, size: int, to_bucket: str, to_key: str) -> None:
         if self.find(bucket, key) is None:
@@ -195,35 +183,26 @@ _PERMANENT = {
 }
 
 
-def _store_error(error: OSError, doing: str) -> StoreError:
-    message = f"{doing}: {error.strerror}"
-    if isinstance(error, FileNotFoundError):
-        return NotFound(message)
-    if isinstance(error, PermissionError):
-        return Refused(message)
-    return StoreError(message) if error.errno in _PERMANENT else Unreachable(message)
-
-
-class StorePaths(UnitRunners):
-    """Moves whole files by a store's own `read` and `write`."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._cancel = threading.Event()
-
-    def new(self) -> UnitRunner:
-        return StorePath(self._store, self._cancel)
-
-    def shut(self) -> None:
-        self._cancel.set()
+@contextmanager
+def _store_errors(doing: str) -> Iterator[None]:
+    """Raises the errors of the disk as those of a store."""
+    try:
+        yield
+    except OSError as error:
+        message = f"{doing}: {error.strerror}"
+        if isinstance(error, FileNotFoundError):
+            raise NotFound(message) from error
+        if isinstance(error, PermissionError):
+            raise Refused(message) from error
+        raise (StoreError if error.errno in _PERMANENT else Unreachable)(message) from error
 
 
 class StorePath(UnitRunner):
-    """Moves whole files, until `cancel` is set."""
+    """Moves whole files by a store's own `read` and `write`."""
 
-    def __init__(self, store: Store, cancel: threading.Event) -> None:
+    def __init__(self, store: Store, connections: OpenConnections) -> None:
         self._store = store
-        self._cancel = cancel
+        self._connections = connections
 
     def run(self, unit: Unit, moved: Callable[[int], None]) -> Any:
         moved(0)
@@ -263,6 +242,6 @@ class StorePath(UnitRunner):
 
     def _until_cancelled(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         for piece in pieces:
-            if self._cancel.is_set():
+            if self._connections.shut_down:
                 raise Cancelled
             yield piece

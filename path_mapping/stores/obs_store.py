@@ -27,7 +27,7 @@ from path_mapping.stores.responses import (
 )
 from path_mapping.stores.signer import Signer, warned
 from path_mapping.stores.store import Store, UnfinishedUpload
-from path_mapping.stores.units import MultipartUpload, UnitRunners
+from path_mapping.stores.units import MultipartUpload, UnitRunner
 
 PAGE = 1000  # entries in one answer, the most that OBS returns (API reference, "Listing Objects in a Bucket")
 BUFFER = 1 << 20  # bytes: a page in one piece
@@ -60,8 +60,9 @@ class ObsStore(Store):
     def __repr__(self) -> str:
         return f"ObsStore({self.signer.access.endpoint!r})"
 
-    def runners(self) -> UnitRunners:
-        return DataPaths(self)
+    def runner(self, connections: OpenConnections) -> UnitRunner:
+        buffer = bytearray(DATA_BUFFER)
+        return DataPath(self, Exchange(self.signer, connections, buffer), buffer)
 
     def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
         """See `Store.list`. The next page is asked for while this one is worked on."""
@@ -302,21 +303,6 @@ class ObsStore(Store):
             key, upload = body.nextKeyMarker or "", body.nextUploadIdMarker or ""
             if not body.isTruncated:
                 return
-
-
-class DataPaths(UnitRunners):
-    """The data paths of a process, one for each thread; they share a store."""
-
-    def __init__(self, store: ObsStore) -> None:
-        self._store = store
-        self._connections = OpenConnections()
-
-    def new(self) -> DataPath:
-        buffer = bytearray(DATA_BUFFER)
-        return DataPath(self._store, Exchange(self._store.signer, self._connections, buffer), buffer)
-
-    def shut(self) -> None:
-        self._connections.shut()
 
 
 def _in_order(marker: str, page: ObjectPage) -> List[StoredObject]:

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Callable, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 from path_mapping.errors import StoreError
+from path_mapping.stores.http_connection import OpenConnections
 from path_mapping.stores.objects import ObjectState, StoredObject
 from path_mapping.stores.signer import Signer
-from path_mapping.stores.units import MultipartUpload, UnitRunners
+from path_mapping.stores.units import MultipartUpload, UnitRunner
 
 MOST_DELETED = 1000  # objects by one request (API reference, "Batch Deleting Objects")
 
@@ -41,8 +42,8 @@ class Store(ABC):
     part: int = 0
 
     @abstractmethod
-    def runners(self) -> UnitRunners:
-        """What runs units on this store in the threads of a pool."""
+    def runner(self, connections: OpenConnections) -> UnitRunner:
+        """What runs units on this store in one thread, until the `connections` of all threads are shut."""
 
     @abstractmethod
     def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:

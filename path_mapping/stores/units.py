@@ -192,15 +192,3 @@ class UnitRunner(ABC):
     @abstractmethod
     def close(self) -> None:
         """Releases connections and file handles."""
-
-
-class UnitRunners(ABC):
-    """The runners of a process, one for each thread."""
-
-    @abstractmethod
-    def new(self) -> UnitRunner:
-        """A runner for one thread."""
-
-    @abstractmethod
-    def shut(self) -> None:
-        """Makes the units of all threads fail with `Cancelled`, now and from now on."""

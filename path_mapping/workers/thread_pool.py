@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any, Callable, Deque, List, NamedTuple, Optional
 
 from path_mapping.errors import Cancelled, NoWorkers, SlowDown, StoreError, Unreachable
-from path_mapping.stores import Unit, UnitRunner
+from path_mapping.stores import OpenConnections, Unit, UnitRunner
 from path_mapping.workers.retry import RetriedStore, retrying
 
 LOWEST = 0.5  # requests per second of one process
@@ -153,7 +153,7 @@ class ThreadPool(Pool):
         self.room = threads + max(1, threads // 2) if threads > 1 else 1
         self.ahead = ahead
         self._to = to
-        self._runners = to.store.runners()
+        self._connections = OpenConnections()
         self._moved = moved
         self._limiter = limiter or RateLimiter()
         self._batches: queue.SimpleQueue[Optional[Batch]] = queue.SimpleQueue()
@@ -188,7 +188,7 @@ class ThreadPool(Pool):
     def close(self) -> None:
         """See `Pool.close`. A thread in a call that cannot be interrupted is left behind: it is a daemon."""
         self._cancel.set()
-        self._runners.shut()
+        self._connections.shut()
         for _ in self._threads:
             self._batches.put(None)
         deadline = time.monotonic() + END_SECONDS
@@ -197,7 +197,7 @@ class ThreadPool(Pool):
 
     def _work(self) -> None:
         try:
-            runner = self._runners.new()
+            runner = self._to.store.runner(self._connections)
         except BaseException as error:  # raised again in the thread that waits for an outcome
             for batch in iter(self._batches.get, None):
                 self._done.extend(Outcome(unit.number, None, error, 0) for unit in batch)

@@ -16,7 +16,7 @@ import pytest
 from ma_boot.rehearsal.obs_server import KeyPair as Known
 from path_mapping.errors import Cancelled, Refused, Replaced, TransferFailed
 from path_mapping.planning import BegunUploads
-from path_mapping.stores import Access, Credentials, PutPart
+from path_mapping.stores import Access, Credentials, OpenConnections, PutPart
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Progress, scheduler
 from path_mapping.transfer.parts import PoolSize
@@ -214,7 +214,7 @@ class TestInterruptedUpload:
         for number in range(1, parts + 1):
             span = ((number - 1) * 5 * MIB, 5 * MIB)
             part = PutPart(0, "bucket", "large", upload_id, number, *span, str(base / "large"), "", True)
-            store.runners().new().run(part, lambda size: None)
+            store.runner(OpenConnections()).run(part, lambda size: None)
         return upload_id
 
     def test_only_the_missing_parts_are_sent(self, store: ObsStore, obs: MemoryObs, tmp_path: Path) -> None:
