@@ -45,10 +45,10 @@ def locks_are_local(directory: str) -> bool:
 
     The directory need not exist yet.
     """
-    there = next(path for path in (Path(directory), *Path(directory).absolute().parents) if path.exists())
+    existing = next(path for path in (Path(directory), *Path(directory).absolute().parents) if path.exists())
     try:
         mounts = Path("/proc/self/mountinfo").read_text("utf-8", "replace")
-        return _are_local(mounts, there.stat().st_dev)
+        return _are_local(mounts, existing.stat().st_dev)
     except OSError:
         return False
 
@@ -281,7 +281,7 @@ class TargetDir:
             return False
         return os.path.samestat(named, os.fstat(file))
 
-    def settle(self, temporary: str, name: str, file: int) -> None:
+    def commit(self, temporary: str, name: str, file: int) -> None:
         """Moves an unfinished file into its place. Raises `FileNotFoundError` if it has lost its name."""
         if not self.has(temporary, file):
             raise FileNotFoundError(errno.ENOENT, "another process took the unfinished file", temporary)
@@ -315,7 +315,7 @@ def write_verified(target: Path, pieces: Iterable[bytes], size: int, md5: Option
         temporary, file = directory.create(target.name)
         try:
             _fill(file, pieces, size, md5)
-            directory.settle(temporary, target.name, file)
+            directory.commit(temporary, target.name, file)
         except BaseException:
             directory.discard(temporary)
             raise

@@ -48,7 +48,7 @@ def _fastest() -> Update:
 
 def by_liblzma() -> Optional[Update]:
     """`crc64` by liblzma, None if it is not installed; it releases the GIL."""
-    native = _lzma_crc64("liblzma.so.5") or _lzma_crc64(_found_lzma())
+    native = _lzma_crc64("liblzma.so.5") or _lzma_crc64(util.find_library("lzma"))
     if native is None:
         return None
     native.restype = ctypes.c_uint64
@@ -63,10 +63,6 @@ def by_liblzma() -> Optional[Update]:
         return int(native(ctypes.addressof(ctypes.c_char.from_buffer(data)), size, before))
 
     return by_address
-
-
-def _found_lzma() -> Optional[str]:
-    return util.find_library("lzma")
 
 
 def _lzma_crc64(name: Optional[str]) -> Any:
@@ -106,13 +102,13 @@ def _shift(size: int) -> int:
     return power
 
 
-def _times(one: int, other: int) -> int:
+def _times(left: int, right: int) -> int:
     """The product of two reflected polynomials, modulo the CRC's."""
     product = 0
     for bit in range(_BITS - 1, -1, -1):
-        if one >> bit & 1:
-            product ^= other
-        other = other >> 1 ^ (_REFLECTED if other & 1 else 0)
+        if left >> bit & 1:
+            product ^= right
+        right = right >> 1 ^ (_REFLECTED if right & 1 else 0)
     return product
 
 

@@ -25,7 +25,6 @@ from path_mapping.stores.objects import (
     part_sizes_of as part_sizes_of,
 )
 from path_mapping.stores.open_store import open_store as open_store, open_store_of as open_store_of
-from path_mapping.stores.signer import Signer as Signer
 from path_mapping.stores.store import (
     MOST_DELETED as MOST_DELETED,
     Store as Store,

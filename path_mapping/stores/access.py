@@ -213,8 +213,8 @@ def redirected(endpoint: SplitResult, bucket: str, key: str, location: str) -> S
     Raises `ValueError` if the request, which is signed with our keys, must not go there.
     """
     before = "" if bucket_in_path(endpoint.hostname or "") else f"{bucket}."
-    there = urlsplit(urljoin(f"{endpoint.scheme}://{before}{endpoint.netloc}/", location))
-    host, path = there.hostname or "", unquote(there.path)
+    target = urlsplit(urljoin(f"{endpoint.scheme}://{before}{endpoint.netloc}/", location))
+    host, path = target.hostname or "", unquote(target.path)
     if not bucket_in_path(host) and host.startswith(f"{bucket}."):
         host = host[len(bucket) + 1 :]
     elif f"{path}/".startswith(f"/{bucket}/"):
@@ -224,13 +224,13 @@ def redirected(endpoint: SplitResult, bucket: str, key: str, location: str) -> S
     if path.lstrip("/") != key.lstrip("/"):
         raise ValueError("it is another object")
     shown = f"[{host}]" if ":" in host else host
-    netloc = shown if there.port is None else f"{shown}:{there.port}"
-    wanted = f"set OBS_ENDPOINT to {there.scheme}://{netloc}, if that is to be trusted"
-    if there.scheme not in ("http", "https") or (endpoint.scheme, there.scheme) == ("https", "http"):
-        raise ValueError(f"credentials do not go from {endpoint.scheme} to {there.scheme}: {wanted}")
+    netloc = shown if target.port is None else f"{shown}:{target.port}"
+    wanted = f"set OBS_ENDPOINT to {target.scheme}://{netloc}, if that is to be trusted"
+    if target.scheme not in ("http", "https") or (endpoint.scheme, target.scheme) == ("https", "http"):
+        raise ValueError(f"credentials do not go from {endpoint.scheme} to {target.scheme}: {wanted}")
     if not _belongs(host, endpoint.hostname or ""):
         raise ValueError(f"credentials for {endpoint.hostname} do not go to another domain: {wanted}")
-    return SplitResult(there.scheme, netloc, "", "", "")
+    return SplitResult(target.scheme, netloc, "", "", "")
 
 
 def _belongs(host: str, to: str) -> bool:

@@ -85,11 +85,11 @@ class ContentSum:
         return match
 
 
-def compared(kind: str, there: object, here: object) -> ContentMatch:
+def compared(kind: str, stored: object, local: object) -> ContentMatch:
     """RIGHT or WRONG, by two checksums of the same kind."""
-    if there == here:
+    if stored == local:
         return _SAME
-    return ContentMatch(WRONG, why=f"the {kind} in OBS is {there}, here it is {here}")
+    return ContentMatch(WRONG, why=f"the {kind} in OBS is {stored}, here it is {local}")
 
 
 def summed(like: Checksums, pieces: Iterable[Piece]) -> ContentSum:

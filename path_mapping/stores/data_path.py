@@ -132,7 +132,7 @@ class DataPath(UnitRunner):
                     directory.discard(temporary)
                     return match
                 try:
-                    directory.settle(temporary, name, file)
+                    directory.commit(temporary, name, file)
                 except FileNotFoundError as error:
                     raise TargetRemoved(f"{doing}: another process removed the unfinished file") from error
                 return match

@@ -71,10 +71,10 @@ class Exchange:
         self._connections = connections
         self._buffer = buffer
         self._idle: Dict[Origin, List[HttpConnection]] = {}
-        self._begun: Optional[SentAhead] = None
+        self._ahead: Optional[SentAhead] = None
         self._stated = Checksums(
             crc64=0
-        )  # as the last upload's response had it: most likely the next one's kind
+        )  # that of the last upload: the next one's is most likely of its kind
 
     def check(self) -> None:
         """Raises `Cancelled` after `OpenConnections.shut`: what arrived since must not be used."""
@@ -86,9 +86,9 @@ class Exchange:
         for connection in chain.from_iterable(self._idle.values()):
             self._connections.drop(connection)
         self._idle.clear()
-        if self._begun is not None:
-            self.drop(self._begun)
-            self._begun = None
+        if self._ahead is not None:
+            self.drop(self._ahead)
+            self._ahead = None
 
     def drop(self, asked: SentAhead) -> None:
         """Gives up a request that was sent ahead."""
@@ -144,19 +144,19 @@ class Exchange:
         for thread in threads:
             thread.join()
 
-    def begin(self, request: Request) -> None:
+    def send_ahead(self, request: Request) -> None:
         """Sends a GET ahead; the next call must be `content` of the same request."""
-        (self._begun,) = self.ask_ahead([request])
+        (self._ahead,) = self.ask_ahead([request])
 
     def content(self, request: Request, body: bytes = b"") -> bytes:
         """The whole body of the response to a request with this body; raises what `ask` raises."""
-        begun, self._begun = self._begun, None
+        ahead, self._ahead = self._ahead, None
         if body:
             request = request._replace(plain={**request.plain, "Content-Length": str(len(body))})
         try:
-            return self._content(request, body, begun)
+            return self._content(request, body, ahead)
         except Unreachable as error:
-            if begun is None or not isinstance(error.__cause__, ConnectionFailed):
+            if ahead is None or not isinstance(error.__cause__, ConnectionFailed):
                 raise
         return self._content(request, body, None)  # the server did not wait until this was read
 
@@ -236,9 +236,9 @@ class Exchange:
         except Refused:
             return stored
         if head.text("etag") != stored.etag or head.length not in (None, size):
-            there = f"ETag {head.text('etag')} and {head.length} bytes"
+            actual = f"ETag {head.text('etag')} and {head.length} bytes"
             raise Unreachable(
-                f"{request.doing}: found an object with {there}, expected {stored.etag} and {size}"
+                f"{request.doing}: found an object with {actual}, expected {stored.etag} and {size}"
             )
         return stored
 
@@ -358,7 +358,8 @@ class Exchange:
     def _exchanged(self, origin: Origin, head: bytes, send: Send) -> Tuple[HttpConnection, Response]:
         """Sends on an idle connection, which the server may have closed by now, or on a new one."""
         while True:
-            connection = self._connection(origin)
+            idle = self._idle.get(origin)
+            connection = idle.pop() if idle else self._new(origin)
             try:
                 return connection, _response(connection, head, send)
             except BaseException as error:
@@ -380,11 +381,6 @@ class Exchange:
             self._connections.drop(connection)
             return None
         return connection, response
-
-    def _connection(self, origin: Origin) -> HttpConnection:
-        """An idle connection, or a new one."""
-        idle = self._idle.get(origin)
-        return idle.pop() if idle else self._new(origin)
 
     def _new(self, origin: Origin) -> HttpConnection:
         context = self.signer.context if origin.secure else None

@@ -99,7 +99,7 @@ class ObsStore(Store):
                 yield from entries[:1]
                 marker = entries[-1].key if entries else ""
                 if followed:  # not for who wants the first object only
-                    exchange.begin(request())
+                    exchange.send_ahead(request())
                 yield from entries[1:]
                 if not followed:
                     return
@@ -215,8 +215,8 @@ class ObsStore(Store):
         for upload in left[-1:]:
             with suppress(NotFound):
                 return MultipartUpload(upload, tuple(self._parts(doing, bucket, key, upload)))
-        begin = Request(doing, "POST", bucket, key, {"uploads": ""}, plain={"Content-Length": "0"})
-        return MultipartUpload(parsed_upload(doing, self._content_of(begin)), ())
+        request = Request(doing, "POST", bucket, key, {"uploads": ""}, plain={"Content-Length": "0"})
+        return MultipartUpload(parsed_upload(doing, self._content_of(request)), ())
 
     def _parts(self, doing: str, bucket: str, key: str, upload: str) -> Iterator[Tuple[int, int, str]]:
         after = 0

@@ -125,7 +125,7 @@ def _date(seconds: int) -> str:
 
 
 LONGEST_SHOWN = 200  # characters of a place in an error
-LOOK_SECONDS = 0.2  # between two looks for new credentials
+POLL_SECONDS = 0.2  # between two attempts to get new credentials
 EXPIRED = "OBS refused the credentials as expired; waiting up to {:g} s for new ones{}"
 
 Result = TypeVar("Result")
@@ -172,7 +172,7 @@ class Signer:
         """
         while True:
             with self._lock:  # several threads are refused at the same time
-                problem = self._look(used)
+                problem = self._refresh(used)
                 if self.access.credentials != used:
                     return True
                 if pause is None or self._renew is None:
@@ -182,10 +182,10 @@ class Signer:
                     self._announce(EXPIRED.format(self.patience, reason))
                 self._until = self._until or time.monotonic() + self.patience
                 left = self._until - time.monotonic()
-            if left <= 0 or pause(min(LOOK_SECONDS, left)):
+            if left <= 0 or pause(min(POLL_SECONDS, left)):
                 return False
 
-    def _look(self, used: Credentials) -> str:
+    def _refresh(self, used: Credentials) -> str:
         """Takes the newest credentials, if they are not `used`; returns what was wrong with their source."""
         if self._renew is None or self.access.credentials != used:
             return ""
@@ -255,13 +255,13 @@ class Signer:
         """
         with self._lock:
             try:
-                there = redirected(self._endpoint(bucket), bucket, key, location)
+                target = redirected(self._endpoint(bucket), bucket, key, location)
             except ValueError as error:
                 place = printable(location.partition("?")[0][:LONGEST_SHOWN])
                 raise Rejected(f"{doing}: HTTP {status} to {place} is not followed: {error}") from error
-            if there.scheme == "https" and self.context is None:
+            if target.scheme == "https" and self.context is None:
                 self.context = verifying(self.access.bundle)
-            self._moved[bucket] = there
+            self._moved[bucket] = target
             known = self._buckets.pop(bucket, None)
             if known is not None:
                 self.learn(bucket, known.kind)

@@ -226,7 +226,7 @@ class LargeDownload(Job):
         os.fchmod(self._file, 0o640)
         put_mark(self._file, self.copy.size, self.copy.etag)
         try:
-            self._directory.settle(self._temporary, self.copy.local.name, self._file)
+            self._directory.commit(self._temporary, self.copy.local.name, self._file)
         except FileNotFoundError:
             return self._again()
         self._directory.discard(journal_of(self._temporary))

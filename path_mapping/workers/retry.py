@@ -149,12 +149,12 @@ class RetriedStore:
         """Yields the entries of a listing, which is resumed after the last key when it breaks off."""
         last = ""
 
-        def begin() -> Tuple[List[StoredObject], Iterator[StoredObject]]:
+        def start() -> Tuple[List[StoredObject], Iterator[StoredObject]]:
             rest = (entry for entry in list_again() if entry.key > last)
             return list(islice(rest, 1)), rest
 
         while True:
-            first, rest = self.retrying(begin)
+            first, rest = self.retrying(start)
             try:
                 for entry in chain(first, rest):
                     self.check()

@@ -31,7 +31,7 @@ class RateLimit:
         self._next = 0.0
         self._window, self._begun, self._seen = 0.0, 0, 0.0
 
-    def begin(self, now: float) -> float:
+    def delay(self, now: float) -> float:
         """Counts a request; returns the seconds that it has to wait first."""
         if now - self._window >= 1.0:
             self._seen = self._begun / (now - self._window)
@@ -65,12 +65,12 @@ class RateLimit:
 
 
 class RateLimiter:
-    """A `RateLimit` for all threads of a process; `told` is called with each refusal, for other processes."""
+    """A `RateLimit` for all threads of a process; `report` passes each refusal on to other processes."""
 
-    def __init__(self, told: Callable[[Optional[float]], None] = lambda after: None) -> None:
+    def __init__(self, report: Callable[[Optional[float]], None] = lambda after: None) -> None:
         self._rate = RateLimit()
         self._lock = threading.Lock()
-        self._told = told
+        self._report = report
 
     @property
     def limits(self) -> bool:
@@ -80,14 +80,14 @@ class RateLimiter:
     def wait(self, cancel: threading.Event) -> None:
         """Returns when the next request may begin, or `cancel` is set."""
         with self._lock:
-            seconds = self._rate.begin(time.monotonic())
+            seconds = self._rate.delay(time.monotonic())
         if seconds > 0:
             cancel.wait(seconds * random.uniform(1.0, 1.2))
 
     def refused(self, after: Optional[float]) -> None:
         """The service refused a request of this process with SlowDown."""
         self.slower(after)
-        self._told(after)
+        self._report(after)
 
     def slower(self, after: Optional[float]) -> None:
         """The service refused a request of another process."""
@@ -168,13 +168,13 @@ class ThreadPool(Pool):
 
     def _start(self) -> None:
         """Starts the threads, or as many of them as the machine lets, but at least one."""
-        for begun, thread in enumerate(self._threads):
+        for started, thread in enumerate(self._threads):
             try:
                 thread.start()
             except RuntimeError as error:  # the limit of threads, of the user or of the container
-                if not begun:
+                if not started:
                     raise NoWorkers(f"no thread can be started for the transfer: {error}") from error
-                self._threads = self._threads[:begun]
+                self._threads = self._threads[:started]
                 return
 
     def submit(self, batch: Batch) -> None:

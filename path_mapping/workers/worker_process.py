@@ -101,7 +101,7 @@ def main(handle: int) -> None:
         return newest[0]
 
     store = open_store_of(setup.access, renew, setup.renewal, lambda text: None)
-    limiter = RateLimiter(told=send)
+    limiter = RateLimiter(report=send)
     try:
         to = RetriedStore(store, patience=setup.patience, troubled=send)
         pool = ThreadPool(to, setup.threads, setup.ahead, limiter=limiter)

@@ -148,7 +148,7 @@ class TestUnfinishedFiles:
         file = opened.resume(name, 4)
         assert file is not None
         assert os.pread(file, 10, 0) == b"half"
-        opened.settle(name, "a", file)
+        opened.commit(name, "a", file)
         os.close(file)
         assert [path.name for path in (tmp_path / "in").iterdir()] == ["a"]
         opened.discard(name)
@@ -190,7 +190,7 @@ class TestUnfinishedFiles:
         if replaced:
             (tmp_path / "in" / temporary).write_bytes(b"of another process")
         with pytest.raises(FileNotFoundError, match="another process took the unfinished file"):
-            opened.settle(temporary, "a", file)
+            opened.commit(temporary, "a", file)
         os.close(file)
         assert (tmp_path / "in" / "a").read_bytes() == b""
 
@@ -256,7 +256,7 @@ class TestUnfinishedFiles:
     ) -> None:
         assert os.fsencode(name).startswith(os.fsencode(stem_of(name)))
         temporary, file = opened.create(name)
-        opened.settle(temporary, name, file)
+        opened.commit(temporary, name, file)
         os.close(file)
         assert [path.name for path in (tmp_path / "in").iterdir()] == [name]
 

@@ -84,7 +84,7 @@ def simulated(capacity: float, seconds: float, clients: int) -> Tuple[int, int, 
     while now < end:
         index = min(range(clients), key=free.__getitem__)
         now = free[index]
-        start = now + rate.begin(now)
+        start = now + rate.delay(now)
         tokens = min(capacity / 10, tokens + (start - last) * capacity) if last else tokens
         last = max(last, start)
         if tokens >= 1:
@@ -113,13 +113,13 @@ def test_an_unlimited_service_is_not_slowed_down() -> None:
 def test_the_limit_is_dropped_some_time_after_a_refusal() -> None:
     rate = RateLimit()
     for step in range(100):
-        rate.begin(1000.0 + step / 100)
+        rate.delay(1000.0 + step / 100)
     rate.refused(1001.0, None)
     limits: List[float] = []
     now = 1001.0
     while rate.limit is not None and now < 1100.0:
         limits.append(rate.limit)
-        now += max(rate.begin(now), 0.001)
+        now += max(rate.delay(now), 0.001)
     assert limits[0] == pytest.approx(50, rel=0.1)
     assert limits == sorted(limits)
     assert rate.limit is None
@@ -129,7 +129,7 @@ def test_the_limit_is_dropped_some_time_after_a_refusal() -> None:
 def test_refusals_of_one_burst_count_once() -> None:
     rate = RateLimit()
     for step in range(100):
-        rate.begin(1000.0 + step / 100)
+        rate.delay(1000.0 + step / 100)
     for step in range(50):
         rate.refused(1001.0 + step / 1000, None)
     assert rate.limit == pytest.approx(50, rel=0.1)
@@ -137,9 +137,9 @@ def test_refusals_of_one_burst_count_once() -> None:
 
 def test_retry_after_is_honoured() -> None:
     rate = RateLimit()
-    rate.begin(1000.0)
+    rate.delay(1000.0)
     rate.refused(1000.0, 7.0)
-    assert rate.begin(1001.0) == pytest.approx(6.0)
+    assert rate.delay(1001.0) == pytest.approx(6.0)
 
 
 class Limited(SilentHandler):
