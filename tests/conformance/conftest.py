@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import uuid
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Any, Callable, Dict, Iterator
 
 import pytest
 
 from ma_boot.rehearsal.obs_server import KeyPair
+from path_mapping.stores import Access, Credentials
+from path_mapping.stores.obs_store import ObsStore
 from tests.conformance import radosgw as ceph
 from tests.conformance.clients import Account, Boto, Client, Sdk
 from tests.conformance.shared_radosgw import shared
@@ -17,6 +19,9 @@ from tests.obs import FaultProxy, MemoryObs
 from tests.requirement import unavailable
 
 RADOSGW = pytest.mark.radosgw
+ON_BOTH = pytest.mark.parametrize(
+    "pair", [("embedded", "v2"), pytest.param(("radosgw", "v2"), marks=RADOSGW)]
+)
 RENEWED = KeyPair(ceph.NEW_ACCESS_KEY, ceph.NEW_SECRET_KEY)
 PAIRS = [
     pytest.param(("embedded", "obs"), id="embedded-esdk-obs"),
@@ -26,7 +31,27 @@ PAIRS = [
     pytest.param(("radosgw", "v4"), id="radosgw-boto3-v4", marks=RADOSGW),
 ]
 
+MIB = 1 << 20
+
 MakeClient = Callable[[Account], Client]
+
+
+def store_of(account: Account, url: str = "", **settings: Any) -> ObsStore:
+    """The account's objects, by this URL, with parts that are small enough for a test."""
+    settings = {"multipart_from": 12 * MIB, "part": 5 * MIB, **settings}
+    return ObsStore(
+        Access(url or account.url, Credentials(account.access_key, account.secret_key), **settings)
+    )
+
+
+def variables(account: Account, url: str) -> Dict[str, str]:
+    """The environment of `ma_boot sync` for the account's objects by this URL."""
+    return {
+        "PATH": os.environ["PATH"],
+        "OBS_ENDPOINT": url,
+        "OBS_ACCESS_KEY_ID": account.access_key,
+        "OBS_SECRET_ACCESS_KEY": account.secret_key,
+    }
 
 
 @pytest.fixture(scope="session")

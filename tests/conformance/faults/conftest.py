@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any, Iterator
+from typing import Dict, Iterator
 
 import pytest
 
-from path_mapping.stores import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
 from tests.conformance.clients import Account, Boto
+from tests.conformance.conftest import store_of, variables
 from tests.obs import FaultProxy
-
-MIB = 1 << 20
 
 
 class Bucket:
@@ -24,11 +22,14 @@ class Bucket:
         self.witness = Boto(account, self.name)
         assert self.witness.create_bucket().status == 200
 
-    def store(self, **settings: Any) -> ObsStore:
-        """A store behind the proxy, with parts that are small enough for a test."""
-        sizes = {"multipart_from": 12 * MIB, "part": 5 * MIB, "timeout": 2.0, **settings}
-        keys = Credentials(self.account.access_key, self.account.secret_key)
-        return ObsStore(Access(self.proxy.url, keys, **sizes))
+    def store(self) -> ObsStore:
+        """A store behind the proxy."""
+        return store_of(self.account, self.proxy.url, timeout=2.0)
+
+    @property
+    def variables(self) -> Dict[str, str]:
+        """The environment of `ma_boot sync` behind the proxy."""
+        return variables(self.account, self.proxy.url)
 
 
 @pytest.fixture

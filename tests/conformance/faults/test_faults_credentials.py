@@ -18,20 +18,17 @@ from path_mapping.stores import Access, Credentials, obs_store
 from path_mapping.stores.obs_store import ObsStore
 from tests import transfers
 from tests.conformance.clients import Account, Client
-from tests.conformance.conftest import RADOSGW, RENEWED
+from tests.conformance.conftest import MIB, ON_BOTH, RENEWED
 from tests.obs import Fault, FaultProxy, Seen, operation
 from tests.transfers import route, tree, write
 
-MIB = 1 << 20
 LARGE = random.Random(5).randbytes(33 * MIB + 5)  # three ranges
 UPLOADED = LARGE[: 11 * MIB]  # three parts
 SMALL = {f"d/{number}": bytes([number]) * number for number in range(4)}
 LATE_SECONDS = 0.4
 EVERY = 10_000
 
-pytestmark = pytest.mark.parametrize(
-    "pair", [("embedded", "v2"), pytest.param(("radosgw", "v2"), marks=RADOSGW)]
-)
+pytestmark = ON_BOTH
 
 
 class Temporary:

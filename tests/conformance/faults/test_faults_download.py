@@ -9,48 +9,30 @@ from typing import Callable, List
 import pytest
 
 from path_mapping.errors import TransferFailed, Unreachable
-from path_mapping.stores import Access, Credentials
-from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Transferred
 from tests import transfers
-from tests.conformance.clients import Account, Client
-from tests.conformance.conftest import RADOSGW
+from tests.conformance.clients import Account, Client, put_in_parts
+from tests.conformance.conftest import MIB, ON_BOTH, store_of
 from tests.obs import Fault, FaultProxy, Seen, operation
 from tests.transfers import route, tree
 
-MIB = 1 << 20
 LARGE = random.Random(13).randbytes(33 * MIB + 5)  # three ranges
 SMALL = LARGE[: 12 * MIB + 3]  # one request
 SECOND = f"bytes={16 * MIB}-"
 CRC_HEADERS = ("x-obs-checksum-crc64ecma", "x-amz-checksum-crc64ecma")
 
-pytestmark = pytest.mark.parametrize(
-    "pair", [("embedded", "v2"), pytest.param(("radosgw", "v2"), marks=RADOSGW)]
-)
+pytestmark = ON_BOTH
 
 
 @pytest.fixture
 def fetch(proxy: FaultProxy, account: Account, client: Client, tmp_path: Path) -> Callable[..., Transferred]:
-    store = ObsStore(Access(proxy.url, Credentials(account.access_key, account.secret_key)))
+    store = store_of(account, proxy.url)
     return lambda **options: transfers.fetch(store, tmp_path, route("in", "data/", client.bucket, **options))
 
 
 def in_one(client: Client, content: bytes) -> None:
     """Stored by one request: its ETag is its MD5."""
     assert client.put("data/file", content).status == 200
-
-
-def in_parts(client: Client, content: bytes, cuts: List[int]) -> None:
-    """Stored in parts that begin at these offsets: its ETag is made of their MD5s."""
-    upload = client.begin("data/file")
-    etags = []
-    for number, (begin, end) in enumerate(zip(cuts, [*cuts[1:], len(content)]), start=1):
-        etags.append((number, client.put_part("data/file", upload, number, content[begin:end]).etag))
-    assert client.complete("data/file", upload, etags).status == 200
-
-
-def even(content: bytes, size: int) -> List[int]:
-    return list(range(0, len(content), size))
 
 
 def range_of(begin: str) -> Callable[[Seen], bool]:
@@ -62,7 +44,7 @@ def test_a_flipped_byte_in_a_range_is_found_and_the_file_is_read_again(
     proxy: FaultProxy, client: Client, fetch: Callable[..., Transferred], tmp_path: Path, parts: int
 ) -> None:
     if parts:
-        in_parts(client, LARGE, even(LARGE, parts))
+        put_in_parts(client, "data/file", LARGE, range(0, len(LARGE), parts))
     else:
         in_one(client, LARGE)
     proxy.faults += [
@@ -84,7 +66,7 @@ def test_the_crc_of_the_ranges_is_compared_with_that_of_the_object(
     tmp_path: Path,
     pair: tuple[str, str],
 ) -> None:
-    in_parts(client, LARGE, [0, 5 * MIB, 23 * MIB])  # the ETag tells nothing
+    put_in_parts(client, "data/file", LARGE, [0, 5 * MIB, 23 * MIB])  # the ETag tells nothing
     proxy.faults.append(Fault(range_of(SECOND), flip_answer=7))
     done = fetch()
     assert tree(tmp_path / "in") == {"file": LARGE}
@@ -108,7 +90,7 @@ def test_a_file_that_is_always_wrong_fails_and_is_not_taken_for_a_whole_one(
 def test_parts_of_unusual_sizes_are_read_until_two_readings_agree(
     proxy: FaultProxy, client: Client, fetch: Callable[..., Transferred], tmp_path: Path
 ) -> None:
-    in_parts(client, LARGE, [0, 5 * MIB, 23 * MIB])
+    put_in_parts(client, "data/file", LARGE, [0, 5 * MIB, 23 * MIB])
     proxy.faults += [
         Fault(range_of(SECOND), flip_answer=7),
         Fault(operation("HeadObject"), times=9, without=CRC_HEADERS),
@@ -126,7 +108,7 @@ def test_a_small_object_of_parts_is_compared_too(
     tmp_path: Path,
     cuts: List[int],
 ) -> None:
-    in_parts(client, SMALL, cuts)
+    put_in_parts(client, "data/file", SMALL, cuts)
     usual = cuts[2] == 10 * MIB
     proxy.faults += [
         Fault(operation("GetObject"), flip_answer=9 * MIB, without=CRC_HEADERS),

@@ -12,7 +12,8 @@ import pytest
 import path_mapping as mox
 from path_mapping.errors import Refused, Replaced, TransferFailed, Unreachable
 from path_mapping.file import file_tree
-from tests.conformance.clients import Account, Boto
+from tests.conformance.clients import Account, Boto, put_in_parts
+from tests.conformance.conftest import variables
 from tests.obs import Fault, FaultProxy, Seen, operation
 from tests.transfers import tree, write
 
@@ -41,9 +42,8 @@ def bucket(
     boto = Boto(radosgw_account, name)
     assert boto.create_bucket().status == 200
     monkeypatch.delenv("PATH_MAPPING_OBS_ROOT", raising=False)
-    monkeypatch.setenv("OBS_ENDPOINT", proxy.url)
-    monkeypatch.setenv("OBS_ACCESS_KEY_ID", radosgw_account.access_key)
-    monkeypatch.setenv("OBS_SECRET_ACCESS_KEY", radosgw_account.secret_key)
+    for variable, value in variables(radosgw_account, proxy.url).items():
+        monkeypatch.setenv(variable, value)
     monkeypatch.setattr(file_tree, "_settings", {})
     file_tree.set_auth()
     proxy.faults.clear()
@@ -245,13 +245,7 @@ def test_a_large_file_is_written_in_parts_that_are_retried(
 def test_an_object_of_unusual_parts_is_read_twice(bucket: tuple[Boto, str], proxy: FaultProxy) -> None:
     boto, url = bucket
     content = os.urandom(3 << 20) * 4
-    upload = boto.begin("odd")
-    cuts = [(0, 5_300_000), (5_300_000, 11_000_000), (11_000_000, len(content))]
-    tags = [
-        (number, boto.put_part("odd", upload, number, content[begin:end]).etag)
-        for number, (begin, end) in enumerate(cuts, start=1)
-    ]
-    assert boto.complete("odd", upload, tags).status == 200
+    put_in_parts(boto, "odd", content, [0, 5_300_000, 11_000_000])
     proxy.faults.append(Fault(operation("GetObject"), flip_answer=100_000))
     assert mox.file.read(f"{url}/odd", binary=True) == content
     assert proxy.count("GetObject") == 3
@@ -264,10 +258,7 @@ def test_an_object_of_parts_is_compared_when_it_is_read_in_pieces(
     boto, url = bucket
     content = BODY * 4
     cuts = [0, 5_300_000, 11_000_000] if parts == "odd" else [0, 5 << 20, 10 << 20]
-    upload, tags = boto.begin("a"), []
-    for number, (begin, end) in enumerate(zip(cuts, [*cuts[1:], len(content)]), start=1):
-        tags.append((number, boto.put_part("a", upload, number, content[begin:end]).etag))
-    assert boto.complete("a", upload, tags).status == 200
+    put_in_parts(boto, "a", content, cuts)
     with mox.file.File(f"{url}/a", "rb") as file:
         assert b"".join(iter(lambda: file.read(100_000), b"")) == content
     assert proxy.count("GetObject") == (1 if parts == "usual" else 2)

@@ -14,8 +14,8 @@ from typing import Dict, List
 import pytest
 
 from tests import transfers
-from tests.conformance.conftest import RADOSGW
-from tests.conformance.faults.conftest import MIB, Bucket
+from tests.conformance.conftest import MIB, RADOSGW
+from tests.conformance.faults.conftest import Bucket
 from tests.obs import Fault, Seen
 
 pytestmark = RADOSGW
@@ -34,17 +34,16 @@ class Nodes:
         self.running: List[subprocess.Popen[str]] = []
 
     def begin(self, number: int) -> None:
-        account, place = self.bucket.account, self.places[number]
+        place = self.places[number]
         (place / "mapping.yaml").write_text(
             f"output: {{out: {{obs: 'obs://{self.bucket.name}/out/', checksum: true}}}}\n"
         )
-        keys = {"OBS_ACCESS_KEY_ID": account.access_key, "OBS_SECRET_ACCESS_KEY": account.secret_key}
         command = [sys.executable, "-m", "ma_boot", "sync", "upload", "mapping.yaml"]
         self.running.append(
             subprocess.Popen(
                 command,
                 cwd=place,
-                env={**os.environ, **keys, "OBS_ENDPOINT": self.bucket.proxy.url},
+                env=self.bucket.variables,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,

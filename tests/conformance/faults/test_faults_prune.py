@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -28,14 +27,8 @@ def home(bucket: Bucket, tmp_path: Path) -> Path:
 
 
 def prune(bucket: Bucket, home: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    environ = {
-        "PATH": os.environ["PATH"],
-        "OBS_ENDPOINT": bucket.proxy.url,
-        "OBS_ACCESS_KEY_ID": bucket.account.access_key,
-        "OBS_SECRET_ACCESS_KEY": bucket.account.secret_key,
-    }
     argv = [sys.executable, "-m", "ma_boot", "sync", "prune", *options, "mapping.yaml"]
-    return subprocess.run(argv, cwd=home, env=environ, capture_output=True, text=True, check=False)
+    return subprocess.run(argv, cwd=home, env=bucket.variables, capture_output=True, text=True, check=False)
 
 
 def begun(bucket: Bucket, key: str) -> str:

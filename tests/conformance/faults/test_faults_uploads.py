@@ -13,8 +13,8 @@ import pytest
 from path_mapping.errors import Cancelled
 from path_mapping.transfer import Progress, RetryPolicy, Transferred, Trouble
 from tests import transfers
-from tests.conformance.conftest import RADOSGW
-from tests.conformance.faults.conftest import MIB, Bucket
+from tests.conformance.conftest import MIB, RADOSGW
+from tests.conformance.faults.conftest import Bucket
 from tests.obs import Fault, Seen, operation
 
 pytestmark = RADOSGW

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -237,14 +236,10 @@ class TestAnEncryptedBucket:
 def test_the_summary_says_so(encrypted: Bucket, tmp_path: Path) -> None:
     transfers.write(tmp_path / "out", {"a": b"a", "b": b"b"})
     (tmp_path / "mapping.yaml").write_text(f"output: {{out: 'obs://{encrypted.name}/out/'}}\n")
-    environ = {
-        "PATH": os.environ["PATH"],
-        "OBS_ENDPOINT": encrypted.proxy.url,
-        "OBS_ACCESS_KEY_ID": encrypted.account.access_key,
-        "OBS_SECRET_ACCESS_KEY": encrypted.account.secret_key,
-    }
     argv = [sys.executable, "-m", "ma_boot", "sync", "upload", "mapping.yaml"]
-    done = subprocess.run(argv, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        argv, cwd=tmp_path, env=encrypted.variables, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "length only: 2 files" in done.stdout
 

@@ -10,17 +10,15 @@ from typing import Any, Callable, List
 import pytest
 
 from path_mapping.planning import UploadChoice
-from path_mapping.stores import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Transferred, upload_periodically
 from tests import transfers
 from tests.conformance.clients import Account, Client
-from tests.conformance.conftest import RADOSGW
+from tests.conformance.conftest import MIB, RADOSGW, store_of
 from tests.functional.node import eventually
 from tests.obs import Fault, FaultProxy, Seen
 from tests.transfers import route, write
 
-MIB = 1 << 20
 CHECKPOINT = b"w" * (2 * MIB)
 PARTS = b"p" * (11 * MIB)
 NOW, SETTLED = UploadChoice(), UploadChoice(settled=True)
@@ -32,8 +30,7 @@ pytestmark = pytest.mark.parametrize(
 
 @pytest.fixture
 def store(proxy: FaultProxy, account: Account) -> ObsStore:
-    keys = Credentials(account.access_key, account.secret_key)
-    return ObsStore(Access(proxy.url, keys, multipart_from=10 * MIB, part=5 * MIB))
+    return store_of(account, proxy.url, multipart_from=10 * MIB)
 
 
 @pytest.fixture
