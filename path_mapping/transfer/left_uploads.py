@@ -15,7 +15,7 @@ from path_mapping.localfs import printable
 from path_mapping.mapping import Route
 from path_mapping.planning import BegunUploads, noted_uploads
 from path_mapping.stores import Store, UnfinishedUpload
-from path_mapping.workers import RetriedStore, RetryPolicy, retrying
+from path_mapping.workers import RetriedStore, RetryPolicy
 
 ABORT, KEEP = "abort", "keep"
 LONGEST_LOOK = 60.0  # seconds without an answer: the training must not wait for longer
@@ -78,7 +78,8 @@ def left_uploads(
     own = {mine.upload: mine for mine in noted.left}
     now, bucket, key = time.time(), route.remote.bucket, route.remote.key
     try:
-        listed = retrying(lambda: list(store.unfinished(bucket, key)), cancel, patience)
+        to = RetriedStore(store, cancel, patience)
+        listed = to.retrying(lambda: list(store.unfinished(bucket, key)))
     except Refused:
         if not own or older_than < math.inf:
             raise

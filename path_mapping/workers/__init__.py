@@ -6,7 +6,6 @@ from path_mapping.workers.retry import (
     Trouble as Trouble,
     Troubled as Troubled,
     ignore_retry as ignore_retry,
-    retrying as retrying,
 )
 from path_mapping.workers.start_pool import start_pool as start_pool
 from path_mapping.workers.thread_pool import Batch as Batch, Outcome as Outcome, Pool as Pool

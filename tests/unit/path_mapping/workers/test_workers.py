@@ -14,8 +14,8 @@ from hypothesis import given, strategies as st
 
 from path_mapping.errors import Corrupted, SlowDown, Unreachable
 from path_mapping.stores import GetFile
-from path_mapping.workers import RetriedStore, RetryPolicy, Trouble, retrying
-from path_mapping.workers.retry import seconds_before
+from path_mapping.workers import RetriedStore, RetryPolicy, Trouble
+from path_mapping.workers.retry import retrying, seconds_before
 from path_mapping.workers.thread_pool import Outcome, RateLimit, ThreadPool
 from path_mapping.workers.worker_process import MessageSocket
 from tests.transfers import SilentHandler, obs_store, serving
