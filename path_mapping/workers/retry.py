@@ -57,45 +57,6 @@ def ignore_retry(trouble: Trouble) -> None:
     """The `Troubled` of those who do not want to know."""
 
 
-def retrying(
-    work: Callable[[], Result],
-    cancel: threading.Event,
-    patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
-    failed: Callable[[Unreachable], None] = lambda error: None,
-    troubled: Troubled = ignore_retry,
-) -> Result:
-    """Calls `work` until it does not raise `Unreachable`, or `patience` is over.
-
-    The waits between attempts grow exponentially to their limit and are jittered, so that many clients do not
-    come back together. They are at least as long as the service asks for with Retry-After, and end when
-    `cancel` is set. Each error is passed to `failed`, and to `troubled` with what is known about the retries.
-    Expired credentials are waited for, see `Expired`; that is not an attempt.
-
-    Raises:
-        Unreachable: the last attempt failed.
-        Cancelled: `cancel` is set.
-        Exception: anything else that `work` raises, at once.
-    """
-    attempts, since = 0, math.nan
-    while True:
-        if cancel.is_set():
-            raise Cancelled
-        try:
-            return work()
-        except Expired as error:
-            if error.wait is None or not (error.wait(cancel.wait) or cancel.is_set()):
-                raise
-        except Unreachable as error:
-            attempts += 1
-            since = time.monotonic() if attempts == 1 else since
-            failed(error)
-            troubled(Trouble(str(error), since, patience.until(since)))
-            now = time.monotonic()
-            if patience.is_over(error, attempts, since, now) and not cancel.is_set():
-                raise
-            cancel.wait(min(seconds_before(attempts, error), patience.until(since) - now))
-
-
 def seconds_before(attempts: int, error: Unreachable) -> float:
     """How long the next attempt waits after so many that have failed, the last one with this error."""
     asked = error.after if isinstance(error, SlowDown) and error.after else 0.0
@@ -117,9 +78,38 @@ class RetriedStore:
         self.cancel = cancel or threading.Event()
         self.patience, self.troubled = patience, troubled
 
-    def retrying(self, work: Callable[[], Result]) -> Result:
-        """The result of `work`. Raises what it raises, `Unreachable` only after the last attempt."""
-        return retrying(work, self.cancel, self.patience, troubled=self.troubled)
+    def retrying(
+        self, work: Callable[[], Result], failed: Callable[[Unreachable], None] = lambda error: None
+    ) -> Result:
+        """Calls `work` until it does not raise `Unreachable`, or `patience` is over.
+
+        The waits between attempts grow exponentially to their limit and are jittered, so that many clients do
+        not come back together. They are at least as long as the service asks for with Retry-After, and end
+        when `cancel` is set. Each error is passed to `failed`, and to `troubled` with what is known about the
+        retries. Expired credentials are waited for, see `Expired`; that is not an attempt.
+
+        Raises:
+            Unreachable: the last attempt failed.
+            Cancelled: `cancel` is set.
+            Exception: anything else that `work` raises, at once.
+        """
+        attempts, since = 0, math.nan
+        while True:
+            self.check()
+            try:
+                return work()
+            except Expired as error:
+                if error.wait is None or not (error.wait(self.cancel.wait) or self.cancel.is_set()):
+                    raise
+            except Unreachable as error:
+                attempts += 1
+                since = time.monotonic() if attempts == 1 else since
+                failed(error)
+                self.troubled(Trouble(str(error), since, self.patience.until(since)))
+                now = time.monotonic()
+                if self.patience.is_over(error, attempts, since, now) and not self.cancel.is_set():
+                    raise
+                self.cancel.wait(min(seconds_before(attempts, error), self.patience.until(since) - now))
 
     def check(self) -> None:
         """Raises `Cancelled` if `cancel` is set."""

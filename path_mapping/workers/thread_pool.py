@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from collections import deque
 from typing import Any, Callable, Deque, List, NamedTuple, Optional
 
-from path_mapping.errors import Cancelled, NoWorkers, SlowDown, StoreError, Unreachable
+from path_mapping.errors import NoWorkers, SlowDown, StoreError, Unreachable
 from path_mapping.stores import OpenConnections, Unit, UnitRunner
-from path_mapping.workers.retry import RetriedStore, retrying
+from path_mapping.workers.retry import RetriedStore
 
 LOWEST = 0.5  # requests per second of one process
 BURST_SECONDS = 0.5  # refusals within this time count as one: their requests were in flight together
@@ -152,14 +152,13 @@ class ThreadPool(Pool):
     ) -> None:
         self.room = threads + max(1, threads // 2) if threads > 1 else 1
         self.ahead = ahead
-        self._to = to
         self._connections = OpenConnections()
         self._moved = moved
         self._limiter = limiter or RateLimiter()
         self._batches: queue.SimpleQueue[Optional[Batch]] = queue.SimpleQueue()
         self._done: Deque[Outcome] = deque()
         self._ended = threading.Event()  # a batch: nobody is woken up for each unit
-        self._cancel = threading.Event()
+        self._to = RetriedStore(to.store, None, to.patience, to.troubled)  # cancelled by `close`
         self._threads = [
             threading.Thread(target=self._work, name=f"transfer-{index}", daemon=True)
             for index in range(threads)
@@ -187,7 +186,7 @@ class ThreadPool(Pool):
 
     def close(self) -> None:
         """See `Pool.close`. A thread in a call that cannot be interrupted is left behind: it is a daemon."""
-        self._cancel.set()
+        self._to.cancel.set()
         self._connections.shut()
         for _ in self._threads:
             self._batches.put(None)
@@ -205,7 +204,7 @@ class ThreadPool(Pool):
             return
         try:
             for batch in iter(self._batches.get, None):
-                if self._cancel.is_set():
+                if self._to.cancel.is_set():
                     return
                 for index in range(len(batch)):
                     self._done.append(self._outcome(runner, batch, index))
@@ -223,15 +222,14 @@ class ThreadPool(Pool):
                 self._limiter.refused(error.after)
 
         def attempt() -> Any:
-            self._limiter.wait(self._cancel)
+            self._limiter.wait(self._to.cancel)
             return runner.run(unit, lambda size: self._moved(unit.number, size))
 
         try:
-            if self._cancel.is_set():
-                raise Cancelled
+            self._to.check()
             if self.ahead and not self._limiter.limits:
                 runner.ask_ahead(batch[index + self.ahead if index else 0 : index + self.ahead + 1])
-            value = retrying(attempt, self._cancel, self._to.patience, failed, self._to.troubled)
+            value = self._to.retrying(attempt, failed)
             return Outcome(unit.number, value, None, retries)
         except (StoreError, OSError) as error:
             return Outcome(unit.number, None, runner.given_up(unit, error), retries)

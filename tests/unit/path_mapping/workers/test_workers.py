@@ -15,10 +15,10 @@ from hypothesis import given, strategies as st
 from path_mapping.errors import Corrupted, SlowDown, Unreachable
 from path_mapping.stores import GetFile
 from path_mapping.workers import RetriedStore, RetryPolicy, Trouble
-from path_mapping.workers.retry import retrying, seconds_before
+from path_mapping.workers.retry import seconds_before
 from path_mapping.workers.thread_pool import Outcome, RateLimit, ThreadPool
 from path_mapping.workers.worker_process import MessageSocket
-from tests.transfers import SilentHandler, obs_store, serving
+from tests.transfers import PartialStore, SilentHandler, obs_store, serving
 
 AWAY, WRONG = Unreachable("away"), Corrupted("wrong")
 
@@ -50,7 +50,7 @@ def test_retries_end_at_the_deadline_and_each_is_told() -> None:
 
     start = time.monotonic()
     with pytest.raises(Unreachable, match="away"):
-        retrying(work, threading.Event(), RetryPolicy(math.inf, start + 1), troubled=troubles.append)
+        RetriedStore(PartialStore(), None, RetryPolicy(math.inf, start + 1), troubles.append).retrying(work)
     assert 1 <= time.monotonic() - start < 5
     assert len(troubles) > 2
     assert set(troubles) == {Trouble("away", troubles[0].since, start + 1)}
