@@ -260,7 +260,7 @@ class TargetDir:
     def resume(self, temporary: str, size: int) -> Optional[int]:
         """Opens and locks an unfinished file of an earlier run; one of another size in bytes is removed.
 
-        None if there is none, or it may be that of another process.
+        None without one, or if another process may work on it.
         """
         try:
             file = os.open(temporary, os.O_RDWR | os.O_NOFOLLOW, dir_fd=self.handle)

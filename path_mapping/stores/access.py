@@ -159,7 +159,7 @@ def bucket_in_path(host: str) -> bool:
 def verifying(bundle: Optional[str]) -> ssl.SSLContext:
     """A TLS context that verifies the certificate chain and the host name.
 
-    Without a bundle by that of certifi. Raises `CredentialsMissing` if the file is not a CA bundle.
+    Without a bundle, certifi's is used. Raises `CredentialsMissing` if the file is not a CA bundle.
     """
     import ssl  # slow to import, like the others: only once OBS is really used
 

@@ -72,9 +72,8 @@ class Exchange:
         self._buffer = buffer
         self._idle: Dict[Origin, List[HttpConnection]] = {}
         self._ahead: Optional[SentAhead] = None
-        self._stated = Checksums(
-            crc64=0
-        )  # that of the last upload: the next one's is most likely of its kind
+        # That of the last upload's response: the next one's is most likely of the same kind.
+        self._stated = Checksums(crc64=0)
 
     def check(self) -> None:
         """Raises `Cancelled` after `OpenConnections.shut`: what arrived since must not be used."""

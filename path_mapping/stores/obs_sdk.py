@@ -129,7 +129,7 @@ def seconds_of(text: Any) -> float:
 
 
 def delete_by_sdk(sdk: ObsSdk, bucket: str, keys: Sequence[str]) -> None:
-    """Deletes objects by one request, whose answer names only those that could not be deleted."""
+    """Deletes objects by one request, whose answer names only the objects that were not deleted."""
     from obs import DeleteObjectsRequest, Object
 
     asked = DeleteObjectsRequest(quiet=True, objects=[Object(key=key) for key in keys])

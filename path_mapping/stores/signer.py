@@ -28,7 +28,7 @@ from path_mapping.stores.access import (
 )
 from path_mapping.stores.http_connection import Origin
 
-SIGNED_QUERY = ("partNumber", "uploadId", "uploads")  # of those that we use, in this order
+SIGNED_QUERY = ("partNumber", "uploadId", "uploads")  # parameters that it covers, of ours, in this order
 _UNSENDABLE = re.compile(r"[^ -~\x80-\xff]")  # control characters, and what is not in Latin-1
 _NAME = re.compile(r"[A-Za-z0-9-]+")
 

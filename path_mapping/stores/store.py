@@ -74,7 +74,7 @@ class Store(ABC):
 
         Raises:
             NotFound: there is no such object.
-            Unreachable: after the last piece at the latest, the bytes are not those that were stored.
+            Unreachable: after the last piece at the latest, other bytes arrived than were stored.
         """
 
     @abstractmethod
