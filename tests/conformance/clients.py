@@ -104,7 +104,7 @@ class Sdk:
     def delete_all(self, keys: Sequence[str]) -> Tuple[List[str], List[str]]:
         request = DeleteObjectsRequest(quiet=False, objects=[Object(key) for key in keys])
         body = _good(self._client.deleteObjects(self._bucket, request)).body
-        return [one.key for one in body.deleted], [one.key for one in body.error]
+        return [entry.key for entry in body.deleted], [entry.key for entry in body.error]
 
     def copy(self, source: str, key: str, if_match: str = "", **metadata: str) -> Reply:
         headers = CopyObjectHeader(directive="REPLACE" if metadata else None, if_match=if_match or None)
@@ -118,14 +118,14 @@ class Sdk:
         )
         body = _good(answer).body
         return Page(
-            [one.key for one in body.contents],
-            [one.prefix for one in body.commonPrefixs],
+            [entry.key for entry in body.contents],
+            [entry.prefix for entry in body.commonPrefixs],
             body.next_marker if body.is_truncated else None,
-            [one.size for one in body.contents],
-            [one.etag.strip('"') for one in body.contents],
+            [entry.size for entry in body.contents],
+            [entry.etag.strip('"') for entry in body.contents],
         )
 
-    def begin(self, key: str) -> str:
+    def create_upload(self, key: str) -> str:
         return str(_good(self._client.initiateMultipartUpload(self._bucket, key)).body.uploadId)
 
     def put_part(self, key: str, upload: str, number: int, content: bytes) -> Reply:
@@ -137,7 +137,7 @@ class Sdk:
 
     def parts(self, key: str, upload: str, after: int = 0, limit: int = 1000) -> List[Tuple[int, int, str]]:
         answer = self._client.listParts(self._bucket, key, upload, maxParts=limit, partNumberMarker=after)
-        return [(one.partNumber, one.size, one.etag.strip('"')) for one in _good(answer).body.parts]
+        return [(entry.partNumber, entry.size, entry.etag.strip('"')) for entry in _good(answer).body.parts]
 
     def complete(self, key: str, upload: str, parts: Sequence[Tuple[int, str]]) -> Reply:
         request = CompleteMultipartUploadRequest([CompletePart(number, etag) for number, etag in parts])
@@ -149,7 +149,7 @@ class Sdk:
     def uploads(self, prefix: str = "") -> List[Tuple[str, str]]:
         request = ListMultipartUploadsRequest(prefix=prefix or None)
         body = _good(self._client.listMultipartUploads(self._bucket, request)).body
-        return [(one.key, one.uploadId) for one in body.upload]
+        return [(entry.key, entry.uploadId) for entry in body.upload]
 
     def signed_url(self, method: str, key: str, seconds: int = 60) -> str:
         return str(self._client.createSignedUrl(method, self._bucket, key, expires=seconds).signedUrl)
@@ -237,7 +237,7 @@ class Boto:
     def delete_all(self, keys: Sequence[str]) -> Tuple[List[str], List[str]]:
         answer = self._ask("delete_objects", Delete={"Objects": [{"Key": key} for key in keys]})
         deleted, errors = answer.get("Deleted", []), answer.get("Errors", [])
-        return [one["Key"] for one in deleted], [one["Key"] for one in errors]
+        return [entry["Key"] for entry in deleted], [entry["Key"] for entry in errors]
 
     def copy(self, source: str, key: str, if_match: str = "", **metadata: str) -> Reply:
         answer = self._ask(
@@ -254,16 +254,16 @@ class Boto:
 
     def page(self, prefix: str = "", marker: str = "", delimiter: str = "", limit: int = 1000) -> Page:
         answer = self._ask("list_objects", Prefix=prefix, Marker=marker, Delimiter=delimiter, MaxKeys=limit)
-        found = answer.get("Contents", [])
+        contents = answer.get("Contents", [])
         return Page(
-            [one["Key"] for one in found],
-            [one["Prefix"] for one in answer.get("CommonPrefixes", [])],
+            [entry["Key"] for entry in contents],
+            [entry["Prefix"] for entry in answer.get("CommonPrefixes", [])],
             answer["NextMarker"] if answer["IsTruncated"] else None,
-            [one["Size"] for one in found],
-            [one["ETag"].strip('"') for one in found],
+            [entry["Size"] for entry in contents],
+            [entry["ETag"].strip('"') for entry in contents],
         )
 
-    def begin(self, key: str) -> str:
+    def create_upload(self, key: str) -> str:
         return str(self._ask("create_multipart_upload", Key=key)["UploadId"])
 
     def put_part(self, key: str, upload: str, number: int, content: bytes) -> Reply:
@@ -285,7 +285,10 @@ class Boto:
 
     def parts(self, key: str, upload: str, after: int = 0, limit: int = 1000) -> List[Tuple[int, int, str]]:
         answer = self._ask("list_parts", Key=key, UploadId=upload, MaxParts=limit, PartNumberMarker=after)
-        return [(one["PartNumber"], one["Size"], one["ETag"].strip('"')) for one in answer.get("Parts", [])]
+        return [
+            (entry["PartNumber"], entry["Size"], entry["ETag"].strip('"'))
+            for entry in answer.get("Parts", [])
+        ]
 
     def complete(self, key: str, upload: str, parts: Sequence[Tuple[int, str]]) -> Reply:
         named = {"Parts": [{"PartNumber": number, "ETag": etag} for number, etag in parts]}
@@ -298,7 +301,7 @@ class Boto:
 
     def uploads(self, prefix: str = "") -> List[Tuple[str, str]]:
         answer = self._ask("list_multipart_uploads", Prefix=prefix)
-        return [(one["Key"], one["UploadId"]) for one in answer.get("Uploads", [])]
+        return [(entry["Key"], entry["UploadId"]) for entry in answer.get("Uploads", [])]
 
     def signed_url(self, method: str, key: str, seconds: int = 60) -> str:
         operation = {"GET": "get_object", "PUT": "put_object", "HEAD": "head_object"}[method]
@@ -311,9 +314,9 @@ Client = Union[Sdk, Boto]
 
 def put_in_parts(client: Client, key: str, content: bytes, cuts: Sequence[int]) -> None:
     """Stores an object in parts that begin at these offsets: its ETag is made of their MD5s."""
-    upload, etags = client.begin(key), []
-    for number, (begin, end) in enumerate(zip(cuts, [*cuts[1:], len(content)]), start=1):
-        etags.append((number, client.put_part(key, upload, number, content[begin:end]).etag))
+    upload, etags = client.create_upload(key), []
+    for number, (start, end) in enumerate(zip(cuts, [*cuts[1:], len(content)]), start=1):
+        etags.append((number, client.put_part(key, upload, number, content[start:end]).etag))
     assert client.complete(key, upload, etags).status == 200
 
 

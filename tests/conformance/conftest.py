@@ -75,15 +75,15 @@ def radosgw_account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Accoun
 @pytest.fixture(params=PAIRS)
 def pair(request: pytest.FixtureRequest) -> tuple[str, str]:
     """A server's name and the signature that a client uses with it."""
-    found: tuple[str, str] = request.param
-    return found
+    chosen: tuple[str, str] = request.param
+    return chosen
 
 
 @pytest.fixture
 def account(request: pytest.FixtureRequest, pair: tuple[str, str]) -> Account:
     """The account on the pair's server."""
-    found: Account = request.getfixturevalue(f"{pair[0]}_account")
-    return found
+    chosen: Account = request.getfixturevalue(f"{pair[0]}_account")
+    return chosen
 
 
 @pytest.fixture

@@ -116,12 +116,12 @@ class Radosgw:
         self._run("ceph-authtool", "-C", keyring, "-g", "-n", "mon.", "--cap", "mon", "allow *")
         self._run("ceph-mon", *self._conf, "-i", "a", "--mkfs", "--monmap", monmap, "--keyring", keyring)
         self._daemon("ceph-mon", "-i", "a", "--public-addr", monitor)
-        self._until(lambda: self._said("osd", "new", osd) is not None, "the monitor takes no store")
+        self._until(lambda: self._answer("osd", "new", osd) is not None, "the monitor takes no store")
         self._run("ceph-osd", *self._conf, "-i", "0", "--mkfs", "--osd-uuid", osd, "--no-mon-config")
         place = ("osd", "crush", "add", "osd.0", "1", "root=default")
-        self._until(lambda: self._said(*place) is not None, "the monitor does not place the store")
+        self._until(lambda: self._answer(*place) is not None, "the monitor does not place the store")
         self._daemon("ceph-osd", "-i", "0")
-        self._until(lambda: "1 up" in (self._said("osd", "stat") or ""), "the store is not up")
+        self._until(lambda: "1 up" in (self._answer("osd", "stat") or ""), "the store is not up")
         self._daemon("radosgw", "-n", "client.rgw")
         user = (
             "--uid=tests",
@@ -150,7 +150,7 @@ class Radosgw:
             raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}")
         return done.stdout
 
-    def _said(self, *command: str) -> Optional[str]:
+    def _answer(self, *command: str) -> Optional[str]:
         """What the monitor says; None as long as it is starting, or is too busy to know its commands."""
         try:
             return self._run("ceph", *self._conf, *command)
@@ -167,8 +167,8 @@ class Radosgw:
         until = time.monotonic() + DEADLINE_SECONDS
         while not condition():
             if time.monotonic() > until or any(daemon.poll() is not None for daemon in self._daemons):
-                said = "".join(path.read_text()[-2000:] for path in (self.root / "log").glob("*.out"))
-                raise RuntimeError(f"{otherwise}; its logs are in {self.root}/log\n{said}")
+                logs = "".join(path.read_text()[-2000:] for path in (self.root / "log").glob("*.out"))
+                raise RuntimeError(f"{otherwise}; its logs are in {self.root}/log\n{logs}")
             time.sleep(0.05)
 
     def _answers(self) -> bool:

@@ -19,12 +19,12 @@ def pages(
     client: Client, limit: int, prefix: str = "", delimiter: str = ""
 ) -> List[Tuple[List[str], List[str]]]:
     """All pages: each one's keys and common prefixes."""
-    found, marker = [], ""
+    listed, marker = [], ""
     while True:
         page = client.page(prefix, marker, delimiter, limit)
-        found.append((page.keys, page.prefixes))
+        listed.append((page.keys, page.prefixes))
         if page.next is None:
-            return found
+            return listed
         marker = page.next
 
 
@@ -57,10 +57,10 @@ def test_a_prefix_matches_the_start_of_the_key_not_whole_parts(client: Client) -
 def test_pages_list_every_key_once(client: Client, limit: int) -> None:
     keys = [f"p/{number}" for number in range(7)]
     fill(client, *keys, "q")
-    found = pages(client, limit, "p/")
-    assert [key for page, _ in found for key in page] == keys
-    assert all(len(page) <= limit for page, _ in found)
-    assert len(found) == -(-7 // limit), "a full last page says that it is the last"
+    listed = pages(client, limit, "p/")
+    assert [key for page, _ in listed for key in page] == keys
+    assert all(len(page) <= limit for page, _ in listed)
+    assert len(listed) == -(-7 // limit), "a full last page says that it is the last"
 
 
 def test_a_marker_need_not_exist(client: Client) -> None:
@@ -81,10 +81,10 @@ def test_a_delimiter_groups_keys(client: Client) -> None:
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_pages_with_a_delimiter_repeat_nothing(client: Client, limit: int) -> None:
     fill(client, "a", "d/1", "d/2", "d/3", "e", "f/1", "f/2", "g")
-    found = pages(client, limit, delimiter="/")
-    assert [key for page, _ in found for key in page] == ["a", "e", "g"]
-    assert [prefix for _, page in found for prefix in page] == ["d/", "f/"]
-    assert all(len(keys) + len(prefixes) <= limit for keys, prefixes in found)
+    listed = pages(client, limit, delimiter="/")
+    assert [key for page, _ in listed for key in page] == ["a", "e", "g"]
+    assert [prefix for _, page in listed for prefix in page] == ["d/", "f/"]
+    assert all(len(keys) + len(prefixes) <= limit for keys, prefixes in listed)
 
 
 def test_a_marker_may_be_a_common_prefix(client: Client) -> None:

@@ -33,9 +33,9 @@ def test_the_last_put_wins(client: Client) -> None:
 
 def test_head_agrees_with_get(client: Client) -> None:
     client.put("a", CONTENT, kind="text/x-test")
-    found = client.head("a")
-    assert (found.status, found.size, found.etag) == (200, len(CONTENT), md5(CONTENT))
-    assert found.content_type == "text/x-test"
+    head = client.head("a")
+    assert (head.status, head.size, head.etag) == (200, len(CONTENT), md5(CONTENT))
+    assert head.content_type == "text/x-test"
 
 
 def test_what_does_not_exist(client: Client) -> None:
@@ -89,8 +89,8 @@ def test_an_invalid_md5_is_refused(client: Client) -> None:
 
 def test_metadata_is_kept(client: Client) -> None:
     client.put("a", b"x", color="blue", size="a b")
-    found = client.head("a").metadata
-    assert (found["color"], found["size"]) == ("blue", "a b")
+    head = client.head("a").metadata
+    assert (head["color"], head["size"]) == ("blue", "a b")
     assert client.get("a").metadata["color"] == "blue"
 
 

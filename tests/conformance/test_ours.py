@@ -27,12 +27,13 @@ from tests.obs import MemoryObs
 
 CONTENT = b"0123456789" * 1000
 DOMAIN = "obs.test.myhuaweicloud.com"
+PLANTED = KeyPair("AKPLANTED", "SKPLANTED")
 TEMPORARY = KeyPair("AKTEMPORARY", "SKPLANTED", "TOKENPLANTED")
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[MemoryObs]:
-    with MemoryObs(tmp_path, [KeyPair("AKPLANTED", "SKPLANTED"), TEMPORARY], domain=DOMAIN) as server:
+    with MemoryObs(tmp_path, [PLANTED, TEMPORARY], domain=DOMAIN) as server:
         server.create_bucket("bucket")
         yield server
 
@@ -52,7 +53,7 @@ def sdk(request: pytest.FixtureRequest, server: MemoryObs) -> Any:
     )
 
 
-def client(server: MemoryObs, signature: str, credentials: KeyPair) -> Any:
+def connect(server: MemoryObs, signature: str, credentials: KeyPair) -> Any:
     account = Account(server.url, credentials.access_key, credentials.secret_key, credentials.token)
     return Boto(account, "bucket") if signature == "v4" else Sdk(account, "bucket", signature)
 
@@ -90,10 +91,10 @@ def test_appending(sdk: Any) -> None:
         answer = sdk.appendObject("bucket", "log", AppendObjectContent(piece, position))
         assert (answer.status, answer.body.nextPosition) == (200, position + len(piece))
     assert sdk.getObject("bucket", "log", loadStreamInMemory=True).body.buffer == b"onetwo" + CONTENT
-    found = sdk.getObjectMetadata("bucket", "log").body
-    assert (found.isAppendable, found.nextPosition) == (True, 6 + len(CONTENT))
-    assert found.crc64 == str(by_crcmod()(b"onetwo" + CONTENT, 0))
-    assert [one.isAppendable for one in sdk.listObjects("bucket").body.contents] == [True]
+    head = sdk.getObjectMetadata("bucket", "log").body
+    assert (head.isAppendable, head.nextPosition) == (True, 6 + len(CONTENT))
+    assert head.crc64 == str(by_crcmod()(b"onetwo" + CONTENT, 0))
+    assert [entry.isAppendable for entry in sdk.listObjects("bucket").body.contents] == [True]
     assert (
         sdk.appendObject("bucket", "log", AppendObjectContent(b"x", 3)).errorCode
         == "PositionNotEqualToLength"
@@ -106,79 +107,79 @@ def test_appending(sdk: Any) -> None:
 
 @pytest.mark.parametrize("signature", ["obs", "v2", "v4"])
 def test_only_the_listed_parts_are_used(server: MemoryObs, signature: str) -> None:
-    found = client(server, signature, KeyPair("AKPLANTED", "SKPLANTED"))
-    upload = found.begin("a")
-    found.put_part("a", upload, 1, b"one")
-    etag = found.put_part("a", upload, 2, b"two").etag
-    assert found.complete("a", upload, [(2, etag)]).status == 200
-    assert found.get("a").content == b"two"
+    client = connect(server, signature, PLANTED)
+    upload = client.create_upload("a")
+    client.put_part("a", upload, 1, b"one")
+    etag = client.put_part("a", upload, 2, b"two").etag
+    assert client.complete("a", upload, [(2, etag)]).status == 200
+    assert client.get("a").content == b"two"
 
 
 def test_parts_in_another_order_are_refused(server: MemoryObs) -> None:
-    found = client(server, "v4", KeyPair("AKPLANTED", "SKPLANTED"))  # the SDK would sort them
-    upload = found.begin("a")
-    named = [(number, found.put_part("a", upload, number, b"x" * 200_000).etag) for number in (1, 2)]
-    refused = found.complete("a", upload, named[::-1])
+    client = connect(server, "v4", PLANTED)  # the SDK would sort them
+    upload = client.create_upload("a")
+    named = [(number, client.put_part("a", upload, number, b"x" * 200_000).etag) for number in (1, 2)]
+    refused = client.complete("a", upload, named[::-1])
     assert (refused.status, refused.code) == (400, "InvalidPartOrder")
-    assert found.complete("a", upload, named).status == 200
+    assert client.complete("a", upload, named).status == 200
 
 
 def test_a_payload_other_than_the_signed_one_is_refused(server: MemoryObs) -> None:
-    found = client(server, "v4", KeyPair("AKPLANTED", "SKPLANTED"))
+    client = connect(server, "v4", PLANTED)
 
     def change(request: Any, **others: Any) -> None:
         request.body = io.BytesIO(request.body.read()[::-1])
 
-    found._client.meta.events.register("before-send.s3.PutObject", change)
-    refused = found.put("a", CONTENT)
+    client._client.meta.events.register("before-send.s3.PutObject", change)
+    refused = client.put("a", CONTENT)
     assert (refused.status, refused.code) == (400, "XAmzContentSHA256Mismatch")
-    assert found.page().keys == []
+    assert client.page().keys == []
 
 
 def test_what_is_replaced_or_deleted_takes_no_space(server: MemoryObs) -> None:
-    found = client(server, "v2", KeyPair("AKPLANTED", "SKPLANTED"))
+    client = connect(server, "v2", PLANTED)
 
     def files() -> List[Path]:
         return list((server.root / "buckets" / "bucket").iterdir())
 
     for content in (b"one", b"two"):
-        found.put("a", content)
+        client.put("a", content)
     assert len(files()) == 1
-    assert found.put("a", b"three", md5="c2hvcnQ=").status == 400
+    assert client.put("a", b"three", md5="c2hvcnQ=").status == 400
     assert len(files()) == 1
-    found.delete("a")
+    client.delete("a")
     assert files() == []
-    upload = found.begin("a")
+    upload = client.create_upload("a")
     for content in (b"one", b"two"):
-        etag = found.put_part("a", upload, 1, content).etag
+        etag = client.put_part("a", upload, 1, content).etag
     assert len(list((server.root / "uploads").iterdir())) == 1
-    found.complete("a", upload, [(1, etag)])
+    client.complete("a", upload, [(1, etag)])
     assert list((server.root / "uploads").iterdir()) == []
 
 
 @pytest.mark.parametrize("signature", ["obs", "v2", "v4"])
 def test_copying_on_condition_of_the_etag(server: MemoryObs, signature: str) -> None:
-    found = client(server, signature, KeyPair("AKPLANTED", "SKPLANTED"))
-    etag = found.put("a", CONTENT).etag
-    assert found.copy("a", "b", if_match=etag).status == 200
-    assert found.copy("a", "c", if_match="0" * 32).status == 412
+    client = connect(server, signature, PLANTED)
+    etag = client.put("a", CONTENT).etag
+    assert client.copy("a", "b", if_match=etag).status == 200
+    assert client.copy("a", "c", if_match="0" * 32).status == 412
 
 
 def test_uploads_are_listed_in_pages(sdk: Any) -> None:
     keys = ["a", "b", "b", "b", "c +%"]
     begun = [(key, sdk.initiateMultipartUpload("bucket", key).body.uploadId) for key in keys]
-    found: List[Tuple[str, str]] = []
+    uploads: List[Tuple[str, str]] = []
     more = ListMultipartUploadsRequest(max_uploads=2)
     while True:
         body = sdk.listMultipartUploads("bucket", more, encoding_type="url").body
         assert len(body.upload) <= 2
-        found += [(one.key, one.uploadId) for one in body.upload]
+        uploads += [(entry.key, entry.uploadId) for entry in body.upload]
         if not body.isTruncated:
             break
         more.key_marker, more.upload_id_marker = body.nextKeyMarker, body.nextUploadIdMarker
-    assert found == begun
+    assert uploads == begun
     from_b = ListMultipartUploadsRequest(key_marker="b")
-    assert [one.key for one in sdk.listMultipartUploads("bucket", from_b).body.upload] == ["c +%"]
+    assert [entry.key for entry in sdk.listMultipartUploads("bucket", from_b).body.upload] == ["c +%"]
 
 
 @pytest.mark.parametrize("parameter", ["acl", "versioning", "tagging", "website"])
@@ -195,17 +196,17 @@ class TestTemporaryCredentials:
         return str(request.param)
 
     def test_the_token_is_needed_and_must_be_the_right_one(self, server: MemoryObs, signature: str) -> None:
-        assert client(server, signature, TEMPORARY).put("a", b"x").status == 200
+        assert connect(server, signature, TEMPORARY).put("a", b"x").status == 200
         for token in (None, "another"):
-            refused = client(server, signature, KeyPair("AKTEMPORARY", "SKPLANTED", token)).put("b", b"x")
+            refused = connect(server, signature, KeyPair("AKTEMPORARY", "SKPLANTED", token)).put("b", b"x")
             assert (refused.status, refused.code) == (403, "InvalidToken")
 
     def test_a_signed_url_has_it_too(self, server: MemoryObs, signature: str) -> None:
-        found = client(server, signature, TEMPORARY)
-        found.put("a", b"x")
+        client = connect(server, signature, TEMPORARY)
+        client.put("a", b"x")
         connection = http.client.HTTPConnection(urlsplit(server.url).netloc)
         for token, status in (("TOKENPLANTED", 200), ("another", 403)):
-            connection.request("GET", found.signed_url("GET", "a").replace("TOKENPLANTED", token))
+            connection.request("GET", client.signed_url("GET", "a").replace("TOKENPLANTED", token))
             answer = connection.getresponse()
             answer.read()
             assert answer.status == status
@@ -214,9 +215,9 @@ class TestTemporaryCredentials:
     def test_it_expires_and_is_replaced(self, server: MemoryObs, signature: str) -> None:
         ended = KeyPair("AKTEMPORARY", "SKPLANTED", "TOKENPLANTED", expires=time.time() - 1)
         server.credentials[:] = [ended, KeyPair("AKTEMPORARY", "SKPLANTED", "NEXT")]
-        refused = client(server, signature, TEMPORARY).put("a", b"x")
+        refused = connect(server, signature, TEMPORARY).put("a", b"x")
         assert (refused.status, refused.code) == (403, "ExpiredToken")
-        assert client(server, signature, server.credentials[1]).put("a", b"x").status == 200
+        assert connect(server, signature, server.credentials[1]).put("a", b"x").status == 200
 
 
 @pytest.fixture
@@ -241,22 +242,22 @@ class TestVirtualHosted:
         assert sdk.createBucket("other").status == 200
         assert sdk.putContent("other", "dir/ü +%", CONTENT).status == 200
         assert sdk.getObject("other", "dir/ü +%", loadStreamInMemory=True).body.buffer == CONTENT
-        assert [one.key for one in sdk.listObjects("other").body.contents] == ["dir/ü +%"]
+        assert [entry.key for entry in sdk.listObjects("other").body.contents] == ["dir/ü +%"]
         assert ("HEAD", "/?apiversion") in server.requests
-        assert sorted(one.name for one in sdk.listBuckets().body.buckets) == ["bucket", "other"]
+        assert sorted(entry.name for entry in sdk.listBuckets().body.buckets) == ["bucket", "other"]
         assert sdk.headBucket("missing").status == 404
 
     @pytest.mark.parametrize("signature", ["v2", "v4"])
     def test_other_signatures(self, server: MemoryObs, signature: str) -> None:
         account = Account(f"http://{DOMAIN}:{server.port}", "AKPLANTED", "SKPLANTED")
-        found: Any
+        client: Any
         if signature == "v4":
-            found = Boto(account, "bucket", style="virtual")
+            client = Boto(account, "bucket", style="virtual")
         else:
-            found = Sdk(account, "bucket", "v2", path_style=False)
-        assert found.put("dir/ü +%", CONTENT).status == 200
-        assert found.get("dir/ü +%").content == CONTENT
-        assert found.page("dir/").keys == ["dir/ü +%"]
+            client = Sdk(account, "bucket", "v2", path_style=False)
+        assert client.put("dir/ü +%", CONTENT).status == 200
+        assert client.get("dir/ü +%").content == CONTENT
+        assert client.page("dir/").keys == ["dir/ü +%"]
 
     def test_opendal_signs_for_obs_as_we_verify(self, server: MemoryObs) -> None:
         """A second implementation of OBS' signature; the test sends its URLs, as it drops the port."""
@@ -284,14 +285,14 @@ class TestVirtualHosted:
 
 
 def test_list_objects_v2(server: MemoryObs) -> None:
-    found = client(server, "v4", KeyPair("AKPLANTED", "SKPLANTED"))
+    client = connect(server, "v4", PLANTED)
     for key in ("a", "d/1", "d/2", "ü +%&", "z"):
-        found.put(key, b"x")
+        client.put(key, b"x")
     pages = list(
-        found._client.get_paginator("list_objects_v2").paginate(
+        client._client.get_paginator("list_objects_v2").paginate(
             Bucket="bucket", Delimiter="/", PaginationConfig={"PageSize": 2}
         )
     )
-    assert [one["Key"] for page in pages for one in page.get("Contents", [])] == ["a", "z", "ü +%&"]
-    assert [one["Prefix"] for page in pages for one in page.get("CommonPrefixes", [])] == ["d/"]
+    assert [entry["Key"] for page in pages for entry in page.get("Contents", [])] == ["a", "z", "ü +%&"]
+    assert [entry["Prefix"] for page in pages for entry in page.get("CommonPrefixes", [])] == ["d/"]
     assert [page["KeyCount"] for page in pages] == [2, 2]

@@ -14,7 +14,7 @@ DIGESTS = [hashlib.md5(part).digest() for part in PARTS]
 
 
 def test_parts_become_the_object_in_the_order_of_their_numbers(client: Client) -> None:
-    upload = client.begin("large +ü")
+    upload = client.create_upload("large +ü")
     etags = {
         number: client.put_part("large +ü", upload, number, PARTS[number - 1]).etag for number in (3, 1, 2)
     }
@@ -31,7 +31,7 @@ def test_parts_become_the_object_in_the_order_of_their_numbers(client: Client) -
 
 
 def test_uploaded_parts_are_listed_in_pages(client: Client) -> None:
-    upload = client.begin("a")
+    upload = client.create_upload("a")
     for number in (1, 5, 9):
         client.put_part("a", upload, number, bytes([number]) * number)
     wanted = [(number, number, hashlib.md5(bytes([number]) * number).hexdigest()) for number in (1, 5, 9)]
@@ -41,7 +41,7 @@ def test_uploaded_parts_are_listed_in_pages(client: Client) -> None:
 
 
 def test_a_part_sent_again_replaces_the_first(client: Client) -> None:
-    upload = client.begin("a")
+    upload = client.create_upload("a")
     client.put_part("a", upload, 1, b"first")
     etag = client.put_part("a", upload, 1, b"second").etag
     assert [size for _, size, _ in client.parts("a", upload)] == [6]
@@ -51,7 +51,7 @@ def test_a_part_sent_again_replaces_the_first(client: Client) -> None:
 
 @pytest.mark.parametrize("named", [(1, "0" * 32), (2, hashlib.md5(b"one").hexdigest())])
 def test_a_missing_part_is_refused(client: Client, named: tuple[int, str]) -> None:
-    upload = client.begin("a")
+    upload = client.create_upload("a")
     client.put_part("a", upload, 1, b"one")
     refused = client.complete("a", upload, [named])
     assert (refused.status, refused.code) == (400, "InvalidPart")
@@ -60,7 +60,7 @@ def test_a_missing_part_is_refused(client: Client, named: tuple[int, str]) -> No
 
 
 def test_small_parts_are_refused(client: Client) -> None:
-    upload = client.begin("a")
+    upload = client.create_upload("a")
     named = [(number, client.put_part("a", upload, number, b"small").etag) for number in (1, 2)]
     refused = client.complete("a", upload, named)
     assert (refused.status, refused.code) == (400, "EntityTooSmall")
@@ -69,7 +69,7 @@ def test_small_parts_are_refused(client: Client) -> None:
 def test_a_part_may_be_a_range_of_an_object(client: Client) -> None:
     source = bytes(range(256)) * (25 << 10)
     client.put("source", source)
-    upload = client.begin("a")
+    upload = client.create_upload("a")
     etags = []
     for number, half in ((1, f"0-{5 * MIB - 1}"), (2, f"{5 * MIB}-{len(source) - 1}")):
         etags.append((number, client.copy_part("a", upload, number, "source", half).etag))
@@ -81,7 +81,7 @@ def test_a_part_may_be_a_range_of_an_object(client: Client) -> None:
 
 
 def test_an_aborted_upload_is_gone(client: Client) -> None:
-    upload = client.begin("a")
+    upload = client.create_upload("a")
     etag = client.put_part("a", upload, 1, b"one").etag
     assert client.abort("a", upload).status == 204
     refused = client.abort("a", upload)
@@ -92,7 +92,7 @@ def test_an_aborted_upload_is_gone(client: Client) -> None:
 
 
 def test_uploads_are_listed_until_they_are_complete(client: Client) -> None:
-    ids = {key: client.begin(key) for key in ("x/b", "x/a", "y")}
+    ids = {key: client.create_upload(key) for key in ("x/b", "x/a", "y")}
     assert client.uploads() == [(key, ids[key]) for key in ("x/a", "x/b", "y")]
     assert client.uploads("x/") == [(key, ids[key]) for key in ("x/a", "x/b")]
     etag = client.put_part("y", ids["y"], 1, b"one").etag
@@ -103,7 +103,7 @@ def test_uploads_are_listed_until_they_are_complete(client: Client) -> None:
 
 def test_an_upload_leaves_the_earlier_object_until_it_is_complete(client: Client) -> None:
     client.put("a", b"earlier")
-    upload = client.begin("a")
+    upload = client.create_upload("a")
     etag = client.put_part("a", upload, 1, b"later").etag
     assert client.get("a").content == b"earlier"
     client.complete("a", upload, [(1, etag)])

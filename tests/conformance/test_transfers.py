@@ -115,3 +115,15 @@ def test_an_object_replaced_during_its_download_is_never_mixed(
     assert isinstance(raised.value.failures[0].error, Replaced)
     fetch(store, bucket, tmp_path)
     assert tree(tmp_path / "in") == {"large": other}
+
+
+def test_a_link_in_the_target_is_not_followed_out_of_it(
+    account: Account, bucket: str, tmp_path: Path
+) -> None:
+    send(store_of(account), bucket, outputs(tmp_path, {"a/b": b"evil", "c": b"c"}))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(TransferFailed, match="1 of 2 files failed"):
+        fetch(store_of(account), bucket, tmp_path)
+    assert list((tmp_path / "elsewhere").iterdir()) == []

@@ -128,8 +128,8 @@ def test_an_upload_goes_on_whenever_they_end(
 
     def move(store: ObsStore, name: str) -> None:
         transfers.send(store, tmp_path, route("out", f"{name}/", client.bucket))
-        found = client.page(f"{name}/").keys
-        assert found == sorted(f"{name}/{one}" for one in ("large", "empty/", *SMALL))
+        keys = client.page(f"{name}/").keys
+        assert keys == sorted(f"{name}/{key}" for key in ("large", "empty/", *SMALL))
         assert client.get(f"{name}/large").content == UPLOADED
 
     at_every_request(pair, temporary, account, move)

@@ -35,8 +35,8 @@ def in_one(client: Client, content: bytes) -> None:
     assert client.put("data/file", content).status == 200
 
 
-def range_of(begin: str) -> Callable[[Seen], bool]:
-    return lambda seen: seen.operation == "GetObject" and seen.headers.get("range", "").startswith(begin)
+def range_of(start: str) -> Callable[[Seen], bool]:
+    return lambda seen: seen.operation == "GetObject" and seen.headers.get("range", "").startswith(start)
 
 
 @pytest.mark.parametrize("parts", [0, 5 * MIB, 16 * MIB, -(-len(LARGE) // 6)])

@@ -33,7 +33,7 @@ class Nodes:
         self.places = (first, second)
         self.running: List[subprocess.Popen[str]] = []
 
-    def begin(self, number: int) -> None:
+    def start(self, number: int) -> None:
         place = self.places[number]
         (place / "mapping.yaml").write_text(
             f"output: {{out: {{obs: 'obs://{self.bucket.name}/out/', checksum: true}}}}\n"
@@ -56,8 +56,8 @@ class Nodes:
         codes = []
         while self.running:
             process = self.running.pop(0)
-            said, _ = process.communicate(timeout=ENDS_SECONDS)
-            print(said)
+            output, _ = process.communicate(timeout=ENDS_SECONDS)
+            print(output)
             codes.append(process.returncode)
         return codes
 
@@ -84,8 +84,8 @@ def stored(bucket: Bucket) -> Dict[str, bytes]:
     return {name: bucket.witness.get(f"out/{name}").content for name in ("large", "small")}
 
 
-def is_of_either(found: Dict[str, bytes], nodes: Nodes) -> bool:
-    return all(found[name] in [one[name] for one in written(nodes)] for name in found)
+def is_of_either(objects: Dict[str, bytes], nodes: Nodes) -> bool:
+    return all(objects[name] in [files[name] for files in written(nodes)] for name in objects)
 
 
 def test_both_end_well(bucket: Bucket, nodes: Nodes) -> None:
@@ -103,8 +103,8 @@ def test_both_end_well(bucket: Bucket, nodes: Nodes) -> None:
             return seen.operation == name and known.setdefault(upload, seen) is seen
 
         bucket.proxy.faults.append(Fault(is_first, times=2, before=meet))
-    nodes.begin(0)
-    nodes.begin(1)
+    nodes.start(0)
+    nodes.start(1)
     assert nodes.end() == [0, 0]
     assert [fault.times for fault in bucket.proxy.faults] == [0, 0], "they did not meet"
     assert is_of_either(stored(bucket), nodes)
@@ -117,7 +117,7 @@ def test_one_that_is_killed_costs_the_other_nothing(bucket: Bucket, nodes: Nodes
     second_sends, first_is_dead = threading.Event(), threading.Event()
 
     def kill(seen: Seen) -> None:
-        nodes.begin(1)
+        nodes.start(1)
         assert second_sends.wait(ENDS_SECONDS)
         nodes.kill(0)
         first_is_dead.set()
@@ -139,11 +139,11 @@ def test_one_that_is_killed_costs_the_other_nothing(bucket: Bucket, nodes: Nodes
         Fault(lambda seen: is_part_of(0, seen) and seen.query["partNumber"] == str(third), before=kill),
         Fault(lambda seen: is_part_of(1, seen), before=wait),
     ]
-    nodes.begin(0)
+    nodes.start(0)
     assert first_is_dead.wait(ENDS_SECONDS)
     assert nodes.end() == [-signal.SIGKILL, 0]
     assert stored(bucket) == written(nodes)[1]
-    nodes.begin(0)
+    nodes.start(0)
     assert nodes.end() == [0]
     assert stored(bucket) == written(nodes)[0]
     assert bucket.witness.uploads() == []

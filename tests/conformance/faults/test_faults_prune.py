@@ -33,7 +33,7 @@ def prune(bucket: Bucket, home: Path, *options: str) -> subprocess.CompletedProc
 
 def begun(bucket: Bucket, key: str) -> str:
     """A multipart upload with a part."""
-    upload = bucket.witness.begin(key)
+    upload = bucket.witness.create_upload(key)
     assert bucket.witness.put_part(key, upload, 1, b"x" * 100).status == 200
     return upload
 
@@ -86,7 +86,7 @@ def test_a_plan_changes_nothing(bucket: Bucket, home: Path) -> None:
     done = prune(bucket, home, "--plan", "--json")
     assert done.returncode == 0, done.stderr
     documents: List[Dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [(one["name"], one["action"]) for one in documents[:-1]] == [
+    assert [(row["name"], row["action"]) for row in documents[:-1]] == [
         ("dead", "abort"),
         ("foreign", "keep"),
     ]

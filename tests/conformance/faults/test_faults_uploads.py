@@ -49,7 +49,7 @@ class TestUnfinishedUploads:
     """Of another process or node, and of an earlier run."""
 
     def test_a_foreign_upload_is_left_alone(self, bucket: Bucket, tmp_path: Path) -> None:
-        foreign = bucket.witness.begin("out/large")
+        foreign = bucket.witness.create_upload("out/large")
         bucket.witness.put_part("out/large", foreign, 1, LARGE[: 5 * MIB])
         assert send(bucket, node(tmp_path, LARGE)).files == 1
         assert bucket.witness.uploads() == [("out/large", foreign)]
@@ -121,7 +121,7 @@ class TestLeftovers:
         self, bucket: Bucket, tmp_path: Path, now: Any
     ) -> None:
         stopped(bucket, node(tmp_path, LARGE))
-        foreign = bucket.witness.begin("out/large")
+        foreign = bucket.witness.create_upload("out/large")
         (tmp_path / "out" / "large").unlink()
         transfers.write(tmp_path / "out", {"large": now} if now else {"else": b"x"})
         done = send(bucket, tmp_path)
@@ -137,12 +137,12 @@ def test_a_store_that_is_away_for_longer_than_five_attempts(
     back = time.monotonic() + 6
     bucket.proxy.faults.append(Fault(lambda seen: time.monotonic() < back, times=10_000, status=500))
     transfers.write(tmp_path / "out", {str(number): b"%d" % number for number in range(files)})
-    told: List[Trouble] = []
+    troubles: List[Trouble] = []
     deadline = time.monotonic() + 60
-    done = send(bucket, tmp_path, patience=RetryPolicy(math.inf, deadline), troubled=told.append)
+    done = send(bucket, tmp_path, patience=RetryPolicy(math.inf, deadline), troubled=troubles.append)
     assert done.files == files
     assert time.monotonic() > back
-    assert {one.until for one in told} == {deadline}
+    assert {trouble.until for trouble in troubles} == {deadline}
     assert [bucket.witness.get(f"out/{number}").content for number in range(files)] == [
         b"%d" % number for number in range(files)
     ]

@@ -182,8 +182,8 @@ class TestAnEncryptedBucket:
         done = send(encrypted, tmp_path)
         assert (done.files, done.by_length) == (3, 3)
         assert {name: encrypted.witness.get(f"out/{name}").content for name in FILES} == FILES
-        looked = [seen.path.rpartition("/")[2] for seen in encrypted.proxy.seen if seen.method == "HEAD"]
-        assert [looked.count(name) for name in ("empty", "small")] == [1, 1]
+        asked = [seen.path.rpartition("/")[2] for seen in encrypted.proxy.seen if seen.method == "HEAD"]
+        assert [asked.count(name) for name in ("empty", "small")] == [1, 1]
 
     def test_nothing_is_sent_again(self, encrypted: Bucket, tmp_path: Path) -> None:
         transfers.write(tmp_path / "out", FILES)

@@ -129,7 +129,7 @@ def test_half_a_page_is_damaged(end: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("there", "instead", "said"),
+    ("text", "instead", "message"),
     [
         (b"<Key>a/2</Key>", b"", "it has no Key"),
         (b"<Size>0</Size>", b"", "it has no Size"),
@@ -137,10 +137,10 @@ def test_half_a_page_is_damaged(end: int) -> None:
         (b"<IsTruncated>true</IsTruncated>", b"", "it has no IsTruncated"),
     ],
 )
-def test_a_page_without_what_matters_is_damaged(there: bytes, instead: bytes, said: str) -> None:
-    assert there in PAGE
-    with pytest.raises(Corrupted, match=said):
-        parsed_page("listing", PAGE.replace(there, instead))
+def test_a_page_without_what_matters_is_damaged(text: bytes, instead: bytes, message: str) -> None:
+    assert text in PAGE
+    with pytest.raises(Corrupted, match=message):
+        parsed_page("listing", PAGE.replace(text, instead))
 
 
 # What a page may have around or within its objects; most of it gives what follows another meaning.
@@ -188,7 +188,7 @@ def test_what_an_upload_in_parts_has_become() -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "said"),
+    ("document", "message"),
     [
         (b"", "the response is damaged"),
         (COMPLETED[:-9], "the response is damaged"),
@@ -199,9 +199,9 @@ def test_what_an_upload_in_parts_has_become() -> None:
         (b"<html></html>", "no CompleteMultipartUploadResult"),
     ],
 )
-def test_an_upload_that_does_not_say_so_is_not_complete(document: bytes, said: str) -> None:
+def test_an_upload_that_does_not_say_so_is_not_complete(document: bytes, message: str) -> None:
     """Status 200 is sent before OBS knows whether it can make the object."""
-    with pytest.raises(Corrupted, match=said):
+    with pytest.raises(Corrupted, match=message):
         parsed_completion("ending", document)
 
 
