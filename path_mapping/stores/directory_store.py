@@ -211,9 +211,6 @@ class StorePath(UnitRunner):
         assert isinstance(unit, PutFile)
         return send_unchanged(unit, partial(self._send, unit, moved))
 
-    def close(self) -> None:
-        """Holds nothing."""
-
     def _fetch(self, unit: GetFile, moved: Callable[[int], None]) -> ContentMatch:
         target, root = Path(unit.path), Path(unit.root)
         contained(target, root)  # each time: a link may have been created since the last file
