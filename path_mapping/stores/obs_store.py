@@ -282,27 +282,22 @@ class ObsStore(Store):
         doing = f"listing the multipart uploads of obs://{bucket}/{prefix}"
         from obs import ListMultipartUploadsRequest
 
-        key = upload = ""
-        asked: Set[Tuple[str, str]] = set()
-        while (key, upload) not in asked:
-            asked.add((key, upload))
-            wanted = ListMultipartUploadsRequest(
-                prefix=prefix or None,
-                max_uploads=PAGE,
-                key_marker=key or None,
-                upload_id_marker=upload or None,
-            )
+        wanted = ListMultipartUploadsRequest(prefix=prefix or None, max_uploads=PAGE)
+        asked: Set[Tuple[Optional[str], Optional[str]]] = set()
 
-            def page(sdk: Any, wanted: Any = wanted) -> Any:
-                return sdk.listMultipartUploads(bucket, wanted, encoding_type="url")
+        def page(sdk: Any) -> Any:
+            return sdk.listMultipartUploads(bucket, wanted, encoding_type="url")
 
+        while (wanted.key_marker, wanted.upload_id_marker) not in asked:
+            asked.add((wanted.key_marker, wanted.upload_id_marker))
             body = self._sdk.call(doing, bucket, "", page, "upload").body
             for listed in body.upload:
                 if listed.key and listed.uploadId and listed.key.startswith(prefix):
                     yield UnfinishedUpload(listed.key, listed.uploadId, seconds_of(listed.initiated))
-            key, upload = body.nextKeyMarker or "", body.nextUploadIdMarker or ""
             if not body.isTruncated:
                 return
+            wanted.key_marker = body.nextKeyMarker or None
+            wanted.upload_id_marker = body.nextUploadIdMarker or None
 
 
 def _in_order(marker: str, page: ObjectPage) -> List[StoredObject]:
