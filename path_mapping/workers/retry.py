@@ -8,10 +8,13 @@ import threading
 import time
 from functools import partial
 from itertools import chain, islice
-from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, TypeVar
+from typing import TYPE_CHECKING, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
 from path_mapping.errors import Cancelled, Corrupted, Expired, NotFound, SlowDown, TargetRemoved, Unreachable
 from path_mapping.stores import MOST_DELETED, ObjectState, Store, StoredObject
+
+if TYPE_CHECKING:
+    import tenacity
 
 ATTEMPTS = 5
 LONGEST_WAIT = 10.0  # seconds between two attempts, unless the service asks for more
@@ -33,7 +36,7 @@ class RetryPolicy(NamedTuple):
         """When a request that first failed at `since` is given up."""
         return min(self.deadline, since + (math.inf if self.seconds is None else self.seconds))
 
-    def is_over(self, error: Unreachable, attempts: int, since: float, now: float) -> bool:
+    def is_over(self, error: Optional[BaseException], attempts: int, since: float, now: float) -> bool:
         """Whether a request that has failed so often is given up; only the network is waited for."""
         limited = self.seconds is None or isinstance(error, (Corrupted, TargetRemoved))
         return now >= self.until(since) or (limited and attempts >= ATTEMPTS)
@@ -57,7 +60,7 @@ def ignore_retry(trouble: Trouble) -> None:
     """The `Troubled` of those who do not want to know."""
 
 
-def seconds_before(attempts: int, error: Unreachable) -> float:
+def seconds_before(attempts: int, error: Optional[BaseException]) -> float:
     """How long the next attempt waits after so many that have failed, the last one with this error."""
     asked = error.after if isinstance(error, SlowDown) and error.after else 0.0
     longest = min(LONGEST_WAIT, 0.3 * 2.0 ** min(attempts - 1, 10))
@@ -93,23 +96,61 @@ class RetriedStore:
             Cancelled: `cancel` is set.
             Exception: anything else that `work` raises, at once.
         """
-        attempts, since = 0, math.nan
-        while True:
+        since = math.nan
+
+        def attempt() -> Result:
+            nonlocal since
+            while True:
+                self.check()
+                try:
+                    return work()
+                except Expired as error:
+                    if error.wait is None or not (error.wait(self.cancel.wait) or self.cancel.is_set()):
+                        raise
+                except Unreachable as error:
+                    since = time.monotonic() if math.isnan(since) else since
+                    failed(error)
+                    self.troubled(Trouble(str(error), since, self.patience.until(since)))
+                    raise
+
+        try:
+            return attempt()  # nearly always the only one: a policy costs as much as a small request
+        except Unreachable as error:
+            first = [error]
+
+        def again() -> Result:
+            if first:
+                raise first.pop()
+            return attempt()
+
+        try:
+            return self._policy(since)(again)
+        except Unreachable:
             self.check()
-            try:
-                return work()
-            except Expired as error:
-                if error.wait is None or not (error.wait(self.cancel.wait) or self.cancel.is_set()):
-                    raise
-            except Unreachable as error:
-                attempts += 1
-                since = time.monotonic() if attempts == 1 else since
-                failed(error)
-                self.troubled(Trouble(str(error), since, self.patience.until(since)))
-                now = time.monotonic()
-                if self.patience.is_over(error, attempts, since, now) and not self.cancel.is_set():
-                    raise
-                self.cancel.wait(min(seconds_before(attempts, error), self.patience.until(since) - now))
+            raise
+
+    def _policy(self, since: float) -> tenacity.Retrying:
+        """The policy for a request that first failed at `since`."""
+        import tenacity
+
+        def seconds(state: tenacity.RetryCallState) -> float:
+            left = self.patience.until(since) - time.monotonic()
+            return max(0.0, min(seconds_before(state.attempt_number, error_of(state)), left))
+
+        def is_over(state: tenacity.RetryCallState) -> bool:
+            over = self.patience.is_over(error_of(state), state.attempt_number, since, time.monotonic())
+            return self.cancel.is_set() or over
+
+        def error_of(state: tenacity.RetryCallState) -> Optional[BaseException]:
+            return state.outcome.exception() if state.outcome is not None else None
+
+        return tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(Unreachable),
+            stop=is_over,
+            wait=seconds,
+            sleep=tenacity.sleep_using_event(self.cancel),
+            reraise=True,
+        )
 
     def check(self) -> None:
         """Raises `Cancelled` if `cancel` is set."""
