@@ -32,52 +32,43 @@ from path_mapping.stores import (
     Store,
     Unit,
 )
-from path_mapping.transfer.jobs import ByLength, Job, Number
+from path_mapping.transfer.jobs import Job, next_number
 from path_mapping.transfer.parts import RANGE, RANGES_FROM, identity, part_size, spans
 
 MOST_READINGS = {WRONG: 2, UNSURE: 3}
 MOST_FILES = 3  # unfinished ones that other processes may take from a large download
 
 
-def is_good(match: ContentMatch, crc: int, seen: Sequence[int]) -> bool:
+def is_good(match: ContentMatch, crc: int, seen: Sequence[int], url: str) -> bool:
     """Whether a file with this CRC-64 may move into its place; False if it has to be read once more.
 
     What nothing can be compared with is good. If one cannot be sure, two readings must be the same: `seen`
-    are the CRCs of the earlier ones. Raises `Unreachable` if it has been read often enough.
+    are the CRCs of the earlier ones. Raises `Unreachable` if its object has been read often enough.
     """
     if match.verdict not in MOST_READINGS or (match.verdict == UNSURE and crc in seen):
         return True
     if len(seen) + 1 >= MOST_READINGS[match.verdict]:
-        raise Unreachable(f"{match.why}, after {len(seen) + 1} attempts")
+        raise Unreachable(f"reading {url}: {match.why}, after {len(seen) + 1} attempts")
     return False
 
 
 class SmallDownload(Job):
     """A file that is downloaded by one request, and again if one cannot be sure of its content."""
 
-    def __init__(self, copy: Copy, number: Number, by_length: ByLength) -> None:
-        self.copy = copy
-        self._number = number
-        self._by_length = by_length
+    def __init__(self, copy: Copy) -> None:
+        super().__init__(copy)
         self._seen: List[int] = []
 
     def begin(self) -> Iterable[Unit]:
-        copy = self.copy
-        number, seen = self._number(), tuple(self._seen)
-        return (GetFile(number, copy.bucket, copy.key, copy.size, copy.path, copy.root, seen),)
+        copy, seen = self.copy, tuple(self._seen)
+        return (GetFile(next_number(), copy.bucket, copy.key, copy.size, copy.path, copy.root, seen),)
 
     def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
         match: ContentMatch = value
-        if match.verdict == RIGHT:
-            return ()
-        try:
-            good = is_good(match, match.crc, self._seen)
-        except Unreachable as error:
-            raise Unreachable(f"reading {self.copy.url}: {error}") from None
-        if not good:
+        if not is_good(match, match.crc, self._seen, self.copy.url):
             self._seen.append(match.crc)
             return self.begin()
-        self._by_length(self.copy)
+        self.compared = match.verdict == RIGHT
         return ()
 
 
@@ -86,10 +77,9 @@ def ranges_of(store: Store) -> float:
     return RANGES_FROM if store.signer is not None else math.inf
 
 
-def download_job(copy: Copy, number: Number, store: Store, by_length: ByLength) -> Job:
+def download_job(copy: Copy, store: Store) -> Job:
     """The job for an object of the store: in ranges if it is large."""
-    kind = LargeDownload if copy.size > ranges_of(store) else SmallDownload
-    return kind(copy, number, by_length)
+    return LargeDownload(copy) if copy.size > ranges_of(store) else SmallDownload(copy)
 
 
 def temporary_of(copy: Copy) -> str:
@@ -111,10 +101,8 @@ def journal_of(temporary: str) -> str:
 class LargeDownload(Job):
     """A file that is downloaded in ranges, to a temporary file that a later run resumes."""
 
-    def __init__(self, copy: Copy, number: Number, by_length: ByLength) -> None:
-        self.copy = copy
-        self._number = number
-        self._by_length = by_length
+    def __init__(self, copy: Copy) -> None:
+        super().__init__(copy)
         self._part = part_size(copy.size, RANGE)
         self._spans = spans(copy.size, self._part)
         self._crcs: Dict[int, int] = {}
@@ -184,7 +172,7 @@ class LargeDownload(Job):
             if path != self._path:
                 return
             yield GetRange(
-                self._number(), copy.bucket, copy.key, copy.etag, copy.size, *span, path, known.get(index)
+                next_number(), copy.bucket, copy.key, copy.etag, copy.size, *span, path, known.get(index)
             )
 
     def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
@@ -210,14 +198,14 @@ class LargeDownload(Job):
         copy, path = self.copy, self._path
         lengths = [span.length for span in self._spans]
         crc = crc64_of_parts([self._crcs[index] for index in range(len(lengths))], lengths)
-        return CheckFile(self._number(), copy.bucket, copy.key, copy.etag, copy.size, path, crc)
+        return CheckFile(next_number(), copy.bucket, copy.key, copy.etag, copy.size, path, crc)
 
     def _checked(self, crc: int, match: ContentMatch) -> Iterable[Unit]:
         try:
-            good = is_good(match, crc, self._seen)
-        except Unreachable as error:
+            good = is_good(match, crc, self._seen, self.copy.url)
+        except Unreachable:
             self._discard()  # or the next run would trust it
-            raise Unreachable(f"reading {self.copy.url}: {error}") from None
+            raise
         if not good:
             self._seen.append(crc)
             self._journal.forget()
@@ -231,8 +219,7 @@ class LargeDownload(Job):
             return self._again()
         self._directory.discard(journal_of(self._temporary))
         self._close()
-        if match.verdict != RIGHT:
-            self._by_length(self.copy)
+        self.compared = match.verdict == RIGHT
         return ()
 
     def _again(self) -> Iterable[Unit]:

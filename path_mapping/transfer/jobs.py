@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from abc import ABC, abstractmethod
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from path_mapping.errors import Unreachable
 from path_mapping.localfs import CHANGED_ATTEMPTS, FileChanged, FileState, state_of
@@ -22,8 +23,7 @@ from path_mapping.stores import (
 )
 from path_mapping.transfer.parts import Span, part_size, parts_that_count, spans
 
-Number = Callable[[], int]
-ByLength = Callable[[Copy], None]  # called with each complete file that was compared by its length only
+next_number = itertools.count().__next__  # the number of a unit, unique in this process
 
 
 class Job(ABC):
@@ -31,9 +31,13 @@ class Job(ABC):
 
     A job is asked for units, and for more of them with each result, until it has no more: then the file is
     complete. Its methods raise `PathMappingError` or `OSError` if the file has failed.
+
+    `compared`: its content by a checksum, not only its length.
     """
 
-    copy: Copy
+    def __init__(self, copy: Copy) -> None:
+        self.copy = copy
+        self.compared = True
 
     @abstractmethod
     def begin(self) -> Iterable[Unit]:
@@ -56,60 +60,48 @@ class Job(ABC):
         return
 
 
-def as_sent(copy: Copy, stored: StoredFile) -> Copy:
-    """The file in the state in which it was sent, with the ETag of its object."""
-    return copy._replace(size=stored.size, mtime_ns=stored.mtime_ns, etag=stored.etag)
-
-
-class SmallUpload(Job):
-    """A file that is uploaded by one request; `checked` sends its MD5 along.
+class Upload(Job):
+    """A file that is uploaded; `checked` sends MD5s along.
 
     `settled`: only if it is as it was listed. Afterwards `copy` is what was sent.
     """
 
-    def __init__(self, copy: Copy, number: Number, checked: bool, settled: bool, by_length: ByLength) -> None:
-        self.copy = copy
-        self._by_length = by_length
-        path = copy.path
-        self._unit = PutFile(
-            number(), copy.bucket, copy.key, copy.size, path, checked, copy.mtime_ns, settled
-        )
+    def __init__(self, copy: Copy, checked: bool, settled: bool) -> None:
+        super().__init__(copy)
+        self._checked = checked
+        self._settled = settled
+
+    def _note(self, stored: StoredFile) -> None:
+        """Takes over the state in which the file was sent, with the ETag of its object."""
+        self.copy = self.copy._replace(size=stored.size, mtime_ns=stored.mtime_ns, etag=stored.etag)
+        self.compared = stored.compared
+
+
+class SmallUpload(Upload):
+    """A file that is uploaded by one request."""
 
     def begin(self) -> Iterable[Unit]:
-        return (self._unit,)
+        copy, settled = self.copy, self._settled
+        number, checked = next_number(), self._checked
+        return (
+            PutFile(number, copy.bucket, copy.key, copy.size, copy.path, checked, copy.mtime_ns, settled),
+        )
 
     def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
-        stored: StoredFile = value
-        self.copy = as_sent(self.copy, stored)
-        if not stored.compared:
-            self._by_length(self.copy)
+        self._note(value)
         return ()
 
 
-class LargeUpload(Job):
+class LargeUpload(Upload):
     """A file that is uploaded in parts; parts that an earlier run stored are compared, not sent again.
 
-    `checked` sends the MD5 of each part along. `settled`: only if it is as it was listed. `uploads` notes the
-    multipart upload. Afterwards `copy` is what was sent.
+    `uploads` notes the multipart upload.
     """
 
-    def __init__(
-        self,
-        copy: Copy,
-        number: Number,
-        part: int,
-        checked: bool,
-        settled: bool,
-        uploads: BegunUploads,
-        by_length: ByLength,
-    ) -> None:
-        self.copy = copy
-        self._number = number
+    def __init__(self, copy: Copy, checked: bool, settled: bool, part: int, uploads: BegunUploads) -> None:
+        super().__init__(copy, checked, settled)
         self._part = part
-        self._checked = checked
-        self._settled = settled
         self._uploads = uploads
-        self._by_length = by_length
         self._attempts = 0
         self._upload = ""
         self._stored: Dict[int, StoredContent] = {}
@@ -126,7 +118,7 @@ class LargeUpload(Job):
         part = part_size(self._before.size, self._part)
         self._spans = spans(self._before.size, part) or [Span(0, 0)]  # it has been emptied
         left = self._uploads.take(self.copy.bucket, self.copy.key)
-        return (BeginParts(self._number(), self.copy.bucket, self.copy.key, left),)
+        return (BeginParts(next_number(), self.copy.bucket, self.copy.key, left),)
 
     def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
         """First the parts, after the last of them the end."""
@@ -146,9 +138,7 @@ class LargeUpload(Job):
         if unit.etags and value is not None:
             before = self._before
             assert before is not None
-            self.copy = as_sent(self.copy, StoredFile(value, before.size, before.mtime_ns, unit.compared))
-            if not unit.compared:
-                self._by_length(self.copy)
+            self._note(StoredFile(value, before.size, before.mtime_ns, unit.compared))
             return ()
         if self._attempts == CHANGED_ATTEMPTS:
             if unit.etags:
@@ -160,7 +150,7 @@ class LargeUpload(Job):
         path, known = self.copy.path, parts_that_count(begun.parts, self._spans)
         for number, (span, etag) in enumerate(zip(self._spans, known), start=1):
             yield PutPart(
-                self._number(), self.copy.bucket, self.copy.key, begun.upload, number, *span, path, etag,
+                next_number(), self.copy.bucket, self.copy.key, begun.upload, number, *span, path, etag,
                 self._checked,
             )  # fmt: skip
 
@@ -172,7 +162,7 @@ class LargeUpload(Job):
             etags = tuple(self._stored[number].etag for number in sorted(self._stored))
         compared = all(stored.compared for stored in self._stored.values())
         return EndParts(
-            self._number(), self.copy.bucket, self.copy.key, self._upload, self._before.size, etags, compared
+            next_number(), self.copy.bucket, self.copy.key, self._upload, self._before.size, etags, compared
         )
 
     def failed(self, error: BaseException) -> Iterable[Unit]:
@@ -180,7 +170,7 @@ class LargeUpload(Job):
         if not self._upload:
             return ()
         upload, self._upload = self._upload, ""
-        return (EndParts(self._number(), self.copy.bucket, self.copy.key, upload, self.copy.size, ()),)
+        return (EndParts(next_number(), self.copy.bucket, self.copy.key, upload, self.copy.size, ()),)
 
     def cleaned(self, unit: Unit) -> None:
         """The upload is aborted."""
@@ -188,16 +178,8 @@ class LargeUpload(Job):
         self._uploads.ended(unit.upload)
 
 
-def upload_job(
-    copy: Copy,
-    number: Number,
-    store: Store,
-    checked: bool,
-    settled: bool,
-    uploads: BegunUploads,
-    by_length: ByLength,
-) -> Job:
+def upload_job(copy: Copy, store: Store, checked: bool, settled: bool, uploads: BegunUploads) -> Job:
     """The job for a file that goes to the store: in parts if it is large."""
     if copy.size >= store.multipart_from:
-        return LargeUpload(copy, number, store.part, checked, settled, uploads, by_length)
-    return SmallUpload(copy, number, checked, settled, by_length)
+        return LargeUpload(copy, checked, settled, store.part, uploads)
+    return SmallUpload(copy, checked, settled)

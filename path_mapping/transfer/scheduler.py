@@ -87,7 +87,23 @@ class Tally:
             self._progress(Progress(self._done_files, self._files, done, self._size))
 
 
-LOOK_SECONDS = 0.1  # between two checks of `cancel`
+POLL_SECONDS = 0.1  # between two checks of `cancel`
+
+
+class Work(NamedTuple):
+    """The files to move, their number and bytes, and what makes a file a job.
+
+    `done` is called with each file that is complete, and whether its content was compared by a checksum;
+    `failed` with each that is not complete. `down`: downloads.
+    """
+
+    copies: Iterator[Copy]
+    files: int
+    size: int
+    job_of: Callable[[Copy], Job]
+    done: Callable[[Copy, bool], None]
+    failed: Callable[[Copy, Exception], None]
+    down: bool = False
 
 
 class RunningJob:
@@ -106,39 +122,30 @@ class RunningJob:
 class Scheduler:
     """The jobs of one transfer on one pool.
 
-    Units are taken from so many files `abreast`, in turn. `done` is called with each file that is complete,
-    `failed` with each that is not. `count_outcomes` counts the bytes of a unit when it ends, for pools that
-    do not report them earlier. Afterwards `whole` is the number of complete files, `retries` that of retried
-    requests.
+    `count_outcomes` counts the bytes of a unit when it ends, for pools that do not report them earlier.
+    Afterwards `whole` is the number of complete files, `retries` that of retried requests.
     """
 
     def __init__(
-        self,
-        pool: Pool,
-        tally: Tally,
-        cancel: threading.Event,
-        done: Callable[[Copy], None],
-        failed: Callable[[Copy, Exception], None],
-        count_outcomes: bool,
-        abreast: int,
+        self, work: Work, pool: Pool, tally: Tally, cancel: threading.Event, count_outcomes: bool
     ) -> None:
-        self._pool, self._tally, self._cancel = pool, tally, cancel
-        self._done, self._failed = done, failed
-        self._count_outcomes, self._abreast = count_outcomes, abreast
+        self._work, self._pool, self._tally, self._cancel = work, pool, tally, cancel
+        self._count_outcomes = count_outcomes
+        self._abreast = DOWN_ABREAST if work.down else 1  # files from which units are taken in turn
         self.whole = self.retries = 0
         self._running: Set[RunningJob] = set()
         self._ready: Deque[Tuple[RunningJob, Iterator[Unit]]] = deque()
         self._known: Dict[int, Tuple[RunningJob, Unit]] = {}  # by unit: its job, and itself
         self._ends: Set[int] = set()  # the last unit of each batch in progress
 
-    def run(self, jobs: Iterable[Job], left: int) -> None:
-        """Runs all jobs; `left` is their number.
+    def run(self, copies: Iterable[Copy], left: int) -> None:
+        """Moves these files of the work; `left` is their number.
 
         Raises:
             Cancelled: soon after `cancel` is set.
             WorkersLost: no worker is left.
         """
-        source = iter(jobs)
+        source = map(self._work.job_of, copies)
         while True:
             if self._cancel.is_set():
                 raise Cancelled
@@ -151,9 +158,9 @@ class Scheduler:
                 self._pool.submit(batch)
             if not self._ends:
                 return
-            for outcome in self._pool.outcomes(LOOK_SECONDS):
+            for outcome in self._pool.outcomes(POLL_SECONDS):
                 self._ends.discard(outcome.number)
-                self._take(outcome)
+                self._receive(outcome)
 
     def close(self) -> None:
         """Abandons the jobs that have not ended, after the pool was closed."""
@@ -190,7 +197,7 @@ class Scheduler:
                     running.waiting -= 1
                 if unit is not None:
                     return self._handed_out(running, unit)
-                self._settle(running)
+                self._end_if_idle(running)
             else:
                 return None
 
@@ -209,12 +216,12 @@ class Scheduler:
             running.error = running.error or error
             wanted = ()
         if wanted == ():
-            self._settle(running)
+            self._end_if_idle(running)
         else:
             running.waiting += 1
             self._ready.append((running, iter(wanted)))
 
-    def _take(self, outcome: Outcome) -> None:
+    def _receive(self, outcome: Outcome) -> None:
         """Gives an outcome to its job."""
         running, unit = self._known.pop(outcome.number)
         self.retries += outcome.retries
@@ -226,18 +233,18 @@ class Scheduler:
             if not isinstance(error, (PathMappingError, OSError)):
                 raise error
             running.error = running.error or error
-            self._settle(running)
+            self._end_if_idle(running)
             return
         if self._count_outcomes:
             self._tally.moved(outcome.number, bytes_of(unit))
         if running.error is not None:
             if running.cleaning:
                 running.job.cleaned(unit)
-            self._settle(running)
+            self._end_if_idle(running)
         else:
             self._ask(running, lambda: running.job.proceed(unit, outcome.value))
 
-    def _settle(self, running: RunningJob) -> None:
+    def _end_if_idle(self, running: RunningJob) -> None:
         """Ends a job that has no unit left, neither handed out nor waiting."""
         if running.outstanding or running.waiting:
             return
@@ -250,28 +257,13 @@ class Scheduler:
         self._tally.end(running.numbers, running.account)
         if running.error is None:
             self.whole += 1
-            self._done(running.job.copy)
+            self._work.done(running.job.copy, running.job.compared)
         elif isinstance(running.error, Exception):
-            self._failed(running.job.copy, running.error)
+            self._work.failed(running.job.copy, running.error)
 
 
 PROBES = 2  # small files that go first, one by one: the time of the second is the round trip time
 PROBED = 500  # files among which the smallest are searched
-
-
-class Work(NamedTuple):
-    """The files to move, their number and bytes, and what makes a file a job, given a counter for its units.
-
-    `done` is called with each file that is complete, `failed` with each that is not. `down`: downloads.
-    """
-
-    copies: Iterator[Copy]
-    files: int
-    size: int
-    job_of: Callable[[Copy, Callable[[], int]], Job]
-    done: Callable[[Copy], None]
-    failed: Callable[[Copy, Exception], None]
-    down: bool = False
 
 
 def move_files(work: Work, to: RetriedStore, progress: Callable[[Progress], None]) -> Tuple[int, int]:
@@ -284,7 +276,6 @@ def move_files(work: Work, to: RetriedStore, progress: Callable[[Progress], None
     pieces = work.files + work.size // RANGE
     tally = Tally(work.files, work.size, progress, to.cancel)
     tally.report()
-    number = itertools.count().__next__
     whole = retries = 0
     round_trip = 0.0
 
@@ -292,21 +283,13 @@ def move_files(work: Work, to: RetriedStore, progress: Callable[[Progress], None
     def scheduler(size: PoolSize) -> Iterator[Scheduler]:
         nonlocal whole, retries
         pool = start_pool(to, size.processes, size.threads, size.ahead, tally.moved)
-        running: Optional[Scheduler] = None
+        running = Scheduler(work, pool, tally, to.cancel, size.processes > 0)
         try:
-            running = Scheduler(
-                pool, tally, to.cancel, work.done, work.failed, size.processes > 0,
-                DOWN_ABREAST if work.down else 1,
-            )  # fmt: skip
             yield running
-            whole, retries = whole + running.whole, retries + running.retries
         finally:
             pool.close()
-            if running is not None:
-                running.close()
-
-    def jobs(copies: Iterable[Copy]) -> Iterator[Job]:
-        return (work.job_of(copy, number) for copy in copies)
+            running.close()
+        whole, retries = whole + running.whole, retries + running.retries
 
     copies, left = work.copies, work.files
     signer = to.store.signer
@@ -318,14 +301,14 @@ def move_files(work: Work, to: RetriedStore, progress: Callable[[Progress], None
         with scheduler(PoolSize(0, 1)) as alone:
             for probe in probes:
                 begun = time.monotonic()
-                alone.run(jobs([probe]), 1)
+                alone.run([probe], 1)
                 round_trip = time.monotonic() - begun
     if left:
         decrypts = work.down and signer is not None and signer.context is not None
         cores = len(os.sched_getaffinity(0))
         size = pool_size(pieces, work.size, cores, round_trip, work.down, decrypts)
         with scheduler(size) as all_of_them:
-            all_of_them.run(jobs(copies), left)
+            all_of_them.run(copies, left)
     return whole, retries
 
 

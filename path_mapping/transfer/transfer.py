@@ -29,13 +29,8 @@ from path_mapping.planning import (
     unquoted,
 )
 from path_mapping.stores import ObjectState, Store
-from path_mapping.transfer.download_jobs import (
-    download_job,
-    journal_of,
-    ranges_of,
-    temporary_of,
-)
-from path_mapping.transfer.jobs import Job, Number, upload_job
+from path_mapping.transfer.download_jobs import download_job, journal_of, ranges_of, temporary_of
+from path_mapping.transfer.jobs import Job, upload_job
 from path_mapping.transfer.left_uploads import abort_left, unfinished_uploads
 from path_mapping.transfer.scheduler import Progress, Work, move_files
 from path_mapping.workers import RetriedStore, RetryPolicy, Troubled, ignore_retry
@@ -81,12 +76,10 @@ class Sending:
         """Takes note of a file as it was listed."""
         self._begun[copy.path] = copy
 
-    def by_length(self, copy: Copy) -> None:
-        """Takes note of a file that could only be compared by its length."""
-        self.uncompared.add(copy.path)
-
-    def done(self, copy: Copy) -> None:
+    def done(self, copy: Copy, compared: bool) -> None:
         """Takes note of a file as it was sent."""
+        if not compared:
+            self.uncompared.add(copy.path)
         listed = self._begun.pop(copy.path)
         if copy.path not in self._others:
             self.files += 1
@@ -174,17 +167,14 @@ def download(
         failures = list(prepared.blocked)
         _change_directories(prepared, failures)
         by_length = 0
-        uncompared: Set[Copy] = set()
 
-        def job(copy: Copy, number: Number) -> Job:
-            return download_job(copy, number, store, uncompared.add)
+        def job(copy: Copy) -> Job:
+            return download_job(copy, store)
 
-        def done(copy: Copy) -> None:
+        def done(copy: Copy, compared: bool) -> None:
             nonlocal by_length
-            unsure = copy in uncompared
-            prepared.downloaded(copy, checked=not unsure)
-            by_length += unsure
-            uncompared.discard(copy)
+            prepared.downloaded(copy, compared)
+            by_length += not compared
 
         def failed(copy: Copy, error: Exception) -> None:
             failures.append(Failure(copy.url, shown(copy.local), error))
@@ -227,10 +217,9 @@ def upload(
         _mark_directories(prepared, to, failures)
         uploads = stack.enter_context(unfinished_uploads(routes, base))
 
-        def job(copy: Copy, number: Number) -> Job:
+        def job(copy: Copy) -> Job:
             sending.begin(copy)
-            checked, noted = routes[copy.route].checksum, uploads[copy.route]
-            return upload_job(copy, number, store, checked, choice.settled, noted, sending.by_length)
+            return upload_job(copy, store, routes[copy.route].checksum, choice.settled, uploads[copy.route])
 
         sending = Sending(prepared, failures, choice.settled)
         copies = prepared.newest_first() if choice.hurry else prepared.copies()
@@ -251,7 +240,7 @@ def _transferred(
     whole: int,
     retries: int,
     started: float,
-    by_length: int = 0,
+    by_length: int,
 ) -> Transferred:
     if failures:
         raise TransferFailed(failures, whole)
@@ -366,8 +355,8 @@ def fetch_files(
 ) -> Moved:
     """Downloads objects, each completely or not at all. Raises `Cancelled` and `WorkersLost`."""
 
-    def job(copy: Copy, number: Number) -> Job:
-        return download_job(copy, number, store, lambda by_length: None)
+    def job(copy: Copy) -> Job:
+        return download_job(copy, store)
 
     return _moved(list(copies), job, RetriedStore(store, cancel, patience, troubled), progress)
 
@@ -391,8 +380,8 @@ def send_files(
     same key resumes what a killed one has left. `checked` and `settled` are those of `LargeUpload`.
     """
 
-    def job(copy: Copy, number: Number) -> Job:
-        return upload_job(copy, number, store, checked, settled, uploads, lambda by_length: None)
+    def job(copy: Copy) -> Job:
+        return upload_job(copy, store, checked, settled, uploads)
 
     with unfinished_uploads([way], base) as (uploads,):
         return _moved(list(copies), job, RetriedStore(store, cancel, patience, troubled), progress)
@@ -431,7 +420,7 @@ def _raise_failure(moved: Moved) -> None:
 
 def _moved(
     copies: List[Copy],
-    job: Callable[[Copy, Callable[[], int]], Job],
+    job: Callable[[Copy], Job],
     to: RetriedStore,
     progress: Callable[[Progress], None],
 ) -> Moved:
@@ -441,7 +430,7 @@ def _moved(
         len(copies),
         sum(copy.size for copy in copies),
         job,
-        moved.done.append,
+        lambda copy, compared: moved.done.append(copy),
         lambda copy, error: moved.failed.append(FailedCopy(copy, error)),
     )
     if copies:

@@ -201,10 +201,10 @@ def test_an_empty_object_of_one_part_has_a_part_size() -> None:
     ],
 )
 def test_when_a_file_moves_into_its_place(verdict: str, seen: List[int], good: bool) -> None:
-    assert is_good(ContentMatch(verdict), 7, seen) is good
+    assert is_good(ContentMatch(verdict), 7, seen, "obs://b/k") is good
 
 
 @pytest.mark.parametrize(("verdict", "seen"), [(WRONG, [7]), (WRONG, [1]), (UNSURE, [1, 2])])
 def test_a_file_is_not_read_for_ever(verdict: str, seen: List[int]) -> None:
-    with pytest.raises(Unreachable, match="the MD5 differs, after"):
-        is_good(ContentMatch(verdict, why="the MD5 differs"), 7, seen)
+    with pytest.raises(Unreachable, match="reading obs://b/k: the MD5 differs, after"):
+        is_good(ContentMatch(verdict, why="the MD5 differs"), 7, seen, "obs://b/k")
