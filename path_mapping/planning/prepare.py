@@ -90,9 +90,9 @@ class Spool(Generic[Item]):
         """All items so far."""
         return chain(self._first, self._read(self._kept), self._batch)
 
-    def in_order_of(self, key: Callable[[Item], Any], wanted: Callable[[Item], bool]) -> Iterator[Item]:
-        """The wanted items, sorted by a key: parts of them are sorted and kept, then merged."""
-        items, most = filter(wanted, self), max(self._in_memory, _BATCH)
+    def in_order_of(self, key: Callable[[Item], Any]) -> Iterator[Item]:
+        """The items, sorted by a key: parts of them are sorted and kept, then merged."""
+        items, most = iter(self), max(self._in_memory, _BATCH)
         runs: List[Iterator[Item]] = []
         while True:
             run = sorted(islice(items, most), key=key)
@@ -114,17 +114,13 @@ class Spool(Generic[Item]):
         return place
 
     def _read(self, kept: Sequence[_Kept]) -> Iterator[Item]:
-        for one in kept:
-            yield from self._load(one)
-
-    def _load(self, kept: _Kept) -> List[Item]:
-        if isinstance(kept, bytes):
-            data = zlib.decompress(kept)
-        else:
-            assert self._file is not None
-            data = os.pread(self._file.fileno(), kept[1], kept[0])
-        batch: List[Item] = pickle.loads(data)
-        return batch
+        for batch in kept:
+            if isinstance(batch, bytes):
+                data = zlib.decompress(batch)
+            else:
+                assert self._file is not None
+                data = os.pread(self._file.fileno(), batch[1], batch[0])
+            yield from pickle.loads(data)
 
     def close(self) -> None:
         """Frees the memory and the disk."""
@@ -137,25 +133,15 @@ class Spool(Generic[Item]):
 MOST_KEPT = 1000  # refusals and notices; all of them are counted
 
 
-class _Task(NamedTuple):
-    """A step to execute; `route` is the index of its route."""
-
-    route: int
-    action: str
-    name: str
-    size: int
-    etag: str
-    mtime_ns: int
-
-
 class PreparedTransfer:
     """What is to be done for some routes: read as often as needed, and told what was done.
 
-    `files` and `size` (bytes) are to be copied; `same` files are not, as both sides are the same. `missing`
-    are the routes with nothing at their source. `refused` are objects that cannot be files, `blocked` are
-    files that cannot be moved as they are on the disk, and `notices` name what is left out: at most 1,000 of
-    each. `unrecorded` are directories, each with the root of its route, with complete files that an earlier
-    run did not record, as it was killed.
+    `copies` are to be copied, in the order of the routes and their keys, `files` of them with `size` bytes;
+    `same` files are not, as both sides are the same. `directories` are empty ones to make: here, or in OBS as
+    `name/`. `deletions` are what the other side no longer has. `missing` are the routes with nothing at their
+    source. `refused` are objects that cannot be files, `blocked` are files that cannot be moved as they are
+    on the disk, and `notices` name what is left out: at most 1,000 of each. `unrecorded` are directories,
+    each with the root of its route, with complete files that an earlier run did not record, as it was killed.
     """
 
     def __init__(
@@ -165,9 +151,12 @@ class PreparedTransfer:
         self.refused: List[Failure] = []
         self.blocked: List[Failure] = []
         self.notices: List[str] = []
-        self.unrecorded: Set[Tuple[Path, Path]] = set()
+        self.unrecorded: Set[Tuple[str, str]] = set()
+        self.copies: Spool[Copy] = Spool()
+        self.directories: Spool[Copy] = Spool()
+        self.deletions: Spool[Copy] = Spool()
+        self._spools = {COPY: self.copies, MAKE: self.directories, DELETE: self.deletions}
         self._scans = {index: scan for index, scan in enumerate(scans) if scan is not None}
-        self._tasks: Spool[_Task] = Spool()
         for index, scan in self._scans.items():
             self._read(index, scan, check)
         self.files = sum(scan.files[COPY] for scan in self._scans.values())
@@ -176,18 +165,20 @@ class PreparedTransfer:
 
     def _read(self, index: int, scan: RouteScan, check: Check) -> None:
         learned: Spool[RecordEntry] = Spool()
+        ends, root = scan.ends, str(scan.ends.root)
         for step in scan:
             check()
-            local = step.local
-            if step.action in (COPY, MAKE, DELETE):
-                mtime_ns = local.mtime_ns if local is not None else 0
-                self._tasks.add(_Task(index, step.action, step.name, step.size, step.etag, mtime_ns))
+            local, path = step.local, os.path.join(root, step.name)
+            spool = self._spools.get(step.action)
+            if spool is not None:
+                key, mtime_ns = ends.key_of(step.name), local.mtime_ns if local is not None else 0
+                spool.add(Copy(path, root, ends.bucket, key, step.size, step.etag, index, mtime_ns))
             elif step.learned and local is not None:
-                self.unrecorded.add(((scan.ends.root / step.name).parent, scan.ends.root))
+                self.unrecorded.add((os.path.dirname(path), root))
                 etag = unquoted(step.etag)
                 learned.add(RecordEntry(step.name, local.size, local.mtime_ns, etag, step.md5))
             elif step.action == REFUSE or step.said or (local is not None and local.problem):
-                self._report(scan.ends, step)
+                self._report(ends, step)
         for entry in learned:  # only now: the record was read along with the steps
             scan.record.put(entry)
         learned.close()
@@ -207,42 +198,10 @@ class PreparedTransfer:
         if len(self.notices) < MOST_KEPT:
             self.notices.append(text)
 
-    def copies(self) -> Iterator[Copy]:
-        """What is to be copied, in the order of the routes and their keys."""
-        return self._copies_of(COPY)
-
     def newest_first(self) -> Iterator[Copy]:
         """What is to be copied, the most urgent first, for when there may not be enough time."""
-        newest = max((task.mtime_ns for task in self._tasks if task.action == COPY), default=0)
-        tasks = self._tasks.in_order_of(
-            lambda task: urgency(task.size, newest - task.mtime_ns), lambda task: task.action == COPY
-        )
-        return map(self._copy, tasks)
-
-    def directories(self) -> Iterator[Copy]:
-        """Empty directories to make: here, or in OBS as `name/`."""
-        return self._copies_of(MAKE)
-
-    def deletions(self) -> Iterator[Copy]:
-        """What the other side no longer has."""
-        return self._copies_of(DELETE)
-
-    def _copies_of(self, action: str) -> Iterator[Copy]:
-        return (self._copy(task) for task in self._tasks if task.action == action)
-
-    def _copy(self, task: _Task) -> Copy:
-        ends, name = self._scans[task.route].ends, task.name
-        root = str(ends.root)
-        return Copy(
-            os.path.join(root, name),
-            root,
-            ends.bucket,
-            ends.key_of(name),
-            task.size,
-            task.etag,
-            task.route,
-            task.mtime_ns,
-        )
+        newest = max((copy.mtime_ns for copy in self.copies), default=0)
+        return self.copies.in_order_of(lambda copy: urgency(copy.size, newest - copy.mtime_ns))
 
     def targets(self) -> Iterator[Path]:
         """The directories that the routes are: even an empty input exists."""
@@ -274,7 +233,8 @@ class PreparedTransfer:
         """Writes the records and frees memory and disk."""
         for scan in self._scans.values():
             scan.record.close()
-        self._tasks.close()
+        for spool in self._spools.values():
+            spool.close()
 
 
 def urgency(size: int, age_ns: int) -> Tuple[int, int]:

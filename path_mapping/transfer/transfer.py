@@ -103,7 +103,7 @@ class Sending:
 
     def _changed(self) -> Iterator[Copy]:
         """The files that have changed since they were sent, as they are now."""
-        for listed in self._prepared.copies():
+        for listed in self._prepared.copies:
             if listed.path in self._unsent:
                 continue
             sent = self._others.get(listed.path, listed)
@@ -182,7 +182,7 @@ def download(
         own, places = _unfinished(prepared, ranges_of(store))
         _sweep(own, places)
         try:
-            work = Work(prepared.copies(), prepared.files, prepared.size, job, done, failed, True)
+            work = Work(iter(prepared.copies), prepared.files, prepared.size, job, done, failed, True)
             whole, retries = move_files(work, to, progress)
         finally:
             _sweep(own, places)  # a worker may have been killed in the middle of a file
@@ -222,7 +222,7 @@ def upload(
             return upload_job(copy, store, routes[copy.route].checksum, choice.settled, uploads[copy.route])
 
         sending = Sending(prepared, failures, choice.settled)
-        copies = prepared.newest_first() if choice.hurry else prepared.copies()
+        copies = prepared.newest_first() if choice.hurry else iter(prepared.copies)
         work = Work(copies, prepared.files, prepared.size, job, sending.done, sending.failed)
         retries = sending.run(work, to, progress)
         if not failures:  # nothing is deleted as long as something is missing
@@ -270,11 +270,11 @@ def _change_directories(prepared: PreparedTransfer, failures: List[Failure]) -> 
     for target in prepared.targets():
         with _noting(failures, "", shown(target)):
             make_directories(target)
-    for copy in prepared.directories():
+    for copy in prepared.directories:
         with _noting(failures, copy.url, shown(copy.local)):
             contained(copy.local, Path(copy.root))
             make_directories(copy.local)
-    for copy in prepared.deletions():
+    for copy in prepared.deletions:
         with _noting(failures, copy.url, shown(copy.local)):
             contained(copy.local, Path(copy.root))
             copy.local.unlink()
@@ -283,14 +283,14 @@ def _change_directories(prepared: PreparedTransfer, failures: List[Failure]) -> 
 
 def _mark_directories(prepared: PreparedTransfer, to: RetriedStore, failures: List[Failure]) -> None:
     """Uploads a marker `name/` for each empty directory of the outputs."""
-    for copy in prepared.directories():
+    for copy in prepared.directories:
         with _noting(failures, shown(copy.local), copy.url):
             prepared.uploaded(copy._replace(etag=to.write_bytes(copy.bucket, copy.key, b"")))
 
 
 def _delete_objects(prepared: PreparedTransfer, to: RetriedStore, failures: List[Failure]) -> None:
     """Deletes objects that a route once uploaded and no longer has, unless somebody has changed them."""
-    for copy in prepared.deletions():
+    for copy in prepared.deletions:
         with _noting(failures, "", copy.url):
             listed = next(to.listing(copy.bucket, copy.key), None)
             if listed is not None and listed.key == copy.key:
@@ -301,28 +301,26 @@ def _delete_objects(prepared: PreparedTransfer, to: RetriedStore, failures: List
             prepared.forget(copy)
 
 
-def _unfinished(prepared: PreparedTransfer, ranges_from: float) -> Tuple[Set[str], Set[Tuple[Path, Path]]]:
+def _unfinished(prepared: PreparedTransfer, ranges_from: float) -> Tuple[Set[str], Set[Tuple[str, str]]]:
     """The names of the temporary files that this run, or the next, resumes; and where there may be others.
 
     The latter are directories, each with the root of its route.
     """
     own: Set[str] = set()
     places = set(prepared.unrecorded)
-    directories: Set[Tuple[str, str]] = set()
-    for copy in prepared.copies():
-        directories.add((os.path.dirname(copy.path), copy.root))
+    for copy in prepared.copies:
+        places.add((os.path.dirname(copy.path), copy.root))
         if copy.size > ranges_from:
             own |= {temporary_of(copy), journal_of(temporary_of(copy))}
-    places.update((Path(directory), Path(root)) for directory, root in directories)
     return own, places
 
 
-def _sweep(own: Set[str], places: Set[Tuple[Path, Path]]) -> None:
+def _sweep(own: Set[str], places: Set[Tuple[str, str]]) -> None:
     """Removes the temporary files of dead processes in these places, except our own."""
     for directory, root in places:
-        for path in leftovers(os.fspath(directory)):
+        for path in leftovers(directory):
             with suppress(OSError, UnsafeTarget):
-                contained(directory / "x", root)
+                contained(Path(directory, "x"), Path(root))
                 if os.path.basename(path) not in own:
                     os.unlink(path)
 

@@ -68,12 +68,12 @@ class TestDownloads:
         no = route("no", "nothing/", required=False)
         found = downloads(tmp_path, lister, route("a", "a/"), route("single", "f"), no)
         assert (found.files, found.size, found.same, found.missing) == (2, 17, 1, (no,))
-        assert [tuple(copy) for copy in found.copies()] == [
+        assert [tuple(copy) for copy in found.copies] == [
             (f"{tmp_path}/a/1", f"{tmp_path}/a", "bucket", "a/1", 10, '"x-2"', 0, 0),
             (f"{tmp_path}/single", str(tmp_path), "bucket", "f", 7, '"y"', 1, 0),
         ]
-        assert [copy.path for copy in found.directories()] == [f"{tmp_path}/a/empty/"]
-        assert list(found.deletions()) == []
+        assert [copy.path for copy in found.directories] == [f"{tmp_path}/a/empty/"]
+        assert list(found.deletions) == []
         assert list(found.targets()) == [tmp_path / "a"], "the single file is none"
         assert (found.refused, found.blocked, found.notices, found.unrecorded) == ([], [], [], set())
         found.close()
@@ -81,7 +81,7 @@ class TestDownloads:
     def test_what_was_fetched_is_recorded_unless_its_etag_is_not_known(self, tmp_path: Path) -> None:
         found = downloads(tmp_path, bucket(one("a/1", 2), StoredObject("a/2", 2, None, "")), route("a", "a/"))
         (tmp_path / "a").mkdir()
-        for copy in found.copies():
+        for copy in found.copies:
             Path(copy.path).write_bytes(b"12")
             os.utime(copy.path, ns=(0, 7))
             found.downloaded(copy, checked=True)
@@ -94,7 +94,7 @@ class TestDownloads:
     ) -> None:
         found = downloads(tmp_path, bucket(one("a/1", 2)), route("a", "a/", checksum=True))
         (tmp_path / "a").mkdir()
-        (copy,) = found.copies()
+        (copy,) = found.copies
         Path(copy.path).write_bytes(b"12")
         found.downloaded(copy, checked)
         found.close()
@@ -112,7 +112,7 @@ class TestDownloads:
 
     def test_a_file_that_has_gone_since_is_not_recorded(self, tmp_path: Path) -> None:
         found = downloads(tmp_path, bucket(one("a/1", 2)), route("a", "a/"))
-        for copy in found.copies():
+        for copy in found.copies:
             found.downloaded(copy, checked=True)
         found.close()
         assert entries(tmp_path / "a", "download obs://bucket/a/") == []
@@ -152,7 +152,7 @@ class TestDownloads:
     def test_without_a_record_none_is_written(self, tmp_path: Path) -> None:
         found = downloads(tmp_path, bucket(one("a/1", 2)), route("a", "a/"), recorded=False)
         (tmp_path / "a").mkdir()
-        for copy in found.copies():
+        for copy in found.copies:
             Path(copy.path).write_bytes(b"12")
             found.downloaded(copy, checked=True)
         found.close()
@@ -196,10 +196,10 @@ class TestUploads:
             os.utime(out / name, ns=(0, seconds * 10**9))
         found = uploads(tmp_path, bucket(), route("out", "out/"), route("none", "none/"))
         assert (found.files, found.size, [one.local for one in found.missing]) == (3, 10, ["none"])
-        (first, *_) = found.copies()
+        (first, *_) = found.copies
         assert tuple(first) == (str(out / "new"), str(out), "bucket", "out/new", 3, "", 0, 7200 * 10**9)
         assert [copy.local.name for copy in found.newest_first()] == ["new", "tiny", "old"]
-        assert [copy.url for copy in found.directories()] == ["obs://bucket/out/empty/"]
+        assert [copy.url for copy in found.directories] == ["obs://bucket/out/empty/"]
         found.close()
 
     def test_what_was_sent_is_recorded_until_it_is_forgotten(self, tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ class TestUploads:
             (tmp_path / "out" / name).write_bytes(b"x")
             os.utime(tmp_path / "out" / name, ns=(0, 7))
         found = uploads(tmp_path, bucket(), route("out", "out/"))
-        sent = [copy._replace(etag='"e"') for copy in found.copies()]
+        sent = [copy._replace(etag='"e"') for copy in found.copies]
         for copy in sent:
             found.uploaded(copy)
         found.forget(sent[0])
@@ -275,7 +275,7 @@ class TestUploads:
             return path.endswith("/b")
 
         found = uploads(tmp_path, bucket(), route("out", "out/"), choice=UploadChoice(wanted=wanted))
-        assert [copy.local.name for copy in found.copies()] == ["b"]
+        assert [copy.local.name for copy in found.copies] == ["b"]
         assert asked == [f"{tmp_path}/out/a", f"{tmp_path}/out/b", f"{tmp_path}/out/empty"]
         found.close()
 
