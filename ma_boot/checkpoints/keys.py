@@ -135,8 +135,7 @@ class Place(NamedTuple):
     @classmethod
     def of(cls, remote: ObsUrl) -> Place:
         """The place of an output with this URL."""
-        key = remote.key
-        return cls(remote.bucket, key if not key or key.endswith("/") else f"{key}/")
+        return cls(remote.bucket, remote.prefix)
 
     def __str__(self) -> str:
         return f"obs://{self.bucket}/{self.prefix}"

@@ -187,6 +187,7 @@ def prune(request: StoreRequest, older_than: float, only_plan: bool, as_json: bo
     """
     transfers = _opened(request)
     patience = _patience_of_a_plan(request) if only_plan else RetryPolicy(request.timeout)
+    retried = RetriedStore(transfers.store, patience=patience)
     failed: List[str] = []
     counts: Counter[str] = Counter()
 
@@ -194,7 +195,7 @@ def prune(request: StoreRequest, older_than: float, only_plan: bool, as_json: bo
         for route in transfers.mapping.outputs:
             if not as_json:
                 yield f"output {route.local} -> {route.remote}:"
-            for leftover, error in _pruned(route, transfers.store, older_than, patience, only_plan):
+            for leftover, error in _pruned(route, retried, older_than, only_plan):
                 if error is not None:
                     failed.append(f"{printable(f'obs://{route.remote.bucket}/{leftover.key}')}: {error}")
                 counts[leftover.action] += 1
@@ -213,15 +214,14 @@ def prune(request: StoreRequest, older_than: float, only_plan: bool, as_json: bo
 
 
 def _pruned(
-    route: Route, store: Store, older_than: float, patience: RetryPolicy, only_plan: bool
+    route: Route, store: RetriedStore, older_than: float, only_plan: bool
 ) -> Iterator[Tuple[LeftUpload, Optional[Exception]]]:
     """Each multipart upload of an output as it is now, with the error if it could not be aborted."""
-    cancel = threading.Event()
-    left = list(left_uploads(route, Path.cwd(), store, older_than, cancel, patience))
+    left = list(left_uploads(route, Path.cwd(), store, older_than))
     if only_plan:
         yield from ((upload, None) for upload in left)
         return
-    for upload, error in abort_uploads(route, Path.cwd(), store, left, cancel, patience):
+    for upload, error in abort_uploads(route, Path.cwd(), store, left):
         yield (upload if error is None else upload._replace(action="fail")), error
 
 

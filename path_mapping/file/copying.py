@@ -19,7 +19,6 @@ from path_mapping.file.file_tree import (
     is_directory,
     list_directory,
     missing,
-    prefix_of,
     state_of_object,
     store,
     url_of,
@@ -91,12 +90,12 @@ def copy_parallel(src_url: str, dst_url: str, file_list: Optional[Sequence[str]]
     if source is not None and target is not None:
         _copy_within(source, target, names)
     elif source is not None:
-        below = ObsUrl(source.bucket, prefix_of(source))
+        below = ObsUrl(source.bucket, source.prefix)
         fetch = partial(download, recorded=False)
         _transfer(fetch, Route(os.path.abspath(dst_url), below, include=_patterns(names)), src_url)
     elif target is not None:
         # By content: what this process once uploaded may have been overwritten by somebody since.
-        below = ObsUrl(target.bucket, prefix_of(target))
+        below = ObsUrl(target.bucket, target.prefix)
         local = os.path.abspath(src_url)
         send = partial(upload, choice=UploadChoice(recorded=False))
         _transfer(send, Route(local, below, include=_patterns(names), checksum=True), src_url)
@@ -109,13 +108,13 @@ def copy_parallel(src_url: str, dst_url: str, file_list: Optional[Sequence[str]]
 
 def _copy_within(source: ObsUrl, target: ObsUrl, names: Optional[Set[str]]) -> None:
     """Copies objects by requests in parallel; the first that fails ends it after those in progress."""
-    start, used = len(prefix_of(source)), store()
+    start, used = len(source.prefix), store()
 
     def copy_one(stored: StoredObject) -> None:
-        to_key = prefix_of(target) + stored.key[start:]
+        to_key = target.prefix + stored.key[start:]
         used.copy(source.bucket, stored.key, stored.size, target.bucket, to_key)
 
-    below = used.list(source.bucket, prefix_of(source))
+    below = used.list(source.bucket, source.prefix)
     chosen = [stored for stored in below if _is_chosen(names, stored.key[start:])]
     with ThreadPoolExecutor(COPIES) as pool:
         list(pool.map(copy_one, chosen))
@@ -148,7 +147,7 @@ def _shown(names: List[str]) -> str:
 
 
 def _names_below(place: ObsUrl) -> List[str]:
-    prefix = prefix_of(place)
+    prefix = place.prefix
     return [stored.key[len(prefix) :] for stored in store().list(place.bucket, prefix)]
 
 
@@ -199,7 +198,7 @@ def rename(src_url: str, dst_url: str, **_: Any) -> None:
 
 def _is_same(source: ObsUrl, target: ObsUrl, src_url: str, dst_url: str) -> bool:
     """Whether two directories are the same; raises `OSError` if one is inside the other."""
-    own, other = prefix_of(source), prefix_of(target)
+    own, other = source.prefix, target.prefix
     if source.bucket != target.bucket:
         return False
     if own != other and other.startswith(own):
@@ -220,9 +219,9 @@ def _move_object(source: ObsUrl, src_url: str, dst_url: str) -> None:
 
 
 def _move_objects(source: ObsUrl, src_url: str, dst_url: str) -> None:
-    before = list(store().list(source.bucket, prefix_of(source)))
+    before = list(store().list(source.bucket, source.prefix))
     copy_parallel(src_url, dst_url)
-    after = {stored.key: stored for stored in store().list(source.bucket, prefix_of(source))}
+    after = {stored.key: stored for stored in store().list(source.bucket, source.prefix)}
     to_local = url_of(dst_url) is None
     moved = {
         stored.key
@@ -248,7 +247,7 @@ def _upload_and_delete(src_url: str, dst_url: str) -> None:
     copy_parallel(src_url, dst_url)
     target = url_of(dst_url)
     assert target is not None
-    prefix = prefix_of(target)
+    prefix = target.prefix
     stored = {one.key[len(prefix) :]: one.size for one in store().list(target.bucket, prefix)}
     for path, state in _states(paths).items():
         if before.get(path) == state and stored.get(os.path.relpath(path, src_url)) == state.size:

@@ -146,7 +146,7 @@ def get_size(url: str, recursive: bool = False, **_: Any) -> int:
     if place is None:
         below = (os.path.join(top, name) for top, _, names in os.walk(url) for name in names)
         return sum(os.path.getsize(path) for path in below if os.path.exists(path))
-    return sum(stored.size for stored in store().list(place.bucket, prefix_of(place))) if recursive else 0
+    return sum(stored.size for stored in store().list(place.bucket, place.prefix)) if recursive else 0
 
 
 def list_directory(
@@ -184,8 +184,9 @@ def walk(url: str, topdown: bool = True, **settings: Any) -> Iterator[Tuple[str,
         return
     directories: List[str] = []
     files: List[str] = []
-    for entry in store().level(place.bucket, prefix_of(place)):
-        name = entry.key[len(prefix_of(place)) :]
+    prefix = place.prefix
+    for entry in store().level(place.bucket, prefix):
+        name = entry.key[len(prefix) :]
         (directories if name.endswith("/") else files).append(name.rstrip("/"))
     top = url.rstrip("/")
     if topdown:
@@ -279,7 +280,7 @@ def make_dirs(url: str, **_: Any) -> None:
     if place is None:
         os.makedirs(url, exist_ok=True)
     elif not _is_prefix(place):
-        store().write_bytes(place.bucket, prefix_of(place), b"")
+        store().write_bytes(place.bucket, place.prefix, b"")
 
 
 def mk_dir(url: str, **_: Any) -> None:
@@ -311,13 +312,8 @@ def remove(url: str, recursive: bool = False, **_: Any) -> None:
     elif recursive:
         if not place.key:
             raise ValueError(f"found {url!r}, expected a path in the bucket: a whole bucket is not deleted")
-        keys = [stored.key for stored in store().list(place.bucket, prefix_of(place))]
+        keys = [stored.key for stored in store().list(place.bucket, place.prefix)]
         store().delete_all(place.bucket, keys)
-
-
-def prefix_of(place: ObsUrl) -> str:
-    """The common prefix of all keys below the URL."""
-    return place.key if not place.key or place.key.endswith("/") else place.key + "/"
 
 
 def state_of_object(place: ObsUrl) -> Optional[ObjectState]:
@@ -334,7 +330,7 @@ def is_object(place: ObsUrl) -> bool:
 
 def _is_prefix(place: ObsUrl) -> bool:
     try:
-        below = next(store().list(place.bucket, prefix_of(place)), None)
+        below = next(store().list(place.bucket, place.prefix), None)
     except NotFound:  # no such bucket
         return False
     return below is not None or not place.key

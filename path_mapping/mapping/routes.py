@@ -49,6 +49,11 @@ class ObsUrl(NamedTuple):
             raise ValueError(f"found {text!r}, expected a path without {unseen}")
         return url
 
+    @property
+    def prefix(self) -> str:
+        """What all keys below the URL begin with: its key, with a `/` at the end unless it is empty."""
+        return self.key if not self.key or self.key.endswith("/") else f"{self.key}/"
+
     def __str__(self) -> str:
         return f"obs://{self.bucket}/{self.key}"
 
@@ -156,20 +161,20 @@ def overlaps(mapping: PathMapping) -> List[str]:
     """
     problems = []
     for first, second in combinations(mapping.inputs, 2):
-        how = _relation(_local(second), _local(first))
+        how = local_relation(second, first)
         if how:
             problems.append(f"input: {second.local!r} {how} {first.local!r}: use separate paths")
     for first, second in combinations(mapping.outputs, 2):
-        how = _relation(_remote(second), _remote(first))
+        how = remote_relation(second, first)
         if how:
-            there = f"{first.remote} of {first.local!r}"
-            problems.append(f"output: {second.local!r}: {second.remote} {how} {there}: use separate URLs")
+            other = f"{first.remote} of {first.local!r}"
+            problems.append(f"output: {second.local!r}: {second.remote} {how} {other}: use separate URLs")
     for output, given in product(mapping.outputs, mapping.inputs):
         if output.more is not None:
             continue  # for `OutputOptions.check`
-        if _relation(_local(output), _local(given)) == _INSIDE:
+        if local_relation(output, given) == _INSIDE:
             problems.append(f"output: {output.local!r} {_INSIDE} the input {given.local!r}")
-        if _relation(_remote(output), _remote(given)) == _INSIDE:
+        if remote_relation(output, given) == _INSIDE:
             problems.append(f"output: {output.remote} {_INSIDE} the input {given.remote}")
     return problems
 

@@ -77,8 +77,7 @@ class Ends(NamedTuple):
 
 def directory_ends(route: Route, base: Path) -> Ends:
     """The ends of a route from or to a directory."""
-    key = route.remote.key
-    return Ends(route.path(base), route.remote.bucket, key if not key or key.endswith("/") else f"{key}/")
+    return Ends(route.path(base), route.remote.bucket, route.remote.prefix)
 
 
 def uploaded_file_ends(route: Route, base: Path) -> Ends:

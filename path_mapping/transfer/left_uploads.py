@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -18,20 +18,17 @@ from path_mapping.stores import Store, UnfinishedUpload
 from path_mapping.workers import RetriedStore, RetryPolicy
 
 ABORT, KEEP = "abort", "keep"
-LONGEST_LOOK = 60.0  # seconds without an answer: the training must not wait for longer
+LONGEST_CHECK = 60.0  # seconds without an answer: the training must not wait for longer
 
 
 @contextmanager
 def unfinished_uploads(routes: Sequence[Route], base: Path) -> Iterator[List[BegunUploads]]:
     """The unfinished multipart uploads of each route: this process is their only owner in the block."""
-    records: List[BegunUploads] = []
-    try:
-        for route in routes:
-            records.append(BegunUploads(route.path(base), f"upload {route.remote}"))
-        yield records
-    finally:
-        for uploads in records:
-            uploads.close()
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(closing(BegunUploads(route.path(base), f"upload {route.remote}")))
+            for route in routes
+        ]
 
 
 def abort_left(uploads: Sequence[BegunUploads], store: RetriedStore) -> Iterator[str]:
@@ -64,9 +61,7 @@ class LeftUpload(NamedTuple):
     own: bool = False
 
 
-def left_uploads(
-    route: Route, base: Path, store: Store, older_than: float, cancel: threading.Event, patience: RetryPolicy
-) -> Iterator[LeftUpload]:
+def left_uploads(route: Route, base: Path, store: RetriedStore, older_than: float) -> Iterator[LeftUpload]:
     """The multipart uploads below an output's URL, in the order of their keys; changes nothing.
 
     To be aborted are those that killed runs of this output have noted here, and those of anybody else that
@@ -76,15 +71,13 @@ def left_uploads(
     """
     noted = noted_uploads(route.path(base), f"upload {route.remote}")
     own = {mine.upload: mine for mine in noted.left}
-    now, bucket, key = time.time(), route.remote.bucket, route.remote.key
+    now, (bucket, key), below = time.time(), route.remote, route.remote.prefix
     try:
-        to = RetriedStore(store, cancel, patience)
-        listed = to.retrying(lambda: list(store.unfinished(bucket, key)))
+        listed = store.retrying(lambda: list(store.store.unfinished(bucket, key)))
     except Refused:
         if not own or older_than < math.inf:
             raise
         listed = [UnfinishedUpload(mine.key, mine.upload, 0.0) for mine in own.values()]
-    below = key if not key or key.endswith("/") else f"{key}/"
     for upload in listed:
         name = upload.key[len(below) :] if upload.key.startswith(below) else upload.key.rpartition("/")[2]
         if upload.key != key and not upload.key.startswith(below):
@@ -100,19 +93,13 @@ def left_uploads(
 
 
 def abort_uploads(
-    route: Route,
-    base: Path,
-    store: Store,
-    wanted: Sequence[LeftUpload],
-    cancel: threading.Event,
-    patience: RetryPolicy,
+    route: Route, base: Path, store: RetriedStore, wanted: Sequence[LeftUpload]
 ) -> Iterator[Tuple[LeftUpload, Optional[StoreError]]]:
     """Aborts those of `wanted` that are to be aborted; yields each with the error if that failed.
 
     One that another run of this output has taken over meanwhile is kept. What is noted here and has gone is
     forgotten.
     """
-    to = RetriedStore(store, cancel, patience)
     with unfinished_uploads([route], base) as (uploads,):
         taken = {upload.upload for upload in uploads.left()}
         for upload in wanted:
@@ -120,7 +107,7 @@ def abort_uploads(
                 yield upload._replace(action=KEEP), None
                 continue
             try:
-                to.abort_parts(route.remote.bucket, upload.key, upload.upload)
+                store.abort_parts(route.remote.bucket, upload.key, upload.upload)
             except StoreError as error:
                 yield upload, error
                 continue
@@ -144,19 +131,19 @@ def check_outputs(routes: Sequence[Route], store: Store, cancel: threading.Event
     """
     if store.signer is None:
         return
-    to = RetriedStore(store, cancel, RetryPolicy(min(seconds, LONGEST_LOOK)))
-    for bucket, key in dict.fromkeys((route.remote.bucket, route.remote.key) for route in routes):
+    to = RetriedStore(store, cancel, RetryPolicy(min(seconds, LONGEST_CHECK)))
+    for url in dict.fromkeys(route.remote for route in routes):
         refused: List[Refused] = []
         try:
-            next(to.list(bucket, key), None)
+            next(to.list(*url), None)
         except Refused as error:
             refused.append(error)
-        below = f"{key}.ma_boot" if not key or key.endswith("/") else f"{key}/.ma_boot"
-        for name in dict.fromkeys((below, key or below)):  # a policy may permit one file, or a directory
+        below = f"{url.prefix}.ma_boot"
+        for name in dict.fromkeys((below, url.key or below)):  # a policy may permit one file, or a directory
             if name.endswith("/"):
                 continue
             try:
-                to.retrying(partial(store.try_write, bucket, name))
+                to.retrying(partial(store.try_write, url.bucket, name))
                 break
             except Refused as error:
                 refused.append(error)
