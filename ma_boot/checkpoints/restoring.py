@@ -22,7 +22,7 @@ from ma_boot.errors import CheckpointDamaged, ConfigError
 from ma_boot.wording import Message
 from path_mapping.errors import Corrupted, NoSpace, NotFound, Replaced
 from path_mapping.localfs import contained, make_directories, printable
-from path_mapping.planning import Copy, SpaceNeed, free_space, look, shortages
+from path_mapping.planning import Copy, SpaceNeed, free_space, local_entry, shortages
 from path_mapping.transfer import FailedCopy, Progress, RetryPolicy, fetch_files
 
 AT_ONCE = 1.0  # seconds for which a fetch is retried before the object is looked at
@@ -105,7 +105,7 @@ class Restorer:
 
     def _is(self, path: Path, file: SetFile) -> bool:
         """Whether a file is what the manifest says."""
-        local = look(path)
+        local = local_entry(path)
         if local is None or local.file_size != file.size:
             return False
         try:

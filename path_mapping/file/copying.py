@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from path_mapping.errors import MissingInputs, Replaced, StoreError, TransferFailed
 from path_mapping.file.file_tree import (
@@ -108,16 +108,15 @@ def copy_parallel(src_url: str, dst_url: str, file_list: Optional[Sequence[str]]
 
 def _copy_within(source: ObsUrl, target: ObsUrl, names: Optional[Set[str]]) -> None:
     """Copies objects by requests in parallel; the first that fails ends it after those in progress."""
-    start, used = len(source.prefix), store()
+    used = store()  # each thread would have its own
 
-    def copy_one(stored: StoredObject) -> None:
-        to_key = target.prefix + stored.key[start:]
-        used.copy(source.bucket, stored.key, stored.size, target.bucket, to_key)
+    def copy_object(item: Tuple[str, StoredObject]) -> None:
+        name, stored = item
+        used.copy(source.bucket, stored.key, stored.size, target.bucket, target.prefix + name)
 
-    below = used.list(source.bucket, source.prefix)
-    chosen = [stored for stored in below if _is_chosen(names, stored.key[start:])]
+    chosen = [(name, stored) for name, stored in _objects_below(source) if _is_chosen(names, name)]
     with ThreadPoolExecutor(COPIES) as pool:
-        list(pool.map(copy_one, chosen))
+        list(pool.map(copy_object, chosen))
 
 
 def _patterns(names: Optional[Set[str]]) -> Tuple[str, ...]:
@@ -135,7 +134,9 @@ def _check_existence(src_url: str, names: Set[str]) -> None:
     if source is None:
         absent = sorted(name for name in names if not os.path.lexists(os.path.join(src_url, name)))
     else:
-        absent = sorted(names - {parent for name in _names_below(source) for parent in _with_parents(name)})
+        absent = sorted(
+            names - {parent for name, _ in _objects_below(source) for parent in _with_parents(name)}
+        )
     if absent:
         raise MoxFileNotExistsException(f"{src_url}: found no {_shown(absent)}; nothing was copied")
 
@@ -146,9 +147,10 @@ def _shown(names: List[str]) -> str:
     return ", ".join(names[:MOST_NAMED]) + more
 
 
-def _names_below(place: ObsUrl) -> List[str]:
-    prefix = place.prefix
-    return [stored.key[len(prefix) :] for stored in store().list(place.bucket, prefix)]
+def _objects_below(place: ObsUrl) -> Iterator[Tuple[str, StoredObject]]:
+    """The objects below a URL, each with its relative path."""
+    start = len(place.prefix)
+    return ((stored.key[start:], stored) for stored in store().list(place.bucket, place.prefix))
 
 
 def _with_parents(name: str) -> List[str]:
@@ -182,10 +184,11 @@ def rename(src_url: str, dst_url: str, **_: Any) -> None:
     Raises also what `copy_parallel` raises; then nothing was deleted.
     """
     source, target = url_of(src_url), url_of(dst_url)
-    if source is None and target is None:
-        os.rename(src_url, dst_url)
-    elif source is None:
-        _upload_and_delete(src_url, dst_url)
+    if source is None:
+        if target is None:
+            os.rename(src_url, dst_url)
+        else:
+            _upload_and_delete(src_url, dst_url, target)
     elif state_of_object(source) is not None:
         _move_object(source, src_url, dst_url)
     elif is_directory(src_url):
@@ -234,7 +237,7 @@ def _move_objects(source: ObsUrl, src_url: str, dst_url: str) -> None:
         raise Replaced(f"{src_url}: not moved, as they were replaced or are no files: {_shown(kept)}")
 
 
-def _upload_and_delete(src_url: str, dst_url: str) -> None:
+def _upload_and_delete(src_url: str, dst_url: str, target: ObsUrl) -> None:
     if not os.path.isdir(src_url):
         before = _states([src_url])
         copy(src_url, dst_url)
@@ -245,12 +248,9 @@ def _upload_and_delete(src_url: str, dst_url: str) -> None:
     paths = [os.path.join(top, name) for top, _, names in os.walk(src_url) for name in names]
     before = _states(paths)
     copy_parallel(src_url, dst_url)
-    target = url_of(dst_url)
-    assert target is not None
-    prefix = target.prefix
-    stored = {one.key[len(prefix) :]: one.size for one in store().list(target.bucket, prefix)}
+    sizes = {name: stored.size for name, stored in _objects_below(target)}
     for path, state in _states(paths).items():
-        if before.get(path) == state and stored.get(os.path.relpath(path, src_url)) == state.size:
+        if before.get(path) == state and sizes.get(os.path.relpath(path, src_url)) == state.size:
             os.unlink(path)
     kept: List[str] = []
     for top, _, _ in os.walk(src_url, topdown=False):

@@ -115,10 +115,10 @@ def stat(url: str, **_: Any) -> Stat:
     place = url_of(url)
     if place is None:
         try:
-            found = os.stat(url)
+            local = os.stat(url)
         except FileNotFoundError as error:
             raise missing(url) from error
-        return Stat(found.st_size, found.st_mtime_ns, os.path.isdir(url))
+        return Stat(local.st_size, local.st_mtime_ns, os.path.isdir(url))
     known = state_of_object(place)
     if known is not None:
         return Stat(known.size, known.mtime_ns, False)

@@ -23,49 +23,14 @@ class WrongContent(Unreachable):
     """The bytes that arrived do not have the object's checksum."""
 
 
-class SequentialCheck:
-    """Compares the bytes of an object, if all of them pass in their order, with its checksum.
-
-    That of an object which was stored in parts is made of their MD5s, and their size is guessed. If no guess
-    fits, the content of two readings must be the same: `again` reads it once more, and `seen` has the CRC-64
-    of each reading.
-    """
-
-    def __init__(self, url: ObsUrl, state: ObjectState, seen: List[int], again: Callable[[], int]) -> None:
-        self._url, self._state, self._seen, self._again = url, state, seen, again
-        self._sum = ContentSum(state.sums)
-        self._error: Optional[WrongContent] = None
-
-    def add(self, offset: int, piece: bytes) -> None:
-        """Takes a piece at an offset.
-
-        Raises `WrongContent` if it is the last one, and the whole is not what was stored.
-        """
-        if self._error is not None:
-            raise self._error
-        passed = self._sum.size
-        if not offset <= passed < offset + len(piece):
-            return
-        self._sum.add(piece[passed - offset :])
-        if self._sum.size < self._state.size:
-            return
-        match = self._sum.match(self._state.sums)
-        if match.verdict == WRONG or (match.verdict == UNSURE and not self._is_seen(match.crc)):
-            self._error = WrongContent(f"reading {self._url}: {match.why}")
-            raise self._error
-
-    def _is_seen(self, crc: int) -> bool:
-        if crc in self._seen:
-            return True
-        self._seen += [crc, self._again()]
-        return self._seen[-1] == crc
-
-
 class ObjectReader(io.RawIOBase):
     """The bytes of one version of an object. A seek ends the request in flight; the next read starts another.
 
     Its methods raise `StoreError`: `Replaced` if the object is another one meanwhile, `WrongContent` before
     the last bytes if all were read in their order, and they are not those that were stored.
+
+    They are compared with the object's checksum. That of an object which was stored in parts is made of their
+    MD5s, and their size is guessed. If no guess fits, the content of two readings must be the same.
     """
 
     mode = "rb"
@@ -76,11 +41,33 @@ class ObjectReader(io.RawIOBase):
         self._copy: Optional[BinaryIO] = None  # for who reads by a descriptor
         self._pieces: Optional[Iterator[bytes]] = None
         self._rest = b""
-        self._seen: List[int] = []
-        self._check = self._new_check()
+        self._seen: List[int] = []  # the CRC-64 of each reading
+        self._restart_check()
 
-    def _new_check(self) -> SequentialCheck:
-        return SequentialCheck(self._url, self._state, self._seen, self._crc_of_another_reading)
+    def _restart_check(self) -> None:
+        self._sum = ContentSum(self._state.sums)  # of the bytes from the beginning on
+        self._error: Optional[WrongContent] = None
+
+    def _check(self, piece: bytes) -> None:
+        """Takes a piece at the position; raises `WrongContent` if the whole is not what was stored."""
+        if self._error is not None:
+            raise self._error
+        new = self._sum.size - self._position
+        if not 0 <= new < len(piece):
+            return
+        self._sum.add(piece[new:])
+        if self._sum.size < self._state.size:
+            return
+        match = self._sum.match(self._state.sums)
+        if match.verdict == WRONG or (match.verdict == UNSURE and not self._is_seen(match.crc)):
+            self._error = WrongContent(f"reading {self._url}: {match.why}")
+            raise self._error
+
+    def _is_seen(self, crc: int) -> bool:
+        if crc in self._seen:
+            return True
+        self._seen += [crc, self._crc_of_another_reading()]
+        return self._seen[-1] == crc
 
     def _crc_of_another_reading(self) -> int:
         place, size, version = self._url, self._state.size, self._state.version
@@ -126,7 +113,7 @@ class ObjectReader(io.RawIOBase):
         if position != self._position:
             self._end_request()
             if position == 0:
-                self._check = self._new_check()
+                self._restart_check()
         self._position = position
         return position
 
@@ -161,7 +148,9 @@ class ObjectReader(io.RawIOBase):
             except WrongContent:
                 if start or not left:
                     raise
-                self._begin_again()
+                self._end_request()
+                self._position = 0
+                self._restart_check()
         raise AssertionError("unreachable")
 
     def _rest_of_object(self) -> Iterator[bytes]:
@@ -178,7 +167,7 @@ class ObjectReader(io.RawIOBase):
         if self._rest or self._position >= self._state.size:
             return
         piece = store().retrying(self._next_piece)
-        self._check.add(self._position, piece)
+        self._check(piece)
         self._rest = piece
 
     def _next_piece(self) -> bytes:
@@ -193,10 +182,6 @@ class ObjectReader(io.RawIOBase):
             self._end_request()
             raise
         return piece
-
-    def _begin_again(self) -> None:
-        self._end_request()
-        self._position, self._check = 0, self._new_check()
 
     def _end_request(self) -> None:
         if self._pieces is not None:

@@ -17,7 +17,7 @@ class Value:
 
     def __init__(self, line: Optional[int], shown: str) -> None:
         self.line = line
-        self.shown = shown
+        self.shown = shown[:60]
 
     def place(self, *names: str) -> str:
         """Where it is, as the start of a message: `line 3: input: `."""
@@ -47,11 +47,6 @@ class DictValue(Value):
     def __init__(self, line: Optional[int], shown: str, pairs: Tuple[Tuple[Value, Value], ...]) -> None:
         super().__init__(line, shown)
         self.pairs = pairs
-
-
-def brief(text: str) -> str:
-    """The first 60 characters."""
-    return text[:60]
 
 
 VARIABLE = "PATH_MAPPING_CONFIG"
@@ -100,7 +95,7 @@ def _target(statement: ast.stmt) -> Optional[str]:
 
 
 def _value(node: ast.expr) -> Value:
-    line, shown = node.lineno, brief(ast.unparse(node))
+    line, shown = node.lineno, ast.unparse(node)
     if isinstance(node, ast.Dict):
         pairs = []
         for key, item in zip(node.keys, node.values):
@@ -141,8 +136,8 @@ def _refuse_constant(text: str) -> None:
 def _from_json(value: Any) -> Value:
     if isinstance(value, _Object):
         pairs = tuple((ScalarValue(None, repr(name), name), _from_json(item)) for name, item in value)
-        return DictValue(None, brief(repr(dict(value))), pairs)
-    shown = brief(repr(value))
+        return DictValue(None, repr(dict(value)), pairs)
+    shown = repr(value)
     if isinstance(value, list):
         return ListValue(None, shown, tuple(map(_from_json, value)))
     return ScalarValue(None, shown, value)
@@ -174,7 +169,7 @@ def read_yaml(text: str, problems: List[str]) -> Optional[Value]:
 
 
 def _from_yaml(node: Any, loader: Any, seen: Set[int], problems: List[str]) -> Value:
-    line, shown = node.start_mark.line + 1, brief(_shown(node))
+    line, shown = node.start_mark.line + 1, _shown(node)
     if id(node) in seen:
         problems.append(f"line {line}: found an alias of this value, expected each value written out")
         return ScalarValue(line, shown, None)
@@ -194,10 +189,10 @@ def _from_yaml(node: Any, loader: Any, seen: Set[int], problems: List[str]) -> V
         value = loader.construct_object(node)
         value = float(value) if _is_exponential(node) else value
     except (ArithmeticError, AttributeError, LookupError, ValueError):  # what PyYAML's converters let through
-        problems.append(
-            f"line {line}: not YAML: found {shown}, expected a value of its tag, or quotes around it"
-        )
-        return ScalarValue(line, shown, None)
+        unread = ScalarValue(line, shown, None)
+        expected = "expected a value of its tag, or quotes around it"
+        problems.append(f"line {line}: not YAML: found {unread.shown}, {expected}")
+        return unread
     if isinstance(value, (str, int, float, type(None))):
         return ScalarValue(line, shown, value)
     return Value(line, shown)  # a date, or bytes

@@ -4,7 +4,7 @@ from path_mapping.planning.local_tree import (
     SpaceNeed as SpaceNeed,
     files_below as files_below,
     free_space as free_space,
-    look as look,
+    local_entry as local_entry,
     shortages as shortages,
 )
 from path_mapping.planning.plan import (

@@ -12,7 +12,7 @@ from path_mapping.planning.plan import LocalEntry
 from path_mapping.planning.record import is_record
 
 
-def look(path: Union[str, Path]) -> Optional[LocalEntry]:
+def local_entry(path: Union[str, Path]) -> Optional[LocalEntry]:
     """What exists at the path, without following a link; None if nothing does. Raises `OSError`."""
     try:
         status = os.lstat(path)

@@ -166,7 +166,7 @@ class Step(NamedTuple):
 
     `name` is the path below the route's root; that of a directory ends in `/`. `etag` is the object's and
     `local` what is on the disk, if they exist. `md5` is that of the local content, if it was computed.
-    `learned`: both sides are the same, and the record does not have it yet. `said`: a notice names it.
+    `learned`: both sides are the same, and the record does not have it yet. `named`: in a notice.
     """
 
     action: str
@@ -177,7 +177,7 @@ class Step(NamedTuple):
     local: Optional[LocalEntry] = None
     md5: str = ""
     learned: bool = False
-    said: bool = False
+    named: bool = False
 
 
 def unquoted(etag: str) -> str:
@@ -290,7 +290,7 @@ def plan_downloads(
     ends: Ends,
     objects: Objects,
     entries: Iterable[RecordEntry],
-    look: Callable[[str], Optional[LocalEntry]],
+    local_entry: Callable[[str], Optional[LocalEntry]],
     etags: Etags,
     shard: Shard,
     folded: bool,
@@ -298,7 +298,7 @@ def plan_downloads(
 ) -> Iterator[Step]:
     """A step for each object of an input, in the order of their names.
 
-    `look` returns what is on the disk under a name, `etags` reads it. `folded`: the disk ignores case.
+    `local_entry` returns what is on the disk under a name, `etags` reads it. `folded`: the disk ignores case.
     `noted` returns what a local file itself says it is a copy of: a run that was killed did not record it.
     """
     chosen, clashes = selected(route.include, route.exclude), Clashes(folded)
@@ -307,7 +307,7 @@ def plan_downloads(
     room = LONGEST_PATH - len(os.fsencode(ends.root)) - 1
     for name, stored in objects:
         if recorded.is_behind(name):  # hardly ever: so not two iterators for each of a million objects
-            yield from _gone(recorded.before(name), route, look)
+            yield from _gone(recorded.before(name), route, local_entry)
         entry = recorded.at(name)
         if not name:
             yield from _own_directory(stored)
@@ -324,17 +324,17 @@ def plan_downloads(
             action = SKIP if marker else REFUSE  # a marker has no content to lose
             yield Step(action, name, stored.size, clash)
         elif marker:
-            yield _directory(name, look(name))
+            yield _directory(name, local_entry(name))
         elif not mine(stored.size):
             yield Step(SKIP, name, stored.size, "another node's part")
         else:
-            local = look(name)
+            local = local_entry(name)
             known = entry or (noted(name) if local is not None else None)
             step = compare_download(name, stored, local, known, route.checksum, etags)
             if known is not entry and step.action == SKIP:
                 step = step._replace(learned=True)  # the file has it, and the record gets it
             yield step
-    yield from _gone(recorded.before(None), route, look)
+    yield from _gone(recorded.before(None), route, local_entry)
 
 
 def _too_long(name: str, room: int) -> Optional[str]:
@@ -348,7 +348,7 @@ def _own_directory(marker: StoredObject) -> Iterator[Step]:
     """A notice if the marker of the route's own directory has a content."""
     if marker.size:
         reason = f"a directory has no content: the {marker.size} bytes of {marker.key!r} are left out"
-        yield Step(SKIP, "", marker.size, reason, said=True)
+        yield Step(SKIP, "", marker.size, reason, named=True)
 
 
 def _directory(name: str, local: Optional[LocalEntry]) -> Step:
@@ -360,11 +360,11 @@ def _directory(name: str, local: Optional[LocalEntry]) -> Step:
 
 
 def _gone(
-    entries: Iterable[RecordEntry], route: Route, look: Callable[[str], Optional[LocalEntry]]
+    entries: Iterable[RecordEntry], route: Route, local_entry: Callable[[str], Optional[LocalEntry]]
 ) -> Iterator[Step]:
     """Files that were downloaded by this route, have not changed since, and are no longer in OBS."""
     for entry in entries:
-        local = look(entry.name) if route.delete else None
+        local = local_entry(entry.name) if route.delete else None
         if local is not None and entry.matches(local):
             yield Step(DELETE, entry.name, entry.size, "no longer in OBS", local=local)
 
@@ -383,15 +383,13 @@ def plan_uploads(
     `objects` are those at the target, or None if they were not listed: then the record alone decides.
     `wanted` returns whether a file may be uploaded now.
     """
-    chosen, recorded = (
-        selected(route.include, route.exclude),
-        InStep((known.name, known) for known in entries),
-    )
-    stored = InStep(objects) if objects is not None else None
+    chosen = selected(route.include, route.exclude)
+    recorded = InStep((entry.name, entry) for entry in entries)
+    listed = InStep(objects) if objects is not None else None
     complete = True
     for name, local in files:
-        yield from _unsent(recorded.before(name), route, complete, stored)
-        entry, there = recorded.at(name), stored.at(name) if stored else None
+        yield from _unsent(recorded.before(name), route, complete, listed)
+        entry, stored = recorded.at(name), listed.at(name) if listed else None
         problem = local.problem or key_problem(ends.key_of(name))
         complete = complete and (not problem or local.kind == "special")  # which hides nothing
         if chosen is not None and not chosen(name):
@@ -401,27 +399,27 @@ def plan_uploads(
         elif not wanted(name, local):
             yield Step(SKIP, name, local.size, "still being written")
         elif local.kind == "directory":
-            exists = entry is not None if stored is None else there is not None
+            exists = (entry if listed is None else stored) is not None
             action, reason = (SKIP, "unchanged") if exists else (MAKE, "an empty directory")
             yield Step(action, name, 0, reason, local=local)
         else:
-            yield compare_upload(name, local, there, stored is not None, entry, route.checksum, etags)
-    yield from _unsent(recorded.before(None), route, complete, stored)
+            yield compare_upload(name, local, stored, listed is not None, entry, route.checksum, etags)
+    yield from _unsent(recorded.before(None), route, complete, listed)
 
 
 def _unsent(
-    entries: Iterable[RecordEntry], route: Route, complete: bool, stored: Optional[InStep[StoredObject]]
+    entries: Iterable[RecordEntry], route: Route, complete: bool, listed: Optional[InStep[StoredObject]]
 ) -> Iterator[Step]:
     """Files that were uploaded by this route and are gone. None after a problem, which may hide them.
 
     An object that is not the one that was uploaded stays; if nothing was listed, that is checked later.
     """
     for entry in entries:
-        there = stored.at(entry.name) if stored is not None else None
-        if not (route.delete and complete) or (stored is not None and there is None):
+        stored = listed.at(entry.name) if listed is not None else None
+        if not (route.delete and complete) or (listed is not None and stored is None):
             continue
-        if there is None or unquoted(there.etag) == entry.etag:
+        if stored is None or unquoted(stored.etag) == entry.etag:
             yield Step(DELETE, entry.name, entry.size, "no longer here", entry.etag)
         else:
             reason = "not deleted in OBS, where it has changed since its upload"
-            yield Step(SKIP, entry.name, entry.size, reason, said=True)
+            yield Step(SKIP, entry.name, entry.size, reason, named=True)

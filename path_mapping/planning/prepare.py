@@ -29,7 +29,7 @@ from typing import (
 from path_mapping.errors import Failure, MissingInputs, NoSpace, UnsafeTarget
 from path_mapping.localfs import chunks, md5_of, printable, shown, write_all
 from path_mapping.mapping import PathMapping, Route, Shard, overlaps
-from path_mapping.planning.local_tree import look
+from path_mapping.planning.local_tree import local_entry
 from path_mapping.planning.plan import (
     COPY,
     DELETE,
@@ -177,7 +177,7 @@ class PreparedTransfer:
                 self.unrecorded.add((os.path.dirname(path), root))
                 etag = unquoted(step.etag)
                 learned.add(RecordEntry(step.name, local.size, local.mtime_ns, etag, step.md5))
-            elif step.action == REFUSE or step.said or (local is not None and local.problem):
+            elif step.action == REFUSE or step.named or (local is not None and local.problem):
                 self._report(ends, step)
         for entry in learned:  # only now: the record was read along with the steps
             scan.record.put(entry)
@@ -186,7 +186,7 @@ class PreparedTransfer:
     def _report(self, ends: Ends, step: Step) -> None:
         path = shown(ends.root / step.name)
         if step.action == SKIP:
-            self.notice(f"{path}: {step.reason}" if step.said else f"{path} is left out: {step.reason}")
+            self.notice(f"{path}: {step.reason}" if step.named else f"{path} is left out: {step.reason}")
         elif step.action == REFUSE:
             url = f"obs://{ends.bucket}/{printable(ends.key_of(step.name))}"
             failures = self.refused if step.local is None else self.blocked
@@ -212,7 +212,7 @@ class PreparedTransfer:
 
         If its content was not `checked`, its MD5 is not recorded: it need not be that of the object.
         """
-        scan, local = self._scans[copy.route], look(copy.path)
+        scan, local = self._scans[copy.route], local_entry(copy.path)
         if local is not None and copy.etag:
             md5 = md5_of(chunks(copy.local)) if scan.route.checksum and checked else ""
             name = scan.ends.name_of(copy.key)

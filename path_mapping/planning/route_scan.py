@@ -11,7 +11,14 @@ from typing import Callable, Iterable, Iterator, List, Optional, Tuple
 from path_mapping.errors import StoreError
 from path_mapping.localfs import chunks, read_mark
 from path_mapping.mapping import Route, Shard
-from path_mapping.planning.local_tree import SpaceNeed, files_below, folds_case, free_space, look, shortages
+from path_mapping.planning.local_tree import (
+    SpaceNeed,
+    files_below,
+    folds_case,
+    free_space,
+    local_entry,
+    shortages,
+)
 from path_mapping.planning.plan import (
     COPY,
     SKIP,
@@ -90,9 +97,9 @@ def scan_download(
     ends, objects = source
     record, root = Record(ends.local, f"download {route.remote}", recorded), str(ends.root)
 
-    def look_below(name: str) -> Optional[LocalEntry]:
+    def entry_below(name: str) -> Optional[LocalEntry]:
         try:
-            return look(os.path.join(root, name.rstrip("/")))
+            return local_entry(os.path.join(root, name.rstrip("/")))
         except OSError:  # no permission: the transfer will report it
             return None
 
@@ -101,7 +108,7 @@ def scan_download(
         return RecordEntry(name, mark.size, mark.mtime_ns, mark.etag) if mark is not None else None
 
     etags, folded = partial(_etags, check, ends.root), folds_case(ends.root)
-    steps = plan_downloads(route, ends, objects, record.entries(), look_below, etags, shard, folded, noted)
+    steps = plan_downloads(route, ends, objects, record.entries(), entry_below, etags, shard, folded, noted)
     return RouteScan(route, ends, record, steps)
 
 
@@ -122,7 +129,7 @@ def scan_upload(
     notice, and all files are uploaded.
     """
     local = route.path(base)
-    output = _look_at_output(local)
+    output = _output_entry(local)
     if output is None:
         return None
     if output.kind == "directory":
@@ -149,12 +156,12 @@ def _etags(check: Check, root: Path, name: str, sizes: Tuple[int, ...]) -> List[
     return content.etags() if sizes else [content.md5()]
 
 
-def _look_at_output(local: Path) -> Optional[LocalEntry]:
+def _output_entry(local: Path) -> Optional[LocalEntry]:
     """What an output is: a link is followed, and what is neither a file nor a directory has a problem."""
     try:
-        entry = look(local)
+        entry = local_entry(local)
         if entry is not None and entry.kind == "link":
-            entry = look(Path(os.path.realpath(local))) or entry._replace(problem="a link to nothing")
+            entry = local_entry(Path(os.path.realpath(local))) or entry._replace(problem="a link to nothing")
     except OSError as error:
         return LocalEntry("file", 0, 0, f"cannot be read: {error.strerror}")
     if entry is not None and entry.kind not in ("file", "directory") and not entry.problem:

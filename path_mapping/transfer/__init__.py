@@ -16,7 +16,6 @@ from path_mapping.transfer.left_uploads import (
 from path_mapping.transfer.periodic import (
     be_nice as be_nice,
     open_for_writing as open_for_writing,
-    settle_seconds as settle_seconds,
     upload_periodically as upload_periodically,
 )
 from path_mapping.transfer.scheduler import Progress as Progress

@@ -59,7 +59,7 @@ class SmallDownload(Job):
         super().__init__(copy)
         self._seen: List[int] = []
 
-    def begin(self) -> Iterable[Unit]:
+    def start(self) -> Iterable[Unit]:
         copy, seen = self.copy, tuple(self._seen)
         return (GetFile(next_number(), copy.bucket, copy.key, copy.size, copy.path, copy.root, seen),)
 
@@ -67,7 +67,7 @@ class SmallDownload(Job):
         match: ContentMatch = value
         if not is_good(match, match.crc, self._seen, self.copy.url):
             self._seen.append(match.crc)
-            return self.begin()
+            return self.start()
         self.compared = match.verdict == RIGHT
         return ()
 
@@ -110,7 +110,7 @@ class LargeDownload(Job):
         self._files = 0  # how many unfinished ones it has had
         self._is_open = False
 
-    def begin(self) -> Iterable[Unit]:
+    def start(self) -> Iterable[Unit]:
         directory, root = os.path.dirname(self.copy.path), self.copy.root
         self._directory = TargetDir(directory, root)
         try:
@@ -228,7 +228,7 @@ class LargeDownload(Job):
             raise TargetRemoved(f"reading {self.copy.url}: {took}")
         self._close()
         self._crcs, self._seen = {}, []
-        return self.begin()
+        return self.start()
 
     def failed(self, error: BaseException) -> Iterable[Unit]:
         """Keeps what was downloaded for the next run, but not on a full disk, which needs the space."""

@@ -40,7 +40,7 @@ class Job(ABC):
         self.compared = True
 
     @abstractmethod
-    def begin(self) -> Iterable[Unit]:
+    def start(self) -> Iterable[Unit]:
         """The first units; an iterator is read only as far as there are workers."""
 
     def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
@@ -80,7 +80,7 @@ class Upload(Job):
 class SmallUpload(Upload):
     """A file that is uploaded by one request."""
 
-    def begin(self) -> Iterable[Unit]:
+    def start(self) -> Iterable[Unit]:
         copy, settled = self.copy, self._settled
         number, checked = next_number(), self._checked
         return (
@@ -108,8 +108,8 @@ class LargeUpload(Upload):
         self._spans: List[Span] = []
         self._before: Optional[FileState] = None
 
-    def begin(self) -> Iterable[Unit]:
-        """Begins the upload of the file in its current state."""
+    def start(self) -> Iterable[Unit]:
+        """Starts the upload of the file in its current state."""
         self._attempts += 1
         self._stored = {}
         before = self._before = state_of(os.stat(self.copy.path))
@@ -144,7 +144,7 @@ class LargeUpload(Upload):
             if unit.etags:
                 raise Unreachable(f"writing {self.copy.url}: each of {CHANGED_ATTEMPTS} uploads has gone")
             raise FileChanged(f"the file changed during each of {CHANGED_ATTEMPTS} uploads")
-        return self.begin()
+        return self.start()
 
     def _parts(self, begun: MultipartUpload) -> Iterator[Unit]:
         path, known = self.copy.path, parts_that_count(begun.parts, self._spans)

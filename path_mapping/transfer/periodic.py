@@ -11,12 +11,12 @@ from typing import AbstractSet, Callable, Dict, Iterable, Mapping, Optional, Seq
 
 from path_mapping.errors import Cancelled
 from path_mapping.mapping import Route
-from path_mapping.planning import LocalEntry, UploadChoice, files_below, look
+from path_mapping.planning import LocalEntry, UploadChoice, files_below, local_entry
 from path_mapping.stores import Store
 from path_mapping.transfer.transfer import Transferred, upload
 
 NICENESS = 10  # the training's processes come first
-SETTLE_SECONDS = 5.0  # between the two looks at a file, unless the interval is short
+SETTLE_SECONDS = 5.0  # between the two listings of the files, unless the interval is short
 
 Entries = Mapping[str, LocalEntry]  # by path
 
@@ -79,7 +79,7 @@ def _round(
     before = _entries(roots)
     if cancel.wait(min(settle_seconds(route.interval or 0.0) for route in routes)):
         return None
-    idle = settled(before, _entries(roots), open_for_writing(roots))
+    idle = idle_files(before, _entries(roots), open_for_writing(roots))
 
     def is_idle(path: str, local: LocalEntry) -> bool:
         """Only as it was when it was idle: a file that has changed since waits for the next round."""
@@ -94,8 +94,8 @@ def settle_seconds(interval: float) -> float:
     return min(SETTLE_SECONDS, interval / 2)
 
 
-def settled(before: Entries, now: Entries, written: AbstractSet[str]) -> Set[str]:
-    """The files that have not changed since the earlier look, and that nobody has open for writing."""
+def idle_files(before: Entries, now: Entries, written: AbstractSet[str]) -> Set[str]:
+    """The files that have not changed since the earlier listing, and that nobody has open for writing."""
     return {path for path, entry in now.items() if before.get(path) == entry and path not in written}
 
 
@@ -103,7 +103,7 @@ def _entries(roots: Iterable[Path]) -> Entries:
     """All files of the outputs, and the empty directories."""
     entries: Dict[str, LocalEntry] = {}
     for root in roots:
-        single = look(root)
+        single = local_entry(root)
         if single is not None and single.kind == "file":
             entries[str(root)] = single
         elif single is not None:
@@ -115,7 +115,7 @@ def open_for_writing(roots: Iterable[Path]) -> Set[str]:
     """The files below these paths that a process on this machine has open for writing, by /proc.
 
     Files of other users' processes, and files that are only memory-mapped, cannot be seen: for those, not
-    changing between two looks must do.
+    changing between two listings must do.
     """
     inside = [(os.path.realpath(root), str(root)) for root in roots]
     written: Set[str] = set()

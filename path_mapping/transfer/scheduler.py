@@ -50,7 +50,7 @@ class Tally:
         self._done_files = self._done_bytes = self._partial = 0
         self._moved: Dict[int, List[int]] = {}  # by unit: the bytes of its file so far, and at most
 
-    def begin(self, number: int, account: List[int]) -> None:
+    def book(self, number: int, account: List[int]) -> None:
         """Books the bytes of this unit to the account of its file: `[so far, at most]`."""
         with self._lock:
             self._moved[number] = account
@@ -187,7 +187,7 @@ class Scheduler:
             if job is not None:
                 running = RunningJob(job)
                 self._running.add(running)
-                self._ask(running, job.begin)
+                self._ask(running, job.start)
             elif self._ready:
                 running, units = self._ready.popleft()
                 unit = next(units, None) if running.error is None or running.cleaning else None
@@ -205,7 +205,7 @@ class Scheduler:
         running.outstanding += 1
         running.numbers.add(unit.number)
         self._known[unit.number] = (running, unit)
-        self._tally.begin(unit.number, running.account)
+        self._tally.book(unit.number, running.account)
         return unit
 
     def _ask(self, running: RunningJob, units: Callable[[], Iterable[Unit]]) -> None:

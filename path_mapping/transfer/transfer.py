@@ -72,7 +72,7 @@ class Sending:
             work = work._replace(copies=iter(changed), files=len(changed), size=size)
         return retries
 
-    def begin(self, copy: Copy) -> None:
+    def start(self, copy: Copy) -> None:
         """Takes note of a file as it was listed."""
         self._begun[copy.path] = copy
 
@@ -218,7 +218,7 @@ def upload(
         uploads = stack.enter_context(unfinished_uploads(routes, base))
 
         def job(copy: Copy) -> Job:
-            sending.begin(copy)
+            sending.start(copy)
             return upload_job(copy, store, routes[copy.route].checksum, choice.settled, uploads[copy.route])
 
         sending = Sending(prepared, failures, choice.settled)

@@ -11,7 +11,7 @@ from typing import Dict
 from hypothesis import given, strategies as st
 
 from path_mapping.planning import LocalEntry
-from path_mapping.transfer.periodic import open_for_writing, settle_seconds, settled
+from path_mapping.transfer.periodic import idle_files, open_for_writing, settle_seconds
 
 ENTRIES = st.dictionaries(
     st.sampled_from("abcd"), st.builds(LocalEntry, st.just("file"), st.integers(0, 1), st.integers(0, 1))
@@ -19,12 +19,12 @@ ENTRIES = st.dictionaries(
 
 
 @given(ENTRIES, ENTRIES, st.sets(st.sampled_from("abcd")))
-def test_only_unchanged_and_closed_files_have_settled(
+def test_only_unchanged_and_closed_files_are_idle(
     before: Dict[str, LocalEntry], now: Dict[str, LocalEntry], written: set[str]
 ) -> None:
     for path in "abcd":
         still = path in before and path in now and before[path] == now[path]
-        assert (path in settled(before, now, written)) == (still and path not in written)
+        assert (path in idle_files(before, now, written)) == (still and path not in written)
 
 
 def test_a_short_interval_leaves_time_for_the_upload() -> None:

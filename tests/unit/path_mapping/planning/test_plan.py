@@ -159,7 +159,7 @@ class TestKeys:
 
     def test_the_content_of_the_routes_own_marker_is_left_out_and_named(self) -> None:
         (step, kept) = downloads(stored("", 3), stored("a"))
-        assert (step.action, step.said, step.size) == (SKIP, True, 3)
+        assert (step.action, step.named, step.size) == (SKIP, True, 3)
         assert step.reason == "a directory has no content: the 3 bytes of 'in/' are left out"
         assert kept.action == COPY
 
@@ -517,7 +517,7 @@ class TestUploadAgain:
         route = Route("in", ObsUrl("bucket", "in/"), delete=True)
         entries = [RecordEntry(name, 1, 7, "x") for name in "abc"]
         found = uploads({}, [stored("a", mark="x"), stored("b", mark="y")], route, entries)
-        assert [(step.action, step.name, step.said) for step in found] == [
+        assert [(step.action, step.name, step.named) for step in found] == [
             (DELETE, "a", False),
             (SKIP, "b", True),
         ]
