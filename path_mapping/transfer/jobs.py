@@ -32,11 +32,12 @@ class Job(ABC):
     A job is asked for units, and for more of them with each result, until it has no more: then the file is
     complete. Its methods raise `PathMappingError` or `OSError` if the file has failed.
 
-    `compared`: its content by a checksum, not only its length.
+    `listed` is the file as it was listed, `copy` as it was moved. `compared`: its content by a checksum, not
+    only its length.
     """
 
     def __init__(self, copy: Copy) -> None:
-        self.copy = copy
+        self.listed = self.copy = copy
         self.compared = True
 
     @abstractmethod
@@ -61,10 +62,7 @@ class Job(ABC):
 
 
 class Upload(Job):
-    """A file that is uploaded; `checked` sends MD5s along.
-
-    `settled`: only if it is as it was listed. Afterwards `copy` is what was sent.
-    """
+    """A file that is uploaded; `checked` sends MD5s along. `settled`: only if it is as it was listed."""
 
     def __init__(self, copy: Copy, checked: bool, settled: bool) -> None:
         super().__init__(copy)

@@ -93,15 +93,15 @@ POLL_SECONDS = 0.1  # between two checks of `cancel`
 class Work(NamedTuple):
     """The files to move, their number and bytes, and what makes a file a job.
 
-    `done` is called with each file that is complete, and whether its content was compared by a checksum;
-    `failed` with each that is not complete. `down`: downloads.
+    `done` is called with the job of each file that is complete, `failed` with each file that is not. `down`:
+    downloads.
     """
 
     copies: Iterator[Copy]
     files: int
     size: int
     job_of: Callable[[Copy], Job]
-    done: Callable[[Copy, bool], None]
+    done: Callable[[Job], None]
     failed: Callable[[Copy, Exception], None]
     down: bool = False
 
@@ -257,7 +257,7 @@ class Scheduler:
         self._tally.end(running.numbers, running.account)
         if running.error is None:
             self.whole += 1
-            self._work.done(running.job.copy, running.job.compared)
+            self._work.done(running.job)
         elif isinstance(running.error, Exception):
             self._work.failed(running.job.copy, running.error)
 

@@ -40,17 +40,15 @@ class Sending:
     """What became of each file; `files` and `size` (bytes) were sent, `uncompared` by their length only.
 
     A file that was removed before it was sent is a notice: the training deletes old checkpoints. `settled`:
-    a file that has changed since it was listed is in `deferred`, else it has failed.
+    a file that has changed since it was listed is one of the `deferred`, else it has failed.
     """
 
     def __init__(self, prepared: PreparedTransfer, failures: List[Failure], settled: bool) -> None:
-        self.files = self.size = 0
-        self.deferred: List[Path] = []
+        self.files = self.size = self.deferred = 0
         self.uncompared: Set[str] = set()
         self._prepared = prepared
         self._failures = failures
         self._settled = settled
-        self._begun: Dict[str, Copy] = {}
         self._others: Dict[str, Copy] = {}  # sent in another state than that in which they were listed
         self._unsent: Set[str] = set()
 
@@ -72,15 +70,11 @@ class Sending:
             work = work._replace(copies=iter(changed), files=len(changed), size=size)
         return retries
 
-    def start(self, copy: Copy) -> None:
-        """Takes note of a file as it was listed."""
-        self._begun[copy.path] = copy
-
-    def done(self, copy: Copy, compared: bool) -> None:
+    def done(self, job: Job) -> None:
         """Takes note of a file as it was sent."""
-        if not compared:
+        copy, listed = job.copy, job.listed
+        if not job.compared:
             self.uncompared.add(copy.path)
-        listed = self._begun.pop(copy.path)
         if copy.path not in self._others:
             self.files += 1
             self.size += copy.size
@@ -90,12 +84,11 @@ class Sending:
 
     def failed(self, copy: Copy, error: Exception) -> None:
         """Takes note of a file that was not sent."""
-        self._begun.pop(copy.path, None)
         self._unsent.add(copy.path)
         if isinstance(error, FileNotFoundError) and not os.path.exists(copy.path):
             self._prepared.notice(f"{shown(copy.local)} was removed before it was uploaded")
         elif isinstance(error, FileChanged) and self._settled:
-            self.deferred.append(copy.local)
+            self.deferred += 1
         else:
             if isinstance(error, Corrupted):  # what is in OBS now is not what the record says
                 self._prepared.forget(copy)
@@ -171,10 +164,10 @@ def download(
         def job(copy: Copy) -> Job:
             return download_job(copy, store)
 
-        def done(copy: Copy, compared: bool) -> None:
+        def done(job: Job) -> None:
             nonlocal by_length
-            prepared.downloaded(copy, compared)
-            by_length += not compared
+            prepared.downloaded(job.copy, job.compared)
+            by_length += not job.compared
 
         def failed(copy: Copy, error: Exception) -> None:
             failures.append(Failure(copy.url, shown(copy.local), error))
@@ -218,7 +211,6 @@ def upload(
         uploads = stack.enter_context(unfinished_uploads(routes, base))
 
         def job(copy: Copy) -> Job:
-            sending.start(copy)
             return upload_job(copy, store, routes[copy.route].checksum, choice.settled, uploads[copy.route])
 
         sending = Sending(prepared, failures, choice.settled)
@@ -231,7 +223,7 @@ def upload(
             for notice in abort_left(uploads, to):
                 prepared.notice(notice)
         done = _transferred(prepared, failures, sending.files, retries, started, len(sending.uncompared))
-        return done._replace(bytes=sending.size, deferred=len(sending.deferred))
+        return done._replace(bytes=sending.size, deferred=sending.deferred)
 
 
 def _transferred(
@@ -428,7 +420,7 @@ def _moved(
         len(copies),
         sum(copy.size for copy in copies),
         job,
-        lambda copy, compared: moved.done.append(copy),
+        lambda job: moved.done.append(job.copy),
         lambda copy, error: moved.failed.append(FailedCopy(copy, error)),
     )
     if copies:
