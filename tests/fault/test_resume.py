@@ -266,15 +266,6 @@ class TestInterruptedUpload:
             send(store, tmp_path, route("large", "large"), progress=change)
         assert list(store.unfinished("bucket", "large")) == []
 
-    def test_a_refused_part_leaves_no_upload_behind(
-        self, store: ObsStore, obs: MemoryObs, tmp_path: Path
-    ) -> None:
-        (tmp_path / "large").write_bytes(LARGE)
-        obs.faults.append(obs_fault("403", "PUT", "partNumber=2"))
-        with pytest.raises(TransferFailed, match="HTTP 403"):
-            send(store, tmp_path, route("large", "large"))
-        assert list(store.unfinished("bucket", "large")) == []
-
 
 class TestCredentials:
     """Keys that expire while files move."""

@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import pytest
 
-from path_mapping.errors import NoSpace, TransferFailed
+from path_mapping.errors import TransferFailed
 from path_mapping.localfs.source_file import chunks, md5_of
 from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.mapping.selection import Shard
@@ -165,14 +165,6 @@ def test_empty_directories_survive_a_round_trip(store: Store, tmp_path: Path) ->
     assert stat.S_IMODE((tmp_path / "in" / "full" / "a").stat().st_mode) == 0o640
 
 
-def test_pipes_and_sockets_are_left_out_with_a_notice(store: Store, tmp_path: Path) -> None:
-    write(tmp_path, {"out/a": b"a"})
-    os.mkfifo(tmp_path / "out" / "pipe")
-    done = send(store, tmp_path)
-    assert done.files == 1
-    assert done.notices == (f"{tmp_path}/out/pipe is left out: neither a file nor a directory",)
-
-
 def test_objects_deleted_in_obs_are_deleted_here_with_delete(store: Store, tmp_path: Path) -> None:
     write(tmp_path, FILES)
     send(store, tmp_path)
@@ -225,26 +217,6 @@ class ObjectsLess(PartialStore):
 
     def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> str:
         return self._store.write(bucket, key, source, md5, sent)
-
-
-class Huge(PartialStore):
-    """Objects of any size that nobody can fetch."""
-
-    def __init__(self, *sizes: int) -> None:
-        self._sizes = sizes
-
-    def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
-        return (StoredObject(f"data/{number}", size, None) for number, size in enumerate(self._sizes))
-
-    def read(self, bucket: str, key: str) -> Iterator[bytes]:
-        raise AssertionError("a byte is read")
-
-
-def test_too_little_space_is_reported_before_the_first_byte(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    with pytest.raises(NoSpace, match=r"in: 1000000000\.000 GB needed, "):
-        fetch(Huge(4, 10**18), tmp_path)
-    assert tree(tmp_path) == {}
 
 
 def test_the_newest_files_go_first_when_time_is_short(store: Store, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from path_mapping.errors import (
     Cancelled,
-    MissingInputs,
+    Corrupted,
     NotFound,
     Refused,
     Rejected,
@@ -82,15 +82,6 @@ def test_a_missing_server_is_unreachable(tmp_path: Path) -> None:
     store = obs_store("http://127.0.0.1:9")
     with pytest.raises(Unreachable, match="refused"):
         list(store.list("bucket", ""))
-
-
-def test_all_missing_inputs_are_named_before_a_byte_is_written(store: ObsStore, tmp_path: Path) -> None:
-    put(store, "in/a", CONTENT, tmp_path)
-    routes = [route(name, name) for name in ("in", "missing", "gone/")]
-    with pytest.raises(MissingInputs) as raised:
-        fetch(store, tmp_path, *routes)
-    assert raised.value.urls == ("obs://bucket/missing", "obs://bucket/gone/")
-    assert not (tmp_path / "in").exists()
 
 
 def test_cancelling_ends_the_wait_for_a_retry(store: ObsStore, obs: MemoryObs, tmp_path: Path) -> None:
@@ -169,10 +160,16 @@ download([Route("in", ObsUrl("bucket", "in/"))], Path({str(tmp_path)!r}), store,
 
 
 @pytest.mark.parametrize(
-    ("status", "error"),
-    [(301, Rejected), (400, Rejected), (401, Refused), (403, Refused), (404, NotFound), (405, Rejected),
-     (408, Unreachable), (409, Rejected), (416, Rejected), (429, SlowDown),
-     (500, Unreachable), (503, SlowDown)],
-)  # fmt: skip
-def test_each_status_maps_to_an_error(status: int, error: type) -> None:
-    assert type(error_of_status("reading", status, "Code")) is error
+    ("status", "code", "error"),
+    [
+        *((status, "Code", Rejected) for status in (301, 400, 405, 409, 416)),
+        *((status, "Code", Refused) for status in (401, 403)),
+        (404, "Code", NotFound),
+        *((status, "Code", Unreachable) for status in (408, 500)),
+        *((status, "Code", SlowDown) for status in (429, 503)),
+        *((400, code, Unreachable) for code in ("RequestTimeout", "IncompleteBody")),
+        (400, "BadDigest", Corrupted),
+    ],
+)
+def test_each_status_maps_to_an_error(status: int, code: str, error: type) -> None:
+    assert type(error_of_status("reading", status, code)) is error

@@ -173,14 +173,19 @@ def test_a_body_over_tls_that_only_trickles_fails_after_the_stall_timeout(tmp_pa
             list(connection.body(response))
 
 
-@pytest.mark.parametrize(("name", "bundle"), [("other.example", True), ("localhost", False)])
+@pytest.mark.parametrize(
+    ("name", "bundle", "why"),
+    [("other.example", True, "Hostname mismatch"), ("localhost", False, "certificate verify failed")],
+)
 def test_the_data_path_trusts_no_other_certificate(
-    secure: Callable[[str], str], tmp_path: Path, name: str, bundle: bool
+    secure: Callable[[str], str], tmp_path: Path, name: str, bundle: bool, why: str
 ) -> None:
     (tmp_path / "a").write_bytes(b"secret")
     url = secure(name)
     store = obs_store(url, bundle=str(tmp_path / "ca.pem") if bundle else None)
-    with pytest.raises(TransferFailed, match=r"certificate verify failed") as raised:
+    with pytest.raises(Refused, match=why):
+        list(store.list("bucket", ""))
+    with pytest.raises(TransferFailed, match=why) as raised:
         send(store, tmp_path, route("a", "a"))
     assert isinstance(raised.value.failures[0].error, Refused)
 

@@ -12,7 +12,7 @@ from path_mapping.errors import MissingInputs, NoSpace, StoreError, UnsafeTarget
 from path_mapping.mapping import ObsUrl, Route, Shard
 from path_mapping.planning import UploadChoice
 from path_mapping.planning.local_tree import SpaceNeed
-from path_mapping.planning.plan import COPY, LocalEntry, RecordEntry
+from path_mapping.planning.plan import COPY, RecordEntry
 from path_mapping.planning.prepare import PreparedTransfer, prepare_downloads, prepare_uploads
 from path_mapping.planning.record import Record
 from path_mapping.planning.route_scan import Lister, never_cancelled, scan_download, scan_upload
@@ -122,9 +122,7 @@ class TestDownloads:
             downloads(
                 tmp_path, bucket(), route("a", "a/"), route("b", "b/", required=False), route("c", "c/")
             )
-        assert "obs://bucket/a/" in str(raised.value)
-        assert "obs://bucket/c/" in str(raised.value)
-        assert "obs://bucket/b/" not in str(raised.value)
+        assert raised.value.urls == ("obs://bucket/a/", "obs://bucket/c/")
 
     def test_refusals_are_all_counted_and_at_most_a_thousand_named(self, tmp_path: Path) -> None:
         bad = [one(f"a/{number:04}//x") for number in range(1001)]
@@ -133,8 +131,8 @@ class TestDownloads:
         assert len(raised.value.problems) == 1000
 
     def test_inputs_must_not_overlap(self, tmp_path: Path) -> None:
-        with pytest.raises(UnsafeTarget, match="overlap"):
-            downloads(tmp_path, bucket(one("a/1"), one("b/1")), route("a", "a/"), route("a/b", "b/"))
+        with pytest.raises(UnsafeTarget, match=f"'{tmp_path}/a/b' is inside '{tmp_path}/a'"):
+            downloads(tmp_path, bucket(), route(f"{tmp_path}/a", "a/"), route("a/b", "b/"))
 
     def test_a_file_that_is_in_the_place_of_a_directory_blocks_only_itself(self, tmp_path: Path) -> None:
         (tmp_path / "a" / "1").mkdir(parents=True)
@@ -148,6 +146,7 @@ class TestDownloads:
     def test_too_little_space_is_all_said(self, tmp_path: Path) -> None:
         with pytest.raises(NoSpace, match="GB needed"):
             downloads(tmp_path, bucket(one("a/1", 1 << 60)), route("a", "a/"))
+        assert list(tmp_path.iterdir()) == []
 
     def test_without_a_record_none_is_written(self, tmp_path: Path) -> None:
         found = downloads(tmp_path, bucket(one("a/1", 2)), route("a", "a/"), recorded=False)
@@ -257,11 +256,6 @@ class TestUploads:
         found = uploads(tmp_path, bucket(), excluded)
         assert (found.blocked, found.notices) == ([], [])
         found.close()
-
-    def test_without_a_choice_everything_is_sent_now_and_recorded(self) -> None:
-        choice = UploadChoice()
-        assert (choice.listed, choice.hurry, choice.settled, choice.recorded) == (True, False, False, True)
-        assert choice.wanted("a", LocalEntry("file", 0, 0))
 
     def test_only_wanted_files_are_sent(self, tmp_path: Path) -> None:
         (tmp_path / "out").mkdir()
