@@ -18,18 +18,20 @@ from path_mapping.planning.record import is_record, record_path
 from path_mapping.stores import Store, StoredObject, open_store
 from path_mapping.transfer import RetriedStore, Transferred
 from tests import transfers
-from tests.conftest import CREDENTIALS
 from tests.obs import MemoryObs, obs_fault
 from tests.transfers import PartialStore, obs_store, route, tree, write
 
 MIB = 1 << 20
 
 
+@pytest.fixture
+def at_obs(obs: MemoryObs) -> Store:
+    return obs_store(obs.url)
+
+
 @pytest.fixture(params=["directory", "obs"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, obs: MemoryObs) -> Store:
-    if request.param == "directory":
-        return open_store({}, tmp_path / "root")
-    return open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
+def store(request: pytest.FixtureRequest, tmp_path: Path, at_obs: Store) -> Store:
+    return open_store({}, tmp_path / "root") if request.param == "directory" else at_obs
 
 
 def fetch(store: Store, base: Path, part: Shard = Shard(), **options: Any) -> Transferred:  # noqa: B008
@@ -43,14 +45,13 @@ def send(store: Store, base: Path, choice: UploadChoice = UploadChoice(), **opti
 FILES = {"out/a": b"a" * 1000, "out/b-c": b"bc", "out/b/c": b"c", "out/b.d": b"", "out/é/ü": b"x"}
 
 
-def test_nothing_to_do_is_one_listing(obs: MemoryObs, tmp_path: Path) -> None:
-    store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
+def test_nothing_to_do_is_one_listing(obs: MemoryObs, at_obs: Store, tmp_path: Path) -> None:
     write(tmp_path, FILES)
-    assert send(store, tmp_path).files == 5
-    assert fetch(store, tmp_path).files == 5
+    assert send(at_obs, tmp_path).files == 5
+    assert fetch(at_obs, tmp_path).files == 5
     for again in (send, fetch, send, fetch):
         obs.seen.clear()
-        done = again(store, tmp_path)
+        done = again(at_obs, tmp_path)
         assert (done.files, done.skipped) == (0, 5)
         assert [(method, path.partition("?")[0]) for method, path in obs.requests] == [("GET", "/bucket")]
 
@@ -117,20 +118,22 @@ def test_files_moved_by_a_failed_run_are_not_moved_again(obs: MemoryObs, tmp_pat
     assert tree(tmp_path / "in") == tree(tmp_path / "out")
 
 
-def test_an_interrupted_listing_continues_after_its_last_key(obs: MemoryObs, tmp_path: Path) -> None:
-    store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
+def test_an_interrupted_listing_continues_after_its_last_key(
+    obs: MemoryObs, at_obs: Store, tmp_path: Path
+) -> None:
     for number in range(1003):
-        store.write("bucket", f"data/{number:04}", Path(os.devnull), md5_of([]), lambda size: None)
+        at_obs.write("bucket", f"data/{number:04}", Path(os.devnull), md5_of([]), lambda size: None)
     obs.faults.append(obs_fault("503", "GET", "marker=", times=2))
-    found = [one.key for one in RetriedStore(store).listing("bucket", "data/")]
+    found = [one.key for one in RetriedStore(at_obs).listing("bucket", "data/")]
     assert found == [f"data/{number:04}" for number in range(1003)]
 
 
-def test_without_a_listing_of_the_target_everything_is_sent(obs: MemoryObs, tmp_path: Path) -> None:
-    store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
+def test_without_a_listing_of_the_target_everything_is_sent(
+    obs: MemoryObs, at_obs: Store, tmp_path: Path
+) -> None:
     write(tmp_path, FILES)
     obs.faults.append(obs_fault("403", "GET", "/bucket?"))
-    done = send(store, tmp_path)
+    done = send(at_obs, tmp_path)
     assert done.files == 5
     assert "obs://bucket/data/ cannot be listed, so all files are uploaded" in done.notices[0]
 
@@ -190,16 +193,15 @@ def test_files_deleted_here_are_deleted_in_obs_with_delete(store: Store, tmp_pat
     assert [found.key for found in store.list("bucket", "data/o")] == ["data/other"]
 
 
-def test_nothing_is_deleted_after_a_failure(obs: MemoryObs, tmp_path: Path) -> None:
-    store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
+def test_nothing_is_deleted_after_a_failure(obs: MemoryObs, at_obs: Store, tmp_path: Path) -> None:
     write(tmp_path, FILES)
-    send(store, tmp_path)
+    send(at_obs, tmp_path)
     (tmp_path / "out" / "a").unlink()
     write(tmp_path, {"out/new": b"n"})
     obs.faults.append(obs_fault("403", "PUT", "/data/new"))
     with pytest.raises(TransferFailed):
-        send(store, tmp_path, delete=True)
-    assert "data/a" in [found.key for found in store.list("bucket", "data/")]
+        send(at_obs, tmp_path, delete=True)
+    assert "data/a" in [found.key for found in at_obs.list("bucket", "data/")]
 
 
 class ObjectsLess(PartialStore):
@@ -233,12 +235,13 @@ def test_the_newest_files_go_first_when_time_is_short(store: Store, tmp_path: Pa
     assert order == ["data/3-meta", "data/2-weights", "data/1-old.log"]
 
 
-def test_without_a_listing_the_record_tells_what_was_sent(obs: MemoryObs, tmp_path: Path) -> None:
-    store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
+def test_without_a_listing_the_record_tells_what_was_sent(
+    obs: MemoryObs, at_obs: Store, tmp_path: Path
+) -> None:
     write(tmp_path, FILES)
     for files in (5, 0):
         obs.seen.clear()
-        assert send(store, tmp_path, UploadChoice(listed=False)).files == files
+        assert send(at_obs, tmp_path, UploadChoice(listed=False)).files == files
         assert [method for method, path in obs.requests] == ["PUT"] * files
 
 

@@ -34,13 +34,18 @@ def proxy(radosgw_account: Account) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture
-def bucket(
-    radosgw_account: Account, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[Boto, str]]:
-    """An empty bucket as boto3 sees it, and its URL for `path_mapping.file`, which goes through the proxy."""
-    name = f"bucket-{uuid.uuid4().hex[:12]}"
-    boto = Boto(radosgw_account, name)
+def boto(radosgw_account: Account) -> Boto:
+    """An empty bucket as boto3 sees it."""
+    boto = Boto(radosgw_account, f"bucket-{uuid.uuid4().hex[:12]}")
     assert boto.create_bucket().status == 200
+    return boto
+
+
+@pytest.fixture
+def url(
+    boto: Boto, radosgw_account: Account, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """The bucket's URL for `path_mapping.file`, which goes through the proxy."""
     monkeypatch.delenv("PATH_MAPPING_OBS_ROOT", raising=False)
     for variable, value in variables(radosgw_account, proxy.url).items():
         monkeypatch.setenv(variable, value)
@@ -48,7 +53,7 @@ def bucket(
     file_tree.set_auth()
     proxy.faults.clear()
     proxy.seen.clear()
-    yield boto, f"obs://{name}"
+    yield f"obs://{boto.bucket}"
     file_tree.set_auth()
 
 
@@ -98,14 +103,14 @@ def removed(url: str, local: Path) -> bool:
     ],
 )
 def test_a_failure_that_passes_is_retried(
-    bucket: tuple[Boto, str],
+    boto: Boto,
+    url: str,
     proxy: FaultProxy,
     tmp_path: Path,
     kind: str,
     broken: str,
     works: Callable[[str, Path], bool],
 ) -> None:
-    boto, url = bucket
     boto.put("d/a", b"hello")
     fault = Fault(operation(broken), **PASSING[kind])
     proxy.faults.append(fault)
@@ -113,10 +118,7 @@ def test_a_failure_that_passes_is_retried(
     assert fault.times == 0, "nothing was broken"
 
 
-def test_a_copy_answered_with_an_error_in_a_200_is_retried(
-    bucket: tuple[Boto, str], proxy: FaultProxy
-) -> None:
-    boto, url = bucket
+def test_a_copy_answered_with_an_error_in_a_200_is_retried(boto: Boto, url: str, proxy: FaultProxy) -> None:
     boto.put("a", b"hello")
     proxy.faults.append(
         Fault(operation("CopyObject"), status=200, body=b"<Error><Code>InternalError</Code></Error>")
@@ -126,9 +128,8 @@ def test_a_copy_answered_with_an_error_in_a_200_is_retried(
 
 
 def test_a_directory_is_deleted_in_bulk_and_what_fails_is_tried_again(
-    bucket: tuple[Boto, str], proxy: FaultProxy
+    boto: Boto, url: str, proxy: FaultProxy
 ) -> None:
-    boto, url = bucket
     keys = ["d/a b+%&<>\"'ü中.", "d/end ", "d/line\r\n", "d/plain"]
     for key in keys:
         boto.put(key, b"x")
@@ -147,9 +148,8 @@ def test_a_directory_is_deleted_in_bulk_and_what_fails_is_tried_again(
 
 @pytest.mark.parametrize("broken", [{"cut_answer": 1_500_000}, {"cut_answer": 1_500_000, "reset": True}, {"flip_answer": 1_500_000}])  # fmt: skip
 def test_what_is_read_as_a_whole_is_what_was_stored(
-    bucket: tuple[Boto, str], proxy: FaultProxy, broken: Dict[str, Any]
+    boto: Boto, url: str, proxy: FaultProxy, broken: Dict[str, Any]
 ) -> None:
-    boto, url = bucket
     boto.put("a", BODY)
     for mode in ("rb", "r+b"):
         proxy.faults.append(Fault(operation("GetObject"), **broken))
@@ -159,9 +159,8 @@ def test_what_is_read_as_a_whole_is_what_was_stored(
 
 
 def test_wrong_content_is_never_read_in_pieces_without_an_error(
-    bucket: tuple[Boto, str], proxy: FaultProxy
+    boto: Boto, url: str, proxy: FaultProxy
 ) -> None:
-    boto, url = bucket
     boto.put("a", BODY)
     proxy.faults.append(Fault(operation("GetObject"), flip_answer=1_500_000))
     with mox.file.File(f"{url}/a", "rb") as file:
@@ -170,8 +169,7 @@ def test_wrong_content_is_never_read_in_pieces_without_an_error(
             list(pieces)
 
 
-def test_a_file_is_one_version_of_its_object(bucket: tuple[Boto, str], proxy: FaultProxy) -> None:
-    boto, url = bucket
+def test_a_file_is_one_version_of_its_object(boto: Boto, url: str, proxy: FaultProxy) -> None:
     boto.put("a", BODY)
     with mox.file.File(f"{url}/a", "rb") as file:
         assert file.read(10) == BODY[:10]
@@ -181,10 +179,7 @@ def test_a_file_is_one_version_of_its_object(bucket: tuple[Boto, str], proxy: Fa
             file.read(10)
 
 
-def test_what_somebody_overwrote_with_the_same_size_is_copied(
-    bucket: tuple[Boto, str], tmp_path: Path
-) -> None:
-    boto, url = bucket
+def test_what_somebody_overwrote_with_the_same_size_is_copied(boto: Boto, url: str, tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "a").write_text("mine!")
     for copy, source, target in (
@@ -198,8 +193,7 @@ def test_what_somebody_overwrote_with_the_same_size_is_copied(
         assert boto.get(key).content == b"mine!"
 
 
-def test_a_copy_leaves_nothing_beside_its_target(bucket: tuple[Boto, str], tmp_path: Path) -> None:
-    boto, url = bucket
+def test_a_copy_leaves_nothing_beside_its_target(boto: Boto, url: str, tmp_path: Path) -> None:
     boto.put("a", b"hello")
     for _ in range(2):
         mox.file.copy(f"{url}/a", f"{tmp_path}/in/a")
@@ -208,9 +202,8 @@ def test_a_copy_leaves_nothing_beside_its_target(bucket: tuple[Boto, str], tmp_p
 
 
 def test_a_tree_is_compared_by_content_and_leaves_no_record(
-    bucket: tuple[Boto, str], proxy: FaultProxy, tmp_path: Path
+    url: str, proxy: FaultProxy, tmp_path: Path
 ) -> None:
-    _, url = bucket
     files = {"large": BODY * 20, "small": b"small"}  # 67 MiB go in parts
     write(tmp_path / "d", files)
     copies: List[Callable[[], None]] = [
@@ -229,10 +222,7 @@ def test_a_tree_is_compared_by_content_and_leaves_no_record(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["back", "in"]
 
 
-def test_a_large_file_is_written_in_parts_that_are_retried(
-    bucket: tuple[Boto, str], proxy: FaultProxy
-) -> None:
-    boto, url = bucket
+def test_a_large_file_is_written_in_parts_that_are_retried(boto: Boto, url: str, proxy: FaultProxy) -> None:
     content = os.urandom(1 << 20) * 65
     proxy.faults.append(Fault(operation("UploadPart"), status=500))
     mox.file.write(f"{url}/large", content, binary=True)
@@ -242,8 +232,7 @@ def test_a_large_file_is_written_in_parts_that_are_retried(
     assert mox.file.read(f"{url}/large", binary=True) == content
 
 
-def test_an_object_of_unusual_parts_is_read_twice(bucket: tuple[Boto, str], proxy: FaultProxy) -> None:
-    boto, url = bucket
+def test_an_object_of_unusual_parts_is_read_twice(boto: Boto, url: str, proxy: FaultProxy) -> None:
     content = os.urandom(3 << 20) * 4
     put_in_parts(boto, "odd", content, [0, 5_300_000, 11_000_000])
     proxy.faults.append(Fault(operation("GetObject"), flip_answer=100_000))
@@ -253,9 +242,8 @@ def test_an_object_of_unusual_parts_is_read_twice(bucket: tuple[Boto, str], prox
 
 @pytest.mark.parametrize("parts", ["usual", "odd"])
 def test_an_object_of_parts_is_compared_when_it_is_read_in_pieces(
-    bucket: tuple[Boto, str], proxy: FaultProxy, parts: str
+    boto: Boto, url: str, proxy: FaultProxy, parts: str
 ) -> None:
-    boto, url = bucket
     content = BODY * 4
     cuts = [0, 5_300_000, 11_000_000] if parts == "odd" else [0, 5 << 20, 10 << 20]
     put_in_parts(boto, "a", content, cuts)
@@ -270,15 +258,13 @@ def test_an_object_of_parts_is_compared_when_it_is_read_in_pieces(
         assert file.read() == content
 
 
-def test_a_missing_bucket_does_not_exist(bucket: tuple[Boto, str]) -> None:
-    _, url = bucket
+def test_a_missing_bucket_does_not_exist(url: str) -> None:
     assert (mox.file.exists(url), mox.file.is_directory(url)) == (True, True)
     assert not mox.file.exists(f"{url}-none")
     assert not mox.file.is_directory(f"{url}-none/")
 
 
-def test_renames_lose_nothing(bucket: tuple[Boto, str], tmp_path: Path) -> None:
-    boto, url = bucket
+def test_renames_lose_nothing(boto: Boto, url: str, tmp_path: Path) -> None:
     keys = ["out", "out/a", "out/backup/a", "out/backup/backup/a"]
     for key in keys:
         boto.put(key, key.encode())
@@ -295,9 +281,8 @@ def test_renames_lose_nothing(bucket: tuple[Boto, str], tmp_path: Path) -> None:
 
 
 def test_a_rename_deletes_only_what_it_has_copied(
-    bucket: tuple[Boto, str], proxy: FaultProxy, tmp_path: Path
+    boto: Boto, url: str, proxy: FaultProxy, tmp_path: Path
 ) -> None:
-    boto, url = bucket
     for key in ("d/a", "d/b"):
         boto.put(key, b"old")
 
@@ -325,9 +310,8 @@ def _after_the_content_of(key: str) -> Callable[[Seen], bool]:
 
 
 def test_a_local_directory_is_moved_without_losing_what_cannot_go(
-    bucket: tuple[Boto, str], tmp_path: Path, proxy: FaultProxy
+    boto: Boto, url: str, tmp_path: Path, proxy: FaultProxy
 ) -> None:
-    boto, url = bucket
     local = tmp_path / "d"
     (local / "sub").mkdir(parents=True)
     (local / "a").write_text("a")

@@ -104,33 +104,39 @@ def test_an_empty_mapping_is_valid(source: str, text: str) -> None:
     assert parse_mapping(text, source) == PathMapping((), ())
 
 
-OPTION_MISTAKES = [
-    ("{shard: 1}", "input: 'a': no 'obs', expected 'obs': 'obs://bucket/path'"),
-    (
-        "{obs: 'obs://bucket/x', size: 1}",
-        "input: 'a': found the key 'size', expected one of obs, include,",
-    ),
-    ("{obs: 'obs://bucket/x', shard: 1}", "input: 'a': shard: found 1, expected true or false"),
-    ("{obs: 'obs://bucket/x', shard: 'no'}", "input: 'a': shard: found 'no', expected true or false"),
-    ("{obs: 'obs://bucket/x', interval: 9}", "input: 'a': 'interval' is valid for an output only"),
-    ("{obs: 'obs://bucket/x', include: '*'}", "input: 'a': include: found '*', expected a list of patterns"),
-    ("{obs: 'obs://bucket/x', include: [1]}", "input: 'a': include: found 1, expected a pattern as a string"),
-    ("{obs: 'obs://bucket/x', exclude: ['!']}", "exclude: found '!', expected a .gitignore pattern"),
-    ("{obs: 'obs://bucket/x', exclude: ['# a']}", "exclude: found '# a', expected a .gitignore pattern"),
-    ("{obs: 3}", "input: 'a': found 3, expected 'obs://bucket/path'"),
-    ("[obs]", "input: found a list, expected 'obs://bucket/path'"),
-    ("2020-01-01", "input: found 2020-01-01, expected 'obs://bucket/path'"),
-    ("obs://bucket/{jobs}", "found the placeholder {jobs}, expected {job}, {node} or {rank}"),
-    ("obs://bucket/{job", "found a single '{', expected '{{' for a brace in a name"),
-    ("obs://{job}/x", "found the bucket 'j1', expected 3 to 63"),
-]
-
-
-@pytest.mark.parametrize(("value", "said"), OPTION_MISTAKES)
-def test_a_mistake_in_an_option_is_reported_with_its_line(value: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("{shard: 1}", "input: 'a': no 'obs', expected 'obs': 'obs://bucket/path'"),
+        (
+            "{obs: 'obs://bucket/x', size: 1}",
+            "input: 'a': found the key 'size', expected one of obs, include,",
+        ),
+        ("{obs: 'obs://bucket/x', shard: 1}", "input: 'a': shard: found 1, expected true or false"),
+        ("{obs: 'obs://bucket/x', shard: 'no'}", "input: 'a': shard: found 'no', expected true or false"),
+        ("{obs: 'obs://bucket/x', interval: 9}", "input: 'a': 'interval' is valid for an output only"),
+        (
+            "{obs: 'obs://bucket/x', include: '*'}",
+            "input: 'a': include: found '*', expected a list of patterns",
+        ),
+        (
+            "{obs: 'obs://bucket/x', include: [1]}",
+            "input: 'a': include: found 1, expected a pattern as a string",
+        ),
+        ("{obs: 'obs://bucket/x', exclude: ['!']}", "exclude: found '!', expected a .gitignore pattern"),
+        ("{obs: 'obs://bucket/x', exclude: ['# a']}", "exclude: found '# a', expected a .gitignore pattern"),
+        ("{obs: 3}", "input: 'a': found 3, expected 'obs://bucket/path'"),
+        ("[obs]", "input: found a list, expected 'obs://bucket/path'"),
+        ("2020-01-01", "input: found 2020-01-01, expected 'obs://bucket/path'"),
+        ("obs://bucket/{jobs}", "found the placeholder {jobs}, expected {job}, {node} or {rank}"),
+        ("obs://bucket/{job", "found a single '{', expected '{{' for a brace in a name"),
+        ("obs://{job}/x", "found the bucket 'j1', expected 3 to 63"),
+    ],
+)
+def test_a_mistake_in_an_option_is_reported_with_its_line(value: str, expected: str) -> None:
     (problem,) = problems_of(f"input:\n  # comment\n  a: {value if value[0] in '{[2' else repr(value)}\n")
     assert problem.startswith("line 3: ")
-    assert said in problem
+    assert expected in problem
 
 
 @pytest.mark.parametrize("seconds", ["0", "-3", "true", "'60'", ".inf", ".nan", "null"])
@@ -146,7 +152,6 @@ def test_an_interval_is_a_number_of_seconds(seconds: str) -> None:
         ("m.yaml", "input:\n  a: obs://bucket/x\n  a: obs://bucket/y", "line 3: input: duplicate key 'a', first on line 2"),
         ("m.yaml", "input:\n  a: {obs: 'obs://bucket/x', obs: 'obs://bucket/y'}", "line 2: input: 'a': duplicate key 'obs'"),
         ("m.json", '{"input": {"a": "obs://bucket/x", "a": "obs://bucket/y"}}', "input: duplicate key 'a'"),
-        ("m.json", '{"input": {"a": "obs://bucket/x", "./a": "obs://bucket/y"}}', "duplicate key './a', the same path as 'a'"),
         ("m.json", "{'input': {}}", "line 1: not JSON: "),
         ("m.json", '{"input": NaN}', "found NaN, expected a number"),
         ("m.yaml", "input: [", "line 1: not YAML: "),
@@ -163,7 +168,6 @@ def test_an_interval_is_a_number_of_seconds(seconds: str) -> None:
         ("m.py", 'PATH_MAPPING_CONFIG = {}\nPATH_MAPPING_CONFIG = {}', 'line 2: PATH_MAPPING_CONFIG is assigned a second'),
         ("m.py", 'PATH_MAPPING_CONFIG = dict()', 'line 1: PATH_MAPPING_CONFIG: expected a dict'),
         ("m.py", "PATH_MAPPING_CONFIG = {'inputs': {}}", "found the key 'inputs', expected one of input, output"),
-        ("m.py", "PATH_MAPPING_CONFIG = {'input': {}, 'input': {}}", "duplicate key 'input'"),
         ("m.py", "PATH_MAPPING_CONFIG = {'input': []}", 'input: expected a dict'),
         ("m.py", "PATH_MAPPING_CONFIG = {'input': {1: 'obs://bucket/x'}}", 'found 1, expected a local path'),
         ("m.py", "PATH_MAPPING_CONFIG = {'input': {'': 'obs://bucket/x'}}", "found '', expected a local path"),
@@ -171,9 +175,6 @@ def test_an_interval_is_a_number_of_seconds(seconds: str) -> None:
         ("m.py", "PATH_MAPPING_CONFIG = {'input': {'a': 'b'}}", "found 'b', expected 'obs://bucket/path'"),
         ("m.py", "PATH_MAPPING_CONFIG = {'input': {'a': f'obs://{x}/'}}", "expected 'obs://bucket/path'"),
         ("m.py", "PATH_MAPPING_CONFIG = {'input': {'a': 'obs://Big/x'}}", "found the bucket 'Big'"),
-        ("m.py", "PATH_MAPPING_CONFIG = {'input': {'a': 'obs://b/x'}}", "found the bucket 'b'"),
-        ("m.py", "PATH_MAPPING_CONFIG = {'input': {'a': 'obs://bucket/../x'}}", 'expected a path without'),
-        ("m.py", "PATH_MAPPING_CONFIG = {'input': {'a': 'obs://bucket/x//y'}}", 'expected a path without'),
         ("m.py", "PATH_MAPPING_CONFIG = {'input': {'a': 'obs://bucket/x',\n'a': 'obs://bucket/y'}}", "line 2: input: duplicate key 'a', first on line 1"),
     ],
 )  # fmt: skip
