@@ -111,19 +111,19 @@ class Running:
     log: Path
     boots: List[subprocess.Popen[bytes]]
 
-    def said(self, word: str) -> List[Dict[str, Any]]:
+    def reports(self, word: str) -> List[Dict[str, Any]]:
         """What the ranks have said, by rank; a line that is still being written is left out."""
         lines = self.log.read_text(errors="replace").splitlines(keepends=True)
-        found = [
+        texts = [
             line.partition(f"{word} ")[2] for line in lines if f"] {word} {{" in line and line.endswith("}\n")
         ]
-        return sorted(map(json.loads, found), key=lambda one: int(one["rank"]))
+        return sorted(map(json.loads, texts), key=lambda report: int(report["rank"]))
 
     def end(self) -> None:
         """Waits for the end of all nodes, and of what they have started."""
         for boot in self.boots:
             boot.wait(START_SECONDS)
-        ranks = [int(one["pid"]) for one in self.said("restored")]
+        ranks = [int(report["pid"]) for report in self.reports("restored")]
         eventually(lambda: not any(map(alive, ranks)), "the ranks have ended")
 
 
@@ -193,28 +193,28 @@ class KilledJob:
     def _until_all_ranks_run(self, running: Running) -> None:
         eventually(
             lambda: (
-                len(running.said("restored")) == self.ranks
-                or any(one.poll() is not None for one in running.boots)
+                len(running.reports("restored")) == self.ranks
+                or any(boot.poll() is not None for boot in running.boots)
             ),
             "all ranks run",
             START_SECONDS,
         )
-        assert len(running.said("restored")) == self.ranks, self.log.read_text(errors="replace")
+        assert len(running.reports("restored")) == self.ranks, self.log.read_text(errors="replace")
 
     def newest_whole(self) -> Optional[WholeSet]:
         """The set that the next start must go on from, with the digests of what the store has for its files."""
         sets: Dict[Any, Dict[int, str]] = defaultdict(dict)
-        for found in self.store.list("bucket", "ckpt/.ma_boot/sets/"):
-            match = _PART.fullmatch(found.key)
-            assert match is not None, found.key
+        for stored in self.store.list("bucket", "ckpt/.ma_boot/sets/"):
+            match = _PART.fullmatch(stored.key)
+            assert match is not None, stored.key
             attempt, tag, step, version, kind, node, nodes, _ = match.groups()
             assert int(nodes) == NODES
-            sets[(int(attempt), tag, int(step), int(version), kind)][int(node)] = found.key
+            sets[(int(attempt), tag, int(step), int(version), kind)][int(node)] = stored.key
         for name in sorted(sets):
             if set(sets[name]) == set(range(NODES)):
                 parts = [json.loads(self.read(key)) for key in sets[name].values()]
                 files = {
-                    one["path"]: self.read(f"ckpt/{one['key']}") for part in parts for one in part["files"]
+                    file["path"]: self.read(f"ckpt/{file['key']}") for part in parts for file in part["files"]
                 }
                 digests = {path: hashlib.sha256(content).hexdigest() for path, content in files.items()}
                 return WholeSet((-name[0], parts[0]["step"]), parts[0]["step_name"], digests)
@@ -229,10 +229,12 @@ class KilledJob:
         sets.remove([], sets.leftovers(0.0))
         assert self.newest_whole() == before
         manifests = [
-            found.key for found in self.store.list("bucket", "ckpt/.ma_boot/sets/") if "/part-" in found.key
+            stored.key
+            for stored in self.store.list("bucket", "ckpt/.ma_boot/sets/")
+            if "/part-" in stored.key
         ]
-        named = {f"ckpt/{one['key']}" for key in manifests for one in json.loads(self.read(key))["files"]}
-        assert {found.key for found in self.store.list("bucket", "ckpt/attempt-")} == named
+        named = {f"ckpt/{file['key']}" for key in manifests for file in json.loads(self.read(key))["files"]}
+        assert {stored.key for stored in self.store.list("bucket", "ckpt/attempt-")} == named
 
     def read(self, key: str) -> bytes:
         """An object; it must be there."""
@@ -245,23 +247,25 @@ class KilledJob:
             assert content is None or digest == hashlib.sha256(content(path)).hexdigest(), (
                 f"half of {path} counts"
             )
-        for said in running.said("restored"):
-            assert said["step"] == (expected.step if expected else None), self.log.read_text(errors="replace")
+        for report in running.reports("restored"):
+            assert report["step"] == (expected.step if expected else None), self.log.read_text(
+                errors="replace"
+            )
             files = expected.files if expected else {}
             mine = {
                 path: digest
                 for path, digest in files.items()
-                if rank_of is None or rank_of(path) // devices == said["rank"] // devices
+                if rank_of is None or rank_of(path) // devices == report["rank"] // devices
             }
-            assert said["files"] == mine, f"rank {said['rank']}"
+            assert report["files"] == mine, f"rank {report['rank']}"
 
     def learn(self, running: Running) -> int:
         """What was trained in this start is what was trained before, where a step was; returns how many steps."""
         steps = set()
-        for said in running.said("saved"):
-            steps.add(said["step"])
-            assert self.weights.setdefault(said["step"], said["weights"]) == said["weights"], (
-                f"step {said['step']} of rank {said['rank']} in start {self.starts}: other weights than before"
+        for report in running.reports("saved"):
+            steps.add(report["step"])
+            assert self.weights.setdefault(report["step"], report["weights"]) == report["weights"], (
+                f"step {report['step']} of rank {report['rank']} in start {self.starts}: other weights than before"
             )
         return len(steps)
 
@@ -317,7 +321,7 @@ def wait_for_moment(job: KilledJob, running: Running, chance: random.Random) -> 
     until = time.monotonic() + MOMENT_SECONDS
 
     def ended() -> bool:
-        return time.monotonic() > until or any(one.poll() is not None for one in running.boots)
+        return time.monotonic() > until or any(boot.poll() is not None for boot in running.boots)
 
     if moment in REQUESTS:
         job.requests.wait_for(REQUESTS[moment], number)
@@ -349,7 +353,7 @@ def kill(running: Running, chance: random.Random) -> str:
     what = chance.choice(VICTIMS)
     victim = chance.choice(running.boots)
     if what == "a rank":
-        pids = [int(one["pid"]) for one in running.said("restored")]
+        pids = [int(report["pid"]) for report in running.reports("restored")]
         kill_all([chance.choice(pids)] if pids else [])
     elif what == "a boot":  # its guard ends the ranks
         kill_all([victim.pid])
@@ -373,8 +377,8 @@ def kill_all(pids: Sequence[int]) -> None:
 
 def descendants(pid: int) -> List[int]:
     """The children of a process, and theirs."""
-    found: List[int] = []
+    children: List[int] = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):
-            found += map(int, task.read_text().split())
-    return found + [below for child in found for below in descendants(child)]
+            children += map(int, task.read_text().split())
+    return children + [below for child in children for below in descendants(child)]

@@ -54,9 +54,13 @@ class Together(BaseHTTPRequestHandler):
         self.close_connection = self.path.endswith(("1", "3", "5", "7", "9"))  # without saying so
 
 
-def troubled(found: Dict[str, Outcome]) -> List[Tuple[str, object, int]]:
+def troubled(outcomes: Dict[str, Outcome]) -> List[Tuple[str, object, int]]:
     """The objects that failed or were asked for again, with the error and the number of retries."""
-    return [(name, one.error, one.retries) for name, one in found.items() if one.error or one.retries]
+    return [
+        (name, outcome.error, outcome.retries)
+        for name, outcome in outcomes.items()
+        if outcome.error or outcome.retries
+    ]
 
 
 class LateHandshakes(ThreadingHTTPServer):
@@ -107,13 +111,13 @@ def fetched(
     limiter, each = RateLimiter(), len(units) // batches
     pool = ThreadPool(RetriedStore(obs_store(url, bundle=bundle or None)), 1, AHEAD, limiter=limiter)
     try:
-        for begin in range(0, len(units), each):
-            pool.submit(list(units[begin : begin + each]))
+        for start in range(0, len(units), each):
+            pool.submit(list(units[start : start + each]))
         outcomes: List[Outcome] = []
         while len(outcomes) < len(units):
-            found = pool.outcomes(30.0)
-            assert found, "no outcome in 30 s"
-            outcomes += found
+            new = pool.outcomes(30.0)
+            assert new, "no outcome in 30 s"
+            outcomes += new
     finally:
         pool.close()
     return {names[outcome.number]: outcome for outcome in outcomes}
@@ -121,8 +125,8 @@ def fetched(
 
 def test_requests_are_sent_before_the_first_is_answered_and_once_each(together: str, tmp_path: Path) -> None:
     """Also those on connections that the server has closed meanwhile, which are no fault."""
-    found = fetched(together, dict.fromkeys(FILES, 4), tmp_path / "in")
-    assert troubled(found) == []
+    outcomes = fetched(together, dict.fromkeys(FILES, 4), tmp_path / "in")
+    assert troubled(outcomes) == []
     assert tree(tmp_path / "in") == dict.fromkeys(FILES, b"good")
     assert sorted(Together.asked) == [f"/bucket/out/{name}" for name in FILES]
 
@@ -132,8 +136,8 @@ def test_the_first_batch_asks_for_the_kind_of_signature_once_and_is_sent_ahead_t
 ) -> None:
     names_are_here(monkeypatch)
     named = together.replace("127.0.0.1", "obs.example.com")
-    found = fetched(named, dict.fromkeys(FILES, 4), tmp_path / "in")
-    assert troubled(found) == []
+    outcomes = fetched(named, dict.fromkeys(FILES, 4), tmp_path / "in")
+    assert troubled(outcomes) == []
     assert sorted(Together.asked) == [f"/out/{name}" for name in FILES]
 
 
@@ -145,11 +149,11 @@ def test_connections_are_opened_all_at_a_time(tmp_path: Path) -> None:
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     url = f"https://localhost:{server.server_port}"
     try:
-        found = fetched(url, dict.fromkeys(FILES, 4), tmp_path / "in", bundle=str(tmp_path / "ca.pem"))
+        outcomes = fetched(url, dict.fromkeys(FILES, 4), tmp_path / "in", bundle=str(tmp_path / "ca.pem"))
     finally:
         server.shutdown()
         server.server_close()
-    assert troubled(found) == []
+    assert troubled(outcomes) == []
     assert tree(tmp_path / "in") == dict.fromkeys(FILES, b"good")
 
 
@@ -159,9 +163,9 @@ def test_a_fault_of_one_object_costs_its_own_retries_only(
     stored: MemoryObs, tmp_path: Path, kind: str, batches: int
 ) -> None:
     stored.faults.append(obs_fault(kind, "GET", "/out/07", times=2))
-    found = fetched(stored.url, SIZES, tmp_path / "in", batches)
-    assert [(name, one.error) for name, one in found.items() if one.error] == []
-    retries = {name: one.retries for name, one in found.items() if one.retries}
+    outcomes = fetched(stored.url, SIZES, tmp_path / "in", batches)
+    assert [(name, outcome.error) for name, outcome in outcomes.items() if outcome.error] == []
+    retries = {name: outcome.retries for name, outcome in outcomes.items() if outcome.retries}
     if kind == "reset":  # on a kept connection it may be the server's end of it, and counts for nothing
         assert not {*retries} - {"07"}
     else:
@@ -171,8 +175,10 @@ def test_a_fault_of_one_object_costs_its_own_retries_only(
 
 def test_an_object_that_is_gone_fails_alone(stored: MemoryObs, tmp_path: Path) -> None:
     obs_store(stored.url).delete("bucket", "out/12")
-    found = fetched(stored.url, SIZES, tmp_path / "in")
-    assert {name: type(one.error) for name, one in found.items() if one.error} == {"12": NotFound}
+    outcomes = fetched(stored.url, SIZES, tmp_path / "in")
+    assert {name: type(outcome.error) for name, outcome in outcomes.items() if outcome.error} == {
+        "12": NotFound
+    }
     assert tree(tmp_path / "in") == {name: content for name, content in FILES.items() if name != "12"}
 
 
@@ -186,15 +192,15 @@ def test_closing_the_pool_closes_what_was_asked_for_ahead(stored: MemoryObs, tmp
             for number, (name, size) in enumerate(SIZES.items())
         ])  # fmt: skip
         pool.close()
-    assert [one.name for one in threading.enumerate() if one.name.startswith("transfer-")] == []
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("transfer-")] == []
     assert len(ours(before)) <= before
 
 
 def ours(before: int) -> List[str]:
     """The descriptors of this process, once the threads of the server have closed theirs."""
     for _ in range(200):
-        found = os.listdir("/proc/self/fd")
-        if len(found) <= before:
+        descriptors = os.listdir("/proc/self/fd")
+        if len(descriptors) <= before:
             break
         threading.Event().wait(0.05)
-    return found
+    return descriptors

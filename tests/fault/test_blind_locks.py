@@ -36,7 +36,7 @@ def test_the_second_node_has_the_whole_file_after_the_first_moved_the_common_one
     assert (tmp_path / "in" / "large").read_bytes() == LARGE
     obs.release.set()
     second.join()
-    assert [one.files for one in done] == [1]
+    assert [transferred.files for transferred in done] == [1]
     assert (tmp_path / "in" / "large").read_bytes() == LARGE
     assert names(tmp_path / "in") == ["large"]
 

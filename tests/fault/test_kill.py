@@ -128,8 +128,8 @@ def one_download(server: str, base: Path, chance: random.Random) -> None:
     url, tree = server.split("|")
     target, wanted = base / "in", sums(Path(tree))
     killed("download", url, base, "in", "in/", chance, chance.random() < 0.5)
-    found = {path: path.stat().st_ino for path in target.rglob("*") if path.is_file()}
-    whole = {path: number for path, number in found.items() if not path.name.endswith(".ma_part")}
+    files = {path: path.stat().st_ino for path in target.rglob("*") if path.is_file()}
+    whole = {path: number for path, number in files.items() if not path.name.endswith(".ma_part")}
     for path in whole:
         name = path.relative_to(target).as_posix()
         assert hashlib.md5(path.read_bytes()).hexdigest() == wanted[name], "half a file at its final path"
@@ -168,11 +168,11 @@ def run_uploads(url: str, tmp_path: Path, kills: int) -> None:
         key = f"out{number}/"
         killed("upload", url, tmp_path, "out", key, chance, False)
         send(store, tmp_path, route("out", key))
-        found = {
+        stored = {
             entry.key[len(key) :]: hashlib.md5(b"".join(store.read("bucket", entry.key))).hexdigest()
             for entry in store.list("bucket", key)
         }
-        assert found == wanted
+        assert stored == wanted
         for left in store.unfinished("bucket", key):  # begun right before the kill, and not noted yet
             assert not list(store._parts("listing", "bucket", left.key, left.upload))
 

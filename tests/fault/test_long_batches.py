@@ -32,14 +32,14 @@ def batch(base: Path, *names: str) -> Batch:
 
 def outcomes(pool: Pool, count: int) -> List[Outcome]:
     """So many outcomes, and those that came with them."""
-    found: List[Outcome] = []
+    received: List[Outcome] = []
 
     def enough() -> bool:
-        found.extend(pool.outcomes(0.1))
-        return len(found) >= count
+        received.extend(pool.outcomes(0.1))
+        return len(received) >= count
 
     eventually(enough, f"{count} outcomes")
-    return found
+    return received
 
 
 @pytest.mark.parametrize("processes", [THREADS, PROCESSES])
@@ -50,7 +50,7 @@ def test_what_is_done_is_reported_before_the_batch_ends(
     pool = started(obs.url, processes)
     pool.submit(batch(tmp_path, "a", "b", "c"))
     done = outcomes(pool, 2)
-    assert [(one.number, one.error) for one in done] == [(0, None), (1, None)]
+    assert [(outcome.number, outcome.error) for outcome in done] == [(0, None), (1, None)]
     obs.release.set()
     pool.close()
 
@@ -59,10 +59,10 @@ def test_another_worker_does_only_what_the_dead_one_has_not_reported(obs: Memory
     obs.faults.append(obs_fault("hang", "PUT", "/out/c", times=1))
     pool = started(obs.url, PROCESSES)
     pool.submit(batch(tmp_path, "a", "b", "c", "d"))
-    assert [one.number for one in outcomes(pool, 2)] == [0, 1]
+    assert [outcome.number for outcome in outcomes(pool, 2)] == [0, 1]
     os.kill(workers()[0], signal.SIGKILL)  # the first gets the first batch
-    assert [(one.number, one.error) for one in outcomes(pool, 2)] == [(2, None), (3, None)]
+    assert [(outcome.number, outcome.error) for outcome in outcomes(pool, 2)] == [(2, None), (3, None)]
     pool.close()
-    sent = [one.path for one in obs.seen if one.method == "PUT"]
+    sent = [seen.path for seen in obs.seen if seen.method == "PUT"]
     assert sent.count("/bucket/out/a") == sent.count("/bucket/out/b") == 1
     assert [entry.key for entry in obs_store(obs.url).list("bucket", "out/")] == [f"out/{x}" for x in "abcd"]

@@ -50,8 +50,8 @@ class Line:
     def ask(self, *arguments: Any, **options: Any) -> Tuple[int, Dict[str, str], bytes]:
         """The status, the headers and the body of the answer to what `send` sends."""
         answer = self.send(*arguments, **options)
-        found = {name.lower(): value for name, value in answer.getheaders()}
-        return answer.status, found, answer.read()
+        headers = {name.lower(): value for name, value in answer.getheaders()}
+        return answer.status, headers, answer.read()
 
     def listing(self) -> bytes:
         """The bucket's listing as XML, of one key a page."""
@@ -86,8 +86,8 @@ def test_a_refusal_and_then_the_object_on_one_connection(
 ) -> None:
     obs.faults.append(obs_fault(kind, "GET", "/a", times=2))
     for _ in range(2):
-        found, _, body = line.ask()
-        assert (found, b"<Code>" + code + b"</Code>" in body) == (status, True)
+        answered, _, body = line.ask()
+        assert (answered, b"<Code>" + code + b"</Code>" in body) == (status, True)
         connected = line.connection.sock
     assert line.ask()[2] == CONTENT
     assert line.connection.sock is connected
@@ -249,7 +249,7 @@ def test_of_two_appends_at_one_position_the_second_is_refused(obs: MemoryObs) ->
             statuses.append(line.ask("POST", "log", content, query)[0])  # noqa: B023 - joined
 
         threads = [
-            threading.Thread(target=append, args=(one, f"append&position={position}")) for one in lines
+            threading.Thread(target=append, args=(line, f"append&position={position}")) for line in lines
         ]
         for thread in threads:
             thread.start()

@@ -124,8 +124,8 @@ def test_an_interrupted_listing_continues_after_its_last_key(
     for number in range(1003):
         at_obs.write("bucket", f"data/{number:04}", Path(os.devnull), md5_of([]), lambda size: None)
     obs.faults.append(obs_fault("503", "GET", "marker=", times=2))
-    found = [one.key for one in RetriedStore(at_obs).listing("bucket", "data/")]
-    assert found == [f"data/{number:04}" for number in range(1003)]
+    keys = [stored.key for stored in RetriedStore(at_obs).listing("bucket", "data/")]
+    assert keys == [f"data/{number:04}" for number in range(1003)]
 
 
 def test_without_a_listing_of_the_target_everything_is_sent(
@@ -190,7 +190,7 @@ def test_files_deleted_here_are_deleted_in_obs_with_delete(store: Store, tmp_pat
     for delete, names in ((False, 6), (True, 4), (True, 4)):
         send(store, tmp_path, delete=delete)
         assert len(list(store.list("bucket", "data/"))) == names
-    assert [found.key for found in store.list("bucket", "data/o")] == ["data/other"]
+    assert [stored.key for stored in store.list("bucket", "data/o")] == ["data/other"]
 
 
 def test_nothing_is_deleted_after_a_failure(obs: MemoryObs, at_obs: Store, tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_nothing_is_deleted_after_a_failure(obs: MemoryObs, at_obs: Store, tmp_p
     obs.faults.append(obs_fault("403", "PUT", "/data/new"))
     with pytest.raises(TransferFailed):
         send(at_obs, tmp_path, delete=True)
-    assert "data/a" in [found.key for found in at_obs.list("bucket", "data/")]
+    assert "data/a" in [stored.key for stored in at_obs.list("bucket", "data/")]
 
 
 class ObjectsLess(PartialStore):
@@ -212,7 +212,7 @@ class ObjectsLess(PartialStore):
         self._store = store
 
     def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
-        return (found for found in self._store.list(bucket, prefix) if found.key not in self._gone)
+        return (stored for stored in self._store.list(bucket, prefix) if stored.key not in self._gone)
 
     def read(self, bucket: str, key: str) -> Iterator[bytes]:
         return self._store.read(bucket, key)

@@ -188,10 +188,10 @@ def test_while_the_logs_are_on_a_file_system_that_does_not_answer(node: Node) ->
         while os.write(events, b"x" * 4096):
             pass
     running = node.start(*outputs(node), RANK, f"ready:{node.root}/pid", "lines:100000", "sleep")
-    found = pids(node.root, "pid.*", 2)
+    ranks = pids(node.root, "pid.*", 2)
     sent = time.monotonic()
     running.signal()
-    eventually(lambda: not any(alive(pid) for pid in found), "the ranks have ended")
+    eventually(lambda: not any(alive(pid) for pid in ranks), "the ranks have ended")
     assert time.monotonic() - sent < 5, "nothing is written before the signal is passed on"
     stopped_well(node, running.end())
     os.close(events)

@@ -123,7 +123,7 @@ def test_links_and_special_files_of_an_output(store: ObsStore, tmp_path: Path) -
     with pytest.raises(TransferFailed, match="a link out of the output, to /etc") as raised:
         send(store, tmp_path)
     assert len(raised.value.failures) == 1
-    assert [found.key for found in store.list("bucket", "out/")] == ["out/epoch_1/net", "out/latest.net"]
+    assert [stored.key for stored in store.list("bucket", "out/")] == ["out/epoch_1/net", "out/latest.net"]
 
 
 def test_a_file_that_keeps_changing_is_reported(store: ObsStore, tmp_path: Path) -> None:

@@ -275,7 +275,7 @@ def test_progress_neither_goes_back_nor_past_the_end(store: ObsStore, obs: Memor
 def test_no_error_shows_a_credential(store: ObsStore, obs: MemoryObs, tmp_path: Path, kind: str) -> None:
     send(store, outputs(tmp_path, "a"), route("out", "out"))
     obs.faults += [obs_fault(kind, "GET"), obs_fault(kind, "PUT")]
-    said = [repr(store)]
+    texts = [repr(store)]
     for action in (
         lambda: list(store.list("bucket", "out/")),
         lambda: content_of(store, "out/a"),
@@ -284,7 +284,7 @@ def test_no_error_shows_a_credential(store: ObsStore, obs: MemoryObs, tmp_path: 
         try:
             action()
         except PathMappingError as error:
-            said.append("".join(traceback.format_exception(type(error), error, error.__traceback__)))
-            said.append(repr(error))
-    assert len(said) == 1 + 3 * 2, "each of the three actions has failed"
-    assert not any("PLANTED" in text for text in said)
+            texts.append("".join(traceback.format_exception(type(error), error, error.__traceback__)))
+            texts.append(repr(error))
+    assert len(texts) == 1 + 3 * 2, "each of the three actions has failed"
+    assert not any("PLANTED" in text for text in texts)

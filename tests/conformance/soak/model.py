@@ -50,50 +50,50 @@ class WriterModel:
         """Somebody else has deleted this object."""
         self._foreign.pop(key, None)
 
-    def torn(self, there: Tree, named: Sequence[str]) -> List[str]:
+    def torn(self, objects: Tree, named: Sequence[str]) -> List[str]:
         """Objects that nobody ever wrote, which is never right."""
         return [
             f"{key} has a content that nobody wrote"
-            for key, content in there.items()
+            for key, content in objects.items()
             if key.startswith(tuple(self.prefixes.values()))
             and content not in self._ever[key]
             and not is_named(key, named)
             and key not in self._doubtful
         ]
 
-    def problems(self, there: Tree, named: Sequence[str], notices: Sequence[str]) -> List[str]:
+    def problems(self, objects: Tree, named: Sequence[str], notices: Sequence[str]) -> List[str]:
         """What is wrong after the uploads of all writers; `named` are the failures, `notices` what they said."""
         owned: Dict[str, Set[str]] = defaultdict(set)
         for directory, files in self.files.items():
             for name, content in files.items():
                 owned[self.key(directory, name)].add(content)
-        found = self.torn(there, named)
+        wrong = self.torn(objects, named)
         for key, contents in owned.items():
-            if there.get(key) in contents:
+            if objects.get(key) in contents:
                 self._doubtful.discard(key)
                 self._foreign.pop(key, None)
             elif is_named(key, named):
                 self._doubtful.add(key)
             else:
-                found.append(f"{key} is {'old' if key in there else 'missing'}, and not named")
+                wrong.append(f"{key} is {'old' if key in objects else 'missing'}, and not named")
         for key, content in self._foreign.items():
-            if key not in owned and there.get(key) != content:
-                found.append(f"{key}, which somebody else has stored, was deleted")
+            if key not in owned and objects.get(key) != content:
+                wrong.append(f"{key}, which somebody else has stored, was deleted")
         if not named:
-            found += self._not_deleted(there, owned, notices)
-        return found
+            wrong += self._not_deleted(objects, owned, notices)
+        return wrong
 
-    def _not_deleted(self, there: Tree, owned: Mapping[str, Set[str]], notices: Sequence[str]) -> List[str]:
+    def _not_deleted(self, objects: Tree, owned: Mapping[str, Set[str]], notices: Sequence[str]) -> List[str]:
         """Objects of removed files: they are gone, unless somebody has changed them, which is said."""
-        found = []
-        for key in there:
+        wrong = []
+        for key in objects:
             if key in owned or key in self._doubtful or not key.startswith(tuple(self.prefixes.values())):
                 continue
             if key not in self._foreign:
-                found.append(f"{key} is still there, though its file was removed")
+                wrong.append(f"{key} is still there, though its file was removed")
             elif "theirs" not in key and not is_named(key.partition("/")[2], notices):
-                found.append(f"{key} was kept, as somebody has changed it, and nobody says so")
-        return found
+                wrong.append(f"{key} was kept, as somebody has changed it, and nobody says so")
+        return wrong
 
 
 class ReaderModel:
@@ -110,19 +110,19 @@ class ReaderModel:
         """The user has removed this file."""
         self._own.pop(name, None)
 
-    def problems(self, here: Tree, there: Tree, named: Sequence[str]) -> List[str]:
-        found = []
-        for key, content in there.items():
+    def problems(self, here: Tree, objects: Tree, named: Sequence[str]) -> List[str]:
+        wrong = []
+        for key, content in objects.items():
             if here.get(key) == content:
                 self._own.pop(key, None)
             elif not is_named(key, named):
-                found.append(f"{key} is {'another one' if key in here else 'missing'} here, and not named")
+                wrong.append(f"{key} is {'another one' if key in here else 'missing'} here, and not named")
         for name, content in here.items():
-            if name in there or is_named(name, named):
+            if name in objects or is_named(name, named):
                 continue
             if self._own.get(name) != content:
-                found.append(f"{name} is still here, though its object was deleted")
+                wrong.append(f"{name} is still here, though its object was deleted")
         for name, content in self._own.items():
-            if name not in there and here.get(name) != content:
-                found.append(f"{name}, which the user has changed, was deleted")
-        return found
+            if name not in objects and here.get(name) != content:
+                wrong.append(f"{name}, which the user has changed, was deleted")
+        return wrong

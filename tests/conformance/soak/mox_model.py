@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
-from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from dataclasses import dataclass, replace
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from tests.conformance.soak.model import digest
 
@@ -18,8 +18,8 @@ class Operation(NamedTuple):
     """One call: its kind, one or two names or directories, and the content that it writes."""
 
     kind: str
-    one: str
-    other: str = ""
+    source: str
+    target: str = ""
     seed: int = 0
     size: int = 0
 
@@ -40,8 +40,10 @@ def _below(contents: Contents, directory: str) -> Dict[str, bytes]:
     return {name: content for name, content in contents.items() if name.partition("/")[0] == directory}
 
 
-def _moved(contents: Contents, one: str, other: str) -> Dict[str, bytes]:
-    return {f"{other}/{name.partition('/')[2]}": content for name, content in _below(contents, one).items()}
+def _moved(contents: Contents, source: str, target: str) -> Dict[str, bytes]:
+    return {
+        f"{target}/{name.partition('/')[2]}": content for name, content in _below(contents, source).items()
+    }
 
 
 def _without(contents: Contents, gone: str) -> Dict[str, bytes]:
@@ -51,82 +53,77 @@ def _without(contents: Contents, gone: str) -> Dict[str, bytes]:
     }
 
 
+class Copies(NamedTuple):
+    """What a kind of operation copies: `objects` or `files` to either, one of them or a `tree`.
+
+    `moves`: the source is removed.
+    """
+
+    source: str
+    target: str
+    tree: bool = False
+    moves: bool = False
+
+
+COPIES: Mapping[str, Copies] = {
+    "copy_up": Copies("files", "objects"),
+    "copy_down": Copies("objects", "files"),
+    "copy_inside": Copies("objects", "objects"),
+    "tree_up": Copies("files", "objects", tree=True),
+    "tree_down": Copies("objects", "files", tree=True),
+    "rename": Copies("objects", "objects", moves=True),
+    "move_inside": Copies("objects", "objects", tree=True, moves=True),
+    "move_up": Copies("files", "objects", tree=True, moves=True),
+    "move_down": Copies("objects", "files", tree=True, moves=True),
+}
+OF_ANY_NAME = ("write", "dropped", "aborted", "append", "save", "exists")
+OF_OBJECTS = ("remove", "read", "read_pieces", "read_end")
+OF_DIRECTORIES = ("remove_tree", "list")
+KINDS = (*COPIES, *OF_ANY_NAME, *OF_OBJECTS, *OF_DIRECTORIES)
+
+
 def after(world: World, operation: Operation) -> World:
     """The world after the operation has succeeded."""
-    effect = EFFECTS.get(operation.kind)
-    return world if effect is None else effect(world.objects, world.files, operation)
-
-
-def _with(contents: Contents, name: str, content: bytes) -> Contents:
-    return {**contents, name: content}
-
-
-EFFECTS: Mapping[str, Callable[[Contents, Contents, Operation], World]] = {
-    "write": lambda there, here, did: World(_with(there, did.one, did.content), here),
-    "dropped": lambda there, here, did: World(_with(there, did.one, did.content), here),
-    "append": lambda there, here, did: World(
-        _with(there, did.one, there.get(did.one, b"") + did.content), here
-    ),
-    "save": lambda there, here, did: World(there, _with(here, did.one, did.content)),
-    "copy_up": lambda there, here, did: World(_with(there, did.other, here[did.one]), here),
-    "copy_down": lambda there, here, did: World(there, _with(here, did.other, there[did.one])),
-    "copy_inside": lambda there, here, did: World(_with(there, did.other, there[did.one]), here),
-    "tree_up": lambda there, here, did: World({**there, **_moved(here, did.one, did.other)}, here),
-    "tree_down": lambda there, here, did: World(there, {**here, **_moved(there, did.one, did.other)}),
-    "rename": lambda there, here, did: World(
-        _with(_without(there, did.one), did.other, there[did.one]), here
-    ),
-    "move_inside": lambda there, here, did: World(
-        {**_without(there, did.one), **_moved(there, did.one, did.other)}, here
-    ),
-    "move_up": lambda there, here, did: World(
-        {**there, **_moved(here, did.one, did.other)}, _without(here, did.one)
-    ),
-    "move_down": lambda there, here, did: World(
-        _without(there, did.one), {**here, **_moved(there, did.one, did.other)}
-    ),
-    "remove": lambda there, here, did: World(_without(there, did.one), here),
-    "remove_tree": lambda there, here, did: World(_without(there, did.one), here),
-}
+    kind, source, target = operation[:3]
+    if kind in COPIES:
+        copies = COPIES[kind]
+        contents: Contents = getattr(world, copies.source)
+        new = _moved(contents, source, target) if copies.tree else {target: contents[source]}
+        if copies.moves:
+            world = replace(world, **{copies.source: _without(contents, source)})
+        return replace(world, **{copies.target: {**getattr(world, copies.target), **new}})
+    if kind in ("write", "dropped", "append"):
+        earlier = world.objects.get(source, b"") if kind == "append" else b""
+        return replace(world, objects={**world.objects, source: earlier + operation.content})
+    if kind == "save":
+        return replace(world, files={**world.files, source: operation.content})
+    if kind in ("remove", "remove_tree"):
+        return replace(world, objects=_without(world.objects, source))
+    return world
 
 
 def answer(world: World, operation: Operation) -> Optional[str]:
     """What an operation that changes nothing returns."""
     if operation.kind in ("read", "read_pieces"):
-        return digest(world.objects[operation.one])
+        return digest(world.objects[operation.source])
     if operation.kind == "read_end":  # compared with no checksum
-        size = len(world.objects[operation.one])
+        size = len(world.objects[operation.source])
         return str(size - size // 2)
     if operation.kind == "list":
-        return ",".join(sorted(name.partition("/")[2] for name in _below(world.objects, operation.one)))
+        return ",".join(sorted(name.partition("/")[2] for name in _below(world.objects, operation.source)))
     if operation.kind == "exists":
-        return str(operation.one in world.objects)
+        return str(operation.source in world.objects)
     return None
 
 
-KINDS: Mapping[str, Callable[[World], Tuple[List[str], List[str]]]] = {
-    "write": lambda world: (list(NAMES), [""]),
-    "dropped": lambda world: (list(NAMES), [""]),
-    "aborted": lambda world: (list(NAMES), [""]),
-    "append": lambda world: (list(NAMES), [""]),
-    "save": lambda world: (list(NAMES), [""]),
-    "copy_up": lambda world: (sorted(world.files), list(NAMES)),
-    "copy_down": lambda world: (sorted(world.objects), list(NAMES)),
-    "copy_inside": lambda world: (sorted(world.objects), list(NAMES)),
-    "tree_up": lambda world: (_directories(world.files), list(DIRECTORIES)),
-    "tree_down": lambda world: (_directories(world.objects), list(DIRECTORIES)),
-    "rename": lambda world: (sorted(world.objects), list(NAMES)),
-    "move_inside": lambda world: (_directories(world.objects), list(DIRECTORIES)),
-    "move_up": lambda world: (_directories(world.files), list(DIRECTORIES)),
-    "move_down": lambda world: (_directories(world.objects), list(DIRECTORIES)),
-    "remove": lambda world: (sorted(world.objects), [""]),
-    "remove_tree": lambda world: (_directories(world.objects), [""]),
-    "read": lambda world: (sorted(world.objects), [""]),
-    "read_pieces": lambda world: (sorted(world.objects), [""]),
-    "read_end": lambda world: (sorted(world.objects), [""]),
-    "list": lambda world: (_directories(world.objects), [""]),
-    "exists": lambda world: (list(NAMES), [""]),
-}
+def _choices(world: World, kind: str) -> Tuple[Sequence[str], Sequence[str]]:
+    """The sources and targets that an operation of this kind may have."""
+    if kind in COPIES:
+        contents = getattr(world, COPIES[kind].source)
+        return (_directories(contents), DIRECTORIES) if COPIES[kind].tree else (sorted(contents), NAMES)
+    if kind in OF_ANY_NAME:
+        return NAMES, ("",)
+    return _directories(world.objects) if kind in OF_DIRECTORIES else sorted(world.objects), ("",)
 
 
 def _directories(contents: Contents) -> List[str]:
@@ -137,37 +134,33 @@ def operations(chance: random.Random, world: World, count: int) -> List[Operatio
     """Operations that succeed one after the other, if nothing fails."""
     chosen: List[Operation] = []
     while len(chosen) < count:
-        kind = chance.choice(list(KINDS))
-        ones, others = KINDS[kind](world)
-        one, other = chance.choice([*ones, ""]), chance.choice(others)
+        kind = chance.choice(KINDS)
+        sources, targets = _choices(world, kind)
+        source, target = chance.choice([*sources, ""]), chance.choice(targets)
         size = chance.choice([0, 1, 1000, 300_000, 6 * MIB + 1])
-        operation = Operation(kind, one, other, chance.randrange(1 << 30), size)
-        if not one or one == other:
+        operation = Operation(kind, source, target, chance.randrange(1 << 30), size)
+        if not source or source == target:
             continue
         after_it = after(world, operation)
         if sum(map(len, after_it.objects.values())) > 60 * MIB:
-            operation = _smaller(operation)
+            operation = operation._replace(size=min(operation.size, 1000))
             after_it = after(world, operation)
         world = after_it
         chosen.append(operation)
     return chosen
 
 
-def _smaller(operation: Operation) -> Operation:
-    return operation._replace(size=min(operation.size, 1000))
-
-
-def problems(before: World, doubtful: Optional[Operation], found: World) -> List[str]:
+def problems(before: World, doubtful: Optional[Operation], actual: World) -> List[str]:
     """What is wrong in the world, if `doubtful` was begun, and failed or was killed."""
     wrong = []
     whole = before if doubtful is None else after(before, doubtful)
     for place in ("objects", "files"):
-        one, other, now = (getattr(world, place) for world in (before, whole, found))
-        for name in sorted({*one, *other, *now}):
-            if now.get(name) not in (one.get(name), other.get(name)):
+        first, second, now = (getattr(world, place) for world in (before, whole, actual))
+        for name in sorted({*first, *second, *now}):
+            if now.get(name) not in (first.get(name), second.get(name)):
                 wrong.append(f"{place}: {name} is {_said(now.get(name))}, after {doubtful}")
-    if doubtful is not None and doubtful.kind in ("rename", "move_inside", "move_up", "move_down"):
-        kept = {*found.objects.values(), *found.files.values()}
+    if doubtful is not None and doubtful.kind in COPIES and COPIES[doubtful.kind].moves:
+        kept = {*actual.objects.values(), *actual.files.values()}
         wrong += [
             f"{name} is lost, after {doubtful}"
             for name, content in {**before.objects, **before.files}.items()

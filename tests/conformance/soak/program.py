@@ -92,87 +92,87 @@ class Calls:
         return getattr(self, operation.kind)(operation)
 
     def write(self, asked: Operation) -> None:
-        file.write(self._objects + asked.one, asked.content, binary=True)
+        file.write(self._objects + asked.source, asked.content, binary=True)
 
     def dropped(self, asked: Operation) -> None:
-        file.File(self._objects + asked.one, "wb").write(asked.content)
+        file.File(self._objects + asked.source, "wb").write(asked.content)
 
     def aborted(self, asked: Operation) -> None:
         try:
-            with file.File(self._objects + asked.one, "wb") as half:
+            with file.File(self._objects + asked.source, "wb") as half:
                 half.write(asked.content)
                 raise Given
         except Given:
             return
 
     def append(self, asked: Operation) -> None:
-        file.append(self._objects + asked.one, asked.content, binary=True)
+        file.append(self._objects + asked.source, asked.content, binary=True)
 
     def save(self, asked: Operation) -> None:
-        path = Path(self._files + asked.one)
+        path = Path(self._files + asked.source)
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_suffix(".new")
         new.write_bytes(asked.content)
         new.replace(path)
 
     def copy_up(self, asked: Operation) -> None:
-        file.copy(self._files + asked.one, self._objects + asked.other)
+        file.copy(self._files + asked.source, self._objects + asked.target)
 
     def copy_down(self, asked: Operation) -> None:
-        file.copy(self._objects + asked.one, self._files + asked.other)
+        file.copy(self._objects + asked.source, self._files + asked.target)
 
     def copy_inside(self, asked: Operation) -> None:
-        file.copy(self._objects + asked.one, self._objects + asked.other)
+        file.copy(self._objects + asked.source, self._objects + asked.target)
 
     def tree_up(self, asked: Operation) -> None:
-        file.copy_parallel(self._files + asked.one, self._objects + asked.other)
+        file.copy_parallel(self._files + asked.source, self._objects + asked.target)
 
     def tree_down(self, asked: Operation) -> None:
-        file.copy_parallel(self._objects + asked.one, self._files + asked.other)
+        file.copy_parallel(self._objects + asked.source, self._files + asked.target)
 
     def rename(self, asked: Operation) -> None:
-        file.rename(self._objects + asked.one, self._objects + asked.other)
+        file.rename(self._objects + asked.source, self._objects + asked.target)
 
     move_inside = rename
 
     def move_up(self, asked: Operation) -> None:
-        file.rename(self._files + asked.one, self._objects + asked.other)
+        file.rename(self._files + asked.source, self._objects + asked.target)
 
     def move_down(self, asked: Operation) -> None:
-        file.rename(self._objects + asked.one, self._files + asked.other)
+        file.rename(self._objects + asked.source, self._files + asked.target)
 
     def remove(self, asked: Operation) -> None:
-        file.remove(self._objects + asked.one)
+        file.remove(self._objects + asked.source)
 
     def remove_tree(self, asked: Operation) -> None:
-        file.remove(self._objects + asked.one, recursive=True)
+        file.remove(self._objects + asked.source, recursive=True)
 
     def read(self, asked: Operation) -> str:
-        return digest(file.read(self._objects + asked.one, binary=True))
+        return digest(file.read(self._objects + asked.source, binary=True))
 
     def read_pieces(self, asked: Operation) -> str:
-        with file.File(self._objects + asked.one, "rb") as opened:
+        with file.File(self._objects + asked.source, "rb") as opened:
             return digest(b"".join(iter(lambda: opened.read(PIECE), b"")))
 
     def read_end(self, asked: Operation) -> str:
-        with file.File(self._objects + asked.one, "rb") as opened:
+        with file.File(self._objects + asked.source, "rb") as opened:
             opened.seek(opened.size() // 2)
             return str(len(opened.read()))
 
     def list(self, asked: Operation) -> str:
-        return ",".join(file.list_directory(self._objects + asked.one))
+        return ",".join(file.list_directory(self._objects + asked.source))
 
     def exists(self, asked: Operation) -> str:
-        return str(file.exists(self._objects + asked.one))
+        return str(file.exists(self._objects + asked.source))
 
 
 def operate(task: Dict[str, Any]) -> None:
     """Performs operations of `path_mapping.file` up to the first that fails."""
     vars(file_tree)["open_store"] = lambda environ, root: store_of(task)  # with small parts
     calls = Calls(task["bucket"], task["base"])
-    for one in task["operations"]:
+    for operation in task["operations"]:
         try:
-            say(result=calls(Operation(*one)))
+            say(result=calls(Operation(*operation)))
         except (PathMappingError, OSError) as error:
             say(error=str(error))
             return

@@ -70,7 +70,7 @@ class Soak:
 
     # What happens on the disk and in the bucket
 
-    def _rotate(self, looked: Optional[Callable[[], None]]) -> None:
+    def _rotate(self, observe: Optional[Callable[[], None]]) -> None:
         """Each writer writes a checkpoint and its `latest`, and removes its oldest one; both write two shared keys.
 
         With `looked`, which is called in the middle, files are written slowly, as they are by a training.
@@ -81,39 +81,41 @@ class Soak:
             sizes = [0, 1000, 300_000, 7 * MIB, 11 * MIB + 3] * 4 + [33 * MIB + 5]
             content = self.chance.randbytes(self.chance.choice(sizes))
             own, shared = f"w{writer}", f"s{writer}"
-            self._write(own, f"ckpt-{step:07}", content, looked)
-            self._write(own, "latest", self.chance.randbytes(len(content)), looked)
-            self._write(shared, "model", self.chance.randbytes(6 * MIB + int(writer)), looked)
+            self._write(own, f"ckpt-{step:07}", content, observe)
+            self._write(own, "latest", self.chance.randbytes(len(content)), observe)
+            self._write(shared, "model", self.chance.randbytes(6 * MIB + int(writer)), observe)
             self._write(shared, f"note-{step:07}", self.chance.randbytes(500), None)
             for directory, pattern in ((own, "ckpt-*"), (shared, "note-*")):
                 for old in sorted((self.base / directory).glob(pattern))[:-KEPT]:
                     old.unlink()
                     self._writers.removed(directory, old.name)
 
-    def _write(self, directory: str, name: str, content: bytes, looked: Optional[Callable[[], None]]) -> None:
+    def _write(
+        self, directory: str, name: str, content: bytes, observe: Optional[Callable[[], None]]
+    ) -> None:
         path = self.base / directory / name
         path.parent.mkdir(exist_ok=True)
         self._writers.begins(directory, name, digest(content))
-        if looked is None:
+        if observe is None:
             path.write_bytes(content)
         elif self.chance.random() < 0.4:
             new = path.with_name(f"{name}.new")
             self._writers.begins(directory, new.name, digest(content))
-            self._slowly(new, "wb", content, looked)
-            looked()
+            self._slowly(new, "wb", content, observe)
+            observe()
             new.replace(path)
         else:
             in_place = path.exists() and path.stat().st_size == len(content)
-            self._slowly(path, "r+b" if in_place else "wb", content, looked)
+            self._slowly(path, "r+b" if in_place else "wb", content, observe)
         self._writers.has(directory, name, digest(content))
 
-    def _slowly(self, path: Path, mode: str, content: bytes, looked: Callable[[], None]) -> None:
+    def _slowly(self, path: Path, mode: str, content: bytes, observe: Callable[[], None]) -> None:
         half = self.chance.randrange(len(content) + 1)
         with path.open(mode) as file:
             file.write(content[:half])
             file.flush()
             time.sleep(self.chance.choice([0.0, 0.1, 0.5]))
-            looked()
+            observe()
             file.write(content[half:])
 
     def _meddle(self) -> None:
@@ -180,18 +182,18 @@ class Soak:
         return ended, lines
 
     @contextmanager
-    def _proxy(self, looked_at: bool = False) -> Iterator[FaultProxy]:
+    def _proxy(self, observed: bool = False) -> Iterator[FaultProxy]:
         """A proxy with faults. Where the bucket is looked at meanwhile, no small object arrives wrong: until it
         is sent again, it is in the bucket."""
         with FaultProxy(self.account.url) as proxy:
-            proxy.faults += self._faults(("UploadPart",) if looked_at else ("PutObject", "UploadPart"))
+            proxy.faults += self._faults(("UploadPart",) if observed else ("PutObject", "UploadPart"))
             yield proxy
             self.counted["requests"] += len(proxy.seen)
             self.counted["faults"] += sum(1 for fault in proxy.faults if fault.times == 0)
             for seen in proxy.seen:
                 if "uploadId" in seen.query:
-                    said = f"{seen.operation} {seen.query.get('partNumber', '')}".strip()
-                    self._asked.setdefault(seen.query["uploadId"], []).append(said)
+                    request = f"{seen.operation} {seen.query.get('partNumber', '')}".strip()
+                    self._asked.setdefault(seen.query["uploadId"], []).append(request)
 
     def _until_ended(
         self, tasks: Sequence[Dict[str, Any]], calls: Optional[List[Operation]]
@@ -231,13 +233,13 @@ class Soak:
 
     def _train(self, calls: Optional[List[Operation]]) -> None:
         """Writers that upload in rounds while their files are rotated, and then once more."""
-        with self._proxy(looked_at=True) as proxy:
+        with self._proxy(observed=True) as proxy:
             tasks = [self._upload(writer, periodic=True) for writer in "01"]
             running = [self._begin(proxy.url, task) for task in tasks]
             beside = self._begin_calls(proxy.url, calls)
             killed = self.chance.choice([0, 0, 1, 2])
             for rotation in range(3):
-                self._rotate(self._look)
+                self._rotate(self._observe)
                 if rotation == 1 and self.chance.random() < 0.5:
                     self._renew(proxy)
                 if rotation + 1 == killed:
@@ -255,8 +257,8 @@ class Soak:
             else:
                 left.append({**task, "periodic": False})
         if left:
-            more, said = self._until_ended(left, None)
-            failures, notices = failures + more, notices + said
+            more_failures, more_notices = self._until_ended(left, None)
+            failures, notices = failures + more_failures, notices + more_notices
         self._check_uploads((failures, notices))
 
     def _faults(self, flipped: Sequence[str]) -> List[Fault]:
@@ -320,12 +322,12 @@ class Soak:
         known = ((key, self._digests.get((key, etag))) for key, etag in zip(page.keys, page.etags))
         return {key: content for key, content in known if content is not None}
 
-    def _look(self) -> None:
+    def _observe(self) -> None:
         """No object is ever torn, not even while files are written."""
         self._raise(self._writers.torn(self._in_bucket(), []))
 
-    def _check_uploads(self, said: Tuple[List[str], List[str]]) -> None:
-        failures, notices = said
+    def _check_uploads(self, outcome: Tuple[List[str], List[str]]) -> None:
+        failures, notices = outcome
         self.counted["named"] += len(failures)
         self._raise(self._writers.problems(self._in_bucket(), failures, notices))
         if not failures:
@@ -343,8 +345,8 @@ class Soak:
             ]
         )
 
-    def _check_download(self, said: Tuple[List[str], List[str]]) -> None:
-        failures, _ = said
+    def _check_download(self, outcome: Tuple[List[str], List[str]]) -> None:
+        failures, _ = outcome
         self.counted["named"] += len(failures)
         here = {name: digest(content) for name, content in tree(self.base / "in").items()}
         unfinished = [name for name in here if name.endswith(".ma_part")]
@@ -371,9 +373,9 @@ class Soak:
         for name in [name for name in files if name.endswith(".new")]:
             (self.base / "m" / name).unlink()
             del files[name]
-        found = World({key[4:]: self.witness.get(key).content for key in keys}, files)
-        self._raise(mox_model.problems(world, doubtful, found))
-        self._world = found
+        actual = World({key[4:]: self.witness.get(key).content for key in keys}, files)
+        self._raise(mox_model.problems(world, doubtful, actual))
+        self._world = actual
 
     def _raise(self, problems: Sequence[str]) -> None:
         assert not problems, "\n".join(problems)

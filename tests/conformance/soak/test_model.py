@@ -23,7 +23,7 @@ def writers() -> WriterModel:
 
 
 @pytest.mark.parametrize(
-    ("there", "named", "said"),
+    ("objects", "named", "expected"),
     [
         ({"out/a": "A0", "out/theirs": "T"}, [], []),
         ({"out/a": "A1", "out/theirs": "T", "elsewhere": "x"}, [], []),
@@ -44,16 +44,16 @@ def writers() -> WriterModel:
         ({"out/a": "A0"}, [], ["out/theirs, which somebody else has stored, was deleted"]),
     ],
 )
-def test_what_the_writers_left(there: Dict[str, str], named: List[str], said: List[str]) -> None:
-    assert writers().problems(there, named, []) == said
+def test_what_the_writers_left(objects: Dict[str, str], named: List[str], expected: List[str]) -> None:
+    assert writers().problems(objects, named, []) == expected
 
 
 def test_what_somebody_else_changed_is_kept_and_said() -> None:
     model = writers()
     model.overwritten("out/old", "NEW")
-    there = {"out/a": "A0", "out/theirs": "T", "out/old": "NEW"}
-    assert model.problems(there, [], ["w0/old: not deleted"]) == []
-    assert model.problems(there, [], []) == [
+    objects = {"out/a": "A0", "out/theirs": "T", "out/old": "NEW"}
+    assert model.problems(objects, [], ["w0/old: not deleted"]) == []
+    assert model.problems(objects, [], []) == [
         "out/old was kept, as somebody has changed it, and nobody says so"
     ]
 
@@ -61,12 +61,12 @@ def test_what_somebody_else_changed_is_kept_and_said() -> None:
 def test_what_the_reader_has() -> None:
     model = ReaderModel()
     model.changed("mine", "M")
-    there = {"a": "A", "b": "B"}
-    assert model.problems({"a": "A", "b": "B", "mine": "M"}, there, []) == []
-    assert model.problems({"a": "x", "mine": "M"}, there, ["b: HTTP 500"]) == [
+    objects = {"a": "A", "b": "B"}
+    assert model.problems({"a": "A", "b": "B", "mine": "M"}, objects, []) == []
+    assert model.problems({"a": "x", "mine": "M"}, objects, ["b: HTTP 500"]) == [
         "a is another one here, and not named"
     ]
-    assert model.problems({**there, "gone": "G"}, there, []) == [
+    assert model.problems({**objects, "gone": "G"}, objects, []) == [
         "gone is still here, though its object was deleted",
         "mine, which the user has changed, was deleted",
     ]
@@ -76,7 +76,7 @@ BEFORE = World({"d0/f0": b"one"}, {"d1/f1": b"two"})
 
 
 @pytest.mark.parametrize(
-    ("doubtful", "found", "wrong"),
+    ("doubtful", "actual", "wrong"),
     [
         (None, BEFORE, 0),
         (None, World({"d0/f0": b"on"}, BEFORE.files), 1),
@@ -88,8 +88,8 @@ BEFORE = World({"d0/f0": b"one"}, {"d1/f1": b"two"})
         (Operation("move_up", "d1", "d2"), World({"d0/f0": b"one"}, {}), 1),
     ],
 )
-def test_what_mox_file_left(doubtful: Optional[Operation], found: World, wrong: int) -> None:
-    assert len(problems(BEFORE, doubtful, found)) == wrong
+def test_what_mox_file_left(doubtful: Optional[Operation], actual: World, wrong: int) -> None:
+    assert len(problems(BEFORE, doubtful, actual)) == wrong
 
 
 def test_operations_succeed_one_after_the_other() -> None:

@@ -18,7 +18,7 @@ from tests.conformance.conftest import RADOSGW
 from tests.conformance.soak.rounds import Soak
 
 SAMPLE_SECONDS, SAMPLE_SEED = 10.0, 13
-SAID_SECONDS = 60.0
+REPORT_SECONDS = 60.0
 
 
 def soaked(account: Account, base: Path, seed: int, seconds: float) -> str:
@@ -26,15 +26,15 @@ def soaked(account: Account, base: Path, seed: int, seconds: float) -> str:
     witness = Boto(account, f"bucket-{uuid.uuid4().hex[:12]}")
     assert witness.create_bucket().status == 200
     soak = Soak(account, witness, base, random.Random(seed))
-    begun = said = time.monotonic()
+    begun = reported = time.monotonic()
     while time.monotonic() < begun + seconds:
         try:
             soak.round()
         except Exception as error:
             raise AssertionError(f"round {soak.number} with SEED={seed}: {error}") from error
-        if time.monotonic() > said + SAID_SECONDS:
-            said = time.monotonic()
-            print(f"{said - begun:.0f} s, {soak.number} rounds, {dict(soak.counted)}", flush=True)
+        if time.monotonic() > reported + REPORT_SECONDS:
+            reported = time.monotonic()
+            print(f"{reported - begun:.0f} s, {soak.number} rounds, {dict(soak.counted)}", flush=True)
     return f"SEED={seed}: {soak.number} rounds, {dict(soak.counted)}"
 
 

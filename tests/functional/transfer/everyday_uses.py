@@ -30,13 +30,13 @@ TEXT = "one\ntwo\nthree"
 
 def reads(top: str) -> Any:
     with open(top + "/text") as file:
-        found: List[Any] = [
+        seen: List[Any] = [
             file.read(),
             open(top + "/text").read(),
             open(top + "/text", "rb").read().decode(),
         ]
-    found.append([line for line in open(top + "/text")])  # noqa: C416
-    return [*found, [line.decode() for line in open(top + "/text", "rb")], open(top + "/text").readlines()]
+    seen.append([line for line in open(top + "/text")])  # noqa: C416
+    return [*seen, [line.decode() for line in open(top + "/text", "rb")], open(top + "/text").readlines()]
 
 
 def readline_and_tell(top: str) -> Any:
@@ -134,17 +134,17 @@ def create(top: str) -> Any:
 
 
 def missing(top: str) -> Any:
-    found: List[Any] = []
+    seen: List[Any] = []
     for mode in ("r", "rb", "r+"):
         try:
             open(top + "/none", mode)
         except FileNotFoundError as error:
-            found.append([error.errno, error.filename == top + "/none"])
-    return found
+            seen.append([error.errno, error.filename == top + "/none"])
+    return seen
 
 
 def wrong_modes(top: str) -> Any:
-    found: List[Any] = []
+    seen: List[Any] = []
     cases: List[Any] = [
         ("rw", {}),
         ("z", {}),
@@ -158,12 +158,12 @@ def wrong_modes(top: str) -> Any:
         try:
             open(top + "/text", mode, **settings)
         except (ValueError, LookupError) as error:
-            found.append(type(error).__name__)
-    return found
+            seen.append(type(error).__name__)
+    return seen
 
 
 def unsupported(top: str) -> Any:
-    found: List[Any] = []
+    seen: List[Any] = []
     cases: List[Any] = [
         ("r", "write", ["x"]),
         ("w", "read", []),
@@ -179,8 +179,8 @@ def unsupported(top: str) -> Any:
         try:
             getattr(open(top + "/new", mode), name)(*values)
         except (io.UnsupportedOperation, TypeError) as error:
-            found.append([mode, name, type(error).__name__])
-    return found
+            seen.append([mode, name, type(error).__name__])
+    return seen
 
 
 def encodings(top: str) -> Any:
@@ -188,15 +188,15 @@ def encodings(top: str) -> Any:
         file.write("naïve 中")
     with open(top + "/bad", "wb") as file:
         file.write(b"a\xffb")
-    found: List[Any] = [
+    seen: List[Any] = [
         open(top + "/new", encoding="utf-16").read(),
         open(top + "/bad", errors="replace").read(),
     ]
     try:
         open(top + "/bad").read()
     except UnicodeDecodeError as error:
-        found.append(error.start)
-    return found
+        seen.append(error.start)
+    return seen
 
 
 def csv_rows(top: str) -> Any:
@@ -223,37 +223,37 @@ def archives(top: str) -> Any:
         entry = tarfile.TarInfo("y")
         entry.size = 3
         tar.addfile(entry, io.BytesIO(b"tar"))
-    found: List[Any] = [zipfile.ZipFile(open(top + "/a.zip", "rb")).read("x").decode()]
-    found.append(gzip.open(open(top + "/a.gz", "rb"), "rt").read())
+    seen: List[Any] = [zipfile.ZipFile(open(top + "/a.zip", "rb")).read("x").decode()]
+    seen.append(gzip.open(open(top + "/a.gz", "rb"), "rt").read())
     with tarfile.open(fileobj=open(top + "/a.tar", "rb")) as tar:
-        return [*found, [member.name for member in tar]]
+        return [*seen, [member.name for member in tar]]
 
 
 def failed_with(top: str) -> Any:
-    found: List[Any] = []
+    seen: List[Any] = []
     for failing in (ValueError, KeyboardInterrupt, SystemExit):
         with contextlib.suppress(failing), open(top + "/new", "w") as file:
             file.write("half")
             raise failing
-        found.append(file.closed)
-    return found
+        seen.append(file.closed)
+    return seen
 
 
 def closed(top: str) -> Any:
     with open(top + "/text") as file:
-        found: List[Any] = [file.closed]
-    found.append(file.closed)
+        seen: List[Any] = [file.closed]
+    seen.append(file.closed)
     file.close()
     for use in (file.read, file.flush, file.tell, file.__enter__, lambda: next(file)):
         try:
             use()
         except ValueError as error:
-            found.append(str(error))
-    return found
+            seen.append(str(error))
+    return seen
 
 
 def attributes(top: str) -> Any:
-    found: List[Any] = []
+    seen: List[Any] = []
     for mode in ("r", "rb", "br", "rt", "a", "ab", "r+", "rb+", "w+"):
         with open(top + "/text", mode) as file:
             kind = [
@@ -261,21 +261,21 @@ def attributes(top: str) -> Any:
                 for base in (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
                 if isinstance(file, base)
             ]
-            found.append([mode, file.mode, file.name == top + "/text", file.isatty(), kind])
-            found.append([file.readable(), file.writable(), file.seekable(), getattr(file, "newlines", 0)])
-    return found
+            seen.append([mode, file.mode, file.name == top + "/text", file.isatty(), kind])
+            seen.append([file.readable(), file.writable(), file.seekable(), getattr(file, "newlines", 0)])
+    return seen
 
 
 def not_picklable(top: str) -> Any:
-    found: List[Any] = []
+    seen: List[Any] = []
     for mode in ("r", "rb", "r+", "ab"):
         with open(top + "/text", mode) as file:
             for use in (pickle.dumps, copy.copy, copy.deepcopy):
                 try:
                     use(file)
                 except TypeError:
-                    found.append(mode)
-    return found
+                    seen.append(mode)
+    return seen
 
 
 def flush_and_sync(top: str) -> Any:
@@ -330,10 +330,10 @@ def large(top: str) -> Any:
             file.write(content[start : start + 100000])
     with open(top + "/new", "rb") as file:
         file.seek(1000003)
-        found = [file.read(3) == content[1000003:1000006]]
+        seen = [file.read(3) == content[1000003:1000006]]
         file.seek(0)
         pieces = iter(lambda: file.read(70000), b"")
-        return [*found, b"".join(pieces) == content]
+        return [*seen, b"".join(pieces) == content]
 
 
 def wrapped(top: str) -> Any:
@@ -349,7 +349,7 @@ def wrapped(top: str) -> Any:
 
 def scanned(top: str) -> Any:
     with os.scandir(top) as entries:
-        found = [
+        seen = [
             [entry.name, entry.is_file(), entry.stat().st_size, os.fspath(entry) == entry.path]
             for entry in entries
         ]
@@ -359,7 +359,7 @@ def scanned(top: str) -> Any:
     try:
         os.scandir(top + "/none")
     except FileNotFoundError:
-        return [found, first, list(rest)]
+        return [seen, first, list(rest)]
 
 
 def temporary_and_renamed(top: str) -> Any:
@@ -374,18 +374,18 @@ USES = [value for name, value in list(globals().items()) if getattr(value, "__mo
 
 def results(top: str) -> Dict[str, Any]:
     """What each use returns in a directory of its own, which has one file."""
-    found: Dict[str, Any] = {}
+    returned: Dict[str, Any] = {}
     for use in USES:
         place = top + "/" + use.__name__
         os.makedirs(place)
         with open(place + "/text", "w") as file:
             file.write(TEXT)
         try:
-            found[use.__name__] = use(place)
+            returned[use.__name__] = use(place)
         except Exception as error:
-            found[use.__name__] = repr(error)
+            returned[use.__name__] = repr(error)
         gc.collect()
-    return found
+    return returned
 
 
 if __name__ == "__main__":

@@ -68,8 +68,8 @@ class Dripping:
                 if not line.recv(65536):
                     return
                 line.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(CONTENT))
-                for begin in range(0, len(CONTENT), 256 << 10):
-                    line.sendall(CONTENT[begin : begin + (256 << 10)])
+                for start in range(0, len(CONTENT), 256 << 10):
+                    line.sendall(CONTENT[start : start + (256 << 10)])
                     time.sleep(draw.uniform(0, 0.002))
 
 
@@ -106,9 +106,9 @@ def test_a_file_of_a_closed_pool_is_whole_or_not_there(dripping: Dripping, tmp_p
             pool.submit([GetFile(number, "bucket", "a", len(CONTENT), path, os.fspath(root))])
         time.sleep(draw.uniform(0.02, 0.08))
         pool.close()
-    found = list(root.iterdir())
-    assert 0 < len(found) < 6 * 40, "none was given up, or all of them"
-    assert [path.name for path in found if path.read_bytes() != CONTENT] == []
+    files = list(root.iterdir())
+    assert 0 < len(files) < 6 * 40, "none was given up, or all of them"
+    assert [path.name for path in files if path.read_bytes() != CONTENT] == []
 
 
 def test_a_kept_connection_that_ended_is_no_fault(dripping: Dripping, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_cancelled_downloads_leave_nothing_in_the_process_and_are_resumed(
         with pytest.raises(Cancelled):
             fetch(store, tmp_path, cancel=cancel, progress=stop)
         assert _descriptors(tmp_path) == []
-        assert [one.name for one in threading.enumerate() if one.name.startswith("transfer-")] == []
+        assert [thread.name for thread in threading.enumerate() if thread.name.startswith("transfer-")] == []
         names = [path.name for path in (tmp_path / "in").iterdir()]
         assert sorted(map(is_temporary, names)) == [True, True], "the file and its journal"
     obs.seen.clear()
@@ -205,8 +205,8 @@ def _ignored(size: int) -> None:
 
 def _descriptors(below: Path) -> List[str]:
     """What this process has open below a directory: the server, in the same process, has its own."""
-    found = []
+    paths = []
     for name in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):
-            found.append(os.readlink(f"/proc/self/fd/{name}"))
-    return [one for one in found if one.startswith(os.fspath(below))]
+            paths.append(os.readlink(f"/proc/self/fd/{name}"))
+    return [path for path in paths if path.startswith(os.fspath(below))]

@@ -112,27 +112,27 @@ def test_what_nobody_closes_is_uploaded_and_what_a_with_gave_up_is_not(tmp_path:
     bucket.mkdir()
     environ = {"PYTHONPATH": str(ROOT / "ma_boot" / "for_training"), "PATH_MAPPING_OBS_ROOT": str(tmp_path)}
     environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    said = ""
+    errors = ""
     for cases in runs:
         for name in cases:
             (bucket / name).write_text(OLD)
         argv = [python, "-W", "default::ResourceWarning", "-c", PROGRAM, json.dumps([PRELUDE, cases])]
         done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=110, check=False)
-        said += done.stderr
-    assert {name: (bucket / name).read_text() for name in CASES} == CONTENTS, said
+        errors += done.stderr
+    assert {name: (bucket / name).read_text() for name in CASES} == CONTENTS, errors
     dropped = {*DROPPED, *AS_IT_IS, *AT_EXIT}
     expected = {
         "never closed; it is uploaded": dropped - {"detached"},  # its text was uploaded when it was detached
         "ResourceWarning": {*dropped, "with, in a daemon thread"},
         "was not uploaded: its `with` block": {*FAILED, *FAILED_AT_EXIT},
     }
-    lines = said.splitlines()
+    lines = errors.splitlines()
     for words, names in expected.items():
         assert {
             name
             for name in CASES
             if any(f"obs://bucket/{name} was" in line and words in line for line in lines)
-        } == names, said
+        } == names, errors
 
 
 def run(server: MemoryObs, python: str, program: str) -> subprocess.CompletedProcess[str]:

@@ -22,10 +22,10 @@ Results = Dict[str, Dict[str, Any]]
 
 def pythons() -> List[str]:
     """This interpreter, and one of each other version from 3.7 on that pyenv has."""
-    found = {sys.version_info[1]: sys.executable}
+    by_minor = {sys.version_info[1]: sys.executable}
     for python in sorted(Path.home().glob(".pyenv/versions/3.*/bin/python")):
-        found.setdefault(int(python.parts[-3].split(".")[1]), str(python))
-    return [python for minor, python in sorted(found.items()) if minor >= 7]
+        by_minor.setdefault(int(python.parts[-3].split(".")[1]), str(python))
+    return [python for minor, python in sorted(by_minor.items()) if minor >= 7]
 
 
 def environment(server: MemoryObs) -> Dict[str, str]:
@@ -50,8 +50,8 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             argv, env=environment(server), capture_output=True, text=True, timeout=110, check=False
         )
     assert done.returncode == 0, done.stderr
-    found: Results = json.loads(done.stdout)
-    return found
+    loaded: Results = json.loads(done.stdout)
+    return loaded
 
 
 @pytest.mark.parametrize("use", [use.__name__ for use in everyday_uses.USES])

@@ -25,7 +25,7 @@ def proxy(obs: MemoryObs) -> Iterator[FaultProxy]:
 
 
 def listing_of(*contents: str, truncated: bool = False, before: str = "") -> bytes:
-    rows = "".join(f"<Contents>{one}</Contents>" for one in contents)
+    rows = "".join(f"<Contents>{content}</Contents>" for content in contents)
     more = str(truncated).lower()
     return (
         f'<?xml version="1.0" encoding="UTF-8"?>{before}<ListBucketResult><Name>bucket</Name>'
@@ -99,12 +99,12 @@ def test_a_listing_of_parts_that_does_not_advance_ends(proxy: FaultProxy) -> Non
 
 def test_a_listing_of_uploads_that_goes_in_circles_ends(proxy: FaultProxy) -> None:
     pages: List[Fault] = []
-    for there, back in (("k1", "k2"), ("k2", "k1"), ("", "k1")):
+    for sent, returned in (("k1", "k2"), ("k2", "k1"), ("", "k1")):
 
-        def asked(seen: Seen, marker: str = there) -> bool:
+        def asked(seen: Seen, marker: str = sent) -> bool:
             return seen.operation == "ListMultipartUploads" and seen.query.get("key-marker", "") == marker
 
-        markers = f"<NextKeyMarker>{back}</NextKeyMarker><NextUploadIdMarker>u</NextUploadIdMarker>"
+        markers = f"<NextKeyMarker>{returned}</NextKeyMarker><NextUploadIdMarker>u</NextUploadIdMarker>"
         body = f"<ListMultipartUploadsResult><Bucket>bucket</Bucket>{markers}<IsTruncated>true</IsTruncated></ListMultipartUploadsResult>"
         pages.append(Fault(asked, 1_000, status=200, body=body.encode()))
     proxy.faults += pages

@@ -38,9 +38,9 @@ class Pages:
                 if marker == "k0999":
                     pages.second.set()
                     pages.hold.wait(30)
-                found = [key for key in KEYS if key > marker]
-                rows = "".join(f"<Contents><Key>{key}</Key><Size>1</Size></Contents>" for key in found[:1000])
-                more = str(len(found) > 1000).lower()
+                keys = [key for key in KEYS if key > marker]
+                rows = "".join(f"<Contents><Key>{key}</Key><Size>1</Size></Contents>" for key in keys[:1000])
+                more = str(len(keys) > 1000).lower()
                 body = f"<L><IsTruncated>{more}</IsTruncated>{rows}</L>".encode()
                 length = str(len(body))
                 if marker and pages.dropped is not None:
@@ -68,7 +68,7 @@ def test_every_page_is_asked_for_once_and_the_next_one_ahead(pages: Pages) -> No
     listed = obs_store(pages.url).list("bucket", "k")
     first = [next(listed).key, next(listed).key]
     assert pages.second.wait(30)  # while the first page is worked on
-    assert [*first, *(found.key for found in listed)] == KEYS
+    assert [*first, *(stored.key for stored in listed)] == KEYS
     assert pages.asked == ["", "k0999", "k1999"]
 
 
@@ -95,7 +95,7 @@ def test_a_server_that_does_not_wait_until_its_answer_is_read_is_asked_again(pag
     listed = obs_store(pages.url).list("bucket", "k")
     first = [next(listed).key, next(listed).key]
     assert pages.second.wait(30)
-    assert [*first, *(found.key for found in listed)] == KEYS
+    assert [*first, *(stored.key for stored in listed)] == KEYS
     assert pages.asked == ["", "k0999", "k0999", "k1999"]
 
 
@@ -103,6 +103,6 @@ def test_what_the_first_page_has_comes_before_the_failure_of_the_second(pages: P
     pages.broken = True
     listed: List[str] = []
     with pytest.raises(Unreachable, match="HTTP 500"):  # noqa: PT012 -- what came before counts
-        for one in obs_store(pages.url).list("bucket", "k"):
-            listed.append(one.key)
+        for stored in obs_store(pages.url).list("bucket", "k"):
+            listed.append(stored.key)
     assert listed == KEYS[:1000]

@@ -104,9 +104,9 @@ class TestEverywhere:
                 copy(f"{base}/none", f"{base}/other")
 
     def test_stat_and_size(self, base: str) -> None:
-        found = mox.file.stat(f"{base}/a.txt")
-        assert (found.length, found.is_directory) == (5, False)
-        assert found.mtime_nsec > 10**18
+        stat = mox.file.stat(f"{base}/a.txt")
+        assert (stat.length, stat.is_directory) == (5, False)
+        assert stat.mtime_nsec > 10**18
         assert mox.file.stat(f"{base}/sub").is_directory
         assert mox.file.get_size(f"{base}/a.txt") == 5
         assert mox.file.get_size(base, recursive=True) == 108
@@ -135,11 +135,11 @@ class TestEverywhere:
         ]  # fmt: skip
         upwards = [top[len(base) :] for top, _, _ in mox.file.walk(base, topdown=False)]
         assert upwards == ["/sub/deep", "/sub", ""]
-        found = {
+        entries = {
             entry.name: (entry.is_dir(), entry.is_file(), entry.path) for entry in mox.file.scan_dir(base)
         }
-        assert found["sub"] == (True, False, f"{base}/sub")
-        assert found["a.txt"] == (False, True, f"{base}/a.txt")
+        assert entries["sub"] == (True, False, f"{base}/sub")
+        assert entries["a.txt"] == (False, True, f"{base}/a.txt")
 
     def test_directories_are_created(self, base: str) -> None:
         mox.file.make_dirs(f"{base}/x/y/z")
@@ -267,7 +267,7 @@ class TestUrls:
             file.read()
             file.seek(0)
             file.flush()
-        assert [one.method for one in obs.seen if one.method != "HEAD"] == ["GET"]
+        assert [seen.method for seen in obs.seen if seen.method != "HEAD"] == ["GET"]
 
     def test_a_place_in_a_text_is_no_upload(self, obs_base: str, obs: MemoryObs) -> None:
         obs.seen.clear()
@@ -277,7 +277,7 @@ class TestUrls:
                 assert (file.tell(), file.size()) == (5 * number + 5, 5 * number + 5)
             file.seek(0)
             file.truncate(5)
-        assert [one.method for one in obs.seen].count("PUT") == 1
+        assert [seen.method for seen in obs.seen].count("PUT") == 1
         assert mox.file.read(f"{obs_base}/x") == "line\n"
 
     def test_objects_are_copied_in_parallel(self, obs_base: str, obs: MemoryObs) -> None:
@@ -298,7 +298,7 @@ class TestUrls:
         assert mox.file.read(f"{obs_base}/to/19") == "x"
         obs.seen.clear()
         mox.file.rename(f"{obs_base}/to", f"{obs_base}/e")
-        methods = [one.method for one in obs.seen]
+        methods = [seen.method for seen in obs.seen]
         assert (methods.count("POST"), methods.count("DELETE")) == (1, 0)
         assert mox.file.list_directory(obs_base) == ["e", "from"]
 
@@ -322,7 +322,7 @@ class TestUrls:
         obs.seen.clear()
         mox.file.remove(f"{obs_base}/d", recursive=True)
         assert mox.file.list_directory(obs_base, recursive=True) == ["kept"]
-        sent = [(one.method, one.query) for one in obs.seen if one.method in ("POST", "DELETE")]
+        sent = [(seen.method, seen.query) for seen in obs.seen if seen.method in ("POST", "DELETE")]
         assert sorted((method for method, _ in sent), reverse=True) == [
             "POST",
             "POST",
@@ -473,7 +473,7 @@ class TestFilesAsPythonKnowsThem:
     def test_an_object_beside_a_directory_of_the_same_name(self, obs_base: str) -> None:
         mox.file.write(f"{obs_base}/x", "file")
         mox.file.write(f"{obs_base}/x/y", "below")
-        shapes = [(one.name, one.is_dir()) for one in mox.file.scan_dir(obs_base)]
+        shapes = [(entry.name, entry.is_dir()) for entry in mox.file.scan_dir(obs_base)]
         assert shapes == [("x", False), ("x", True)]
         mox.file.shift("os", "mox")
         try:

@@ -113,8 +113,8 @@ def test_another_region_is_signed_for_anew(
     with MemoryObs(root, KNOWN, domain="obs.two.example.com") as server, FaultProxy(server.url) as proxy:
         server.create_bucket("bucket")
         port = urlsplit(proxy.url).port
-        there = f"http://bucket.obs.two.example.com:{server.port}"
-        proxy.faults.append(redirecting(307, there))
+        other_region = f"http://bucket.obs.two.example.com:{server.port}"
+        proxy.faults.append(redirecting(307, other_region))
         store = ObsStore(Access(f"http://obs.one.example.com:{port}", KEYS))
         send(store, write(tmp_path, {"out/a": b"a", "out/b c/+ü": b"b"}))
         fetch(store, tmp_path, route("in", "out/"))
@@ -168,7 +168,7 @@ def test_where_no_redirect_leads(endpoint: str, location: str, why: str) -> None
 
 @pytest.mark.parametrize("by_sdk", [True, False])
 @pytest.mark.parametrize(
-    ("status", "code", "said"),
+    ("status", "code", "message"),
     [
         (400, "InvalidArgument", "HTTP 400 InvalidArgument: the service takes the request for an invalid one"),
         (405, "MethodNotAllowed", "HTTP 405 MethodNotAllowed: the service does not permit this for anybody here"),
@@ -179,7 +179,7 @@ def test_where_no_redirect_leads(endpoint: str, location: str, why: str) -> None
     ],
 )  # fmt: skip
 def test_a_request_that_is_not_possible_is_no_matter_of_credentials(
-    obs: MemoryObs, first: FaultProxy, tmp_path: Path, by_sdk: bool, status: int, code: str, said: str
+    obs: MemoryObs, first: FaultProxy, tmp_path: Path, by_sdk: bool, status: int, code: str, message: str
 ) -> None:
     asked = []
 
@@ -189,7 +189,7 @@ def test_a_request_that_is_not_possible_is_no_matter_of_credentials(
 
     store = ObsStore(Access(first.url, KEYS), renew=renew)
     first.faults.append(Fault(lambda seen: True, 100, status=status, code=code))
-    with pytest.raises((Rejected, TransferFailed), match=said) as raised:
+    with pytest.raises((Rejected, TransferFailed), match=message) as raised:
         store.delete("bucket", "a") if by_sdk else send(store, write(tmp_path, {"out/a": b"a"}))
     error = raised.value.failures[0].error if isinstance(raised.value, TransferFailed) else raised.value
     assert isinstance(error, Rejected)

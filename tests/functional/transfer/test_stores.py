@@ -37,7 +37,7 @@ def put(store: Store, key: str, content: bytes, tmp_path: Path) -> None:
 
 
 def keys(store: Store, prefix: str = "") -> List[str]:
-    return [found.key for found in store.list("bucket", prefix)]
+    return [stored.key for stored in store.list("bucket", prefix)]
 
 
 ODD_KEYS = ["with space", "plus+percent%41", "ünï/中文", "a&b=c?d#e", "quote'\""]
@@ -61,9 +61,9 @@ def test_a_listing_has_keys_sizes_and_md5s_in_order(store: Store, tmp_path: Path
         put(store, key, key.encode(), tmp_path)
     assert keys(store, "data") == ["data/a/x", "data/b", "data2/c"]
     assert keys(store, "b/") == keys(store, "data/a/x/") == []
-    found = list(store.list("bucket", "data/"))
-    assert [(entry.key, entry.size) for entry in found] == [("data/a/x", 8), ("data/b", 6)]
-    assert found[1].md5 == hashlib.md5(b"data/b").hexdigest()
+    listed = list(store.list("bucket", "data/"))
+    assert [(entry.key, entry.size) for entry in listed] == [("data/a/x", 8), ("data/b", 6)]
+    assert listed[1].md5 == hashlib.md5(b"data/b").hexdigest()
 
 
 def test_missing_objects_and_buckets_are_not_found(store: Store) -> None:
@@ -77,9 +77,9 @@ def test_the_callback_gets_every_byte_and_may_cancel(store: Store, tmp_path: Pat
     source = tmp_path / "source"
     source.write_bytes(b"x" * 3_000_000)
     md5 = hashlib.md5(source.read_bytes()).hexdigest()
-    heard: List[int] = []
-    store.write("bucket", "all", source, md5, heard.append)
-    assert sum(heard) == 3_000_000
+    sizes: List[int] = []
+    store.write("bucket", "all", source, md5, sizes.append)
+    assert sum(sizes) == 3_000_000
 
     def give_up(size: int) -> None:
         raise NotFound("the caller's own error")

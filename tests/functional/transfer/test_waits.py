@@ -52,21 +52,21 @@ def test_credentials_that_are_renewed_late(node: Node, obs: MemoryObs) -> None:
 
     late = threading.Thread(target=renew)
     late.start()
-    said = booted(node)
+    output = booted(node)
     late.join()
-    assert (node.home / "data" / "a").read_bytes() == b"a", said
+    assert (node.home / "data" / "a").read_bytes() == b"a", output
     reason = "OBS refused the credentials as expired; waiting up to 60 s for new ones"
     assert [(event["what"], event["reason"]) for event in waits(node)] == [("credentials", reason)]
-    assert said.count(reason) == 1
-    assert f"[ma_boot] {reason}" in said
+    assert output.count(reason) == 1
+    assert f"[ma_boot] {reason}" in output
     (page,) = node.log_dir.glob("*.html")
     assert reason in page.read_text()
 
 
 def test_a_store_that_fails_for_a_while(node: Node, obs: MemoryObs) -> None:
     obs.faults.append(obs_fault("503", "GET", "/data/a", times=9))
-    said = booted(node)
-    assert (node.home / "data" / "a").read_bytes() == b"a", said
-    assert [event["what"] for event in waits(node)] == ["inputs"] * said.count("OBS fails since")
+    output = booted(node)
+    assert (node.home / "data" / "a").read_bytes() == b"a", output
+    assert [event["what"] for event in waits(node)] == ["inputs"] * output.count("OBS fails since")
     assert waits(node)
     assert "503" in waits(node)[0]["reason"]

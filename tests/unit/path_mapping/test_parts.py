@@ -89,13 +89,13 @@ def test_batches_get_smaller_towards_the_end(left: int, room: int, together: int
 
 
 def test_only_parts_of_the_planned_size_count() -> None:
-    found = ((1, 5, "a"), (2, 4, "b"), (9, 5, "c"))
-    assert parts_that_count(found, spans(12, 5)) == ["a", "", ""]
+    stored = ((1, 5, "a"), (2, 4, "b"), (9, 5, "c"))
+    assert parts_that_count(stored, spans(12, 5)) == ["a", "", ""]
 
 
 @given(st.text(), st.text())
-def test_each_version_of_an_object_has_its_own_name(one: str, other: str) -> None:
-    assert (identity("bucket", one, 5) == identity("bucket", other, 5)) == (one == other)
+def test_each_version_of_an_object_has_its_own_name(key: str, other: str) -> None:
+    assert (identity("bucket", key, 5) == identity("bucket", other, 5)) == (key == other)
 
 
 @given(st.lists(st.binary(max_size=300), max_size=8))
@@ -133,14 +133,10 @@ def test_a_journal_with_any_content_can_be_read(content: bytes) -> None:
 
 @pytest.mark.parametrize(("header", "seconds"), [("3", 3.0), ("", None), ("soon", None), ("99999", 60.0)])
 def test_retry_after(header: str, seconds: object) -> None:
-    found: Tuple[object, ...] = (seconds_to_wait(header),)
-    assert found == (seconds,)
+    assert [seconds_to_wait(header)] == [seconds]
 
 
-MIB = 1 << 20
 ETAG = "0123456789abcdef" * 2 + "-3"
-
-
 MD5 = "d41d8cd98f00b204e9800998ecf8427e"
 
 
@@ -174,7 +170,7 @@ def likely_part_sizes(size: int, parts: int) -> Tuple[int, ...]:
 def test_a_usual_part_size_is_found(size: int, part: int) -> None:
     sizes = likely_part_sizes(size, math.ceil(size / (part * MIB)))
     assert part * MIB in sizes or (size <= part * MIB and sizes == (size,))
-    assert {math.ceil(size / one) for one in sizes} == {math.ceil(size / (part * MIB))}
+    assert {math.ceil(size / likely) for likely in sizes} == {math.ceil(size / (part * MIB))}
 
 
 @given(size=st.integers(64 * MIB, 10**13))

@@ -146,7 +146,7 @@ def test_an_interval_is_a_number_of_seconds(seconds: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "text", "said"),
+    ("source", "text", "expected"),
     [
         ("m.yaml", "input: {a: 'obs://bucket/x'}\ninput: {}", "line 2: duplicate key 'input'"),
         ("m.yaml", "input:\n  a: obs://bucket/x\n  a: obs://bucket/y", "line 3: input: duplicate key 'a', first on line 2"),
@@ -178,9 +178,9 @@ def test_an_interval_is_a_number_of_seconds(seconds: str) -> None:
         ("m.py", "PATH_MAPPING_CONFIG = {'input': {'a': 'obs://bucket/x',\n'a': 'obs://bucket/y'}}", "line 2: input: duplicate key 'a', first on line 1"),
     ],
 )  # fmt: skip
-def test_a_mistake_in_any_format_is_reported(source: str, text: str, said: str) -> None:
+def test_a_mistake_in_any_format_is_reported(source: str, text: str, expected: str) -> None:
     problems = problems_of(text, source)
-    assert any(one in problem for problem in problems for one in said.split("|")), problems
+    assert any(part in problem for problem in problems for part in expected.split("|")), problems
 
 
 def test_mistakes_of_all_kinds_are_reported_at_once() -> None:
@@ -206,7 +206,7 @@ output:
 
 
 @pytest.mark.parametrize(
-    ("inputs", "outputs", "said"),
+    ("inputs", "outputs", "expected"),
     [
         ({"a": "x/", "a/b": "y/"}, {}, ["input: 'a/b' is inside 'a': use separate paths"]),
         ({"a/b": "x/", "a": "y/"}, {}, ["input: 'a' contains 'a/b': use separate paths"]),
@@ -223,14 +223,14 @@ output:
     ],
 )  # fmt: skip
 def test_routes_that_must_not_be_combined(
-    inputs: Dict[str, str], outputs: Dict[str, str], said: Sequence[str]
+    inputs: Dict[str, str], outputs: Dict[str, str], expected: Sequence[str]
 ) -> None:
     sections = {"input": inputs, "output": outputs}
     mapping = {
         name: {key: f"obs://bucket/{url}" for key, url in urls.items()} for name, urls in sections.items()
     }
-    if said:
-        assert list(problems_of(json.dumps(mapping), "m.json")) == said
+    if expected:
+        assert list(problems_of(json.dumps(mapping), "m.json")) == expected
     else:
         parse_mapping(json.dumps(mapping), "m.json")
 
@@ -268,13 +268,13 @@ MAPPINGS = st.dictionaries(
 @given(MAPPINGS)
 def test_any_mapping_is_the_same_in_each_format(mapping: Any) -> None:
     """Either the same routes, or the same number of mistakes."""
-    found: List[Any] = []
+    readings: List[Any] = []
     for source, text in rendered(mapping).items():
         try:
-            found.append(parse_mapping(text, source, PLACES))
+            readings.append(parse_mapping(text, source, PLACES))
         except MappingInvalid as error:
-            found.append(len(error.problems))
-    assert found[0] == found[1] == found[2]
+            readings.append(len(error.problems))
+    assert readings[0] == readings[1] == readings[2]
 
 
 @given(st.text(), st.sampled_from(["m.json", "m.yaml", "m.py"]))
@@ -358,10 +358,10 @@ def test_what_is_seen_in_a_typed_url_is_no_problem() -> None:
 
 @pytest.mark.parametrize("other", ["./a", "a/", "x/../a", ".//a"])
 def test_two_spellings_of_one_local_path_are_duplicate_keys(other: str) -> None:
-    found = problems_of(
+    problems = problems_of(
         f"PATH_MAPPING_CONFIG = {{'output': {{'a': 'obs://bucket/x',\n{other!r}: 'obs://bucket/y'}}}}", "m.py"
     )
-    assert found == (f"line 2: output: duplicate key {other!r}, the same path as 'a', first on line 1",)
+    assert problems == (f"line 2: output: duplicate key {other!r}, the same path as 'a', first on line 1",)
 
 
 def test_an_impossible_local_path_is_reported() -> None:

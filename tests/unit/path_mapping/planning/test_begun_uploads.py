@@ -35,7 +35,7 @@ def test_the_next_run_takes_over_what_a_killed_one_left(tmp_path: Path) -> None:
     killed(tmp_path / "out", ONE, OTHER)
     killed(tmp_path / "out", BegunUpload("bucket", "out/a", "id-3"))
     run = BegunUploads(tmp_path / "out", WAY)
-    assert {one.upload for one in run.left()} == {"id-1", "id-2", "id-3"}
+    assert {upload.upload for upload in run.left()} == {"id-1", "id-2", "id-3"}
     assert len(files(tmp_path)) == 1, "in a file of its own now"
     assert sorted(run.take("bucket", "out/a")) == ["id-1", "id-3"]
     assert run.take("bucket", "out/a") == ()
@@ -62,8 +62,8 @@ def test_those_of_a_run_that_lives_are_used_and_nobody_elses(tmp_path: Path) -> 
     alive = BegunUploads(tmp_path / "out", WAY)
     alive.begun(*ONE)
     killed(tmp_path / "out", OTHER)
-    found = noted_uploads(tmp_path / "out", WAY)
-    assert (found.left, found.used) == ((OTHER,), frozenset({"id-1"}))
+    noted = noted_uploads(tmp_path / "out", WAY)
+    assert (noted.left, noted.used) == ((OTHER,), frozenset({"id-1"}))
     assert len(files(tmp_path)) == 2, "a look changes nothing"
     run = BegunUploads(tmp_path / "out", WAY)
     assert run.left() == [OTHER]

@@ -91,12 +91,12 @@ def test_what_goes_away_while_it_is_listed_hides_nothing_else(tmp_path: Path) ->
         (tmp_path / name / "file").touch()
     for name in ("a", "c", "d"):
         (tmp_path / name).touch()
-    found = files_below(tmp_path)
-    assert next(found)[0] == "a"
+    entries = files_below(tmp_path)
+    assert next(entries)[0] == "a"
     (tmp_path / "b" / "file").unlink()
     (tmp_path / "b").rmdir()
     (tmp_path / "c").unlink()
-    assert [name for name, _ in found] == ["d", "e/file"]
+    assert [name for name, _ in entries] == ["d", "e/file"]
 
 
 def test_paths_that_are_too_long_are_named_and_hide_nothing_else(tmp_path: Path) -> None:
@@ -172,8 +172,8 @@ def test_records_are_no_files(tmp_path: Path) -> None:
     assert [name for name, _ in files_below(tmp_path)] == ["kept", "y.ma_sync"]
 
 
-@pytest.mark.parametrize("size", [1 << 21])
-def test_space_that_there_is_not_is_an_error_with_its_number(tmp_path: Path, size: int) -> None:
+def test_space_that_there_is_not_is_an_error_with_its_number(tmp_path: Path) -> None:
+    size = 1 << 21
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     with (tmp_path / "file").open("wb") as file:
         allocate(file.fileno(), size)

@@ -56,9 +56,11 @@ def downloads(
 ) -> List[Step]:
     source = find_input(route, objects, BASE)
     assert source is not None
-    look = (local or {}).get
+    entry_of = (local or {}).get
     return list(
-        plan_downloads(route, *source, entries, look, lambda name, sizes: [md5(name)], shard, folded, noted)
+        plan_downloads(
+            route, *source, entries, entry_of, lambda name, sizes: [md5(name)], shard, folded, noted
+        )
     )
 
 
@@ -73,7 +75,7 @@ def uploads(
     ends = Ends(BASE / "in", "bucket", "in/")
     named: Optional[Iterator[Tuple[str, StoredObject]]] = None
     if objects is not None:
-        named = ((found.key[len("in/") :], found) for found in objects)
+        named = ((stored.key[len("in/") :], stored) for stored in objects)
     return list(
         plan_uploads(
             route, ends, sorted(files.items()), named, entries, lambda name, sizes: [md5(name)], wanted
@@ -89,7 +91,7 @@ def file(size: int = 1, mtime_ns: int = 0) -> LocalEntry:
     return LocalEntry("file", size, mtime_ns)
 
 
-def said(steps: Sequence[Step]) -> List[Tuple[str, str, str]]:
+def decisions(steps: Sequence[Step]) -> List[Tuple[str, str, str]]:
     return [(step.action, step.name, step.reason) for step in steps]
 
 
@@ -115,13 +117,13 @@ class TestKeys:
         ],
     )
     def test_a_key_that_cannot_be_a_file_below_the_target_is_refused(self, name: str, reason: str) -> None:
-        assert said(downloads(stored(name))) == [(REFUSE, name, reason)]
+        assert decisions(downloads(stored(name))) == [(REFUSE, name, reason)]
 
     @pytest.mark.parametrize(
         "name", ["new\nline", "back\\slash", "-rf *", " ", "ü", "/".join(["d" * 200] * 5)]
     )
     def test_a_key_that_is_merely_unusual_is_copied(self, name: str) -> None:
-        assert said(downloads(stored(name))) == [(COPY, name, "not here")]
+        assert decisions(downloads(stored(name))) == [(COPY, name, "not here")]
 
     @pytest.mark.parametrize(("more", "action"), [(0, COPY), (1, REFUSE)])
     def test_the_longest_path_is_copied(self, more: int, action: str) -> None:
@@ -137,16 +139,16 @@ class TestKeys:
     def test_a_long_path_of_four_byte_characters_is_refused(self) -> None:
         """Fewer than 4,095 characters."""
         name = "/".join(["\U0001f600" * 60] * 20)
-        assert said(downloads(stored(name))) == [(REFUSE, name, "a path longer than 4095 bytes")]
+        assert decisions(downloads(stored(name))) == [(REFUSE, name, "a path longer than 4095 bytes")]
 
     def test_a_marker_is_an_empty_directory(self) -> None:
-        found = downloads(
+        steps = downloads(
             stored("", 0), stored("a/", 0), stored("b/", 0), local={"b/": LocalEntry("directory", 0, 0)}
         )
-        assert said(found) == [(MAKE, "a/", "an empty directory"), (SKIP, "b/", "unchanged")]
+        assert decisions(steps) == [(MAKE, "a/", "an empty directory"), (SKIP, "b/", "unchanged")]
         (blocked,) = downloads(stored("c/", 0), local={"c/": file(5)})
         assert (blocked.action, blocked.reason) == (REFUSE, "a file is in the place of this directory")
-        assert [step.size for step in (*found, blocked)] == [0, 0, 0]
+        assert [step.size for step in (*steps, blocked)] == [0, 0, 0]
 
     def test_a_marker_with_content_is_refused(self) -> None:
         assert [step.action for step in downloads(stored("a/", 1))] == [REFUSE]
@@ -158,21 +160,21 @@ class TestKeys:
         assert kept.action == COPY
 
     def test_a_file_wins_over_a_marker_of_its_name(self) -> None:
-        found = downloads(stored("a"), stored("a/", 0))
-        assert said(found) == [(COPY, "a", "not here"), (SKIP, "a/", "a is a file, not a directory")]
+        steps = downloads(stored("a"), stored("a/", 0))
+        assert decisions(steps) == [(COPY, "a", "not here"), (SKIP, "a/", "a is a file, not a directory")]
 
     def test_a_file_cannot_be_a_directory(self) -> None:
         names = ("a", "a!", "a-b", "a/b", "a/c/d", "a0")
-        found = said(downloads(*map(stored, names)))
-        assert [step[0] for step in found] == [COPY, COPY, COPY, REFUSE, REFUSE, COPY]
-        assert found[3][2] == "a is a file, not a directory"
+        steps = decisions(downloads(*map(stored, names)))
+        assert [step[0] for step in steps] == [COPY, COPY, COPY, REFUSE, REFUSE, COPY]
+        assert steps[3][2] == "a is a file, not a directory"
 
     @pytest.mark.parametrize(("folded", "action"), [(False, COPY), (True, REFUSE)])
     def test_keys_that_differ_in_case_are_two_files_unless_the_disk_ignores_case(
         self, folded: bool, action: str
     ) -> None:
-        found = downloads(stored("README"), stored("b"), stored("readme"), folded=folded)
-        assert [step.action for step in found] == [COPY, COPY, action]
+        steps = downloads(stored("README"), stored("b"), stored("readme"), folded=folded)
+        assert [step.action for step in steps] == [COPY, COPY, action]
 
     def test_a_directory_in_the_place_of_a_file_is_refused(self) -> None:
         local = {
@@ -180,8 +182,8 @@ class TestKeys:
             "b/": LocalEntry("file", 0, 0),
             "c": LocalEntry("link", 1, 0),
         }
-        found = downloads(stored("a"), stored("b/", 0), stored("c"), local=local)
-        assert [step.action for step in found] == [REFUSE, REFUSE, COPY]
+        steps = downloads(stored("a"), stored("b/", 0), stored("c"), local=local)
+        assert [step.action for step in steps] == [REFUSE, REFUSE, COPY]
 
     def test_a_listing_is_not_read_beyond_the_route(self) -> None:
         def listing() -> Iterator[StoredObject]:
@@ -206,13 +208,13 @@ class TestKeys:
 def test_clashes_are_found_as_a_simpler_rule_finds_them(names: List[str], folded: bool) -> None:
     names = sorted(name for name in names if not unsafe(name))
     clashes = Clashes(folded)
-    found = [name for name in names if clashes.problem(name)]
-    assert found == [name for name in names if any(name.startswith(other + "/") for other in names)]
+    clashing = [name for name in names if clashes.problem(name)]
+    assert clashing == [name for name in names if any(name.startswith(other + "/") for other in names)]
 
 
 @given(st.lists(st.text(max_size=12), unique=True, max_size=8))
 def test_no_key_leaves_its_target(names: List[str]) -> None:
-    objects = sorted((stored(name) for name in names), key=lambda found: found.key)
+    objects = sorted((stored(name) for name in names), key=lambda item: item.key)
     if not objects:
         return
     for step in downloads(*objects):
@@ -279,8 +281,8 @@ class TestSelection:
 
     def test_what_is_not_selected_is_neither_refused_nor_copied(self) -> None:
         route = Route("in", ObsUrl("bucket", "in/"), exclude=("bad*",))
-        found = downloads(stored("bad//key"), stored("good"), route=route)
-        assert said(found) == [(SKIP, "bad//key", "not selected"), (COPY, "good", "not here")]
+        steps = downloads(stored("bad//key"), stored("good"), route=route)
+        assert decisions(steps) == [(SKIP, "bad//key", "not selected"), (COPY, "good", "not here")]
 
     def test_each_node_downloads_only_its_shard(self) -> None:
         route = Route("in", ObsUrl("bucket", "in/"), shard=True)
@@ -317,10 +319,10 @@ class TestDownloadAgain:
     """Downloads to a disk that has files already."""
 
     def test_an_unchanged_file_is_skipped_without_reading_it(self) -> None:
-        found = downloads(
+        steps = downloads(
             stored("a", mark="x-3"), entries=[RecordEntry("a", 1, 7, "x-3")], local={"a": file(mtime_ns=7)}
         )
-        assert said(found) == [(SKIP, "a", "unchanged")]
+        assert decisions(steps) == [(SKIP, "a", "unchanged")]
 
     @pytest.mark.parametrize(
         ("entry", "mark", "action", "learned"),
@@ -345,7 +347,7 @@ class TestDownloadAgain:
         assert (step.action, step.learned) == (action, learned)
 
     def test_a_file_that_is_not_here_is_not_asked_what_it_is_a_copy_of(self) -> None:
-        assert said(downloads(stored("a"), noted=lambda name: pytest.fail("it is asked"))) == [
+        assert decisions(downloads(stored("a"), noted=lambda name: pytest.fail("it is asked"))) == [
             (COPY, "a", "not here")
         ]
 
@@ -365,8 +367,8 @@ class TestDownloadAgain:
         self, entry: Optional[RecordEntry], local: Optional[LocalEntry], reason: str
     ) -> None:
         entries = [entry] if entry else []
-        found = downloads(stored("a", mark="x-3"), entries=entries, local={"a": local} if local else {})
-        assert said(found) == [(COPY, "a", reason)]
+        steps = downloads(stored("a", mark="x-3"), entries=entries, local={"a": local} if local else {})
+        assert decisions(steps) == [(COPY, "a", reason)]
 
     @pytest.mark.parametrize(("content", "action"), [(b"a", SKIP), (b"b", COPY)])
     def test_without_a_record_the_content_decides_if_its_md5_is_known(
@@ -379,9 +381,9 @@ class TestDownloadAgain:
         assert step.learned == (action == SKIP)
 
     @pytest.mark.parametrize("checksum", [False, True])
-    @pytest.mark.parametrize(("there", "action"), [(b"ab", SKIP), (b"ac", COPY)])
+    @pytest.mark.parametrize(("in_obs", "action"), [(b"ab", SKIP), (b"ac", COPY)])
     def test_without_a_record_the_parts_decide_of_which_the_etag_is_made(
-        self, checksum: bool, there: bytes, action: str
+        self, checksum: bool, in_obs: bytes, action: str
     ) -> None:
         """The ETag of two parts of a byte each; an upload has it without an MD5 in the record."""
 
@@ -389,12 +391,12 @@ class TestDownloadAgain:
             assert 1 in sizes
             return [etag_of_parts((md5_of(b"a"), md5_of(b"b")))]
 
-        tag = etag_of_parts((md5_of(there[:1]), md5_of(there[1:])))
-        found = StoredObject("a", 2, None, f'"{tag}"')
+        tag = etag_of_parts((md5_of(in_obs[:1]), md5_of(in_obs[1:])))
+        item = StoredObject("a", 2, None, f'"{tag}"')
         for entry in (None, RecordEntry("a", 2, 7, tag)):
             for step in (
-                compare_download("a", found, file(2, 7), entry if checksum else None, checksum, etags),
-                compare_upload("a", file(2, 7), found, True, entry if checksum else None, checksum, etags),
+                compare_download("a", item, file(2, 7), entry if checksum else None, checksum, etags),
+                compare_upload("a", file(2, 7), item, True, entry if checksum else None, checksum, etags),
             ):
                 assert (step.action, step.learned) == (action, action == SKIP)
 
@@ -413,22 +415,22 @@ class TestDownloadAgain:
 
     def test_an_md5_in_the_record_is_that_of_the_object_that_it_names(self) -> None:
         """The file is still what was fetched, and the object another one since: its content is not known."""
-        found = downloads(
+        steps = downloads(
             stored("a", mark="new-3"),
             route=Route("in", ObsUrl("bucket", "in/"), checksum=True),
             entries=[RecordEntry("a", 1, 7, "old-3", md5_of(b"a"))],
             local={"a": file(1, 7)},
             md5=lambda name: md5_of(b"a"),
         )
-        assert said(found) == [(COPY, "a", "its content is not known")]
+        assert decisions(steps) == [(COPY, "a", "its content is not known")]
 
     def test_delete_removes_what_was_downloaded_and_is_gone_but_nothing_else(self) -> None:
         entries = [RecordEntry(name, 1, 7, "x") for name in ("a", "b", "c", "d", "z")]
         local = {"a": file(1, 7), "b": file(1, 8), "d": file(1, 7), "other": file(), "z": file(1, 7)}
         for delete in (False, True):
             route = Route("in", ObsUrl("bucket", "in/"), delete=delete)
-            found = downloads(stored("d", mark="x"), route=route, entries=entries, local=local)
-            gone = [step.name for step in found if step.action == DELETE]
+            steps = downloads(stored("d", mark="x"), route=route, entries=entries, local=local)
+            gone = [step.name for step in steps if step.action == DELETE]
             assert gone == (["a", "z"] if delete else [])
 
 
@@ -450,7 +452,7 @@ class TestUploadAgain:
             RecordEntry("e", 1, 8, "x"),
             RecordEntry("f", 1, 7, "y"),
         ]
-        assert said(uploads(files, objects, entries=entries)) == [
+        assert decisions(uploads(files, objects, entries=entries)) == [
             (COPY, "a", "not in OBS"),
             (COPY, "b", "another size"),
             (SKIP, "c", "unchanged"),
@@ -460,12 +462,12 @@ class TestUploadAgain:
         ]  # fmt: skip
 
     def test_without_a_listing_the_record_decides(self) -> None:
-        found = uploads(
+        steps = uploads(
             {"a": file(1, 7), "b": file(1, 8)},
             None,
             entries=[RecordEntry("a", 1, 7, ""), RecordEntry("b", 1, 7, "")],
         )
-        assert said(found) == [(SKIP, "a", "sent already"), (COPY, "b", "not sent yet")]
+        assert decisions(steps) == [(SKIP, "a", "sent already"), (COPY, "b", "not sent yet")]
 
     def test_empty_directories_become_markers_once(self) -> None:
         files = {"a/": LocalEntry("directory", 0, 0), "b/": LocalEntry("directory", 0, 0)}
@@ -473,7 +475,7 @@ class TestUploadAgain:
 
     def test_without_a_listing_the_record_tells_which_empty_directories_have_markers(self) -> None:
         files = {"a/": LocalEntry("directory", 0, 0), "b/": LocalEntry("directory", 0, 0)}
-        assert said(uploads(files, None, entries=[RecordEntry("b/", 0, 0, "")])) == [
+        assert decisions(uploads(files, None, entries=[RecordEntry("b/", 0, 0, "")])) == [
             (MAKE, "a/", "an empty directory"),
             (SKIP, "b/", "unchanged"),
         ]
@@ -496,17 +498,19 @@ class TestUploadAgain:
     def test_delete_passes_over_what_is_gone_in_obs_already(self) -> None:
         route = Route("in", ObsUrl("bucket", "in/"), delete=True)
         entries = [RecordEntry(name, 1, 7, "x") for name in "abc"]
-        assert said(uploads({}, [stored("b", mark="x")], route, entries)) == [(DELETE, "b", "no longer here")]
+        assert decisions(uploads({}, [stored("b", mark="x")], route, entries)) == [
+            (DELETE, "b", "no longer here")
+        ]
 
     def test_what_is_still_being_written_is_left_to_a_later_upload(self) -> None:
-        found = uploads({"a": file(3), "b": file(4)}, wanted=lambda name, local: local.size != 3)
-        assert said(found) == [(SKIP, "a", "still being written"), (COPY, "b", "not in OBS")]
+        steps = uploads({"a": file(3), "b": file(4)}, wanted=lambda name, local: local.size != 3)
+        assert decisions(steps) == [(SKIP, "a", "still being written"), (COPY, "b", "not in OBS")]
 
     def test_delete_spares_what_is_no_longer_what_was_uploaded(self) -> None:
         route = Route("in", ObsUrl("bucket", "in/"), delete=True)
         entries = [RecordEntry(name, 1, 7, "x") for name in "abc"]
-        found = uploads({}, [stored("a", mark="x"), stored("b", mark="y")], route, entries)
-        assert [(step.action, step.name, step.named) for step in found] == [
+        steps = uploads({}, [stored("a", mark="x"), stored("b", mark="y")], route, entries)
+        assert [(step.action, step.name, step.named) for step in steps] == [
             (DELETE, "a", False),
             (SKIP, "b", True),
         ]
@@ -515,8 +519,8 @@ class TestUploadAgain:
         route = Route("in", ObsUrl("bucket", "in/"), delete=True)
         for kind, actions in (("directory", [REFUSE]), ("special", [SKIP, DELETE])):  # which hides nothing
             files = {"a/": LocalEntry(kind, 0, 0, "cannot be read")}
-            found = uploads(files, None, route, [RecordEntry("a/b", 1, 7, "")])
-            assert [step.action for step in found] == actions
+            steps = uploads(files, None, route, [RecordEntry("a/b", 1, 7, "")])
+            assert [step.action for step in steps] == actions
 
 
 CONTENTS = st.sampled_from([b"a", b"b", b"cc"])
@@ -525,20 +529,20 @@ TIMES = st.integers(0, 2)
 
 @given(CONTENTS, CONTENTS, st.one_of(st.none(), CONTENTS), st.booleans(), st.booleans(), st.booleans())
 def test_what_is_skipped_has_the_right_content(
-    here: bytes, there: bytes, moved: Optional[bytes], plain: bool, checksum: bool, sending: bool
+    here: bytes, in_obs: bytes, moved: Optional[bytes], plain: bool, checksum: bool, sending: bool
 ) -> None:
     """`moved` was the content on both sides when it was recorded; None for no record.
 
     A file that changed since has another time, an object another mark: that is all that either promises.
     """
-    md5 = md5_of(there) if plain else None
-    found = StoredObject(
-        "k", len(there), md5, f'"{md5}"' if plain else f'"{etag_of_parts((md5_of(there),))}"'
+    md5 = md5_of(in_obs) if plain else None
+    item = StoredObject(
+        "k", len(in_obs), md5, f'"{md5}"' if plain else f'"{etag_of_parts((md5_of(in_obs),))}"'
     )
     local = file(len(here), 1 if here != moved else 0)
     entry = None
     if moved is not None:
-        mark = found.etag.strip('"') if there == moved else "before"
+        mark = item.etag.strip('"') if in_obs == moved else "before"
         entry = RecordEntry("k", len(moved), 0, mark, md5_of(moved) if checksum else "")
     calls: List[bytes] = []
 
@@ -549,13 +553,13 @@ def test_what_is_skipped_has_the_right_content(
         return parts.etags() if sizes else [md5_of(here)]
 
     if sending:
-        verdict = compare_upload("k", local, found, True, entry, checksum, read)
+        verdict = compare_upload("k", local, item, True, entry, checksum, read)
     else:
-        verdict = compare_download("k", found, local, entry, checksum, read)
+        verdict = compare_download("k", item, local, entry, checksum, read)
     assert verdict.action in (COPY, SKIP)
-    assert here == there or verdict.action == COPY
+    assert here == in_obs or verdict.action == COPY
     assert len(calls) <= 1
-    if here == there and (moved is None or here == moved):
+    if here == in_obs and (moved is None or here == moved):
         assert verdict.action == SKIP
 
 

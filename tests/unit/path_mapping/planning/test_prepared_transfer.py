@@ -23,13 +23,13 @@ def bucket(*objects: StoredObject) -> Lister:
     """Lists these objects of any bucket."""
 
     def listed(name: str, prefix: str) -> Iterator[StoredObject]:
-        found = sorted(objects, key=lambda one: one.key)
-        return (one for one in found if one.key.startswith(prefix))
+        items = sorted(objects, key=lambda item: item.key)
+        return (item for item in items if item.key.startswith(prefix))
 
     return listed
 
 
-def one(key: str, size: int = 1, etag: str = "x-2") -> StoredObject:
+def stored(key: str, size: int = 1, etag: str = "x-2") -> StoredObject:
     return StoredObject(key, size, None, f'"{etag}"')
 
 
@@ -58,7 +58,7 @@ class TestDownloads:
     """Inputs, before and after they are fetched."""
 
     def test_what_is_to_be_fetched_made_and_left(self, tmp_path: Path) -> None:
-        lister = bucket(one("a/1", 10), one("a/2", 5), one("a/empty/", 0), one("f", 7, "y"))
+        lister = bucket(stored("a/1", 10), stored("a/2", 5), stored("a/empty/", 0), stored("f", 7, "y"))
         (tmp_path / "a").mkdir()
         (tmp_path / "a" / "2").write_bytes(b"12345")
         os.utime(tmp_path / "a" / "2", ns=(0, 7))
@@ -66,38 +66,40 @@ class TestDownloads:
         record.put(RecordEntry("2", 5, 7, "x-2"))
         record.close()
         no = route("no", "nothing/", required=False)
-        found = downloads(tmp_path, lister, route("a", "a/"), route("single", "f"), no)
-        assert (found.files, found.size, found.same, found.missing) == (2, 17, 1, (no,))
-        assert [tuple(copy) for copy in found.copies] == [
+        prepared = downloads(tmp_path, lister, route("a", "a/"), route("single", "f"), no)
+        assert (prepared.files, prepared.size, prepared.same, prepared.missing) == (2, 17, 1, (no,))
+        assert [tuple(copy) for copy in prepared.copies] == [
             (f"{tmp_path}/a/1", f"{tmp_path}/a", "bucket", "a/1", 10, '"x-2"', 0, 0),
             (f"{tmp_path}/single", str(tmp_path), "bucket", "f", 7, '"y"', 1, 0),
         ]
-        assert [copy.path for copy in found.directories] == [f"{tmp_path}/a/empty/"]
-        assert list(found.deletions) == []
-        assert list(found.targets()) == [tmp_path / "a"], "the single file is none"
-        assert (found.refused, found.blocked, found.notices, found.unrecorded) == ([], [], [], set())
-        found.close()
+        assert [copy.path for copy in prepared.directories] == [f"{tmp_path}/a/empty/"]
+        assert list(prepared.deletions) == []
+        assert list(prepared.targets()) == [tmp_path / "a"], "the single file is none"
+        assert (prepared.refused, prepared.blocked, prepared.notices) == ([], [], [])
+        assert prepared.unrecorded == set()
 
     def test_what_was_fetched_is_recorded_unless_its_etag_is_not_known(self, tmp_path: Path) -> None:
-        found = downloads(tmp_path, bucket(one("a/1", 2), StoredObject("a/2", 2, None, "")), route("a", "a/"))
+        prepared = downloads(
+            tmp_path, bucket(stored("a/1", 2), StoredObject("a/2", 2, None, "")), route("a", "a/")
+        )
         (tmp_path / "a").mkdir()
-        for copy in found.copies:
+        for copy in prepared.copies:
             Path(copy.path).write_bytes(b"12")
             os.utime(copy.path, ns=(0, 7))
-            found.downloaded(copy, checked=True)
-        found.close()
+            prepared.downloaded(copy, checked=True)
+        prepared.close()
         assert entries(tmp_path / "a", "download obs://bucket/a/") == [RecordEntry("1", 2, 7, "x-2")]
 
     @pytest.mark.parametrize("checked", [True, False])
     def test_with_checksum_the_md5_is_recorded_of_what_was_compared(
         self, tmp_path: Path, checked: bool
     ) -> None:
-        found = downloads(tmp_path, bucket(one("a/1", 2)), route("a", "a/", checksum=True))
+        prepared = downloads(tmp_path, bucket(stored("a/1", 2)), route("a", "a/", checksum=True))
         (tmp_path / "a").mkdir()
-        (copy,) = found.copies
+        (copy,) = prepared.copies
         Path(copy.path).write_bytes(b"12")
-        found.downloaded(copy, checked)
-        found.close()
+        prepared.downloaded(copy, checked)
+        prepared.close()
         (entry,) = entries(tmp_path / "a", "download obs://bucket/a/")
         assert entry.md5 == ("c20ad4d76fe97759aa27a0c99bff6710" if checked else "")
 
@@ -111,10 +113,10 @@ class TestDownloads:
         assert entries(tmp_path / "a", "download obs://bucket/a/") == [RecordEntry("1", 2, 7, md5, md5)]
 
     def test_a_file_that_has_gone_since_is_not_recorded(self, tmp_path: Path) -> None:
-        found = downloads(tmp_path, bucket(one("a/1", 2)), route("a", "a/"))
-        for copy in found.copies:
-            found.downloaded(copy, checked=True)
-        found.close()
+        prepared = downloads(tmp_path, bucket(stored("a/1", 2)), route("a", "a/"))
+        for copy in prepared.copies:
+            prepared.downloaded(copy, checked=True)
+        prepared.close()
         assert entries(tmp_path / "a", "download obs://bucket/a/") == []
 
     def test_all_required_inputs_that_are_missing_are_named(self, tmp_path: Path) -> None:
@@ -125,7 +127,7 @@ class TestDownloads:
         assert raised.value.urls == ("obs://bucket/a/", "obs://bucket/c/")
 
     def test_refusals_are_all_counted_and_at_most_a_thousand_named(self, tmp_path: Path) -> None:
-        bad = [one(f"a/{number:04}//x") for number in range(1001)]
+        bad = [stored(f"a/{number:04}//x") for number in range(1001)]
         with pytest.raises(UnsafeTarget) as raised:
             downloads(tmp_path, bucket(*bad), route("a", "a/"))
         assert len(raised.value.problems) == 1000
@@ -136,25 +138,24 @@ class TestDownloads:
 
     def test_a_file_that_is_in_the_place_of_a_directory_blocks_only_itself(self, tmp_path: Path) -> None:
         (tmp_path / "a" / "1").mkdir(parents=True)
-        found = downloads(tmp_path, bucket(one("a/1"), one("a/2")), route("a", "a/"))
-        assert [(one.source, str(one.error)) for one in found.blocked] == [
+        prepared = downloads(tmp_path, bucket(stored("a/1"), stored("a/2")), route("a", "a/"))
+        assert [(failure.source, str(failure.error)) for failure in prepared.blocked] == [
             (f"{tmp_path}/a/1", "a directory is in the place of this file")
         ]
-        assert found.files == 1
-        found.close()
+        assert prepared.files == 1
 
     def test_too_little_space_is_all_said(self, tmp_path: Path) -> None:
         with pytest.raises(NoSpace, match="GB needed"):
-            downloads(tmp_path, bucket(one("a/1", 1 << 60)), route("a", "a/"))
+            downloads(tmp_path, bucket(stored("a/1", 1 << 60)), route("a", "a/"))
         assert list(tmp_path.iterdir()) == []
 
     def test_without_a_record_none_is_written(self, tmp_path: Path) -> None:
-        found = downloads(tmp_path, bucket(one("a/1", 2)), route("a", "a/"), recorded=False)
+        prepared = downloads(tmp_path, bucket(stored("a/1", 2)), route("a", "a/"), recorded=False)
         (tmp_path / "a").mkdir()
-        for copy in found.copies:
+        for copy in prepared.copies:
             Path(copy.path).write_bytes(b"12")
-            found.downloaded(copy, checked=True)
-        found.close()
+            prepared.downloaded(copy, checked=True)
+        prepared.close()
         assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
     def test_a_file_that_is_replaced_takes_its_space_twice_and_a_link_is_a_new_file(
@@ -163,7 +164,7 @@ class TestDownloads:
         (tmp_path / "a").mkdir()
         (tmp_path / "a" / "file").write_bytes(b"123")
         (tmp_path / "a" / "link").symlink_to("file")
-        objects = (one("a/file", 10), one("a/link", 20), one("a/new", 30))
+        objects = (stored("a/file", 10), stored("a/link", 20), stored("a/new", 30))
         scan = scan_download(route("a", "a/"), tmp_path, bucket(*objects), Shard())
         assert scan is not None
         assert [step.action for step in scan] == [COPY, COPY, COPY]
@@ -178,7 +179,7 @@ class TestDownloads:
             record = Record(tmp_path / name, f"{way} obs://bucket/{name}/")
             record.put(RecordEntry("1", 5, 7, "x-2"))
             record.close()
-        lister = bucket(one("a/1", 5), one("out/1", 5))
+        lister = bucket(stored("a/1", 5), stored("out/1", 5))
         down = scan_download(route("a", "a/"), tmp_path, lister, Shard())
         up = scan_upload(route("out", "out/"), tmp_path, lister, print)
         assert [[step.reason for step in scan or ()] for scan in (down, up)] == [["unchanged"], ["unchanged"]]
@@ -193,25 +194,25 @@ class TestUploads:
         for name, seconds in (("new", 7200), ("old", 1), ("tiny", 7200)):
             (out / name).write_bytes(b"x" * len(name))
             os.utime(out / name, ns=(0, seconds * 10**9))
-        found = uploads(tmp_path, bucket(), route("out", "out/"), route("none", "none/"))
-        assert (found.files, found.size, [one.local for one in found.missing]) == (3, 10, ["none"])
-        (first, *_) = found.copies
+        prepared = uploads(tmp_path, bucket(), route("out", "out/"), route("none", "none/"))
+        assert (prepared.files, prepared.size) == (3, 10)
+        assert [missing.local for missing in prepared.missing] == ["none"]
+        (first, *_) = prepared.copies
         assert tuple(first) == (str(out / "new"), str(out), "bucket", "out/new", 3, "", 0, 7200 * 10**9)
-        assert [copy.local.name for copy in found.newest_first()] == ["new", "tiny", "old"]
-        assert [copy.url for copy in found.directories] == ["obs://bucket/out/empty/"]
-        found.close()
+        assert [copy.local.name for copy in prepared.newest_first()] == ["new", "tiny", "old"]
+        assert [copy.url for copy in prepared.directories] == ["obs://bucket/out/empty/"]
 
     def test_what_was_sent_is_recorded_until_it_is_forgotten(self, tmp_path: Path) -> None:
         (tmp_path / "out").mkdir()
         for name in ("a", "b"):
             (tmp_path / "out" / name).write_bytes(b"x")
             os.utime(tmp_path / "out" / name, ns=(0, 7))
-        found = uploads(tmp_path, bucket(), route("out", "out/"))
-        sent = [copy._replace(etag='"e"') for copy in found.copies]
+        prepared = uploads(tmp_path, bucket(), route("out", "out/"))
+        sent = [copy._replace(etag='"e"') for copy in prepared.copies]
         for copy in sent:
-            found.uploaded(copy)
-        found.forget(sent[0])
-        found.close()
+            prepared.uploaded(copy)
+        prepared.forget(sent[0])
+        prepared.close()
         assert entries(tmp_path / "out", "upload obs://bucket/out/") == [RecordEntry("b", 1, 7, "e")]
 
     def test_a_target_that_cannot_be_listed_is_said(self, tmp_path: Path) -> None:
@@ -225,37 +226,33 @@ class TestUploads:
         for pipe in pipes:
             os.mkfifo(pipe)
         left_out = [f"{pipe} is left out: neither a file nor a directory" for pipe in pipes]
-        found = uploads(tmp_path, closed, route("out", "out/"))
-        assert found.notices == [
+        prepared = uploads(tmp_path, closed, route("out", "out/"))
+        assert prepared.notices == [
             "obs://bucket/out/ cannot be listed, so all files are uploaded: no permission",
             *left_out,
         ]
-        assert found.files == 1
+        assert prepared.files == 1
         unlisted = uploads(tmp_path, closed, route("out", "out/"), choice=UploadChoice(listed=False))
         assert (unlisted.notices, unlisted.files) == (left_out, 1)
-        for one in (found, unlisted):
-            one.close()
 
     def test_what_is_left_out_is_named_at_most_a_thousand_times(self, tmp_path: Path) -> None:
         (tmp_path / "out").mkdir()
         for number in range(1001):
             os.symlink("/dev/null", tmp_path / "out" / f"{number:04}")
         os.mkfifo(tmp_path / "out" / "pipe")
-        found = uploads(tmp_path, bucket(), route("out", "out/"))
-        assert len(found.blocked) == 1000
-        assert found.notices == [f"{tmp_path}/out/pipe is left out: neither a file nor a directory"]
+        prepared = uploads(tmp_path, bucket(), route("out", "out/"))
+        assert len(prepared.blocked) == 1000
+        assert prepared.notices == [f"{tmp_path}/out/pipe is left out: neither a file nor a directory"]
         for _ in range(1001):
-            found.notice("more")
-        assert len(found.notices) == 1000
-        found.close()
+            prepared.notice("more")
+        assert len(prepared.notices) == 1000
 
     def test_a_link_that_is_not_selected_is_not_named(self, tmp_path: Path) -> None:
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "bad").symlink_to("nothing")
         excluded = Route("out", ObsUrl("bucket", "out/"), exclude=("bad",))
-        found = uploads(tmp_path, bucket(), excluded)
-        assert (found.blocked, found.notices) == ([], [])
-        found.close()
+        prepared = uploads(tmp_path, bucket(), excluded)
+        assert (prepared.blocked, prepared.notices) == ([], [])
 
     def test_only_wanted_files_are_sent(self, tmp_path: Path) -> None:
         (tmp_path / "out").mkdir()
@@ -268,10 +265,9 @@ class TestUploads:
             asked.append(path)
             return path.endswith("/b")
 
-        found = uploads(tmp_path, bucket(), route("out", "out/"), choice=UploadChoice(wanted=wanted))
-        assert [copy.local.name for copy in found.copies] == ["b"]
+        prepared = uploads(tmp_path, bucket(), route("out", "out/"), choice=UploadChoice(wanted=wanted))
+        assert [copy.local.name for copy in prepared.copies] == ["b"]
         assert asked == [f"{tmp_path}/out/a", f"{tmp_path}/out/b", f"{tmp_path}/out/empty"]
-        found.close()
 
     def test_outputs_must_not_overlap(self, tmp_path: Path) -> None:
         with pytest.raises(UnsafeTarget, match="use separate URLs"):
@@ -286,4 +282,4 @@ def test_a_check_that_raises_ends_the_preparation(tmp_path: Path) -> None:
         raise Stopped
 
     with pytest.raises(Stopped):
-        prepare_downloads([route("a", "a/")], tmp_path, bucket(one("a/1")), Shard(), stop, True)
+        prepare_downloads([route("a", "a/")], tmp_path, bucket(stored("a/1")), Shard(), stop, True)

@@ -76,7 +76,7 @@ def test_a_thread_may_go_on_with_what_another_began_to_read(tmp_path: Path) -> N
     first = threading.Thread(target=lambda: next(reader))
     first.start()
     first.join()
-    assert [one.name for one in reader] == ["b", "c"]
+    assert [left.name for left in reader] == ["b", "c"]
 
 
 def test_a_record_that_is_not_kept_is_neither_read_nor_written(tmp_path: Path) -> None:
