@@ -225,7 +225,7 @@ class Entry(NamedTuple):
 
 
 class Entries(Iterator[Entry]):
-    """The iterator of `scan_dir`, which may be closed early, as that of `os.scandir`."""
+    """The iterator of `scan_dir`, which may be closed early, as `os.scandir`'s."""
 
     def __init__(self, entries: List[Entry]) -> None:
         self._left = iter(entries)
@@ -317,7 +317,7 @@ def remove(url: str, recursive: bool = False, **_: Any) -> None:
 
 
 def state_of_object(place: ObsUrl) -> Optional[ObjectState]:
-    """The state of the object with exactly this key; None if there is none, and for a directory."""
+    """The state of the object with exactly this key; None if no object has it, and for a directory."""
     if not place.key or place.key.endswith("/"):
         return None
     return store().find(place.bucket, place.key)

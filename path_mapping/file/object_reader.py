@@ -29,7 +29,7 @@ class ObjectReader(io.RawIOBase):
     Its methods raise `StoreError`: `Replaced` if the object is another one meanwhile, `WrongContent` before
     the last bytes if all were read in their order, and they are not those that were stored.
 
-    They are compared with the object's checksum. That of an object which was stored in parts is made of their
+    They are compared with the object's checksum. For an object that was stored in parts, it is made of their
     MD5s, and their size is guessed. If no guess fits, the content of two readings must be the same.
     """
 
@@ -163,7 +163,7 @@ class ObjectReader(io.RawIOBase):
             yield piece
 
     def _fill(self) -> None:
-        """Fetches the next piece if there is none; at the end of the object there is none afterwards."""
+        """Fetches the next piece if the last one is used up; nothing comes after the end of the object."""
         if self._rest or self._position >= self._state.size:
             return
         piece = store().retrying(self._next_piece)

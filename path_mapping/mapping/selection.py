@@ -22,7 +22,7 @@ class Shard:
 def selected(include: Sequence[str], exclude: Sequence[str]) -> Optional[Callable[[str], bool]]:
     """Whether a name below the route is selected; a directory's name ends in `/`. None if all are.
 
-    The patterns are those of a .gitignore: the last one that matches decides.
+    The patterns are a .gitignore's: the last one that matches decides.
     """
     if not include and not exclude:
         return None

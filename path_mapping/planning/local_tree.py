@@ -52,7 +52,7 @@ def files_below(root: Path) -> Iterator[Tuple[str, LocalEntry]]:
 
 
 def _sorted(directory: str) -> List[str]:
-    """The names in a directory. Those of directories are sorted with their `/`, as keys are."""
+    """The names in a directory. A directory's name is sorted with its `/`, as keys are."""
     with os.scandir(directory) as entries:
         names = [f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name for entry in entries]
     return sorted(name for name in names if not is_record(name))
@@ -114,7 +114,7 @@ class SpaceNeed(NamedTuple):
     largest: int = 0
 
     def plus(self, size: int, replaced: Optional[int]) -> SpaceNeed:
-        """With one more file; `replaced` is the size of the file in its place, None if there is none."""
+        """With one more file; `replaced` is the size of the file in its place, None for a new one."""
         if replaced is None:
             return SpaceNeed(self.size + size, self.files + 1, self.largest)
         return SpaceNeed(self.size + max(0, size - replaced), self.files, max(self.largest, size))

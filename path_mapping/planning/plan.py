@@ -22,8 +22,8 @@ class Copy(NamedTuple):
 
     Both as text, which takes a tenth of the time of a `Path`; there may be a million.
 
-    `etag` is the object's, as it was listed; `route` is the index of the route. `mtime_ns` is that of a file
-    to upload, in nanoseconds.
+    `etag` is the object's, as it was listed; `route` is the index of the route. `mtime_ns` of a file to
+    upload is in nanoseconds.
     """
 
     path: str
@@ -146,8 +146,8 @@ class LocalEntry(NamedTuple):
 class RecordEntry(NamedTuple):
     """What a record has of a file: its state on the disk and its object's ETag after the last transfer.
 
-    `etag` is without quotes; that of an upload is the one of its response, and empty if it had none. `md5`
-    is that of the content, if it was computed.
+    `etag` is without quotes; after an upload it is the response's, or empty. `md5` is the content's, if it
+    was computed.
     """
 
     name: str
@@ -164,8 +164,8 @@ class RecordEntry(NamedTuple):
 class Step(NamedTuple):
     """One decision: `action` on the file `name` of a route, and the reason.
 
-    `name` is the path below the route's root; that of a directory ends in `/`. `etag` is the object's and
-    `local` what is on the disk, if they exist. `md5` is that of the local content, if it was computed.
+    `name` is the path below the route's root; a directory's ends in `/`. `etag` is the object's and `local`
+    what is on the disk, if they exist. `md5` is the local content's, if it was computed.
     `learned`: both sides are the same, and the record does not have it yet. `named`: in a notice.
     """
 

@@ -210,7 +210,7 @@ class PreparedTransfer:
     def downloaded(self, copy: Copy, checked: bool) -> None:
         """Records that the file is complete, so that the next run does not fetch it.
 
-        If its content was not `checked`, its MD5 is not recorded: it need not be that of the object.
+        If its content was not `checked`, its MD5 is not recorded: it need not be the object's.
         """
         scan, local = self._scans[copy.route], local_entry(copy.path)
         if local is not None and copy.etag:

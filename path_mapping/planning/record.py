@@ -176,7 +176,7 @@ class BegunUploads:
         self._take_over()
 
     def left(self) -> List[BegunUpload]:
-        """Those of earlier runs that nobody has taken."""
+        """The uploads of earlier runs that no file has taken."""
         return list(self._left.values())
 
     def take(self, bucket: str, key: str) -> Tuple[str, ...]:

@@ -76,7 +76,7 @@ def is_small(files: int, size: int) -> bool:
 def pool_size(
     files: int, size: int, cores: int, round_trip: float, ahead: bool = False, decrypts: bool = False
 ) -> PoolSize:
-    """The pool for so many files (or parts) and bytes; `round_trip` is that of a small request, in seconds.
+    """The pool for so many files (or parts) and bytes; `round_trip` is a small request's, in seconds.
 
     Threads wait for the network, so there are as many as the processes can have requests in flight during a
     round trip. Processes compute, so there are as many as cores. If requests may be sent `ahead`, small

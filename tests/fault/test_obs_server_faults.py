@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import http.client
 import socket
-import ssl
 import threading
 import time
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any, Dict, Iterator, Optional, Tuple
 from urllib.parse import urlsplit
 
 import pytest
-import trustme
 from obs import ObsClient
 
 from ma_boot.rehearsal.obs_server import KeyPair
@@ -208,26 +206,6 @@ def test_the_server_stops_while_clients_are_connected(tmp_path: Path) -> None:
         assert connection.recv(1) == b""
         connection.close()
     assert threading.active_count() == before
-
-
-def test_tls(tmp_path: Path) -> None:
-    authority = trustme.CA()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    with MemoryObs(tmp_path, [KeyPair("AKPLANTED", "SKPLANTED")], tls=context) as server:
-        server.create_bucket("bucket")
-        assert server.url.startswith("https://")
-        with socket.create_connection(("127.0.0.1", server.port)) as plain:
-            plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
-            assert b"HTTP" not in plain.recv(100)
-        line = Line(server)
-        trusting = ssl.create_default_context()
-        authority.configure_trust(trusting)
-        line.connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=trusting, timeout=20)
-        assert line.ask("PUT", "a", CONTENT * 3)[0] == 200
-        assert line.ask()[2] == CONTENT * 3
-        assert line.ask(Range="bytes=300000-900000")[2] == (CONTENT * 3)[300_000:900_001]
-        line.connection.close()
 
 
 def test_a_disk_failure_is_answered_with_an_error(obs: MemoryObs, line: Line) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Dict, Iterator
 
@@ -231,17 +229,6 @@ class TestAnEncryptedBucket:
         transfers.write(tmp_path / "out", {"small": b"content"})
         done = send(encrypted, tmp_path)
         assert (done.files, done.by_length) == (1, 1)
-
-
-def test_the_summary_says_so(encrypted: Bucket, tmp_path: Path) -> None:
-    transfers.write(tmp_path / "out", {"a": b"a", "b": b"b"})
-    (tmp_path / "mapping.yaml").write_text(f"output: {{out: 'obs://{encrypted.name}/out/'}}\n")
-    argv = [sys.executable, "-m", "ma_boot", "sync", "upload", "mapping.yaml"]
-    done = subprocess.run(
-        argv, cwd=tmp_path, env=encrypted.variables, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "length only: 2 files" in done.stdout
 
 
 def test_what_was_compared_is_not_counted(bucket: Bucket, tmp_path: Path) -> None:

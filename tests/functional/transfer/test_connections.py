@@ -345,7 +345,15 @@ def test_missing_credentials_are_all_reported_at_once() -> None:
     assert "PLANTED" not in str(raised.value)
 
 
-def test_an_invalid_endpoint_is_reported() -> None:
-    environ = {"OBS_ENDPOINT": "ftp://x", "OBS_ACCESS_KEY_ID": "a", "OBS_SECRET_ACCESS_KEY": "s"}
-    with pytest.raises(CredentialsMissing, match="found 'ftp://x'"):
-        open_store(environ, None)
+@pytest.mark.parametrize(
+    ("endpoint", "problem"),
+    [
+        ("ftp://x", "found 'ftp://x'"),
+        ("http://127.0.0.1:99999", "expected a port from 1 to 65535"),
+        ("127.0.0.1:port", "expected a port from 1 to 65535"),
+        ("https://obs.example.com:0", "expected a port from 1 to 65535"),
+    ],
+)
+def test_an_invalid_endpoint_is_reported(endpoint: str, problem: str) -> None:
+    with pytest.raises(CredentialsMissing, match=problem):
+        open_store({"OBS_ENDPOINT": endpoint, **CREDENTIALS}, None)

@@ -98,13 +98,6 @@ def test_a_page_in_the_place_of_a_listing_is_not_an_empty_one(tmp_path: Path) ->
             assert (done.returncode, "damaged" in done.stdout) == (69, True), done.stdout
 
 
-@pytest.mark.parametrize("port", ["http://127.0.0.1:99999", "127.0.0.1:port", "https://obs.example.com:0"])
-def test_a_nonsense_port_is_said_as_such(tmp_path: Path, port: str) -> None:
-    done = sync(tmp_path, "download", "input: {in: 'obs://bucket/data/'}", OBS_ENDPOINT=port, **CREDENTIALS)
-    assert done.returncode == 78, done.stdout
-    assert "expected a port from 1 to 65535" in done.stdout
-
-
 @pytest.fixture
 def root(tmp_path: Path) -> str:
     (tmp_path / "obs" / "bucket").mkdir(parents=True)
@@ -118,22 +111,6 @@ def test_a_name_beside_which_the_record_just_fits(tmp_path: Path, root: str, nam
     for expected in ("1 file,", "1 already present"):
         done = sync(tmp_path, "upload", mapping, "--obs-root", root)
         assert (done.returncode, expected in done.stdout) == (0, True), done.stdout
-
-
-def test_a_file_of_the_year_2300(tmp_path: Path, root: str) -> None:
-    write(tmp_path, {"out/a": b"a", "out/b": b"b"})
-    os.utime(tmp_path / "out" / "a", (10_413_792_000, 10_413_792_000))
-    if os.stat(tmp_path / "out" / "a").st_mtime < 10_000_000_000:
-        pytest.skip("this file system has no such times")
-    for _ in range(2):
-        done = sync(tmp_path, "upload", "output: {out: 'obs://bucket/out/'}", "--obs-root", root)
-        assert done.returncode == 0, done.stdout
-
-
-def test_a_pattern_with_a_bad_class_is_a_mistake_of_the_mapping(tmp_path: Path, root: str) -> None:
-    mapping = "output: {out: {obs: 'obs://bucket/out/', include: ['[z-a]']}}"
-    done = sync(tmp_path, "upload", mapping, "--obs-root", root)
-    assert (done.returncode, "expected a .gitignore pattern" in done.stdout) == (78, True), done.stdout
 
 
 @pytest.fixture
@@ -162,14 +139,6 @@ def test_a_tree_1500_levels_deep(tmp_path: Path, root: str, deep: Path) -> None:
     assert "OBS allows 1024" in done.stdout
     assert (Path(root) / "bucket/out/near").read_bytes() == b"n"
     assert sync(tmp_path, "plan", "output: {deep: 'obs://bucket/out/'}", "--obs-root", root).returncode == 0
-
-
-def test_a_directory_marker_with_content_is_said(tmp_path: Path, client: Sdk, at_obs: Dict[str, str]) -> None:
-    assert client.put("data/", b"lost").status == 200
-    assert client.put("data/a", b"a").status == 200
-    done = sync(tmp_path, "download", "input: {in: 'obs://bucket/data/'}", **at_obs)
-    assert done.returncode == 0, done.stdout
-    assert "the 4 bytes of 'data/' are left out" in done.stdout
 
 
 def test_an_upload_with_refused_credentials_is_69(tmp_path: Path, obs: MemoryObs) -> None:

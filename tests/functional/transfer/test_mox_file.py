@@ -69,13 +69,11 @@ class TestEverywhere:
     """What is the same on a local path, in a directory that stands in for OBS, and in OBS."""
 
     def test_exists_and_is_directory(self, base: str) -> None:
-        answers = {name: (mox.file.exists(f"{base}{name}"), mox.file.is_directory(f"{base}{name}")) for name in
-                   ("", "/", "/a.txt", "/sub", "/sub/", "/su", "/none", "/a.txt/x")}  # fmt: skip
-        directory, file, nothing = (True, True), (True, False), (False, False)
-        assert answers == {
-            "": directory, "/": directory, "/a.txt": file, "/sub": directory, "/sub/": directory,
-            "/su": nothing, "/none": nothing, "/a.txt/x": nothing,
-        }  # fmt: skip
+        directories, others = ("", "/", "/sub", "/sub/"), ("/a.txt", "/su", "/none", "/a.txt/x")
+        existing = [name for name in (*directories, *others) if mox.file.exists(base + name)]
+        assert existing == [*directories, "/a.txt"]
+        assert [name for name in existing if mox.file.is_directory(base + name)] == [*directories]
+        assert not any(mox.file.is_directory(base + name) for name in others)
 
     def test_list_directory_and_its_flags(self, base: str) -> None:
         listed = mox.file.list_directory
@@ -83,14 +81,7 @@ class TestEverywhere:
         assert listed(base + "/", remove_sep=False) == ["a.txt", "b.jpg", "sub/"]
         assert listed(base, skip_file=True) == ["sub"]
         assert listed(base, skip_dir=True) == ["a.txt", "b.jpg"]
-        assert listed(base, recursive=True) == [
-            "a.txt",
-            "b.jpg",
-            "sub",
-            "sub/c.txt",
-            "sub/deep",
-            "sub/deep/d.txt",
-        ]
+        assert listed(base, recursive=True) == sorted([*FILES, "sub", "sub/deep"])
         assert listed(base, recursive=True, skip_dir=True) == sorted(FILES)
 
     def test_missing_files_are_reported(self, base: str) -> None:
@@ -206,11 +197,9 @@ class TestEverywhere:
                 assert file.read() == "hello"
             assert sorted(os.listdir(base)) == ["a.txt", "b.jpg", "sub"]
             assert os.stat(f"{base}/a.txt").st_size == os.path.getsize(f"{base}/a.txt") == 5
-            assert (os.path.exists(f"{base}/x"), os.path.isdir(base), os.path.isfile(f"{base}/a.txt")) == (
-                False,
-                True,
-                True,
-            )
+            assert not os.path.exists(f"{base}/x")
+            assert os.path.isdir(base)
+            assert os.path.isfile(f"{base}/a.txt")
             assert (
                 glob.glob(f"{base}/*.jpg") == list(glob.iglob(pathname=f"{base}/*.jpg")) == [f"{base}/b.jpg"]
             )
@@ -322,14 +311,8 @@ class TestUrls:
         obs.seen.clear()
         mox.file.remove(f"{obs_base}/d", recursive=True)
         assert mox.file.list_directory(obs_base, recursive=True) == ["kept"]
-        sent = [(seen.method, seen.query) for seen in obs.seen if seen.method in ("POST", "DELETE")]
-        assert sorted((method for method, _ in sent), reverse=True) == [
-            "POST",
-            "POST",
-            "DELETE",
-            "DELETE",
-            "DELETE",
-        ]
+        methods = [seen.method for seen in obs.seen]
+        assert (methods.count("POST"), methods.count("DELETE")) == (2, 3)
 
     def test_a_bulk_deletion_that_is_refused_raises(self, obs_base: str, obs: MemoryObs) -> None:
         mox.file.write(f"{obs_base}/d/x", "x")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import List, Optional
 
 import pytest
 
 from tests.conftest import CREDENTIALS
-from tests.functional.node import Node, eventually
+from tests.functional.node import Booting, Node, eventually
 from tests.obs import MemoryObs, obs_fault
 
 PROGRAM = """
@@ -35,11 +34,13 @@ def node(tmp_path: Path) -> Node:
     return node
 
 
-def start(node: Node, *more: str) -> Any:
-    mapping: Dict[str, Any] = {"out": {"obs": "obs://bucket/out/", "interval": 1}}
-    return node.start(
-        *node.mapping({}, mapping), "--python", sys.executable, *more, str(node.root / "train.py")
-    )
+def start(node: Node, obs: Optional[MemoryObs] = None) -> Booting:
+    """Starts the job with a directory in the place of OBS, or with this server."""
+    options = node.mapping({}, {"out": {"obs": "obs://bucket/out/", "interval": 1}})
+    if obs is not None:
+        options = options[:2]
+        node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
+    return node.start(*options, str(node.root / "train.py"))
 
 
 def stored(node: Node) -> List[str]:
@@ -62,10 +63,8 @@ def test_settled_files_are_uploaded_early_and_open_ones_at_the_end(node: Node) -
 
 
 def test_a_stop_ends_the_round_and_the_last_upload_needs_no_listing(node: Node, obs: MemoryObs) -> None:
-    node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
     obs.faults.append(obs_fault("hang", "PUT", "/out/step_1", times=1))
-    mapping = node.mapping({}, {"out": {"obs": "obs://bucket/out/", "interval": 1}})[:2]
-    running = node.start(*mapping, str(node.root / "train.py"))
+    running = start(node, obs)
     eventually(lambda: ("PUT", "/bucket/out/step_1") in obs.requests, "the upload that hangs")
     listings = len(obs.requests)
     running.signal()
@@ -77,10 +76,8 @@ def test_a_stop_ends_the_round_and_the_last_upload_needs_no_listing(node: Node, 
 
 
 def test_a_failed_round_is_reported_and_retried(node: Node, obs: MemoryObs) -> None:
-    node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
     obs.faults.append(obs_fault("403", "PUT", "/out/step_1", times=1))
-    mapping = node.mapping({}, {"out": {"obs": "obs://bucket/out/", "interval": 1}})[:2]
-    running = node.start(*mapping, str(node.root / "train.py"))
+    running = start(node, obs)
     eventually(lambda: obs.requests.count(("PUT", "/bucket/out/step_1")) == 2, "the second attempt")
     for name in ("go-on", "end"):
         (node.home / name).touch()

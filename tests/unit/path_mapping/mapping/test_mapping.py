@@ -125,6 +125,7 @@ def test_an_empty_mapping_is_valid(source: str, text: str) -> None:
         ),
         ("{obs: 'obs://bucket/x', exclude: ['!']}", "exclude: found '!', expected a .gitignore pattern"),
         ("{obs: 'obs://bucket/x', exclude: ['# a']}", "exclude: found '# a', expected a .gitignore pattern"),
+        ("{obs: 'obs://bucket/x', include: ['[z-a]']}", "found '[z-a]', expected a .gitignore pattern"),
         ("{obs: 3}", "input: 'a': found 3, expected 'obs://bucket/path'"),
         ("[obs]", "input: found a list, expected 'obs://bucket/path'"),
         ("2020-01-01", "input: found 2020-01-01, expected 'obs://bucket/path'"),

@@ -488,32 +488,29 @@ class TestUploadAgain:
         }
         assert [(s.action, s.name) for s in uploads(files)] == [(SKIP, "p"), (REFUSE, "q")]
 
-    def test_delete_removes_what_was_uploaded_and_is_gone(self) -> None:
-        route = Route("in", ObsUrl("bucket", "in/"), delete=True)
-        entries = [RecordEntry("a", 1, 7, ""), RecordEntry("b", 1, 7, "")]
-        assert [s.name for s in uploads({"b": file(1, 7)}, None, route, entries) if s.action == DELETE] == [
-            "a"
-        ]
-
-    def test_delete_passes_over_what_is_gone_in_obs_already(self) -> None:
-        route = Route("in", ObsUrl("bucket", "in/"), delete=True)
-        entries = [RecordEntry(name, 1, 7, "x") for name in "abc"]
-        assert decisions(uploads({}, [stored("b", mark="x")], route, entries)) == [
-            (DELETE, "b", "no longer here")
-        ]
-
     def test_what_is_still_being_written_is_left_to_a_later_upload(self) -> None:
         steps = uploads({"a": file(3), "b": file(4)}, wanted=lambda name, local: local.size != 3)
         assert decisions(steps) == [(SKIP, "a", "still being written"), (COPY, "b", "not in OBS")]
 
-    def test_delete_spares_what_is_no_longer_what_was_uploaded(self) -> None:
+    @pytest.mark.parametrize(
+        ("objects", "decided"),
+        [
+            (None, [(DELETE, "a", False), (DELETE, "b", False)]),
+            ([], []),
+            ([("b", "x")], [(DELETE, "b", False)]),
+            ([("a", "x"), ("b", "y")], [(DELETE, "a", False), (SKIP, "b", True)]),
+        ],
+        ids=["not listed", "gone in OBS, too", "as it was uploaded", "somebody else's"],
+    )
+    def test_delete_removes_what_was_uploaded_and_is_gone_here(
+        self, objects: Optional[List[Tuple[str, str]]], decided: List[Tuple[str, str, bool]]
+    ) -> None:
         route = Route("in", ObsUrl("bucket", "in/"), delete=True)
         entries = [RecordEntry(name, 1, 7, "x") for name in "abc"]
-        steps = uploads({}, [stored("a", mark="x"), stored("b", mark="y")], route, entries)
-        assert [(step.action, step.name, step.named) for step in steps] == [
-            (DELETE, "a", False),
-            (SKIP, "b", True),
-        ]
+        listed = None if objects is None else [stored(name, mark=mark) for name, mark in objects]
+        files = {"c": file(1, 7)}
+        steps = [step for step in uploads(files, listed, route, entries) if step.name != "c"]
+        assert [(step.action, step.name, step.named) for step in steps] == decided
 
     def test_delete_removes_nothing_after_an_unreadable_directory(self) -> None:
         route = Route("in", ObsUrl("bucket", "in/"), delete=True)
