@@ -61,7 +61,7 @@ class Job(ABC):
         return
 
 
-class Upload(Job):
+class FileUpload(Job):
     """A file that is uploaded; `checked` sends MD5s along. `settled`: only if it is as it was listed."""
 
     def __init__(self, copy: Copy, checked: bool, settled: bool) -> None:
@@ -75,7 +75,7 @@ class Upload(Job):
         self.compared = stored.compared
 
 
-class SmallUpload(Upload):
+class SmallUpload(FileUpload):
     """A file that is uploaded by one request."""
 
     def start(self) -> Iterable[Unit]:
@@ -90,7 +90,7 @@ class SmallUpload(Upload):
         return ()
 
 
-class LargeUpload(Upload):
+class LargeUpload(FileUpload):
     """A file that is uploaded in parts; parts that an earlier run stored are compared, not sent again.
 
     `uploads` notes the multipart upload.

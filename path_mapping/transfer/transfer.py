@@ -367,7 +367,7 @@ def send_files(
     """Uploads files, each completely or not at all. Raises `Cancelled` and `WorkersLost`.
 
     Multipart uploads are noted beside the local path of `way`, relative to `base`: the next upload of the
-    same key resumes what a killed one has left. `checked` and `settled`: see `Upload`.
+    same key resumes what a killed one has left. `checked` and `settled`: see `FileUpload`.
     """
 
     def job(copy: Copy) -> Job:

@@ -119,12 +119,13 @@ class TestDownloads:
         prepared.close()
         assert entries(tmp_path / "a", "download obs://bucket/a/") == []
 
-    def test_all_required_inputs_that_are_missing_are_named(self, tmp_path: Path) -> None:
+    def test_all_missing_inputs_are_named_before_a_byte_is_written(self, tmp_path: Path) -> None:
         with pytest.raises(MissingInputs) as raised:
             downloads(
                 tmp_path, bucket(), route("a", "a/"), route("b", "b/", required=False), route("c", "c/")
             )
         assert raised.value.urls == ("obs://bucket/a/", "obs://bucket/c/")
+        assert list(tmp_path.iterdir()) == []
 
     def test_refusals_are_all_counted_and_at_most_a_thousand_named(self, tmp_path: Path) -> None:
         bad = [stored(f"a/{number:04}//x") for number in range(1001)]
@@ -144,7 +145,7 @@ class TestDownloads:
         ]
         assert prepared.files == 1
 
-    def test_too_little_space_is_all_said(self, tmp_path: Path) -> None:
+    def test_too_little_space_is_reported_before_the_first_byte(self, tmp_path: Path) -> None:
         with pytest.raises(NoSpace, match="GB needed"):
             downloads(tmp_path, bucket(stored("a/1", 1 << 60)), route("a", "a/"))
         assert list(tmp_path.iterdir()) == []
