@@ -89,7 +89,7 @@ def _link_problem(path: str, inside: str) -> Optional[str]:
 
 def folds_case(root: Path) -> bool:
     """Whether the disk ignores case, tested with a name that exists: nothing is written."""
-    directory = next(existing(root))
+    directory = _nearest(root)
     if not any(letter.isalpha() for letter in directory.name):
         return False
     try:
@@ -98,9 +98,9 @@ def folds_case(root: Path) -> bool:
         return False
 
 
-def existing(path: Path) -> Iterator[Path]:
-    """The path, or its nearest ancestor that exists, and all ancestors of that."""
-    return (parent for parent in (path, *path.parents) if parent.exists())
+def _nearest(path: Path) -> Path:
+    """The path, or its nearest ancestor that exists."""
+    return next(parent for parent in (path, *path.parents) if parent.exists())
 
 
 class SpaceNeed(NamedTuple):
@@ -123,16 +123,17 @@ class SpaceNeed(NamedTuple):
 class FreeSpace(NamedTuple):
     """The free bytes and inodes of a disk; None if the file system does not count inodes."""
 
+    device: int
     size: int
     files: Optional[int]
 
 
-def shortages(needs: Dict[Path, SpaceNeed], free: Dict[Path, Tuple[int, FreeSpace]]) -> List[str]:
-    """What does not fit; `free` has each target's device and the free space of that. Pure."""
+def shortages(needs: Dict[Path, SpaceNeed], free: Dict[Path, FreeSpace]) -> List[str]:
+    """What does not fit; `free` is the space on each target's disk. Pure."""
     problems: List[str] = []
-    for device in dict.fromkeys(device for device, _ in free.values()):
-        targets = [target for target in needs if free[target][0] == device]
-        room = free[targets[0]][1]
+    for device in dict.fromkeys(space.device for space in free.values()):
+        targets = [target for target in needs if free[target].device == device]
+        room = free[targets[0]]
         size = sum(needs[target].size for target in targets) + max(needs[t].largest for t in targets)
         files = sum(needs[target].files for target in targets)
         where = ", ".join(map(str, targets))
@@ -146,9 +147,9 @@ def shortages(needs: Dict[Path, SpaceNeed], free: Dict[Path, Tuple[int, FreeSpac
     return problems
 
 
-def free_space(target: Path) -> Tuple[int, FreeSpace]:
-    """The device on which the target is, or will be, and its space for users other than root."""
-    directory = next(existing(target))
+def free_space(target: Path) -> FreeSpace:
+    """The space for users other than root on the disk where the target is, or will be."""
+    directory = _nearest(target)
     status = os.statvfs(directory)
     files = status.f_favail if status.f_files else None
-    return os.stat(directory).st_dev, FreeSpace(status.f_bavail * status.f_frsize, files)
+    return FreeSpace(os.stat(directory).st_dev, status.f_bavail * status.f_frsize, files)

@@ -47,7 +47,6 @@ from path_mapping.planning.route_scan import (
     Check,
     Lister,
     RouteScan,
-    never_cancelled,
     scan_download,
     scan_upload,
     space_problems,
@@ -144,9 +143,7 @@ class PreparedTransfer:
     each with the root of its route, with complete files that an earlier run did not record, as it was killed.
     """
 
-    def __init__(
-        self, routes: Sequence[Route], scans: Sequence[Optional[RouteScan]], check: Check = never_cancelled
-    ) -> None:
+    def __init__(self, routes: Sequence[Route], scans: Sequence[Optional[RouteScan]], check: Check) -> None:
         self.missing = tuple(route for route, scan in zip(routes, scans) if scan is None)
         self.refused: List[Failure] = []
         self.blocked: List[Failure] = []
@@ -168,13 +165,14 @@ class PreparedTransfer:
         ends, root = scan.ends, str(scan.ends.root)
         for step in scan:
             check()
-            local, path = step.local, os.path.join(root, step.name)
+            local = step.local
             spool = self._spools.get(step.action)
             if spool is not None:
-                key, mtime_ns = ends.key_of(step.name), local.mtime_ns if local is not None else 0
+                path, key = os.path.join(root, step.name), ends.key_of(step.name)
+                mtime_ns = local.mtime_ns if local is not None else 0
                 spool.add(Copy(path, root, ends.bucket, key, step.size, step.etag, index, mtime_ns))
             elif step.learned and local is not None:
-                self.unrecorded.add((os.path.dirname(path), root))
+                self.unrecorded.add((os.path.dirname(os.path.join(root, step.name)), root))
                 etag = unquoted(step.etag)
                 learned.add(RecordEntry(step.name, local.size, local.mtime_ns, etag, step.md5))
             elif step.action == REFUSE or step.named or (local is not None and local.problem):

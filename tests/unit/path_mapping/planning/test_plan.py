@@ -600,8 +600,8 @@ class TestSpace:
     """The disk has room for a download, or is named."""
 
     def test_the_free_space_is_that_of_the_nearest_directory_that_exists(self, tmp_path: Path) -> None:
-        device, free = free_space(tmp_path / "not" / "here")
-        assert device == os.stat(tmp_path).st_dev
+        free = free_space(tmp_path / "not" / "here")
+        assert free.device == os.stat(tmp_path).st_dev
         assert free.size == pytest.approx(shutil.disk_usage(tmp_path).free, rel=0.2)
         assert (free.files is None) == (os.statvfs(tmp_path).f_files == 0)
 
@@ -611,12 +611,12 @@ class TestSpace:
             Path("/b"): SpaceNeed(50, 3, 0),
             Path("/c"): SpaceNeed(1, 1, 0),
         }
-        disk, other = FreeSpace(100, 5), FreeSpace(100, None)
-        problems = shortages(needs, {Path("/a"): (1, disk), Path("/b"): (1, disk), Path("/c"): (2, other)})
+        disk, other = FreeSpace(1, 100, 5), FreeSpace(2, 100, None)
+        problems = shortages(needs, {Path("/a"): disk, Path("/b"): disk, Path("/c"): other})
         assert len(problems) == 2
         assert problems[0].startswith("/a, /b: 0.000 GB needed")
         large = {Path("/a"): SpaceNeed(3 * 10**9, 1, 10**9)}
-        assert shortages(large, {Path("/a"): (1, FreeSpace(2 * 10**9, 9))}) == [
+        assert shortages(large, {Path("/a"): FreeSpace(1, 2 * 10**9, 9)}) == [
             "/a: 4.000 GB needed, 2.000 GB free: use another disk, or less data"
         ]
         assert problems[1] == "/a, /b: 6 inodes needed, 5 free: use another disk"
@@ -624,5 +624,5 @@ class TestSpace:
     def test_a_replaced_file_takes_its_space_twice_for_a_moment(self) -> None:
         need = SpaceNeed().plus(10, None).plus(8, 8).plus(5, 2).plus(3, 4)
         assert need == SpaceNeed(13, 1, 8)
-        assert shortages({Path("/a"): need}, {Path("/a"): (1, FreeSpace(21, 1))}) == []
-        assert shortages({Path("/a"): need}, {Path("/a"): (1, FreeSpace(20, 1))}) != []
+        assert shortages({Path("/a"): need}, {Path("/a"): FreeSpace(1, 21, 1)}) == []
+        assert shortages({Path("/a"): need}, {Path("/a"): FreeSpace(1, 20, 1)}) != []
