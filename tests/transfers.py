@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -96,6 +97,16 @@ class SilentHandler(BaseHTTPRequestHandler):
     """Logs nothing."""
 
     def log_message(self, format: str, *args: object) -> None: ...
+
+
+def tls_context(bundle: Path, name: str = "localhost") -> ssl.SSLContext:
+    """What a server with a certificate for this name needs; `bundle` gets the certificate of its authority."""
+    import trustme  # slow to import, and programs of tests import this module
+
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.cert_pem.write_to_path(str(bundle))
+    authority.issue_cert(name).configure_cert(context)
+    return context
 
 
 @contextmanager

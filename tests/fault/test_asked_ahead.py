@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import os
 import socket
-import ssl
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Dict, Iterator, List, Tuple
 
 import pytest
-import trustme
 
 from path_mapping.errors import NotFound
 from path_mapping.stores import GetFile
 from path_mapping.workers import RetriedStore
 from path_mapping.workers.thread_pool import Outcome, RateLimiter, ThreadPool
 from tests.obs import MemoryObs, obs_fault
-from tests.transfers import names_are_here, obs_store, send, serving, tree, write
+from tests.transfers import SilentHandler, names_are_here, obs_store, send, serving, tls_context, tree, write
 
 FILES = {f"{number:02}": os.urandom(20_000 + number) for number in range(30)}
 SIZES = {name: len(content) for name, content in FILES.items()}
 AHEAD = 6
 
 
-class Together(BaseHTTPRequestHandler):
+class Together(SilentHandler):
     """Answers no request before `AHEAD` + 1 have come; closes every other connection after its answer."""
 
     protocol_version = "HTTP/1.1"
     come = threading.Condition()
     asked: List[str] = []  # noqa: RUF012 -- of all handlers
-
-    def log_message(self, format: str, *args: object) -> None: ...
 
     def do_HEAD(self) -> None:
         """The kind of signature of a bucket with a name."""
@@ -67,10 +63,7 @@ class LateHandshakes(ThreadingHTTPServer):
     """Completes no handshake of TLS before `AHEAD` + 1 connections have come."""
 
     def __init__(self, bundle: Path) -> None:
-        authority = trustme.CA()
-        authority.cert_pem.write_to_path(str(bundle))
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        authority.issue_cert("localhost").configure_cert(self._context)
+        self._context = tls_context(bundle)
         self._come = threading.Condition()
         self._connections = 0
         super().__init__(("127.0.0.1", 0), Together)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import ssl
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Callable, Iterator
 
 import pytest
-import trustme
 
 from ma_boot.rehearsal.obs_server import Buckets, ObsServer
 from path_mapping.stores import Store, open_store
@@ -17,6 +15,7 @@ from tests.conftest import CREDENTIALS, KNOWN
 from tests.functional.node import Node
 from tests.obs import MemoryObs
 from tests.requirement import unavailable
+from tests.transfers import tls_context
 
 
 @pytest.fixture
@@ -53,10 +52,7 @@ def secure(tmp_path: Path) -> Iterator[Callable[[str], str]]:
     with ExitStack() as servers:
 
         def serve(name: str) -> str:
-            authority = trustme.CA()
-            authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            authority.issue_cert(name).configure_cert(context)
+            context = tls_context(tmp_path / "ca.pem", name)
             server = servers.enter_context(MemoryObs(tmp_path / "obs", KNOWN, "localhost", tls=context))
             server.create_bucket("bucket")
             return server.url

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Iterator, List
 
 import pytest
-import trustme
 
 from path_mapping.errors import Cancelled
 from path_mapping.localfs import is_temporary, md5_of
@@ -25,7 +24,7 @@ from path_mapping.transfer import Progress
 from path_mapping.workers import RetriedStore
 from path_mapping.workers.thread_pool import ThreadPool
 from tests.obs import MemoryObs
-from tests.transfers import fetch, obs_store, tree
+from tests.transfers import fetch, obs_store, tls_context, tree
 
 MIB = 1 << 20
 CONTENT = random.Random(5).randbytes(2 * MIB)
@@ -40,10 +39,7 @@ class Dripping:
     most = 1_000_000
 
     def __init__(self, bundle: Path) -> None:
-        authority = trustme.CA()
-        authority.cert_pem.write_to_path(str(bundle))
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        authority.issue_cert("localhost").configure_cert(self._context)
+        self._context = tls_context(bundle)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=100)
         self.port = self._listener.getsockname()[1]
 

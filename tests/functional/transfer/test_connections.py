@@ -13,7 +13,6 @@ from typing import Callable, ClassVar, Dict, Iterator, List, Tuple
 from urllib.parse import urlsplit
 
 import pytest
-import trustme
 
 from path_mapping.errors import CredentialsMissing, NotFound, Refused, TransferFailed, Unreachable
 from path_mapping.stores import Access, Credentials, open_store
@@ -22,7 +21,18 @@ from path_mapping.stores.http_connection import ConnectionFailed, HttpConnection
 from path_mapping.stores.obs_store import ObsStore
 from tests.conftest import CREDENTIALS
 from tests.obs import FaultProxy, MemoryObs
-from tests.transfers import SilentHandler, fetch, names_are_here, obs_store, route, send, serving, tree, write
+from tests.transfers import (
+    SilentHandler,
+    fetch,
+    names_are_here,
+    obs_store,
+    route,
+    send,
+    serving,
+    tls_context,
+    tree,
+    write,
+)
 
 
 class Canned:
@@ -113,10 +123,7 @@ def over_tls(
     tmp_path: Path, answer: Callable[[ssl.SSLSocket], None], stall: float = 20.0, buffer: int = 4096
 ) -> Iterator[HttpConnection]:
     """A connection to a server with TLS that answers once."""
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("localhost").configure_cert(context)
+    context = tls_context(tmp_path / "ca.pem")
 
     def serve(listener: socket.socket) -> None:
         with context.wrap_socket(listener.accept()[0], server_side=True) as connection:
