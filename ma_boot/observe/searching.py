@@ -16,7 +16,6 @@ import signal
 import sys
 from typing import Optional, Sequence
 
-TYPE_CHECKING = False
 SEARCH_SECONDS = 0.1  # of CPU time, for the last lines of one rank
 
 

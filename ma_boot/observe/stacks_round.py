@@ -24,6 +24,7 @@ from ma_boot.observe.suspect import MOST_WAITS, at_work, suspect, waited_for, wa
 from ma_boot.processes import (
     SignalInbox,
     Task,
+    catches_signal,
     children_of,
     process_stat,
     process_usages,
@@ -350,7 +351,6 @@ DUMPED_SECONDS = 1.5  # for faulthandler, whose lines come as output of the rank
 _DUMPED_QUIET = 0.15  # its lines come in one piece, unless the machine is busy
 # What launchers tell their ranks: torchrun, accelerate and DeepSpeed; Open MPI; MPICH; msrun.
 _OF_RANKS = (("RANK", "LOCAL_RANK"), ("OMPI_COMM_WORLD_RANK",), ("PMI_RANK",), ("MS_NODE_ID", "MS_ROLE"))
-_SIGUSR1_BIT = 1 << (signal.SIGUSR1 - 1)
 
 
 def stacks_of(asked: Sequence[RankProcess]) -> List[str]:
@@ -422,7 +422,7 @@ def _by_faulthandler(asked: Sequence[RankProcess], failed: Dict[int, str]) -> Di
     sent: Dict[int, float] = {}
     dumps: Dict[int, str] = {}
     for process in asked:
-        if not _catches_sigusr1(process.pid):
+        if not catches_signal(process.pid, signal.SIGUSR1):
             dumps[process.pid] = (
                 f"no stacks: {failed[process.pid]}, and the script does not call "
                 "faulthandler.register(signal.SIGUSR1)"
@@ -452,22 +452,13 @@ def _printed(output: WorkerOutput, since: float, until: float) -> str:
     return ""
 
 
-def _catches_sigusr1(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
-            caught = next((line.split()[1] for line in file if line.startswith("SigCgt:")), "0")
-    except OSError:
-        return False
-    return bool(int(caught, 16) & _SIGUSR1_BIT)
-
-
 def ranks_below(launcher: int) -> Dict[int, int]:
     """The processes that a launcher has started as ranks, by rank; by the variables in their environment.
 
     Data loaders have those of their rank, and so has a script around it: of each rank it is the uppermost
     Python, or else the uppermost process.
     """
-    below = children_of(process_usages())
+    below = children_of((pid, usage.parent) for pid, usage in process_usages().items())
     layer, order = [launcher], [launcher]
     while layer:
         layer = [child for pid in layer for child in below.get(pid, ())]

@@ -20,15 +20,14 @@ from ma_boot.processes.control_group import (
 from ma_boot.processes.cpu_meter import (
     CpuMeter as CpuMeter,
     ProcessUsage as ProcessUsage,
-    children_of as children_of,
     io_counters as io_counters,
     process_usages as process_usages,
     runnable_seconds as runnable_seconds,
-    usage_of as usage_of,
 )
 from ma_boot.processes.orphan_guard import (
     GUARD as GUARD,
     MARKER_VARIABLE as MARKER_VARIABLE,
+    children_of as children_of,
     descendants as descendants,
     own_marker as own_marker,
     process_stat as process_stat,
@@ -40,6 +39,7 @@ from ma_boot.processes.orphan_guard import (
 )
 from ma_boot.processes.signals import (
     SignalInbox as SignalInbox,
+    catches_signal as catches_signal,
     signal_group as signal_group,
     signal_process as signal_process,
     swallowing_shell as swallowing_shell,

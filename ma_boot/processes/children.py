@@ -10,22 +10,19 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Callable, Collection, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Collection, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.errors import Stopped, described
 from ma_boot.processes import orphan_guard
 from ma_boot.processes.orphan_guard import (
     MARKER_VARIABLE,
     SETUP,
+    RunningProcesses,
     own_marker,
     running_processes,
 )
 from ma_boot.processes.signals import STOP_SIGNALS, SignalInbox, signal_group, signal_process
 from ma_boot.processes.task import REMIND_SECONDS
-
-if TYPE_CHECKING:
-    from ma_boot.processes.orphan_guard import RunningProcesses
-
 
 # As a module, whose byte code is there already.
 _GUARD = """
@@ -54,7 +51,7 @@ def guarded(marker: str, environ: Mapping[str, str]) -> Iterator[int]:
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-B", "-c", _GUARD, orphan_guard.__file__, marker],
             cwd="/",
-            env={**python_needs, orphan_guard.MARKER_VARIABLE: orphan_guard.GUARD},
+            env={**python_needs, MARKER_VARIABLE: orphan_guard.GUARD},
             stdin=read,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -106,7 +103,7 @@ def stop_setup(
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:  # mostly: no look at all processes is needed
         return
-    marker, stops = orphan_guard.own_marker(orphan_guard.SETUP), len(inbox.stops)
+    marker, stops = own_marker(SETUP), len(inbox.stops)
 
     def check() -> None:
         if len(inbox.stops) > stops:

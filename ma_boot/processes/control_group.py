@@ -68,11 +68,6 @@ def memory_groups(root: Path = Path("/")) -> Iterator[MemoryGroup]:
             )
 
 
-def process_groups(root: Path = Path("/")) -> Iterator[Path]:
-    """The directories that may have `pids.max` and `pids.current`, as `memory_groups`; each once."""
-    yield from dict.fromkeys(at for at, _ in _directories("pids", root))
-
-
 def _directories(controller: str, root: Path) -> Iterator[Tuple[Path, bool]]:
     """Where a control group may be, and whether it is of the first version.
 
@@ -153,7 +148,7 @@ def _limits() -> Iterator[str]:
     of_user, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if of_user != resource.RLIM_INFINITY and os.geteuid() != 0:  # root is exempt
         yield f"ulimit -u is {of_user}, and uid {os.getuid()} has {_own_threads()} in this container"
-    for group in process_groups():
+    for group in dict.fromkeys(at for at, _ in _directories("pids", Path("/"))):
         limit, used = (file_text(group / name).strip() for name in ("pids.max", "pids.current"))
         if limit.isdecimal():
             yield f"pids.max of this container is {limit}, and {used} are in use ({group})"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import Dict, List, Mapping, NamedTuple, Sequence
+from typing import Dict, Mapping, NamedTuple, Sequence
 
-from ma_boot.processes.orphan_guard import process_stats
+from ma_boot.processes.orphan_guard import children_of, process_stats
 
 _TICK = 1 / os.sysconf("SC_CLK_TCK")  # seconds
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -43,7 +43,7 @@ class CpuMeter:
 
     def measure(self, processes: Mapping[int, ProcessUsage], reaper: int) -> float:
         """The seconds by now; `reaper` has adopted the orphans, and takes their times with it."""
-        before, self._members = self._members, self._found(processes)
+        before, self._members = self._members, self._now_in(processes)
         stayed = {pid: usage for pid, usage in before.items() if self._is_member(pid, usage)}
         gone = sum(usage.cpu for pid, usage in before.items() if pid not in stayed and usage.parent != reaper)
         inherited = sum(self._members[pid].of_reaped - usage.of_reaped for pid, usage in stayed.items())
@@ -66,8 +66,8 @@ class CpuMeter:
         """Whether it is the same process, not another one with its number."""
         return pid in self._members and self._members[pid].started == process.started
 
-    def _found(self, processes: Mapping[int, ProcessUsage]) -> Dict[int, ProcessUsage]:
-        children = children_of(processes)
+    def _now_in(self, processes: Mapping[int, ProcessUsage]) -> Dict[int, ProcessUsage]:
+        children = children_of((pid, usage.parent) for pid, usage in processes.items())
         waiting = [pid for pid, usage in processes.items() if pid == self._pid or usage.session == self._pid]
         waiting += [pid for pid, usage in processes.items() if self._is_member(pid, usage)]
         members: Dict[int, ProcessUsage] = {}
@@ -84,16 +84,8 @@ def process_usages() -> Dict[int, ProcessUsage]:
     return {pid: usage_of(stat) for pid, stat in process_stats().items()}
 
 
-def children_of(processes: Mapping[int, ProcessUsage]) -> Dict[int, List[int]]:
-    """The processes by their parent."""
-    children: Dict[int, List[int]] = {}
-    for pid, usage in processes.items():
-        children.setdefault(usage.parent, []).append(pid)
-    return children
-
-
 def usage_of(stat: Sequence[str]) -> ProcessUsage:
-    """That in the fields of /proc/PID/stat (proc(5)) after the name of the program."""
+    """The usage in the fields of /proc/PID/stat (proc(5)) after the name of the program."""
     own, of_reaped = (sum(map(int, stat[at : at + 2])) * _TICK for at in (11, 13))
     return ProcessUsage(
         int(stat[1]), int(stat[3]), stat[19], own + of_reaped, int(stat[17]), int(stat[21]) * _PAGE, of_reaped

@@ -20,10 +20,9 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Collection, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+    from typing import Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
-    RunningProcesses = Mapping[int, Tuple[int, str]]  # their parents and start times, by pid
-
+RunningProcesses = dict[int, tuple[int, str]]  # their parents and start times, by pid
 MARKER_VARIABLE = "MABOOT_RUN"
 SETUP = "setup"  # in the place of the container's name, for what runs before the training
 GUARD = "guard"  # the marker of guards: they outlive what they guard, to end the rest
@@ -61,20 +60,25 @@ def processes_of(
     born = int(marker.split(":", 3)[2])  # of its ma_boot: what is older cannot carry it
     younger = [pid for pid, (_, started) in running.items() if int(started) >= born]
     markers = dict(processes_with(MARKER_VARIABLE, younger))
-    children: Dict[int, List[int]] = {}
-    for pid, (parent, _) in running.items():
-        children.setdefault(parent, []).append(pid)
-    waiting = [pid for pid, found in markers.items() if found == marker] + list(roots)
-    seen = {os.getpid(), *apart}
-    found = []
+    children = children_of((pid, parent) for pid, (parent, _) in running.items())
+    waiting = [pid for pid, carried in markers.items() if carried == marker] + list(roots)
+    left_out = {os.getpid(), *apart}
+    members: Set[int] = set()
     while waiting:
         pid = waiting.pop()
-        if pid in seen or pid not in running or markers.get(pid, marker) != marker:
+        if pid in members or pid in left_out or pid not in running or markers.get(pid, marker) != marker:
             continue
-        seen.add(pid)
-        found.append(pid)
+        members.add(pid)
         waiting += children.get(pid, ())
-    return sorted(found)
+    return sorted(members)
+
+
+def children_of(parents: Iterable[Tuple[int, int]]) -> Dict[int, List[int]]:
+    """The children of each process, from pairs of a pid and its parent's."""
+    children: Dict[int, List[int]] = {}
+    for pid, parent in parents:
+        children.setdefault(parent, []).append(pid)
+    return children
 
 
 def running_processes() -> RunningProcesses:
@@ -203,9 +207,7 @@ def descendants(owner: int, known: Mapping[int, str]) -> Dict[int, str]:
     """
     running = running_processes()
     starts = {pid: start for pid, start in known.items() if _same(running, pid, start)}
-    children: Dict[int, List[int]] = {}
-    for pid, (parent, _) in running.items():
-        children.setdefault(parent, []).append(pid)
+    children = children_of((pid, parent) for pid, (parent, _) in running.items())
     waiting = [owner, *starts]
     while waiting:
         new = [pid for pid in children.get(waiting.pop(), ()) if pid not in starts and pid != os.getpid()]

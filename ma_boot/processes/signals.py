@@ -9,7 +9,7 @@ import signal
 import threading
 from pathlib import Path
 from types import FrameType
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 from ma_boot.errors import Stopped
 
@@ -120,38 +120,36 @@ def signal_process(pid: int, signum: int) -> None:
         os.kill(pid, signum)
 
 
+def catches_signal(pid: int, signum: int) -> bool:
+    """Whether a process has a handler for the signal; False if it has ended."""
+    with (
+        contextlib.suppress(OSError),
+        open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file,
+    ):
+        caught = next((line.split()[1] for line in file if line.startswith("SigCgt:")), "0")
+        return bool(int(caught, 16) >> (signum - 1) & 1)
+    return False
+
+
 _SHELLS = {"sh", "bash", "dash", "ash", "busybox", "ksh", "mksh", "zsh"}
-_SIGTERM_BIT = 1 << (signal.SIGTERM - 1)
 
 
-def swallowing_shell(pid: Optional[int] = None) -> Optional[str]:
-    """The command of the parent of `pid` (this process) if it is a shell that runs a command or a script and
-    does not catch SIGTERM; else None.
+def swallowing_shell() -> Optional[str]:
+    """The command of this process's parent if it is a shell that runs a command or a script and does not
+    catch SIGTERM; else None.
 
     The platform stops a container by SIGTERM to its first process. A shell that has not been replaced by its
     last command (`exec`) passes nothing on: as the first process of a container it does not even end by it.
     """
+    parent = os.getppid()
     try:
-        parent, _ = _status(pid or os.getpid())
-        words = _command_line(parent)
-        _, caught = _status(parent)
-    except (OSError, ValueError):  # it has ended, or /proc is not readable
+        command_line = Path(f"/proc/{parent}/cmdline").read_bytes().decode(errors="replace")
+    except OSError:  # it has ended, or /proc is not readable
         return None
-    name = os.path.basename(words[0]).lstrip("-") if words else ""
-    if name not in _SHELLS or caught & _SIGTERM_BIT:
+    words = command_line.rstrip("\0").split("\0")
+    name = os.path.basename(words[0]).lstrip("-")
+    if name not in _SHELLS or catches_signal(parent, signal.SIGTERM):
         return None
     if all(word.startswith("-") for word in words[1:]):  # it is interactive
         return None
     return " ".join(words)
-
-
-def _command_line(pid: int) -> List[str]:
-    text = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
-    return text.rstrip("\0").split("\0") if text else []
-
-
-def _status(pid: int) -> Tuple[int, int]:
-    """The parent of a process, and the mask of the signals that it catches."""
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines()
-    fields = dict(line.split(":", 1) for line in lines if ":" in line)
-    return int(fields["PPid"]), int(fields["SigCgt"], 16)

@@ -17,8 +17,9 @@ import pytest
 from ma_boot.launch import WorkerSpec
 from ma_boot.observe import stacks_round as stacks
 from ma_boot.observe.cards import LONGEST_ANSWER
-from ma_boot.observe.stacks_round import RankProcess, _catches_sigusr1, _printed, stacks_of
-from ma_boot.processes import process_stat, process_usages, usage_of
+from ma_boot.observe.stacks_round import RankProcess, _printed, stacks_of
+from ma_boot.processes import catches_signal, process_stat, process_usages
+from ma_boot.processes.cpu_meter import usage_of
 from ma_boot.supervisor import Limits
 from ma_boot.supervisor.output import PROGRESS_SECONDS, WorkerOutput
 from ma_boot.supervisor.supervise import _reason
@@ -292,13 +293,13 @@ def test_a_process_in_uninterruptible_sleep_is_read_as_it_is(tmp_path: Path) -> 
 def test_a_rank_that_ends_as_it_is_asked_has_no_effect_on_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ends_first(pid: int) -> bool:
+    def ends_first(pid: int, signum: int) -> bool:
         if pid == ending.pid:
             ending.kill()
             ending.wait()
         return pid == ending.pid
 
-    monkeypatch.setattr(stacks, "_catches_sigusr1", ends_first)
+    monkeypatch.setattr(stacks, "catches_signal", ends_first)
     with subprocess.Popen(["sleep", "600"]) as ending, subprocess.Popen(["sleep", "600"]) as other:
         answers = stacks_of([RankProcess(ending.pid, ""), RankProcess(other.pid, "")])
         other.kill()
@@ -323,9 +324,9 @@ def test_whether_a_process_catches_sigusr1(others: int) -> None:
         for bit, number in enumerate(numbers[1:]):
             signal.signal(number, (lambda *_: None) if others & 1 << bit else signal.SIG_DFL)
         signal.signal(signal.SIGUSR1, signal.SIG_DFL)
-        assert not _catches_sigusr1(os.getpid())
+        assert not catches_signal(os.getpid(), signal.SIGUSR1)
         signal.signal(signal.SIGUSR1, lambda *_: None)
-        assert _catches_sigusr1(os.getpid())
+        assert catches_signal(os.getpid(), signal.SIGUSR1)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
