@@ -1,3 +1,3 @@
 """The fixtures of the supervisor's tests."""
 
-from tests.functional.supervisor.conftest import inbox as inbox, journal as journal
+from tests.functional.supervisor.conftest import inbox as inbox, journal as journal, started as started

@@ -20,7 +20,7 @@ from ma_boot.processes import SignalInbox
 from ma_boot.reporting import RunResult
 from ma_boot.supervisor import Worker
 from tests.functional.observe.conftest import Others
-from tests.functional.supervisor.conftest import EventLog, shell, started
+from tests.functional.supervisor.conftest import EventLog, Started, shell
 from tests.functional.supervisor.test_worker_group import end
 
 RAISES = "echo 'Traceback (most recent call last):'; echo '  x'; echo 'ValueError: no such layer'"
@@ -41,11 +41,11 @@ def told(others: OtherNodes) -> List[Any]:
 
 
 def test_a_failure_is_told_at_once_and_once_and_the_ends_after_the_run(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog, others: OtherNodes
+    tmp_path: Path, others: OtherNodes, started: Started
 ) -> None:
     specs = [shell(tmp_path, 3, f"{RAISES}; exit 5"), shell(tmp_path, 4, "exit 0")]
     specs[1] = specs[1]._replace(label="scheduler", rank=None)
-    with started(*specs, inbox=inbox, journal=journal) as group:
+    with started(*specs) as group:
         assert others.check(group.workers, False) == ""
         assert told(others) == []
         end(group)
@@ -61,10 +61,10 @@ def test_a_failure_is_told_at_once_and_once_and_the_ends_after_the_run(
 
 
 def test_after_a_failure_of_another_node_who_has_raised_here_is_told(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog, others: OtherNodes
+    tmp_path: Path, others: OtherNodes, started: Started
 ) -> None:
     """It may end long after the one that it has made fail."""
-    with started(shell(tmp_path, 3, f"{RAISES}; exec sleep 600"), inbox=inbox, journal=journal) as group:
+    with started(shell(tmp_path, 3, f"{RAISES}; exec sleep 600")) as group:
         (worker,) = group.workers
         while "ValueError" not in worker.output.tail():
             worker.output.pump()

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import Any, Collection, Iterator, List, Mapping, Optional, Tuple
+from contextlib import closing
+from typing import Any, Callable, Collection, ContextManager, List, Mapping, Optional, Tuple
+
+import pytest
 
 from ma_boot.observe import HangDetector, PeerMessage
 from ma_boot.processes import SignalInbox
-from ma_boot.reporting import Journal
-from tests.functional.supervisor.conftest import inbox as inbox, journal as journal
+from tests.functional.supervisor.conftest import (
+    EventLog,
+    inbox as inbox,
+    journal as journal,
+    started as started,
+)
 
 
 class Others:
@@ -44,13 +50,14 @@ def alone() -> Others:
     return others
 
 
-@contextmanager
-def detecting(
-    timeout: Optional[float], inbox: SignalInbox, journal: Journal, peers: Optional[Others] = None
-) -> Iterator[HangDetector]:
-    """A detector that asks for a stop; without `peers` there is no way to other nodes."""
-    detector = HangDetector(timeout, "stop", inbox, journal, peers or alone())
-    try:
-        yield detector
-    finally:
-        detector.close()
+Detecting = Callable[..., ContextManager[HangDetector]]
+
+
+@pytest.fixture
+def detecting(inbox: SignalInbox, journal: EventLog) -> Detecting:
+    """A detector that asks for a stop after a timeout; without `peers` there is no way to other nodes."""
+
+    def detect(timeout: Optional[float], peers: Optional[Others] = None) -> ContextManager[HangDetector]:
+        return closing(HangDetector(timeout, "stop", inbox, journal, peers or alone()))
+
+    return detect

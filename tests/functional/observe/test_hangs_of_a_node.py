@@ -10,22 +10,18 @@ from pathlib import Path
 
 from ma_boot.observe import PeerMessage
 from ma_boot.observe.stacks_round import verdict_heard
-from ma_boot.processes import SignalInbox
 from tests.functional.node import eventually
-from tests.functional.observe.conftest import Others, detecting
+from tests.functional.observe.conftest import Detecting, Others
 from tests.functional.observe.test_stacks_round import row
-from tests.functional.supervisor.conftest import EventLog, shell, started
+from tests.functional.supervisor.conftest import EventLog, Started
 
 
 def test_of_another_nodes_hang_the_stacks_are_taken_once_a_minute(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    started: Started, detecting: Detecting, journal: EventLog
 ) -> None:
     said = "[ma_boot] ranks hang on another node: taking the stacks of this node's\n"
     peers = Others(0, node=1)
-    with (
-        started(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as group,
-        detecting(None, inbox, journal, peers) as detector,
-    ):
+    with started("exec sleep 600") as group, detecting(None, peers) as detector:
 
         def hears(kind: str, **body: object) -> str:
             peers.messages.append(PeerMessage(0, kind, body, time.monotonic()))
@@ -52,11 +48,11 @@ def test_of_another_nodes_hang_the_stacks_are_taken_once_a_minute(
 
 
 def test_node_0_asks_all_others_for_their_stacks_and_tells_them_what_follows(
-    inbox: SignalInbox, journal: EventLog
+    detecting: Detecting, journal: EventLog
 ) -> None:
     peers = Others()
     peers.unreached = ()
-    with detecting(None, inbox, journal, peers) as detector:
+    with detecting(None, peers) as detector:
         peers.messages.append(PeerMessage(1, "hanging", {}, time.monotonic()))
         detector.check([], False)
         assert peers.told == [("hanging", {})]
@@ -75,28 +71,25 @@ def test_node_0_asks_all_others_for_their_stacks_and_tells_them_what_follows(
 
 
 def test_stacks_that_were_taken_just_now_are_not_taken_again_for_an_own_hang(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    started: Started, detecting: Detecting, journal: EventLog
 ) -> None:
     peers = Others()
-    with started(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as group:
-        with detecting(0.4, inbox, journal, peers) as detector:
+    with started("exec sleep 600") as group:
+        with detecting(0.4, peers) as detector:
             detector._last_round = time.monotonic() - 30
             assert eventually(lambda: detector.hanging(group.workers), "the hang") == ["rank 0"]
             assert (journal.events("hang")[0]["labels"], peers.told) == (["rank 0"], [])
-        with detecting(0.4, inbox, journal, peers) as detector:
+        with detecting(0.4, peers) as detector:
             detector._last_round = time.monotonic() - 90
             eventually(lambda: detector.check(group.workers, False) or peers.told, "the hang")
             assert peers.told[0] == ("hanging", {"labels": ["rank 0"]})
 
 
 def test_a_node_that_ended_before_the_hang_is_not_waited_for(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    started: Started, detecting: Detecting, journal: EventLog
 ) -> None:
     peers = Others(1)
-    with (
-        started(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as group,
-        detecting(None, inbox, journal, peers) as detector,
-    ):
+    with started("exec sleep 600") as group, detecting(None, peers) as detector:
         peers.messages.append(PeerMessage(1, "stacks", {"ranks": [row(5)]}, time.monotonic()))
         for kind, body in (("ended", {"codes": [[5, 3]]}), ("hanging", {})):
             peers.messages.append(PeerMessage(1, kind, body, time.monotonic() - 100))
@@ -106,9 +99,9 @@ def test_a_node_that_ended_before_the_hang_is_not_waited_for(
     assert time.monotonic() - detector._last_round < 60
 
 
-def test_who_ends_while_stacks_are_taken_is_not_waited_for(inbox: SignalInbox, journal: EventLog) -> None:
+def test_who_ends_while_stacks_are_taken_is_not_waited_for(detecting: Detecting, journal: EventLog) -> None:
     peers = Others()
-    with detecting(3600.0, inbox, journal, peers) as detector:
+    with detecting(3600.0, peers) as detector:
         peers.messages.append(PeerMessage(1, "hanging", {"labels": ["rank 4"]}, time.monotonic()))
         for node in (1, 2):
             peers.messages.append(PeerMessage(node, "ended", {"codes": [[4 + node, node]]}, time.monotonic()))
@@ -122,14 +115,10 @@ def test_who_ends_while_stacks_are_taken_is_not_waited_for(inbox: SignalInbox, j
 
 
 def test_a_job_of_which_one_rank_prints_and_all_others_wait_is_not_ended(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    tmp_path: Path, started: Started, detecting: Detecting, journal: EventLog
 ) -> None:
     prints = "while :; do echo accuracy; sleep 0.1; done"
-    specs = [shell(tmp_path, rank, "exec sleep 600" if rank else prints) for rank in range(3)]
-    with (
-        started(*specs, inbox=inbox, journal=journal) as group,
-        detecting(1.0, inbox, journal) as detector,
-    ):
+    with started(prints, "exec sleep 600", "exec sleep 600") as group, detecting(1.0) as detector:
 
         def looks() -> str:
             for worker in group.workers:
@@ -149,12 +138,9 @@ def test_a_job_of_which_one_rank_prints_and_all_others_wait_is_not_ended(
 
 
 def test_at_the_limit_of_threads_a_hang_is_reported_without_stacks(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    started: Started, detecting: Detecting, journal: EventLog
 ) -> None:
-    with (
-        started(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as group,
-        detecting(0.4, inbox, journal) as detector,
-    ):
+    with started("exec sleep 600") as group, detecting(0.4) as detector:
         journal.say("begins")
         before = threading.stack_size(1 << 46)  # bytes, which no thread gets
         try:

@@ -19,8 +19,8 @@ from ma_boot.observe.hang_detector import HangDetector, QuietLife
 from ma_boot.processes import SignalInbox, process_usages
 from ma_boot.supervisor.worker_group import Worker
 from tests.functional.node import eventually
-from tests.functional.observe.conftest import Others, detecting
-from tests.functional.supervisor.conftest import EventLog, shell, started
+from tests.functional.observe.conftest import Detecting, Others
+from tests.functional.supervisor.conftest import EventLog, Started, shell
 from tests.unit.observe.test_cards import NPU_910B
 
 TIMEOUT = 160.0  # seconds, so it looks every 20
@@ -100,7 +100,8 @@ while True: pass
 )
 def test_what_an_orphan_of_a_rank_uses_is_the_ranks(
     tmp_path: Path,
-    inbox: SignalInbox,
+    started: Started,
+    detecting: Detecting,
     journal: EventLog,
     clock: Clock,
     ranks: int,
@@ -111,10 +112,7 @@ def test_what_an_orphan_of_a_rank_uses_is_the_ranks(
     burn = [*prefix, sys.executable, "-c", BURNING, str(tmp_path / "pid")]
     start = f"(setsid {' '.join(map(shlex.quote, burn))} &); exec sleep 600"
     specs = [rank(tmp_path, 0, LOCAL_RANK="0"), rank(tmp_path, ranks - 1, start, LOCAL_RANK=f"{ranks - 1}")]
-    with (
-        started(*specs[-ranks:], inbox=inbox, journal=journal) as group,
-        detecting(2.0, inbox, journal) as detector,
-    ):
+    with started(*specs[-ranks:]) as group, detecting(2.0) as detector:
         eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "it runs")
         orphan = int((tmp_path / "pid").read_text())
         eventually(lambda: process_usages()[orphan].parent == os.getpid(), "it has lost its parent")
@@ -129,13 +127,10 @@ def test_what_an_orphan_of_a_rank_uses_is_the_ranks(
 
 
 def test_the_time_in_which_stacks_are_taken_is_not_quiet(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog, clock: Clock
+    tmp_path: Path, started: Started, detecting: Detecting, journal: EventLog, clock: Clock
 ) -> None:
     peers = Others(1)
-    with (
-        started(rank(tmp_path, 0), inbox=inbox, journal=journal) as group,
-        detecting(2.0, inbox, journal, peers) as detector,
-    ):
+    with started(rank(tmp_path, 0)) as group, detecting(2.0, peers) as detector:
         clock.now += 0.25
         assert detector.hanging(group.workers) == []
         peers.messages.append(PeerMessage(1, "hanging", {}, clock.now))
@@ -147,14 +142,11 @@ def test_the_time_in_which_stacks_are_taken_is_not_quiet(
 
 @pytest.mark.parametrize(("ranks", "named"), [(1, ["rank 0"]), (0, ["command"])])
 def test_what_is_no_rank_is_watched_where_there_are_none(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog, clock: Clock, ranks: int, named: List[str]
+    tmp_path: Path, started: Started, detecting: Detecting, clock: Clock, ranks: int, named: List[str]
 ) -> None:
     """Beside ranks it is MindSpore's scheduler, which waits for them."""
     command = rank(tmp_path, 7)._replace(label="command", rank=None)
-    with (
-        started(command, *[rank(tmp_path, 0)][:ranks], inbox=inbox, journal=journal) as group,
-        detecting(2.0, inbox, journal) as detector,
-    ):
+    with started(command, *[rank(tmp_path, 0)][:ranks]) as group, detecting(2.0) as detector:
         clock.now += 0.25
         assert hung(detector, group.workers, clock) == []
         clock.now += 2.0
@@ -162,10 +154,10 @@ def test_what_is_no_rank_is_watched_where_there_are_none(
 
 
 def test_an_idle_card_is_looked_at_again_after_a_pause_until_it_computes(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    tmp_path: Path, started: Started, inbox: SignalInbox
 ) -> None:
     tool = Tool(tmp_path / "tools", IDLE, NPU_910B, IDLE)
-    with started(rank(tmp_path, 0, PATH=tool.path), inbox=inbox, journal=journal) as group:
+    with started(rank(tmp_path, 0, PATH=tool.path)) as group:
         life = QuietLife(inbox)
         life.look_at_cards(group.workers, 60.0)
         eventually(lambda: life.last_seen(group.workers[0]) > 0, "it was seen to compute")
@@ -175,7 +167,7 @@ def test_an_idle_card_is_looked_at_again_after_a_pause_until_it_computes(
 
 
 def test_all_cards_are_looked_at_until_the_time_is_over(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog, clock: Clock
+    tmp_path: Path, started: Started, inbox: SignalInbox, clock: Clock
 ) -> None:
     """One computes, the other one does not; of a short time the pauses are shorter."""
     tool = Tool(tmp_path / "tools", NPU_910B)
@@ -185,7 +177,7 @@ def test_all_cards_are_looked_at_until_the_time_is_over(
         times = tool.times()
         return any(later - earlier < 0.5 for earlier, later in zip(times, times[1:]))
 
-    with started(*specs, inbox=inbox, journal=journal) as group:
+    with started(*specs) as group:
         life = QuietLife(inbox)
         life.look_at_cards(group.workers, 0.08)
         eventually(short_pause, "another look")
@@ -197,7 +189,7 @@ def test_all_cards_are_looked_at_until_the_time_is_over(
 
 
 def test_cards_are_looked_at_from_half_the_timeout_on(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog, monkeypatch: pytest.MonkeyPatch, clock: Clock
+    tmp_path: Path, started: Started, detecting: Detecting, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     """And each look is over at the next check: so whose card computes is not named."""
     monkeypatch.setattr(hang_detector, "SHORTEST_PAUSE", 0.01)
@@ -205,10 +197,7 @@ def test_cards_are_looked_at_from_half_the_timeout_on(
     tool = Tool(tmp_path / "tools", IDLE, NPU_910B)
     specs = [rank(tmp_path, number, PATH=tool.path) for number in range(2)]
     named: List[str] = []
-    with (
-        started(*specs, inbox=inbox, journal=journal) as group,
-        detecting(TIMEOUT, inbox, journal) as detector,
-    ):
+    with started(*specs) as group, detecting(TIMEOUT) as detector:
         clock.now += 17
         for quiet in range(0, 180, 20):
             before = len(tool.times())
@@ -229,13 +218,13 @@ def test_cards_are_looked_at_from_half_the_timeout_on(
 
 @pytest.mark.parametrize(("written", "lives"), [(50_000, False), (150_000, False), (250_000, True)])
 def test_a_rank_that_moves_less_than_64_kib_a_second_only_polls(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog, clock: Clock, written: int, lives: bool
+    tmp_path: Path, started: Started, inbox: SignalInbox, clock: Clock, written: int, lives: bool
 ) -> None:
     """The test itself stands in for a process of the rank: in three seconds it writes so many bytes.
 
     To a disk they would count as written twice, by the process and to the storage.
     """
-    with started(rank(tmp_path, 0), inbox=inbox, journal=journal) as group:
+    with started(rank(tmp_path, 0)) as group:
         (worker,) = group.workers
         life = QuietLife(inbox)
         life.look_at_data({worker.pid: [os.getpid()]})

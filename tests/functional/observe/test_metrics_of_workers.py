@@ -12,7 +12,7 @@ from ma_boot.observe import Metrics, Sampling
 from ma_boot.processes import SignalInbox
 from ma_boot.supervisor import Worker
 from tests.functional.node import eventually
-from tests.functional.supervisor.conftest import EventLog, shell, started
+from tests.functional.supervisor.conftest import EventLog, Started, shell
 
 
 def first_sample(workers: Sequence[Worker], inbox: SignalInbox, journal: EventLog) -> Dict[str, Any]:
@@ -26,13 +26,13 @@ def first_sample(workers: Sequence[Worker], inbox: SignalInbox, journal: EventLo
 
 @pytest.mark.parametrize("elsewhere", ["cwd", "log_file", ""])
 def test_the_disks_are_those_of_the_working_directory_and_of_the_logs(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog, elsewhere: str
+    tmp_path: Path, started: Started, inbox: SignalInbox, journal: EventLog, elsewhere: str
 ) -> None:
     """One of the two may be in memory, which is always looked at."""
     spec = shell(tmp_path, 0, "exec sleep 600")
     if elsewhere == "cwd":
         spec = spec._replace(cwd="/dev/shm")
-    with started(spec, inbox=inbox, journal=journal) as group:
+    with started(spec) as group:
         if elsewhere == "log_file":
             group.workers[0].spec = spec._replace(log_file="/dev/shm/rank_0.txt")
         event = first_sample(group.workers, inbox, journal)
@@ -42,10 +42,9 @@ def test_the_disks_are_those_of_the_working_directory_and_of_the_logs(
 
 
 def test_a_worker_is_sampled_until_its_end_is_recorded(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    tmp_path: Path, started: Started, inbox: SignalInbox, journal: EventLog
 ) -> None:
-    specs = [shell(tmp_path, 0, "exec sleep 600"), shell(tmp_path, 1, "echo ended")]
-    with started(*specs, inbox=inbox, journal=journal) as group:
+    with started("exec sleep 600", "echo ended") as group:
         ended = group.workers[1]
         ended.process.wait(timeout=30)
         ended.collect(ended.started_ns, stopped=False)

@@ -18,7 +18,7 @@ from ma_boot.processes import SignalInbox, Task, process_stat, process_usages, s
 from ma_boot.supervisor import Worker
 from tests.functional.boot.test_metrics import stand_in
 from tests.functional.node import eventually
-from tests.functional.supervisor.conftest import EventLog, shell, started
+from tests.functional.supervisor.conftest import Started, shell
 from tests.unit.observe.test_cards import NPU_910B
 
 
@@ -28,8 +28,8 @@ from tests.unit.observe.test_cards import NPU_910B
 )
 def test_a_card_that_computes_is_life(
     tmp_path: Path,
+    started: Started,
     inbox: SignalInbox,
-    journal: EventLog,
     local_rank: Optional[int],
     device: str,
     computes: bool,
@@ -38,7 +38,7 @@ def test_a_card_that_computes_is_life(
     stand_in(tmp_path / "tools", "npu-smi", NPU_910B)
     environ = {"PATH": f"{tmp_path / 'tools'}:/usr/bin:/bin", "ASCEND_DEVICE_ID": device}
     spec = shell(tmp_path, 0, "exec sleep 600")._replace(local_rank=local_rank, environ=environ)
-    with started(spec, inbox=inbox, journal=journal) as group:
+    with started(spec) as group:
         life, began = QuietLife(inbox), time.monotonic()
         assert life.last_seen(group.workers[0]) == -math.inf
         life.look_at_cards(group.workers, 0.1)
@@ -49,12 +49,12 @@ def test_a_card_that_computes_is_life(
 
 
 def test_a_tool_that_answers_no_more_hides_no_hang(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    tmp_path: Path, started: Started, inbox: SignalInbox
 ) -> None:
     stand_in(tmp_path / "tools", "npu-smi", NPU_910B)
     environ = {"PATH": f"{tmp_path / 'tools'}:/usr/bin:/bin", "ASCEND_DEVICE_ID": "1"}
     spec = shell(tmp_path, 0, "exec sleep 600")._replace(local_rank=0, environ=environ)
-    with started(spec, inbox=inbox, journal=journal) as group:
+    with started(spec) as group:
         life = QuietLife(inbox)
 
         def cannot_tell() -> bool:
@@ -78,10 +78,10 @@ def test_a_look_that_hangs_delays_the_end_by_half_a_second(inbox: SignalInbox) -
     forever.set()
 
 
-def test_data_that_processes_move_is_life(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> None:
+def test_data_that_processes_move_is_life(tmp_path: Path, started: Started, inbox: SignalInbox) -> None:
     os.mkfifo(tmp_path / "go")
     program = f"read line <go; cat {sys.executable} >copy; touch done; exec sleep 600"
-    with started(shell(tmp_path, 0, program), inbox=inbox, journal=journal) as group:
+    with started(program) as group:
         worker = group.workers[0]
 
         def waits() -> bool:
@@ -112,14 +112,13 @@ while own.recv(1 << 16): pass
     ids=["a download", "heartbeats", "a wait"],
 )
 def test_what_a_rank_receives_is_life_unless_it_is_a_heartbeat(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog, size: int, is_life: bool
+    tmp_path: Path, started: Started, inbox: SignalInbox, size: int, is_life: bool
 ) -> None:
     """`recv` into memory, which /proc/PID/io does not count."""
     (tmp_path / "receive.py").write_text(RECEIVE)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        rank = shell(tmp_path, 0, f"exec {sys.executable} receive.py {port}")
-        with started(rank, inbox=inbox, journal=journal) as group:
+        with started(f"exec {sys.executable} receive.py {port}") as group:
             connection, _ = server.accept()
             with connection:
                 life, worker = QuietLife(inbox), group.workers[0]
@@ -150,15 +149,12 @@ IDLE = "import os\nos.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\no
 
 
 def test_a_rank_that_an_overloaded_machine_gives_no_core_is_alive(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    tmp_path: Path, started: Started, inbox: SignalInbox
 ) -> None:
     """A program that runs when nobody else wants the core, beside one that always does."""
     core = min(os.sched_getaffinity(0))
     pinned = f"exec taskset -c {core} {sys.executable} -c"
-    idle = shell(tmp_path, 0, f'{pinned} "{IDLE}"')
-    with started(
-        idle, shell(tmp_path, 1, f'{pinned} "while True: pass"'), inbox=inbox, journal=journal
-    ) as group:
+    with started(f'{pinned} "{IDLE}"', f'{pinned} "while True: pass"') as group:
         life, worker = QuietLife(inbox), group.workers[0]
         eventually((tmp_path / "up").exists, "it runs")
         life.look_at_data({worker.pid: [worker.pid]})

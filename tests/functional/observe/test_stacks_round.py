@@ -26,7 +26,7 @@ from ma_boot.observe.stacks_round import (
 from ma_boot.processes import SignalInbox, process_stat
 from tests.functional.node import eventually
 from tests.functional.observe.conftest import Others, alone
-from tests.functional.supervisor.conftest import EventLog, shell, started
+from tests.functional.supervisor.conftest import Started, shell
 
 STACK = 'Thread 1 (active): "MainThread"\n    {} (train.py:{})\n    step (train.py:9)\n'
 
@@ -125,7 +125,7 @@ def test_what_node_0_says_is_not_trusted(lie: Any) -> None:
 
 
 def test_own_stacks_that_do_not_come_are_given_up(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, started: Started, inbox: SignalInbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A log of CANN that does not answer, here a FIFO: the hang is what counts."""
     monkeypatch.setattr(stacks_round, "OWN_SECONDS", 1.0)
@@ -134,7 +134,7 @@ def test_own_stacks_that_do_not_come_are_given_up(
     os.mkfifo(plogs / "plog-1.log")
     spec = shell(tmp_path, 0, "exec sleep 600")
     spec = spec._replace(environ={**spec.environ, "ASCEND_PROCESS_LOG_PATH": str(tmp_path)})
-    with started(spec, inbox=inbox, journal=journal) as group:
+    with started(spec) as group:
         taken = StacksRound(group.workers, {}, alone(), inbox)
         eventually(taken.finished, "the time of the own stacks is over")
         lines, event = taken.report()
@@ -237,13 +237,13 @@ def test_stacks_from_elsewhere_move_no_cursor() -> None:
 
 
 def test_whatever_the_way_to_the_stacks_raises_the_ranks_are_told(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog, monkeypatch: pytest.MonkeyPatch
+    started: Started, inbox: SignalInbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(asked: object) -> List[str]:
         raise ZeroDivisionError("broken")
 
     monkeypatch.setattr(stacks_round, "stacks_of", broken)
-    with started(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as group:
+    with started("exec sleep 600") as group:
         taken = StacksRound(group.workers, {}, Others(), inbox)
         eventually(taken.finished, "the report")
     assert taken.report()[0][0] == "rank 0:\n  no stacks: ZeroDivisionError: broken"
@@ -277,7 +277,7 @@ def test_the_ends_of_the_two_newest_logs_of_cann_are_read(tmp_path: Path) -> Non
 
 
 def test_the_ranks_of_a_node_are_told_with_their_states(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    tmp_path: Path, started: Started, inbox: SignalInbox
 ) -> None:
     peers = Others(0, node=3)
     specs = [shell(tmp_path, rank, "exec sleep 600") for rank in (9, 0, 1)] + [
@@ -285,7 +285,7 @@ def test_the_ranks_of_a_node_are_told_with_their_states(
     ]
     specs[0] = specs[0]._replace(label="scheduler", rank=None)
     specs[-1] = specs[-1]._replace(label="another scheduler", rank=None)
-    with started(*specs, inbox=inbox, journal=journal) as group:
+    with started(*specs) as group:
         _, running, stopped, *ended = group.workers
         for one in ended:
             one.process.wait(30)
@@ -327,13 +327,13 @@ time.sleep(600)
 
 @pytest.mark.parametrize("name", ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MS_NODE_ID"])
 def test_the_ranks_that_a_launcher_has_started_are_shown_as_ranks(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog, name: str
+    tmp_path: Path, started: Started, inbox: SignalInbox, name: str
 ) -> None:
     """Without their data loaders, and without the script around one of them."""
     peers = Others()
     (tmp_path / "train.py").write_text(LAUNCHER)
     spec = shell(tmp_path, 0, f"exec {sys.executable} train.py {name}")
-    with started(spec._replace(label="command", rank=None), inbox=inbox, journal=journal) as group:
+    with started(spec._replace(label="command", rank=None)) as group:
         eventually(lambda: len(list(tmp_path.glob("up.*"))) == 3, "all ranks run")
         taken = StacksRound(group.workers, {}, peers, inbox)
         eventually(lambda: bool(taken.finished() or taken._told), "the own stacks")
@@ -354,13 +354,13 @@ time.sleep(600)
 
 
 def test_what_a_rank_prints_is_read_for_its_stacks_and_its_waits(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, started: Started, inbox: SignalInbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where there is no py-spy."""
     spec, peers = shell(tmp_path, 0, f"exec {sys.executable} train.py"), Others(0, node=1)
     (tmp_path / "train.py").write_text(DUMPS)
     monkeypatch.setattr(sys, "executable", "/no/such/python")
-    with started(spec, inbox=inbox, journal=journal) as group:
+    with started(spec) as group:
         (worker,) = group.workers
         eventually(lambda: worker.output.pump() or worker.output.tail(), "it is ready")
         taken = StacksRound(group.workers, {}, peers, inbox)
@@ -371,10 +371,10 @@ def test_what_a_rank_prints_is_read_for_its_stacks_and_its_waits(
 
 
 def test_a_command_without_ranks_is_shown_itself(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    tmp_path: Path, started: Started, inbox: SignalInbox
 ) -> None:
     spec = shell(tmp_path, 0, "exec sleep 600")
-    with started(spec._replace(label="command", rank=None), inbox=inbox, journal=journal) as group:
+    with started(spec._replace(label="command", rank=None)) as group:
         taken = StacksRound(group.workers, {}, Others(), inbox)
         eventually(taken.finished, "the own stacks")
     assert taken.report()[0][0].startswith("command:\n  no stacks: ")

@@ -6,7 +6,7 @@ import json
 import os
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Sequence, Union
 
 import pytest
 
@@ -14,6 +14,7 @@ from ma_boot.launch import WorkerSpec
 from ma_boot.processes import SignalInbox, own_marker
 from ma_boot.reporting import Console, Journal
 from ma_boot.supervisor.worker_group import WorkerGroup
+from tests.functional.processes.conftest import inbox as inbox
 
 
 class EventLog(Journal):
@@ -48,12 +49,6 @@ def journal(tmp_path: Path) -> Iterator[EventLog]:
     log.close()
 
 
-@pytest.fixture
-def inbox() -> Iterator[SignalInbox]:
-    with SignalInbox() as inbox:
-        yield inbox
-
-
 def shell(directory: Path, rank: int, script: str) -> WorkerSpec:
     """Rank `rank`, a shell that runs the script in the directory."""
     environ = {"PATH": "/usr/bin:/bin"}
@@ -62,7 +57,7 @@ def shell(directory: Path, rank: int, script: str) -> WorkerSpec:
 
 
 @contextmanager
-def started(*specs: WorkerSpec, inbox: SignalInbox, journal: EventLog) -> Iterator[WorkerGroup]:
+def group_of(specs: Sequence[WorkerSpec], inbox: SignalInbox, journal: EventLog) -> Iterator[WorkerGroup]:
     """A group that started them; its workers are reaped at the end."""
     group = WorkerGroup(own_marker("test"))
     try:
@@ -72,3 +67,19 @@ def started(*specs: WorkerSpec, inbox: SignalInbox, journal: EventLog) -> Iterat
     finally:
         for worker in group.workers:
             worker.process.wait(timeout=30)
+
+
+Started = Callable[..., ContextManager[WorkerGroup]]
+
+
+@pytest.fixture
+def started(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> Started:
+    """`group_of` ranks in the test's directory: each is a script for `shell`, or a whole spec."""
+
+    def start(*ranks: Union[str, WorkerSpec]) -> ContextManager[WorkerGroup]:
+        specs = [
+            shell(tmp_path, at, rank) if isinstance(rank, str) else rank for at, rank in enumerate(ranks)
+        ]
+        return group_of(specs, inbox, journal)
+
+    return start

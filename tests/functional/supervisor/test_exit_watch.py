@@ -7,7 +7,7 @@ import signal
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator, Optional
+from typing import Callable, ContextManager, Iterator, Optional, Tuple, Union
 
 import pytest
 
@@ -16,28 +16,36 @@ from ma_boot.processes import OomCounters, SignalInbox
 from ma_boot.supervisor.exit_watch import ExitWatch
 from ma_boot.supervisor.output import OutputPump
 from ma_boot.supervisor.worker_group import WorkerGroup
-from tests.functional.node import eventually
-from tests.functional.supervisor.conftest import EventLog, shell, started
+from tests.functional.node import alive, eventually
+from tests.functional.supervisor.conftest import EventLog, Started, shell
 
 FOREVER = 30.0  # of a test
 
 
-@contextmanager
-def watched(
-    *specs: WorkerSpec, inbox: SignalInbox, journal: EventLog, pidfd: bool = True
-) -> Iterator[tuple[ExitWatch, WorkerGroup]]:
-    """A watch of a group that runs; without `pidfd` as on a kernel before 5.3."""
-    with (
-        OutputPump(journal, inbox, 1 << 29, 1 << 30) as pump,
-        started(*specs, inbox=inbox, journal=journal) as group,
-        ExitWatch(pump, inbox, journal.event) as watch,
-    ):
-        for worker in group.workers:
-            if not pidfd and worker.pidfd is not None:
-                os.close(worker.pidfd)
-                worker.pidfd = None
-        watch.add(group.workers)
-        yield watch, group
+Watched = Callable[..., ContextManager[Tuple[ExitWatch, WorkerGroup]]]
+
+
+@pytest.fixture
+def watched(started: Started, inbox: SignalInbox, journal: EventLog) -> Watched:
+    """A watch of a group that runs, as `started` starts it; without `pidfd` as on a kernel before 5.3."""
+
+    @contextmanager
+    def watch_group(
+        *ranks: Union[str, WorkerSpec], pidfd: bool = True
+    ) -> Iterator[Tuple[ExitWatch, WorkerGroup]]:
+        with (
+            OutputPump(journal, inbox, 1 << 29, 1 << 30) as pump,
+            started(*ranks) as group,
+            ExitWatch(pump, inbox, journal.event) as watch,
+        ):
+            for worker in group.workers:
+                if not pidfd and worker.pidfd is not None:
+                    os.close(worker.pidfd)
+                    worker.pidfd = None
+            watch.add(group.workers)
+            yield watch, group
+
+    return watch_group
 
 
 def until(watch: ExitWatch, count: int, stopping: bool = False) -> None:
@@ -48,19 +56,12 @@ def until(watch: ExitWatch, count: int, stopping: bool = False) -> None:
         watch.wait(FOREVER, stopping)
 
 
-def ended(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-
-
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
-def test_simultaneous_ends_are_in_the_kernels_order(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog, order: tuple[int, ...]
-) -> None:
-    specs = [shell(tmp_path, rank, "exec sleep 600") for rank in range(3)]
-    with watched(*specs, inbox=inbox, journal=journal) as (watch, group):
+def test_simultaneous_ends_are_in_the_kernels_order(watched: Watched, order: tuple[int, ...]) -> None:
+    with watched(*["exec sleep 600"] * 3) as (watch, group):
         for rank in order:
             os.kill(group.workers[rank].pid, signal.SIGKILL)
-            eventually(lambda pid=group.workers[rank].pid: ended(pid), "it has ended")  # type: ignore[misc]
+            eventually(lambda pid=group.workers[rank].pid: not alive(pid), "it has ended")  # type: ignore[misc]
         watch.wait(FOREVER)
         assert [one.rank for one in watch.exits] == list(order)
         assert {(one.code, one.signal, one.stopped) for one in watch.exits} == {(137, signal.SIGKILL, False)}
@@ -69,11 +70,8 @@ def test_simultaneous_ends_are_in_the_kernels_order(
 
 
 @pytest.mark.parametrize("pidfd", [True, False], ids=["pidfd", "an older kernel"])
-def test_an_end_wakes_and_has_the_last_output(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog, pidfd: bool
-) -> None:
-    specs = [shell(tmp_path, 0, "exec sleep 600"), shell(tmp_path, 1, "echo the last words; exit 3")]
-    with watched(*specs, inbox=inbox, journal=journal, pidfd=pidfd) as (watch, group):
+def test_an_end_wakes_and_has_the_last_output(watched: Watched, journal: EventLog, pidfd: bool) -> None:
+    with watched("exec sleep 600", "echo the last words; exit 3", pidfd=pidfd) as (watch, group):
         until(watch, 1)
         (end,) = watch.exits
         assert (end.rank, end.code, end.signal, end.output) == (1, 3, None, "the last words\n")
@@ -91,10 +89,8 @@ def test_an_end_wakes_and_has_the_last_output(
     ("script", "code", "signum"),
     [("kill -HUP $$", 129, 1), ("kill -KILL $$", 137, 9), ("exit 255", 255, None), ("exit 0", 0, None)],
 )
-def test_codes_are_those_of_a_shell(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog, script: str, code: int, signum: Optional[int]
-) -> None:
-    with watched(shell(tmp_path, 0, script), inbox=inbox, journal=journal) as (watch, _):
+def test_codes_are_those_of_a_shell(watched: Watched, script: str, code: int, signum: Optional[int]) -> None:
+    with watched(script) as (watch, _):
         until(watch, 1)
         assert (watch.exits[0].code, watch.exits[0].signal) == (code, signum)
 
@@ -113,25 +109,25 @@ def test_codes_are_those_of_a_shell(
     ],
 )
 def test_the_kernels_counters_are_asked_about_a_kill_that_was_not_ours(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog, script: str, stopping: bool, evidence: bool
+    tmp_path: Path, watched: Watched, script: str, stopping: bool, evidence: bool
 ) -> None:
     root = tmp_path / "root"
     (root / "proc").mkdir(parents=True)
     (root / "proc" / "vmstat").write_text("oom_kill 3\n")
-    with watched(shell(tmp_path, 0, script), inbox=inbox, journal=journal) as (watch, _):
+    with watched(script) as (watch, _):
         watch._oom = OomCounters(root)
         (root / "proc" / "vmstat").write_text("oom_kill 4\n")
         until(watch, 1, stopping)
         assert (watch.exits[0].oom is not None) is evidence
 
 
-def test_cores_are_the_workers_alone(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> None:
+def test_cores_are_the_workers_alone(tmp_path: Path, watched: Watched) -> None:
     before = os.sched_getaffinity(0)
     spec = shell(tmp_path, 0, "grep Cpus_allowed_list /proc/self/status")._replace(cores=(min(before),))
     for own in (before, {max(before)}):
         os.sched_setaffinity(0, own)
         try:
-            with watched(spec, inbox=inbox, journal=journal) as (watch, _):
+            with watched(spec) as (watch, _):
                 assert os.sched_getaffinity(0) == own
                 until(watch, 1)
                 assert watch.exits[0].output.split() == ["Cpus_allowed_list:", str(min(before))]
@@ -139,8 +135,8 @@ def test_cores_are_the_workers_alone(tmp_path: Path, inbox: SignalInbox, journal
             os.sched_setaffinity(0, before)
 
 
-def test_a_signal_wakes(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> None:
-    with watched(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as (watch, _):
+def test_a_signal_wakes(watched: Watched, inbox: SignalInbox) -> None:
+    with watched("exec sleep 600") as (watch, _):
         began = time.monotonic()
         os.kill(os.getpid(), signal.SIGTERM)
         watch.wait(FOREVER)
@@ -153,19 +149,12 @@ def test_a_signal_wakes(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -
 
 
 def test_output_is_read_again_after_the_pause_that_follows_a_read(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    watched: Watched, journal: EventLog
 ) -> None:
     script = "for n in 1 2 3; do echo $n; sleep 0.1; done; exec sleep 600"
-    with watched(shell(tmp_path, 0, script), inbox=inbox, journal=journal) as (watch, _):
+    with watched(script) as (watch, _):
         deadline = time.monotonic() + FOREVER
         while "3" not in journal.screen():
             assert time.monotonic() < deadline
             watch.wait(0.5)
         assert journal.screen() == "[rank 0] 1\n[rank 0] 2\n[rank 0] 3\n"
-
-
-def test_nothing_wakes_while_nothing_happens(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> None:
-    with watched(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as (watch, _):
-        began = time.monotonic()
-        watch.wait(0.2)
-        assert time.monotonic() - began >= 0.2

@@ -8,10 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ma_boot.processes import SignalInbox
 from tests.functional.node import PROGRAMS, Node, alive, eventually
 from tests.functional.processes.reused import with_number
-from tests.functional.supervisor.conftest import EventLog, shell, started
+from tests.functional.supervisor.conftest import Started
 
 RANKS = """
 import os, sys, time
@@ -40,9 +39,9 @@ with SignalInbox() as inbox:
         print(run_child(["sh", "-c", script], os.environ, inbox, print))
 """
 BACKGROUND = f"""{LOOK}
-from tests.functional.supervisor.conftest import EventLog, shell, started
+from tests.functional.supervisor.conftest import EventLog, group_of, shell
 place = Path(sys.argv[1])
-with SignalInbox() as inbox, started(shell(place, 0, "exit 0"), inbox=inbox, journal=EventLog(place)) as group:
+with SignalInbox() as inbox, group_of([shell(place, 0, "exit 0")], inbox, EventLog(place)) as group:
     group.workers[0].process.wait()
     print(group.labels())
     group.signal(15)
@@ -69,10 +68,9 @@ def test_the_group_of_a_program_that_has_ended() -> None:
 
 
 def test_what_a_rank_that_has_ended_left_in_its_group_is_stopped_with_the_others(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    tmp_path: Path, started: Started
 ) -> None:
-    specs = [shell(tmp_path, 0, "sleep 600 & echo $! > pid"), shell(tmp_path, 1, "exec sleep 600")]
-    with started(*specs, inbox=inbox, journal=journal) as group:
+    with started("sleep 600 & echo $! > pid", "exec sleep 600") as group:
         first, second = group.workers
         first.process.wait(timeout=30)
         first.collect(first.started_ns, stopped=False)

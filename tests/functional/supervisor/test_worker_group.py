@@ -14,7 +14,7 @@ from ma_boot.processes import SignalInbox, own_marker, processes_marked
 from ma_boot.supervisor import Limits, Worker, supervise
 from ma_boot.supervisor.worker_group import WorkerGroup
 from tests.functional.node import alive, eventually
-from tests.functional.supervisor.conftest import EventLog, shell, started
+from tests.functional.supervisor.conftest import EventLog, Started, shell
 
 
 class Stopping:
@@ -47,10 +47,9 @@ class TestStart:
     """In order, until one cannot be started."""
 
     def test_all_carry_the_marker_and_lead_sessions(
-        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
+        self, tmp_path: Path, started: Started, journal: EventLog
     ) -> None:
-        specs = [shell(tmp_path, rank, "echo $MABOOT_RUN; ps -o sid= -p $$") for rank in (0, 1)]
-        with started(*specs, inbox=inbox, journal=journal) as group:
+        with started(*["echo $MABOOT_RUN; ps -o sid= -p $$"] * 2) as group:
             pids = [worker.pid for worker in group.running()]
             assert group.labels() == ["rank 0", "rank 1"]
             assert [event["pid"] for event in journal.events("start")] == pids
@@ -78,6 +77,7 @@ class TestStart:
     def test_the_start_ends_at_a_process_that_cannot_be_started(
         self,
         tmp_path: Path,
+        started: Started,
         inbox: SignalInbox,
         journal: EventLog,
         change: Dict[str, Any],
@@ -85,7 +85,7 @@ class TestStart:
         message: str,
     ) -> None:
         bad = shell(tmp_path, 1, "exec sleep 600")._replace(**change)
-        with started(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as group:
+        with started("exec sleep 600") as group:
             pid = group.workers[0].pid
             error = group.start([bad, shell(tmp_path, 2, "exec sleep 600")], inbox, journal)
             assert type(error) is expected
@@ -95,11 +95,9 @@ class TestStart:
             eventually(lambda: processes_marked(own_marker("test")) == [pid], "the one that was started")
         assert not alive(pid)
 
-    def test_a_stop_signal_ends_the_start(
-        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
-    ) -> None:
+    def test_a_stop_signal_ends_the_start(self, started: Started, inbox: SignalInbox) -> None:
         inbox.stops.append(signal.SIGTERM)
-        with started(shell(tmp_path, 0, ""), inbox=inbox, journal=journal) as group:
+        with started("") as group:
             assert group.workers == []
 
 
@@ -117,20 +115,18 @@ class TestEnd:
         ids=["in the group", "detached", "two", "nothing"],
     )
     def test_leftovers_are_named_and_signalled(
-        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog, script: str, left: List[str]
+        self, tmp_path: Path, started: Started, script: str, left: List[str]
     ) -> None:
-        with started(shell(tmp_path, 0, script), inbox=inbox, journal=journal) as group:
+        with started(script) as group:
             end(group)
             eventually(lambda: group.left_behind() == left, f"left: {left}")
             group.signal(signal.SIGTERM)
             eventually(lambda: not _runs(tmp_path / "pid"), "it is gone")
 
-    def test_what_still_runs_counts_as_stopped_by_us(
-        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
-    ) -> None:
+    def test_what_still_runs_counts_as_stopped_by_us(self, tmp_path: Path, started: Started) -> None:
         """When another node asks who has raised: the rank may print why long before it ends."""
         script = "echo ValueError: no data; exec sleep 600"
-        with started(shell(tmp_path, 3, script), inbox=inbox, journal=journal) as group:
+        with started(shell(tmp_path, 3, script)) as group:
             (worker,) = group.workers
             eventually(lambda: worker.output.pump() or worker.output.tail(), "its words")
             found = worker.so_far()
@@ -142,9 +138,9 @@ class TestEnd:
 
     @pytest.mark.parametrize("script", ["sleep 600 & echo $! > pid", "setsid sleep 600 & echo $! > pid"])
     def test_what_was_found_to_be_left_does_not_survive_the_block(
-        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog, script: str
+        self, tmp_path: Path, started: Started, script: str
     ) -> None:
-        with started(shell(tmp_path, 0, script), inbox=inbox, journal=journal) as group:
+        with started(script) as group:
             end(group)
             eventually(lambda: bool(group.left_behind()) and _runs(tmp_path / "pid"), "it is left")
         eventually(lambda: not _runs(tmp_path / "pid"), "it is gone")
@@ -238,11 +234,9 @@ class TestEnd:
     @pytest.mark.parametrize(
         "script", ["env -i sleep 600 & echo $! > pid; wait", "setsid sleep 600 & echo $! > pid; wait"]
     )
-    def test_nothing_survives_the_block(
-        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog, script: str
-    ) -> None:
+    def test_nothing_survives_the_block(self, tmp_path: Path, started: Started, script: str) -> None:
         def interrupted() -> None:
-            with started(shell(tmp_path, 0, f"trap '' TERM; {script}"), inbox=inbox, journal=journal):
+            with started(f"trap '' TERM; {script}"):
                 eventually(lambda: _runs(tmp_path / "pid"), "it runs")
                 raise KeyboardInterrupt
 
@@ -251,10 +245,10 @@ class TestEnd:
         eventually(lambda: not _runs(tmp_path / "pid"), "it is gone")
 
     def test_a_detached_process_is_left_alone_while_a_worker_runs(
-        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
+        self, tmp_path: Path, started: Started
     ) -> None:
         script = "trap 'echo > term' TERM; setsid sleep 600 & echo $! > pid; wait; wait"
-        with started(shell(tmp_path, 0, script), inbox=inbox, journal=journal) as group:
+        with started(script) as group:
             eventually(lambda: _runs(tmp_path / "pid"), "it runs")
             group.signal(signal.SIGTERM)
             eventually((tmp_path / "term").exists, "the worker has the signal")
