@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import List, Sequence
+from typing import List, Optional, Sequence, cast
 
 import pytest
 
@@ -41,9 +41,9 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    found = Clock()
-    monkeypatch.setattr(hang_detector, "time", found)
-    return found
+    clock = Clock()
+    monkeypatch.setattr(hang_detector, "time", clock)
+    return clock
 
 
 class Tool:
@@ -77,6 +77,43 @@ def hung(detector: HangDetector, workers: List[Worker], clock: Clock) -> List[st
     """Whom a check names, as if stacks had been taken just now: so none are."""
     detector._last_round = clock.now
     return detector.hanging(workers)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "interval"), [(160.0, 20.0), (240.0, 30.0), (100_000.0, 30.0), (None, math.inf)]
+)
+def test_it_looks_eight_times_in_the_timeout_and_at_least_every_half_minute(
+    detecting: Detecting, timeout: Optional[float], interval: float
+) -> None:
+    with detecting(timeout) as detector:
+        assert detector.patience() == pytest.approx(interval, abs=0.9)
+
+
+class Broken:
+    """A worker at which nobody may look."""
+
+    exit = None
+
+    @property
+    def spec(self) -> WorkerSpec:
+        raise ZeroDivisionError("broken")
+
+
+@pytest.mark.parametrize("timeout", [None, 600.0])
+def test_it_looks_at_no_process_before_it_is_time(
+    detecting: Detecting, journal: EventLog, timeout: Optional[float]
+) -> None:
+    with detecting(timeout) as detector:
+        assert detector.check([cast(Worker, Broken())], False) == ""
+    assert journal.screen() == ""
+
+
+def test_after_a_look_the_next_one_is_an_interval_later(detecting: Detecting) -> None:
+    with detecting(TIMEOUT) as detector:
+        detector._next = 0.0
+        assert detector.patience() == 0
+        assert detector.check([], False) == ""
+        assert detector.patience() == pytest.approx(20.0, abs=2.0)
 
 
 BURNING = """

@@ -5,33 +5,16 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import Iterator
 
 import pytest
 
 from ma_boot.launch import WorkerSpec
 from ma_boot.processes import signal_group
-from ma_boot.reporting import Console, Journal
 from ma_boot.supervisor.exit_watch import Background
 from ma_boot.supervisor.worker_group import Worker
+from tests.functional.supervisor.conftest import EventLog
 
 GIVEN = {"PATH": os.environ["PATH"], "RANK": "0"}  # of the node, as MindCluster has it
-
-
-@pytest.fixture
-def console(tmp_path: Path) -> Iterator[Console]:
-    descriptor = os.open(tmp_path / "screen", os.O_CREAT | os.O_WRONLY)
-    with Console(descriptor) as console:
-        yield console
-    os.close(descriptor)
-
-
-def left_by(text: str, root: Path, console: Console) -> Worker:
-    """A command that has ended."""
-    spec = WorkerSpec("command", ("bash", "-c", text), str(root), GIVEN, str(root / "log"), leaves_ranks=True)
-    worker = Worker(spec, {}, Journal(console))
-    assert worker.process.wait(30) == 0
-    return worker
 
 
 @pytest.mark.parametrize(
@@ -45,9 +28,12 @@ def left_by(text: str, root: Path, console: Console) -> Worker:
     ],
 )
 def test_a_rank_holds_the_job_and_a_monitor_only_for_a_minute(
-    tmp_path: Path, console: Console, job: str, holds: bool
+    tmp_path: Path, journal: EventLog, job: str, holds: bool
 ) -> None:
-    worker = left_by(f"({job}) & sleep 0.2", tmp_path, console)
+    argv = ("bash", "-c", f"({job}) & sleep 0.2")
+    spec = WorkerSpec("command", argv, str(tmp_path), GIVEN, str(tmp_path / "log"), leaves_ranks=True)
+    worker = Worker(spec, {}, journal)
+    assert worker.process.wait(30) == 0
     try:
         assert not Background(worker).is_over(), "in the first minute everything does"
         left = Background(worker, settle=0.0)

@@ -2,29 +2,11 @@
 
 from __future__ import annotations
 
-import math
-import os
-from pathlib import Path
-from typing import Iterator, Optional, cast
-
 import pytest
 
-from ma_boot.launch import WorkerSpec
-from ma_boot.observe.hang_detector import HangDetector, LastActivity
-from ma_boot.processes import SignalInbox
-from ma_boot.reporting import Console, Journal
-from ma_boot.supervisor.worker_group import Worker
-from tests.functional.observe.conftest import Others
+from ma_boot.observe.hang_detector import LastActivity
 
 BEFORE = LastActivity(when=100.0, cpu=7.0, looked=100.0, used=7.0)
-
-
-@pytest.fixture
-def console(tmp_path: Path) -> Iterator[Console]:
-    descriptor = os.open(tmp_path / "screen", os.O_CREAT | os.O_WRONLY)
-    with Console(descriptor) as console:
-        yield console
-    os.close(descriptor)
 
 
 @pytest.mark.parametrize(
@@ -59,53 +41,7 @@ def test_who_works_for_a_moment_only_is_active() -> None:
 
 def test_what_is_used_little_by_little_since_the_last_output_counts() -> None:
     """An eighth of a core, in looks that are too close to each other to be sure of it."""
-    found = BEFORE.updated(105.0, 7.0, last_output=105.0)
-    for look in range(1, 41):
-        found = found.updated(105.0 + 0.2 * look, 7.0 + 0.025 * look, last_output=105.0)
-    assert found.when > 105.0
-
-
-@pytest.mark.parametrize(
-    ("timeout", "interval"), [(160.0, 20.0), (240.0, 30.0), (100_000.0, 30.0), (None, math.inf)]
-)
-def test_it_looks_eight_times_in_the_timeout_and_at_least_every_half_minute(
-    console: Console, timeout: Optional[float], interval: float
-) -> None:
-    with SignalInbox() as inbox:
-        assert HangDetector(timeout, "stop", inbox, Journal(console), Others()).patience() == pytest.approx(
-            interval, abs=0.9
-        )
-
-
-class Broken:
-    """A worker at which nobody may look."""
-
-    exit = None
-
-    @property
-    def spec(self) -> WorkerSpec:
-        raise ZeroDivisionError("broken")
-
-
-@pytest.mark.parametrize("timeout", [None, 600.0])
-def test_it_looks_at_no_process_before_it_is_time(
-    console: Console, tmp_path: Path, timeout: Optional[float]
-) -> None:
-    with SignalInbox() as inbox:
-        assert (
-            HangDetector(timeout, "stop", inbox, Journal(console), Others()).check(
-                [cast(Worker, Broken())], False
-            )
-            == ""
-        )
-    console.flush()
-    assert (tmp_path / "screen").read_text() == ""
-
-
-def test_after_a_look_the_next_one_is_an_interval_later(console: Console) -> None:
-    with SignalInbox() as inbox:
-        detector = HangDetector(160.0, "stop", inbox, Journal(console), Others())
-        detector._next = 0.0
-        assert detector.patience() == 0
-        assert detector.check([], False) == ""
-        assert detector.patience() == pytest.approx(20.0, abs=2.0)
+    activity = BEFORE.updated(105.0, 7.0, last_output=105.0)
+    for number in range(1, 41):
+        activity = activity.updated(105.0 + 0.2 * number, 7.0 + 0.025 * number, last_output=105.0)
+    assert activity.when > 105.0

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from signal import SIGINT, SIGKILL, SIGTERM
-from typing import Iterator, List
+from typing import List
 
 import pytest
 
-from ma_boot.reporting import Console, Journal
 from ma_boot.supervisor.stop_ladder import StopLadder
+from tests.functional.supervisor.conftest import EventLog, journal as journal
 
 LEFT = ["rank 0", "rank 1"]
 
@@ -21,15 +19,16 @@ LEFT = ["rank 0", "rank 1"]
 class Stopping:
     """A ladder with a grace period of 15 s; the clock starts at 100 s."""
 
-    screen: Path
-    console: Console
+    journal: EventLog
     now: float = 100.0
     stops: List[int] = field(default_factory=list)
     sent: List[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        journal = Journal(self.console)
-        self.ladder = StopLadder(15.0, SIGKILL, self.stops, self.sent.append, journal, lambda: self.now)
+        self.ladder = self.with_hurry(SIGKILL)
+
+    def with_hurry(self, signum: int) -> StopLadder:
+        return StopLadder(15.0, signum, self.stops, self.sent.append, self.journal, lambda: self.now)
 
     def after(self, seconds: float, left: List[str]) -> List[int]:
         """What has been sent by then."""
@@ -37,17 +36,10 @@ class Stopping:
         self.ladder.escalate(left)
         return self.sent
 
-    def said(self) -> str:
-        self.console.flush()
-        return self.screen.read_text()
-
 
 @pytest.fixture
-def stopping(tmp_path: Path) -> Iterator[Stopping]:
-    descriptor = os.open(tmp_path / "screen", os.O_CREAT | os.O_WRONLY)
-    with Console(descriptor) as console:
-        yield Stopping(tmp_path / "screen", console)
-    os.close(descriptor)
+def stopping(journal: EventLog) -> Stopping:
+    return Stopping(journal)
 
 
 def test_sigterm_then_sigkill_then_survivors(stopping: Stopping) -> None:
@@ -62,21 +54,21 @@ def test_sigterm_then_sigkill_then_survivors(stopping: Stopping) -> None:
     assert ladder.survivors == []
     assert stopping.after(1, ["rank 1"]) == [SIGTERM, SIGKILL]
     assert ladder.survivors == ["rank 1"]
-    assert stopping.said().splitlines() == [
+    assert stopping.journal.screen().splitlines() == [
         "[ma_boot] rank 2 ended with exit code 1: stopping rank 0, rank 1",
         "[ma_boot] SIGKILL did not end rank 1",
     ]
 
 
-@pytest.mark.parametrize(("stop", "told"), [(SIGINT, True), (SIGTERM, False)])
+@pytest.mark.parametrize(("stop", "explained"), [(SIGINT, True), (SIGTERM, False)])
 def test_whoever_presses_ctrl_c_is_told_what_a_second_one_does(
-    stopping: Stopping, stop: int, told: bool
+    stopping: Stopping, stop: int, explained: bool
 ) -> None:
     stopping.stops.append(stop)
     stopping.ladder.begin("a reason", LEFT)
-    (line,) = stopping.said().splitlines()
+    (line,) = stopping.journal.screen().splitlines()
     assert line.startswith("[ma_boot] a reason: stopping rank 0, rank 1")
-    assert ("(Ctrl-C again: all processes are killed at once" in line) is told
+    assert ("(Ctrl-C again: all processes are killed at once" in line) is explained
 
 
 def test_nothing_is_killed_when_nothing_is_left(stopping: Stopping) -> None:
@@ -86,7 +78,7 @@ def test_nothing_is_killed_when_nothing_is_left(stopping: Stopping) -> None:
 
 def test_a_stop_of_nothing_is_not_reported(stopping: Stopping) -> None:
     stopping.ladder.begin("rank 0 could not be started", [])
-    assert stopping.said() == ""
+    assert stopping.journal.screen() == ""
 
 
 @pytest.mark.parametrize("before", [[], [SIGTERM]], ids=["after a failure", "after a stop signal"])
@@ -103,10 +95,7 @@ def test_a_second_stop_signal_ends_the_grace_period(stopping: Stopping, before: 
 
 
 def test_the_deadline_stays_if_the_second_signal_is_not_sigkill(stopping: Stopping) -> None:
-    ladder = StopLadder(
-        15.0, SIGTERM, stopping.stops, stopping.sent.append, Journal(stopping.console), lambda: stopping.now
-    )
-    stopping.ladder = ladder
+    ladder = stopping.ladder = stopping.with_hurry(SIGTERM)
     ladder.begin("a reason", LEFT)
     stopping.stops += [SIGTERM, SIGTERM]
     assert stopping.after(1, LEFT) == [SIGTERM, SIGTERM]
