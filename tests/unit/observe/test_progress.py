@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Callable, Iterator, Optional, Tuple
+from typing import Callable, Dict, Iterator, Optional, Tuple
 
 import pytest
 
@@ -69,68 +69,42 @@ EVALUATED = (
 )
 
 
-def read(text: bytes, heard: float = 10.0) -> Reading:
-    return TrainingProgress().read(len(text), text, heard)
+def read(text: bytes) -> Reading:
+    return TrainingProgress().read(len(text), text, 10.0)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (MINDSPORE, (5, None, 0.01726953126490116)),
-        (TIME_MONITOR, (None, 0.051261, None)),
-        (MINDFORMERS, (120, 1.203, 4.263)),
-        (NO_SINK, (7, 0.456, 10.65)),
-        (MEGATRON, (3, 19.1388, 10.43863)),
-        (OLD_MEGATRON, (100, 13.1053, 11.0)),
-        (HF, (100, 3.25, 1.0886)),
-        (HF_5, (25, 0.2, 0.7421)),
-        (NEOX, (34, 4.1031, 11.18665)),
-        (MMENGINE, (50, 0.7842, 1111.4113)),
-        (MMCV, (10, 0.611, 1.4048)),
-        (TITAN, (14, None, 3.24405)),
-        (LIGHTNING, (4, 4.47, 10.072)),
-        (LIGHTNING_2, (1586, 0.5, 0.149)),
-        (DEEPSPEED, (40, None, None)),
-        (DEEPSPEED_PIPE, (10, 0.123, 0.6931)),
-        (EVALUATED, (500, 3.25, 1.0886)),
-        (b"step 3 loss: 0.66\n", (3, None, 0.66)),
-        (b"loss=0.66\n", (None, None, 0.66)),
-        (b"Epoch 1 [20/300] loss 0.6\n", (20, None, 0.6)),
-        (b"Epoch: [0][  10/5005]\tTime  0.35 ( 0.40)\tLoss 6.9 (6.95)\n", (10, None, 6.9)),
-        (b'{"step": 10, "epoch": 1, "loss": 0.66, "lr": 1e-4}\n', (10, None, 0.66)),
-        (b"{'train_loss': 0.5, 'iter': 7}\n", (7, None, 0.5)),
-        (b"100%|##| 30/30 [00:05<00:00,  5.00it/s, loss=0.5]\n", (30, 0.2, 0.5)),
-    ],
-    ids=[
-        "mindspore",
-        "time-monitor",
-        "mindformers",
-        "mindformers-no-sink",
-        "megatron",
-        "old-megatron",
-        "transformers",
-        "transformers-5",
-        "gpt-neox",
-        "mmengine",
-        "mmcv",
-        "torchtitan",
-        "lightning",
-        "lightning-2",
-        "deepspeed",
-        "deepspeed-pipe",
-        "evaluation",
-        "plain",
-        "loss",
-        "epoch",
-        "example",
-        "json",
-        "dict",
-        "tqdm",
-    ],
-)
+PRINTED: Dict[str, Tuple[bytes, Expected]] = {
+    "mindspore": (MINDSPORE, (5, None, 0.01726953126490116)),
+    "time-monitor": (TIME_MONITOR, (None, 0.051261, None)),
+    "mindformers": (MINDFORMERS, (120, 1.203, 4.263)),
+    "mindformers-no-sink": (NO_SINK, (7, 0.456, 10.65)),
+    "megatron": (MEGATRON, (3, 19.1388, 10.43863)),
+    "old-megatron": (OLD_MEGATRON, (100, 13.1053, 11.0)),
+    "transformers": (HF, (100, 3.25, 1.0886)),
+    "transformers-5": (HF_5, (25, 0.2, 0.7421)),
+    "gpt-neox": (NEOX, (34, 4.1031, 11.18665)),
+    "mmengine": (MMENGINE, (50, 0.7842, 1111.4113)),
+    "mmcv": (MMCV, (10, 0.611, 1.4048)),
+    "torchtitan": (TITAN, (14, None, 3.24405)),
+    "lightning": (LIGHTNING, (4, 4.47, 10.072)),
+    "lightning-2": (LIGHTNING_2, (1586, 0.5, 0.149)),
+    "deepspeed": (DEEPSPEED, (40, None, None)),
+    "deepspeed-pipe": (DEEPSPEED_PIPE, (10, 0.123, 0.6931)),
+    "evaluation": (EVALUATED, (500, 3.25, 1.0886)),
+    "plain": (b"step 3 loss: 0.66\n", (3, None, 0.66)),
+    "loss": (b"loss=0.66\n", (None, None, 0.66)),
+    "epoch": (b"Epoch 1 [20/300] loss 0.6\n", (20, None, 0.6)),
+    "example": (b"Epoch: [0][  10/5005]\tTime  0.35 ( 0.40)\tLoss 6.9 (6.95)\n", (10, None, 6.9)),
+    "json": (b'{"step": 10, "epoch": 1, "loss": 0.66, "lr": 1e-4}\n', (10, None, 0.66)),
+    "dict": (b"{'train_loss': 0.5, 'iter': 7}\n", (7, None, 0.5)),
+    "tqdm": (b"100%|##| 30/30 [00:05<00:00,  5.00it/s, loss=0.5]\n", (30, 0.2, 0.5)),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), PRINTED.values(), ids=list(PRINTED))
 def test_the_lines_of_frameworks_are_known(text: bytes, expected: Expected) -> None:
-    found = read(text)
-    assert (found.step, found.step_time, found.loss) == pytest.approx(expected)
+    reading = read(text)
+    assert (reading.step, reading.step_time, reading.loss) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

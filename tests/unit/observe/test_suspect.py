@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Dict, List
+from typing import Dict, List, Sequence
 
 import pytest
 
 from ma_boot.observe.stacks import RankAtHang, folded, last_dump
 from ma_boot.observe.suspect import at_work, suspect
+from ma_boot.reporting import HangSuspect
 
 HEAD = (
     'Process {0}: python train.py\nPython v3.11.2 (/usr/bin/python3.11)\n\nThread {0} (idle): "MainThread"\n'
@@ -68,7 +69,14 @@ def job(usual: str, odd: Dict[int, str], size: int = 8, **more: object) -> List[
 
 def quiet(ranks: List[RankAtHang], but: Dict[int, float]) -> List[RankAtHang]:
     """These ranks, silent for a minute but for some."""
-    return [one._replace(quiet=but.get(one.rank, 60.0)) for one in ranks]
+    return [rank._replace(quiet=but.get(rank.rank, 60.0)) for rank in ranks]
+
+
+def suspected(ranks: List[RankAtHang], silent: Sequence[int] = ()) -> HangSuspect:
+    """The suspect of a job in which there is one."""
+    named = suspect(ranks, silent)
+    assert named is not None
+    return named
 
 
 @pytest.mark.parametrize(
@@ -94,10 +102,9 @@ def quiet(ranks: List[RankAtHang], but: Dict[int, float]) -> List[RankAtHang]:
          "own place", "two ranks", "two and two", "alive", "who waits by polling"],
 )  # fmt: skip
 def test_who_does_something_else_is_suspected(ranks: List[RankAtHang], rank: int, why: str) -> None:
-    found = suspect(ranks)
-    assert found is not None
-    assert (found.rank, found.node) == (rank, rank // 4)
-    assert why in found.why
+    named = suspected(ranks)
+    assert (named.rank, named.node) == (rank, rank // 4)
+    assert why in named.why
 
 
 @pytest.mark.parametrize(
@@ -116,47 +123,42 @@ def test_who_does_something_else_is_suspected(ranks: List[RankAtHang], rank: int
 def test_nobody_hangs_while_the_rank_that_all_wait_for_prints(
     ranks: List[RankAtHang], working: List[int]
 ) -> None:
-    printing = [one._replace(printed=one.quiet) for one in ranks]
-    assert [one.rank for one in at_work(printing)] == working
+    printing = [rank._replace(printed=rank.quiet) for rank in ranks]
+    assert [rank.rank for rank in at_work(printing)] == working
 
 
 def test_a_node_that_does_not_answer_is_suspected_before_any_rank() -> None:
-    found = suspect(job(REDUCE, {5: LOADER}), silent=[3, 7])
-    assert found is not None
-    assert str(found) == "node 3"
-    assert found.why.endswith("neither do nodes 7")
+    named = suspected(job(REDUCE, {5: LOADER}), silent=[3, 7])
+    assert str(named) == "node 3"
+    assert named.why.endswith("neither do nodes 7")
 
 
 def test_a_rank_that_has_ended_keeps_the_others_waiting() -> None:
     ranks = job(REDUCE, {})
     ranks[6] = ranks[6]._replace(ended=0, stack="")
-    found = suspect(ranks)
-    assert found is not None
-    assert str(found) == "node 1, rank 6"
-    assert found.why == "has ended with exit code 0, and ranks 0-5, 7 run on"
+    named = suspected(ranks)
+    assert str(named) == "node 1, rank 6"
+    assert named.why == "has ended with exit code 0, and ranks 0-5, 7 run on"
 
 
 def test_a_rank_that_is_stopped_by_a_signal() -> None:
     ranks = job(REDUCE, {})
     ranks[3] = ranks[3]._replace(state="T")
-    found = suspect(ranks)
-    assert found is not None
-    assert (found.rank, found.why) == (3, "is stopped by a signal (SIGSTOP, or a debugger)")
+    named = suspected(ranks)
+    assert (named.rank, named.why) == (3, "is stopped by a signal (SIGSTOP, or a debugger)")
 
 
 def test_a_disk_that_does_not_answer_is_said() -> None:
     ranks = job(REDUCE, {4: LOADER, 5: LOADER.replace("data.py:8", "data.py:9")})
     ranks[5] = ranks[5]._replace(state="D")
-    found = suspect(ranks)
-    assert found is not None
-    assert found.rank == 5
-    assert "sleeps uninterruptibly (D)" in found.why
+    named = suspected(ranks)
+    assert named.rank == 5
+    assert "sleeps uninterruptibly (D)" in named.why
 
 
 def test_another_thread_of_one_rank_is_evidence_if_all_main_threads_are_at_the_same_place() -> None:
-    found = suspect(job(REDUCE, {4: REDUCE + OTHER_THREAD.format(7)}))
-    assert found is not None
-    assert (found.rank, found.why) == (
+    named = suspected(job(REDUCE, {4: REDUCE + OTHER_THREAD.format(7)}))
+    assert (named.rank, named.why) == (
         4,
         "has a thread reading or writing in copy_pinned (data.py:70), which no other rank has",
     )
@@ -165,40 +167,26 @@ def test_another_thread_of_one_rank_is_evidence_if_all_main_threads_are_at_the_s
 def test_who_stopped_first_is_suspected_if_the_stacks_are_equal() -> None:
     ranks = job(REDUCE, {}, quiet=60.0)
     ranks[7] = ranks[7]._replace(quiet=75.0)
-    found = suspect(ranks)
-    assert found is not None
-    assert (found.rank, found.why) == (7, "stopped 15 s before all others; the stacks show no difference")
+    named = suspected(ranks)
+    assert (named.rank, named.why) == (7, "stopped 15 s before all others; the stacks show no difference")
 
 
-@pytest.mark.parametrize(
-    "ranks",
-    [
-        job(REDUCE, {}),
-        job(LOADER, {1: LOADER.replace("data.py:8", "data.py:9")}, 2),
-        job("", {}),
-        [RankAtHang(0, 0, "no stacks: py-spy is not installed")],
-        [],
-        job(REDUCE, {1: GATHER}, 2),
-        job(BACKWARD, {1: BARRIER}, 2),
-        job(REDUCE, {2: GATHER, 3: GATHER}, 4),
-        quiet(job(LOOP, {3: BARRIER}, 4), dict.fromkeys(range(3), 1.0)),
-        quiet(job("", {}, 2), {1: 75.0}),
-        quiet(job(REDUCE, {}, 2), {1: 1.0}),
-    ],
-    ids=[
-        "equal",
-        "one each",
-        "empty",
-        "no stacks",
-        "nobody",
-        "two collectives",
-        "two in ddp",
-        "two and two",
-        "all others live",
-        "no stacks, one sooner",
-        "one lives",
-    ],
-)
+WITHOUT_EVIDENCE = {
+    "equal": job(REDUCE, {}),
+    "one each": job(LOADER, {1: LOADER.replace("data.py:8", "data.py:9")}, 2),
+    "empty": job("", {}),
+    "no stacks": [RankAtHang(0, 0, "no stacks: py-spy is not installed")],
+    "nobody": [],
+    "two collectives": job(REDUCE, {1: GATHER}, 2),
+    "two in ddp": job(BACKWARD, {1: BARRIER}, 2),
+    "two and two": job(REDUCE, {2: GATHER, 3: GATHER}, 4),
+    "all others live": quiet(job(LOOP, {3: BARRIER}, 4), dict.fromkeys(range(3), 1.0)),
+    "no stacks, one sooner": quiet(job("", {}, 2), {1: 75.0}),
+    "one lives": quiet(job(REDUCE, {}, 2), {1: 1.0}),
+}
+
+
+@pytest.mark.parametrize("ranks", WITHOUT_EVIDENCE.values(), ids=list(WITHOUT_EVIDENCE))
 def test_without_evidence_nobody_is_suspected(ranks: List[RankAtHang]) -> None:
     assert suspect(ranks) is None
 
@@ -246,12 +234,11 @@ def test_stacks_of_faulthandler_are_read_too() -> None:
     assert dump.startswith("Thread 0x00007f01")
     assert "step" not in dump.splitlines()[-1]
     odd = DUMP.replace("all_reduce", "barrier").replace("line 34", "line 35")
-    found = suspect([RankAtHang(rank, 0, odd if rank == 1 else dump) for rank in range(4)])
-    assert found is not None
-    assert found.rank == 1
+    named = suspected([RankAtHang(rank, 0, odd if rank == 1 else dump) for rank in range(4)])
+    assert named.rank == 1
     assert (
         "in barrier (torch/distributed/distributed_c10d.py:3252), called by step (/home/me/train.py:35)"
-        in found.why
+        in named.why
     )
 
 

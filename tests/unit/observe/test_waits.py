@@ -6,6 +6,7 @@ import time
 
 from ma_boot.observe.stacks import RankAtHang
 from ma_boot.observe.suspect import circle, roots, suspect, waited_for, waits_text
+from tests.unit.observe.test_suspect import suspected
 
 # As in MindSpore's errors (CANN 6), in newer ones, and in a plog (CANN 8); addresses are made up.
 NOTIFY = (
@@ -46,18 +47,16 @@ def test_nobody_waits_for_itself_or_twice_for_the_same() -> None:
 
 def test_the_end_of_the_chain_is_suspected() -> None:
     """In a ring each rank waits for its neighbour: only the one that waits for nobody has done nothing."""
-    found = suspect(ranks({0: (4,), 1: (0,), 2: (1,), 3: (2,), 4: (7,), 7: ()}))
-    assert found is not None
-    assert (found.rank, found.node) == (7, 1)
-    assert found.why == "keeps others waiting: by HCCL, ranks 0-4 wait for it, and it for none"
+    named = suspected(ranks({0: (4,), 1: (0,), 2: (1,), 3: (2,), 4: (7,), 7: ()}))
+    assert (named.rank, named.node) == (7, 1)
+    assert named.why == "keeps others waiting: by HCCL, ranks 0-4 wait for it, and it for none"
 
 
 def test_one_node_alone_cannot_accuse_a_rank_of_another_one() -> None:
     accused = {4: (0,), 5: (0,), 6: (5,)}
     assert suspect(ranks({**accused, 0: ()})) is None
-    seen = suspect(ranks({**accused, 0: (), 8: (0,)}))
-    assert seen is not None
-    assert seen.rank == 0
+    named = suspected(ranks({**accused, 0: (), 8: (0,)}))
+    assert named.rank == 0
 
 
 def test_many_waits_cost_little_time() -> None:
@@ -70,10 +69,9 @@ def test_many_waits_cost_little_time() -> None:
 
 
 def test_two_that_wait_for_each_other_are_a_circle() -> None:
-    found = suspect(ranks({0: (1,), 1: (2,), 2: (5,), 5: (2,), 6: ()}))
-    assert found is not None
-    assert found.rank == 2
-    assert found.why == "is in a circle: by HCCL, ranks 2, 5 wait for each other"
+    named = suspected(ranks({0: (1,), 1: (2,), 2: (5,), 5: (2,), 6: ()}))
+    assert named.rank == 2
+    assert named.why == "is in a circle: by HCCL, ranks 2, 5 wait for each other"
 
 
 def test_a_ring_of_all_ranks_says_nothing() -> None:
