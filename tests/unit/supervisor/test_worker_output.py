@@ -9,13 +9,14 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, Sequence
 
 import pytest
 
 from ma_boot.launch import WorkerSpec
-from ma_boot.observe import stacks_round as stacks
+from ma_boot.observe import stacks_round
 from ma_boot.observe.cards import LONGEST_ANSWER
 from ma_boot.observe.stacks_round import RankProcess, _printed, stacks_of
 from ma_boot.processes import catches_signal, process_stat, process_usages
@@ -48,19 +49,22 @@ class Pipe:
         self.journal.logs.flush()
         return self.journal.screen()
 
+    def close(self) -> None:
+        """Ends the process and its output."""
+        os.close(self.sink)
+        self.output.close()
+        self.journal.close()
+
 
 @pytest.fixture
 def pipe(tmp_path: Path) -> Iterator[Pipe]:
-    pipe = Pipe(tmp_path)
-    yield pipe
-    os.close(pipe.sink)
-    pipe.output.close()
-    pipe.journal.close()
+    with closing(Pipe(tmp_path)) as pipe:
+        yield pipe
 
 
 def test_the_pipe_holds_a_mebibyte_and_is_never_waited_for(pipe: Pipe) -> None:
-    found = fcntl.fcntl(pipe.output.fileno(), F_GETPIPE_SZ)
-    assert found == min(KIB * KIB, int(Path("/proc/sys/fs/pipe-max-size").read_text()))
+    size = fcntl.fcntl(pipe.output.fileno(), F_GETPIPE_SZ)
+    assert size == min(KIB * KIB, int(Path("/proc/sys/fs/pipe-max-size").read_text()))
     assert pipe.output.pump() is False
     assert pipe.print(b"a\n") == "[rank 0] a\n"
     assert pipe.output.pump() is False
@@ -127,17 +131,17 @@ def test_the_session_of_a_process_is_not_its_group() -> None:
     ) as shell:
         assert shell.stdout is not None
         pid = int(shell.stdout.readline())
-        group, found = os.getpgid(pid), process_usages()[pid]
+        group, usage = os.getpgid(pid), process_usages()[pid]
         os.kill(pid, signal.SIGKILL)
         assert group == pid
-        assert (found.parent, found.session) == (shell.pid, os.getsid(0))
+        assert (usage.parent, usage.session) == (shell.pid, os.getsid(0))
 
 
 def test_a_process_that_has_ended_meanwhile_has_no_stacks() -> None:
     with subprocess.Popen(["true"]) as ended:
         ended.wait()
-    found = stacks_of([RankProcess(ended.pid, "")])
-    assert found[0].startswith("no stacks: py-spy is not installed, and the script does not")
+    (answer,) = stacks_of([RankProcess(ended.pid, "")])
+    assert answer.startswith("no stacks: py-spy is not installed, and the script does not")
 
 
 def test_what_prints_nothing_is_heard_from_its_start_on(tmp_path: Path) -> None:
@@ -156,28 +160,39 @@ def test_cpu_time_is_that_of_programs_and_calls_with_reaped_children() -> None:
     assert process_usages()[os.getpid()].cpu == pytest.approx(sum(spent[:4]), abs=0.06)
 
 
-def py_spy(directory: Path, script: str) -> None:
-    """A stand-in of py-spy."""
-    (directory / "py-spy").write_text(script)
+def py_spy(directory: Path, script: str, shell: str = "/bin/sh") -> str:
+    """The PATH with a stand-in of py-spy."""
+    (directory / "py-spy").write_text(f"#!{shell}\n{script}\n")
     (directory / "py-spy").chmod(0o755)
+    return f"{directory}:/usr/bin:/bin"
+
+
+@contextmanager
+def sleepers(count: int) -> Iterator[Sequence[subprocess.Popen[bytes]]]:
+    """Processes that are killed at the end."""
+    processes = [subprocess.Popen(["sleep", "600"]) for _ in range(count)]
+    yield processes
+    for process in processes:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.parametrize(
-    ("script", "answer"),
+    ("script", "shell", "answer"),
     [
-        ("echo stack of $3", "stack of 1\n"),
-        ("echo half; exit 1", "no stacks: py-spy failed: , and the script does not"),
-        ("exit 0", "no stacks: py-spy failed: , and the script does not"),
-        ("echo cannot >&2; exit 1", "no stacks: py-spy failed: cannot, and the script does not"),
-        ("printf '\\377\\n'", "\ufffd\n"),
+        ("echo stack of $3", "/bin/sh", "stack of PID\n"),
+        ("echo half; exit 1", "/bin/sh", "no stacks: py-spy failed: , and the script does not"),
+        ("exit 0", "/bin/sh", "no stacks: py-spy failed: , and the script does not"),
+        ("echo cannot >&2; exit 1", "/bin/sh", "no stacks: py-spy failed: cannot, and the script does not"),
+        ("printf '\\377\\n'", "/bin/sh", "\ufffd\n"),
+        ("", "/no/python", "no stacks: PLACE/py-spy cannot be executed: No such file"),
     ],
 )
-def test_the_answer_of_py_spy(tmp_path: Path, script: str, answer: str) -> None:
-    py_spy(tmp_path, f"#!/bin/sh\n{script}\n")
-    with subprocess.Popen(["sleep", "600"]) as sleeping:
-        found = stacks_of([RankProcess(sleeping.pid, str(tmp_path))])[0]
-        sleeping.kill()
-    assert found.startswith(answer.replace("of 1", f"of {sleeping.pid}"))
+def test_the_answer_of_py_spy(tmp_path: Path, script: str, shell: str, answer: str) -> None:
+    path = py_spy(tmp_path, script, shell)
+    with sleepers(1) as (process,):
+        (stack,) = stacks_of([RankProcess(process.pid, path)])
+    assert stack.startswith(answer.replace("PID", f"{process.pid}").replace("PLACE", f"{tmp_path}"))
 
 
 def test_what_was_printed_since_a_place_is_told(pipe: Pipe) -> None:
@@ -219,33 +234,14 @@ def test_only_what_is_printed_after_the_signal_is_a_dump(pipe: Pipe) -> None:
     assert time.monotonic() - pipe.output.heard > 0.15, "more of it may have come"
 
 
-def test_py_spy_whose_interpreter_is_gone_is_said(tmp_path: Path) -> None:
-    py_spy(tmp_path, "#!/no/python\n")
-    with subprocess.Popen(["sleep", "600"]) as sleeping:
-        (answer,) = stacks_of([RankProcess(sleeping.pid, str(tmp_path))])
-        sleeping.kill()
-    assert answer.startswith(f"no stacks: {tmp_path}/py-spy cannot be executed: No such file")
-
-
-def test_py_spy_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacks, "PYTHON_SECONDS", 0.3)
-    py_spy(tmp_path, "#!/bin/sh\nexec sleep 600\n")
-    (answer,) = stacks_of([RankProcess(1, f"{tmp_path}:/usr/bin:/bin")])
-    assert answer.startswith("no stacks: py-spy did not answer within 0 s, and the script does not call")
-
-
 def test_a_py_spy_that_hangs_costs_the_others_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is waited for first, and the other has answered long before its time is over."""
-    monkeypatch.setattr(stacks, "PYTHON_SECONDS", 1.0)
-    with subprocess.Popen(["sleep", "600"]) as stuck, subprocess.Popen(["sleep", "600"]) as other:
-        script = f'#!/bin/sh\n[ "$3" = {stuck.pid} ] && exec sleep 600\necho "stack of $3"\n'
-        py_spy(tmp_path, script)
-        path = f"{tmp_path}:/usr/bin:/bin"
+    monkeypatch.setattr(stacks_round, "PYTHON_SECONDS", 1.0)
+    with sleepers(2) as (stuck, other):
+        path = py_spy(tmp_path, f'[ "$3" = {stuck.pid} ] && exec sleep 600\necho "stack of $3"')
         answers = stacks_of([RankProcess(stuck.pid, path), RankProcess(other.pid, path)])
-        stuck.kill()
-        other.kill()
     assert answers[0].startswith("no stacks: py-spy did not answer within 1 s, ")
     assert answers[1] == f"stack of {other.pid}\n"
 
@@ -255,11 +251,10 @@ def test_what_a_py_spy_has_started_costs_no_more_than_its_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hang: str
 ) -> None:
     """A wrapper whose child keeps its output open; one in a session of its own outlives the wrapper's group."""
-    monkeypatch.setattr(stacks, "PYTHON_SECONDS", 1.0)
-    script = hang.replace("PID", str(tmp_path / "pid"))
-    py_spy(tmp_path, f"#!/bin/sh\n{script}\necho never\n")
+    monkeypatch.setattr(stacks_round, "PYTHON_SECONDS", 1.0)
+    path = py_spy(tmp_path, f"{hang.replace('PID', str(tmp_path / 'pid'))}\necho never")
     began = time.monotonic()
-    (answer,) = stacks_of([RankProcess(1, f"{tmp_path}:/usr/bin:/bin")])
+    (answer,) = stacks_of([RankProcess(1, path)])
     assert time.monotonic() - began < 30
     if "setsid" in hang:
         os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
@@ -267,8 +262,7 @@ def test_what_a_py_spy_has_started_costs_no_more_than_its_time(
 
 
 def test_of_a_py_spy_that_prints_without_end_a_mebibyte_is_kept(tmp_path: Path) -> None:
-    py_spy(tmp_path, "#!/bin/sh\nyes stack\nexit 0\n")
-    (answer,) = stacks_of([RankProcess(1, f"{tmp_path}:/usr/bin:/bin")])
+    (answer,) = stacks_of([RankProcess(1, py_spy(tmp_path, "yes stack\nexit 0"))])
     assert answer.startswith("stack\n")
     assert len(answer) == LONGEST_ANSWER
 
@@ -282,10 +276,10 @@ if calls.vfork() == 0:  # the parent sleeps uninterruptibly until its child ends
 
 
 def test_a_process_in_uninterruptible_sleep_is_read_as_it_is(tmp_path: Path) -> None:
-    py_spy(tmp_path, '#!/bin/sh\necho "stack by $*"\n')
+    path = py_spy(tmp_path, 'echo "stack by $*"')
     with subprocess.Popen([sys.executable, "-c", SLEEPS], start_new_session=True) as asleep:
         eventually(lambda: (process_stat(asleep.pid) or "?")[0] == "D", "it sleeps")
-        (answer,) = stacks_of([RankProcess(asleep.pid, f"{tmp_path}:/usr/bin:/bin")])
+        (answer,) = stacks_of([RankProcess(asleep.pid, path)])
         os.killpg(asleep.pid, signal.SIGKILL)
     assert answer == f"stack by dump --pid {asleep.pid} --nonblocking\n"
 
@@ -299,10 +293,9 @@ def test_a_rank_that_ends_as_it_is_asked_has_no_effect_on_the_others(
             ending.wait()
         return pid == ending.pid
 
-    monkeypatch.setattr(stacks, "catches_signal", ends_first)
-    with subprocess.Popen(["sleep", "600"]) as ending, subprocess.Popen(["sleep", "600"]) as other:
+    monkeypatch.setattr(stacks_round, "catches_signal", ends_first)
+    with sleepers(2) as (ending, other):
         answers = stacks_of([RankProcess(ending.pid, ""), RankProcess(other.pid, "")])
-        other.kill()
     assert answers[0] == "no stacks: py-spy is not installed, and SIGUSR1 was not sent: No such process"
     assert answers[1].startswith("no stacks: py-spy is not installed, and the script does not call")
 
@@ -310,9 +303,9 @@ def test_a_rank_that_ends_as_it_is_asked_has_no_effect_on_the_others(
 def test_the_times_of_a_process_are_fields_of_proc() -> None:
     """proc(5) counts from 1, the pid and the name are before them: 4 is ppid, 6 session, 14 to 17 times, 22 starttime."""
     tick = os.sysconf("SC_CLK_TCK")
-    found = usage_of([str(1000 * field) for field in range(3, 53)])
-    assert (found.parent, found.session, found.started) == (4000, 6000, "22000")
-    assert found.cpu == pytest.approx((14 + 15 + 16 + 17) * 1000 / tick)
+    usage = usage_of([str(1000 * field) for field in range(3, 53)])
+    assert (usage.parent, usage.session, usage.started) == (4000, 6000, "22000")
+    assert usage.cpu == pytest.approx((14 + 15 + 16 + 17) * 1000 / tick)
 
 
 @pytest.mark.parametrize("others", range(16))
