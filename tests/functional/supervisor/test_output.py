@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import threading
 import time
 from contextlib import closing
@@ -16,7 +15,6 @@ from hypothesis import given, strategies as st
 
 from ma_boot.supervisor.output import PROGRESS_SECONDS
 from tests.functional.node import RANK, Node, eventually, pids
-from tests.functional.supervisor.test_supervise import start_limited
 from tests.unit.supervisor.test_worker_output import Pipe
 
 LOG = "modelarts-job-test-proc-rank-{0}-device-{0}.txt"
@@ -159,7 +157,7 @@ class TestLimits:
         assert node.logs()[LOG.format(0)].count(b"\n") == 1000
 
     def test_a_full_log_disk_blocks_nobody(self, node: Node) -> None:
-        running = start_limited(node, resource.RLIMIT_FSIZE, 20_000, RANK, "lines:1000", "print:the end")
+        running = node.start_by(["prlimit", "--fsize=20000"], RANK, "lines:1000", "print:the end")
         ended = running.end()
         assert ended.code == 0, ended.output
         assert "rank 0: its log file is incomplete from here on" in ended.output

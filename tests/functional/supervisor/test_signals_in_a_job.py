@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import List
 
 import pytest
 
-from tests.functional.node import RANK, Booting, Node, pids
+from tests.functional.node import RANK, Node, pids
 
 
 def options(node: Node) -> List[str]:
@@ -47,13 +46,8 @@ def test_any_other_signal_stops_the_job_and_outputs_are_uploaded(node: Node, sig
 
 def test_a_sigterm_that_the_parent_has_blocked_is_heard_and_not_blocked_in_ranks(node: Node) -> None:
     blocked = "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, {15, 2, 10})"
-    program = f"{blocked}; os.execv(sys.executable, [sys.executable, '-m', 'ma_boot', *sys.argv[1:]])"
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, *options(node), *words(node), "sleep"],
-        cwd=node.home, env=node.environ(), stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    running = Booting(node, process)
+    program = f"{blocked}; os.execv(sys.argv[1], sys.argv[1:])"
+    running = node.start_by([sys.executable, "-c", program], *options(node), *words(node), "sleep")
     for pid in pids(node.root, "pid.*", 2):
         status = Path(f"/proc/{pid}/status").read_text()
         assert "SigBlk:\t0000000000000000\n" in status
