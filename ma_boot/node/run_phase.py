@@ -175,7 +175,7 @@ def _prepared(
     wait_for_cards(world)
     if reset is not None:
         checkpoints.publish(math.inf)
-        reset.restart()
+        reset.start()
     renew()
     return checkpoints.again(workers)
 

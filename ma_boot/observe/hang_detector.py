@@ -79,7 +79,8 @@ class HangDetector:
     ) -> None:
         self.hung: Tuple[str, ...] = ()
         self._action = action
-        self._timeout = timeout
+        self._timeout = math.inf if timeout is None else timeout
+        self._interval = min(LONGEST_INTERVAL, timeout / CHECKS) if timeout else math.inf
         self._inbox = inbox
         self._journal = journal
         self._peers = peers
@@ -94,15 +95,12 @@ class HangDetector:
         self._stacks: Dict[int, PeerMessage] = {}
         self._ended: Dict[int, PeerMessage] = {}
         self.suspect: Optional[HangSuspect] = None
-        self._next = time.monotonic() + self._interval()
+        self._next = time.monotonic() + self._interval
 
     def close(self) -> None:
         """Ends the look at the cards."""
         if self._life is not None:
             self._life.close()
-
-    def _interval(self) -> float:
-        return min(LONGEST_INTERVAL, self._timeout / CHECKS) if self._timeout else math.inf
 
     def patience(self) -> float:
         """Seconds until `check` should be called; what arrives meanwhile wakes the inbox."""
@@ -128,14 +126,12 @@ class HangDetector:
         if self._round is not None:
             return self._reported(self._round) if self._round.finished() else []
         now = time.monotonic()
-        if self._timeout is None or now < self._next:
+        if now < self._next:
             return []
-        self._next = now + self._interval()
+        self._next = now + self._interval
         running = _watched(workers)
         self._measure(running, now)
-        self._look_at_quiet(
-            [worker for worker in running if self._quiet(worker, now) >= self._interval()], now
-        )
+        self._look_at_quiet([worker for worker in running if self._quiet(worker, now) >= self._interval], now)
         hung = [worker for worker in running if self._hangs(worker, now)]
         new = [worker.spec.label for worker in hung if worker.pid not in self._known]
         self._known = [worker.pid for worker in hung]
@@ -184,9 +180,8 @@ class HangDetector:
 
     def _look_at_quiet(self, quiet: Sequence[Worker], now: float) -> None:
         """Whether those that neither print nor use CPU time show life otherwise."""
-        if not quiet or self._timeout is None:
+        if not quiet:
             return
-
         self._life = self._life or QuietLife(self._inbox)
         self._life.look_at_data({worker.pid: self._meters[worker.pid].members for worker in quiet})
         for worker in quiet:
@@ -195,11 +190,11 @@ class HangDetector:
                 when=max(before.when, self._life.last_seen(worker))
             )
         long_quiet = [worker for worker in quiet if self._quiet(worker, now) >= self._timeout / 2]
-        self._life.look_at_cards(long_quiet, self._interval() * LOOKING)
+        self._life.look_at_cards(long_quiet, self._interval * LOOKING)
 
     def _hangs(self, worker: Worker, now: float) -> bool:
-        quiet = self._timeout is not None and self._quiet(worker, now) >= self._timeout
-        return quiet and not (self._life is not None and self._life.cannot_tell(worker))
+        is_quiet = self._quiet(worker, now) >= self._timeout
+        return is_quiet and not (self._life is not None and self._life.cannot_tell(worker))
 
     def _quiet(self, worker: Worker, now: float) -> float:
         return now - self._activities[worker.pid].when

@@ -68,12 +68,12 @@ class CardSample(NamedTuple):
 class HostSample(NamedTuple):
     """The machine: CPU seconds and network bytes since its start; bytes used and in all."""
 
-    cpu: Optional[float]
-    cores: int
-    memory: Optional[Tuple[int, int]]
-    disks: Mapping[str, Tuple[int, int]]
-    received: Optional[int]
-    sent: Optional[int]
+    cpu: Optional[float] = None
+    cores: int = 1
+    memory: Optional[Tuple[int, int]] = None
+    disks: Mapping[str, Tuple[int, int]] = MappingProxyType({})
+    received: Optional[int] = None
+    sent: Optional[int] = None
 
 
 class Sample(NamedTuple):

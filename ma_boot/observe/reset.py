@@ -53,16 +53,13 @@ class ResetWatch:
         self._task: Optional[Task[None]] = None
 
     def start(self) -> None:
-        """Returns once processes may start, and follows the file from then on.
+        """Returns once processes may start, also anew, and follows the file from then on.
 
         Raises `RankTableTimeout` after the timeout, and `Stopped`.
         """
         self._wait()
-        self._task = Task("reset file", self._follow, self._inbox)
-
-    def restart(self) -> None:
-        """Returns once the processes may start anew; raises what `start` raises."""
-        self._wait()
+        if self._task is None:
+            self._task = Task("reset file", self._follow, self._inbox)
 
     def patience(self) -> float:
         """Forever: a change of the file wakes the inbox."""

@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
-    Callable,
     Dict,
     Iterator,
     List,
@@ -55,17 +54,20 @@ class Sampling(NamedTuple):
     node: int = 0
     events: Optional[Path] = None
 
+    def pause(self, spent: float) -> float:
+        """Seconds from one sample to the next, by the CPU seconds of the one: there may be many processes."""
+        return self.interval if self.interval < DEFAULT_INTERVAL else max(self.interval, spent / SHARE)
+
+    def period(self, lasted: float) -> float:
+        """Seconds between two events: the longer a training runs, the more, so that the file stays small."""
+        return max(self.interval, min(LONGEST_PERIOD, lasted / WRITTEN_SHARE)) * 0.99
+
 
 class Sampler:
     """Samples workers, each until it ends, that have been running since `started` (monotonic, seconds)."""
 
     def __init__(
-        self,
-        options: Sampling,
-        workers: Sequence[Worker],
-        started: float,
-        say: Callable[[str], None],
-        event: Callable[..., None],
+        self, options: Sampling, workers: Sequence[Worker], started: float, journal: Journal
     ) -> None:
         self._options = options
         self._workers = workers
@@ -73,11 +75,10 @@ class Sampler:
         places = (spec.cwd, os.path.dirname(spec.log_file)) if spec else ()
         self._disks = tuple(dict.fromkeys((*places, "/cache", "/dev/shm")))
         self._started = started
-        self._say = say
-        self._event = event
+        self._journal = journal
         own = tuple(map(given, options.patterns))
         self._meters = [RankMeter(worker.pid) for worker in workers]
-        self._search = PatternSearch(say)
+        self._search = PatternSearch(journal.say)
         self._progress = [TrainingProgress(own, self._search.last_value) for _ in workers]
         self._readings = [Reading() for _ in workers]  # since the last event
         self._latest = [Reading() for _ in workers]  # of the whole run
@@ -93,12 +94,12 @@ class Sampler:
         self._slow = SlowRanks()
         self._step_times: Dict[int, float] = {}  # since all ranks were compared
         self._reporting: List[int] = []  # ranks that have told a step time
-        self._written = Sample(started, (), HostSample(None, 1, None, {}, None, None))
+        self._written = Sample(started, (), HostSample())
 
     def run(self, cancel: threading.Event) -> None:
         """Takes samples until it is cancelled, and then reads what was printed last.
 
-        A sample that fails is dropped, and said for the first one; what else fails ends the sampling.
+        A sample that fails is dropped, and said for the first one; raises whatever else fails.
         """
         try:
             self._serve()
@@ -107,12 +108,10 @@ class Sampler:
                 before = time.thread_time()
                 with self._dropped():
                     self._sample(cancel)
-                pause = self._pause(time.thread_time() - before)
+                pause = self._options.pause(time.thread_time() - before)
                 due = max(due + pause, time.monotonic())
             with self._dropped():
                 self._finish()
-        except Exception as error:  # no figure is worth a training
-            self._say(f"metrics are no longer taken: {type(error).__name__}: {error}")
         finally:
             if self._looking is not None:  # it ends a tool that hangs, as `cancel` is set
                 self._looking.join(LAST_LOOK_SECONDS)
@@ -128,7 +127,7 @@ class Sampler:
         except Exception as error:  # of a number that nobody has thought of
             if not self._has_failed:
                 self._has_failed = True
-                self._say(f"a sample of the metrics is dropped: {type(error).__name__}: {error}")
+                self._journal.say(f"a sample of the metrics is dropped: {type(error).__name__}: {error}")
 
     def _look_at_cards(self, cancel: threading.Event) -> None:
         """Takes what a look at the cards has found, which a tool that hangs delays for itself alone."""
@@ -146,11 +145,6 @@ class Sampler:
                 self._new_cards = self._seen_cards or self._new_cards
                 self._cards = self._new_cards or self._cards
 
-    def _pause(self, spent: float) -> float:
-        """Seconds from one sample to the next, by the CPU seconds of the one: there may be many processes."""
-        interval = self._options.interval
-        return interval if interval < DEFAULT_INTERVAL else max(interval, spent / SHARE)
-
     def _serve(self) -> None:
         """Opens the port, with a first sample, which is no event: its period is too short."""
         if not self._options.port:
@@ -161,19 +155,19 @@ class Sampler:
         try:
             self._endpoint = Endpoint(self._options.port)
         except OSError as error:
-            self._say(f"metrics are not served at {self._options.port}: {error.strerror or error}")
+            self._journal.say(f"metrics are not served at {self._options.port}: {error.strerror or error}")
             return
         if self._options.events is not None:
             self._events = GrowingEvents(self._options.events, self._options.node)
         self._publish(self._now()[0])
-        self._say(f"metrics: http://{self._endpoint.at}/metrics")
+        self._journal.say(f"metrics: http://{self._endpoint.at}/metrics")
 
     def _sample(self, cancel: threading.Event) -> None:
         """Takes a sample, serves it, and writes it if it is time."""
         self._look_at_cards(cancel)
         sample, latest = self._now()
         self._publish(latest)
-        if sample.at - self._written.at >= self._period(sample.at):
+        if sample.at - self._written.at >= self._options.period(sample.at - self._started):
             self._write(sample)
 
     def _now(self) -> Tuple[Sample, Sample]:
@@ -206,13 +200,8 @@ class Sampler:
                 spent = self._events.time_spent() if self._events is not None else {}
             self._endpoint.text = exposition(latest, self._options.node, self._slow.named, spent)
 
-    def _period(self, now: float) -> float:
-        """Seconds between two events: the longer a training runs, the more, so that the file stays small."""
-        share = min(LONGEST_PERIOD, (now - self._started) / WRITTEN_SHARE)
-        return max(self._options.interval, share) * 0.99
-
     def _write(self, sample: Sample) -> None:
-        self._event("metrics", **event_of(self._written, sample))
+        self._journal.event("metrics", **event_of(self._written, sample))
         self._written, self._new_cards = sample, ()
         self._readings = [Reading() for _ in self._workers]
 
@@ -243,13 +232,13 @@ class Sampler:
         if new.loss is not None and not math.isfinite(new.loss) and not self._not_finite:
             self._not_finite = True
             at = "" if new.step is None else f" at step {new.step}"
-            self._event("loss not finite", label=label, step=new.step, loss=str(new.loss))
-            self._say(f"{label}: the loss is {new.loss}{at}")
+            self._journal.event("loss not finite", label=label, step=new.step, loss=str(new.loss))
+            self._journal.say(f"{label}: the loss is {new.loss}{at}")
 
     def _compare(self) -> None:
         for slow in self._slow.observe(self._step_times):
-            self._event("slow rank", **slow._asdict())
-            self._say(
+            self._journal.event("slow rank", **slow._asdict())
+            self._journal.say(
                 f"rank {slow.rank} is slower than the others: {slow.step_time:.3g} s a step, "
                 f"theirs {slow.others:.3g} s"
             )
@@ -351,5 +340,4 @@ class Metrics:
 
     def _sample(self, workers: Sequence[Worker], cancel: threading.Event) -> None:
         with self._journal.only_helps(self.without):
-            say, event = self._journal.say, self._journal.event
-            Sampler(self._options, workers, self._started, say, event).run(cancel)
+            Sampler(self._options, workers, self._started, self._journal).run(cancel)

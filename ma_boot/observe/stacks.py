@@ -49,14 +49,10 @@ def _is_native(place: str) -> bool:
     return re.search(_NATIVE, place) is not None
 
 
-class ThreadStack(NamedTuple):
-    """One thread's calls, the innermost first."""
-
-    name: str
-    frames: Tuple[Frame, ...]
+Calls = Tuple[Frame, ...]  # of a thread, the innermost first
 
 
-def threads_of(text: str) -> Tuple[ThreadStack, ...]:
+def threads_of(text: str) -> Tuple[Calls, ...]:
     """The threads of one process, its main thread first; nothing for a text that has none."""
     threads: List[Tuple[str, List[Frame]]] = []
     for line in text.splitlines():
@@ -67,8 +63,8 @@ def threads_of(text: str) -> Tuple[ThreadStack, ...]:
                 threads.append((head.groupdict().get("name") or "", []))
         elif threads:
             threads[-1][1].append(frame)
-    stacks = [ThreadStack(name, tuple(frames)) for name, frames in threads if frames]
-    return tuple(sorted(stacks, key=lambda thread: not _is_main(thread)))
+    named = [(name, tuple(calls)) for name, calls in threads if calls]
+    return tuple(calls for _, calls in sorted(named, key=lambda thread: not _is_main(*thread)))
 
 
 @lru_cache(maxsize=MOST_LINES)
@@ -81,10 +77,10 @@ def _frame(line: str) -> Frame | None:
     return Frame(shown.group("function"), shown.group("place")) if shown else None
 
 
-def _is_main(thread: ThreadStack) -> bool:
-    outermost = [frame for frame in thread.frames if not frame.is_native][-1:]
+def _is_main(name: str, calls: Calls) -> bool:
+    outermost = [frame for frame in calls if not frame.is_native][-1:]
     is_module = any(frame.function == "<module>" for frame in outermost)
-    return thread.name == _MAIN or (not thread.name and is_module)
+    return name == _MAIN or (not name and is_module)
 
 
 def without_head(text: str) -> str:
@@ -167,9 +163,9 @@ class Activity(NamedTuple):
         return Message.of(self.template, place)
 
 
-def activity(threads: Sequence[ThreadStack]) -> Activity:
+def activity(threads: Sequence[Calls]) -> Activity:
     """What the main thread, which is the first one, does."""
-    frames = threads[0].frames if threads else ()
+    frames = threads[0] if threads else ()
     for position, frame in reversed(list(enumerate(frames))):  # the outermost such call is the user's word
         kind = _kind(frame)
         if kind is not None:

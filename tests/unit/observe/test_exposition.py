@@ -84,5 +84,5 @@ def test_counters_are_counters() -> None:
 
 
 def test_no_metric_without_a_value() -> None:
-    text = exposition(Sample(0.0, (), HostSample(None, 1, None, {}, None, None)), 2)
+    text = exposition(Sample(0.0, (), HostSample()), 2)
     assert parsed(text) == {("node_cores", ""): 1}

@@ -7,7 +7,7 @@ import json
 from ma_boot.observe.progress import Reading
 from ma_boot.observe.record import CardSample, HostSample, RankSample, RankUsage, Sample, event_of
 
-NOTHING = HostSample(None, 1, None, {}, None, None)
+NOTHING = HostSample()
 GIB = 1 << 30
 
 
