@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Any, Callable, Collection, ContextManager, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Collection, ContextManager, Iterator, List, Mapping, Optional, Tuple
 
 import pytest
 
 from ma_boot.observe import HangDetector, PeerMessage
+from ma_boot.observe.hang_detector import QuietLife
 from ma_boot.processes import SignalInbox
 from tests.functional.supervisor.conftest import (
     EventLog,
@@ -48,6 +49,13 @@ def alone() -> Others:
     others = Others()
     others.others = others.unreached = ()
     return others
+
+
+@pytest.fixture
+def life(inbox: SignalInbox) -> Iterator[QuietLife]:
+    """What sees the life of quiet ranks."""
+    with closing(QuietLife(inbox)) as life:
+        yield life
 
 
 Detecting = Callable[..., ContextManager[HangDetector]]

@@ -16,7 +16,7 @@ import pytest
 from ma_boot.launch import WorkerSpec
 from ma_boot.observe import PeerMessage, hang_detector
 from ma_boot.observe.hang_detector import HangDetector, QuietLife
-from ma_boot.processes import SignalInbox, process_usages
+from ma_boot.processes import process_usages
 from ma_boot.supervisor.worker_group import Worker
 from tests.functional.node import eventually
 from tests.functional.observe.conftest import Detecting, Others
@@ -191,20 +191,18 @@ def test_what_is_no_rank_is_watched_where_there_are_none(
 
 
 def test_an_idle_card_is_looked_at_again_after_a_pause_until_it_computes(
-    tmp_path: Path, started: Started, inbox: SignalInbox
+    tmp_path: Path, started: Started, life: QuietLife
 ) -> None:
     tool = Tool(tmp_path / "tools", IDLE, NPU_910B, IDLE)
     with started(rank(tmp_path, 0, PATH=tool.path)) as group:
-        life = QuietLife(inbox)
         life.look_at_cards(group.workers, 60.0)
         eventually(lambda: life.last_seen(group.workers[0]) > 0, "it was seen to compute")
         first, second = tool.times()
         assert second - first >= 1.0
-        life.close()
 
 
 def test_all_cards_are_looked_at_until_the_time_is_over(
-    tmp_path: Path, started: Started, inbox: SignalInbox, clock: Clock
+    tmp_path: Path, started: Started, life: QuietLife, clock: Clock
 ) -> None:
     """One computes, the other one does not; of a short time the pauses are shorter."""
     tool = Tool(tmp_path / "tools", NPU_910B)
@@ -215,14 +213,12 @@ def test_all_cards_are_looked_at_until_the_time_is_over(
         return any(later - earlier < 0.5 for earlier, later in zip(times, times[1:]))
 
     with started(*specs) as group:
-        life = QuietLife(inbox)
         life.look_at_cards(group.workers, 0.08)
         eventually(short_pause, "another look")
         assert life.last_seen(group.workers[0]) == -math.inf, "it is looking"
         clock.now += 1
         eventually(lambda: life.last_seen(group.workers[0]) > -math.inf, "the time is over")
         assert life.last_seen(group.workers[1]) == -math.inf
-        life.close()
 
 
 def test_cards_are_looked_at_from_half_the_timeout_on(
@@ -255,7 +251,7 @@ def test_cards_are_looked_at_from_half_the_timeout_on(
 
 @pytest.mark.parametrize(("written", "lives"), [(50_000, False), (150_000, False), (250_000, True)])
 def test_a_rank_that_moves_less_than_64_kib_a_second_only_polls(
-    tmp_path: Path, started: Started, inbox: SignalInbox, clock: Clock, written: int, lives: bool
+    tmp_path: Path, started: Started, life: QuietLife, clock: Clock, written: int, lives: bool
 ) -> None:
     """The test itself stands in for a process of the rank: in three seconds it writes so many bytes.
 
@@ -263,7 +259,6 @@ def test_a_rank_that_moves_less_than_64_kib_a_second_only_polls(
     """
     with started(rank(tmp_path, 0)) as group:
         (worker,) = group.workers
-        life = QuietLife(inbox)
         life.look_at_data({worker.pid: [os.getpid()]})
         Path("/dev/null").write_bytes(b"x" * written)
         clock.now += 3.0

@@ -27,35 +27,26 @@ from tests.unit.observe.test_cards import NPU_910B
     [(0, "", True), (1, "", False), (1, "0", True), (0, "1", False), (0, "x", True), (None, "1", True)],
 )
 def test_a_card_that_computes_is_life(
-    tmp_path: Path,
-    started: Started,
-    inbox: SignalInbox,
-    local_rank: Optional[int],
-    device: str,
-    computes: bool,
+    tmp_path: Path, started: Started, life: QuietLife, local_rank: Optional[int], device: str, computes: bool
 ) -> None:
     """Of the two cards the first one computes; a command that starts the ranks itself has both."""
     stand_in(tmp_path / "tools", "npu-smi", NPU_910B)
     environ = {"PATH": f"{tmp_path / 'tools'}:/usr/bin:/bin", "ASCEND_DEVICE_ID": device}
     spec = shell(tmp_path, 0, "exec sleep 600")._replace(local_rank=local_rank, environ=environ)
     with started(spec) as group:
-        life, began = QuietLife(inbox), time.monotonic()
+        began = time.monotonic()
         assert life.last_seen(group.workers[0]) == -math.inf
         life.look_at_cards(group.workers, 0.1)
         eventually(lambda: life._task is not None and life._task.finished, "the look")
         seen = life.last_seen(group.workers[0])
         assert began < seen < time.monotonic() if computes else seen == -math.inf
-        life.close()
 
 
-def test_a_tool_that_answers_no_more_hides_no_hang(
-    tmp_path: Path, started: Started, inbox: SignalInbox
-) -> None:
+def test_a_tool_that_answers_no_more_hides_no_hang(tmp_path: Path, started: Started, life: QuietLife) -> None:
     stand_in(tmp_path / "tools", "npu-smi", NPU_910B)
     environ = {"PATH": f"{tmp_path / 'tools'}:/usr/bin:/bin", "ASCEND_DEVICE_ID": "1"}
     spec = shell(tmp_path, 0, "exec sleep 600")._replace(local_rank=0, environ=environ)
     with started(spec) as group:
-        life = QuietLife(inbox)
 
         def cannot_tell() -> bool:
             life.look_at_cards(group.workers, 0.1)
@@ -65,12 +56,11 @@ def test_a_tool_that_answers_no_more_hides_no_hang(
         assert cannot_tell(), "too few looks"
         (tmp_path / "tools" / "npu-smi").write_text("#!/bin/sh\nexit 1\n")
         assert not cannot_tell()
-        life.close()
 
 
-def test_a_look_that_hangs_delays_the_end_by_half_a_second(inbox: SignalInbox) -> None:
+def test_a_look_that_hangs_delays_the_end_by_half_a_second(life: QuietLife, inbox: SignalInbox) -> None:
     """So long a tool has to end."""
-    life, forever = QuietLife(inbox), threading.Event()
+    forever = threading.Event()
     life._task = Task("hanging", lambda cancel: [(float(forever.wait(60)), set())], inbox)
     began = time.monotonic()
     life.close()
@@ -78,7 +68,7 @@ def test_a_look_that_hangs_delays_the_end_by_half_a_second(inbox: SignalInbox) -
     forever.set()
 
 
-def test_data_that_processes_move_is_life(tmp_path: Path, started: Started, inbox: SignalInbox) -> None:
+def test_data_that_processes_move_is_life(tmp_path: Path, started: Started, life: QuietLife) -> None:
     os.mkfifo(tmp_path / "go")
     program = f"read line <go; cat {sys.executable} >copy; touch done; exec sleep 600"
     with started(program) as group:
@@ -91,7 +81,6 @@ def test_data_that_processes_move_is_life(tmp_path: Path, started: Started, inbo
         eventually(
             lambda: Path(f"/proc/{worker.pid}/wchan").read_text() not in ("", "0"), "it waits for the FIFO"
         )
-        life = QuietLife(inbox)
         assert [waits(), waits()] == [True, True], "it only waits"
         (tmp_path / "go").write_text("go\n")
         eventually((tmp_path / "done").exists, "it has copied")
@@ -112,7 +101,7 @@ while own.recv(1 << 16): pass
     ids=["a download", "heartbeats", "a wait"],
 )
 def test_what_a_rank_receives_is_life_unless_it_is_a_heartbeat(
-    tmp_path: Path, started: Started, inbox: SignalInbox, size: int, is_life: bool
+    tmp_path: Path, started: Started, life: QuietLife, size: int, is_life: bool
 ) -> None:
     """`recv` into memory, which /proc/PID/io does not count."""
     (tmp_path / "receive.py").write_text(RECEIVE)
@@ -121,7 +110,7 @@ def test_what_a_rank_receives_is_life_unless_it_is_a_heartbeat(
         with started(f"exec {sys.executable} receive.py {port}") as group:
             connection, _ = server.accept()
             with connection:
-                life, worker = QuietLife(inbox), group.workers[0]
+                worker = group.workers[0]
                 eventually(lambda: sleeps(worker.pid), "it waits for data")
                 life.look_at_data({worker.pid: [worker.pid]})
                 began = time.monotonic()
@@ -149,13 +138,13 @@ IDLE = "import os\nos.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\no
 
 
 def test_a_rank_that_an_overloaded_machine_gives_no_core_is_alive(
-    tmp_path: Path, started: Started, inbox: SignalInbox
+    tmp_path: Path, started: Started, life: QuietLife
 ) -> None:
     """A program that runs when nobody else wants the core, beside one that always does."""
     core = min(os.sched_getaffinity(0))
     pinned = f"exec taskset -c {core} {sys.executable} -c"
     with started(f'{pinned} "{IDLE}"', f'{pinned} "while True: pass"') as group:
-        life, worker = QuietLife(inbox), group.workers[0]
+        worker = group.workers[0]
         eventually((tmp_path / "up").exists, "it runs")
         life.look_at_data({worker.pid: [worker.pid]})
         began = usage(worker.pid)

@@ -11,7 +11,8 @@ import pytest
 
 from ma_boot.errors import CannotCreate, CommandNotFound, NotExecutable
 from ma_boot.processes import SignalInbox, own_marker, processes_marked
-from ma_boot.supervisor import Limits, Worker, supervise
+from ma_boot.reporting import RunResult
+from ma_boot.supervisor import Limits, Observer, Worker, supervise
 from ma_boot.supervisor.worker_group import WorkerGroup
 from tests.functional.node import alive, eventually
 from tests.functional.supervisor.conftest import EventLog, Started, shell
@@ -34,6 +35,20 @@ class Stopping:
 
     def close(self) -> None:
         self.closed += 1
+
+
+Supervised = Callable[..., RunResult]
+
+
+@pytest.fixture
+def supervised(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> Supervised:
+    """Supervises these scripts, one for each rank, to their end."""
+
+    def run(*scripts: str, observers: Sequence[Observer] = (), limits: Limits = Limits()) -> RunResult:  # noqa: B008
+        specs = [shell(tmp_path, rank, script) for rank, script in enumerate(scripts)]
+        return supervise(specs, limits, inbox, journal, os.environ, "test", observers)
+
+    return run
 
 
 def end(group: WorkerGroup) -> None:
@@ -146,7 +161,7 @@ class TestEnd:
         eventually(lambda: not _runs(tmp_path / "pid"), "it is gone")
 
     def test_when_the_supervisor_raises_everything_is_reaped(
-        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
+        self, tmp_path: Path, supervised: Supervised, journal: EventLog
     ) -> None:
         """So the devices are free, and nobody writes any more, when outputs are uploaded."""
         (tmp_path / "deaf.sh").write_text("trap '' TERM; echo $$ > $1; while :; do sleep 0.05; done")
@@ -160,44 +175,35 @@ class TestEnd:
 
         open_before = len(os.listdir("/proc/self/fd"))
         with pytest.raises(KeyboardInterrupt):
-            supervise(
-                [shell(tmp_path, 0, script)], Limits(), inbox, journal, os.environ, "x", [Stopping(broken)]
-            )
+            supervised(script, observers=[Stopping(broken)])
         assert [Path(f"/proc/{file.read_text().strip()}").exists() for file in files] == [False, False]
         journal.logs.flush()  # it closes the log files
         assert len(os.listdir("/proc/self/fd")) == open_before
 
     def test_what_is_left_has_time_to_end(
-        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
+        self, tmp_path: Path, supervised: Supervised, journal: EventLog
     ) -> None:
         script = "trap 'sleep 0.3; echo > ended; exit' TERM; echo > ready; while :; do sleep 0.05; done"
         (tmp_path / "daemon.sh").write_text(script)
-        spec = shell(tmp_path, 0, "setsid bash daemon.sh & while [ ! -e ready ]; do sleep 0.05; done")
-        supervise([spec], Limits(), inbox, journal, os.environ, "test")
+        supervised("setsid bash daemon.sh & while [ ! -e ready ]; do sleep 0.05; done")
         assert (tmp_path / "ended").exists()
         assert "stopping processes left behind: " in journal.screen()
 
-    def test_a_good_end_is_no_stop(self, tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> None:
+    def test_a_good_end_is_no_stop(self, supervised: Supervised, journal: EventLog) -> None:
         journal.say("begins")
-        run = supervise([shell(tmp_path, 0, "exit 0")], Limits(), inbox, journal, os.environ, "test")
-        assert (run.succeeded, journal.screen()) == (True, "[ma_boot] begins\n")
+        assert (supervised("exit 0").succeeded, journal.screen()) == (True, "[ma_boot] begins\n")
         assert journal.events("stop") == journal.events("kill") == journal.events("dropped") == []
 
-    def test_a_failure_stops_the_others_at_once(
-        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
-    ) -> None:
+    def test_a_failure_stops_the_others_at_once(self, supervised: Supervised, journal: EventLog) -> None:
         def seconds() -> float:
-            supervise(
-                [shell(tmp_path, 0, "exit 3"), shell(tmp_path, 1, "exec sleep 600")],
-                Limits(), inbox, journal, os.environ, "test",
-            )  # fmt: skip
+            supervised("exit 3", "exec sleep 600")
             failure, stop = journal.events("exit")[-2], journal.events("stop")[-1]
             return float(stop["monotonic_ns"] - failure["monotonic_ns"]) / 1e9
 
         assert any(seconds() < 0.9 for _ in range(3)), "a busy machine is late once or twice"
 
     def test_who_ends_before_the_others_are_stopped_has_ended_by_itself(
-        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
+        self, supervised: Supervised, journal: EventLog
     ) -> None:
         def halted() -> str:
             (pid,) = [event["pid"] for event in journal.events("start")]
@@ -205,27 +211,26 @@ class TestEnd:
             eventually(lambda: not alive(pid), "it has ended")
             return "a reason"
 
-        spec = shell(tmp_path, 0, "echo wakes the supervisor; exec sleep 600")
-        run = supervise([spec], Limits(), inbox, journal, os.environ, "test", [Stopping(halted)])
-        assert [(one.code, one.stopped) for one in run.exits] == [(137, False)]
+        run = supervised("echo wakes the supervisor; exec sleep 600", observers=[Stopping(halted)])
+        assert [(ended.code, ended.stopped) for ended in run.exits] == [(137, False)]
         assert [event["reason"] for event in journal.events("stop")] == ["rank 0 was killed by SIGKILL"]
 
-    def test_who_does_not_end_in_time_is_killed(
-        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
-    ) -> None:
-        deaf = shell(tmp_path, 0, "trap '' TERM; echo deaf > deaf; while :; do sleep 0.05; done")
-        fails = shell(tmp_path, 1, "while [ ! -s deaf ]; do sleep 0.05; done; exit 3")
-        run = supervise([deaf, fails], Limits(stop_timeout=0.2), inbox, journal, os.environ, "test")
-        assert [(one.rank, one.code, one.stopped) for one in run.exits] == [(1, 3, False), (0, 137, True)]
+    def test_who_does_not_end_in_time_is_killed(self, supervised: Supervised, journal: EventLog) -> None:
+        deaf = "trap '' TERM; echo deaf > deaf; while :; do sleep 0.05; done"
+        fails = "while [ ! -s deaf ]; do sleep 0.05; done; exit 3"
+        run = supervised(deaf, fails, limits=Limits(stop_timeout=0.2))
+        assert [(ended.rank, ended.code, ended.stopped) for ended in run.exits] == [
+            (1, 3, False),
+            (0, 137, True),
+        ]
         assert [event["signal"] for event in journal.events("kill")] == [signal.SIGKILL]
 
     def test_an_observer_that_raises_is_given_up_and_the_run_goes_on(
-        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
+        self, supervised: Supervised, journal: EventLog
     ) -> None:
         broken, asks = Stopping(lambda: str(1 // 0)), Stopping(lambda: "a reason" if broken.closed else "")
-        spec = shell(tmp_path, 0, "exec sleep 600")
-        run = supervise([spec], Limits(), inbox, journal, os.environ, "test", [broken, asks])
-        assert [(one.code, one.stopped) for one in run.exits] == [(143, True)]
+        run = supervised("exec sleep 600", observers=[broken, asks])
+        assert [(ended.code, ended.stopped) for ended in run.exits] == [(143, True)]
         said = "[ma_boot] nobody looks any more: ZeroDivisionError: "
         assert journal.screen().count(said) == 1
         assert (broken.closed, asks.closed) == (1, 1)
