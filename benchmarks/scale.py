@@ -26,7 +26,7 @@ from ma_boot.modelarts import free_port, read_job
 from ma_boot.node.job_channel import OtherNodes
 from ma_boot.node.job_restart import AttemptEnd, RestartPolicy
 from ma_boot.node.world import World
-from ma_boot.observe.channel import Address, NodeChannel, told
+from ma_boot.observe.channel import Address, NodeChannel, failures_body
 from ma_boot.observe.stacks import RankAtHang
 from ma_boot.observe.stacks_round import StacksRound
 from ma_boot.processes import SignalInbox
@@ -84,7 +84,7 @@ class NodeZero:
 
         def finished() -> bool:
             for message in self.others.heard():
-                stacks.hear(message)
+                stacks.receive(message)
             return stacks.finished()
 
         self._look_until(finished)
@@ -109,13 +109,13 @@ class AllOthers:
         self.channels = [NodeChannel(TOKEN, JOB, node, nodes, at, inbox) for node in range(1, nodes)]
         for channel in self.channels:
             channel.meet(at)
-        self._look_until(lambda: all(channel.met for channel in self.channels))
+        self._look_until(lambda: all(channel.connected for channel in self.channels))
 
     def failure(self) -> None:
         """The last node tells of a failure; until all know the cause."""
         last = self.channels[-1]
         failure = Cause(last.node, last.node * EACH, 1, "ValueError: bad label 91", time.time())
-        self._tell(last, "failed", {"attempt": 1, **told([failure])})
+        self._tell(last, "failed", {"attempt": 1, **failures_body([failure])})
         self._until_all_know("cause")
 
     def hang(self) -> None:

@@ -166,7 +166,7 @@ class OtherNodes:
     @property
     def unreached(self) -> Collection[int]:
         """The nodes that were connected, and are not any more."""
-        return self._channel.unreached & self._channel.met if self._channel is not None else ()
+        return self._channel.unreached & self._channel.connected if self._channel is not None else ()
 
     def open(self, job: JobEnvironment, port: int) -> None:
         """Listens as node 0, or calls it if the platform's variables tell its address.
@@ -236,12 +236,12 @@ class OtherNodes:
 
     def _tell(self, kind: str, failures: Sequence[Cause]) -> None:
         """Tells what was not told yet."""
-        from ma_boot.observe.channel import told
+        from ma_boot.observe.channel import failures_body
 
         known = [(self.attempt, failure.node, failure.rank, failure.words) for failure in failures]
         if known and known != self._told:
             self._told = known
-            self.tell(kind, {"attempt": self.attempt, **told(failures)})
+            self.tell(kind, {"attempt": self.attempt, **failures_body(failures)})
 
     def patience(self) -> float:
         """Forever: a message wakes the inbox."""
@@ -298,14 +298,14 @@ class OtherNodes:
         """Takes what has come; whether another node has told a failure."""
         if not self.talks:
             return False
-        from ma_boot.observe.channel import told_by
+        from ma_boot.observe.channel import read_failures
 
         another_failed = False
         for message in chain.from_iterable(way.heard() for way in self._ways):
             self._agreement = self._agreement.with_message(message.node, message.kind, message.body)
             if message.kind in _OF_FAILURES:
                 attempt = message.body.get("attempt", self.attempt)
-                failures = told_by(message.node, message.body, self.has_rank)
+                failures = read_failures(message.node, message.body, self.has_rank)
                 if failures and attempt in (self.attempt, self.attempt + 1):
                     self._failures[attempt, message.node] = failures
                 another_failed = another_failed or attempt == self.attempt
@@ -349,11 +349,11 @@ class OtherNodes:
 
     def _tell_agreement(self, cause: Optional[Cause]) -> None:
         """Tells how far this node is, and with node 0's verdict the cause of it."""
-        from ma_boot.observe.channel import told
+        from ma_boot.observe.channel import failures_body
 
         if self._agreement.message is not None:
             kind, body = self._agreement.message
-            self.tell(kind, {**body, **told([cause] if cause is not None else [])})
+            self.tell(kind, {**body, **failures_body([cause] if cause is not None else [])})
 
     def _failures_of(self, run: RunResult) -> List[Cause]:
         """What has failed on this node in an attempt."""

@@ -176,36 +176,36 @@ class CardTools:
         if not self.due:
             return ()
         before = _children_cpu()
-        samples = self.look(cancel)
+        samples = self.read(cancel)
         spent = _children_cpu() - before
         self._due = time.monotonic() + min(LONGEST_PAUSE, max(LEAST_PAUSE, spent / SHARE))
         self._failures = 0 if samples else self._failures + 1
         return samples
 
-    def look(self, cancel: Event) -> Tuple[CardSample, ...]:
+    def read(self, cancel: Event) -> Tuple[CardSample, ...]:
         """The cards now, without regard to the cost."""
         if self._gpu:
             query = [self._gpu, f"--query-gpu={','.join(GPU_QUERY)}", "--format=csv,noheader,nounits"]
-            return tuple(gpu_samples(self._asked(query, cancel) or ""))
+            return tuple(gpu_samples(self._output_of(query, cancel) or ""))
         if not self._npu:
             return ()
-        rows = npu_rows(self._asked([self._npu, "info"], cancel) or "")
+        rows = npu_rows(self._output_of([self._npu, "info"], cancel) or "")
         return tuple(row.sample._replace(link=self._link_of(row.physical, cancel)) for row in rows)
 
     def npus(self, cancel: Event) -> Optional[NpuState]:
         """The NPUs now, without regard to the cost; None without `npu-smi`, or if it fails."""
-        table = self._asked([self._npu, "info"], cancel) if self._npu else None
+        table = self._output_of([self._npu, "info"], cancel) if self._npu else None
         return npu_state(table) if table is not None else None
 
     def _link_of(self, physical: int, cancel: Event) -> Optional[str]:
         if self._link is None or cancel.is_set():
             return None
-        text = self._asked([self._link, "-i", str(physical), "-link", "-g"], cancel)
+        text = self._output_of([self._link, "-i", str(physical), "-link", "-g"], cancel)
         if text is None:  # some drivers allow it to root only
             self._link = None
         return link_state(text or "")
 
-    def _asked(self, argv: Sequence[str], cancel: Event) -> Optional[str]:
+    def _output_of(self, argv: Sequence[str], cancel: Event) -> Optional[str]:
         """What the tool prints; None if it fails, takes too long, prints too much, or is cancelled."""
         with memory_file() as output:
             try:

@@ -5,8 +5,21 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections import deque
 from threading import Event
-from typing import Collection, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import (
+    Collection,
+    Deque,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from ma_boot.observe.cards import CardTools, works
 from ma_boot.observe.peers import PeerMessage, Peers
@@ -30,8 +43,8 @@ from ma_boot.wording import Message
 
 CHECKS = 8  # within the timeout
 LONGEST_INTERVAL = 30.0  # seconds
-LOOK_SECONDS = 1.0  # while others may turn out not to answer
-LOOKING = 0.8  # of the time between two checks, so that it is over at the next one
+ROUND_SECONDS = 1.0  # while others may turn out not to answer
+CARDS_SHARE = 0.8  # of the time between two checks, so that it is over at the next one
 ROUND_PAUSE = 60.0  # after stacks were taken: py-spy stops a process for a moment
 IDLE_SHARE = 0.05  # of a core: a process that only polls, 100 times a second, stays below on a slow machine
 UNSURE_TICKS = 2  # the kernel counts CPU time in whole ticks, that of the program and that of its calls apart
@@ -41,12 +54,12 @@ _TICK = 1 / os.sysconf("SC_CLK_TCK")  # seconds
 class LastActivity(NamedTuple):
     """When a worker was last active (monotonic, seconds), and the CPU seconds of its `CpuMeter` by then.
 
-    `looked` is when it was last looked at, `used` the CPU seconds by then.
+    `checked` is when it was last checked, `used` the CPU seconds by then.
     """
 
     when: float
     cpu: float
-    looked: float
+    checked: float
     used: float
 
     def updated(self, now: float, cpu: float, last_output: float) -> LastActivity:
@@ -54,11 +67,11 @@ class LastActivity(NamedTuple):
 
         Who works for a moment only is active too: so the share of a core since the last look counts as well.
         """
-        if _works(cpu - self.cpu, now - self.when) or _works(cpu - self.used, now - self.looked):
+        if _works(cpu - self.cpu, now - self.when) or _works(cpu - self.used, now - self.checked):
             return LastActivity(now, cpu, now, cpu)
         if last_output > self.when:
             return LastActivity(last_output, cpu, now, cpu)
-        return self._replace(looked=now, used=cpu)
+        return self._replace(checked=now, used=cpu)
 
 
 def _works(cpu: float, seconds: float) -> bool:
@@ -88,7 +101,7 @@ class HangDetector:
         self._meters: Dict[int, CpuMeter] = {}
         self._life: Optional[QuietLife] = None  # once a worker is quiet
         self._known: List[int] = []
-        self._found: List[str] = []
+        self._hung: List[str] = []
         self._round: Optional[StacksRound] = None
         self._last_round = -math.inf
         self._waits = False  # by the last round, for ranks that are at work
@@ -105,7 +118,7 @@ class HangDetector:
     def patience(self) -> float:
         """Seconds until `check` should be called; what arrives meanwhile wakes the inbox."""
         if self._round is not None:
-            return min(LOOK_SECONDS, self._round.patience())
+            return min(ROUND_SECONDS, self._round.patience())
         return max(0.0, self._next - time.monotonic())
 
     def check(self, workers: Sequence[Worker], stopping: bool) -> str:
@@ -131,7 +144,7 @@ class HangDetector:
         self._next = now + self._interval
         running = _watched(workers)
         self._measure(running, now)
-        self._look_at_quiet([worker for worker in running if self._quiet(worker, now) >= self._interval], now)
+        self._check_quiet([worker for worker in running if self._quiet(worker, now) >= self._interval], now)
         hung = [worker for worker in running if self._hangs(worker, now)]
         new = [worker.spec.label for worker in hung if worker.pid not in self._known]
         self._known = [worker.pid for worker in hung]
@@ -156,7 +169,7 @@ class HangDetector:
         for worker in running:
             used = self._meters[worker.pid].measure(processes, os.getpid())
             before = self._activities.get(worker.pid, LastActivity(now, used, now, used))
-            self._activities[worker.pid] = before.updated(now, used, worker.output.heard)
+            self._activities[worker.pid] = before.updated(now, used, worker.output.last_output)
 
     def _adopt(self, running: Sequence[Worker], processes: Mapping[int, ProcessUsage]) -> None:
         """Counts orphans in sessions of their own: by the LOCAL_RANK that they have inherited.
@@ -178,19 +191,19 @@ class HangDetector:
             if owner is not None:
                 self._meters[owner.pid].adopt(pid, processes[pid])
 
-    def _look_at_quiet(self, quiet: Sequence[Worker], now: float) -> None:
+    def _check_quiet(self, quiet: Sequence[Worker], now: float) -> None:
         """Whether those that neither print nor use CPU time show life otherwise."""
         if not quiet:
             return
         self._life = self._life or QuietLife(self._inbox)
-        self._life.look_at_data({worker.pid: self._meters[worker.pid].members for worker in quiet})
+        self._life.check_data({worker.pid: self._meters[worker.pid].members for worker in quiet})
         for worker in quiet:
             before = self._activities[worker.pid]
             self._activities[worker.pid] = before._replace(
                 when=max(before.when, self._life.last_seen(worker))
             )
         long_quiet = [worker for worker in quiet if self._quiet(worker, now) >= self._timeout / 2]
-        self._life.look_at_cards(long_quiet, self._interval * LOOKING)
+        self._life.check_cards(long_quiet, self._interval * CARDS_SHARE)
 
     def _hangs(self, worker: Worker, now: float) -> bool:
         is_quiet = self._quiet(worker, now) >= self._timeout
@@ -205,7 +218,7 @@ class HangDetector:
             kept = self._ended if message.kind == "ended" else self._stacks
             kept[message.node] = message
             if self._round is not None:
-                self._round.hear(message)
+                self._round.receive(message)
         elif message.kind != "hanging" or self._round is not None:
             return
         elif time.monotonic() >= self._last_round + ROUND_PAUSE:
@@ -217,12 +230,12 @@ class HangDetector:
     def _ask(self, labels: List[str], workers: Sequence[Worker]) -> List[str]:
         now = time.monotonic()
         active = {pid: activity.when for pid, activity in self._activities.items()}
-        quiet = {worker.pid: now - active.get(worker.pid, worker.output.heard) for worker in workers}
-        self._found = labels
+        quiet = {worker.pid: now - active.get(worker.pid, worker.output.last_output) for worker in workers}
+        self._hung = labels
         try:
             self._round = StacksRound(workers, quiet, self._peers, self._inbox)
             for message in (*self._ended.values(), *self._stacks.values()):
-                self._round.hear(message)
+                self._round.receive(message)
         except RuntimeError as error:  # the limit of threads
             self._journal.say(f"no stacks: {error}")
             self._journal.event("hang", labels=labels)
@@ -232,7 +245,7 @@ class HangDetector:
     def _reported(self, done: StacksRound) -> List[str]:
         self._round, self._last_round = None, time.monotonic()
         self._stacks.clear()
-        lasted = self._last_round - done.began  # nobody was looked at meanwhile
+        lasted = self._last_round - done.began  # nobody was checked meanwhile
         self._activities = {
             pid: activity._replace(when=activity.when + lasted) for pid, activity in self._activities.items()
         }
@@ -241,12 +254,12 @@ class HangDetector:
         for line in lines:
             self._journal.say(line)
         self._waits = bool(event["working"])
-        if self._waits:  # nobody hangs: they are looked at again after a while
-            self._found, self._known = [], []
-        if self._found:
-            self._journal.event("hang", labels=self._found)
+        if self._waits:  # nobody hangs: they are checked again after a while
+            self._hung, self._known = [], []
+        if self._hung:
+            self._journal.event("hang", labels=self._hung)
         self._journal.event("stacks", **event)
-        return self._found
+        return self._hung
 
 
 def _watched(workers: Sequence[Worker]) -> List[Worker]:
@@ -259,8 +272,8 @@ END_SECONDS = 0.5
 RUNNABLE_SHARE = 0.8  # of the time: who polls waits for a core now and then only
 LIVELY_BYTES = 1 << 16  # a second: what polls a file or /proc, or logs its heartbeat, moves less
 SHORTEST_PAUSE = 1.0  # seconds between two looks at the cards
-LOOKS = 8  # within the seconds, where these are few
-IDLE_LOOKS = 48  # in a row: of a card that computes in every seventh look, 32 were idle once in 60 timeouts
+ANSWERS = 8  # within the seconds, where they are few
+IDLE_ANSWERS = 48  # in a row: of a card that computes in every seventh look, 32 were idle once in 60 timeouts
 WORK_PAUSE = 3.0  # times what the tool took: it uses CPU time
 # Of files, pipes and terminals; and of storage, for mapped files, and for calls that last.
 _MOVED = ("rchar", "wchar", "read_bytes", "write_bytes")
@@ -277,7 +290,7 @@ class QuietLife:
         self._tools: Optional[CardTools] = None
         self._task: Optional[Task[List[Tuple[float, Set[int]]]]] = None
         self._busy: Dict[int, float] = {}  # when a card was last seen to compute
-        self._looks: List[float] = []  # when the tool of the cards has answered
+        self._answers: Deque[float] = deque(maxlen=IDLE_ANSWERS)  # when the tool of the cards has answered
 
     def close(self) -> None:
         """Ends the tool, if it is at work."""
@@ -292,22 +305,23 @@ class QuietLife:
         """
         if self._task is not None and self._task.finished:
             task, self._task = self._task, None
-            looks = task.result()
-            for began, busy in looks:
-                self._busy.update(dict.fromkeys(busy, began))
-            # A tool that answers no more has nothing to say of who hangs.
-            self._looks = [*self._looks, *(began for began, _ in looks)][-IDLE_LOOKS:] if looks else []
+            answers = task.result()
+            for when, busy in answers:
+                self._busy.update(dict.fromkeys(busy, when))
+            if not answers:  # a tool that answers no more has nothing to say of who hangs
+                self._answers.clear()
+            self._answers.extend(when for when, _ in answers)
         moved = self._moved.get(worker.pid, -math.inf)
         if worker.spec.local_rank is None:
             return max([moved, *self._busy.values()])
         return max(moved, self._busy.get(_card_of(worker), -math.inf))
 
     def cannot_tell(self, worker: Worker) -> bool:
-        """Whether the tool of the cards answers, but too few looks in a row have found the worker's idle."""
+        """Whether the tool of the cards answers, but not yet often enough that the worker's is idle."""
         seen = self.last_seen(worker)
-        return bool(self._looks) and sum(began > seen for began in self._looks) < IDLE_LOOKS
+        return bool(self._answers) and sum(when > seen for when in self._answers) < IDLE_ANSWERS
 
-    def look_at_data(self, quiet: Mapping[int, Collection[int]]) -> None:
+    def check_data(self, quiet: Mapping[int, Collection[int]]) -> None:
         """Looks whether the processes of quiet workers have moved data since the last look, or wanted a core.
 
         `quiet` are the processes by the worker's pid.
@@ -330,42 +344,42 @@ class QuietLife:
                 if moved > LIVELY_BYTES * (now - then) or wanted > RUNNABLE_SHARE * (now - then):
                     self._moved[worker] = now
 
-    def look_at_cards(self, quiet: Sequence[Worker], seconds: float) -> None:
-        """Begins to look at the cards of these workers, unless the last looks are not over.
+    def check_cards(self, quiet: Sequence[Worker], seconds: float) -> None:
+        """Begins to look at the cards of these workers, unless the tool is still being asked.
 
-        A card that computes is idle from time to time, so it is looked at for so many `seconds`, until it was
-        seen to compute.
+        A card that computes is idle from time to time, so the tool is asked for so many `seconds`, until the
+        card was seen to compute.
         """
         if self._task is None and quiet:
             environ = quiet[0].spec.environ
             wanted = {_card_of(worker) for worker in quiet if worker.spec.local_rank is not None}
             try:
                 self._task = Task(
-                    "cards", lambda cancel: self._looked(environ, wanted, seconds, cancel), self._inbox
+                    "cards", lambda cancel: self._busy_cards(environ, wanted, seconds, cancel), self._inbox
                 )
             except RuntimeError:  # the limit of threads
                 return
 
-    def _looked(
+    def _busy_cards(
         self, environ: Mapping[str, str], wanted: Set[int], seconds: float, cancel: Event
     ) -> List[Tuple[float, Set[int]]]:
         """When the tool has answered, and which cards computed then."""
         if self._tools is None:
             self._tools = CardTools(environ)
         until = time.monotonic() + seconds
-        looks: List[Tuple[float, Set[int]]] = []
+        answers: List[Tuple[float, Set[int]]] = []
         busy: Set[int] = set()
         while True:
             began = time.monotonic()
-            cards = self._tools.look(cancel)
+            cards = self._tools.read(cancel)
             if cards:
-                looks.append((began, {card.card for card in cards if works(card)}))
-                busy |= looks[-1][1]
+                answers.append((began, {card.card for card in cards if works(card)}))
+                busy |= answers[-1][1]
             now = time.monotonic()
-            pause = max(min(SHORTEST_PAUSE, seconds / LOOKS), WORK_PAUSE * (now - began))
+            pause = max(min(SHORTEST_PAUSE, seconds / ANSWERS), WORK_PAUSE * (now - began))
             seen = wanted <= busy if wanted else bool(busy)
             if seen or now + pause > until or not self._tools.kind or cancel.wait(pause):
-                return looks
+                return answers
 
 
 def _moved_by(members: Iterable[int], of_sockets: Mapping[int, int]) -> Dict[str, int]:

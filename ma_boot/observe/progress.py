@@ -191,7 +191,7 @@ class TrainingProgress:
 
     def _known(self, text: bytes) -> Tuple[Dict[str, float], int]:
         """The last values, and how many steps were made."""
-        found: Dict[str, float] = {}
+        latest: Dict[str, float] = {}
         times: List[float] = []
         steps = 0
         self._look_for_bar(text)
@@ -210,10 +210,10 @@ class TrainingProgress:
                     steps += self._advance(int(values.pop("epoch", 0)), int(values["step"]))
                 if STEP_TIME in values:
                     times.append(values[STEP_TIME])
-                found.update(values)
+                latest.update(values)
         if times:
-            found[STEP_TIME] = sum(times) / len(times)
-        return {name: value for name, value in found.items() if name not in self._replaced}, steps
+            latest[STEP_TIME] = sum(times) / len(times)
+        return {name: value for name, value in latest.items() if name not in self._replaced}, steps
 
     def _look_for_bar(self, text: bytes) -> None:
         """How many steps the training has, by the bar after a line with a loss: an evaluation has its own."""

@@ -79,10 +79,10 @@ class ResetWatch:
 
     def _wait(self) -> None:
         started = time.monotonic()
-        announced, said_at = "", started
+        announced, announced_at = "", started
         while True:
             self._inbox.check()
-            self._look()
+            self._read()
             reason = self._state.closed_to(self._ranks) or self._same_table()
             now = time.monotonic()
             if not reason:
@@ -92,15 +92,15 @@ class ResetWatch:
                     f"{self._file}: {reason}, for {self._timeout:.0f} s (--rank-table-timeout): see the "
                     "events of the job and of its pods"
                 )
-            if reason != announced or now - said_at >= REMIND_SECONDS:
+            if reason != announced or now - announced_at >= REMIND_SECONDS:
                 self._journal.say(f"waiting for {self._file}: {reason} ({now - started:.0f} s)")
-                announced, said_at = reason, now
+                announced, announced_at = reason, now
             self._inbox.wait(min(POLL_SECONDS, self._timeout))
         self._before, self._version, self.reason = self._state, self._table_round(), ""
 
     def _follow(self, cancel: threading.Event) -> None:
         while not cancel.wait(POLL_SECONDS):
-            self._look()
+            self._read()
             ends = self._state.ends(self._ranks, self._before)
             if ends:
                 self._journal.event("reset", reason=ends)
@@ -112,7 +112,7 @@ class ResetWatch:
                 self.reason = reason
                 self._inbox.wake()
 
-    def _look(self) -> None:
+    def _read(self) -> None:
         """The newest whole state: the file is written in place, and may be missing or torn."""
         try:
             with open(self._file, encoding="utf-8", errors="replace") as file:

@@ -28,7 +28,7 @@ class SaveAgreement(NamedTuple):
     `wanted_at` is the highest call when a checkpoint was wanted that is not agreed yet; `asked` the call in
     doubt, 0 if there is none; `saves` are the calls that are True. `until` is when node 0 ends the doubt, and
     then when it may ask again. `soonest` is the first call that is not too late for any node, as they have
-    said, `silent` the node that has not answered, -1 if all did. `told` is what to tell the others.
+    said, `silent` the node that has not answered, -1 if all did. `messages` is what to tell the others.
     """
 
     node: int = 0
@@ -41,7 +41,7 @@ class SaveAgreement(NamedTuple):
     soonest: int = 0
     silent: int = -1
     saves: Tuple[int, ...] = ()
-    told: FrozenSet[Tuple[str, int]] = frozenset()
+    messages: FrozenSet[Tuple[str, int]] = frozenset()
 
     def wanted(self, highest: int) -> SaveAgreement:
         """A checkpoint is wanted, after the highest call that a rank of the node has made."""
@@ -49,7 +49,7 @@ class SaveAgreement(NamedTuple):
             return self
         return self._replace(wanted_at=highest)
 
-    def heard(self, node: int, body: Mapping[str, object], highest: int, soonest: int) -> SaveAgreement:
+    def received(self, node: int, body: Mapping[str, object], highest: int, soonest: int) -> SaveAgreement:
         """After a message of another node; one of another attempt, or not in its place, changes nothing.
 
         `soonest` is the first call for which this node can be asked.
@@ -60,17 +60,17 @@ class SaveAgreement(NamedTuple):
         if not 0 <= call < HIGHEST_CALL or node == self.node or not 0 <= node < self.nodes:
             return self
         if self.node:
-            return self if node else self._heard_of_first(word, call, highest, soonest)
-        return self._heard_of_other(node, word, call)
+            return self if node else self._received_of_first(word, call, highest, soonest)
+        return self._received_of_other(node, word, call)
 
-    def _heard_of_first(self, word: str, call: int, highest: int, soonest: int) -> SaveAgreement:
+    def _received_of_first(self, word: str, call: int, highest: int, soonest: int) -> SaveAgreement:
         if word == "ask" and not self.asked and call > self._last:
             return self._replace(asked=call) if call > highest else self._telling("late", soonest)
         if word in ("yes", "no") and call == self.asked:
             return self._decided(word == "yes")
         return self
 
-    def _heard_of_other(self, node: int, word: str, call: int) -> SaveAgreement:
+    def _received_of_other(self, node: int, word: str, call: int) -> SaveAgreement:
         if word == "wanted":
             return self.wanted(call)
         if word == "late" and call > self.asked > 0:
@@ -117,11 +117,10 @@ class SaveAgreement(NamedTuple):
         return state._replace(asked=0, saves=(*self.saves, call), wanted_at=None, silent=-1)
 
     def _telling(self, word: str, call: int) -> SaveAgreement:
-        return self._replace(told=self.told | {(word, call)})
+        return self._replace(messages=self.messages | {(word, call)})
 
 
 def bodies(agreement: SaveAgreement) -> List[Dict[str, Any]]:
     """The messages of kind `save` that the node tells."""
-    return [
-        {"attempt": agreement.attempt, "word": word, "call": call} for word, call in sorted(agreement.told)
-    ]
+    attempt = agreement.attempt
+    return [{"attempt": attempt, "word": word, "call": call} for word, call in sorted(agreement.messages)]

@@ -67,7 +67,7 @@ class SaveRequests:
         self._limit, self._due = options.time_limit, math.inf if agreement.node else options.due
         self._agreement, self._peers, self._journal = agreement, peers, journal
         self._by_file = 0  # the call that is asked for the file
-        self._said = ""  # why no rank is asked
+        self._reported = ""  # why no rank is asked
         self._calls: Deque[int] = deque(maxlen=round(AHEAD_SECONDS / POLL_SECONDS))  # the highest by then
         self._task = Task("save requests", self._follow, inbox)
 
@@ -89,9 +89,9 @@ class SaveRequests:
     def _follow(self, cancel: threading.Event) -> None:
         with self._journal.only_helps(self.without):  # the file stays: it has answers that other nodes give
             while not cancel.wait(POLL_SECONDS):
-                self._look()
+                self._poll()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """One turn, with what is told, said and removed after it."""
         is_by_file = not self._by_file and os.path.exists(self._wanted)
         reason = self._reason(is_by_file)
@@ -126,10 +126,10 @@ class SaveRequests:
             self._calls.append(highest)
             ahead = highest - self._calls[0] if self._agreement.nodes > 1 else 0
             soonest = highest + ahead + 1
-            state = self._agreement._replace(told=frozenset())
+            state = self._agreement._replace(messages=frozenset())
             state = state.wanted(highest) if is_wanted else state
             for message in messages:
-                state = state.heard(message.node, message.body, highest, soonest)
+                state = state.received(message.node, message.body, highest, soonest)
             state = state.turn(highest, soonest, time.monotonic())
             if state.answers != self._agreement.answers:
                 answers = b"".join(map(NUMBER.pack, state.answers))
@@ -142,11 +142,11 @@ class SaveRequests:
         """Says which call is asked, or why none is; that once."""
         state, problem = self._agreement, self._problem(reason, highest)
         if state.saves != before:
-            self._said, call = "", state.saves[-1]
+            self._reported, call = "", state.saves[-1]
             reason = reason or f"{'node 0' if state.node else 'another node'} asks for a checkpoint"
             what = f"the ranks are asked to save at their step {call}"
-        elif problem and problem != self._said:
-            self._said, call, what = problem, 0, problem
+        elif problem and problem != self._reported:
+            self._reported, call, what = problem, 0, problem
         else:
             return
         self._journal.event("save", call=call, reason=reason or what)

@@ -183,10 +183,10 @@ def activity(threads: Sequence[Calls]) -> Activity:
 
 @lru_cache(maxsize=MOST_LINES)
 def _kind(frame: Frame) -> Optional[str]:
-    there = re.search(_THERE, frame.place)
-    if re.match(_COLLECTIVE, frame.name) or (there and re.match(_COLLECTIVE_THERE, frame.name)):
+    is_library = re.search(_THERE, frame.place)
+    if re.match(_COLLECTIVE, frame.name) or (is_library and re.match(_COLLECTIVE_THERE, frame.name)):
         return COLLECTIVE
-    if re.match(_MESSAGE, frame.name) or (there and re.match(_MESSAGE_THERE, frame.name)):
+    if re.match(_MESSAGE, frame.name) or (is_library and re.match(_MESSAGE_THERE, frame.name)):
         return MESSAGE
     if re.match(_GRADIENT, frame.name) and re.search(_GRADIENT_THERE, frame.place):
         return GRADIENT

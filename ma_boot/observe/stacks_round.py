@@ -78,30 +78,30 @@ class StacksRound:
             return _taken(running, ended, quiet, peers.node)
 
         self._task: Task[Tuple[List[RankAtHang], List[Tuple[str, str]]]] = Task("stacks", take, inbox)
-        self._told = False
+        self._shared = False
 
-    def hear(self, message: PeerMessage) -> None:
+    def receive(self, message: PeerMessage) -> None:
         """Takes the verdict of node 0; or, as node 0, the ranks of another node, with stacks or ends."""
         old = message.kind != "ended" and message.when < self.began - ANSWER_SECONDS
         if old or message.node not in self._waiting:
             return
         if message.kind == "verdict":
-            self._verdict = verdict_heard(message.body)
+            self._verdict = read_verdict(message.body)
             self._waiting -= {message.node} if self._verdict is not None else set()
         elif not self._peers.node:
-            ranks = (ranks_heard if message.kind == "stacks" else ends_heard)(message, self._peers)
+            ranks = (read_ranks if message.kind == "stacks" else read_ends)(message, self._peers)
             self._waiting -= {message.node} if ranks is not None else set()
             self._ranks += ranks or []
 
     def patience(self) -> float:
         """Seconds until the others count as silent, or the own stacks are given up."""
         answer = ANSWER_SECONDS + (VERDICT_SECONDS if self._peers.node else 0.0)
-        return max(0.0, self.began + (answer if self._told else OWN_SECONDS) - time.monotonic())
+        return max(0.0, self.began + (answer if self._shared else OWN_SECONDS) - time.monotonic())
 
     def finished(self) -> bool:
         """Whether all stacks are there, the own and those of the others, or their time is over."""
-        if not self._told and (self._task.finished or self.patience() == 0):
-            self._told = True
+        if not self._shared and (self._task.finished or self.patience() == 0):
+            self._shared = True
             no_stacks = [(", ".join(self._running), f"no stacks within {OWN_SECONDS:.0f} s")]
             ranks, self._unnamed = self._task.result() if self._task.finished else ([], no_stacks)
             self._ranks += ranks
@@ -111,7 +111,7 @@ class StacksRound:
                 self._peers.tell("stacks", {"ranks": rows})
         silent = self._waiting <= set(self._peers.unreached)
         left = self.patience() - (ANSWER_SECONDS - SILENT_SECONDS if silent else 0.0)
-        return self._told and (not self._waiting or left <= 0)
+        return self._shared and (not self._waiting or left <= 0)
 
     def report(self) -> Tuple[List[str], Dict[str, Any]]:
         """The lines for people, and the fields of the event, which node 0 tells the others."""
@@ -147,7 +147,7 @@ class RankProcess(NamedTuple):
         """The process of a rank, those of the ranks of a launcher, or the worker's own if it is neither."""
         spec = worker.spec
         launched = ranks_below(worker.pid) if spec.rank is None else {}
-        printed = time.monotonic() - worker.output.heard if spec.rank is not None else UNKNOWN
+        printed = time.monotonic() - worker.output.last_output if spec.rank is not None else UNKNOWN
         path = f"{spec.environ.get('PATH', '')}:{os.path.dirname(sys.executable)}"
         return [
             cls(
@@ -275,7 +275,7 @@ def _indented(head: str, text: str) -> str:
     return "\n  ".join([head, *lines[:MOST_SHOWN_LINES], *more])
 
 
-def ranks_heard(message: PeerMessage, peers: Peers) -> Optional[List[RankAtHang]]:
+def read_ranks(message: PeerMessage, peers: Peers) -> Optional[List[RankAtHang]]:
     """The ranks of another node by its message; None if it is none, or names ranks that it has not."""
     try:
         ranks = [
@@ -292,8 +292,8 @@ def ranks_heard(message: PeerMessage, peers: Peers) -> Optional[List[RankAtHang]
     return _believed(ranks, peers)
 
 
-def ends_heard(message: PeerMessage, peers: Peers) -> Optional[List[RankAtHang]]:
-    """The ranks of another node that have ended, by its message, as `ranks_heard`."""
+def read_ends(message: PeerMessage, peers: Peers) -> Optional[List[RankAtHang]]:
+    """The ranks of another node that have ended, by its message, as `read_ranks`."""
     try:
         rows = message.body["codes"][:MOST_RANKS]
         ranks = [RankAtHang(int(rank), message.node, ended=int(code)) for rank, code in rows]
@@ -310,7 +310,7 @@ def _believed(ranks: List[RankAtHang], peers: Peers) -> Optional[List[RankAtHang
     return ranks if distinct and right else None
 
 
-def verdict_heard(body: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
+def read_verdict(body: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
     """What node 0 says that follows from all stacks; None if it is nothing of that kind."""
     try:
         named = body["suspect"]
@@ -446,7 +446,7 @@ def _by_faulthandler(asked: Sequence[RankProcess], failed: Dict[int, str]) -> Di
 
 def _printed(output: WorkerOutput, since: float, until: float) -> str:
     while (now := time.monotonic()) < until:
-        if output.heard > since and now - output.heard > _DUMPED_QUIET:
+        if output.last_output > since and now - output.last_output > _DUMPED_QUIET:
             return last_dump(output.tail())
         time.sleep(_DUMPED_QUIET / 3)
     return ""

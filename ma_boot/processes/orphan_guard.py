@@ -163,11 +163,11 @@ def guard(marker: str) -> None:
     known: Dict[int, str] = {}  # processes that were seen, and when they started: a pid may be used again
     pipe = select.poll()
     pipe.register(0, select.POLLIN)
-    looked, newest, due = time.monotonic(), b"", 0.0
+    checked, newest, due = time.monotonic(), b"", 0.0
     while not pipe.poll(_GLANCE_SECONDS * 1000):  # readable when ma_boot has gone
         now, started = time.monotonic(), _newest_process()
-        if now >= looked + _WATCH_SECONDS or (started != newest and now >= due):
-            looked, newest, spent = now, started, time.process_time()
+        if now >= checked + _WATCH_SECONDS or (started != newest and now >= due):
+            checked, newest, spent = now, started, time.process_time()
             known = descendants(owner, known)
             due = now + (time.process_time() - spent) / _SHARE
     for _ in range(_POLLS):  # repeated: a process may start another one meanwhile

@@ -122,8 +122,8 @@ class ExitWatch:
 RANK_VARIABLES = (
     "RANK_ID", "DEVICE_ID", "LOCAL_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MS_NODE_ID",
 )  # fmt: skip
-SETTLE_SECONDS = 60.0  # a launcher in the background has imported its framework and started the ranks by then
-LOOK_SECONDS = 5.0
+GRACE_SECONDS = 60.0  # a launcher in the background has imported its framework and started the ranks by then
+CHECK_SECONDS = 5.0
 
 
 class Background:
@@ -133,17 +133,17 @@ class Background:
     beside ranks in the foreground, which never ends by itself, so holds no job for longer.
     """
 
-    def __init__(self, worker: Worker, settle: float = SETTLE_SECONDS) -> None:
+    def __init__(self, worker: Worker, grace: float = GRACE_SECONDS) -> None:
         """Looks at once: the processes that the command itself had started are now those of ma_boot."""
         self.worker = worker
         stats = process_stats()
         own = (str(os.getpid()), str(worker.pid))  # parent and process group
         self._started = {pid for pid, stat in stats.items() if (stat[1], stat[2]) == own}
-        self._next_look = time.monotonic() + settle
+        self._next_check = time.monotonic() + grace
 
     def patience(self) -> float:
         """Seconds until `is_over` should be called, unless a process ends."""
-        return max(0.0, self._next_look - time.monotonic())
+        return max(0.0, self._next_check - time.monotonic())
 
     def failure(self, reaped: Iterable[Tuple[int, int]]) -> Optional[int]:
         """The exit code of the first process of the command that failed, of those in `reaped`."""
@@ -155,7 +155,7 @@ class Background:
             return True
         if self.patience() > 0:
             return False
-        self._next_look = time.monotonic() + LOOK_SECONDS
+        self._next_check = time.monotonic() + CHECK_SECONDS
         group = str(self.worker.pid)
         members = [pid for pid, stat in process_stats().items() if stat[2] == group and stat[0] not in "ZX"]
         given = self.worker.spec.environ

@@ -31,8 +31,8 @@ _F_SETPIPE_SZ = 1031  # linux/fcntl.h; Python has the name since 3.10
 class WorkerOutput:
     """Reads the pipe of a worker; never blocks, and never fails because of what is printed or of a full disk.
 
-    `shown` says whether the console gets the output; the log file always gets it, byte for byte. `heard` is
-    when the last output came (monotonic seconds).
+    `shown` says whether the console gets the output; the log file always gets it, byte for byte.
+    `last_output` is when the last output came (monotonic seconds).
     """
 
     def __init__(self, source: BinaryIO, spec: WorkerSpec, journal: Journal) -> None:
@@ -42,7 +42,7 @@ class WorkerOutput:
             CannotCreate: the log file cannot be created.
         """
         self.shown = spec.shown
-        self.heard = time.monotonic()
+        self.last_output = time.monotonic()
         self._source = source
         self._spec = spec
         self._journal = journal
@@ -76,7 +76,7 @@ class WorkerOutput:
             return False
         if not data:
             return None
-        self.heard = time.monotonic()
+        self.last_output = time.monotonic()
         if self._silent:
             self._silent = False
             self._journal.event(
@@ -109,7 +109,7 @@ class WorkerOutput:
         """
         with self._reading:
             new = min(self._received - position, TAIL_BYTES)
-            return self._received, bytes(self._tail[len(self._tail) - new :]), self.heard
+            return self._received, bytes(self._tail[len(self._tail) - new :]), self.last_output
 
     def hide(self) -> None:
         """Shows nothing more on the console, after what is known of the current line."""

@@ -65,7 +65,7 @@ class _Link:
         self.more = asyncio.Event()
         self.taken = asyncio.Event()
         self.task: Optional[asyncio.Task[None]] = None
-        self.met = False
+        self.connected = False
         self.broken: Optional[float] = time.monotonic()
         self.times: Deque[float] = deque()
 
@@ -109,9 +109,9 @@ class NodeChannel:
             raise
 
     @property
-    def met(self) -> Set[int]:
+    def connected(self) -> Set[int]:
         """The nodes that were connected at least once."""
-        return {node for node, link in self._links.items() if link.met}
+        return {node for node, link in self._links.items() if link.connected}
 
     @property
     def unreached(self) -> Set[int]:
@@ -159,7 +159,7 @@ class NodeChannel:
         """Waits until all nodes that have not gone have what was told; False if that took too long."""
         until = time.monotonic() + seconds
         while self._coming or any(
-            link.waiting for link in self._links.values() if not link.met or link.broken is None
+            link.waiting for link in self._links.values() if not link.connected or link.broken is None
         ):
             if time.monotonic() >= until:
                 return False
@@ -272,7 +272,7 @@ class NodeChannel:
 
     async def _connected(self, link: _Link, wire: _Wire, node: int) -> None:
         """Sends what waits, and keeps what comes, until the connection ends."""
-        link.met, link.broken = True, None
+        link.connected, link.broken = True, None
         sending = self._loop.create_task(self._send(link, wire))
         task = link.task
         try:

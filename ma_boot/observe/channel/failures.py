@@ -9,13 +9,13 @@ from ma_boot.reporting import ENDED_EARLY, LOST_PEER, MOST_FAILURES, OWN, RAISED
 from ma_boot.wording import text_in
 
 
-def told(failures: Sequence[Cause]) -> Mapping[str, Any]:
+def failures_body(failures: Sequence[Cause]) -> Mapping[str, Any]:
     """The failures as a message to other nodes."""
     return {"failures": [failure.fields() for failure in failures]}
 
 
-def told_by(node: int, body: Mapping[str, Any], has_rank: Callable[[int, int], bool]) -> List[Cause]:
-    """The failures that another node tells; none if they are not as `told` writes them.
+def read_failures(node: int, body: Mapping[str, Any], has_rank: Callable[[int, int], bool]) -> List[Cause]:
+    """The failures that another node tells; none if they are not as `failures_body` writes them.
 
     None either if they are those of a third node, unless node 0 tells them, or of a rank that is elsewhere.
     """
@@ -23,14 +23,14 @@ def told_by(node: int, body: Mapping[str, Any], has_rank: Callable[[int, int], b
     failures: List[Cause] = []
     try:
         for row in rows[:MOST_FAILURES] if isinstance(rows, list) else []:
-            of, rank, at, evidence = int(row["node"]), row["rank"], float(row["at"]), int(row["evidence"])
-            right = rank is None or (isinstance(rank, int) and has_rank(of, rank))
-            if not right or of < 0 or (node and of != node):
+            owner, rank, at, evidence = int(row["node"]), row["rank"], float(row["at"]), int(row["evidence"])
+            right = rank is None or (isinstance(rank, int) and has_rank(owner, rank))
+            if not right or owner < 0 or (node and owner != node):
                 return []
             if not 0 <= at < math.inf or evidence not in (OWN, RAISED, ENDED_EARLY, LOST_PEER):
                 return []
             texts = [text_in(row, name, readable) for name in ("words", "place", "hint")]
-            failures.append(Cause(of, rank, int(row["code"]), texts[0], at, evidence, *texts[1:]))
+            failures.append(Cause(owner, rank, int(row["code"]), texts[0], at, evidence, *texts[1:]))
     except (KeyError, TypeError, ValueError, OverflowError):
         return []
     return failures

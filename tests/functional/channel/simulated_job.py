@@ -78,7 +78,7 @@ class SimulatedNodes:
             self.others[-1].open(self.jobs[-1], port)
         channel = self.others[0]._channel
         assert channel is not None
-        eventually(lambda: channel.met == set(range(1, one.nodes)), "all have met", 20)
+        eventually(lambda: channel.connected == set(range(1, one.nodes)), "all have met", 20)
 
     def close(self) -> None:
         """Ends all channels."""
@@ -92,7 +92,7 @@ class SimulatedNodes:
             SimpleNamespace(
                 pid=FIRST_PID + rank, exit=None,
                 spec=SimpleNamespace(rank=rank, local_rank=rank % self.case.each, label=f"rank {rank}", environ={}),
-                output=SimpleNamespace(heard=time.monotonic(), tail=lambda: ""),
+                output=SimpleNamespace(last_output=time.monotonic(), tail=lambda: ""),
             )
             for rank in ranks
         ]  # fmt: skip

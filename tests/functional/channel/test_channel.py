@@ -90,7 +90,7 @@ def test_another_token_is_not_believed_and_believes_nobody(other: Any) -> None:
             node.tell("failed", BODY)
         eventually(lambda: nodes[1].unreached == {0} and nodes[0].unreached == {1}, "all attempts", 20)
         assert [[*node.heard()] for node in nodes] == [[], []]
-        assert [node.met for node in nodes] == [set(), set()]
+        assert [node.connected for node in nodes] == [set(), set()]
 
 
 GARBAGE = {

@@ -1,4 +1,4 @@
-"""The other nodes as a run's observer: what is told when a process of this node, or of another one, fails."""
+"""The other nodes as a run's observer: what is sent when a process of this node, or of another one, fails."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ RAISES = "echo 'Traceback (most recent call last):'; echo '  x'; echo 'ValueErro
 
 @pytest.fixture
 def others(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> OtherNodes:
-    """This node, whose channel keeps what is told."""
+    """This node, whose channel keeps what is sent."""
     others = OtherNodes(World({}, "host", str(tmp_path), inbox, journal))
     channel: Any = Others(0, node=1)
-    channel.others, channel.met, channel.unreached = frozenset({0}), set(), set()
+    channel.others, channel.connected, channel.unreached = frozenset({0}), set(), set()
     others.node, others._channel = 1, cast(NodeChannel, channel)
     return others
 
 
-def told(others: OtherNodes) -> List[Any]:
-    return cast(Others, others._channel).told
+def sent(others: OtherNodes) -> List[Any]:
+    return cast(Others, others._channel).sent
 
 
 def test_a_failure_is_told_at_once_and_once_and_the_ends_after_the_run(
@@ -47,17 +47,17 @@ def test_a_failure_is_told_at_once_and_once_and_the_ends_after_the_run(
     specs[1] = specs[1]._replace(label="scheduler", rank=None)
     with started(*specs) as group:
         assert others.check(group.workers, False) == ""
-        assert told(others) == []
+        assert sent(others) == []
         end(group)
         for _ in range(3):
             assert others.check(group.workers, True) == ""
-        ((kind, body),) = told(others)
+        ((kind, body),) = sent(others)
         assert kind == "failed"
         assert [(row["rank"], row["code"], row["words"]) for row in body["failures"]] == [
             (3, 5, "ValueError: no such layer")
         ]
         others.close()
-    assert told(others)[1:] == [("ended", {"codes": [[3, 5]]})]
+    assert sent(others)[1:] == [("ended", {"codes": [[3, 5]]})]
 
 
 def test_after_a_failure_of_another_node_who_has_raised_here_is_told(
@@ -69,11 +69,11 @@ def test_after_a_failure_of_another_node_who_has_raised_here_is_told(
         while "ValueError" not in worker.output.tail():
             worker.output.pump()
         others.check(group.workers, False)
-        assert told(others) == []
+        assert sent(others) == []
         messages = cast(Others, others._channel).messages
         messages += [PeerMessage(0, kind, {}, time.monotonic()) for kind in ("cause", "hanging")]
         others.check(group.workers, False)
-        ((kind, body),) = told(others)
+        ((kind, body),) = sent(others)
         assert (kind, body["failures"][0]["words"]) == ("failed", "ValueError: no such layer")
         assert [message.kind for message in others.heard()] == ["hanging"], "that is the detector's"
         assert others.heard() == []
@@ -90,7 +90,7 @@ def test_node_0_tells_the_others_the_cause_and_again_if_there_is_a_better_one(
             PeerMessage(node, "failed", {"failures": [row]}, time.monotonic())
         )
         others.check([], False)
-        return [(kind, row["node"], row["words"]) for kind, body in told(others) for row in body["failures"]]
+        return [(kind, row["node"], row["words"]) for kind, body in sent(others) for row in body["failures"]]
 
     lost = ("cause", 1, "Connection reset by peer")
     assert tells(1, 4, lost[2], 3, 1.0) == [lost]
@@ -148,13 +148,13 @@ def test_node_0_starts_nobody_again_before_all_have_stopped(
     channel.messages += [
         PeerMessage(node, kind, body, 0.0) for node, kind, body in messages if body is not None
     ]
-    channel.met, channel.unreached = {1, 2}, {2} if "lost" in fault else set()
+    channel.connected, channel.unreached = {1, 2}, {2} if "lost" in fault else set()
     if "given up" in fault:
         others._channel = None
     verdict = others.agreed(AttemptEnd(1), RunResult(()))
     assert (verdict.again, others.attempt) == (fault == "none", 2 if fault == "none" else 1)
     assert verdict.why.startswith(why or "the ranks hung")
     if others._channel is not None:
-        kind, body = told(others)[-1]
+        kind, body = sent(others)[-1]
         assert kind == "go"
         assert body.items() >= verdict._asdict().items(), "all others hear the same"

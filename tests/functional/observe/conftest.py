@@ -1,4 +1,4 @@
-"""What observers need: the fixtures of the supervisor's tests, and a way to other nodes that keeps what is told."""
+"""What observers need: the fixtures of the supervisor's tests, and a way to other nodes that keeps what is sent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Others:
 
     def __init__(self, *others: int, node: int = 0) -> None:
         self.node = node
-        self.told: List[Tuple[str, Mapping[str, Any]]] = []
+        self.sent: List[Tuple[str, Mapping[str, Any]]] = []
         self.messages: List[PeerMessage] = []
         self.others = others or self.others
 
@@ -34,7 +34,7 @@ class Others:
         return rank >= 0 and rank not in (0, 1)
 
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
-        self.told.append((kind, body))
+        self.sent.append((kind, body))
 
     def heard(self) -> List[PeerMessage]:
         messages, self.messages = self.messages, []

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from ma_boot.observe import PeerMessage
-from ma_boot.observe.stacks_round import verdict_heard
+from ma_boot.observe.stacks_round import read_verdict
 from tests.functional.node import eventually
 from tests.functional.observe.conftest import Detecting, Others
 from tests.functional.observe.test_stacks_round import row
@@ -33,18 +33,18 @@ def test_of_another_nodes_hang_the_stacks_are_taken_once_a_minute(
         assert hears("hanging") == said
         assert detector.patience() == 1, "soon again: others may turn out not to answer"
         assert hears("hanging") == said, "they are being taken"
-        eventually(lambda: detector.check(group.workers, False) or peers.told, "the own stacks")
+        eventually(lambda: detector.check(group.workers, False) or peers.sent, "the own stacks")
         folds = [{"ranks": [4], "stack": "a"}, {"ranks": [0, 5], "stack": "b"}]
         hears("verdict", folded=folds, suspect=None, waits=[], silent=[], working=[])
         eventually(lambda: detector.check(group.workers, False) or journal.events("stacks"), "the report")
         assert [len(event["folded"]) for event in journal.events("stacks")] == [2]
         assert journal.events("hang") == [], "nobody hangs here"
-        ((_, body),) = peers.told
+        ((_, body),) = peers.sent
         assert [(one["rank"], one["quiet"] < 60) for one in body["ranks"]] == [(0, True)]
         assert hears("hanging").count(said) == 1
         detector._last_round -= 90
         assert hears("hanging").count(said) == 2
-        eventually(lambda: detector.check(group.workers, False) or len(peers.told) == 2, "the stacks again")
+        eventually(lambda: detector.check(group.workers, False) or len(peers.sent) == 2, "the stacks again")
 
 
 def test_node_0_asks_all_others_for_their_stacks_and_tells_them_what_follows(
@@ -55,7 +55,7 @@ def test_node_0_asks_all_others_for_their_stacks_and_tells_them_what_follows(
     with detecting(None, peers) as detector:
         peers.messages.append(PeerMessage(1, "hanging", {}, time.monotonic()))
         detector.check([], False)
-        assert peers.told == [("hanging", {})]
+        assert peers.sent == [("hanging", {})]
         for node in (1, 2):
             ranks = [row(2 * node, stack=f"of {node}")]
             peers.messages.append(PeerMessage(node, "stacks", {"ranks": ranks}, time.monotonic()))
@@ -64,9 +64,9 @@ def test_node_0_asks_all_others_for_their_stacks_and_tells_them_what_follows(
         "folded": [{"ranks": (2,), "stack": "of 1"}, {"ranks": (4,), "stack": "of 2"}],
         "suspect": None,
     }
-    assert peers.told[1:] == [("verdict", {**verdict, "waits": [], "silent": [], "working": []})]
+    assert peers.sent[1:] == [("verdict", {**verdict, "waits": [], "silent": [], "working": []})]
     (event,) = journal.events("stacks")
-    assert verdict_heard(json.loads(json.dumps(peers.told[1][1]))) == peers.told[1][1]
+    assert read_verdict(json.loads(json.dumps(peers.sent[1][1]))) == peers.sent[1][1]
     assert event["silent"] == []
 
 
@@ -78,11 +78,11 @@ def test_stacks_that_were_taken_just_now_are_not_taken_again_for_an_own_hang(
         with detecting(0.4, peers) as detector:
             detector._last_round = time.monotonic() - 30
             assert eventually(lambda: detector.hanging(group.workers), "the hang") == ["rank 0"]
-            assert (journal.events("hang")[0]["labels"], peers.told) == (["rank 0"], [])
+            assert (journal.events("hang")[0]["labels"], peers.sent) == (["rank 0"], [])
         with detecting(0.4, peers) as detector:
             detector._last_round = time.monotonic() - 90
-            eventually(lambda: detector.check(group.workers, False) or peers.told, "the hang")
-            assert peers.told[0] == ("hanging", {"labels": ["rank 0"]})
+            eventually(lambda: detector.check(group.workers, False) or peers.sent, "the hang")
+            assert peers.sent[0] == ("hanging", {"labels": ["rank 0"]})
 
 
 def test_a_node_that_ended_before_the_hang_is_not_waited_for(

@@ -195,7 +195,7 @@ def test_an_idle_card_is_looked_at_again_after_a_pause_until_it_computes(
 ) -> None:
     tool = Tool(tmp_path / "tools", IDLE, NPU_910B, IDLE)
     with started(rank(tmp_path, 0, PATH=tool.path)) as group:
-        life.look_at_cards(group.workers, 60.0)
+        life.check_cards(group.workers, 60.0)
         eventually(lambda: life.last_seen(group.workers[0]) > 0, "it was seen to compute")
         first, second = tool.times()
         assert second - first >= 1.0
@@ -213,7 +213,7 @@ def test_all_cards_are_looked_at_until_the_time_is_over(
         return any(later - earlier < 0.5 for earlier, later in zip(times, times[1:]))
 
     with started(*specs) as group:
-        life.look_at_cards(group.workers, 0.08)
+        life.check_cards(group.workers, 0.08)
         eventually(short_pause, "another look")
         assert life.last_seen(group.workers[0]) == -math.inf, "it is looking"
         clock.now += 1
@@ -226,7 +226,7 @@ def test_cards_are_looked_at_from_half_the_timeout_on(
 ) -> None:
     """And each look is over at the next check: so whose card computes is not named."""
     monkeypatch.setattr(hang_detector, "SHORTEST_PAUSE", 0.01)
-    monkeypatch.setattr(hang_detector, "IDLE_LOOKS", 9)  # this clock hardly leaves time for more
+    monkeypatch.setattr(hang_detector, "IDLE_ANSWERS", 9)  # this clock hardly leaves time for more
     tool = Tool(tmp_path / "tools", IDLE, NPU_910B)
     specs = [rank(tmp_path, number, PATH=tool.path) for number in range(2)]
     named: List[str] = []
@@ -259,8 +259,8 @@ def test_a_rank_that_moves_less_than_64_kib_a_second_only_polls(
     """
     with started(rank(tmp_path, 0)) as group:
         (worker,) = group.workers
-        life.look_at_data({worker.pid: [os.getpid()]})
+        life.check_data({worker.pid: [os.getpid()]})
         Path("/dev/null").write_bytes(b"x" * written)
         clock.now += 3.0
-        life.look_at_data({worker.pid: [os.getpid()]})
+        life.check_data({worker.pid: [os.getpid()]})
         assert life.last_seen(worker) == (clock.now if lives else -math.inf)

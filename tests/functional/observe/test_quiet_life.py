@@ -36,7 +36,7 @@ def test_a_card_that_computes_is_life(
     with started(spec) as group:
         began = time.monotonic()
         assert life.last_seen(group.workers[0]) == -math.inf
-        life.look_at_cards(group.workers, 0.1)
+        life.check_cards(group.workers, 0.1)
         eventually(lambda: life._task is not None and life._task.finished, "the look")
         seen = life.last_seen(group.workers[0])
         assert began < seen < time.monotonic() if computes else seen == -math.inf
@@ -49,7 +49,7 @@ def test_a_tool_that_answers_no_more_hides_no_hang(tmp_path: Path, started: Star
     with started(spec) as group:
 
         def cannot_tell() -> bool:
-            life.look_at_cards(group.workers, 0.1)
+            life.check_cards(group.workers, 0.1)
             eventually(lambda: life._task is not None and life._task.finished, "the look")
             return life.cannot_tell(group.workers[0])
 
@@ -75,7 +75,7 @@ def test_data_that_processes_move_is_life(tmp_path: Path, started: Started, life
         worker = group.workers[0]
 
         def waits() -> bool:
-            life.look_at_data({worker.pid: [worker.pid]})
+            life.check_data({worker.pid: [worker.pid]})
             return bool(life.last_seen(worker) == -math.inf)
 
         eventually(
@@ -84,7 +84,7 @@ def test_data_that_processes_move_is_life(tmp_path: Path, started: Started, life
         assert [waits(), waits()] == [True, True], "it only waits"
         (tmp_path / "go").write_text("go\n")
         eventually((tmp_path / "done").exists, "it has copied")
-        life.look_at_data({worker.pid: [worker.pid]})
+        life.check_data({worker.pid: [worker.pid]})
         assert life.last_seen(worker) > -math.inf
 
 
@@ -112,12 +112,12 @@ def test_what_a_rank_receives_is_life_unless_it_is_a_heartbeat(
             with connection:
                 worker = group.workers[0]
                 eventually(lambda: sleeps(worker.pid), "it waits for data")
-                life.look_at_data({worker.pid: [worker.pid]})
+                life.check_data({worker.pid: [worker.pid]})
                 began = time.monotonic()
                 connection.sendall(b"x" * size)
                 eventually(lambda: received(worker.pid) >= size, "it has what was sent")
                 eventually(lambda: time.monotonic() > began + 0.1, "in 10 ms, 1,000 bytes are no heartbeat")
-                life.look_at_data({worker.pid: [worker.pid]})
+                life.check_data({worker.pid: [worker.pid]})
                 assert (life.last_seen(worker) > -math.inf) is is_life
 
 
@@ -146,7 +146,7 @@ def test_a_rank_that_an_overloaded_machine_gives_no_core_is_alive(
     with started(f'{pinned} "{IDLE}"', f'{pinned} "while True: pass"') as group:
         worker = group.workers[0]
         eventually((tmp_path / "up").exists, "it runs")
-        life.look_at_data({worker.pid: [worker.pid]})
+        life.check_data({worker.pid: [worker.pid]})
         began = usage(worker.pid)
         eventually(lambda: seen(life, worker) > -math.inf, "it is seen to want the core")
         assert usage(worker.pid) - began < 1
@@ -155,7 +155,7 @@ def test_a_rank_that_an_overloaded_machine_gives_no_core_is_alive(
 def seen(life: QuietLife, worker: Worker) -> float:
     """When it has last shown life, by a look some time after the one before."""
     time.sleep(0.3)
-    life.look_at_data({worker.pid: [worker.pid]})
+    life.check_data({worker.pid: [worker.pid]})
     return life.last_seen(worker)
 
 

@@ -19,9 +19,9 @@ from ma_boot.observe.stacks_round import (
     _lines,
     _plogs,
     _verdict,
-    ends_heard,
-    ranks_heard,
-    verdict_heard,
+    read_ends,
+    read_ranks,
+    read_verdict,
 )
 from ma_boot.processes import SignalInbox, process_stat
 from tests.functional.node import eventually
@@ -36,7 +36,7 @@ def _reported(ranks: Any, unnamed: Any, silent: Any) -> Any:
     return _lines(verdict, unnamed), verdict
 
 
-def told(body: Any, kind: str = "stacks", node: int = 2) -> PeerMessage:
+def message(body: Any, kind: str = "stacks", node: int = 2) -> PeerMessage:
     return PeerMessage(node, kind, body, 0.0)
 
 
@@ -57,11 +57,11 @@ def test_it_waits_for_the_others_nine_seconds_at_most() -> None:
     peers = Others()
     with SignalInbox() as inbox:
         taken = StacksRound([], {}, peers, inbox)
-        eventually(lambda: bool(taken.finished() or taken._told), "the own stacks")
+        eventually(lambda: bool(taken.finished() or taken._shared), "the own stacks")
         assert 8 < taken.patience() <= 9
         assert not taken.finished()
         for node, rank in ((1, 4), (1, 5), (7, 6)):  # again, and of no node that was asked
-            taken.hear(PeerMessage(node, "stacks", {"ranks": [row(rank)]}, taken.began))
+            taken.receive(PeerMessage(node, "stacks", {"ranks": [row(rank)]}, taken.began))
         peers.unreached, taken.began = (), time.monotonic() - 8.2
         assert not taken.finished()
         taken.began = time.monotonic() - 9.2
@@ -72,16 +72,16 @@ def test_it_waits_for_the_others_nine_seconds_at_most() -> None:
         taken.began -= 9
         assert taken.patience() == 0
         assert taken.finished()
-        assert {kind for kind, _ in peers.told} == {"verdict"}
+        assert {kind for kind, _ in peers.sent} == {"verdict"}
         gone = StacksRound([], {}, peers, inbox)
-        gone.hear(PeerMessage(1, "stacks", {"ranks": [row(4)]}, gone.began - 10))
+        gone.receive(PeerMessage(1, "stacks", {"ranks": [row(4)]}, gone.began - 10))
         assert gone.report()[1]["folded"] == [], "that was of an earlier hang"
-        gone.hear(PeerMessage(1, "ended", {"codes": [[4, 0]]}, gone.began - 500))
-        gone.hear(PeerMessage(2, "ended", {"codes": [[4, 0], [5, 0]]}, gone.began))
+        gone.receive(PeerMessage(1, "ended", {"codes": [[4, 0]]}, gone.began - 500))
+        gone.receive(PeerMessage(2, "ended", {"codes": [[4, 0], [5, 0]]}, gone.began))
         stacks = [(fold["ranks"], fold["stack"]) for fold in gone.report()[1]["folded"]]
         assert stacks == [((5,), "has ended with exit code 0")], "rank 4 is of two nodes: neither is believed"
         peers.unreached, unheard = (1, 2), StacksRound([], {}, peers, inbox)
-        eventually(lambda: bool(unheard.finished() or unheard._told), "the own stacks")
+        eventually(lambda: bool(unheard.finished() or unheard._shared), "the own stacks")
         unheard.began = time.monotonic() - 3.2
         assert not unheard.finished()
         unheard.began = time.monotonic() - 4.2
@@ -95,12 +95,12 @@ def test_another_node_waits_for_what_node_0_says_a_moment_longer() -> None:
     peers.unreached = ()
     with SignalInbox() as inbox:
         taken = StacksRound([], {}, peers, inbox)
-        eventually(lambda: bool(taken.finished() or peers.told), "the own stacks")
-        assert peers.told == [("stacks", {"ranks": []})]
+        eventually(lambda: bool(taken.finished() or peers.sent), "the own stacks")
+        assert peers.sent == [("stacks", {"ranks": []})]
         taken.began = time.monotonic() - 9.2
         assert not taken.finished()
-        taken.hear(told({"folded": 7}, "verdict", 0))
-        taken.hear(told({"ranks": [row(4)]}, "stacks", 0))
+        taken.receive(message({"folded": 7}, "verdict", 0))
+        taken.receive(message({"ranks": [row(4)]}, "stacks", 0))
         taken.began = time.monotonic() - 9.8
         assert taken.finished()
         assert taken.report()[1]["folded"] == []
@@ -118,10 +118,10 @@ def test_what_node_0_says_is_not_trusted(lie: Any) -> None:
         "silent": [1],
         "working": [],
     }
-    verdict = verdict_heard(right)
+    verdict = read_verdict(right)
     assert verdict is not None
     assert verdict["suspect"]["why"] == "is [2J late"
-    assert verdict_heard({**right, **lie}) is None
+    assert read_verdict({**right, **lie}) is None
 
 
 def test_own_stacks_that_do_not_come_are_given_up(
@@ -206,7 +206,7 @@ def test_nobody_and_somebody_is_suspected() -> None:
          "no stack", "no time", "no number of seconds"],
 )  # fmt: skip
 def test_what_another_node_tells_is_not_trusted(rows: Any, ranks: Optional[Sequence[int]]) -> None:
-    found = ranks_heard(told({"ranks": rows}), Others())
+    found = read_ranks(message({"ranks": rows}), Others())
     assert (None if found is None else [one.rank for one in found]) == ranks
 
 
@@ -224,14 +224,14 @@ def test_what_another_node_tells_is_not_trusted(rows: Any, ranks: Optional[Seque
     ],
 )
 def test_how_another_nodes_ranks_have_ended_is_not_trusted_either(codes: Any, ranks: Any) -> None:
-    found = ends_heard(told({"codes": codes}), Others())
+    found = read_ends(message({"codes": codes}), Others())
     assert (None if found is None else [(one.rank, one.ended) for one in found]) == ranks
-    assert ends_heard(told({}), Others()) is None
+    assert read_ends(message({}), Others()) is None
 
 
 def test_stacks_from_elsewhere_move_no_cursor() -> None:
     rows = [row(4, stack="a\x1b[31m\nb\x07"), *map(row, range(5, 70))]
-    found = ranks_heard(told({"ranks": rows}), Others())
+    found = read_ranks(message({"ranks": rows}), Others())
     assert found is not None
     assert (found[0].stack, len(found)) == ("a[31m\nb", 64)
 
@@ -252,11 +252,11 @@ def test_whatever_the_way_to_the_stacks_raises_the_ranks_are_told(
 
 def test_a_rank_of_another_node_has_all_that_was_told() -> None:
     full = row(4, stack="s" * 12_001, quiet=2.5, waits_for=[1, 2], ended=7, state="Tt")
-    assert ranks_heard(told({"ranks": [full, row(5)]}), Others()) == [
+    assert read_ranks(message({"ranks": [full, row(5)]}), Others()) == [
         RankAtHang(4, 2, "s" * 12_000, 2.5, (1, 2), 7, "T", 9.0),
         RankAtHang(5, 2, "s", 1.0, (), None, "S", 9.0),
     ]
-    many = ranks_heard(told({"ranks": [row(4, waits_for=list(range(20_000)))]}), Others())
+    many = read_ranks(message({"ranks": [row(4, waits_for=list(range(20_000)))]}), Others())
     assert many is not None
     assert len(many[0].waits_for) == 64
 
@@ -293,10 +293,10 @@ def test_the_ranks_of_a_node_are_told_with_their_states(
         os.kill(stopped.pid, signal.SIGSTOP)
         eventually(lambda: (process_stat(stopped.pid) or "?")[0] == "T", "it is stopped")
         taken = StacksRound(group.workers, {running.pid: 3.14159}, peers, inbox)
-        eventually(lambda: bool(taken.finished() or peers.told), "the own stacks")
+        eventually(lambda: bool(taken.finished() or peers.sent), "the own stacks")
         os.kill(stopped.pid, signal.SIGCONT)
     assert taken.report()[0][0].startswith("scheduler:")
-    ((_, body),) = peers.told
+    ((_, body),) = peers.sent
     assert [
         (one["rank"], one["node"], one["quiet"], one["state"], one["ended"]) for one in body["ranks"]
     ] == [
@@ -336,9 +336,9 @@ def test_the_ranks_that_a_launcher_has_started_are_shown_as_ranks(
     with started(spec._replace(label="command", rank=None)) as group:
         eventually(lambda: len(list(tmp_path.glob("up.*"))) == 3, "all ranks run")
         taken = StacksRound(group.workers, {}, peers, inbox)
-        eventually(lambda: bool(taken.finished() or taken._told), "the own stacks")
-        taken.hear(PeerMessage(1, "stacks", {"ranks": [row(9, stack="a lie"), row(11)]}, taken.began))
-        taken.hear(PeerMessage(2, "stacks", {"ranks": []}, taken.began))
+        eventually(lambda: bool(taken.finished() or taken._shared), "the own stacks")
+        taken.receive(PeerMessage(1, "stacks", {"ranks": [row(9, stack="a lie"), row(11)]}, taken.began))
+        taken.receive(PeerMessage(2, "stacks", {"ranks": []}, taken.began))
     _, event = taken.report()
     assert [fold["ranks"] for fold in event["folded"]] == [(9,), (11,), (8, 10)]
     assert "next_batch (train.py:4)" in event["folded"][0]["stack"]
@@ -364,8 +364,8 @@ def test_what_a_rank_prints_is_read_for_its_stacks_and_its_waits(
         (worker,) = group.workers
         eventually(lambda: worker.output.pump() or worker.output.tail(), "it is ready")
         taken = StacksRound(group.workers, {}, peers, inbox)
-        eventually(lambda: (worker.output.pump(), taken.finished(), peers.told)[-1], "the own stacks")
-    ((_, body),) = peers.told
+        eventually(lambda: (worker.output.pump(), taken.finished(), peers.sent)[-1], "the own stacks")
+    ((_, body),) = peers.sent
     assert "most recent call first" in body["ranks"][0]["stack"]
     assert body["ranks"][0]["waits_for"] == (7,)
 

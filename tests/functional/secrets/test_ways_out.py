@@ -18,7 +18,7 @@ from typing import Dict, Iterator, List, Sequence
 import pytest
 
 from ma_boot.cli.app import main
-from ma_boot.observe.channel.failures import told
+from ma_boot.observe.channel.failures import failures_body
 from ma_boot.observe.endpoint import Endpoint
 from ma_boot.redact import remember_secrets, without_secrets
 from ma_boot.reporting import WorkerExit, causes_of
@@ -263,7 +263,7 @@ def test_messages_to_other_nodes_and_to_prometheus_have_none() -> None:
         "Traceback (most recent call last):\n  x\nValueError: " + "y" * 280 + " with --sk Pl4nt3d Pl4nt3dSK\n"
     )
     ended = WorkerExit("rank 0", 0, 0, 1, 1, None, 1, 1.0, False, "x", output)
-    assert_none_in(json.dumps(told(causes_of((ended,), 0, 0.0))), figures=False)
+    assert_none_in(json.dumps(failures_body(causes_of((ended,), 0, 0.0))), figures=False)
     served = Endpoint("127.0.0.1:0")
     served.text = 'ma_boot_rank_value{name="Pl4nt3dSK"} 1\nma_boot_rank_value{name="tokens"} 4096\n'
     with urllib.request.urlopen(f"http://{served.at}/metrics", timeout=30) as answer:

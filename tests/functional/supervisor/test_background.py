@@ -36,7 +36,7 @@ def test_a_rank_holds_the_job_and_a_monitor_only_for_a_minute(
     assert worker.process.wait(30) == 0
     try:
         assert not Background(worker).is_over(), "in the first minute everything does"
-        left = Background(worker, settle=0.0)
+        left = Background(worker, grace=0.0)
         assert left.is_over() is not holds
         if holds:
             assert left.patience() > 0, "it does not look all the time"

@@ -8,7 +8,7 @@ from typing import Any, Optional
 
 import pytest
 
-from ma_boot.observe.channel import told, told_by
+from ma_boot.observe.channel import failures_body, read_failures
 from ma_boot.reporting import Cause, WorkerExit, cause_of, causes_of, readable
 from ma_boot.reporting.cause import ENDED_EARLY, OWN, RAISED
 
@@ -102,7 +102,10 @@ def test_if_all_lost_their_peers_the_node_that_does_not_answer_is_the_cause() ->
 
 def test_a_failure_is_the_same_for_the_node_that_is_told_of_it() -> None:
     own = causes_of((ended(1, 1, 5.0004, SHAPE), ended(2, 1, 6.0, RESET)), 3, 1e9)
-    assert told_by(3, json.loads(json.dumps(told(own))), has_rank=lambda node, rank: rank > 0) == own
+    assert (
+        read_failures(3, json.loads(json.dumps(failures_body(own))), has_rank=lambda node, rank: rank > 0)
+        == own
+    )
     assert [failure.at for failure in own] == [1e9 + 5, 1e9 + 6]
 
 
@@ -195,12 +198,12 @@ ROW = {"node": 3, "rank": 1, "code": 1, "words": "w", "at": 1.0, "evidence": 0}
     ],
 )
 def test_what_is_no_failure_or_a_lie_about_this_nodes_ranks_is_not_believed(rows: Any) -> None:
-    assert told_by(3, {"failures": rows}, has_rank=lambda node, rank: rank > 0) == []
-    assert len(told_by(3, {"failures": [ROW]}, has_rank=lambda node, rank: rank > 0)) == 1
+    assert read_failures(3, {"failures": rows}, has_rank=lambda node, rank: rank > 0) == []
+    assert len(read_failures(3, {"failures": [ROW]}, has_rank=lambda node, rank: rank > 0)) == 1
 
 
 def test_node_0_tells_the_failures_of_others() -> None:
-    assert [failure.node for failure in told_by(0, {"failures": [ROW]}, lambda node, rank: True)] == [3]
+    assert [failure.node for failure in read_failures(0, {"failures": [ROW]}, lambda node, rank: True)] == [3]
 
 
 def test_words_are_one_line_that_moves_no_cursor() -> None:

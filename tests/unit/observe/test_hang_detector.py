@@ -6,7 +6,7 @@ import pytest
 
 from ma_boot.observe.hang_detector import LastActivity
 
-BEFORE = LastActivity(when=100.0, cpu=7.0, looked=100.0, used=7.0)
+BEFORE = LastActivity(when=100.0, cpu=7.0, checked=100.0, used=7.0)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ class SimulatedNodes:
         for body in bodies(state):
             others = range(1, len(self.nodes)) if node == 0 else (0,)
             self.sent.extend((node, other, body) for other in others)
-        self.nodes[node] = state._replace(told=frozenset())
+        self.nodes[node] = state._replace(messages=frozenset())
 
     def deliver(self, number: int, again: bool, ahead: int) -> None:
         """In any order, also a second time."""
@@ -67,7 +67,7 @@ class SimulatedNodes:
         at = number % len(self.sent)
         source, node, body = self.sent[at] if again else self.sent.pop(at)
         highest = self.highest(node)
-        self.nodes[node] = self.nodes[node].heard(source, body, highest, highest + ahead + 1)
+        self.nodes[node] = self.nodes[node].received(source, body, highest, highest + ahead + 1)
 
     def lose(self, number: int) -> None:
         if self.sent:
@@ -129,13 +129,13 @@ def test_a_message_that_is_none_of_them_changes_nothing() -> None:
             {"attempt": 1, "word": "save", "call": 5},
         ]  # fmt: skip
         for body in bodies:
-            assert state.heard(1 - node, body, 3, 4) == state
-            assert state.heard(2, body, 3, 4) == state
+            assert state.received(1 - node, body, 3, 4) == state
+            assert state.received(2, body, 3, 4) == state
 
 
 def test_a_node_that_does_not_answer_ends_the_doubt_and_is_named() -> None:
     asking = SaveAgreement(0, 3).wanted(4).turn(4, 7, 0.0)
-    asking = asking.heard(1, {"attempt": 1, "word": "ready", "call": 7}, 4, 7)
+    asking = asking.received(1, {"attempt": 1, "word": "ready", "call": 7}, 4, 7)
     assert asking.answers == (-7,)
     ended = asking.turn(5, 8, ASK_SECONDS + 0.1)
     assert (ended.answers, ended.silent) == ((), 2)

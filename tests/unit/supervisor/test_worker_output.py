@@ -71,12 +71,12 @@ def test_the_pipe_holds_a_mebibyte_and_is_never_waited_for(pipe: Pipe) -> None:
 
 
 def test_the_first_output_is_an_event_and_the_last_one_is_heard(pipe: Pipe) -> None:
-    before = pipe.output.heard
+    before = pipe.output.last_output
     assert pipe.journal.events("first-output") == []
     pipe.print(b"a\n")
-    first = pipe.output.heard
+    first = pipe.output.last_output
     pipe.print(b"b\n")
-    assert before < first < pipe.output.heard
+    assert before < first < pipe.output.last_output
     (event,) = pipe.journal.events("first-output")
     assert (event["label"], event["rank"]) == ("rank 0", 0)
 
@@ -146,7 +146,7 @@ def test_a_process_that_has_ended_meanwhile_has_no_stacks() -> None:
 
 def test_what_prints_nothing_is_heard_from_its_start_on(tmp_path: Path) -> None:
     pipe = Pipe(tmp_path)
-    assert pipe.output.heard > 0
+    assert pipe.output.last_output > 0
     os.close(pipe.sink)
     assert pipe.output.pump() is None
     pipe.output.close()
@@ -201,7 +201,7 @@ def test_what_was_printed_since_a_place_is_told(pipe: Pipe) -> None:
     assert pipe.output.since(0)[:2] == (6, b"first\n")
     pipe.print(b"second\n")
     assert pipe.output.since(6)[:2] == (13, b"second\n")
-    assert pipe.output.since(13) == (13, b"", pipe.output.heard)
+    assert pipe.output.since(13) == (13, b"", pipe.output.last_output)
     pipe.print(b"x" * 70 * KIB)
     assert pipe.output.since(13)[:2] == (13 + 70 * KIB, b"x" * 64 * KIB)
 
@@ -226,12 +226,12 @@ def test_the_dump_of_faulthandler_is_taken_from_the_output(pipe: Pipe) -> None:
 def test_only_what_is_printed_after_the_signal_is_a_dump(pipe: Pipe) -> None:
     dump = 'Current thread 0x1 (most recent call first):\n  File "{}.py", line 1 in f\n'
     pipe.print(dump.format("old").encode())
-    eventually(lambda: time.monotonic() - pipe.output.heard > 0.2, "it is long ago")
+    eventually(lambda: time.monotonic() - pipe.output.last_output > 0.2, "it is long ago")
     since = time.monotonic()
     assert _printed(pipe.output, since, since + 0.3) == ""
     pipe.print(dump.format("new").encode())
     assert "new.py" in _printed(pipe.output, since, time.monotonic() + 60)
-    assert time.monotonic() - pipe.output.heard > 0.15, "more of it may have come"
+    assert time.monotonic() - pipe.output.last_output > 0.15, "more of it may have come"
 
 
 def test_a_py_spy_that_hangs_costs_the_others_nothing(
