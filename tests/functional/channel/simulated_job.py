@@ -59,17 +59,17 @@ def case(seed: int) -> Case:
 class SimulatedNodes:
     """The nodes of a case, which have all heard of each other."""
 
-    def __init__(self, one: Case, place: Path, inbox: SignalInbox) -> None:
-        self.case = one
+    def __init__(self, case: Case, place: Path, inbox: SignalInbox) -> None:
+        self.case = case
         self.jobs: List[JobEnvironment] = []
         self.others: List[OtherNodes] = []
         self.journals: List[EventList] = []
         port = free_port()
-        hosts = ",".join(f"127.78.{node // 250}.{node % 250 + 1}" for node in range(one.nodes))
-        for node in range(one.nodes):
+        hosts = ",".join(f"127.78.{node // 250}.{node % 250 + 1}" for node in range(case.nodes))
+        for node in range(case.nodes):
             environ = {
-                "MA_NUM_HOSTS": str(one.nodes), "VC_TASK_INDEX": str(node), "VC_WORKER_HOSTS": hosts,
-                "MA_VJ_NAME": f"ma-job-{one.seed}", "HOME": str(place), "MABOOT_JOB_TOKEN": TOKEN,
+                "MA_NUM_HOSTS": str(case.nodes), "VC_TASK_INDEX": str(node), "VC_WORKER_HOSTS": hosts,
+                "MA_VJ_NAME": f"ma-job-{case.seed}", "HOME": str(place), "MABOOT_JOB_TOKEN": TOKEN,
             }  # fmt: skip
             self.journals.append(EventList())
             world = World(environ, "host", str(place), inbox, self.journals[-1])
@@ -78,7 +78,7 @@ class SimulatedNodes:
             self.others[-1].open(self.jobs[-1], port)
         channel = self.others[0]._channel
         assert channel is not None
-        eventually(lambda: channel.connected == set(range(1, one.nodes)), "all have met", 20)
+        eventually(lambda: channel.connected == set(range(1, case.nodes)), "all have met", 20)
 
     def close(self) -> None:
         """Ends all channels."""
@@ -97,16 +97,16 @@ class SimulatedNodes:
             for rank in ranks
         ]  # fmt: skip
 
-    def stacks_of(self, asked: Sequence[RankProcess]) -> List[str]:
+    def stacks_of(self, processes: Sequence[RankProcess]) -> List[str]:
         """In place of py-spy: what it has recorded of a rank in this kind of hang."""
         chance = random.Random(self.case.seed)
         usual = "usual-swapped" if self.case.kind == "swapped" else "usual"
-        found = []
-        for one in asked:
-            odd = one.pid - FIRST_PID in self.case.ranks and self.case.kind != "dead node"
+        stacks = []
+        for process in processes:
+            odd = process.pid - FIRST_PID in self.case.ranks and self.case.kind != "dead node"
             name = self.case.kind if odd else f"{usual}-{chance.choice('023')}"
-            found.append(STACKS[name].replace("4711", str(one.pid)))
-        return found
+            stacks.append(STACKS[name].replace("4711", str(process.pid)))
+        return stacks
 
     def hang(self, inbox: SignalInbox) -> List[Optional[Dict[str, Any]]]:
         """The suspect that each node names, after one of them has found its ranks hanging."""
@@ -152,12 +152,12 @@ class SimulatedNodes:
                 exits.append(
                     WorkerExit(f"rank {rank}", rank, 0, 1, code, None, at, 9.0, stopped, "log", output)
                 )
-            ended = [cast(Worker, SimpleNamespace(exit=one)) for one in exits if one.code == 1]
+            ended = [cast(Worker, SimpleNamespace(exit=exit)) for exit in exits if exit.code == 1]
             until = time.monotonic() + 3 + chance.random() * 0.2
             while time.monotonic() < until:
                 self.others[node].check(ended, False)
                 time.sleep(0.02)
-            stops = [] if any(not one.stopped for one in exits) else [signal.SIGTERM]  # by the platform
+            stops = [] if any(not exit.stopped for exit in exits) else [signal.SIGTERM]  # by the platform
             ending = Ending.of(self.jobs[node], stops, None, RunResult(tuple(exits)), None)
             cause, _ = self.others[node].cause(ending)
             causes[node] = None if cause is None else str(cause)
@@ -189,10 +189,10 @@ class EventList(Journal):
 
 
 @contextmanager
-def simulated(one: Case, place: Path) -> Iterator[SimulatedNodes]:
+def simulated(case: Case, place: Path) -> Iterator[SimulatedNodes]:
     """The nodes of a case."""
     with SignalInbox() as inbox:
-        nodes = SimulatedNodes(one, place, inbox)
+        nodes = SimulatedNodes(case, place, inbox)
         try:
             yield nodes
         finally:

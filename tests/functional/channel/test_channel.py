@@ -27,20 +27,27 @@ def works(sender: NodeChannel, receiver: NodeChannel) -> None:
     messages: List[Any] = []
     sender.tell("failed", BODY)
     eventually(lambda: heard(receiver, messages), "the message", 20)
-    assert [(one.node, one.kind, one.body) for one in messages] == [(sender.node, "failed", BODY)]
+    assert [(message.node, message.kind, message.body) for message in messages] == [
+        (sender.node, "failed", BODY)
+    ]
 
 
 def test_node_0_hears_all_and_all_hear_node_0_alone() -> None:
     with talking(4, address()) as nodes:
-        told = time.monotonic()
+        sent_at = time.monotonic()
         nodes[2].tell("failed", BODY)
         assert nodes[2].flush(20)
         (message,) = nodes[0].heard()
         assert (message.node, message.kind, message.body) == (2, "failed", BODY)
-        assert told - 0.001 <= message.when <= time.monotonic()
+        assert sent_at - 0.001 <= message.when <= time.monotonic()
         nodes[0].tell("cause", BODY)
         assert nodes[0].flush(20)
-        assert [[one.kind for one in node.heard()] for node in nodes] == [[], ["cause"], ["cause"], ["cause"]]
+        assert [[message.kind for message in node.heard()] for node in nodes] == [
+            [],
+            ["cause"],
+            ["cause"],
+            ["cause"],
+        ]
         assert [node.unreached for node in nodes] == [set()] * 4
 
 
@@ -63,13 +70,13 @@ def test_what_was_told_before_the_address_is_known_comes_later_with_its_time() -
     with SignalInbox() as inbox, talking(2, at, 1) as (first,):
         late = NodeChannel(TOKEN, "job", 1, 2, at, inbox)
         late.tell("failed", BODY)
-        told = time.monotonic()
+        sent_at = time.monotonic()
         assert not late.flush(0.3)
         late.meet(at)
         assert late.flush(20)
         late.close()
         (message,) = first.heard()
-        assert message.when == pytest.approx(told, abs=0.15)
+        assert message.when == pytest.approx(sent_at, abs=0.15)
 
 
 def test_who_starts_later_hears_what_node_0_has_told() -> None:
@@ -79,7 +86,7 @@ def test_who_starts_later_hears_what_node_0_has_told() -> None:
         late = NodeChannel(TOKEN, "job", 1, 2, at, inbox)
         late.meet(at)
         assert first.flush(20)
-        assert [one.body for one in late.heard()] == [BODY]
+        assert [message.body for message in late.heard()] == [BODY]
         late.close()
 
 
@@ -207,9 +214,9 @@ def test_a_flood_of_strangers_keeps_no_message_away() -> None:
 
         def flood() -> None:
             while not over.is_set():
-                with socket.socket() as one:
-                    one.setblocking(False)
-                    one.connect_ex(at)
+                with socket.socket() as stranger:
+                    stranger.setblocking(False)
+                    stranger.connect_ex(at)
                     time.sleep(0.0005)
 
         for _ in range(200):  # that stay, and say nothing
@@ -253,7 +260,7 @@ def test_a_node_that_tells_too_much_is_read_later_and_costs_no_memory() -> None:
         assert sum(len(kept.data) for kept in nodes[0]._kept) <= MOST_OF_ONE_NODE
         nodes[1].tell("failed", BODY)
         assert nodes[1].flush(20)
-        assert {one.node for one in nodes[0].heard()} == {1, 2}
+        assert {message.node for message in nodes[0].heard()} == {1, 2}
 
 
 def test_a_node_that_is_not_there_costs_nobody_anything() -> None:

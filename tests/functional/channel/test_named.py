@@ -19,19 +19,19 @@ FEW = 8
 SECONDS = 10.0
 
 
-def named(one: Case, place: Path, monkeypatch: pytest.MonkeyPatch) -> Tuple[float, List[str]]:
+def named(case: Case, place: Path, monkeypatch: pytest.MonkeyPatch) -> Tuple[float, List[str]]:
     """The seconds until all nodes have named somebody, and what was named wrongly."""
-    with simulated(one, place) as nodes:
+    with simulated(case, place) as nodes:
         began = time.monotonic()
-        if one.kind == "late exception":
-            right = f"node {one.node}, rank {one.ranks[0]}: ValueError: in {one.ranks[0]}, at train.py:1"
+        if case.kind == "late exception":
+            right = f"node {case.node}, rank {case.ranks[0]}: ValueError: in {case.ranks[0]}, at train.py:1"
             wrong = [str(cause) for cause in nodes.fail() if cause != right]
             return time.monotonic() - began, wrong
         monkeypatch.setattr("ma_boot.observe.stacks_round.stacks_of", nodes.stacks_of)
         with SignalInbox() as inbox:
             suspects = nodes.hang(inbox)
-    ranks = [None] if one.kind == "dead node" else list(one.ranks)
-    wrong = [str(it) for it in suspects if not it or it["node"] != one.node or it["rank"] not in ranks]
+    ranks = [None] if case.kind == "dead node" else list(case.ranks)
+    wrong = [str(who) for who in suspects if not who or who["node"] != case.node or who["rank"] not in ranks]
     return time.monotonic() - began, wrong
 
 
@@ -39,17 +39,17 @@ def judged(seeds: Iterable[int], place: Path, monkeypatch: pytest.MonkeyPatch) -
     """The cases in which any node named the wrong one, and the longest time of a case."""
     wrong, longest = [], 0.0
     for seed in seeds:
-        one = case(seed)
-        seconds, names = named(one, place, monkeypatch)
+        each = case(seed)
+        seconds, names = named(each, place, monkeypatch)
         longest = max(longest, seconds)
-        print(f"{one}: {seconds:.1f} s{': ' + names[0] if names else ''}", flush=True)
-        wrong += [f"{one}: {names[0]}"] if names else []
+        print(f"{each}: {seconds:.1f} s{': ' + names[0] if names else ''}", flush=True)
+        wrong += [f"{each}: {names[0]}"] if names else []
     return wrong, longest
 
 
 def test_a_case_of_each_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of few nodes, for what they cost grows with the square of their number."""
-    small = {one.kind: one.seed for one in map(case, reversed(range(SEEDS))) if one.nodes <= FEW}
+    small = {each.kind: each.seed for each in map(case, reversed(range(SEEDS))) if each.nodes <= FEW}
     assert set(small) == set(KINDS)
     wrong, longest = judged(small.values(), tmp_path, monkeypatch)
     assert wrong == []

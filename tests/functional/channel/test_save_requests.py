@@ -57,13 +57,13 @@ class Cable:
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
-                here, _ = self._server.accept()
+                caller, _ = self._server.accept()
                 if self._is_cut:
-                    here.close()
+                    caller.close()
                     continue
-                there = socket.create_connection(self._to)
-                self._ends += [here, there]
-                for pair in ((here, there), (there, here)):
+                node = socket.create_connection(self._to)
+                self._ends += [caller, node]
+                for pair in ((caller, node), (node, caller)):
                     threading.Thread(target=self._forward, args=pair, daemon=True).start()
 
     def _forward(self, source: socket.socket, target: socket.socket) -> None:

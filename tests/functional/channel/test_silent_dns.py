@@ -69,13 +69,13 @@ def with_silent_dns(directory: Path, program: str) -> list[str]:
 
 @pytest.mark.timeout(120)
 def test_a_look_up_ends_in_time(tmp_path: Path) -> None:
-    said, seconds = with_silent_dns(tmp_path, LOOK_UP)
-    assert said.startswith("the first host of VC_WORKER_HOSTS, no.example, has no address after 1 s")
+    line, seconds = with_silent_dns(tmp_path, LOOK_UP)
+    assert line.startswith("the first host of VC_WORKER_HOSTS, no.example, has no address after 1 s")
     assert float(seconds) < 4
 
 
 @pytest.mark.timeout(120)
 def test_a_node_whose_first_node_has_an_address_does_not_wait_for_names(tmp_path: Path) -> None:
-    said, seconds = with_silent_dns(tmp_path, REACH)
-    assert said == "heard [(1, 'failed')]"
+    line, seconds = with_silent_dns(tmp_path, REACH)
+    assert line == "heard [(1, 'failed')]"
     assert float(seconds) < 4

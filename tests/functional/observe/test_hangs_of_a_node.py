@@ -19,7 +19,7 @@ from tests.functional.supervisor.conftest import EventLog, Started
 def test_of_another_nodes_hang_the_stacks_are_taken_once_a_minute(
     started: Started, detecting: Detecting, journal: EventLog
 ) -> None:
-    said = "[ma_boot] ranks hang on another node: taking the stacks of this node's\n"
+    line = "[ma_boot] ranks hang on another node: taking the stacks of this node's\n"
     peers = Others(0, node=1)
     with started("exec sleep 600") as group, detecting(None, peers) as detector:
 
@@ -30,9 +30,9 @@ def test_of_another_nodes_hang_the_stacks_are_taken_once_a_minute(
 
         assert hears("unknown") == ""
         assert detector.patience() == math.inf
-        assert hears("hanging") == said
+        assert hears("hanging") == line
         assert detector.patience() == 1, "soon again: others may turn out not to answer"
-        assert hears("hanging") == said, "they are being taken"
+        assert hears("hanging") == line, "they are being taken"
         eventually(lambda: detector.check(group.workers, False) or peers.sent, "the own stacks")
         folds = [{"ranks": [4], "stack": "a"}, {"ranks": [0, 5], "stack": "b"}]
         hears("verdict", folded=folds, suspect=None, waits=[], silent=[], working=[])
@@ -40,10 +40,10 @@ def test_of_another_nodes_hang_the_stacks_are_taken_once_a_minute(
         assert [len(event["folded"]) for event in journal.events("stacks")] == [2]
         assert journal.events("hang") == [], "nobody hangs here"
         ((_, body),) = peers.sent
-        assert [(one["rank"], one["quiet"] < 60) for one in body["ranks"]] == [(0, True)]
-        assert hears("hanging").count(said) == 1
+        assert [(rank["rank"], rank["quiet"] < 60) for rank in body["ranks"]] == [(0, True)]
+        assert hears("hanging").count(line) == 1
         detector._last_round -= 90
-        assert hears("hanging").count(said) == 2
+        assert hears("hanging").count(line) == 2
         eventually(lambda: detector.check(group.workers, False) or len(peers.sent) == 2, "the stacks again")
 
 
@@ -95,7 +95,7 @@ def test_a_node_that_ended_before_the_hang_is_not_waited_for(
             peers.messages.append(PeerMessage(1, kind, body, time.monotonic() - 100))
         eventually(lambda: detector.check(group.workers, False) or journal.events("stacks"), "the report")
     (event,) = journal.events("stacks")
-    assert ([5], "has ended with exit code 3") in [(one["ranks"], one["stack"]) for one in event["folded"]]
+    assert ([5], "has ended with exit code 3") in [(fold["ranks"], fold["stack"]) for fold in event["folded"]]
     assert time.monotonic() - detector._last_round < 60
 
 

@@ -41,16 +41,9 @@ def message(body: Any, kind: str = "stacks", node: int = 2) -> PeerMessage:
 
 
 def row(rank: Any, **more: Any) -> Dict[str, Any]:
-    return {
-        "rank": rank,
-        "stack": "s",
-        "quiet": 1,
-        "waits_for": [],
-        "ended": None,
-        "state": "S",
-        "printed": 9,
-        **more,
-    }
+    """A rank in the message of a node."""
+    fields = RankAtHang(rank, 0, "s", 1.0, state="S", printed=9.0)._asdict()
+    return {**fields, "waits_for": [], **more}
 
 
 def test_it_waits_for_the_others_nine_seconds_at_most() -> None:
@@ -206,8 +199,8 @@ def test_nobody_and_somebody_is_suspected() -> None:
          "no stack", "no time", "no number of seconds"],
 )  # fmt: skip
 def test_what_another_node_tells_is_not_trusted(rows: Any, ranks: Optional[Sequence[int]]) -> None:
-    found = read_ranks(message({"ranks": rows}), Others())
-    assert (None if found is None else [one.rank for one in found]) == ranks
+    read = read_ranks(message({"ranks": rows}), Others())
+    assert (None if read is None else [rank.rank for rank in read]) == ranks
 
 
 @pytest.mark.parametrize(
@@ -224,16 +217,9 @@ def test_what_another_node_tells_is_not_trusted(rows: Any, ranks: Optional[Seque
     ],
 )
 def test_how_another_nodes_ranks_have_ended_is_not_trusted_either(codes: Any, ranks: Any) -> None:
-    found = read_ends(message({"codes": codes}), Others())
-    assert (None if found is None else [(one.rank, one.ended) for one in found]) == ranks
+    read = read_ends(message({"codes": codes}), Others())
+    assert (None if read is None else [(rank.rank, rank.ended) for rank in read]) == ranks
     assert read_ends(message({}), Others()) is None
-
-
-def test_stacks_from_elsewhere_move_no_cursor() -> None:
-    rows = [row(4, stack="a\x1b[31m\nb\x07"), *map(row, range(5, 70))]
-    found = read_ranks(message({"ranks": rows}), Others())
-    assert found is not None
-    assert (found[0].stack, len(found)) == ("a[31m\nb", 64)
 
 
 def test_whatever_the_way_to_the_stacks_raises_the_ranks_are_told(
@@ -247,7 +233,7 @@ def test_whatever_the_way_to_the_stacks_raises_the_ranks_are_told(
         taken = StacksRound(group.workers, {}, Others(), inbox)
         eventually(taken.finished, "the report")
     assert taken.report()[0][0] == "rank 0:\n  no stacks: ZeroDivisionError: broken"
-    assert [one.node for one in taken._ranks] == [0]
+    assert [rank.node for rank in taken._ranks] == [0]
 
 
 def test_a_rank_of_another_node_has_all_that_was_told() -> None:
@@ -256,9 +242,9 @@ def test_a_rank_of_another_node_has_all_that_was_told() -> None:
         RankAtHang(4, 2, "s" * 12_000, 2.5, (1, 2), 7, "T", 9.0),
         RankAtHang(5, 2, "s", 1.0, (), None, "S", 9.0),
     ]
-    many = read_ranks(message({"ranks": [row(4, waits_for=list(range(20_000)))]}), Others())
-    assert many is not None
-    assert len(many[0].waits_for) == 64
+    rows = [row(4, stack="a\x1b[31m\nb\x07", waits_for=list(range(20_000))), *map(row, range(5, 70))]
+    first, *others = read_ranks(message({"ranks": rows}), Others()) or []
+    assert (first.stack, len(first.waits_for), len(others)) == ("a[31m\nb", 64, 63), "it moves no cursor"
 
 
 def test_the_ends_of_the_two_newest_logs_of_cann_are_read(tmp_path: Path) -> None:
@@ -287,9 +273,9 @@ def test_the_ranks_of_a_node_are_told_with_their_states(
     specs[-1] = specs[-1]._replace(label="another scheduler", rank=None)
     with started(*specs) as group:
         _, running, stopped, *ended = group.workers
-        for one in ended:
-            one.process.wait(30)
-            one.collect(one.started_ns, stopped=False)
+        for worker in ended:
+            worker.process.wait(30)
+            worker.collect(worker.started_ns, stopped=False)
         os.kill(stopped.pid, signal.SIGSTOP)
         eventually(lambda: (process_stat(stopped.pid) or "?")[0] == "T", "it is stopped")
         taken = StacksRound(group.workers, {running.pid: 3.14159}, peers, inbox)
@@ -298,13 +284,13 @@ def test_the_ranks_of_a_node_are_told_with_their_states(
     assert taken.report()[0][0].startswith("scheduler:")
     ((_, body),) = peers.sent
     assert [
-        (one["rank"], one["node"], one["quiet"], one["state"], one["ended"]) for one in body["ranks"]
+        (rank["rank"], rank["node"], rank["quiet"], rank["state"], rank["ended"]) for rank in body["ranks"]
     ] == [
         (0, 3, 3.1, "S", None),
         (1, 3, 0.0, "T", None),
         (2, 3, 0.0, "", 3),
     ]
-    assert all(one["stack"].startswith("no stacks: ") for one in body["ranks"][:2])
+    assert all(rank["stack"].startswith("no stacks: ") for rank in body["ranks"][:2])
 
 
 LAUNCHER = """

@@ -111,15 +111,15 @@ class TestLeftovers:
             number_in(tmp_path / "pid")
             stop_leftovers("another container", 0.2, inbox, print, print)
             assert left.poll() is None
-            said: List[str] = []
+            lines: List[str] = []
             events: List[tuple[str, ...]] = []
             began = time.monotonic()
             stop_leftovers(
-                container, 0.2, inbox, said.append, lambda kind, **fields: events.append((kind, *fields))
+                container, 0.2, inbox, lines.append, lambda kind, **fields: events.append((kind, *fields))
             )
             assert left.wait(timeout=30) == (-signal.SIGKILL if trap else -signal.SIGTERM)
             assert not trap or time.monotonic() - began >= 0.2
-        assert len(said) == 1
+        assert len(lines) == 1
         assert events == [("left-over", "pids")]
 
 

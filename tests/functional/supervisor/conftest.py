@@ -38,8 +38,8 @@ class EventLog(Journal):
 
     def events(self, kind: str) -> List[Dict[str, Any]]:
         self.logs.flush()
-        found = map(json.loads, self._events.read_text().splitlines())
-        return [event for event in found if event["kind"] == kind]
+        events = map(json.loads, self._events.read_text().splitlines())
+        return [event for event in events if event["kind"] == kind]
 
 
 @pytest.fixture

@@ -63,9 +63,11 @@ def test_simultaneous_ends_are_in_the_kernels_order(watched: Watched, order: tup
             os.kill(group.workers[rank].pid, signal.SIGKILL)
             eventually(lambda pid=group.workers[rank].pid: not alive(pid), "it has ended")  # type: ignore[misc]
         watch.wait(FOREVER)
-        assert [one.rank for one in watch.exits] == list(order)
-        assert {(one.code, one.signal, one.stopped) for one in watch.exits} == {(137, signal.SIGKILL, False)}
-        assert len({one.ended_ns for one in watch.exits}) == 1, "when they were found to have ended"
+        assert [ended.rank for ended in watch.exits] == list(order)
+        assert {(ended.code, ended.signal, ended.stopped) for ended in watch.exits} == {
+            (137, signal.SIGKILL, False)
+        }
+        assert len({ended.ended_ns for ended in watch.exits}) == 1, "when they were found to have ended"
         assert group.running() == []
 
 

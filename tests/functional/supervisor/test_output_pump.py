@@ -38,15 +38,15 @@ class Ranks:
 def ranks(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> Iterator[Ranks]:
     with ExitStack() as stack:
         pump = stack.enter_context(OutputPump(journal, inbox, quiet_bytes=500, silent_bytes=1000))
-        found = Ranks(pump, [])
+        ranks = Ranks(pump, [])
         for rank in range(2):
             source, sink = os.pipe()
             output = WorkerOutput(os.fdopen(source, "rb", 0), shell(tmp_path, rank, ""), journal)
             stack.callback(output.close)
             stack.callback(os.close, sink)
             pump.add(output)
-            found.sinks.append(sink)
-        yield found
+            ranks.sinks.append(sink)
+        yield ranks
 
 
 def test_there_is_a_pause_after_each_read(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,8 +63,8 @@ def test_near_the_platforms_limit_only_log_files_are_written(
     for number in range(100):
         for rank in range(2):
             ranks.print(rank, f"line {number}\n")
-    said = [line for line in journal.screen().splitlines() if line.startswith("[ma_boot]")]
-    assert ["all processes but the first" in line for line in said] == [True, False]
+    lines = [line for line in journal.screen().splitlines() if line.startswith("[ma_boot]")]
+    assert ["all processes but the first" in line for line in lines] == [True, False]
     shown = {rank: journal.screen().count(f"[rank {rank}] line") for rank in range(2)}
     assert 0 < shown[1] < shown[0] - 10 < 80
     journal.logs.flush()

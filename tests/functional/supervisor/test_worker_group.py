@@ -1,4 +1,4 @@
-"""The processes of a run: started in order, found again in groups and in other sessions, never left."""
+"""The processes of a run: started in order, ended again in groups and in other sessions, never left."""
 
 from __future__ import annotations
 
@@ -144,11 +144,11 @@ class TestEnd:
         with started(shell(tmp_path, 3, script)) as group:
             (worker,) = group.workers
             eventually(lambda: worker.output.pump() or worker.output.tail(), "its words")
-            found = worker.so_far()
-            assert (found.label, found.rank, found.pid, found.stopped) == ("rank 3", 3, worker.pid, True)
-            assert (found.code, found.signal, found.output) == (143, 15, "ValueError: no data\n")
-            assert 0 < found.seconds < 60
-            assert found.log_file == str(tmp_path / "rank_3.txt")
+            ended = worker.so_far()
+            assert (ended.label, ended.rank, ended.pid, ended.stopped) == ("rank 3", 3, worker.pid, True)
+            assert (ended.code, ended.signal, ended.output) == (143, 15, "ValueError: no data\n")
+            assert 0 < ended.seconds < 60
+            assert ended.log_file == str(tmp_path / "rank_3.txt")
             assert worker.exit is None
 
     @pytest.mark.parametrize("script", ["sleep 600 & echo $! > pid", "setsid sleep 600 & echo $! > pid"])
@@ -231,8 +231,8 @@ class TestEnd:
         broken, asks = Stopping(lambda: str(1 // 0)), Stopping(lambda: "a reason" if broken.closed else "")
         run = supervised("exec sleep 600", observers=[broken, asks])
         assert [(ended.code, ended.stopped) for ended in run.exits] == [(143, True)]
-        said = "[ma_boot] nobody looks any more: ZeroDivisionError: "
-        assert journal.screen().count(said) == 1
+        line = "[ma_boot] nobody looks any more: ZeroDivisionError: "
+        assert journal.screen().count(line) == 1
         assert (broken.closed, asks.closed) == (1, 1)
         assert [event["reason"] for event in journal.events("stop")] == ["a reason"]
 

@@ -20,8 +20,8 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 
 @given(st.fixed_dictionaries({}, optional={"kind": VALUES, "late": VALUES, "body": VALUES}))
 def test_any_json_is_a_message_or_none(message: Any) -> None:
-    found = unpacked(json.dumps(message).encode())
-    assert found is None or (len(found[0]) <= 32 and 0 <= found[1] < 1e9 and len(found[2]) <= 3)
+    read = unpacked(json.dumps(message).encode())
+    assert read is None or (len(read[0]) <= 32 and 0 <= read[1] < 1e9 and len(read[2]) <= 3)
 
 
 @pytest.mark.parametrize("late", ["1" + "0" * 400, "-1", "NaN", "Infinity", '"x"', "null", "[]"])

@@ -30,21 +30,21 @@ SAMPLE = Sample(
 
 def parsed(text: str) -> Dict[Tuple[str, str], float]:
     """Each sample by its name and its label besides the node."""
-    found: Dict[Tuple[str, str], float] = {}
+    figures: Dict[Tuple[str, str], float] = {}
     for family in text_string_to_metric_families(text):
         assert family.documentation
-        for one in family.samples:
-            assert one.labels.pop("node") == "2"
-            one.labels.pop("kind", None)
-            found[one.name[len("ma_boot_") :], ",".join(one.labels.values())] = one.value
-    return found
+        for sample in family.samples:
+            assert sample.labels.pop("node") == "2"
+            sample.labels.pop("kind", None)
+            figures[sample.name[len("ma_boot_") :], ",".join(sample.labels.values())] = sample.value
+    return figures
 
 
 def test_prometheus_reads_every_figure() -> None:
-    found = parsed(exposition(SAMPLE, 2, {3}, {"counted": 90.0, "lost steps": 10.0}))
-    loss = found.pop(("rank_loss", "3"))
+    figures = parsed(exposition(SAMPLE, 2, {3}, {"counted": 90.0, "lost steps": 10.0}))
+    loss = figures.pop(("rank_loss", "3"))
     assert math.isnan(loss)
-    assert found == {
+    assert figures == {
         ("rank_cpu_seconds_total", "3"): 12.5,
         ("rank_resident_memory_bytes", "3"): 1 << 31,
         ("rank_threads", "3"): 61,

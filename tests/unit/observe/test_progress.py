@@ -249,14 +249,14 @@ def test_what_is_no_pattern_is_refused(text: str, wrong: str) -> None:
 def test_a_pattern_that_takes_too_long_is_dropped_and_costs_the_others_nothing(
     pattern: str, line: bytes
 ) -> None:
-    said: list[str] = []
-    search = PatternSearch(said.append)
+    lines: list[str] = []
+    search = PatternSearch(lines.append)
     own = (given(pattern), given("loss=total ([0-9.]+)"))
     progress, text = TrainingProgress(own, search.last_value), line + b"\ntotal 3.5\n"
     assert progress.read(len(text), text, 1.0).loss == 3.5
     assert progress.read(2 * len(text), text, 2.0).loss == 3.5
     search.close()
-    assert said == [
+    assert lines == [
         f"--metric acc is no longer looked for: a search for {pattern[4:]} took more than 0.1 s of CPU time"
     ]
 

@@ -84,7 +84,7 @@ def test_an_hour_of_16_ranks_and_cards_is_less_than_a_megabyte() -> None:
         "/dev/shm": (1 << 40, 1 << 40),
     }
     host = HostSample(1e9, 192, (1 << 41, 1 << 41), disks, 1 << 60, 1 << 60)
-    zero = tuple(one._replace(usage=RankUsage(0, 0, 0, 0, 0)) for one in many)
+    zero = tuple(rank._replace(usage=RankUsage(0, 0, 0, 0, 0)) for rank in many)
     before = Sample(0.0, zero, HostSample(0.0, 192, None, {}, 0, 0))
     event = event_of(before, Sample(10.0, many, host, "npu", cards))
     times = {"time": 1795355671.0120072, "monotonic_ns": 37395998203146, "kind": "metrics", "node": 31}

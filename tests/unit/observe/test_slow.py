@@ -14,9 +14,9 @@ EVEN = {rank: 1.0 + rank / 100 for rank in range(8)}
 
 def test_a_rank_that_is_slower_three_times_is_named_once() -> None:
     slow = SlowRanks()
-    found = [slow.observe({**EVEN, 3: 1.5}) for _ in range(6)]
-    assert [len(names) for names in found] == [0, 0, 1, 0, 0, 0]
-    assert found[2] == [Slow(3, 1.5, sum(EVEN[rank] for rank in EVEN if rank != 3) / 7)]
+    named = [slow.observe({**EVEN, 3: 1.5}) for _ in range(6)]
+    assert [len(names) for names in named] == [0, 0, 1, 0, 0, 0]
+    assert named[2] == [Slow(3, 1.5, sum(EVEN[rank] for rank in EVEN if rank != 3) / 7)]
 
 
 def test_twice_is_not_enough() -> None:
@@ -26,8 +26,8 @@ def test_twice_is_not_enough() -> None:
 
 def test_after_three_samples_that_are_well_it_is_named_again() -> None:
     slow = SlowRanks()
-    found = [len(slow.observe({**EVEN, 3: seconds})) for seconds in (2, 2, 2, 1, 1, 1, 2, 2, 2)]
-    assert found == [0, 0, 1, 0, 0, 0, 0, 0, 1]
+    named = [len(slow.observe({**EVEN, 3: seconds})) for seconds in (2, 2, 2, 1, 1, 1, 2, 2, 2)]
+    assert named == [0, 0, 1, 0, 0, 0, 0, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_what_is_not_slow(times: Dict[int, float]) -> None:
 
 def test_two_slow_ranks_of_eight_are_both_named_or_neither() -> None:
     slow = SlowRanks()
-    found = [slow.observe({**EVEN, 3: 5.0, 4: 5.0}) for _ in range(3)]
-    assert found == [[], [], []], "each hides the other: their own difference is the others' deviation"
+    named = [slow.observe({**EVEN, 3: 5.0, 4: 5.0}) for _ in range(3)]
+    assert named == [[], [], []], "each hides the other: their own difference is the others' deviation"
 
 
 def test_false_alarms_are_rare() -> None:
