@@ -176,6 +176,7 @@ class TrainingProgress:
         values, steps = self._known(whole)
         plain, more = self._plain(whole)
         values, steps = {**plain, **values}, steps + more
+        values = {name: value for name, value in values.items() if name not in self._replaced}
         values.update(self._given(whole))
         if steps and STEP_TIME not in values and self._counted_at is not None:
             values[STEP_TIME] = (at - self._counted_at) / steps
@@ -213,7 +214,7 @@ class TrainingProgress:
                 latest.update(values)
         if times:
             latest[STEP_TIME] = sum(times) / len(times)
-        return {name: value for name, value in latest.items() if name not in self._replaced}, steps
+        return latest, steps
 
     def _look_for_bar(self, text: bytes) -> None:
         """How many steps the training has, by the bar after a line with a loss: an evaluation has its own."""
@@ -241,7 +242,7 @@ class TrainingProgress:
                 steps += self._advance(int(values.get("epoch", 0)), int(values["step"]))
             plain.update((name, value) for name, value in values.items() if name not in self._read)
         plain.pop("epoch", None)
-        return {name: value for name, value in plain.items() if name not in self._replaced}, steps
+        return plain, steps
 
     def _advance(self, epoch: int, step: int) -> int:
         """The steps since the last line; in a new epoch they are counted from its beginning."""

@@ -171,6 +171,12 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Value = Union[int, float, None]
 Samples = List[Tuple[Mapping[str, str], Value]]  # by their labels
 
+_OF_RANK: Tuple[Tuple[str, str, Callable[[RankSample], Value]], ...] = (
+    ("rank_running", "1 while its process runs.", lambda rank: int(rank.usage is not None)),
+    ("rank_step", "The last step that it has printed.", lambda rank: rank.reading.step),
+    ("rank_step_seconds", "The duration of a step.", lambda rank: rank.reading.step_time),
+    ("rank_loss", "The last loss that it has printed.", lambda rank: rank.reading.loss),
+)
 _OF_USAGE: Tuple[Tuple[str, str, Callable[[RankUsage], Value]], ...] = (
     ("rank_cpu_seconds_total", "CPU time", lambda usage: usage.cpu),
     ("rank_resident_memory_bytes", "Resident memory", lambda usage: usage.rss),
@@ -223,41 +229,31 @@ def exposition(
 
 
 def _rank_metrics(ranks: Collection[RankSample], slow: Collection[int]) -> Iterator[Tuple[str, str, Samples]]:
-    named = [
-        ({"rank": sample.label if sample.rank is None else str(sample.rank)}, sample) for sample in ranks
-    ]
-    for name, text, of in _OF_USAGE:
-        used: Samples = [(labels, of(sample.usage)) for labels, sample in named if sample.usage is not None]
+    named = [({"rank": rank.label if rank.rank is None else str(rank.rank)}, rank) for rank in ranks]
+    for name, text, of_usage in _OF_USAGE:
+        used: Samples = [(labels, of_usage(rank.usage)) for labels, rank in named if rank.usage is not None]
         yield name, f"{text} of a rank with all that it has started.", used
-
-    def each(of: Callable[[RankSample], Value]) -> Samples:
-        return [(labels, of(sample)) for labels, sample in named]
-
-    yield "rank_running", "1 while its process runs.", each(lambda sample: int(sample.usage is not None))
-    yield "rank_slow", "1 while it is slower than the others.", each(lambda sample: int(sample.rank in slow))
-    yield "rank_step", "The last step that it has printed.", each(lambda sample: sample.reading.step)
-    yield "rank_step_seconds", "The duration of a step.", each(lambda sample: sample.reading.step_time)
-    yield "rank_loss", "The last loss that it has printed.", each(lambda sample: sample.reading.loss)
+    for name, text, of_rank in _OF_RANK:
+        yield name, text, [(labels, of_rank(rank)) for labels, rank in named]
+    are_slow: Samples = [(labels, int(rank.rank in slow)) for labels, rank in named]
+    yield "rank_slow", "1 while it is slower than the others.", are_slow
     values: Samples = [
         ({**labels, "name": name}, value)
-        for labels, sample in named
-        for name, value in sample.reading.values.items()
+        for labels, rank in named
+        for name, value in rank.reading.values.items()
     ]
     yield "rank_value", "What a pattern of the user has found last.", values
 
 
 def _machine(sample: Sample) -> Iterator[Tuple[str, str, Samples]]:
+    cards = [({"card": str(card.card), "kind": sample.kind}, card) for card in sample.cards]
     for name, text, of_card in _OF_CARD:
-        yield (
-            name,
-            text,
-            [({"card": str(card.card), "kind": sample.kind}, of_card(card)) for card in sample.cards],
-        )
+        yield name, text, [(labels, of_card(card)) for labels, card in cards]
     for name, text, of_host in _OF_HOST:
         yield name, text, [({}, of_host(sample.host))]
-    for at, name in enumerate(("node_disk_used_bytes", "node_disk_bytes")):
-        sizes: Samples = [({"path": path}, disk[at]) for path, disk in sample.host.disks.items()]
-        yield name, ("Space in use of a file system.", "Size of a file system.")[at], sizes
+    disks = [({"path": path}, used, size) for path, (used, size) in sample.host.disks.items()]
+    yield "node_disk_used_bytes", "Space in use of a file system.", [(path, used) for path, used, _ in disks]
+    yield "node_disk_bytes", "Size of a file system.", [(path, size) for path, _, size in disks]
 
 
 def _spent(spent: Mapping[str, float]) -> Tuple[str, str, Samples]:
