@@ -285,8 +285,8 @@ class QuietLife:
     def __init__(self, inbox: SignalInbox) -> None:
         self._inbox = inbox
         self._moved: Dict[int, float] = {}  # when a worker was last seen to read or write
-        self._counted: Dict[int, Tuple[float, Dict[str, int]]] = {}
-        self._runnable: Dict[str, float] = {}  # seconds, by thread
+        # By worker: when it was counted, what its processes had moved, how long its threads were runnable.
+        self._counted: Dict[int, Tuple[float, Dict[str, int], Dict[str, float]]] = {}
         self._tools: Optional[CardTools] = None
         self._task: Optional[Task[List[Tuple[float, Set[int]]]]] = None
         self._busy: Dict[int, float] = {}  # when a card was last seen to compute
@@ -328,20 +328,17 @@ class QuietLife:
         """
         now = time.monotonic()
         before, self._counted = self._counted, {}
-        runnable, self._runnable = self._runnable, {}
         of_sockets = socket_bytes()
         for worker, members in quiet.items():
-            counted = _moved_by(members, of_sockets)
-            self._counted[worker] = now, counted
-            threads = {name: spent for pid in members for name, spent in runnable_seconds(pid).items()}
-            self._runnable.update(threads)
+            moved = _moved_by(members, of_sockets)
+            runnable = {thread: spent for pid in members for thread, spent in runnable_seconds(pid).items()}
+            self._counted[worker] = now, moved, runnable
             if worker in before:
-                then, known = before[worker]
-                moved = sum(max(0, count - known.get(name, count)) for name, count in counted.items())
-                wanted = max(
-                    (threads[name] - runnable[name] for name in threads if name in runnable), default=0.0
-                )
-                if moved > LIVELY_BYTES * (now - then) or wanted > RUNNABLE_SHARE * (now - then):
+                then, moved_by_then, runnable_by_then = before[worker]
+                size = sum(max(0, count - moved_by_then.get(name, count)) for name, count in moved.items())
+                both = runnable.keys() & runnable_by_then.keys()
+                longest = max((runnable[thread] - runnable_by_then[thread] for thread in both), default=0.0)
+                if size > LIVELY_BYTES * (now - then) or longest > RUNNABLE_SHARE * (now - then):
                     self._moved[worker] = now
 
     def check_cards(self, quiet: Sequence[Worker], seconds: float) -> None:

@@ -70,15 +70,11 @@ class StacksRound:
         self._verdict: Optional[Dict[str, Any]] = None
         self._ranks: List[RankAtHang] = []
         self._unnamed: List[Tuple[str, str]] = []
+        self._shared = False  # the own stacks, with the other nodes
         running = [worker for worker in workers if worker.exit is None]
         self._running = [worker.spec.label for worker in running]
         ended = [worker for worker in workers if worker.exit is not None]
-
-        def take(_: object) -> Tuple[List[RankAtHang], List[Tuple[str, str]]]:
-            return _taken(running, ended, quiet, peers.node)
-
-        self._task: Task[Tuple[List[RankAtHang], List[Tuple[str, str]]]] = Task("stacks", take, inbox)
-        self._shared = False
+        self._task = Task("stacks", lambda cancel: _taken(running, ended, quiet, peers.node), inbox)
 
     def receive(self, message: PeerMessage) -> None:
         """Takes the verdict of node 0; or, as node 0, the ranks of another node, with stacks or ends."""
@@ -188,9 +184,11 @@ def _taken(
         if process.rank is None:
             unnamed.append((process.label, text))
             continue
-        waits, seconds = waited_for(process.words(), process.rank), round(process.quiet, 1)
-        rank = RankAtHang(process.rank, node, text[:LONGEST_STACK], seconds, waits, state=state)
-        ranks.append(rank._replace(printed=round(process.printed, 1)))
+        waits, quiet_for = waited_for(process.words(), process.rank), round(process.quiet, 1)
+        printed = round(process.printed, 1)
+        ranks.append(
+            RankAtHang(process.rank, node, text[:LONGEST_STACK], quiet_for, waits, None, state, printed)
+        )
     for worker in ended:
         if worker.spec.rank is not None and worker.exit is not None:
             ranks.append(RankAtHang(worker.spec.rank, node, ended=worker.exit.code))
@@ -353,25 +351,25 @@ _DUMPED_QUIET = 0.15  # its lines come in one piece, unless the machine is busy
 _OF_RANKS = (("RANK", "LOCAL_RANK"), ("OMPI_COMM_WORLD_RANK",), ("PMI_RANK",), ("MS_NODE_ID", "MS_ROLE"))
 
 
-def stacks_of(asked: Sequence[RankProcess]) -> List[str]:
+def stacks_of(processes: Sequence[RankProcess]) -> List[str]:
     """The stacks of each process, or why there are none.
 
     A process in uninterruptible sleep cannot be stopped for it, and is read as it is.
     Without py-spy, a process that catches SIGUSR1 gets it: faulthandler prints the stacks to its own output.
     Any other process would be ended by that signal.
     """
-    paths = {process.pid: shutil.which("py-spy", path=process.path) for process in asked}
+    paths = {process.pid: shutil.which("py-spy", path=process.path) for process in processes}
     spies = {pid: path for pid, path in paths.items() if path}
-    failed = {process.pid: "py-spy is not installed" for process in asked if process.pid not in spies}
-    environs = {process.pid: without_secret_variables(process.environ) for process in asked}
+    failed = {process.pid: "py-spy is not installed" for process in processes if process.pid not in spies}
+    environs = {process.pid: without_secret_variables(process.environ) for process in processes}
     asleep = {pid: spy for pid, spy in spies.items() if (process_stat(pid) or [""])[0] == "D"}
     others = {pid: spy for pid, spy in spies.items() if pid not in asleep}
     dumps = _dumped(others, environs, (), PYTHON_SECONDS, failed)
     with_native = {pid: spies[pid] for pid in dumps}
     dumps.update(_dumped(asleep, environs, ("--nonblocking",), ASLEEP_SECONDS, failed))
     dumps.update(_dumped(with_native, environs, ("--native",), NATIVE_SECONDS, {}))
-    dumps.update(_by_faulthandler([process for process in asked if process.pid not in dumps], failed))
-    return [dumps[process.pid] for process in asked]
+    dumps.update(_by_faulthandler([process for process in processes if process.pid not in dumps], failed))
+    return [dumps[process.pid] for process in processes]
 
 
 def _dumped(
@@ -417,27 +415,23 @@ def _dumped(
     return dumps
 
 
-def _by_faulthandler(asked: Sequence[RankProcess], failed: Dict[int, str]) -> Dict[int, str]:
+def _by_faulthandler(processes: Sequence[RankProcess], failed: Dict[int, str]) -> Dict[int, str]:
     """What faulthandler prints in each process, or why it does not."""
     sent: Dict[int, float] = {}
     dumps: Dict[int, str] = {}
-    for process in asked:
-        if not catches_signal(process.pid, signal.SIGUSR1):
-            dumps[process.pid] = (
-                f"no stacks: {failed[process.pid]}, and the script does not call "
-                "faulthandler.register(signal.SIGUSR1)"
-            )
-            continue
-        now = time.monotonic()
-        try:
-            os.kill(process.pid, signal.SIGUSR1)
-            sent[process.pid] = now
-        except OSError as error:  # it has ended since
-            dumps[process.pid] = (
-                f"no stacks: {failed[process.pid]}, and SIGUSR1 was not sent: {error.strerror}"
-            )
+    for process in processes:
+        why = "the script does not call faulthandler.register(signal.SIGUSR1)"
+        if catches_signal(process.pid, signal.SIGUSR1):
+            now = time.monotonic()
+            try:
+                os.kill(process.pid, signal.SIGUSR1)
+                sent[process.pid] = now
+                continue
+            except OSError as error:  # it has ended since
+                why = f"SIGUSR1 was not sent: {error.strerror}"
+        dumps[process.pid] = f"no stacks: {failed[process.pid]}, and {why}"
     until = time.monotonic() + DUMPED_SECONDS
-    for process in asked:
+    for process in processes:
         if process.pid in sent:
             text = _printed(process.output, sent[process.pid], until) if process.output is not None else ""
             dumps[process.pid] = text or "sent SIGUSR1, the stacks are in its own output"
