@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, Iterator, List
+from contextlib import ExitStack, suppress
+from typing import List, Optional
 
 from ma_boot.modelarts import free_port
 from ma_boot.observe.channel import Address, NodeChannel
@@ -21,27 +21,38 @@ def address() -> Address:
     return Address("127.77.0.1", free_port())
 
 
-@contextmanager
-def talking(nodes: int, at: Address, started: int = 0, **tokens: str) -> Iterator[List[NodeChannel]]:
-    """The channels of a job of so many nodes, of which so many have `started` (all for 0).
+class TalkingJob(ExitStack):
+    """A job whose node 0 listens `at` an address; its channels, and strangers, are closed at the end."""
 
-    `tokens` are those of nodes with another one, as `node1="..."`.
-    """
-    with ExitStack() as stack:
-        inbox = stack.enter_context(SignalInbox())
-        channels = []
-        for node in range(started or nodes):
-            channel = NodeChannel(tokens.get(f"node{node}", TOKEN), JOB, node, nodes, at, inbox)
-            stack.callback(channel.close)
-            channel.meet(at)
-            channels.append(channel)
-        yield channels
+    def __init__(self, inbox: SignalInbox) -> None:
+        super().__init__()
+        self.at = address()
+        self._inbox = inbox
 
+    def node(
+        self, node: int, nodes: int = 2, own: Optional[Address] = None, token: str = TOKEN
+    ) -> NodeChannel:
+        """The channel of a node, which does not know yet where node 0 is."""
+        channel = NodeChannel(token, JOB, node, nodes, own or self.at, self._inbox)
+        self.callback(channel.close)
+        return channel
 
-def heard(channel: NodeChannel, messages: List[Any]) -> List[Any]:
-    """What the channel has heard so far, gathered in `messages`."""
-    messages += channel.heard()
-    return messages
+    def start(self, nodes: int = 2, started: int = 0, **tokens: str) -> List[NodeChannel]:
+        """The channels of so many nodes, of which so many have `started` (all for 0).
+
+        `tokens` are those of nodes with another one, as `node1="..."`.
+        """
+        numbers = range(started or nodes)
+        channels = [self.node(node, nodes, token=tokens.get(f"node{node}", TOKEN)) for node in numbers]
+        for channel in channels:
+            channel.meet(self.at)
+        return channels
+
+    def stranger(self) -> Stranger:
+        """Somebody who calls node 0."""
+        stranger = Stranger(self.at)
+        self.callback(stranger.socket.close)
+        return stranger
 
 
 class Stranger:
@@ -65,4 +76,4 @@ class Stranger:
         return data
 
 
-__all__ = ["HELLO", "NONCE", "PROOF", "TOKEN", "Stranger", "address", "heard", "talking"]
+__all__ = ["HELLO", "JOB", "NONCE", "PROOF", "TOKEN", "Stranger", "TalkingJob", "address"]

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from contextlib import ExitStack, suppress
-from typing import Any, List
+from typing import Any, Iterator, List
 
 import pytest
 
@@ -16,7 +16,7 @@ from ma_boot.observe.channel import Address, NodeChannel
 from ma_boot.observe.channel.channel import MOST_OF_A_NODE, MOST_OF_ONE_NODE
 from ma_boot.observe.channel.protocol import LENGTH, Session, encoded, packed
 from ma_boot.processes import SignalInbox
-from tests.functional.channel.nodes import HELLO, NONCE, PROOF, TOKEN, Stranger, address, heard, talking
+from tests.functional.channel.nodes import HELLO, NONCE, PROOF, TOKEN, Stranger, TalkingJob
 from tests.functional.node import eventually
 
 BODY = {"words": "ValueError: 中", "rank": 3}
@@ -24,80 +24,72 @@ BODY = {"words": "ValueError: 中", "rank": 3}
 
 def works(sender: NodeChannel, receiver: NodeChannel) -> None:
     """A message comes through, and nothing else came before it."""
-    messages: List[Any] = []
     sender.tell("failed", BODY)
-    eventually(lambda: heard(receiver, messages), "the message", 20)
-    assert [(message.node, message.kind, message.body) for message in messages] == [
-        (sender.node, "failed", BODY)
-    ]
+    (message,) = eventually(lambda: [*receiver.heard()], "the message", 20)
+    assert (message.node, message.kind, message.body) == (sender.node, "failed", BODY)
 
 
-def test_node_0_hears_all_and_all_hear_node_0_alone() -> None:
-    with talking(4, address()) as nodes:
-        sent_at = time.monotonic()
-        nodes[2].tell("failed", BODY)
-        assert nodes[2].flush(20)
-        (message,) = nodes[0].heard()
-        assert (message.node, message.kind, message.body) == (2, "failed", BODY)
-        assert sent_at - 0.001 <= message.when <= time.monotonic()
-        nodes[0].tell("cause", BODY)
-        assert nodes[0].flush(20)
-        assert [[message.kind for message in node.heard()] for node in nodes] == [
-            [],
-            ["cause"],
-            ["cause"],
-            ["cause"],
-        ]
-        assert [node.unreached for node in nodes] == [set()] * 4
+@pytest.fixture
+def job(inbox: SignalInbox) -> Iterator[TalkingJob]:
+    with TalkingJob(inbox) as job:
+        yield job
+
+
+def test_node_0_hears_all_and_all_hear_node_0_alone(job: TalkingJob) -> None:
+    nodes = job.start(4)
+    sent_at = time.monotonic()
+    nodes[2].tell("failed", BODY)
+    assert nodes[2].flush(20)
+    (message,) = nodes[0].heard()
+    assert (message.node, message.kind, message.body) == (2, "failed", BODY)
+    assert sent_at - 0.001 <= message.when <= time.monotonic()
+    nodes[0].tell("cause", BODY)
+    assert nodes[0].flush(20)
+    kinds = [[message.kind for message in node.heard()] for node in nodes]
+    assert kinds == [[], ["cause"], ["cause"], ["cause"]]
+    assert [node.unreached for node in nodes] == [set()] * 4
 
 
 @pytest.mark.parametrize("own", ["::1", "127.0.0.1", ""])
-def test_addresses_of_both_kinds(own: str) -> None:
+def test_addresses_of_both_kinds(job: TalkingJob, own: str) -> None:
     """At its own address; or, where that is not known, at all addresses of either kind."""
     port = free_port()
-    with SignalInbox() as inbox, ExitStack() as stack:
-        nodes = [NodeChannel(TOKEN, "job", node, 2, Address(own, port), inbox) for node in (0, 1)]
-        for node in nodes:
-            stack.callback(node.close)
-            assert node.problem is None
-        nodes[1].meet(Address(own or "::1", port))
-        works(nodes[0], nodes[1])
-        works(nodes[1], nodes[0])
+    nodes = [job.node(node, own=Address(own, port)) for node in (0, 1)]
+    assert [node.problem for node in nodes] == [None, None]
+    nodes[1].meet(Address(own or "::1", port))
+    works(nodes[0], nodes[1])
+    works(nodes[1], nodes[0])
 
 
-def test_what_was_told_before_the_address_is_known_comes_later_with_its_time() -> None:
-    at = address()
-    with SignalInbox() as inbox, talking(2, at, 1) as (first,):
-        late = NodeChannel(TOKEN, "job", 1, 2, at, inbox)
-        late.tell("failed", BODY)
-        sent_at = time.monotonic()
-        assert not late.flush(0.3)
-        late.meet(at)
-        assert late.flush(20)
-        late.close()
-        (message,) = first.heard()
-        assert message.when == pytest.approx(sent_at, abs=0.15)
+def test_what_was_told_before_the_address_is_known_comes_later_with_its_time(job: TalkingJob) -> None:
+    (first,) = job.start(2, 1)
+    late = job.node(1)
+    late.tell("failed", BODY)
+    sent_at = time.monotonic()
+    assert not late.flush(0.3)
+    late.meet(job.at)
+    assert late.flush(20)
+    (message,) = first.heard()
+    assert message.when == pytest.approx(sent_at, abs=0.15)
 
 
-def test_who_starts_later_hears_what_node_0_has_told() -> None:
-    at = address()
-    with SignalInbox() as inbox, talking(2, at, 1) as (first,):
-        first.tell("cause", BODY)
-        late = NodeChannel(TOKEN, "job", 1, 2, at, inbox)
-        late.meet(at)
-        assert first.flush(20)
-        assert [message.body for message in late.heard()] == [BODY]
-        late.close()
+def test_who_starts_later_hears_what_node_0_has_told(job: TalkingJob) -> None:
+    (first,) = job.start(2, 1)
+    first.tell("cause", BODY)
+    late = job.node(1)
+    late.meet(job.at)
+    assert first.flush(20)
+    assert [message.body for message in late.heard()] == [BODY]
 
 
 @pytest.mark.parametrize("other", [{"node1": TOKEN[::-1]}, {"node0": TOKEN[::-1]}])
-def test_another_token_is_not_believed_and_believes_nobody(other: Any) -> None:
-    with talking(2, address(), **other) as nodes:
-        for node in nodes:
-            node.tell("failed", BODY)
-        eventually(lambda: nodes[1].unreached == {0} and nodes[0].unreached == {1}, "all attempts", 20)
-        assert [[*node.heard()] for node in nodes] == [[], []]
-        assert [node.connected for node in nodes] == [set(), set()]
+def test_another_token_is_not_believed_and_believes_nobody(job: TalkingJob, other: Any) -> None:
+    nodes = job.start(**other)
+    for node in nodes:
+        node.tell("failed", BODY)
+    eventually(lambda: nodes[1].unreached == {0} and nodes[0].unreached == {1}, "all attempts", 20)
+    assert [[*node.heard()] for node in nodes] == [[], []]
+    assert [node.connected for node in nodes] == [set(), set()]
 
 
 GARBAGE = {
@@ -111,15 +103,13 @@ GARBAGE = {
 
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=list(GARBAGE))
 @pytest.mark.parametrize("stays", [False, True])
-def test_garbage_is_dropped(garbage: bytes, stays: bool) -> None:
-    at = address()
-    with talking(2, at) as nodes:
-        stranger = Stranger(at)
-        stranger.socket.sendall(garbage)
-        if not stays:
-            stranger.socket.close()
-        works(nodes[1], nodes[0])
+def test_garbage_is_dropped(job: TalkingJob, garbage: bytes, stays: bool) -> None:
+    nodes = job.start()
+    stranger = job.stranger()
+    stranger.socket.sendall(garbage)
+    if not stays:
         stranger.socket.close()
+    works(nodes[1], nodes[0])
 
 
 @pytest.mark.parametrize(
@@ -127,49 +117,44 @@ def test_garbage_is_dropped(garbage: bytes, stays: bool) -> None:
     [(77,), (0,), (1, TOKEN[::-1]), (1, TOKEN, "another job")],
     ids=["unknown", "0", "token", "job"],
 )
-def test_who_is_no_node_of_this_job_gets_random_bytes_only(greeting: Any) -> None:
-    at = address()
-    with talking(2, at) as nodes:
-        stranger = Stranger(at)
-        stranger.begin(*greeting)
-        assert stranger.read(PROOF) == b""
-        works(nodes[1], nodes[0])
+def test_who_is_no_node_of_this_job_gets_random_bytes_only(job: TalkingJob, greeting: Any) -> None:
+    nodes = job.start()
+    stranger = job.stranger()
+    stranger.begin(*greeting)
+    assert stranger.read(PROOF) == b""
+    works(nodes[1], nodes[0])
 
 
 @pytest.mark.parametrize(
     "half", ["length", "message", "changed", "again", "too long", "no json", "no message"]
 )
-def test_a_node_that_stops_or_lies_in_the_middle_is_dropped(half: str) -> None:
+def test_a_node_that_stops_or_lies_in_the_middle_is_dropped(job: TalkingJob, half: str) -> None:
     """It has the token, so it gets further than a stranger."""
-    at = address()
-    with talking(3, at, 2) as nodes:
-        stranger = Stranger(at)
-        session = stranger.begin(2)
-        assert session.is_proved(stranger.read(PROOF), "server", 0)
-        long = {"words": "x" * (1 << 20)} if half == "too long" else BODY
-        data = {"no json": b"{" * 3000, "no message": b"[1]"}.get(half) or packed(
-            "failed", 0.0, encoded(long)
-        )
-        proof = session.proof("client", 2 if half == "again" else 1, data)
-        words = LENGTH.pack(len(data)) + data + proof
-        changed = words[:20] + bytes([words[20] ^ 1]) + words[21:]
-        with suppress(ConnectionError):  # it has been dropped
-            stranger.socket.sendall(
-                {"length": words[:2], "message": words[:-40], "changed": changed}.get(half, words)
-            )
-        works(nodes[1], nodes[0])
-        stranger.socket.close()
+    nodes = job.start(3, 2)
+    stranger = job.stranger()
+    session = stranger.begin(2)
+    assert session.is_proved(stranger.read(PROOF), "server", 0)
+    long = {"words": "x" * (1 << 20)} if half == "too long" else BODY
+    wrong = {"no json": b"{" * 3000, "no message": b"[1]"}
+    data = wrong.get(half) or packed("failed", 0.0, encoded(long))
+    proof = session.proof("client", 2 if half == "again" else 1, data)
+    words = LENGTH.pack(len(data)) + data + proof
+    changed = words[:20] + bytes([words[20] ^ 1]) + words[21:]
+    with suppress(ConnectionError):  # it has been dropped
+        cut = {"length": words[:2], "message": words[:-40], "changed": changed}
+        stranger.socket.sendall(cut.get(half, words))
+    works(nodes[1], nodes[0])
 
 
-def test_what_was_heard_on_the_way_is_worth_nothing_later() -> None:
+def test_what_was_heard_on_the_way_is_worth_nothing_later(job: TalkingJob) -> None:
     """A replay of all that a node has said, as somebody between the nodes has seen it."""
-    at = address()
     seen: List[bytes] = []
-    with socket.create_server(("127.0.0.1", 0)) as between, talking(2, at) as nodes:
+    nodes = job.start()
+    with socket.create_server(("127.0.0.1", 0)) as between:
 
         def pass_on() -> None:
             client, _ = between.accept()
-            with client, socket.create_connection(at, timeout=5) as server:
+            with client, socket.create_connection(job.at, timeout=5) as server:
                 client.settimeout(5)
                 client.sendall(server.recv(NONCE, socket.MSG_WAITALL))
                 for answer in (PROOF, LENGTH.size + PROOF):
@@ -183,18 +168,18 @@ def test_what_was_heard_on_the_way_is_worth_nothing_later() -> None:
         nodes[1].meet(Address(*between.getsockname()[:2]))
         works(nodes[1], nodes[0])
         assert b"ValueError" in seen[-1], "which has seen it"
-        replay = Stranger(at)
+        replay = job.stranger()
         replay.socket.sendall(b"".join(seen))
         assert replay.read(NONCE + PROOF)[NONCE:] == b"", "nothing after the random bytes"
         thread.join()
-        nodes[1].meet(at)
+        nodes[1].meet(job.at)
         works(nodes[1], nodes[0])
 
 
-def test_who_listens_in_place_of_node_0_is_told_nothing() -> None:
-    at = address()
-    with socket.create_server(at) as false, talking(2, at) as nodes:
-        assert nodes[0].problem == f"Address already in use: port {at.port}"
+def test_who_listens_in_place_of_node_0_is_told_nothing(job: TalkingJob) -> None:
+    with socket.create_server(job.at) as false:
+        nodes = job.start()
+        assert nodes[0].problem == f"Address already in use: port {job.at.port}"
         nodes[1].tell("failed", BODY)
         connection, _ = false.accept()
         connection.settimeout(5)
@@ -206,9 +191,9 @@ def test_who_listens_in_place_of_node_0_is_told_nothing() -> None:
         connection.close()
 
 
-def test_a_flood_of_strangers_keeps_no_message_away() -> None:
-    at = address()
-    with talking(2, at) as nodes, ExitStack() as open_ones:
+def test_a_flood_of_strangers_keeps_no_message_away(job: TalkingJob) -> None:
+    nodes = job.start()
+    with ExitStack() as connections:
         before = len(os.listdir("/proc/self/fd"))
         over = threading.Event()
 
@@ -216,19 +201,18 @@ def test_a_flood_of_strangers_keeps_no_message_away() -> None:
             while not over.is_set():
                 with socket.socket() as stranger:
                     stranger.setblocking(False)
-                    stranger.connect_ex(at)
+                    stranger.connect_ex(job.at)
                     time.sleep(0.0005)
 
         for _ in range(200):  # that stay, and say nothing
-            open_ones.enter_context(socket.create_connection(at, timeout=5))
+            connections.enter_context(socket.create_connection(job.at, timeout=5))
         thread = threading.Thread(target=flood, daemon=True)
         thread.start()
         began = time.process_time()
         works(nodes[1], nodes[0])
-        late = NodeChannel(TOKEN, "job", 1, 2, at, nodes[0]._inbox)  # which has to come in first
-        open_ones.callback(late.close)
+        late = job.node(1)  # which has to come in first
         nodes[1].close()
-        late.meet(at)
+        late.meet(job.at)
         works(late, nodes[0])
         over.set()
         thread.join()
@@ -248,56 +232,52 @@ def sent(stranger: Stranger, session: Session, data: bytes, first: int, last: in
     return last - first
 
 
-def test_a_node_that_tells_too_much_is_read_later_and_costs_no_memory() -> None:
+def test_a_node_that_tells_too_much_is_read_later_and_costs_no_memory(job: TalkingJob) -> None:
     """Before the ranks start nobody asks for what has come."""
-    at = address()
-    with talking(3, at, 2) as nodes:
-        stranger = Stranger(at)
-        session = stranger.begin(2)
-        stranger.read(PROOF)
-        data = packed("stacks", 0.0, encoded({"ranks": "x" * 900_000}))
-        assert sent(stranger, session, data, 1, 40) <= MOST_OF_A_NODE + 1
-        assert sum(len(kept.data) for kept in nodes[0]._kept) <= MOST_OF_ONE_NODE
-        nodes[1].tell("failed", BODY)
-        assert nodes[1].flush(20)
-        assert {message.node for message in nodes[0].heard()} == {1, 2}
+    nodes = job.start(3, 2)
+    stranger = job.stranger()
+    session = stranger.begin(2)
+    stranger.read(PROOF)
+    data = packed("stacks", 0.0, encoded({"ranks": "x" * 900_000}))
+    assert sent(stranger, session, data, 1, 40) <= MOST_OF_A_NODE + 1
+    assert sum(len(kept.data) for kept in nodes[0]._kept) <= MOST_OF_ONE_NODE
+    nodes[1].tell("failed", BODY)
+    assert nodes[1].flush(20)
+    assert {message.node for message in nodes[0].heard()} == {1, 2}
 
 
-def test_a_node_that_is_not_there_costs_nobody_anything() -> None:
-    with talking(4, address(), 2) as nodes:
-        began = time.monotonic()
-        for _ in range(10):
-            nodes[0].tell("cause", BODY)
-        assert time.monotonic() - began < 0.2
-        eventually(lambda: [*nodes[1].heard()], "the other one hears it")
-        eventually(lambda: nodes[0].unreached == {2, 3}, "the attempts")
-        began = time.monotonic()
-        assert not nodes[0].flush(0.2)
-        nodes[0].close()
-        assert time.monotonic() - began < 1.0
+def test_a_node_that_is_not_there_costs_nobody_anything(job: TalkingJob) -> None:
+    nodes = job.start(4, 2)
+    began = time.monotonic()
+    for _ in range(10):
+        nodes[0].tell("cause", BODY)
+    assert time.monotonic() - began < 0.2
+    eventually(lambda: [*nodes[1].heard()], "the other one hears it")
+    eventually(lambda: nodes[0].unreached == {2, 3}, "the attempts")
+    began = time.monotonic()
+    assert not nodes[0].flush(0.2)
+    nodes[0].close()
+    assert time.monotonic() - began < 1.0
 
 
-def test_a_node_that_has_gone_is_known_to_be_and_may_come_again() -> None:
-    at = address()
-    with SignalInbox() as inbox, talking(2, at) as nodes:
-        works(nodes[1], nodes[0])
-        nodes[1].close()
-        eventually(lambda: nodes[0].unreached == {1}, "its end is seen", 2)
-        assert nodes[0].flush(0), "nobody waits for it"
-        again = NodeChannel(TOKEN, "job", 1, 2, at, inbox)
-        again.meet(at)
-        works(again, nodes[0])
-        assert nodes[0].unreached == set()
-        nodes[0].close()
-        eventually(lambda: again.unreached == {0}, "its end is seen", 2)
-        again.close()
+def test_a_node_that_has_gone_is_known_to_be_and_may_come_again(job: TalkingJob) -> None:
+    nodes = job.start()
+    works(nodes[1], nodes[0])
+    nodes[1].close()
+    eventually(lambda: nodes[0].unreached == {1}, "its end is seen", 2)
+    assert nodes[0].flush(0), "nobody waits for it"
+    again = job.node(1)
+    again.meet(job.at)
+    works(again, nodes[0])
+    assert nodes[0].unreached == set()
+    nodes[0].close()
+    eventually(lambda: again.unreached == {0}, "its end is seen", 2)
 
 
-def test_a_first_node_that_answers_nothing_costs_nobody_anything() -> None:
-    at = address()
-    with socket.create_server(at), SignalInbox() as inbox:
-        node = NodeChannel(TOKEN, "job", 1, 2, at, inbox)
-        node.meet(at)
+def test_a_first_node_that_answers_nothing_costs_nobody_anything(job: TalkingJob) -> None:
+    with socket.create_server(job.at):
+        node = job.node(1)
+        node.meet(job.at)
         node.tell("failed", BODY)
         assert not node.flush(0.1)
         began = time.monotonic()
@@ -305,20 +285,16 @@ def test_a_first_node_that_answers_nothing_costs_nobody_anything() -> None:
         assert time.monotonic() - began < 1
 
 
-def test_at_no_address_of_this_machine_it_listens_at_all() -> None:
-    at = address()
-    with SignalInbox() as inbox:
-        channel = NodeChannel(TOKEN, "job", 0, 2, Address("192.0.2.1", at.port), inbox)
-        try:
-            assert channel.problem is None
-            socket.create_connection(at, timeout=5).close()
-        finally:
-            channel.close()
+def test_at_no_address_of_this_machine_it_listens_at_all(job: TalkingJob) -> None:
+    channel = job.node(0, own=Address("192.0.2.1", job.at.port))
+    assert channel.problem is None
+    socket.create_connection(job.at, timeout=5).close()
 
 
-def test_after_the_end_the_port_is_free_and_nothing_runs() -> None:
-    at, before = address(), threading.active_count()
-    with talking(2, at):
+def test_after_the_end_the_port_is_free_and_nothing_runs(job: TalkingJob) -> None:
+    before = threading.active_count()
+    with job:
+        job.start()
         assert threading.active_count() > before
     eventually(lambda: threading.active_count() <= before, "the threads' ends")
-    socket.create_server(at).close()
+    socket.create_server(job.at).close()
