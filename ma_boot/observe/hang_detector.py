@@ -47,7 +47,7 @@ ROUND_SECONDS = 1.0  # while others may turn out not to answer
 CARDS_SHARE = 0.8  # of the time between two checks, so that it is over at the next one
 ROUND_PAUSE = 60.0  # after stacks were taken: py-spy stops a process for a moment
 IDLE_SHARE = 0.05  # of a core: a process that only polls, 100 times a second, stays below on a slow machine
-UNSURE_TICKS = 2  # the kernel counts CPU time in whole ticks, that of the program and that of its calls apart
+UNSURE_TICKS = 2  # the kernel counts CPU time in whole ticks, for the program and for its calls apart
 _TICK = 1 / os.sysconf("SC_CLK_TCK")  # seconds
 
 
@@ -192,7 +192,7 @@ class HangDetector:
                 self._meters[owner.pid].adopt(pid, processes[pid])
 
     def _check_quiet(self, quiet: Sequence[Worker], now: float) -> None:
-        """Whether those that neither print nor use CPU time show life otherwise."""
+        """Looks whether workers that neither print nor use CPU time show life otherwise."""
         if not quiet:
             return
         self._life = self._life or QuietLife(self._inbox)

@@ -1,4 +1,4 @@
-"""What is asked of the way to the other nodes of a job: node 0 hears all others, and they hear node 0."""
+"""The interface to the other nodes of a job: node 0 hears all others, and they hear node 0."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Peers(Protocol):
 
     @property
     def unreached(self) -> Collection[int]:
-        """Those of them that were there, and are not any more."""
+        """The nodes of `others` that were connected, and are not any more."""
 
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
         """Sends a message to `others`, in the background."""

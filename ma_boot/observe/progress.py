@@ -31,7 +31,7 @@ class Pattern(NamedTuple):
     beside: bytes = b""
 
     def seconds(self, value: float) -> float:
-        """A `step_time` in seconds; 0 for what is none."""
+        """A `step_time` in seconds; 0 at 0 steps per second."""
         if self.unit == "ms":
             return value / 1000
         if self.unit == "per s":
@@ -88,7 +88,7 @@ KNOWN = (
 )
 _LOSS_OR_BAR = rb"\{'loss': |\| \d{1,20}/(\d{1,20}) \["
 # What MMEngine, torchtitan, Lightning, tqdm, PyTorch's examples and others print in a line with a loss, or as
-# a line of JSON; a line of an evaluation is none.
+# a line of JSON; a line of an evaluation does not count.
 _PLAIN = (
     _known(
         "loss", b"", rb"(?i)(?<![\w/.-])(?:train(?:ing)?[_/ ])?loss(?:[\"']?[ :=\t]{1,4}| is )PADNUMBER\b"
@@ -271,7 +271,7 @@ def has_step(output: str) -> bool:
 
 
 def _values(pattern: Pattern, match: re.Match[bytes]) -> Dict[str, float]:
-    """What the groups of a match are; without a number that is none, or too large for one."""
+    """The numbers in the groups of a match, by name."""
     values = {name: float(text) for name, text in zip(pattern.names, match.groups())}
     if STEP_TIME in values:
         values[STEP_TIME] = pattern.seconds(values[STEP_TIME])

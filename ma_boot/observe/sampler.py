@@ -246,7 +246,7 @@ class Sampler:
 
 
 def _merged(before: Reading, new: Reading) -> Reading:
-    """The newer values, and older ones where there is none."""
+    """The newer values, or else the older ones."""
     return Reading(
         before.step if new.step is None else new.step,
         before.step_time if new.step_time is None else new.step_time,

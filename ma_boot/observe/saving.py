@@ -46,8 +46,8 @@ class SaveOptions(NamedTuple):
 class SaveRequests:
     """Asks the ranks, by a file that `should_save` reads, once all nodes agree; an `Observer` of one attempt.
 
-    `agreement` is that of the attempt, before anything has been heard. What an attempt has not saved before
-    its end is asked again in the next one.
+    `agreement` is new with each attempt. What an attempt has not saved before its end is asked again in the
+    next one.
     """
 
     without = "the ranks are no longer asked for checkpoints"

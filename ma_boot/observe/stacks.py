@@ -1,7 +1,7 @@
 """What the stacks of a Python process show: the calls of each thread, and what the rank does in them. Pure.
 
 py-spy and faulthandler both print the innermost frame first. py-spy's line is `function
-(torch/distributed/c10d.py:12)`, and `function (libc.so.6)` for a native frame; that of faulthandler is
+(torch/distributed/c10d.py:12)`, and `function (libc.so.6)` for a native frame; faulthandler's is
 `File "/.../c10d.py", line 12 in function`.
 """
 
@@ -201,7 +201,7 @@ def _without_waiting(frames: Sequence[Frame]) -> Sequence[Frame]:
 
 @lru_cache(maxsize=MOST_LINES)
 def _is_own(frame: Frame) -> bool:
-    """Whether it is the user's code, not that of a library."""
+    """Whether it is the user's code, not a library's."""
     return re.search(_LIBRARIES, frame.place) is None
 
 

@@ -37,7 +37,7 @@ from ma_boot.supervisor import Worker, WorkerOutput
 from ma_boot.wording import ranks_text, text_in
 
 ANSWER_SECONDS = 9.0  # py-spy's time, and a second for the way
-VERDICT_SECONDS = 0.7  # and then for that of node 0
+VERDICT_SECONDS = 0.7  # and then for the verdict of node 0
 OWN_SECONDS = 12.0  # for the own stacks: a process in uninterruptible sleep may hold up who looks at it
 SILENT_SECONDS = 4.0  # if all that have not answered yet cannot be reached either
 LONGEST_STACK = 12_000  # characters, for the way between nodes and the events
@@ -95,7 +95,7 @@ class StacksRound:
         return max(0.0, self.began + (answer if self._shared else OWN_SECONDS) - time.monotonic())
 
     def finished(self) -> bool:
-        """Whether all stacks are there, the own and those of the others, or their time is over."""
+        """Whether all nodes' stacks have come, or their time is over."""
         if not self._shared and (self._task.finished or self.patience() == 0):
             self._shared = True
             no_stacks = [(", ".join(self._running), f"no stacks within {OWN_SECONDS:.0f} s")]
@@ -124,9 +124,9 @@ class StacksRound:
 class RankProcess(NamedTuple):
     """A process whose stacks are asked for: of a worker, or below one that has started the ranks itself.
 
-    `path` is searched for py-spy, which gets `environ`, that of the training, without its secrets. `output`
-    is what ma_boot reads of the process, if it does: that of a launcher is of all its ranks. `quiet` are the
-    seconds without activity.
+    `path` is searched for py-spy, which gets the training's `environ` without its secrets. `output` is what
+    ma_boot reads of the process, if it does: a launcher's output is of all its ranks. `quiet` are the seconds
+    without activity.
     """
 
     pid: int
@@ -213,7 +213,7 @@ def _plogs(environ: Mapping[str, str], names: str = "plog-*.log") -> str:
 
 
 def _modified(file: str) -> float:
-    """The file's time; that of one that has gone is before all others."""
+    """The file's time; 0 if it has gone, so it comes before all others."""
     try:
         return os.path.getmtime(file)
     except OSError:
@@ -274,7 +274,7 @@ def _indented(head: str, text: str) -> str:
 
 
 def read_ranks(message: PeerMessage, peers: Peers) -> Optional[List[RankAtHang]]:
-    """The ranks of another node by its message; None if it is none, or names ranks that it has not."""
+    """The ranks of another node by its message; None if it is malformed, or names ranks of other nodes."""
     try:
         ranks = [
             RankAtHang(
@@ -342,7 +342,7 @@ def _line(text: object) -> str:
 
 
 PYTHON_SECONDS = 4.0  # for py-spy to answer, for all processes together
-ASLEEP_SECONDS = 0.5  # for those that sleep uninterruptibly
+ASLEEP_SECONDS = 0.5  # for processes that sleep uninterruptibly
 NATIVE_SECONDS = 3.0  # and again with native calls, whose symbols it has to look up
 KILLED_SECONDS = 0.5  # for those to end that took longer
 DUMPED_SECONDS = 1.5  # for faulthandler, whose lines come as output of the rank
@@ -449,8 +449,8 @@ def _printed(output: WorkerOutput, since: float, until: float) -> str:
 def ranks_below(launcher: int) -> Dict[int, int]:
     """The processes that a launcher has started as ranks, by rank; by the variables in their environment.
 
-    Data loaders have those of their rank, and so has a script around it: of each rank it is the uppermost
-    Python, or else the uppermost process.
+    Data loaders have the variables of their rank, and so has a script around it: the uppermost Python counts
+    for each rank, or else the uppermost process.
     """
     below = children_of((pid, usage.parent) for pid, usage in process_usages().items())
     layer, order = [launcher], [launcher]

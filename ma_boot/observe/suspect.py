@@ -93,7 +93,7 @@ Groups = Dict[Tuple[str, ...], List[RankAtHang]]
 
 
 def _odd(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
-    """The rank that does something else than those that wait.
+    """The rank that does something else than the ranks that wait.
 
     If more than half are at one place, they wait, whatever it is called, unless only the others are where one
     waits for another. Without such a place, those wait that are where one waits for others: of who is nowhere

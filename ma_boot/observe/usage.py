@@ -19,7 +19,7 @@ class RankMeter:
         self._written = 0
 
     def measure(self, processes: Mapping[int, ProcessUsage]) -> Optional[RankUsage]:
-        """What they use by now, of all `processes`; None if there are none any more."""
+        """What they use by now, of all `processes`; None once all have ended."""
         seconds = self._cpu.measure(processes, os.getpid())
         members = self._cpu.members
         if not members:
@@ -47,7 +47,7 @@ _NO_LIMIT = 1 << 60  # control groups of version 1 have a number near 2 ** 63 fo
 
 
 def sample_host(disks: Sequence[str], root: Path = Path("/")) -> HostSample:
-    """The machine now, with those of these directories that are there, one for each file system."""
+    """The machine now, with the directories that exist, one for each file system."""
     received, sent = network_bytes(file_text(root / "proc/net/dev"))
     return HostSample(
         cpu=cpu_seconds(file_text(root / "proc/stat")),

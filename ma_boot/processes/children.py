@@ -40,8 +40,8 @@ HURRIED_SECONDS = 1.0
 def guarded(marker: str, environ: Mapping[str, str]) -> Iterator[int]:
     """Runs a guard process during the block, which kills all marked processes if this process is killed.
 
-    Yields the guard's pid. The guard itself carries the marker of guards: with that of a rehearsal around
-    this node, or without any, it would be killed together with this node.
+    Yields the guard's pid. The guard itself carries the marker of guards: with the marker of a
+    rehearsal around this node, or without any, it would be killed together with this node.
     Raises `OSError` if the guard cannot be started.
     """
     python_needs = {name: environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in environ}

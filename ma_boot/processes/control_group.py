@@ -114,7 +114,7 @@ _NEEDED = (
 
 
 def limit_reached(error: Optional[BaseException]) -> Optional[LimitReached]:
-    """What an error means if it is that of a process or thread at a limit, or of a file; else None."""
+    """The meaning of an error at a limit of processes, threads or open files; None for any other error."""
     if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
         return no_more_processes(Message("cannot start a thread"))
     if not isinstance(error, OSError):

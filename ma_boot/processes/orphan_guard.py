@@ -52,9 +52,9 @@ def processes_of(
 ) -> List[int]:
     """The processes that carry the marker, and all that descend from these or from `roots`.
 
-    They are looked for among those that ran `at` some moment just before, or run now. Left out are this
-    process, those in `apart`, and processes with another marker: guards, and those that another ma_boot
-    stops, or its guard does.
+    They are looked for among the processes that ran `at` some moment just before, or run now. Left out are
+    this process, the processes in `apart`, and processes with another marker: guards, and whatever another
+    ma_boot or its guard stops.
     """
     running = running_processes() if at is None else at
     born = int(marker.split(":", 3)[2])  # of its ma_boot: what is older cannot carry it
@@ -186,7 +186,7 @@ def guard(marker: str) -> None:
 
 
 def _of_the_same_owner(marker: str) -> Set[str]:
-    """This marker, and those of the same ma_boot that text processes carry."""
+    """This marker, and all others of the same ma_boot that processes carry."""
     owner = marker.split(":", 3)[:3]
     return {marker, *(text for _, text in processes_with(MARKER_VARIABLE) if text.split(":", 3)[:3] == owner)}
 
@@ -201,7 +201,7 @@ def _newest_process() -> bytes:
 
 
 def descendants(owner: int, known: Mapping[int, str]) -> Dict[int, str]:
-    """All running descendants of a process, and of those that are known, with their start times.
+    """All running descendants of a process and of the known processes, with their start times.
 
     This process is never among them.
     """

@@ -54,7 +54,7 @@ class ExitWatch:
     def wait(self, seconds: float, stopping: bool = False) -> None:
         """Sleeps until something happens, at most `seconds`; then passes on output, and records who ended.
 
-        `stopping` says that those that end now have been stopped.
+        `stopping` says that workers that end now have been stopped.
         """
         now_ns = None
         ended: List[Worker] = []
@@ -134,7 +134,7 @@ class Background:
     """
 
     def __init__(self, worker: Worker, grace: float = GRACE_SECONDS) -> None:
-        """Looks at once: the processes that the command itself had started are now those of ma_boot."""
+        """Looks at once: ma_boot is now the parent of the processes that the command itself had started."""
         self.worker = worker
         stats = process_stats()
         own = (str(os.getpid()), str(worker.pid))  # parent and process group

@@ -168,7 +168,7 @@ class WorkerOutput:
 
 
 def _new_log(path: Path) -> BinaryIO:
-    """Creates the file; that of an earlier attempt gets a number: `x.txt` becomes `x.1.txt`."""
+    """Creates the file; an earlier attempt's file gets a number: `x.txt` becomes `x.1.txt`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         keep_earlier(path)

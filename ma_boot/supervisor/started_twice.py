@@ -34,8 +34,8 @@ class StartedTwice:
 
         The proof is that two or more numbers of ranks or devices run below every rank of the node at the
         same time, the same ones below each. A rank with one process under another rank's number (an
-        evaluation), a script that changes its own number, and children that inherit or unset it are none.
-        Not examined are ranks whose command may start ranks (`--per-device`), and a node's only rank.
+        evaluation), a script that changes its own number, and children that inherit or unset it prove
+        nothing. Not examined are ranks whose command may start ranks (`--per-device`), and an only rank.
         """
         if not is_last:
             if self.patience() > 0:

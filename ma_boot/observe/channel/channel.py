@@ -368,7 +368,7 @@ class _Wire:
         self._read = self._written = 0
 
     async def read(self) -> bytes:
-        """The next message; raises `Dropped` for what is none."""
+        """The next message; raises `Dropped` for bytes that are not one."""
         (length,) = protocol.LENGTH.unpack(await self._reader.readexactly(protocol.LENGTH.size))
         if length > protocol.MOST_BYTES:
             raise Dropped
@@ -386,7 +386,7 @@ class _Wire:
 
 
 def listener(own: Address) -> Tuple[Optional[socket.socket], Optional[str]]:
-    """A socket at this node's own address, or at all if it is none of this machine; or why there is none."""
+    """A socket at this node's own address, or at all if this machine does not have it; or why not."""
     problem = ""
     for family, address in _places(own):
         try:

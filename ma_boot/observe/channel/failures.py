@@ -15,9 +15,9 @@ def failures_body(failures: Sequence[Cause]) -> Mapping[str, Any]:
 
 
 def read_failures(node: int, body: Mapping[str, Any], has_rank: Callable[[int, int], bool]) -> List[Cause]:
-    """The failures that another node tells; none if they are not as `failures_body` writes them.
+    """The failures in another node's message; empty if it is not as `failures_body` writes it.
 
-    None either if they are those of a third node, unless node 0 tells them, or of a rank that is elsewhere.
+    Empty, too, if one is of a third node, unless node 0 has sent it, or of a rank that is elsewhere.
     """
     rows = body.get("failures")
     failures: List[Cause] = []

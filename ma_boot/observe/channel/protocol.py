@@ -87,7 +87,7 @@ def packed(kind: str, late: float, body: str) -> bytes:
 
 
 def unpacked(data: bytes) -> Optional[Tuple[str, float, Mapping[str, Any]]]:
-    """The kind, the delay and the body of a message; None if it is none, or costs more than one does."""
+    """The kind, the delay and the body of a message; None for bytes that are not one, or cost too much."""
     if sum(map(data.count, (b",", b"[", b"{"))) > MOST_VALUES:
         return None
     try:
