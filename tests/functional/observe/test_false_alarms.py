@@ -84,32 +84,6 @@ def test_a_rank_that_waits_for_its_card_is_no_hang(with_cards: Node, tmp_path: P
     assert booting.end().code == 143
 
 
-@pytest.mark.parametrize("seconds", [0, 0.5], ids=["quick-tool", "slow-tool"])
-def test_a_card_that_computes_now_and_then_is_life(seconds: float, tmp_path: Path) -> None:
-    """Between two kernels of a slow step, each look may find it idle; few looks prove nothing."""
-    node = Node(tmp_path, devices=1)
-    node.complete_table()
-    stand_in(tmp_path / "tools", "npu-smi", NPU_910B)
-    tool = tmp_path / "tools" / "npu-smi"
-    tool.write_text(
-        f'#!/bin/bash\necho >>"$0.asked"\nsleep {seconds}\n'
-        '(( $(wc -l <"$0.asked") % 5 )) && exec sed "s/ 97 / 0  /" "$0.txt"\nexec cat "$0.txt"\n'
-    )
-    node.variables["PATH"] = f"{tmp_path / 'tools'}:{node.environ()['PATH']}"
-    booting = node.start("--hang-timeout", "4", "--metrics", "1", "--", "sleep", "100")
-    eventually(lambda: samples(node) >= 12, "three timeouts")
-    booting.signal()
-    booting.end()
-    assert hung(node) == []
-    assert len((tmp_path / "tools" / "npu-smi.asked").read_text()) >= 5
-
-
-def test_no_card_is_looked_at_while_all_ranks_work(with_cards: Node, tmp_path: Path) -> None:
-    program = "for ((i = 0; i < 30; i++)); do echo; sleep 0.1; done"
-    assert with_cards.boot("--hang-timeout", "2", "--metrics", "off", "--", "bash", "-c", program).code == 0
-    assert not (tmp_path / "tools" / "npu-smi.asked").exists()
-
-
 def test_a_tool_that_hangs_hides_no_hang(with_cards: Node, tmp_path: Path) -> None:
     (tmp_path / "tools" / "npu-smi").write_text("#!/bin/sh\nexec sleep 100\n")
     booting = with_cards.start("--hang-timeout", "2", "--", "sleep", "100")
@@ -183,14 +157,3 @@ def test_no_healthy_rank_of_any_way_is_named(tmp_path: Path) -> None:
 @pytest.mark.timeout(1800)
 def test_no_healthy_rank_of_24_seeded_jobs_is_named(tmp_path: Path) -> None:
     assert rate(range(SEEDS), tmp_path) == {}
-
-
-def test_mindspores_scheduler_which_only_waits_is_no_hang(tmp_path: Path) -> None:
-    node = Node(tmp_path, devices=2)
-    node.complete_table()
-    program = [str(PROGRAMS / "healthy.py"), "2", "prints,prints", "0"]
-    booting = node.start("--rendezvous", "mindspore", "--hang-timeout", "2", "--metrics", "1", *program)
-    eventually(lambda: samples(node) >= 6, "three timeouts")
-    booting.signal()
-    booting.end()
-    assert hung(node) == []

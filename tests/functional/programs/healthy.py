@@ -1,6 +1,6 @@
 """A healthy rank that shows as little life as the way of working allows: `healthy.py TIMEOUT WAY,WAY,... SEED`.
 
-The way is that of the rank; MindSpore's scheduler only waits. TIMEOUT is that of the hang watch, in seconds; all of them go on for ever.
+TIMEOUT is the hang watch's, in seconds; all ways go on for ever.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 from typing import List
 
-RANK = int(os.environ.get("RANK_ID") or os.environ.get("MS_NODE_ID") or 0)
+RANK = int(os.environ["RANK_ID"])
 TIMEOUT = float(sys.argv[1])
-WAY = "hangs" if os.environ.get("MS_ROLE") == "MS_SCHED" else sys.argv[2].split(",")[RANK]
+WAY = sys.argv[2].split(",")[RANK]
 CHANCE = random.Random(f"{sys.argv[3]} {RANK}")
 WORK = """
 import sys, time
