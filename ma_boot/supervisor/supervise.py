@@ -85,7 +85,7 @@ def supervise(
         OutputPump(journal, inbox, limits.quiet_bytes, limits.silent_bytes) as pump,
         group,
         ExitWatch(pump, inbox, journal.event) as watch,
-        _Beside(observers, journal) as beside,
+        _Observers(observers, journal) as observing,
     ):
         stop = StopLadder(limits.stop_timeout, limits.hurry, inbox.stops, group.signal, journal)
         not_started = group.start(specs, inbox, journal)
@@ -93,31 +93,31 @@ def supervise(
         if not_started is not None:
             stop.begin(str(not_started), group.labels())
         while group.running() and not stop.survivors:
-            patience = stop.patience() if stop.begun else min(beside.patience(), twice.patience())
+            patience = stop.patience() if stop.begun else min(observing.patience(), twice.patience())
             watch.wait(patience, stop.begun)
             if stop.begun:
                 stop.escalate(group.labels())
             elif why := _reason(inbox.stops, watch.exits):
-                _begin(stop, why, inbox, watch, group)
+                _begin_stop(stop, why, inbox, watch, group)
             elif twice.check(group.workers):
                 stop.begin(str(twice.error), group.labels())
-            asked = beside.check(group.workers, stop.begun)
-            if asked and not stop.begun:
-                _begin(stop, asked, inbox, watch, group)
-        _look_at_what_is_left(twice, group, watch, stop)
+            why = observing.check(group.workers, stop.begun)
+            if why and not stop.begun:
+                _begin_stop(stop, why, inbox, watch, group)
+        _check_what_is_left(twice, group, watch, stop)
         _stop_rest(group, watch, stop, journal)
     exits = _with_losses(watch.exits, group.workers, journal)
     return RunResult(exits, not_started or twice.error, left=tuple(stop.survivors))
 
 
-class _Beside:
+class _Observers:
     """The observers of a run; one that raises is given up, with a line."""
 
     def __init__(self, observers: Sequence[Observer], journal: Journal) -> None:
         self._observers = list(observers)
         self._journal = journal
 
-    def __enter__(self) -> _Beside:
+    def __enter__(self) -> _Observers:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -142,7 +142,7 @@ class _Beside:
         return reason
 
 
-def _begin(stop: StopLadder, why: str, inbox: SignalInbox, watch: ExitWatch, group: WorkerGroup) -> None:
+def _begin_stop(stop: StopLadder, why: str, inbox: SignalInbox, watch: ExitWatch, group: WorkerGroup) -> None:
     """Begins to stop; processes that have ended by now have ended by themselves, which may be the reason."""
     watch.wait(0)
     stop.begin(_reason(inbox.stops, watch.exits) or why, group.labels())
@@ -165,10 +165,8 @@ def _reason(stops: Sequence[int], exits: Sequence[WorkerExit]) -> str:
     return Message.of("{} {}", failed.label, failed.how()) if failed is not None else ""
 
 
-def _look_at_what_is_left(
-    twice: StartedTwice, group: WorkerGroup, watch: ExitWatch, stop: StopLadder
-) -> None:
-    """Looks whether what the ranks have left behind are ranks, which may have been started just now."""
+def _check_what_is_left(twice: StartedTwice, group: WorkerGroup, watch: ExitWatch, stop: StopLadder) -> None:
+    """Checks whether the ranks have left ranks behind, which may have been started just now."""
     until = time.monotonic() + RANKS_LEFT_SECONDS
     while not stop.begun and twice.patience() < math.inf and group.left_behind() and time.monotonic() < until:
         if twice.check(group.workers, is_last=True):
