@@ -34,7 +34,7 @@ class FailingStore(DirectoryStore):
     """A store of which so many `writes` fail, though the object is there."""
 
     writes = 0
-    looks = 0
+    listings = 0
 
     def write_bytes(self, bucket: str, key: str, content: bytes) -> str:
         etag = super().write_bytes(bucket, key, content)
@@ -45,7 +45,7 @@ class FailingStore(DirectoryStore):
 
     def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
         yield from super().list(bucket, prefix)
-        self.looks += 1
+        self.listings += 1
 
 
 class Nodes:
@@ -122,12 +122,12 @@ def test_node_0_looks_often_once_its_own_ranks_are_dead(
     with OtherNodes(World({}, "host", "", inbox, journal)) as others:
         others.nodes = 2
         others.restart_together(RestartPolicy(1), cast(CheckpointOutput, checkpoints))
-        eventually(lambda: store.looks > 0, "it has looked")
+        eventually(lambda: store.listings > 0, "it has looked")
         nodes.ways[1].tell("stopped", AttemptEnd(1)._asdict())
         assert nodes.ways[1].flush(5)
-        begin = time.monotonic()
+        began = time.monotonic()
         assert others.agreed(AttemptEnd(1), RunResult(())).again
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize("name", ["notice-00001-0000-go.json.tmp", "notice-1-0000-go.json", "go.json"])

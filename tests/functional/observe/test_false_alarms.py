@@ -74,9 +74,9 @@ def with_cards(tmp_path: Path) -> Node:
 def test_a_rank_that_waits_for_its_card_is_no_hang(with_cards: Node, tmp_path: Path) -> None:
     booting = with_cards.start("--hang-timeout", "2", "--hang-action", "report", "--", "sleep", "100")
     booting.until("rank 1: no output and no CPU time for 2 s")
-    asked = tmp_path / "tools" / "npu-smi.asked"
-    before = len(asked.read_text())
-    eventually(lambda: len(asked.read_text()) >= before + 12 * len("info\n"), "more than another timeout")
+    calls = tmp_path / "tools" / "npu-smi.asked"
+    before = len(calls.read_text())
+    eventually(lambda: len(calls.read_text()) >= before + 12 * len("info\n"), "more than another timeout")
     assert hung(with_cards) == ["rank 1"]
     (tmp_path / "tools" / "npu-smi.txt").write_text(NPU_910B.replace(" 97 ", " 0  "))
     booting.until("rank 0: no output and no CPU time for 2 s")

@@ -56,7 +56,7 @@ def test_a_client_that_says_a_byte_now_and_then_has_its_time(endpoint: Endpoint)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "sent",
     [
         b"",
         b"\0" * 100_000,
@@ -66,9 +66,9 @@ def test_a_client_that_says_a_byte_now_and_then_has_its_time(endpoint: Endpoint)
     ],
     ids=["nothing", "zeros", "a long path", "another version", "another method"],
 )
-def test_after_whatever_is_said_the_next_client_is_answered(endpoint: Endpoint, said: bytes) -> None:
+def test_after_whatever_is_said_the_next_client_is_answered(endpoint: Endpoint, sent: bytes) -> None:
     with socket.create_connection(address(endpoint)) as client, contextlib.suppress(OSError):
-        client.sendall(said)
+        client.sendall(sent)
         client.shutdown(socket.SHUT_WR)
         while client.recv(65536):
             pass
