@@ -14,7 +14,7 @@ _INFO = ".dist-info"
 def software_of(python: str, code: Optional[str]) -> Dict[str, str]:
     """The versions of a python and of frameworks beside it, and the git `commit` of the directory `code`.
 
-    Nothing is run or imported; what no file tells is left out, so the versions of a shim of pyenv are.
+    Nothing is run or imported; what no file tells is left out.
     """
     software = {}
     with suppress(OSError):

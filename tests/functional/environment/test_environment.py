@@ -145,6 +145,32 @@ def test_the_python_is_that_of_a_sourced_environment(node: Node) -> None:
     assert environ["PATH"].split(":")[0] == f"{node.root}/v/bin"
 
 
+def shim(node: Node, text: str) -> Path:
+    """A shim as pyenv makes it: a shell script that starts another python. It notes each of its starts."""
+    file = node.root / "shims" / "python"
+    file.parent.mkdir()
+    file.write_text(f"#!/bin/sh\necho started >> {node.root}/starts\n{text}\n")
+    file.chmod(0o755)
+    return file
+
+
+def test_a_shim_is_asked_once_for_the_python_that_it_starts(node: Node) -> None:
+    python = prefix(node) / "bin" / "python"
+    file = shim(node, f'exec {python} "$@"')
+    ended = node.boot("--python", str(file), RANK, "print-environment")
+    assert (ended.code, (node.root / "starts").read_text()) == (0, "started\n"), ended.output
+    assert f"{python}, which {file} by --python starts" in ended.output
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"), [("exit 127", "found '' and exit code 127"), ("echo no", "found 'no'")]
+)
+def test_a_shim_that_starts_no_python_ends_the_start(node: Node, text: str, problem: str) -> None:
+    ended = node.boot("--python", str(shim(node, text)), RANK, "print-environment")
+    assert ended.code == 78
+    assert f"shims/python: expected the path of a python, {problem}" in ended.output
+
+
 def test_a_file_that_fails_with_set_e_ends_the_start(node: Node) -> None:
     first, second = node.root / "first.sh", node.root / "second.sh"
     first.write_text("export FIRST=1\n")
