@@ -11,6 +11,7 @@ import click
 from ma_boot.cli.app import commands
 from ma_boot.cli.options import misfits
 from ma_boot.cli.run import run
+from ma_boot.environment import read_command
 from ma_boot.node.request import conflicts, requested
 
 _BLOCK = re.compile(r"^```(?:\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -54,7 +55,7 @@ def objections(line: str) -> List[object]:
         return [error.format_message()]
     if context.command is not run:
         return []
-    command = context.params["command"]
+    command = read_command(context.params["command"])
     return [*misfits(context), *conflicts(requested(command, context.params))]
 
 

@@ -23,7 +23,7 @@ from ma_boot.cli.options import (
     of_job,
     unknown_variables,
 )
-from ma_boot.environment import StartScript, command_parts, start_script
+from ma_boot.environment import StartScript, TrainingCommand, read_command, start_script
 from ma_boot.modelarts import job_directory
 from ma_boot.redact import remember_secrets
 from ma_boot.reporting import print_lines
@@ -205,12 +205,12 @@ def run(ctx: click.Context, /, command: Sequence[str], **options: Any) -> int:
     from ma_boot.node import check_platform, conflicts, requested
 
     environ: Mapping[str, str] = ctx.obj
-    words = ("-m", *command) if options["as_module"] else command
-    request = requested(words, options, _start_script(words, environ))
+    training = read_command(("-m", *command) if options["as_module"] else command)
+    request = requested(training, options, _start_script(training, environ))
     problems = [*_missing(ctx.params), *misfits(ctx), *conflicts(request)]
     if problems:
         raise click.UsageError("\n".join(problems))
-    for note in _notes(ctx, words):
+    for note in _notes(ctx, training):
         print_lines(f"ma_boot: note: {note}", 2)
     if not options["local"]:
         check_platform(request, environ)
@@ -221,7 +221,7 @@ def run(ctx: click.Context, /, command: Sequence[str], **options: Any) -> int:
     return execute.boot_here(request, environ)
 
 
-def _start_script(command: Sequence[str], environ: Mapping[str, str]) -> Optional[StartScript]:
+def _start_script(command: TrainingCommand, environ: Mapping[str, str]) -> Optional[StartScript]:
     """The shell script of the command, in this directory or in the job's code."""
     try:
         return start_script(command, os.getcwd(), job_directory(environ))
@@ -229,7 +229,7 @@ def _start_script(command: Sequence[str], environ: Mapping[str, str]) -> Optiona
         return None
 
 
-def _notes(ctx: click.Context, words: Sequence[str]) -> List[str]:
+def _notes(ctx: click.Context, training: TrainingCommand) -> List[str]:
     """What is allowed, but hardly meant. Raises `click.UsageError` for a program that does not exist."""
     options = [option for option in ctx.command.params if isinstance(option, RunOption)]
     command, environ = ctx.params["command"], ctx.obj
@@ -239,8 +239,7 @@ def _notes(ctx: click.Context, words: Sequence[str]) -> List[str]:
         question = _what_was_meant(command[0], names, ctx.params, environ)
         if question is not None:
             raise click.UsageError(question)
-    script = command_parts(words).script
-    place = script.place - ctx.params["as_module"] if script else 0
+    place = training.script.place - ctx.params["as_module"] if training.script else 0
     return [
         *_unused_variables(ctx, options),
         *unknown_variables(environ, [option.variable for option in options]),

@@ -10,13 +10,11 @@ from ma_boot.environment.command import (
     start_script as start_script,
 )
 from ma_boot.environment.command_words import (
-    CommandParts as CommandParts,
-    Script as Script,
-    command_parts as command_parts,
+    TrainingCommand as TrainingCommand,
+    read_command as read_command,
 )
 from ma_boot.environment.conda import existing_environments as existing_environments
 from ma_boot.environment.extras import how_to_install as how_to_install
-from ma_boot.environment.found_command import FoundCommand as FoundCommand
 from ma_boot.environment.patch import applied as applied, difference as difference
 from ma_boot.environment.shell import environment_after as environment_after, passable as passable
 from ma_boot.environment.software import software_of as software_of

@@ -8,8 +8,7 @@ import re
 import shutil
 from typing import NamedTuple, Optional, Sequence, Tuple
 
-from ma_boot.environment.command_words import Script, command_parts
-from ma_boot.environment.found_command import FoundCommand
+from ma_boot.environment.command_words import Script, TrainingCommand
 from ma_boot.errors import CommandNotFound, NotExecutable, UsageError, listed
 from ma_boot.wording import Message
 
@@ -19,46 +18,40 @@ _MPI = (
 )
 
 
-def find_command(command: Sequence[str], python: str, path: str, cwd: str, job_dir: str) -> FoundCommand:
+def find_command(command: TrainingCommand, python: str, path: str, cwd: str, job_dir: str) -> TrainingCommand:
     """Finds the program and the script of a command; only the word that names the script is changed.
 
     A `.py` file or `-m MODULE` is run by `python`, a `.sh` file by bash (OBS does not preserve the executable
     bit), anything else is a program on `path`. The script is found through interpreters and launchers, too
-    (`command_parts`). Raises `UsageError` if `command` begins with another option, `CommandNotFound` if it
+    (`read_command`). Raises `UsageError` if `command` begins with another option, `CommandNotFound` if it
     does not exist, `NotExecutable` if the user may not execute it.
     """
-    words = list(command)
-    if words[0].startswith("-") and words[0] != "-m":
+    first = command.words[0]
+    if first.startswith("-") and first != "-m":
         raise UsageError(
-            f"no such option: {words[0]}; options of ma_boot go before COMMAND, see ma_boot run --help"
+            f"no such option: {first}; options of ma_boot go before COMMAND, see ma_boot run --help"
         )
-    if words == ["-m"]:
+    if command.words == ("-m",):
         raise UsageError("-m: expected the name of a module")
-    first, parts = words[0], command_parts(command)
-    script = parts.script
-    file, code = _file_and_code(script, cwd, job_dir)
-    if file is not None and script is not None and not script.is_module:
-        words[script.place] = file
-        script = script._replace(name=file)
+    file, code = _file_and_code(command.script, cwd, job_dir)
+    command = command._replace(code=code)
+    if file is not None and command.script is not None and not command.script.is_module:
+        command = command.with_script(file)
     if first == "-m" or first.endswith(".py"):
-        words.insert(0, python)
-    elif first.endswith(".sh"):
-        words.insert(0, find_program("bash", path))
-    elif first == "python" and shutil.which(first, path=path) is None:  # Debian only has python3
-        words[0] = python
-    else:
-        words[0] = _program(words[0], path, cwd)
-    if script is not None and len(words) > len(command):
-        script = script._replace(place=script.place + 1)
-    return FoundCommand(tuple(words), parts._replace(script=script), code)
+        return command.run_by(python)
+    if first.endswith(".sh"):
+        return command.run_by(find_program("bash", path))
+    only_python3 = first == "python" and shutil.which(first, path=path) is None  # as in Debian
+    program = python if only_python3 else _program(command.words[0], path, cwd)
+    return command._replace(words=(program, *command.words[1:]))
 
 
-def code_of(command: Sequence[str], cwd: str, job_dir: str) -> Optional[str]:
+def code_of(command: TrainingCommand, cwd: str, job_dir: str) -> Optional[str]:
     """The directory of the command's script, or the one that its module is imported from; None without one.
 
     Raises `CommandNotFound` if it does not exist.
     """
-    return _file_and_code(command_parts(command).script, cwd, job_dir)[1]
+    return _file_and_code(command.script, cwd, job_dir)[1]
 
 
 def _file_and_code(script: Optional[Script], cwd: str, job_dir: str) -> Tuple[Optional[str], Optional[str]]:
@@ -211,11 +204,10 @@ class StartScript(NamedTuple):
     ranks: Optional[RankStart]
 
 
-def start_script(command: Sequence[str], cwd: str, job_dir: str) -> Optional[StartScript]:
+def start_script(command: TrainingCommand, cwd: str, job_dir: str) -> Optional[StartScript]:
     """The shell script that a command runs, with what its text says; None if there is none here."""
-    parts = command_parts(command)
-    script = parts.script
-    if script is None or script.is_module or script.name.endswith(".py") or parts.launcher is not None:
+    script = command.script
+    if script is None or script.is_module or script.name.endswith(".py") or command.launcher is not None:
         return None
     try:
         with open(
@@ -224,7 +216,7 @@ def start_script(command: Sequence[str], cwd: str, job_dir: str) -> Optional[Sta
             text = file.read(_MOST_BYTES)
     except (CommandNotFound, OSError, ValueError):
         return None
-    by_shell = script.place > 0 and any(re.match(_SHELL, word) for word in command[: script.place])
+    by_shell = script.place > 0 and any(re.match(_SHELL, word) for word in command.words[: script.place])
     if not (script.name.endswith(".sh") or by_shell or re.match(_SHEBANG, text)):
         return None
     return StartScript(os.path.basename(script.name), ranks_started_in(text))

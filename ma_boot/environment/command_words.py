@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import os.path
 import re
-from typing import Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from ma_boot.environment.patch import put_first
 
 SCRIPTS = (".py", ".sh")
 _INTERPRETERS = {"python", "pypy", "bash", "sh", "dash", "ksh", "zsh"}
@@ -59,20 +61,41 @@ class Script(NamedTuple):
         return not self.is_module and self.name.endswith(SCRIPTS) and "$" not in self.name
 
 
-class CommandParts(NamedTuple):
-    """The script of a command and its launcher; None for a command that names none.
+class TrainingCommand(NamedTuple):
+    """A training command: its words, its script and its launcher; None for a command that names none.
 
     `counts` are the launcher's options that say how many ranks, if the command has none of them and the
-    launcher takes it from nowhere else: it may start fewer ranks than the job has.
+    launcher takes it from nowhere else: it may start fewer ranks than the job has. Once the script was found
+    (`find_command`), `code` is its directory, for a module the one from which it is imported.
     """
 
-    script: Optional[Script]
+    words: Tuple[str, ...]
+    script: Optional[Script] = None
     launcher: Optional[str] = None
     counts: Tuple[str, ...] = ()
+    code: Optional[str] = None
+
+    def with_script(self, name: str) -> TrainingCommand:
+        """The command with another path of its script."""
+        assert self.script is not None
+        place = self.script.place
+        words = (*self.words[:place], name, *self.words[place + 1 :])
+        return self._replace(words=words, script=self.script._replace(name=name))
+
+    def run_by(self, program: str) -> TrainingCommand:
+        """The command behind the path of the program that runs it."""
+        script = self.script._replace(place=self.script.place + 1) if self.script else None
+        return self._replace(words=(program, *self.words), script=script)
+
+    def environment(self, environ: Mapping[str, str]) -> Mapping[str, str]:
+        """The environment in which the command finds its module."""
+        if self.code is None or self.script is None or not self.script.is_module:
+            return environ
+        return {**environ, "PYTHONPATH": put_first(self.code, environ.get("PYTHONPATH", ""))}
 
 
-def command_parts(words: Sequence[str]) -> CommandParts:
-    """The script and the launcher of a command.
+def read_command(words: Sequence[str]) -> TrainingCommand:
+    """The command of these words, with its script and its launcher.
 
     A command that begins with `-m` runs a module by the selected python, as `ma_boot -m MODULE` does.
     """
@@ -81,7 +104,9 @@ def command_parts(words: Sequence[str]) -> CommandParts:
     before = words[: script.place] if script else words
     options = {word.replace("_", "-").partition("=")[0] for word in before}
     shown = f"python -m {launcher}" if "." in launcher else launcher
-    return CommandParts(script, shown or None, () if options.intersection(counts) else counts)
+    return TrainingCommand(
+        tuple(words), script, shown or None, () if options.intersection(counts) else counts
+    )
 
 
 def _script_and_launcher(words: Sequence[str]) -> Tuple[Optional[Script], str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterator, List, Mapping, Tuple
 
+from ma_boot.environment import read_command
 from ma_boot.errors import BootError, ConfigError, InputMissing, StoreUnavailable
 from ma_boot.job import JobFile, JobProblem, code_place
 from ma_boot.rehearsal.platform import NOT_CODE, code_directory, code_files
@@ -42,7 +43,8 @@ def job_code(job: JobFile, cwd: str, problems: List[JobProblem]) -> JobCode:
     directory, command, size = Path(cwd), job.command, 0
     files: Tuple[Path, ...] = ()
     try:
-        code, command = code_directory(job.command, job.code_dir or None, cwd)
+        code, training = code_directory(read_command(job.command), job.code_dir or None, cwd)
+        command = training.words
         if code is None and job.command:
             problems.append(job.problem("code-dir", "missing, as the command names no file here"))
         elif code is not None:

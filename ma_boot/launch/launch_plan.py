@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ma_boot.environment import FoundCommand, difference
+from ma_boot.environment import TrainingCommand, difference
 from ma_boot.modelarts import JobEnvironment
 from ma_boot.redact import masked
 from ma_boot.wording import counted
@@ -61,7 +61,7 @@ class Node(NamedTuple):
 
     job: JobEnvironment
     placement: Placement
-    command: FoundCommand
+    command: TrainingCommand
     cwd: str
     environ: Mapping[str, str]
     master: Optional[Tuple[str, int]] = None

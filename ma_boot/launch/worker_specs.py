@@ -95,7 +95,7 @@ def scheduler(node: Node) -> WorkerSpec:
     """The scheduler, which runs the same command but is not a rank."""
     return WorkerSpec(
         label="scheduler",
-        argv=node.command.argv,
+        argv=node.command.words,
         cwd=node.cwd,
         environ=applied(node.environ, {**mindspore_of_node(node), "MS_ROLE": "MS_SCHED"}),
         log_file=os.path.join(node.job.log_dir, f"{node.job.name}-scheduler.txt"),
@@ -130,7 +130,7 @@ def mpirun(node: Node, more: Variables) -> WorkerSpec:
     patch = {"RANK_TABLE_FILE": None, "RANK_ID": None, "RANK_SIZE": str(node.placement.world_size), **more}
     return WorkerSpec(
         label="mpirun",
-        argv=("mpirun", *root, *options, *node.command.argv),
+        argv=("mpirun", *root, *options, *node.command.words),
         cwd=node.cwd,
         environ=applied(node.environ, patch),
         log_file=os.path.join(node.job.log_dir, f"{node.job.name}-mpirun.txt"),
@@ -246,7 +246,7 @@ def _rank(node: Node, options: LaunchOptions, local_rank: int) -> WorkerSpec:
     }
     return WorkerSpec(
         label=f"rank {rank}",
-        argv=node.command.argv,
+        argv=node.command.words,
         cwd=node.cwd,
         environ=applied(node.environ, patch),
         log_file=os.path.join(node.job.log_dir, f"{node.job.name}-proc-rank-{rank}-device-{device}.txt"),
@@ -283,7 +283,7 @@ def _command(node: Node, of_node: Variables, everywhere: Variables) -> WorkerSpe
         **of_node,
         **everywhere,
         **variables,
-        **of_torchrun(node, variables, node.command.argv),
+        **of_torchrun(node, variables, node.command.words),
     }
     return WorkerSpec(
         label="command",
@@ -292,16 +292,16 @@ def _command(node: Node, of_node: Variables, everywhere: Variables) -> WorkerSpe
         environ=applied(node.environ, patch),
         log_file=os.path.join(node.job.log_dir, f"{node.job.name}-node-{node.job.node_rank}.txt"),
         starts_ranks=True,
-        leaves_ranks=node.command.parts.launcher is None,
+        leaves_ranks=node.command.launcher is None,
     )
 
 
 def _as_by_hand(node: Node) -> Sequence[str]:
     """The command, with a relative path in the script's `$0`: scripts of the guides `cd ./$(dirname $0)`."""
-    script, argv, below = node.command.parts.script, node.command.argv, os.path.join(node.cwd, "")
+    script, below = node.command.script, os.path.join(node.cwd, "")
     if script is None or not script.name.startswith(below) or not script.name.endswith(".sh"):
-        return argv
-    return (*argv[: script.place], script.name[len(below) :], *argv[script.place + 1 :])
+        return node.command.words
+    return node.command.with_script(script.name[len(below) :]).words
 
 
 def _node_variables(node: Node) -> Dict[str, str]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Callable, Optional, Sequence, Tuple
 from ma_boot.environment import (
     TrainingEnvironment,
     applied,
-    command_parts,
     select_environment,
     software_of,
 )
@@ -160,8 +159,8 @@ def _job(request: BootRequest, world: World) -> JobEnvironment:
     journal = world.journal
     job = this_job(request.job, world.environ, world.hostname, journal.say)
     journal.open(Path(job.events_file), job.node_rank)
-    script = command_parts(request.command).script
-    program = os.path.basename(script.name if script is not None else request.command[0])
+    script = request.command.script
+    program = os.path.basename(script.name if script is not None else request.command.words[0])
     journal.event("job", **job.event(), command=boot_command(request), program=program)
     set_failure_aside(job)
     report_shell(job, journal.say)

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.environment import (
-    FoundCommand,
+    TrainingCommand,
     TrainingEnvironment,
     applied,
-    command_parts,
     environment_after,
     find_command,
     find_file,
@@ -50,13 +49,13 @@ class EnvironmentOptions(NamedTuple):
 
 
 def check_command(
-    command: Sequence[str],
+    command: TrainingCommand,
     training: TrainingEnvironment,
     cwd: str,
     job: JobEnvironment,
     inputs: Sequence[Route],
     by_mpi: bool,
-) -> Optional[FoundCommand]:
+) -> Optional[TrainingCommand]:
     """Reports a missing command before hours of download, also a missing `mpirun` if the rendezvous is
     `by_mpi`; None if an input will bring the command.
 
@@ -67,17 +66,18 @@ def check_command(
     try:
         return training_command(command, training, cwd, job)
     except CommandNotFound:
-        named = command_parts(command).script
         brought = [os.path.normpath(os.path.join(cwd, route.local)) for route in inputs]
-        script = os.path.normpath(os.path.join(cwd, named.name if named else command[0]))
+        script = os.path.normpath(
+            os.path.join(cwd, command.script.name if command.script else command.words[0])
+        )
         if not any(script == local or script.startswith(local + os.sep) for local in brought):
             raise
         return None
 
 
 def training_command(
-    command: Sequence[str], training: TrainingEnvironment, cwd: str, job: JobEnvironment
-) -> FoundCommand:
+    command: TrainingCommand, training: TrainingEnvironment, cwd: str, job: JobEnvironment
+) -> TrainingCommand:
     """The command of the training; raises `CommandNotFound`, `NotExecutable` or `UsageError`."""
     return find_command(command, training.python, training.environ.get("PATH", ""), cwd, job.job_dir)
 

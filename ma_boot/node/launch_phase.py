@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, List, Optional, Sequence, Tuple
 
-from ma_boot.environment import code_of, command_parts
+from ma_boot.environment import TrainingCommand, code_of
 from ma_boot.errors import CannotCreate, ConfigError
 from ma_boot.launch import (
     MINDSPORE_PORT,
@@ -59,7 +59,7 @@ def meeting_point(
     return look_up(job.place.hosts[job.master_index]), port
 
 
-def working_directory(options: LaunchOptions, command: Sequence[str], cwd: str, job_dir: str) -> str:
+def working_directory(options: LaunchOptions, command: TrainingCommand, cwd: str, job_dir: str) -> str:
     """Where the processes run, and relative local paths of the mapping start.
 
     `cwd` is where ma_boot was started; the directories of `--workdir per-rank` are in it. Raises
@@ -72,7 +72,7 @@ def working_directory(options: LaunchOptions, command: Sequence[str], cwd: str, 
     if code is None:
         raise ConfigError(
             "--workdir code: expected a script or module of the job's code in COMMAND, found "
-            f"{shlex.join(command)}, which names none"
+            f"{shlex.join(command.words)}, which names none"
         )
     return code
 
@@ -90,16 +90,15 @@ def plan_node(node: Node, options: LaunchOptions) -> LaunchPlan:
     return with_tee(plan, options.tee)
 
 
-def launch_text(plan: LaunchPlan, command: Sequence[str], options: LaunchOptions, ranks_start: str) -> str:
+def launch_text(plan: LaunchPlan, command: TrainingCommand, options: LaunchOptions, ranks_start: str) -> str:
     """The phase in one line; `ranks_start` is what starts the ranks in place of ma_boot, mostly empty."""
     if options.per_node and ranks_start:
         started = f"{ranks_start} starts the ranks of this node: started once (--per-device: for each device)"
-        counts = command_parts(command).counts
-        if plan.world_size == 1 or not counts:
+        if plan.world_size == 1 or not command.counts:
             return started
         return (
             f"{started}; WARNING: the job has {plan.world_size} ranks, but the command does not say how many "
-            f"to start ({counts[0]}): docs/starting.md has the words for each launcher"
+            f"to start ({command.counts[0]}): docs/starting.md has the words for each launcher"
         )
     named = options.tee.split(",") if options.tee[:1].isdigit() else []
     unknown = [rank for rank in named if int(rank) >= plan.world_size]

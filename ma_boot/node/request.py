@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ma_boot.environment import StartScript, command_parts
+from ma_boot.environment import StartScript, TrainingCommand
 from ma_boot.errors import ConfigError, listed
 from ma_boot.launch import LaunchOptions
 from ma_boot.node.environment_phase import EnvironmentOptions
@@ -25,7 +25,7 @@ class BootRequest(NamedTuple):
     runs show it, empty if nothing does.
     """
 
-    command: Tuple[str, ...]
+    command: TrainingCommand
     job: JobOptions
     environment: EnvironmentOptions
     ranks: RankOptions
@@ -53,7 +53,7 @@ _GROUPS: Dict[str, Any] = {
 
 
 def requested(
-    command: Sequence[str],
+    command: TrainingCommand,
     options: Mapping[str, Any],
     script: Optional[StartScript] = None,
 ) -> BootRequest:
@@ -66,9 +66,7 @@ def requested(
     groups = {name: group(*(options[option] for option in group._fields)) for name, group in _GROUPS.items()}
     launch: LaunchOptions = groups["launch"]
     loop = script.ranks if script is not None else None
-    ranks_start = command_parts(command).launcher or (
-        f"{script.name} ({loop})" if script is not None and loop else ""
-    )
+    ranks_start = command.launcher or (f"{script.name} ({loop})" if script is not None and loop else "")
     per_node = launch.per_node or bool(ranks_start and launch.rendezvous != "mpi" and not launch.per_device)
     by_loop = loop is not None and not loop.by_launcher
     groups["launch"] = launch._replace(
@@ -76,12 +74,12 @@ def requested(
         rendezvous=launch.rendezvous or ("none" if per_node and not by_loop else "rank-table"),
         workdir=launch.workdir or ("per-rank" if groups["ranks"].by_hand else "shared"),
     )
-    return BootRequest(tuple(command), **groups, ranks_start=ranks_start)
+    return BootRequest(command, **groups, ranks_start=ranks_start)
 
 
 def as_options(request: BootRequest) -> Tuple[str, ...]:
     """The arguments of `ma_boot run` that make this request: how another process is asked to boot."""
-    return (*_words(_options(request)), "--", *request.command)
+    return (*_words(_options(request)), "--", *request.command.words)
 
 
 def as_variables(request: BootRequest) -> Dict[str, str]:
@@ -103,7 +101,7 @@ def boot_command(request: BootRequest) -> str:
     variables = [
         f"{name}={shlex.join(without_secret_words([value]))} " for name, value in _variables(values).items()
     ]
-    return "".join([*variables, shown([*_words(values), *request.command])])
+    return "".join([*variables, shown([*_words(values), *request.command.words])])
 
 
 def _options(request: BootRequest) -> Dict[str, Any]:
@@ -193,7 +191,7 @@ def check_platform(request: BootRequest, environ: Mapping[str, str]) -> None:
         return
     if recognised(environ, request.job.platform).name != "bare":
         return
-    command = shlex.join(request.command)
+    command = shlex.join(request.command.words)
     raise ConfigError(
         listed(
             Message(

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Optional, Tuple
 
-from ma_boot.environment import command_parts
+from ma_boot.environment import TrainingCommand, read_command
 from ma_boot.errors import ConfigError
 from ma_boot.image import engine
 from ma_boot.launch import WorkerSpec
@@ -92,17 +92,17 @@ def _give_to_platform_user(job: SimulatedJob) -> None:
                 os.chmod(path, 0o777 if path == directory else 0o666)
 
 
-def _code_of(rehearsal: Rehearsal, cwd: str) -> Tuple[Optional[Path], Tuple[str, ...]]:
+def _code_of(rehearsal: Rehearsal, cwd: str) -> Tuple[Optional[Path], TrainingCommand]:
     """The code directory and the command, as for processes, except that a script may also be in the image."""
-    script = command_parts(rehearsal.request.command).script
+    script = rehearsal.request.command.script
     if script is not None and os.path.isabs(script.name) and not os.path.exists(script.name):
-        code, _ = code_directory(("in the image",), rehearsal.code_dir, cwd)
+        code, _ = code_directory(read_command(["in the image"]), rehearsal.code_dir, cwd)
         return code, rehearsal.request.command
     return code_directory(rehearsal.request.command, rehearsal.code_dir, cwd)
 
 
 def _request_inside(
-    request: BootRequest, code: Optional[Path], command: Tuple[str, ...], cwd: str
+    request: BootRequest, code: Optional[Path], command: TrainingCommand, cwd: str
 ) -> BootRequest:
     """The request of every node: paths of files in the code directory are those inside, OBS has an address.
 

@@ -66,9 +66,10 @@ def _request_on_node(setup: Setup, start: SimulatedJob, node: int, cwd: str) -> 
     request, code, rehearsal = setup.request, setup.code, setup.rehearsal
     place = os.path.join(start.job_dir(node), code.name if code else "")
     command = command_in(request.command, code, place)
+    appended = (*channel_arguments(rehearsal.channels, start, node), *rehearsal.appended)
     environment, transfers = request.environment, request.transfers
     return request._replace(
-        command=(*command, *channel_arguments(rehearsal.channels, start, node), *rehearsal.appended),
+        command=command._replace(words=(*command.words, *appended)),
         environment=environment._replace(source=tuple(_source(cwd, file) for file in environment.source)),
         transfers=transfers._replace(
             path_mapping=_rerooted_mapping(setup, node) or transfers.path_mapping,

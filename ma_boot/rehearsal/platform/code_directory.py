@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Collection, List, Optional, Sequence, Set, Tuple
 
-from ma_boot.environment import Script, command_parts, no_such_file
+from ma_boot.environment import TrainingCommand, no_such_file
 from ma_boot.errors import CannotCreate, ConfigError
 from path_mapping.localfs import is_temporary
 from path_mapping.mapping import selected
@@ -31,8 +31,8 @@ _REHEARSAL = re.compile(r"ma-job-[0-9a-f]{8}")  # in any --rehearsal-dir, also o
 
 
 def code_directory(
-    command: Sequence[str], code_dir: Optional[str], cwd: str
-) -> Tuple[Optional[Path], Tuple[str, ...]]:
+    command: TrainingCommand, code_dir: Optional[str], cwd: str
+) -> Tuple[Optional[Path], TrainingCommand]:
     """The code directory, and the command with its script relative to it.
 
     By default that is the directory of the script, wherever the command names it, for a module `cwd`; a
@@ -45,17 +45,17 @@ def code_directory(
     code = Path(cwd, code_dir).resolve() if code_dir else None
     if code is not None and not code.is_dir():
         raise ConfigError(f"--code-dir {code_dir}: no such directory")
-    script = command_parts(command).script
+    script = command.script
     if script is None:
-        return code, tuple(command)
+        return code, command
     if script.is_module:
         start = code or Path(cwd)
-        return (start if any((start / file).is_file() for file in script.files) else code), tuple(command)
+        return (start if any((start / file).is_file() for file in script.files) else code), command
     file = Path(cwd, script.name).resolve()
     if not file.is_file():
         if script.is_certain:
             raise no_such_file(script.name, [str(file)])
-        return code, tuple(command)
+        return code, command
     if code is None:
         code = file.parent
     if code not in file.parents:
@@ -63,19 +63,15 @@ def code_directory(
     name = str(file.relative_to(code))
     if script.place == 0 and not script.is_certain and os.sep not in name:
         name = os.path.join(os.curdir, name)  # or it would be looked for on PATH
-    return code, _with_script(command, script, name)
+    return code, command.with_script(name)
 
 
-def command_in(command: Sequence[str], code: Optional[Path], directory: str) -> Tuple[str, ...]:
+def command_in(command: TrainingCommand, code: Optional[Path], directory: str) -> TrainingCommand:
     """The command that `code_directory` has returned, on a node with a copy of the code in `directory`."""
-    script = command_parts(command).script
+    script = command.script
     if script is None or script.is_module or code is None or not Path(code, script.name).is_file():
-        return tuple(command)
-    return _with_script(command, script, os.path.normpath(os.path.join(directory, script.name)))
-
-
-def _with_script(command: Sequence[str], script: Script, name: str) -> Tuple[str, ...]:
-    return (*command[: script.place], name, *command[script.place + 1 :])
+        return command
+    return command.with_script(os.path.normpath(os.path.join(directory, script.name)))
 
 
 def code_files(code: Path, apart: Collection[Path], exclude: Sequence[str] = ()) -> Tuple[Path, ...]:

@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 from ma_boot.cli.app import main
 from ma_boot.cli.options import Number, RunOption, RunVariable, Whole, from_environment
 from ma_boot.cli.run import run
+from ma_boot.environment import read_command
 from ma_boot.launch.worker_specs import OF_RANK
 from ma_boot.node.request import (
     BY_VARIABLE,
@@ -166,8 +167,8 @@ def values_of(option: RunOption) -> st.SearchStrategy[str]:
 
 
 def options_of_a_request() -> List[RunOption]:
-    request = requested(["x"], parsed(["x"], {}))
-    names = {"preflight", *(name for group in request for name in getattr(group, "_fields", ()))}
+    request = requested(read_command(["x"]), parsed(["x"], {}))
+    names = {"preflight", *(name for group in request[1:] for name in getattr(group, "_fields", ()))}
     return [option for option in run.params if isinstance(option, RunOption) and option.name in names]
 
 
@@ -180,16 +181,16 @@ def options_of_a_request() -> List[RunOption]:
 def test_a_request_survives_the_way_through_a_command_line(
     command: Tuple[str, ...], environ: Dict[str, str]
 ) -> None:
-    request = requested(command, parsed(["x"], environ))
+    request = requested(read_command(command), parsed(["x"], environ))
     values = parsed(list(as_options(request)), as_variables(request))
     assert values["command"] == command
-    assert requested(command, values) == request
+    assert requested(read_command(command), values) == request
 
 
 def test_every_option_of_a_request_is_an_option_of_the_command() -> None:
     options = {option.name for option in run.params}
-    request = requested(["train.py"], parsed(["train.py"], {}))
-    names = [name for group in request for name in getattr(group, "_fields", ())]
+    request = requested(read_command(["train.py"]), parsed(["train.py"], {}))
+    names = [name for group in request[1:] for name in getattr(group, "_fields", ())]
     assert set(names) <= options
     assert len(names) == len(set(names))
     by_variable = {option.name for option in run.params if isinstance(option, RunVariable)}
@@ -198,7 +199,7 @@ def test_every_option_of_a_request_is_an_option_of_the_command() -> None:
 
 def test_the_boot_command_has_what_differs_from_the_defaults_and_no_secret() -> None:
     request = requested(
-        ("train.py", "--lr", "0.1", "--token", "abc"),
+        read_command(["train.py", "--lr", "0.1", "--token", "abc"]),
         parsed(["--stop-timeout", "5", "x.py"], {}),
     )
     remember_secrets({"MY_SECRET": "planted-0815"}, afresh=True)

@@ -7,6 +7,7 @@ from typing import Tuple
 
 import pytest
 
+from ma_boot.environment import read_command
 from ma_boot.environment.command import find_command
 from ma_boot.errors import CommandNotFound, NotExecutable, UsageError
 
@@ -32,8 +33,9 @@ def home(tmp_path: Path) -> Path:
 
 
 def argv(home: Path, *command: str) -> Tuple[str, ...]:
-    result = find_command(command, "/env/bin/python", str(home / "bin"), str(home), str(home / "jobs"))
-    return tuple(word.replace(str(home), "~") for word in result.argv)
+    given, jobs = read_command(command), str(home / "jobs")
+    training = find_command(given, "/env/bin/python", str(home / "bin"), str(home), jobs)
+    return tuple(word.replace(str(home), "~") for word in training.words)
 
 
 @pytest.mark.parametrize(

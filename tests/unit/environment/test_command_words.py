@@ -7,12 +7,12 @@ from typing import List, Optional, Tuple
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.environment.command_words import Script, command_parts
+from ma_boot.environment.command_words import Script, read_command
 
 
 def script(line: str) -> Optional[str]:
     """The script of a command line, marked as `module MODULE` where it is one."""
-    named = command_parts(line.split()).script
+    named = read_command(line.split()).script
     if named is None:
         return None
     assert named.name in line.split()[named.place]
@@ -81,7 +81,7 @@ def test_the_script_is_found(line: str, expected: Optional[str]) -> None:
     ],
 )
 def test_a_launcher_is_recognised(line: str, launcher: Optional[str]) -> None:
-    assert command_parts(line.split()).launcher == launcher
+    assert read_command(line.split()).launcher == launcher
 
 
 def test_the_files_of_a_module() -> None:
@@ -96,7 +96,7 @@ KNOWN = (
 
 @given(st.lists(st.one_of(st.text(max_size=6), st.sampled_from(KNOWN))))
 def test_no_command_breaks_it(command: List[str]) -> None:
-    named = command_parts(command).script
+    named = read_command(command).script
     assert named is None or (0 <= named.place < len(command) and named.name in command[named.place])
 
 
@@ -116,4 +116,4 @@ def test_no_command_breaks_it(command: List[str]) -> None:
     ],
 )
 def test_a_launcher_that_is_not_told_how_many_ranks(line: str, counts: Tuple[str, ...]) -> None:
-    assert command_parts(line.split()).counts == counts
+    assert read_command(line.split()).counts == counts

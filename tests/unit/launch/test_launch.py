@@ -6,7 +6,7 @@ from typing import Dict, Tuple
 
 import pytest
 
-from ma_boot.environment import FoundCommand
+from ma_boot.environment import TrainingCommand
 from ma_boot.errors import ConfigError
 from ma_boot.launch import (
     LaunchOptions,
@@ -39,7 +39,7 @@ def plan(
         "host",
     )._replace(per_node=per_node)
     placement = Placement(4, (2 * index, 2 * index + 1), "/table.json")
-    node = Node(job, placement, FoundCommand(("python", "t.py")), "/home", given, ("10.0.0.1", 8118))
+    node = Node(job, placement, TrainingCommand(("python", "t.py")), "/home", given, ("10.0.0.1", 8118))
     return plan_launch(node, LaunchOptions(rendezvous))
 
 
@@ -109,7 +109,7 @@ def test_ranks_by_counting(variables: Dict[str, str], world_size: int, ranks: tu
 def test_a_node_without_a_device_starts_nothing() -> None:
     job = read_job({}, "host")
     with pytest.raises(ConfigError, match="no device"):
-        plan_launch(Node(job, Placement(4, (), None), FoundCommand(("x",)), "/", {}), LaunchOptions())
+        plan_launch(Node(job, Placement(4, (), None), TrainingCommand(("x",)), "/", {}), LaunchOptions())
 
 
 def test_the_plan_is_shown_as_differences_with_secrets_masked() -> None:

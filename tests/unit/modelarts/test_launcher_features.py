@@ -8,7 +8,7 @@ from typing import Dict
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.environment import FoundCommand
+from ma_boot.environment import TrainingCommand
 from ma_boot.launch import LaunchOptions, Node, Placement, plan_launch
 from ma_boot.launch.worker_specs import diagnosis
 from ma_boot.modelarts.job import Channel, read_channels, read_job
@@ -51,7 +51,7 @@ RECORDER = {**GLOG, "GLOG_v": "1", "MS_RDR_ENABLE": "1", "MS_RDR_PATH": MINDSPOR
 )
 def test_diagnostic_modes(asked: Dict[str, str], given_to_the_rank: Dict[str, str]) -> None:
     assert diagnosis(JOB, asked, 3) == given_to_the_rank
-    node = Node(JOB, Placement(4, (3,), "/t.json"), FoundCommand(("python",)), "/", asked, ("10.0.0.1", 1))
+    node = Node(JOB, Placement(4, (3,), "/t.json"), TrainingCommand(("python",)), "/", asked, ("10.0.0.1", 1))
     for way in ("rank-table", "mindspore", "torch", "none"):
         environ = plan_launch(node, LaunchOptions(way)).workers[-1].environ
         assert {name: environ.get(name) for name in given_to_the_rank} == given_to_the_rank

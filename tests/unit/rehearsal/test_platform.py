@@ -11,6 +11,7 @@ from typing import List, Optional
 import pytest
 from hypothesis import given, strategies as st
 
+from ma_boot.environment import read_command
 from ma_boot.errors import CannotCreate, CommandNotFound, ConfigError
 from ma_boot.modelarts import JobEnvironment, read_job
 from ma_boot.rank_table import WRITERS, NotYet, completed_document, convert, errors, own_pod, parse, validate
@@ -160,17 +161,17 @@ class TestCode:
     def test_it_is_that_of_the_script_unless_it_is_named(
         self, project: Path, command: str, code_dir: Optional[str], code: Optional[str], on_node: str
     ) -> None:
-        directory, relative = code_directory(command.split(), code_dir, str(project))
+        directory, relative = code_directory(read_command(command.split()), code_dir, str(project))
         assert directory == (None if code is None else project / code)
-        assert command_in(relative, directory, "/node") == tuple(on_node.split())
+        assert command_in(relative, directory, "/node").words == tuple(on_node.split())
 
     def test_mistakes_are_named(self, project: Path) -> None:
         with pytest.raises(CommandNotFound, match="no such file"):
-            code_directory(["missing.py"], None, str(project))
+            code_directory(read_command(["missing.py"]), None, str(project))
         with pytest.raises(ConfigError, match="no such directory"):
-            code_directory(["pkg/train.py"], "nowhere", str(project))
+            code_directory(read_command(["pkg/train.py"]), "nowhere", str(project))
         with pytest.raises(ConfigError, match="is not in --code-dir"):
-            code_directory(["pkg/train.py"], "sandbox", str(project))
+            code_directory(read_command(["pkg/train.py"]), "sandbox", str(project))
 
     def test_what_is_no_code_stays(self, project: Path) -> None:
         files = code_files(project, [project / "sandbox"])
