@@ -3,9 +3,10 @@
 This is a rule about words, not about the options of each program. The script is the first word that ends in
 `.py` or `.sh` behind an interpreter or a launcher (or the first word of all), the word that directly follows
 an interpreter, or the module after `-m`. Its limits: the value of an option that ends in `.py` or `.sh` is
-taken for the script; a script without such an ending is not found behind a launcher or behind options of an
-interpreter, and none that another program runs (`nohup ./run.sh`; `nohup bash run.sh` is). Such a command is
-started as it is written: only `--workdir code` and the search in `$MA_JOB_DIR` need the script.
+taken for the script, unless it is written behind `=`; a script without such an ending is not found behind a
+launcher or behind options of an interpreter, and none that another program runs (`nohup ./run.sh`; `nohup
+bash run.sh` is). A command without a script is started as it is written: only `--workdir code` and the search
+in `$MA_JOB_DIR` need it.
 """
 
 from __future__ import annotations
