@@ -8,11 +8,12 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from threading import Event
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ma_boot.doctor.container import System
 from ma_boot.modelarts import ERROR, OK, WARNING, Finding, JobEnvironment, tool_address
-from ma_boot.observe import npu_rows
+from ma_boot.observe import npu_rows, run_tool
 from ma_boot.rank_table import Pod, RankTable
 from ma_boot.redact import without_secret_variables
 
@@ -30,7 +31,6 @@ def _first(pattern: str, text: str) -> str:
     return match.group(1) if match else ""
 
 
-SECONDS = 30.0  # npu-smi is slow while the NPUs are busy
 Ask = Callable[[Sequence[str]], Tuple[int, str]]  # arguments of hccn_tool to exit code and output
 
 
@@ -165,16 +165,7 @@ def _tool(name: str, system: System) -> Optional[str]:
 
 
 def _run(argv: Sequence[str], system: System) -> Tuple[int, str]:
-    try:
-        done = subprocess.run(
-            argv, env=without_secret_variables(system.environ), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return 124, f"no answer within {SECONDS:.0f} s"
-    except OSError as error:
-        return 126, str(error.strerror)
-    return done.returncode, done.stdout.decode("utf-8", "replace")
+    return run_tool(argv, without_secret_variables(system.environ), Event(), subprocess.STDOUT)
 
 
 def _last(text: str) -> str:

@@ -1,6 +1,11 @@
 """What only watches a run: hangs, metrics, MindCluster's resets, other nodes. The core never imports it."""
 
-from ma_boot.observe.cards import CardTools as CardTools, NpuState as NpuState, npu_rows as npu_rows
+from ma_boot.observe.cards import (
+    CardTools as CardTools,
+    NpuState as NpuState,
+    npu_rows as npu_rows,
+    run_tool as run_tool,
+)
 from ma_boot.observe.hang_detector import HangDetector as HangDetector
 from ma_boot.observe.peers import PeerMessage as PeerMessage
 from ma_boot.observe.progress import given as given, has_step as has_step

@@ -206,22 +206,39 @@ class CardTools:
         return link_state(text or "")
 
     def _output_of(self, argv: Sequence[str], cancel: Event) -> Optional[str]:
-        """What the tool prints; None if it fails, takes too long, prints too much, or is cancelled."""
-        with memory_file() as output:
-            try:
-                process = subprocess.Popen(
-                    argv, env=self._environ, stdin=subprocess.DEVNULL, stdout=output,
-                    stderr=subprocess.DEVNULL, start_new_session=True,
-                )  # fmt: skip
-            except OSError:
-                return None
-            if _ended(process, cancel) and process.returncode == 0 and not is_full(output):
-                return contents(output)
-        return None
+        """What the tool prints; None if it fails or is cancelled."""
+        code, text = run_tool(argv, self._environ, cancel)
+        return text if code == 0 else None
+
+
+def run_tool(
+    argv: Sequence[str], environ: Mapping[str, str], cancel: Event, stderr: int = subprocess.DEVNULL
+) -> Tuple[int, str]:
+    """The exit code of a tool, and what it prints to standard output, with `stderr=STDOUT` to both.
+
+    124, and why, if it has not ended in time, has printed too much or is cancelled; 126 if it cannot be
+    started. What does not end in time is killed, and not waited for: the driver may hold it even then.
+    """
+    with memory_file() as output:
+        try:
+            process = subprocess.Popen(
+                argv,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return 126, str(error.strerror)
+        if not _ended(process, cancel):
+            return 124, f"no answer within {TOOL_SECONDS:.0f} s"
+        if is_full(output):
+            return 124, f"it prints more than {LONGEST_ANSWER} bytes"
+        return process.returncode, contents(output)
 
 
 def _ended(process: subprocess.Popen[bytes], cancel: Event) -> bool:
-    """What does not end in time is killed, and not waited for: the driver may hold it even then."""
     until = time.monotonic() + TOOL_SECONDS
     while not cancel.is_set() and time.monotonic() < until:
         with suppress(subprocess.TimeoutExpired):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -202,6 +203,16 @@ class TestNpu:
         evidence = [f["evidence"] for f in findings["card network"]]
         assert evidence == ["card 0: Success, netdetect 10.9.9.1", "card 1: Success, netdetect 10.9.9.1"]
         assert json.loads(cards.read_text())["set"] == []  # nothing was changed
+
+    def test_what_a_tool_has_started_is_not_waited_for(self, node: Node, cards: Path, tmp_path: Path) -> None:
+        """A child that keeps the output open, as a call into the driver does that never returns."""
+        tool = tmp_path / "bin" / "npu-smi"
+        tool.parent.mkdir()
+        tool.write_text(f'#!/bin/sh\nsleep 30 &\necho $! > {tmp_path}/pid\nexec {STAND_INS}/npu-smi "$@"\n')
+        tool.chmod(0o755)
+        node.variables["PATH"] = f"{tool.parent}:{node.variables['PATH']}"
+        assert [f["evidence"] for f in doctor(node)["NPU"]] == ["2 x 910B4, npu-smi 24.1.rc1"]
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)  # which still runs
 
     def test_a_card_that_is_ill_and_one_that_is_missing(self, node: Node, cards: Path) -> None:
         self.change(cards, health=["OK", "Alarm"])
