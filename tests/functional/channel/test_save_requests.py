@@ -55,16 +55,20 @@ class Cable:
         self._server.close()
 
     def _accept(self) -> None:
-        with suppress(OSError):
+        with suppress(OSError):  # the server is closed
             while True:
                 caller, _ = self._server.accept()
-                if self._is_cut:
+                self._ends.append(caller)
+                try:
+                    node = socket.create_connection(self._to)
+                except OSError:
                     caller.close()
                     continue
-                node = socket.create_connection(self._to)
-                self._ends += [caller, node]
+                self._ends.append(node)
                 for pair in ((caller, node), (node, caller)):
                     threading.Thread(target=self._forward, args=pair, daemon=True).start()
+                if self._is_cut:
+                    self.cut()
 
     def _forward(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):

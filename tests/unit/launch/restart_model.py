@@ -17,7 +17,6 @@ from ma_boot.reporting import Cause
 TICK = 1.0
 WATCH = 5.0
 HORIZON = 1200.0
-LOST_AFTER = 0.5
 
 
 class Faults(NamedTuple):
