@@ -84,7 +84,8 @@ def main() -> None:
 def rehearse(project: Path, *words: str) -> Rehearsed:
     """Runs the training in a rehearsal of two nodes with two ranks each."""
     words = ("--local", "--nodes", "2", "--devices-per-node", "2", *words)
-    environ = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": str(COLUMNS), "MABOOT_METRICS": "1"}
+    own = {"FORCE_COLOR": "1", "COLUMNS": str(COLUMNS), "MABOOT_METRICS": "1", "PATH": "/usr/bin:/bin"}
+    environ = {**os.environ, **own}  # a python of the system, as on any machine
     done = subprocess.run(
         [sys.executable, "-m", "ma_boot", *words], cwd=project, env=environ, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, check=False, text=True, encoding="utf-8",
