@@ -242,7 +242,8 @@ def curl(job: Job) -> List[str]:
     config = Path(os.environ["BENCH_OUT"], "curl")
     config.write_text("".join(wanted))
     common = ["--parallel", "--parallel-max", "32", "--create-dirs", "--no-progress-meter"]
-    return ["curl", *common, "--config", str(config)]
+    trusted = ["--cacert", job.trusted["SSL_CERT_FILE"]] if job.trusted else []
+    return ["curl", *common, *trusted, "--config", str(config)]
 
 
 def rclone(job: Job) -> List[str]:
