@@ -7,12 +7,7 @@ from typing import List, Optional, Set
 
 from ma_boot.checkpoints.keys import Attempt, KnownSet
 from ma_boot.checkpoints.publication import Publication
-from ma_boot.checkpoints.retention import (
-    finish_removals,
-    leftovers,
-    remove_set,
-    superfluous,
-)
+from ma_boot.checkpoints.retention import finish_removals, leftovers, remove_set, superfluous
 from ma_boot.checkpoints.sets import Documents
 
 SPARED_SECONDS = 3600.0  # files that are younger may belong to a start that is not as dead as it seems

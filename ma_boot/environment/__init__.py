@@ -9,10 +9,7 @@ from ma_boot.environment.command import (
     no_such_file as no_such_file,
     start_script as start_script,
 )
-from ma_boot.environment.command_words import (
-    TrainingCommand as TrainingCommand,
-    read_command as read_command,
-)
+from ma_boot.environment.command_words import TrainingCommand as TrainingCommand, read_command as read_command
 from ma_boot.environment.conda import existing_environments as existing_environments
 from ma_boot.environment.extras import how_to_install as how_to_install
 from ma_boot.environment.patch import applied as applied, difference as difference

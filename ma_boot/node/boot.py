@@ -7,12 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Optional, Sequence, Tuple
 
-from ma_boot.environment import (
-    TrainingEnvironment,
-    applied,
-    select_environment,
-    software_of,
-)
+from ma_boot.environment import TrainingEnvironment, applied, select_environment, software_of
 from ma_boot.errors import ConfigError, OutputLost
 from ma_boot.launch import LaunchPlan, Node, Placement
 from ma_boot.modelarts import (

@@ -25,13 +25,7 @@ from ma_boot.observe import (
     SaveRequests,
     has_step,
 )
-from ma_boot.reporting import (
-    RunResult,
-    cause_of,
-    causes_of,
-    missing_files,
-    output_of_failed_rank,
-)
+from ma_boot.reporting import RunResult, cause_of, causes_of, missing_files, output_of_failed_rank
 from ma_boot.supervisor import Limits, Observer, supervise
 from ma_boot.wording import Message
 

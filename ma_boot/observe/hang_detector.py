@@ -7,19 +7,7 @@ import os
 import time
 from collections import deque
 from threading import Event
-from typing import (
-    Collection,
-    Deque,
-    Dict,
-    Iterable,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Set,
-    Tuple,
-)
+from typing import Collection, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ma_boot.observe.cards import CardTools, works
 from ma_boot.observe.peers import PeerMessage, Peers
@@ -290,7 +278,7 @@ class QuietLife:
         self._tools: Optional[CardTools] = None
         self._task: Optional[Task[List[Tuple[float, Set[int]]]]] = None
         self._busy: Dict[int, float] = {}  # when a card was last seen to compute
-        self._answers: Deque[float] = deque(maxlen=IDLE_ANSWERS)  # when the tool of the cards has answered
+        self._answers: deque[float] = deque(maxlen=IDLE_ANSWERS)  # when the tool of the cards has answered
 
     def close(self) -> None:
         """Ends the tool, if it is at work."""

@@ -186,9 +186,8 @@ def _taken(
             continue
         waits, quiet_for = waited_for(process.words(), process.rank), round(process.quiet, 1)
         printed = round(process.printed, 1)
-        ranks.append(
-            RankAtHang(process.rank, node, text[:LONGEST_STACK], quiet_for, waits, None, state, printed)
-        )
+        stack = text[:LONGEST_STACK]
+        ranks.append(RankAtHang(process.rank, node, stack, quiet_for, waits, state=state, printed=printed))
     for worker in ended:
         if worker.spec.rank is not None and worker.exit is not None:
             ranks.append(RankAtHang(worker.spec.rank, node, ended=worker.exit.code))

@@ -30,8 +30,4 @@ from path_mapping.transfer.transfer import (
     upload as upload,
     upload_file as upload_file,
 )
-from path_mapping.workers import (
-    RetriedStore as RetriedStore,
-    RetryPolicy as RetryPolicy,
-    Trouble as Trouble,
-)
+from path_mapping.workers import RetriedStore as RetriedStore, RetryPolicy as RetryPolicy, Trouble as Trouble

@@ -12,13 +12,7 @@ from typing import Any, Iterator, List, Tuple
 from urllib.parse import urlsplit
 
 import pytest
-from obs import (
-    AppendObjectContent,
-    CompletePart,
-    ListMultipartUploadsRequest,
-    ObsClient,
-    PutObjectHeader,
-)
+from obs import AppendObjectContent, CompletePart, ListMultipartUploadsRequest, ObsClient, PutObjectHeader
 
 from ma_boot.rehearsal.obs_server import KeyPair
 from path_mapping.localfs.source_file import by_crcmod

@@ -10,13 +10,7 @@ from typing import Dict
 
 import pytest
 
-from path_mapping.errors import (
-    MissingInputs,
-    NotFound,
-    Refused,
-    Replaced,
-    TransferFailed,
-)
+from path_mapping.errors import MissingInputs, NotFound, Refused, Replaced, TransferFailed
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Progress, Transferred
 from tests import transfers

@@ -183,10 +183,10 @@ def pids(directory: Path, pattern: str, count: int) -> Sequence[int]:
     """The process ids that the ranks wrote with `ready:`, once all have done so."""
     files = eventually(
         lambda: (
-            (found := sorted(directory.glob(pattern)))
-            and len(found) >= count
-            and all(file.read_text() for file in found)
-            and found
+            (written := sorted(directory.glob(pattern)))
+            and len(written) >= count
+            and all(file.read_text() for file in written)
+            and written
         ),
         f"{count} files {pattern}",
     )

@@ -12,13 +12,7 @@ import time
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from interrupted import (  # type: ignore[import-not-found]  # beside this script
-    ROOT,
-    arguments,
-    raise_if_planted,
-    say,
-    say_restored,
-)
+from interrupted import ROOT, arguments, raise_if_planted, say, say_restored  # type: ignore[import-not-found]  # beside this script
 
 
 def digest(model: torch.nn.Module) -> str:

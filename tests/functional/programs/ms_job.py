@@ -17,13 +17,7 @@ os.environ.setdefault("GLOG_v", "3")
 import mindspore as ms
 import mindspore.dataset as ds
 import numpy as np
-from interrupted import (  # type: ignore[import-not-found]  # beside this script
-    ROOT,
-    arguments,
-    raise_if_planted,
-    say,
-    say_restored,
-)
+from interrupted import ROOT, arguments, raise_if_planted, say, say_restored  # type: ignore[import-not-found]  # beside this script
 from mindspore import nn
 from mindspore.train import CheckpointConfig, LambdaCallback, Model, ModelCheckpoint
 

@@ -14,14 +14,7 @@ from ma_boot.cli.options import Number, RunOption, RunVariable, Whole, from_envi
 from ma_boot.cli.run import run
 from ma_boot.environment import read_command
 from ma_boot.launch.worker_specs import OF_RANK
-from ma_boot.node.request import (
-    BY_VARIABLE,
-    as_options,
-    as_variables,
-    boot_command,
-    requested,
-    shown,
-)
+from ma_boot.node.request import BY_VARIABLE, as_options, as_variables, boot_command, requested, shown
 from ma_boot.rank_table import PRODUCTS
 from ma_boot.redact import remember_secrets
 

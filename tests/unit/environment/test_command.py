@@ -33,8 +33,8 @@ def home(tmp_path: Path) -> Path:
 
 
 def argv(home: Path, *command: str) -> Tuple[str, ...]:
-    given, jobs = read_command(command), str(home / "jobs")
-    training = find_command(given, "/env/bin/python", str(home / "bin"), str(home), jobs)
+    places = (str(home / "bin"), str(home), str(home / "jobs"))
+    training = find_command(read_command(command), "/env/bin/python", *places)
     return tuple(word.replace(str(home), "~") for word in training.words)
 
 

@@ -10,7 +10,7 @@ BEFORE = LastActivity(when=100.0, cpu=7.0, checked=100.0, used=7.0)
 
 
 @pytest.mark.parametrize(
-    ("cpu", "heard", "when"),
+    ("cpu", "last_output", "when"),
     [
         (7.0, 90.0, 100.0),
         (7.45, 90.0, 100.0),
@@ -20,8 +20,10 @@ BEFORE = LastActivity(when=100.0, cpu=7.0, checked=100.0, used=7.0)
     ],
     ids=["nothing", "polls", "computes", "prints", "both"],
 )
-def test_activity_is_output_or_more_cpu_time_than_polling_uses(cpu: float, heard: float, when: float) -> None:
-    assert BEFORE.updated(110.0, cpu, heard).when == when
+def test_activity_is_output_or_more_cpu_time_than_polling_uses(
+    cpu: float, last_output: float, when: float
+) -> None:
+    assert BEFORE.updated(110.0, cpu, last_output).when == when
 
 
 @pytest.mark.parametrize(("now", "cpu"), [(100.1, 7.02), (100.5, 7.04), (101.0, 7.06)])

@@ -16,12 +16,7 @@ from path_mapping.errors import Corrupted, Rejected
 from path_mapping.stores.access import Credentials
 from path_mapping.stores.http_connection import Origin
 from path_mapping.stores.objects import StoredObject
-from path_mapping.stores.responses import (
-    parsed_completion,
-    parsed_page,
-    parsed_upload,
-    parts_document,
-)
+from path_mapping.stores.responses import parsed_completion, parsed_page, parsed_upload, parts_document
 from path_mapping.stores.signer import OBS, S3, BucketAddress, SignatureKind, request_head, signed
 
 HOST = Origin("obs.example.com", 443, True)

@@ -218,11 +218,11 @@ def quoted(text: str, kind: str) -> List[str]:
     marked = re.findall(rf"<!-- texts of {kind} -->(.*?)<!-- end of", text, re.DOTALL)
     cells = [line.split("|")[1] for part in marked for line in part.splitlines() if line.startswith("| `")]
     return [
-        one.strip()
+        quotation.strip()
         for cell in cells
-        for one in re.findall(r"`` (.+?) ``|`([^`]+)`", cell)
-        for one in one
-        if one
+        for either in re.findall(r"`` (.+?) ``|`([^`]+)`", cell)
+        for quotation in either
+        if quotation
     ]
 
 

@@ -9,16 +9,7 @@ from typing import Any, Dict, List, Optional
 import pytest
 
 from ma_boot.errors import ConfigError
-from ma_boot.rank_table import (
-    Identity,
-    NotYet,
-    completed_document,
-    convert,
-    errors,
-    own_pod,
-    parse,
-    validate,
-)
+from ma_boot.rank_table import Identity, NotYet, completed_document, convert, errors, own_pod, parse, validate
 from tests.unit.rank_table.writers import packed
 
 

@@ -8,14 +8,7 @@ import timeit
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.redact import (
-    MASK,
-    is_secret,
-    masked,
-    remember_secrets,
-    without_secret_words,
-    without_secrets,
-)
+from ma_boot.redact import MASK, is_secret, masked, remember_secrets, without_secret_words, without_secrets
 
 SECRET = ["OBS_SECRET_ACCESS_KEY", "OBS_ACCESS_KEY_ID", "OBS_SECURITY_TOKEN", "AK", "MY_SK", "PASSWORD"]
 SECRET += ["db_passwd", "WANDB_API_KEY", "AWS_ACCESS_KEY_ID", "X_SIGNATURE", "GIT_CREDENTIALS", "PRIVATE_KEY"]
