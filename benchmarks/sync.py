@@ -24,7 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 from urllib.parse import urlsplit
@@ -114,10 +114,11 @@ def _watch(pid: int, peak: List[float], over: threading.Event) -> None:
 
 
 def _family(pid: int) -> List[int]:
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return []
+    """The process, its children, whichever of its threads started them, and theirs."""
+    children: List[str] = []
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            children += thread.read_text().split()
     return [pid, *(member for child in children for member in _family(int(child)))]
 
 

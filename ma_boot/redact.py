@@ -71,6 +71,7 @@ _PROGRAM_OPTIONS = {
     "mysql": r"(\s-p[\"']?)([^\s\"']{1,255})",
 }
 _ARGUMENTS = r"\b{}\b[^\n;&|]{{0,4096}}"  # of a program
+_SHORT = ("ak", "sk")
 _STEMS = ("key", "pass", "pwd", "secret", "credential", "token", "sig", "authorization", "cookie", "jwt")
 _SHORT_STEMS = r"(?<![A-Za-z])[as]k(?![a-z])|[AS][Kk](?![a-z])"
 
@@ -114,7 +115,7 @@ def is_secret(name: str, value: str) -> bool:
 def _kind(name: str) -> str:
     """What kind of a secret a name stands for; empty for none."""
     lower = name.lower()
-    if not any(stem in lower for stem in ("ak", "sk", *_STEMS)):
+    if not any(stem in lower for stem in (*_SHORT, *_STEMS)):
         return ""
     words = [word.lower() for word in re.findall(_WORDS, name[:200])]
     if not words or words[-1] in _ABOUT_SECRETS or words == ["secrets"]:  # which lists names of variables
@@ -188,7 +189,8 @@ def without_secrets(text: str, values: Sequence[str] = ()) -> str:
     if "@" in text:
         text = re.sub(_LOGIN, rf"\1{MASK}", text)
     lower = text.lower()
-    if any(stem in lower for stem in _STEMS) or re.search(_SHORT_STEMS, text):
+    is_short = any(stem in lower for stem in _SHORT) and re.search(_SHORT_STEMS, text)  # slow on long texts
+    if is_short or any(stem in lower for stem in _STEMS):
         text = _without_named(text)
     return re.sub(_BEARER, rf"\1{MASK}", text) if "Bearer " in text else text
 

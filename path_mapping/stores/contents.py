@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Iterable, List, NamedTuple, Union
+from typing import Callable, Iterable, List, NamedTuple, Union
 
 from path_mapping.errors import Corrupted
 from path_mapping.localfs import crc64, md5_of, new_md5
@@ -98,6 +98,20 @@ def summed(like: Checksums, pieces: Iterable[Piece]) -> ContentSum:
     for piece in pieces:
         content.add(piece)
     return content
+
+
+def matched(stated: Checksums, pieces: Callable[[], Iterable[Piece]]) -> ContentMatch:
+    """How content that can be read again compares with a checksum, or with none.
+
+    Of an ETag of parts, the likely sizes are tried one after another: each takes an MD5 of the whole.
+    """
+    if not stated.kind:
+        return ContentMatch(UNKNOWN)
+    for likely in [stated._replace(part_sizes=(size,)) for size in stated.part_sizes] or [stated]:
+        match = summed(likely, pieces()).match(likely)
+        if match.verdict != UNSURE:
+            break
+    return match
 
 
 def base64_of_md5(md5: str) -> str:

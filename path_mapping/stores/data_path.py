@@ -36,7 +36,7 @@ from path_mapping.stores.contents import (
     Piece,
     base64_of_md5,
     compared,
-    summed,
+    matched,
 )
 from path_mapping.stores.exchange import NOTHING, Exchange, Request, SentAhead, limited
 from path_mapping.stores.http_connection import HttpConnection, Response
@@ -191,8 +191,7 @@ class DataPath(UnitRunner):
         try:
             if stated.crc64 is not None:
                 return compared("CRC-64", stated.crc64, unit.crc)
-            pieces = self._reader.pieces(file, 0, unit.size) if stated.kind else ()
-            return summed(stated, pieces).match(stated)
+            return matched(stated, lambda: self._reader.pieces(file, 0, unit.size))
         finally:
             os.close(file)
 

@@ -17,6 +17,7 @@ MOST_PROCESSES = 8  # so many can make all the requests that OBS answers: benchm
 MOST_THREADS = 128  # of all processes together
 LEAST_THREADS = 8  # of all processes together
 THREADS_EACH = 4  # more only take turns at the GIL, if the round trip is short
+SENDING_EACH = 8  # with fewer of them a process waits for the answers: benchmarks/README.md
 ALONE_THREADS = 16
 FILES_PER_THREAD = 4
 SMALL = 256 << 10  # bytes on average: the round trip, not the content, is what an object takes
@@ -94,7 +95,8 @@ def pool_size(
         wanted = min(max(in_flight, LEAST_AHEAD * threads), MOST_IN_FLIGHT, files // FILES_PER_CONNECTION)
         return PoolSize(others, THREADS_EACH, max(1, wanted // threads) - 1)
     in_flight = math.ceil(min(REQUESTS_EACH * processes, REQUESTS_OF_OBS) * round_trip)
-    wanted = max(LEAST_THREADS, THREADS_EACH * processes, in_flight)
+    each = SENDING_EACH if computes and not ahead else THREADS_EACH
+    wanted = max(LEAST_THREADS, each * processes, in_flight)
     return PoolSize(others, max(1, min(wanted, MOST_THREADS, files) // processes))
 
 

@@ -6,15 +6,16 @@ import math
 import os
 import tempfile
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Dict, Iterator, List, Tuple
 
 import pytest
 from hypothesis import given, strategies as st
 
 from path_mapping.errors import Unreachable
 from path_mapping.localfs.atomic_file import PartJournal
-from path_mapping.localfs.source_file import by_crcmod, by_liblzma, crc64, crc64_of_parts
+from path_mapping.localfs.source_file import by_crcmod, by_liblzma, crc64, crc64_of_parts, md5_of
 from path_mapping.stores import RIGHT, UNKNOWN, UNSURE, WRONG, ContentMatch
+from path_mapping.stores.contents import etag_of_parts, matched
 from path_mapping.stores.objects import Checksums, part_sizes_of
 from path_mapping.stores.responses import seconds_to_wait
 from path_mapping.transfer.download_jobs import is_good
@@ -59,13 +60,13 @@ def test_a_pool_stays_small(files: int, size: int, cores: int, round_trip: float
 
 def test_few_files_need_no_process_and_long_round_trips_more_threads() -> None:
     assert pool_size(3, 1000, 8, 0.0) == PoolSize(0, 1)
-    assert pool_size(10_000, 160 * MIB, 2, 0.0005) == PoolSize(2, 4)
+    assert pool_size(10_000, 160 * MIB, 2, 0.0005) == PoolSize(2, 8)
     assert pool_size(10_000, 160 * MIB, 2, 0.02) == PoolSize(2, 40)
-    assert pool_size(10_000, 160 * MIB, 64, 0.0005) == PoolSize(8, 4)
+    assert pool_size(10_000, 160 * MIB, 64, 0.0005) == PoolSize(8, 8)
     assert pool_size(10_000, 160 * MIB, 64, 0.01) == PoolSize(8, 12)
     assert pool_size(10_000, 160 * MIB, 1, 0.0).processes == 0
     assert pool_size(132, 2048 * MIB, 2, 0.0) == PoolSize(0, 8)
-    assert pool_size(132, 2048 * MIB, 2, 0.0, decrypts=True) == PoolSize(2, 4)
+    assert pool_size(132, 2048 * MIB, 2, 0.0, ahead=True, decrypts=True) == PoolSize(2, 4)
 
 
 def test_small_objects_are_asked_for_ahead_by_few_threads() -> None:
@@ -177,6 +178,20 @@ def test_a_usual_part_size_is_found(size: int, part: int) -> None:
 def test_our_own_part_size_is_found(size: int) -> None:
     part = part_size(size, 16 * MIB)
     assert part in likely_part_sizes(size, math.ceil(size / part))
+
+
+@pytest.mark.parametrize(("part", "verdict", "readings"), [(5, RIGHT, 1), (6, RIGHT, 2), (7, UNSURE, 3)])
+def test_the_likely_part_sizes_are_tried_one_after_another(part: int, verdict: str, readings: int) -> None:
+    content, read = bytes(14 * MIB), []
+    parts = [md5_of([content[span.offset :][: span.length]]) for span in spans(len(content), part * MIB)]
+    stated = Checksums(etag=etag_of_parts(parts), part_sizes=(5 * MIB, 6 * MIB, 6 * MIB + 1))
+
+    def pieces() -> Iterator[bytes]:
+        read.append(content)
+        yield content
+
+    assert matched(stated, pieces).verdict == verdict
+    assert len(read) == readings
 
 
 def test_an_empty_object_of_one_part_has_a_part_size() -> None:
