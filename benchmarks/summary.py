@@ -35,6 +35,14 @@ TITLES = {
     "sync C up": "upload of these (s)",
     "sync C down TLS": "download of these over TLS (s)",
     "sync C up TLS": "upload of these over TLS (s)",
+    "sync D down": "download, 10,000 files of 256 KiB (s)",
+    "sync D up": "upload of these (s)",
+    "sync D down TLS": "download of these over TLS (s)",
+    "sync D up TLS": "upload of these over TLS (s)",
+    "sync E down": "download, one file of 5 GiB (s)",
+    "sync E up": "upload of this (s)",
+    "sync E down TLS": "download of this over TLS (s)",
+    "sync E up TLS": "upload of this over TLS (s)",
 }
 HEAD = "| row | ours | best peer | | peer / ours | measured |\n|---|---|---|---|---|---|"
 

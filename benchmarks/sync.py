@@ -3,7 +3,8 @@
     python benchmarks/sync.py [--runs N] [--tools ours,rclone,...] [--rows 'A down,B up,plan']
 
 A row is written into README.md when it is complete. Trees: A has 10,000 files of 16 KiB, B 4 of 512 MiB, C
-2,000 of log-normal sizes around 1 MiB. Each tool is a process of its own, in turn with the others; the time
+2,000 of log-normal sizes around 1 MiB. D and E are two of awslabs' aws-crt-s3-benchmarks: 10,000 files of 256
+KiB, and one of 5 GiB. Each tool is a process of its own, in turn with the others; the time
 is that of the whole process, the median of the runs; CPU is the median's, peak memory (PSS, all its
 processes) the highest. The store is `stub_server.py` on the same cores; in a row with TLS, nginx is before
 it, whose CPU is shown apart; in a row with radosgw, the store is Ceph's, which we did not write. `make
@@ -38,7 +39,7 @@ HERE = Path(__file__).parent
 _numbers = itertools.count()
 LATENCY_SECONDS = 0.02
 PLANNED = 1_000_000  # objects
-TOUCHED = 3 << 30  # bytes: what a run writes, and some more
+TOUCHED = 6 << 30  # bytes: what a run writes, and some more
 LONG_SECONDS = 10.0  # a run of a peer that takes longer is not repeated
 
 
@@ -72,6 +73,8 @@ def make_trees(root: Path, trees: Sequence[str]) -> None:
             )
             for number in range(2_000)
         ],
+        "D": [(f"{number // 100:03}/{number:05}", 256 << 10) for number in range(10_000)],
+        "E": [("0", 5 << 30)],
     }
     for tree in trees:
         for name, size in sizes[tree]:
@@ -149,6 +152,7 @@ class Row(NamedTuple):
 
 
 UPLOADING = tuple(tool for tool in TOOLS if tool not in ("curl", AS_INPUTS))
+FASTEST = ("ours", "rclone", "obstore", "opendal", "s5cmd", "awscrt")
 PLAN = "plan"
 TLS, RADOSGW = " TLS", " radosgw"
 PLAIN: Dict[str, Row] = {
@@ -161,13 +165,17 @@ PLAIN: Dict[str, Row] = {
     "B nothing": Row("B", "download", again=True, tools=("ours", "rclone", "aws")),
     "C down": Row("C", "download"),
     "C up": Row("C", "upload", tools=UPLOADING),
+    **{
+        f"{tree} {way}": Row(tree, f"{way}load", tools=FASTEST)
+        for tree in ("D", "E")
+        for way in ("down", "up")
+    },
 }
-OF_RADOSGW = ("ours", "rclone", "obstore", "opendal", "s5cmd", "awscrt")
 ROWS = {
     **PLAIN,
     **{name + TLS: row._replace(tls=True) for name, row in PLAIN.items()},
     **{
-        name + RADOSGW: PLAIN[name]._replace(radosgw=True, tools=OF_RADOSGW)
+        name + RADOSGW: PLAIN[name]._replace(radosgw=True, tools=FASTEST)
         for name in ("A down", "A up", "B down", "C down")  # its memory has no room for more
     },
 }
@@ -317,7 +325,10 @@ def place_of(row: str) -> str:
     """The table after which that of this row is: with TLS after without, with radosgw after both."""
     if row.endswith(TLS):
         return f"sync {row[: -len(TLS)]}"
-    return f"sync {row[: -len(RADOSGW)]}{TLS}" if row.endswith(RADOSGW) else ""
+    if row.endswith(RADOSGW):
+        return f"sync {row[: -len(RADOSGW)]}{TLS}"
+    names = list(PLAIN)
+    return f"sync {names[names.index(row) - 1]}{TLS}" if row in names[1:] else ""
 
 
 def emptied(out: Path) -> None:

@@ -253,7 +253,7 @@ def rclone(job: Job) -> List[str]:
     few = ["--transfers", "4", "--multi-thread-streams", "8", "--s3-upload-concurrency", "8"]
     many = ["--transfers", "64" if job.latency else "32", "--checkers", "16"]
     common = ["--config", "/dev/null", "--s3-no-check-bucket"]
-    return [str(BIN / "rclone"), "copy", *ends, *(few if job.tree == "B" else many), *common]
+    return [str(BIN / "rclone"), "copy", *ends, *(few if job.tree in ("B", "E") else many), *common]
 
 
 def s5cmd(job: Job) -> List[str]:
