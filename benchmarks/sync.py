@@ -39,7 +39,7 @@ HERE = Path(__file__).parent
 _numbers = itertools.count()
 LATENCY_SECONDS = 0.02
 PLANNED = 1_000_000  # objects
-TOUCHED = 6 << 30  # bytes: what a run writes, and some more
+SPARE = 1 << 30  # bytes of memory that a run needs beside what it writes
 LONG_SECONDS = 10.0  # a run of a peer that takes longer is not repeated
 
 
@@ -181,19 +181,22 @@ ROWS = {
 }
 
 
-def wait_for_disk() -> None:
+def wait_for_disk(size: int) -> None:
     """Waits until the disk has what earlier runs wrote, and takes the memory of a run from the host.
+
+    `size` are the bytes that it writes.
 
     Else the first run would pay for the trees, and each one for pages that a virtual machine does not have
     yet: they take up to six times as long.
     """
     os.sync()
-    touch = f"import mmap; memory = mmap.mmap(-1, {TOUCHED}); memory[::4096] = bytes({TOUCHED >> 12})"
+    pages = (size + SPARE) >> 12
+    touch = f"import mmap; memory = mmap.mmap(-1, {pages << 12}); memory[::4096] = bytes({pages})"
     subprocess.run([sys.executable, "-c", touch], check=True)
 
 
-def in_turn(tools: Sequence[str], runs: int, once: Callable[[str, int], Measured]) -> RunsByTool:
-    """The runs of each tool, in turn. One that has failed, or takes long, is not repeated; ours always is.
+def in_turn(tools: Sequence[str], runs: int, size: int, once: Callable[[str, int], Measured]) -> RunsByTool:
+    """The runs of each tool, in turn, which write `size` bytes. One that has failed, or takes long, is not repeated; ours always is.
 
     No tool is always the one after the same other.
     """
@@ -201,7 +204,7 @@ def in_turn(tools: Sequence[str], runs: int, once: Callable[[str, int], Measured
     ahead = list(tools)
     for number in range(runs):
         for tool in random.sample(ahead, len(ahead)):
-            wait_for_disk()
+            wait_for_disk(size)
             try:
                 runs_of[tool].append(once(tool, number))
                 print(f"{tool}: {runs_of[tool][-1].seconds:.2f} s", file=sys.stderr)
@@ -254,6 +257,8 @@ def reached(url: str, tls: bool) -> Iterator[Optional[TlsEnd]]:
 
 def transfer(tree: Path, out: Path, what: Row, tools: Sequence[str], runs: int) -> str:
     """The table of one transfer by all tools."""
+    files = [path for path in (tree / "bucket" / what.tree).rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files)
     store = radosgw_with(tree, out, what.tree) if what.radosgw else served(tree, what.latency)
     with store as plain, reached(plain, what.tls) as end:
         url, trusted = (end.url, end.trusted()) if end else (plain, {})
@@ -268,7 +273,7 @@ def transfer(tree: Path, out: Path, what: Row, tools: Sequence[str], runs: int) 
             try:
                 if what.again:
                     measured(argv, job.environ())
-                    wait_for_disk()
+                    wait_for_disk(size)
                 before = end.cpu() if end else 0.0
                 run = measured(argv, job.environ())
                 return run._replace(end_cpu=end.cpu() - before if end else 0.0)
@@ -276,9 +281,8 @@ def transfer(tree: Path, out: Path, what: Row, tools: Sequence[str], runs: int) 
                 for written in (path for path in out.iterdir() if path.name.isdigit() or path.name == "copy"):
                     emptied(written)
 
-        runs_of = in_turn([tool for tool in tools if tool in what.tools], runs, once)
-    files = [path for path in (tree / "bucket" / what.tree).rglob("*") if path.is_file()]
-    return table(runs_of, len(files), sum(path.stat().st_size for path in files), what.tls)
+        runs_of = in_turn([tool for tool in tools if tool in what.tools], runs, size, once)
+    return table(runs_of, len(files), size, what.tls)
 
 
 def table(runs_of: RunsByTool, count: int, size: int, tls: bool = False) -> str:
@@ -317,7 +321,7 @@ def plan(out: Path, keys: int, tools: Sequence[str], runs: int) -> str:
             "aws": [*(part for part in aws(job) if part != "--quiet"), "--dryrun"],
         }
         chosen = [tool for tool in tools if tool in argvs]
-        runs_of = in_turn(chosen, runs, lambda tool, number: measured(argvs[tool], job.environ()))
+        runs_of = in_turn(chosen, runs, 0, lambda tool, number: measured(argvs[tool], job.environ()))
     return table(runs_of, keys, 0)
 
 
