@@ -181,10 +181,10 @@ ROWS = {
 }
 
 
-def wait_for_disk(size: int) -> None:
+def wait_for_disk(size: int = 0) -> None:
     """Waits until the disk has what earlier runs wrote, and takes the memory of a run from the host.
 
-    `size` are the bytes that it writes.
+    `size` are the bytes that it writes, if they are many.
 
     Else the first run would pay for the trees, and each one for pages that a virtual machine does not have
     yet: they take up to six times as long.
@@ -196,9 +196,10 @@ def wait_for_disk(size: int) -> None:
 
 
 def in_turn(tools: Sequence[str], runs: int, size: int, once: Callable[[str, int], Measured]) -> RunsByTool:
-    """The runs of each tool, in turn, which write `size` bytes. One that has failed, or takes long, is not repeated; ours always is.
+    """The runs of each tool, in turn, which write `size` bytes.
 
-    No tool is always the one after the same other.
+    One that has failed, or takes long, is not repeated; ours always is. No tool is always the one after the
+    same other.
     """
     runs_of: RunsByTool = {tool: [] for tool in tools}
     ahead = list(tools)
