@@ -22,7 +22,7 @@ from ma_boot.checkpoints.publication import JobStart
 from ma_boot.checkpoints.sets import Documents
 from path_mapping.errors import NotFound
 from path_mapping.stores import Store, StoredObject
-from path_mapping.workers import RetryPolicy
+from path_mapping.workers import RetriedStore
 
 ANSWERS_AFTER = 0.02  # seconds
 PAGE = 1000  # keys
@@ -85,7 +85,7 @@ def row(nodes: int) -> str:
     store, place = Counted(), Place("bucket", "ckpt/")
 
     def begin_attempt(node: int) -> None:
-        documents = Documents(store, place, threading.Event(), RetryPolicy())
+        documents = Documents(RetriedStore(store), place)
         start = JobStart(node, nodes, (node,), nodes, "j", "now", False)
         Start(documents, start, ("iter_{step}",), lambda line: None, 600.0, lambda chosen: (0, 0)).begin()
 

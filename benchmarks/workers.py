@@ -32,7 +32,7 @@ MEASURED = (1, 2, 4)
 MODELLED = (1, 2, 4, 8, 16)
 FILES = 10_000
 PROGRAM = """
-import json, resource, sys, threading
+import json, resource, sys
 from pathlib import Path
 from path_mapping import transfer
 from path_mapping.mapping import ObsUrl, Route
@@ -43,8 +43,7 @@ from path_mapping.transfer.parts import LEAST_AHEAD, THREADS_EACH, PoolSize
 url, local, processes = sys.argv[1:]
 scheduler.pool_size = lambda *work: PoolSize(int(processes), THREADS_EACH, LEAST_AHEAD - 1)
 store = ObsStore(Access(url, Credentials("a", "b")))
-transfer.download([Route(local, ObsUrl("bucket", "A/"))], Path("/"), store,
-                  cancel=threading.Event(), progress=lambda progress: None)
+transfer.download([Route(local, ObsUrl("bucket", "A/"))], Path("/"), transfer.RetriedStore(store))
 def seconds(who):
     used = resource.getrusage(who)
     return used.ru_utime + used.ru_stime

@@ -15,7 +15,9 @@ from path_mapping.planning.record import is_record
 from path_mapping.stores import Access, Credentials, OpenConnections, Store, UnitRunner
 from path_mapping.stores.directory_store import StorePath
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.transfer import Progress, Transferred, download, upload
+from path_mapping.transfer import Progress, RetriedStore, RetryPolicy, Transferred, download, upload
+from path_mapping.transfer.transfer import ignored
+from path_mapping.workers.retry import Troubled, ignore_retry
 from tests.functional.node import alive
 
 if TYPE_CHECKING:
@@ -41,10 +43,6 @@ class PartialStore(Store):
     list = level = find = read = read_from = write = write_bytes = copy = delete = _not_given
 
 
-def ignore(progress: Progress) -> None:
-    """Does nothing with the progress of a transfer."""
-
-
 def route(local: str, key: str, bucket: str = "bucket", **options: Any) -> Route:
     return Route(local, ObsUrl(bucket, key), **options)
 
@@ -54,12 +52,14 @@ def fetch(
     base: Path,
     *routes: Route,
     cancel: Optional[threading.Event] = None,
-    progress: Callable[[Progress], None] = ignore,
+    progress: Callable[[Progress], None] = ignored,
+    patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
+    troubled: Troubled = ignore_retry,
     **options: Any,
 ) -> Transferred:
     """Downloads these routes, or `in/` to `in`."""
     chosen = routes or (route("in", "in/"),)
-    return download(chosen, base, store, cancel=cancel or threading.Event(), progress=progress, **options)
+    return download(chosen, base, RetriedStore(store, cancel, patience, troubled), progress, **options)
 
 
 def send(
@@ -67,12 +67,14 @@ def send(
     base: Path,
     *routes: Route,
     cancel: Optional[threading.Event] = None,
-    progress: Callable[[Progress], None] = ignore,
+    progress: Callable[[Progress], None] = ignored,
+    patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
+    troubled: Troubled = ignore_retry,
     **options: Any,
 ) -> Transferred:
     """Uploads these routes, or `out` to `out/`."""
     chosen = routes or (route("out", "out/"),)
-    return upload(chosen, base, store, cancel=cancel or threading.Event(), progress=progress, **options)
+    return upload(chosen, base, RetriedStore(store, cancel, patience, troubled), progress, **options)
 
 
 def write(base: Path, files: Dict[str, bytes]) -> Path:

@@ -24,7 +24,7 @@ from ma_boot.checkpoints.sets import Documents, read_sets
 from ma_boot.errors import CheckpointDamaged, ConfigError, NodesLate
 from ma_boot.wording import Message
 from path_mapping.errors import Cancelled, PathMappingError
-from path_mapping.transfer import RetryPolicy
+from path_mapping.transfer import RetriedStore, RetryPolicy
 
 LOOK_SECONDS = (0.2, 5.0)  # between two looks for other nodes: the first, and the longest
 REMIND_SECONDS = 30.0
@@ -136,7 +136,7 @@ class Start:
         while rival is not None:
             if (rival.number, rival.tag) < (mine.number, mine.tag) or time.monotonic() > until:
                 self._refuse(mine, "withdrawn.json", rival)
-            if self.documents.cancel.wait(LOOK_SECONDS[0]):
+            if self.documents.to.cancel.wait(LOOK_SECONDS[0]):
                 raise Cancelled
             rival = self._rival(self._attempts(), mine)
 
@@ -388,7 +388,7 @@ class Notices:
 
 def write_end(documents: Documents, attempt: Attempt) -> None:
     """Notes that an attempt has ended, so that another job may use its place; a failure only costs that."""
-    at_once = Documents(documents.store, documents.place, threading.Event(), RetryPolicy(5.0))
+    at_once = Documents(RetriedStore(documents.to.store, patience=RetryPolicy(5.0)), documents.place)
     with suppress(PathMappingError):
         at_once.write(documents.place.of_attempt(attempt, "end.json"), {})
 
@@ -431,6 +431,6 @@ class _Waiting:
         if now - self._reminded >= REMIND_SECONDS:
             self._say(f"waiting for {what}, for {now - self._since:.0f} s without news")
             self._reminded = now
-        if self._documents.cancel.wait(self._pause):
+        if self._documents.to.cancel.wait(self._pause):
             raise Cancelled
         self._pause = min(self._pause * 1.5, LOOK_SECONDS[1])

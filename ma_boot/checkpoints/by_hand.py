@@ -30,7 +30,7 @@ from path_mapping.errors import NotFound
 from path_mapping.localfs import crc64
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.stores import Store
-from path_mapping.transfer import Progress, RetryPolicy
+from path_mapping.transfer import Progress, RetriedStore, RetryPolicy
 
 
 class SetsByHand:
@@ -41,7 +41,7 @@ class SetsByHand:
 
     def __init__(self, store: Store, remote: ObsUrl, cancel: threading.Event, patience: RetryPolicy) -> None:
         self.place = Place.of(remote)
-        self._documents = Documents(store, self.place, cancel, patience)
+        self._documents = Documents(RetriedStore(store, cancel, patience), self.place)
 
     def rows(self) -> Iterator[SetRow]:
         """All sets, the newest first."""
@@ -79,7 +79,7 @@ class SetsByHand:
 
             def read(offset: int, length: int, key: str = self.place.prefix + file.key) -> bytes:
                 content = b""
-                for piece in self._documents.store.read_from(self.place.bucket, key, offset):
+                for piece in self._documents.to.store.read_from(self.place.bucket, key, offset):
                     content += piece
                     if len(content) >= length:
                         break
@@ -92,13 +92,13 @@ class SetsByHand:
     def _crc(self, file: SetFile) -> Optional[int]:
         def content() -> Optional[int]:
             crc = 0
-            for piece in self._documents.store.read(self.place.bucket, self.place.prefix + file.key):
-                self._documents.retried.check()
+            for piece in self._documents.to.store.read(self.place.bucket, self.place.prefix + file.key):
+                self._documents.to.check()
                 crc = crc64(piece, crc)
             return crc
 
         try:
-            return self._documents.retried.retrying(content)
+            return self._documents.to.retrying(content)
         except NotFound:
             return None
 

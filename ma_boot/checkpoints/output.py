@@ -27,7 +27,7 @@ from path_mapping.errors import Cancelled
 from path_mapping.localfs import make_directories
 from path_mapping.mapping import Route
 from path_mapping.stores import Store
-from path_mapping.transfer import Progress, RetryPolicy, abort_unfinished, be_nice
+from path_mapping.transfer import Progress, RetriedStore, RetryPolicy, abort_unfinished, be_nice
 
 NOTICE_SECONDS = 5.0  # for which a request for a notice is tried again: the next look does so, too
 WORD_SECONDS = 0.2  # between two looks for what the training says
@@ -97,7 +97,7 @@ class CheckpointOutput:
         with self._alone(cancel):
             self._clear()
             restored = attempt.begin()
-            for notice in abort_unfinished(self.store, self.route, self.base, cancel):
+            for notice in abort_unfinished(documents.to, self.route, self.base):
                 self.say(notice)
             self.publisher = self._publisher(restored)
         return restored
@@ -222,7 +222,7 @@ class CheckpointOutput:
         return ("", 0.0) if whole is None else (whole[0], time.monotonic() - whole[1])
 
     def _documents(self, cancel: threading.Event, patience: RetryPolicy) -> Documents:
-        return Documents(self.store, self.place, cancel, patience)
+        return Documents(RetriedStore(self.store, cancel, patience), self.place)
 
 
 def files_of_no_set(routes: Sequence[Route], base: Path) -> Callable[[str], bool]:

@@ -232,10 +232,7 @@ class Publisher:
             )
             for path in wanted
         ]  # fmt: skip
-        moved = send_files(
-            copies, documents.store, what.way, what.base, documents.cancel,
-            checked=what.way.checksum, settled=True, patience=documents.patience,
-        )  # fmt: skip
+        moved = send_files(copies, documents.to, what.way, what.base, checked=what.way.checksum, settled=True)
         for copy in moved.done:
             path = os.path.relpath(copy.path, snapshot.directory)
             key = copy.key[len(what.place.prefix) :]
@@ -257,7 +254,7 @@ class Publisher:
 
     def _crc(self, snapshot: Snapshot, path: str, documents: Documents) -> int:
         try:
-            return content_crc(snapshot.directory / path, documents.retried.check)
+            return content_crc(snapshot.directory / path, documents.to.check)
         except FileNotFoundError as error:
             raise FileChanged(f"{path} was removed") from error
 

@@ -23,7 +23,7 @@ from ma_boot.wording import Message
 from path_mapping.errors import Corrupted, NoSpace, NotFound, Replaced
 from path_mapping.localfs import contained, make_directories, printable
 from path_mapping.planning import Copy, SpaceNeed, free_space, local_entry, shortages
-from path_mapping.transfer import FailedCopy, Progress, RetryPolicy, fetch_files
+from path_mapping.transfer import FailedCopy, Progress, RetriedStore, RetryPolicy, fetch_files
 
 AT_ONCE = 1.0  # seconds for which a fetch is retried before the object is looked at
 
@@ -109,14 +109,14 @@ class Restorer:
         if local is None or local.file_size != file.size:
             return False
         try:
-            return content_crc(path, self.documents.retried.check) == file.crc64
+            return content_crc(path, self.documents.to.check) == file.crc64
         except OSError:
             return False
 
     def _fetch(self, wanted: Sequence[SetFile]) -> Tuple[int, int]:
         """Downloads and verifies files, beside their places; what an earlier run has fetched is used."""
         scratch, place = inside(self.root, "restoring"), self.documents.place
-        by_requests = self.documents.store.signer is not None
+        by_requests = self.documents.to.store.signer is not None
         copies = []
         for file in wanted:
             path, key = scratch / file.path, place.prefix + file.key
@@ -143,10 +143,10 @@ class Restorer:
 
     def _download(self, copies: Sequence[Copy]) -> None:
         """Downloads: with few retries before the objects are looked at, as damage is not waited for."""
-        for patience in (RetryPolicy(AT_ONCE), self.documents.patience):
-            failures = fetch_files(
-                copies, self.documents.store, self.documents.cancel, self.progress, patience
-            ).failed
+        to = self.documents.to
+        for patience in (RetryPolicy(AT_ONCE), to.patience):
+            retried = RetriedStore(to.store, to.cancel, patience)
+            failures = fetch_files(copies, retried, self.progress).failed
             for failed in failures:
                 self._judge(failed)
             if not failures:
@@ -164,7 +164,7 @@ class Restorer:
             raise CheckpointDamaged(f"{url} was replaced") from error
         if isinstance(error, Corrupted):
             raise CheckpointDamaged(str(error)) from error
-        stored = self.documents.store.find(copy.bucket, copy.key)
+        stored = self.documents.to.store.find(copy.bucket, copy.key)
         if stored is None:
             raise CheckpointDamaged(f"{url} is gone") from error
         if stored.size != copy.size:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import AbstractSet, Any, Iterator, List, NamedTuple, Optional, Sequence
 
@@ -11,28 +10,22 @@ from ma_boot.checkpoints.keys import Attempt, KnownSet, Place, SetName, step_tex
 from ma_boot.checkpoints.manifest import CheckpointSet, read_part, whole_set
 from ma_boot.errors import CheckpointDamaged
 from path_mapping.errors import NotFound
-from path_mapping.stores import ObjectState, Store, StoredObject
-from path_mapping.transfer import RetriedStore, RetryPolicy
+from path_mapping.stores import ObjectState, StoredObject
+from path_mapping.transfer import RetriedStore
 
 READERS = 16  # requests at a time
 
 
 class Documents:
-    """The documents at a place. Every method raises `StoreError`, and `Cancelled` once `cancel` is set.
+    """The documents at a place of a store. Every method raises `StoreError`, and what the store raises."""
 
-    `patience` is for its requests.
-    """
-
-    def __init__(self, store: Store, place: Place, cancel: threading.Event, patience: RetryPolicy) -> None:
-        self.store = store
+    def __init__(self, to: RetriedStore, place: Place) -> None:
+        self.to = to
         self.place = place
-        self.cancel = cancel
-        self.patience = patience
-        self.retried = RetriedStore(store, cancel, patience)
 
     def objects(self, prefix: str) -> Iterator[StoredObject]:
         """The objects whose keys begin with the prefix, in order; a page is asked for when it is needed."""
-        return self.retried.listing(self.place.bucket, prefix)
+        return self.to.listing(self.place.bucket, prefix)
 
     def keys(self, prefix: str) -> Iterator[str]:
         """The keys of the same objects."""
@@ -45,12 +38,12 @@ class Documents:
 
     def find(self, key: str) -> Optional[ObjectState]:
         """The state of an object; None if it does not exist."""
-        return self.retried.find(self.place.bucket, key)
+        return self.to.find(self.place.bucket, key)
 
     def read(self, key: str) -> Optional[Any]:
         """The document; None if it does not exist, or is not JSON."""
         try:
-            content = self.retried.retrying(lambda: b"".join(self.store.read(self.place.bucket, key)))
+            content = self.to.retrying(lambda: b"".join(self.to.store.read(self.place.bucket, key)))
             return json.loads(content)
         except (NotFound, ValueError, RecursionError):
             return None
@@ -65,11 +58,11 @@ class Documents:
     def write(self, key: str, document: Any) -> None:
         """Stores a document."""
         content = json.dumps(document, ensure_ascii=True, separators=(",", ":")).encode("ascii")
-        self.retried.write_bytes(self.place.bucket, key, content)
+        self.to.write_bytes(self.place.bucket, key, content)
 
     def delete(self, key: str) -> None:
         """Deletes an object; it need not exist."""
-        self.retried.delete(self.place.bucket, key)
+        self.to.delete(self.place.bucket, key)
 
 
 class SetRow(NamedTuple):

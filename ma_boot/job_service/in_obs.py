@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from ma_boot.reporting import with_store_hint
 from path_mapping.errors import CredentialsMissing, MissingInputs, PathMappingError
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.stores import open_store
-from path_mapping.transfer import download, upload
+from path_mapping.transfer import RetriedStore, download, upload
 
 _FILES = ("path-mapping", "source", "requirements")  # options that name a file in the job's code
 
@@ -92,7 +91,7 @@ def upload_code(code: JobCode, environ: Mapping[str, str]) -> int:
     route = Route(str(code.directory), code.url, include=include, exclude=exclude, delete=True)
     with _errors("the code was not uploaded"):
         store = open_store(environ, None)
-        moved = upload([route], code.directory, store, cancel=threading.Event(), progress=lambda now: None)
+        moved = upload([route], code.directory, RetriedStore(store))
     return moved.files
 
 
@@ -130,7 +129,7 @@ def fetched_logs(url: ObsUrl, job: str, target: Path, environ: Mapping[str, str]
     with _errors(str(url)):
         store = open_store(environ, None)
         try:
-            download([route], Path.cwd(), store, cancel=threading.Event(), progress=lambda now: None)
+            download([route], Path.cwd(), RetriedStore(store))
         except MissingInputs as error:
             raise InputMissing(f"the log path {url} is empty: {error}") from error
     events = sorted(target.rglob("*-events.jsonl"))

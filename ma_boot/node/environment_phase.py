@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -182,7 +181,7 @@ def _check(code: int, failure: str) -> None:
 
 def _fetch(url: str, directory: str, store: Store) -> None:
     from path_mapping.mapping import ObsUrl, Route
-    from path_mapping.transfer import download
+    from path_mapping.transfer import RetriedStore, download
 
     written = url if "://" in url else "obs:/" + url  # the platform writes /bucket/key as well
     try:
@@ -190,7 +189,7 @@ def _fetch(url: str, directory: str, store: Store) -> None:
         is_file = source.key and not source.key.endswith("/")
         target = os.path.join(directory, os.path.basename(source.key)) if is_file else directory
         routes = [Route(target, source)]
-        download(routes, Path("/"), store, cancel=threading.Event(), progress=lambda now: None)
+        download(routes, Path("/"), RetriedStore(store))
     except ValueError as error:
         raise ConfigError(f"{OPERATOR}: {error}") from error
     except PathMappingError as error:

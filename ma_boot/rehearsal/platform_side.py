@@ -24,7 +24,7 @@ from ma_boot.transfers import boot_error
 from path_mapping.errors import PathMappingError
 from path_mapping.mapping import Route
 from path_mapping.stores import Store
-from path_mapping.transfer import download, upload, upload_periodically
+from path_mapping.transfer import RetriedStore, download, upload, upload_periodically
 
 _CANCEL_SECONDS = 2.0
 _KINDS = {"obs-corrupt": "flip", "obs-slow": "trickle"}  # the others have the same name
@@ -54,7 +54,7 @@ def download_inputs(
                 Path(channel.directory(job, node)).mkdir(parents=True, exist_ok=True)
             routes = [channel.route(job, node) for channel in channels if channel.is_input]
             try:
-                download(routes, Path(job.root), store, cancel=cancel, progress=lambda now: None)
+                download(routes, Path(job.root), RetriedStore(store, cancel))
             except PathMappingError as error:
                 raise boot_error(error, store) from error
 
@@ -110,7 +110,7 @@ def _upload(
 
     def sidecar(routes: Sequence[Route]) -> None:
         upload_periodically(
-            routes, base, store, cancel=cancel, done=lambda moved: None,
+            routes, base, RetriedStore(store, cancel), done=lambda moved: None,
             failed=lambda error: say(f"the platform's upload: {error}"),
         )  # fmt: skip
 
@@ -119,7 +119,7 @@ def _upload(
     cancel.wait()
     for routes in routes_of_nodes:
         try:
-            upload(routes, base, store, cancel=give_up, progress=lambda now: None)
+            upload(routes, base, RetriedStore(store, give_up))
         except (PathMappingError, OSError) as error:
             say(f"the platform's last upload: {error}")
 

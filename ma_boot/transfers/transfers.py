@@ -203,7 +203,7 @@ def downloading_inputs(
         yield inbox.check
         inbox.check()
         return
-    from path_mapping.transfer import RetryPolicy, download
+    from path_mapping.transfer import RetriedStore, RetryPolicy, download
 
     store, base, part = transfers.store, transfers.base, transfers.shard
     patience = RetryPolicy(transfers.retry_seconds)
@@ -212,10 +212,8 @@ def downloading_inputs(
         with journal.phase("inputs") as phase:
             try:
                 with progress.shown() as update:
-                    done = download(
-                        routes, base, store, cancel=cancel, progress=update, part=part,
-                        patience=patience, troubled=progress.retrying,
-                    )  # fmt: skip
+                    to = RetriedStore(store, cancel, patience, progress.retrying)
+                    done = download(routes, base, to, update, part=part)
             except mapping_errors.PathMappingError as error:
                 raise boot_error(error, store) from error
             phase.detail = summary(done)
@@ -277,7 +275,7 @@ def uploading_periodically(
     if transfers is None or all(route.interval is None for route in routes):
         yield
         return
-    from path_mapping.transfer import upload_periodically
+    from path_mapping.transfer import RetriedStore, upload_periodically
 
     store, base = transfers.store, transfers.base
 
@@ -292,7 +290,8 @@ def uploading_periodically(
 
     def send(cancel: threading.Event) -> None:
         wanted = _wanted(routes, base)
-        upload_periodically(routes, base, store, cancel=cancel, done=done, failed=failed, wanted=wanted)
+        to = RetriedStore(store, cancel)
+        upload_periodically(routes, base, to, done=done, failed=failed, wanted=wanted)
 
     task = None
     try:
@@ -325,7 +324,7 @@ def upload_outputs(
     routes = outputs_of(transfers)
     if transfers is None or not routes:
         return None
-    from path_mapping.transfer import RetryPolicy, UploadChoice, upload
+    from path_mapping.transfer import RetriedStore, RetryPolicy, UploadChoice, upload
 
     store, base, hurry = transfers.store, transfers.base, bool(inbox.stops)
 
@@ -333,10 +332,8 @@ def upload_outputs(
         problems = before(cancel, patience)
         choice = UploadChoice(listed=not hurry, hurry=hurry, wanted=_wanted(routes, base))
         with progress.shown() as update:
-            return upload(
-                routes, base, store, cancel=cancel, progress=update, choice=choice,
-                patience=patience, troubled=progress.retrying,
-            ), problems  # fmt: skip
+            to = RetriedStore(store, cancel, patience, progress.retrying)
+            return upload(routes, base, to, update, choice=choice), problems
 
     progress = TransferProgress("outputs", "upload", journal)
     stops, deadline = max(spared, len(inbox.stops)), time.monotonic() + timeout

@@ -12,8 +12,8 @@ from typing import AbstractSet, Callable, Dict, Iterable, Mapping, Optional, Seq
 from path_mapping.errors import Cancelled
 from path_mapping.mapping import Route
 from path_mapping.planning import LocalEntry, UploadChoice, files_below, local_entry
-from path_mapping.stores import Store
 from path_mapping.transfer.transfer import Transferred, upload
+from path_mapping.workers import RetriedStore
 
 NICENESS = 10  # the training's processes come first
 SETTLE_SECONDS = 5.0  # between the two listings of the files, unless the interval is short
@@ -24,14 +24,15 @@ Entries = Mapping[str, LocalEntry]  # by path
 def upload_periodically(
     routes: Sequence[Route],
     base: Path,
-    store: Store,
+    to: RetriedStore,
     *,
-    cancel: threading.Event,
     done: Callable[[Transferred], None],
     failed: Callable[[Exception], None],
     wanted: Callable[[str, LocalEntry], bool] = lambda path, local: True,
 ) -> None:
-    """Uploads each route at its interval until `cancel` is set; for a thread of its own, which becomes nice.
+    """Uploads each route at its interval until `cancel` of the store is set.
+
+    It is for a thread of its own, which becomes nice.
 
     `done` is called after a round that uploaded something, `failed` with the error of a round that failed;
     the next round tries again. `wanted` returns whether a file is uploaded at all. Raises nothing.
@@ -42,13 +43,13 @@ def upload_periodically(
     be_nice()
     intervals = [route.interval or 0.0 for route in timed]
     due = [time.monotonic() + interval for interval in intervals]
-    while not cancel.wait(max(0.0, min(due) - time.monotonic())):
+    while not to.cancel.wait(max(0.0, min(due) - time.monotonic())):
         begun = time.monotonic()
         ready = [index for index, seconds in enumerate(due) if seconds <= begun]
         chosen = [timed[index] for index in ready]
         try:
             while True:
-                moved = _round(chosen, base, store, cancel, wanted)
+                moved = _round(chosen, base, to, wanted)
                 if moved is not None and moved.files:
                     done(moved)
                 late = time.monotonic() - begun > max(intervals[index] for index in ready)
@@ -71,13 +72,12 @@ def be_nice() -> None:
 def _round(
     routes: Sequence[Route],
     base: Path,
-    store: Store,
-    cancel: threading.Event,
+    to: RetriedStore,
     wanted: Callable[[str, LocalEntry], bool],
 ) -> Optional[Transferred]:
     roots = [route.path(base) for route in routes]
     before = _entries(roots)
-    if cancel.wait(min(settle_seconds(route.interval or 0.0) for route in routes)):
+    if to.cancel.wait(min(settle_seconds(route.interval or 0.0) for route in routes)):
         return None
     idle = idle_files(before, _entries(roots), open_for_writing(roots))
 
@@ -86,7 +86,7 @@ def _round(
         return path in idle and before[path] == local and wanted(path, local)
 
     choice = UploadChoice(wanted=is_idle, settled=True)
-    return upload(routes, base, store, cancel=cancel, progress=lambda now: None, choice=choice)
+    return upload(routes, base, to, choice=choice)
 
 
 def settle_seconds(interval: float) -> float:

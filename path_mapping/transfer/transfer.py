@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
@@ -33,7 +32,7 @@ from path_mapping.transfer.download_jobs import download_job, journal_of, ranges
 from path_mapping.transfer.jobs import Job, upload_job
 from path_mapping.transfer.left_uploads import abort_left, unfinished_uploads
 from path_mapping.transfer.scheduler import Progress, Work, move_files
-from path_mapping.workers import RetriedStore, RetryPolicy, Troubled, ignore_retry
+from path_mapping.workers import RetriedStore
 
 
 class Sending:
@@ -129,22 +128,22 @@ class Transferred(NamedTuple):
     deferred: int = 0
 
 
+def ignored(progress: Progress) -> None:
+    """For those who do not want to know the progress."""
+
+
 def download(
     routes: Sequence[Route],
     base: Path,
-    store: Store,
+    to: RetriedStore,
+    progress: Callable[[Progress], None] = ignored,
     *,
-    cancel: threading.Event,
-    progress: Callable[[Progress], None],
     part: Shard = Shard(),  # noqa: B008 -- a frozen value
     recorded: bool = True,
-    patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
-    troubled: Troubled = ignore_retry,
 ) -> Transferred:
     """Downloads all inputs; files that are here already are skipped. Relative local paths start at `base`.
 
     What is here is `recorded` beside the target of each route; otherwise nothing is left there but the files.
-    Requests that fail are retried with `patience`; `troubled` is called each time.
 
     Raises:
         MissingInputs: required inputs do not exist; nothing was written.
@@ -153,9 +152,9 @@ def download(
         TransferFailed: some files failed; all others were downloaded.
         StoreError: the store cannot be listed.
         WorkersLost: all worker processes died.
-        Cancelled: soon after `cancel` is set.
+        Cancelled: soon after `cancel` of the store is set.
     """
-    started, to = time.monotonic(), RetriedStore(store, cancel, patience, troubled)
+    started, store = time.monotonic(), to.store
     with closing(prepare_downloads(routes, base, to.listing, part, to.check, recorded)) as prepared:
         failures = list(prepared.blocked)
         _change_directories(prepared, failures)
@@ -185,25 +184,21 @@ def download(
 def upload(
     routes: Sequence[Route],
     base: Path,
-    store: Store,
+    to: RetriedStore,
+    progress: Callable[[Progress], None] = ignored,
     *,
-    cancel: threading.Event,
-    progress: Callable[[Progress], None],
     choice: UploadChoice = UploadChoice(),  # noqa: B008 -- a frozen value
-    patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
-    troubled: Troubled = ignore_retry,
 ) -> Transferred:
     """Uploads all outputs; files that are in OBS already are skipped. Relative local paths start at `base`.
-
-    Requests that fail are retried with `patience`; `troubled` is called each time.
 
     Raises:
         UnsafeTarget: outputs overlap; nothing was uploaded.
         TransferFailed: some files failed; all others were uploaded. A listing that fails is a notice.
         WorkersLost: all worker processes died.
-        Cancelled: soon after `cancel` is set; the next upload resumes a large file where this one stopped.
+        Cancelled: soon after `cancel` of the store is set; the next upload resumes a large file where this
+            one stopped.
     """
-    started, to = time.monotonic(), RetriedStore(store, cancel, patience, troubled)
+    started, store = time.monotonic(), to.store
     with ExitStack() as stack:
         prepared = stack.enter_context(closing(prepare_uploads(routes, base, to.listing, choice, to.check)))
         failures = list(prepared.blocked)
@@ -331,38 +326,25 @@ class Moved(NamedTuple):
     failed: List[FailedCopy]
 
 
-def ignored(progress: Progress) -> None:
-    """For those who do not want to know the progress."""
-
-
 def fetch_files(
-    copies: Iterable[Copy],
-    store: Store,
-    cancel: threading.Event,
-    progress: Callable[[Progress], None] = ignored,
-    patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
-    troubled: Troubled = ignore_retry,
+    copies: Iterable[Copy], to: RetriedStore, progress: Callable[[Progress], None] = ignored
 ) -> Moved:
     """Downloads objects, each completely or not at all. Raises `Cancelled` and `WorkersLost`."""
 
     def job(copy: Copy) -> Job:
-        return download_job(copy, store)
+        return download_job(copy, to.store)
 
-    return _moved(list(copies), job, RetriedStore(store, cancel, patience, troubled), progress)
+    return _moved(list(copies), job, to, progress)
 
 
 def send_files(
     copies: Iterable[Copy],
-    store: Store,
+    to: RetriedStore,
     way: Route,
     base: Path,
-    cancel: threading.Event,
     *,
     checked: bool = False,
     settled: bool = False,
-    progress: Callable[[Progress], None] = ignored,
-    patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
-    troubled: Troubled = ignore_retry,
 ) -> Moved:
     """Uploads files, each completely or not at all. Raises `Cancelled` and `WorkersLost`.
 
@@ -371,16 +353,16 @@ def send_files(
     """
 
     def job(copy: Copy) -> Job:
-        return upload_job(copy, store, checked, settled, uploads)
+        return upload_job(copy, to.store, checked, settled, uploads)
 
     with unfinished_uploads([way], base) as (uploads,):
-        return _moved(list(copies), job, RetriedStore(store, cancel, patience, troubled), progress)
+        return _moved(list(copies), job, to)
 
 
-def abort_unfinished(store: Store, way: Route, base: Path, cancel: threading.Event) -> List[str]:
+def abort_unfinished(to: RetriedStore, way: Route, base: Path) -> List[str]:
     """Aborts the multipart uploads that killed runs of `send_files` have left; returns a notice for each."""
     with unfinished_uploads([way], base) as uploads:
-        return list(abort_left(uploads, RetriedStore(store, cancel)))
+        return list(abort_left(uploads, to))
 
 
 def download_file(store: Store, bucket: str, key: str, state: ObjectState, local: Path) -> None:
@@ -392,7 +374,7 @@ def download_file(store: Store, bucket: str, key: str, state: ObjectState, local
     """
     etag = state.version if store.signer is not None else ""
     copy = Copy(os.fspath(local), os.fspath(local.parent), bucket, key, state.size, etag)
-    _raise_failure(fetch_files([copy], store, threading.Event()))
+    _raise_failure(fetch_files([copy], RetriedStore(store)))
 
 
 def upload_file(store: Store, local: Path, bucket: str, key: str) -> None:
@@ -400,7 +382,7 @@ def upload_file(store: Store, local: Path, bucket: str, key: str) -> None:
     status, parent = os.stat(local), os.fspath(local.parent)
     copy = Copy(os.fspath(local), parent, bucket, key, status.st_size, mtime_ns=status.st_mtime_ns)
     route = Route(os.fspath(local), ObsUrl(bucket, key))
-    _raise_failure(send_files([copy], store, route, local.parent, threading.Event(), checked=True))
+    _raise_failure(send_files([copy], RetriedStore(store), route, local.parent, checked=True))
 
 
 def _raise_failure(moved: Moved) -> None:
@@ -412,7 +394,7 @@ def _moved(
     copies: List[Copy],
     job: Callable[[Copy], Job],
     to: RetriedStore,
-    progress: Callable[[Progress], None],
+    progress: Callable[[Progress], None] = ignored,
 ) -> Moved:
     moved = Moved([], [])
     work = Work(

@@ -399,17 +399,16 @@ def test_a_file_that_keeps_changing_is_reported(store: ObsStore, tmp_path: Path)
 def test_a_full_disk_leaves_no_partial_file(obs: MemoryObs, store: ObsStore, tmp_path: Path) -> None:
     put(store, "in/a", CONTENT, tmp_path)
     program = f"""
-import resource, signal, threading
+import resource, signal
 from pathlib import Path
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.stores import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.transfer import download
+from path_mapping.transfer import RetriedStore, download
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # write() fails as on a full disk
 store = ObsStore(Access({obs.url!r}, Credentials("AKPLANTED", "SKPLANTED")))
-download([Route("in", ObsUrl("bucket", "in/"))], Path({str(tmp_path)!r}), store,
-         cancel=threading.Event(), progress=lambda p: None)
+download([Route("in", ObsUrl("bucket", "in/"))], Path({str(tmp_path)!r}), RetriedStore(store))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert "TransferFailed" in done.stderr

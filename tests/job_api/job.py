@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Optional
 
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.stores import open_store
-from path_mapping.transfer import download, upload
+from path_mapping.transfer import RetriedStore, download, upload
 
 CARDS = {"xlarge": 1, "2xlarge": 2, "4xlarge": 4, "8xlarge": 8, "16xlarge": 16}
 
@@ -89,7 +89,7 @@ class StandInJob:
         name = code.key.rstrip("/").rpartition("/")[2]
         self.place.mkdir(parents=True)
         routes = [Route(name, code)]
-        download(routes, self.place, store, cancel=threading.Event(), progress=lambda now: None)
+        download(routes, self.place, RetriedStore(store))
         self.say("[worker-0] training started.")
         words = shlex.split(algorithm["command"])
         assert words[:2] == ["exec", "ma_boot"], words
@@ -148,4 +148,4 @@ class StandInJob:
             logs = [root / f"node-{node}" / "home/ma-user/modelarts/log" for node in range(self.nodes)]
             for place in (*logs, root / "log"):
                 route = Route(str(place), url)
-                upload([route], root, store, cancel=threading.Event(), progress=lambda now: None)
+                upload([route], root, RetriedStore(store))

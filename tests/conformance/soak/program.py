@@ -49,7 +49,7 @@ def move(task: Dict[str, Any]) -> None:
         until_the_end_of_input(routes, base, store)
     way: Callable[..., transfer.Transferred] = getattr(transfer, task["way"])
     try:
-        moved = way(routes, base, store, cancel=threading.Event(), progress=ignore)
+        moved = way(routes, base, transfer.RetriedStore(store))
         say(failures=[], notices=list(moved.notices))
     except TransferFailed as error:
         say(failures=[str(failure) for failure in error.failures], notices=[])
@@ -64,8 +64,7 @@ def until_the_end_of_input(routes: List[Route], base: Path, store: ObsStore) -> 
         transfer.upload_periodically(
             routes,
             base,
-            store,
-            cancel=cancel,
+            transfer.RetriedStore(store, cancel),
             done=lambda moved: say(moved=moved.files),
             failed=lambda error: say(missed=str(error)),
         )

@@ -25,7 +25,7 @@ from ma_boot.reporting import RunResult
 from path_mapping.errors import StoreError
 from path_mapping.stores import Store, StoredObject
 from path_mapping.stores.directory_store import DirectoryStore
-from path_mapping.transfer import RetryPolicy
+from path_mapping.transfer import RetriedStore, RetryPolicy
 from tests.functional.node import eventually
 from tests.functional.supervisor.conftest import EventLog, inbox as inbox, journal as journal
 
@@ -56,7 +56,9 @@ class Nodes:
         self.ways = [DocumentWay(partial(self.notices, node), inbox) for node in range(3)]
 
     def notices(self, node: int, cancel: threading.Event, store: Optional[Store] = None) -> Notices:
-        documents = Documents(store or self.store, Place("bucket", "ckpt/"), cancel, RetryPolicy(0.0))
+        documents = Documents(
+            RetriedStore(store or self.store, cancel, RetryPolicy(0.0)), Place("bucket", "ckpt/")
+        )
         return Notices(documents, Attempt(self.number, "3f9c"), node)
 
 

@@ -12,7 +12,7 @@ from ma_boot.checkpoints.retention import finish_removals, remove_set
 from ma_boot.checkpoints.sets import Documents
 from path_mapping.errors import Cancelled
 from path_mapping.stores import Store
-from path_mapping.transfer import RetryPolicy
+from path_mapping.transfer import RetriedStore
 from tests.functional.checkpoints.output import (
     FIRST,
     PLACE,
@@ -76,10 +76,10 @@ def test_a_removal_that_was_interrupted_is_finished_by_the_next(store: Store, tm
             super().delete(key)
 
     with pytest.raises(Cancelled):
-        remove_set(Stopping(store, PLACE, stop, RetryPolicy()), known[1])
+        remove_set(Stopping(RetriedStore(store, stop), PLACE), known[1])
     assert steps_of(manifests(store)) == [20], "a reader never sees it again"
     assert len(data(store)) == 6
-    finish_removals(Documents(store, PLACE, threading.Event(), RetryPolicy()))
+    finish_removals(Documents(RetriedStore(store), PLACE))
     assert not keys(store, PLACE.removals)
     assert len(data(store)) == 4
     assert step_of(node.start()) == "20"

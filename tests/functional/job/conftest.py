@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +13,7 @@ import pytest
 
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.stores import open_store
-from path_mapping.transfer import upload
+from path_mapping.transfer import RetriedStore, upload
 from tests.conftest import CREDENTIALS
 from tests.functional.node import PROGRAMS
 from tests.job_api.job import StandInJob
@@ -111,7 +110,7 @@ class Desk:
         (self.project.parent / "x").write_text("input")
         route = Route("x", ObsUrl("bucket", "data/x"))
         store = open_store(self.environ, None)
-        upload([route], self.project.parent, store, cancel=threading.Event(), progress=lambda now: None)
+        upload([route], self.project.parent, RetriedStore(store))
 
 
 @pytest.fixture
