@@ -50,6 +50,7 @@ class Publisher:
         self.newest_whole: Optional[Tuple[str, float]] = None  # the step, and when it was seen to count
         self._newest: Optional[SetName] = None
         self.arrived = threading.Event()  # a step has been taken
+        self._is_refusal_told = False  # that this node is no saver
         self.over = False  # all processes have ended: only `finish` takes and publishes from then on
         self._published: Dict[int, List[_Published]] = {}
         self._pending: List[Snapshot] = []
@@ -73,10 +74,11 @@ class Publisher:
                     self._pending.append(snapshot)
                 else:
                     snapshot.drop()
-            if taken and not saves:
+            if taken and not saves and not self._is_refusal_told:
+                self._is_refusal_told = True
                 self.what.say(
-                    f"checkpoints: this node has files of step {taken[-1].taken.step.name}, but is no saver: "
-                    "they are not published ('savers': 'all' would change that)"
+                    f"checkpoints: this node has files of step {taken[0].taken.step.name}, but is no saver: "
+                    "its files are not published ('savers': 'all' would change that)"
                 )
             if self._pending:
                 self.arrived.set()

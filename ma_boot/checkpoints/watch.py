@@ -46,7 +46,7 @@ class StepWatch:
         self._has_died = False  # a process, since the last look
         self._cut: Dict[str, FileState] = {}  # what had not come to rest by then
         self._looked = self._began = time.monotonic()
-        self._are_strangers_named = False
+        self._are_strangers_named = self._is_place_told = False
         self._number = 0
         self._sizes: Dict[Path, int] = {}
 
@@ -132,10 +132,13 @@ class StepWatch:
             self.waiting[taken.step] = str(error)
             return None
         except OSError as error:
-            self.what.say(
-                f"checkpoints: steps are sent from where the training has them, as no snapshot of step "
-                f"{taken.step.name} can be made ({error.strerror}): one that is removed meanwhile is lost"
-            )
+            if not self._is_place_told:
+                self._is_place_told = True
+                self.what.say(
+                    f"checkpoints: from step {taken.step.name} on, steps are sent from where the training "
+                    f"has them, as no snapshot can be made ({error.strerror}): one that is removed meanwhile "
+                    "is lost"
+                )
             snapshot = Snapshot(taken, self.what.root, taken.files, linked=True, in_place=True)
         self._taken.setdefault(taken.step.number, []).append(taken)
         if taken.files and self.layout is not None:

@@ -140,9 +140,18 @@ def test_without_space_for_a_snapshot_steps_are_sent_from_their_place(
     monkeypatch.setattr("ma_boot.checkpoints.snapshots.os.link", full)
     monkeypatch.setattr("ma_boot.checkpoints.snapshots.free_bytes", lambda directory: 0)
     node = node_with(store, tmp_path, 10, 20)
-    (line,) = printed([node], "no snapshot of step 10 can be made")
-    assert "sent from where the training has them" in line
+    (line,) = printed([node], "no snapshot can be made")
+    assert "from step 10 on, steps are sent from where the training has them" in line
     assert step_of(TestNode(tmp_path / "other", store).start()) == "20"
+
+
+def test_a_node_that_is_no_saver_says_once_that_its_files_stay(store: Store, tmp_path: Path) -> None:
+    nodes = make_nodes(store, tmp_path, savers="first")
+    start(nodes)
+    publish(nodes, 10, 20)
+    (line,) = printed(nodes, "is no saver")
+    assert "this node has files of step 10" in line
+    assert list(map(step_of, start(nodes))) == ["20", "20"]
 
 
 def test_a_node_that_still_fetches_is_waited_for(
