@@ -19,6 +19,7 @@ import math
 import os
 import random
 import resource
+import signal
 import statistics
 import subprocess
 import sys
@@ -345,6 +346,7 @@ def emptied(out: Path) -> None:
 
 def main() -> None:
     """Measures the rows that are asked for, and writes their tables into README.md."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the store must end, too
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
