@@ -39,8 +39,8 @@ class _Published(NamedTuple):
 class Publisher:
     """The steps of one node in one attempt. `take` and `send` are for a thread each.
 
-    Its methods raise `StoreError`, `TransferFailed`, `OSError`, and `Cancelled` once the documents' `cancel`
-    is set: what was sent already is not sent again.
+    Its methods raise `StoreError`, `TransferFailed`, `OSError`, and `Cancelled` once `cancel` of the
+    documents' store is set: what was sent already is not sent again.
     """
 
     def __init__(self, what: Publication, watch: StepWatch) -> None:

@@ -17,7 +17,7 @@ READERS = 16  # requests at a time
 
 
 class Documents:
-    """The documents at a place of a store. Every method raises `StoreError`, and what the store raises."""
+    """The documents at a place. Every method raises `StoreError`, and `Cancelled` once `to.cancel` is set."""
 
     def __init__(self, to: RetriedStore, place: Place) -> None:
         self.to = to
