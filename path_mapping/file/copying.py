@@ -6,7 +6,6 @@ import errno
 import os
 import posixpath
 import re
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -26,7 +25,15 @@ from path_mapping.file.file_tree import (
 from path_mapping.localfs import FileState, chunks, state_of, write_verified
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.stores import StoredObject
-from path_mapping.transfer import UploadChoice, download, download_file, upload, upload_file
+from path_mapping.transfer import (
+    RetriedStore,
+    Transferred,
+    UploadChoice,
+    download,
+    download_file,
+    upload,
+    upload_file,
+)
 
 COPIES = 16  # requests at a time
 MOST_NAMED = 20  # missing files in a message
@@ -158,9 +165,11 @@ def _with_parents(name: str) -> List[str]:
     return ["/".join(parts[: count + 1]) for count in range(len(parts))]
 
 
-def _transfer(move: Callable[..., Any], route: Route, url: str) -> None:
+def _transfer(
+    move: Callable[[Sequence[Route], Path, RetriedStore], Transferred], route: Route, url: str
+) -> None:
     try:
-        done = move([route], Path("/"), store().store, cancel=threading.Event(), progress=lambda now: None)
+        done = move([route], Path("/"), store())
     except MissingInputs as error:
         raise missing(url) from error
     except TransferFailed as error:

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
 KILLS = 4  # `make test-kill` has hundreds
 PROGRAM = """
-import sys, threading
+import sys
 from pathlib import Path
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.errors import Cancelled, WorkersLost
@@ -36,10 +36,9 @@ from path_mapping import transfer
 way, url, base, local, key = sys.argv[1:]
 store = ObsStore(Access(url, Credentials("AKPLANTED", "SKPLANTED"), multipart_from=6 << 20, part=5 << 20))
 print("ready", flush=True)
-getattr(transfer, way)([Route(local, ObsUrl("bucket", key))], Path(base), store,
-                       cancel=threading.Event(),
-                       progress=lambda now: print(now.files_done / now.files / 2 + now.bytes_done / now.bytes / 2,
-                                                  flush=True))
+getattr(transfer, way)([Route(local, ObsUrl("bucket", key))], Path(base),
+                       transfer.RetriedStore(store),
+                       lambda now: print(now.files_done / now.files / 2 + now.bytes_done / now.bytes / 2, flush=True))
 """
 
 

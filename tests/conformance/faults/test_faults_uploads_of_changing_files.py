@@ -11,7 +11,7 @@ import pytest
 
 from path_mapping.planning import UploadChoice
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.transfer import Transferred, upload_periodically
+from path_mapping.transfer import RetriedStore, Transferred, upload_periodically
 from tests import transfers
 from tests.conformance.clients import Account, Client
 from tests.conformance.conftest import MIB, RADOSGW, store_of
@@ -199,8 +199,8 @@ def test_a_periodic_round_sends_a_rewritten_file_once_it_is_whole(
     wanted = route("out", "out/", client.bucket, interval=1.0)
     rounds = threading.Thread(
         target=upload_periodically,
-        args=([wanted], tmp_path, store),
-        kwargs={"cancel": cancel, "done": done.append, "failed": failed.append},
+        args=([wanted], tmp_path, RetriedStore(store, cancel)),
+        kwargs={"done": done.append, "failed": failed.append},
     )
     rounds.start()
     try:
