@@ -185,10 +185,8 @@ ROWS = {
 def wait_for_disk(size: int = 0) -> None:
     """Waits until the disk has what earlier runs wrote, and takes the memory of a run from the host.
 
-    `size` are the bytes that it writes, if they are many.
-
     Else the first run would pay for the trees, and each one for pages that a virtual machine does not have
-    yet: they take up to six times as long.
+    yet: they take up to six times as long. `size` are the bytes that a run writes, if they are many.
     """
     os.sync()
     pages = (size + SPARE) >> 12
@@ -328,7 +326,10 @@ def plan(out: Path, keys: int, tools: Sequence[str], runs: int) -> str:
 
 
 def place_of(row: str) -> str:
-    """The table after which that of this row is: with TLS after without, with radosgw after both."""
+    """The table after which that of this row is: with TLS after without, with radosgw after both.
+
+    The first of a tree and way is after that of the one before, with TLS.
+    """
     if row.endswith(TLS):
         return f"sync {row[: -len(TLS)]}"
     if row.endswith(RADOSGW):

@@ -189,8 +189,8 @@ def without_secrets(text: str, values: Sequence[str] = ()) -> str:
     if "@" in text:
         text = re.sub(_LOGIN, rf"\1{MASK}", text)
     lower = text.lower()
-    is_short = any(stem in lower for stem in _SHORT) and re.search(_SHORT_STEMS, text)  # slow on long texts
-    if is_short or any(stem in lower for stem in _STEMS):
+    short = any(stem in lower for stem in _SHORT)  # the search is slow on long texts
+    if any(stem in lower for stem in _STEMS) or (short and re.search(_SHORT_STEMS, text)):
         text = _without_named(text)
     return re.sub(_BEARER, rf"\1{MASK}", text) if "Bearer " in text else text
 

@@ -54,12 +54,11 @@ def fetch(
     cancel: Optional[threading.Event] = None,
     progress: Callable[[Progress], None] = ignored,
     patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
-    troubled: Troubled = ignore_retry,
     **options: Any,
 ) -> Transferred:
     """Downloads these routes, or `in/` to `in`."""
     chosen = routes or (route("in", "in/"),)
-    return download(chosen, base, RetriedStore(store, cancel, patience, troubled), progress, **options)
+    return download(chosen, base, RetriedStore(store, cancel, patience), progress, **options)
 
 
 def send(

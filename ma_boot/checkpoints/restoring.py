@@ -143,10 +143,9 @@ class Restorer:
 
     def _download(self, copies: Sequence[Copy]) -> None:
         """Downloads: with few retries before the objects are looked at, as damage is not waited for."""
-        to = self.documents.to
-        for patience in (RetryPolicy(AT_ONCE), to.patience):
-            retried = RetriedStore(to.store, to.cancel, patience)
-            failures = fetch_files(copies, retried, self.progress).failed
+        patient = self.documents.to
+        for to in (RetriedStore(patient.store, patient.cancel, RetryPolicy(AT_ONCE)), patient):
+            failures = fetch_files(copies, to, self.progress).failed
             for failed in failures:
                 self._judge(failed)
             if not failures:
