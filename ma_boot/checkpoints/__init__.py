@@ -12,7 +12,7 @@ from ma_boot.checkpoints.options import (
 )
 from ma_boot.checkpoints.output import (
     CheckpointOutput as CheckpointOutput,
-    files_of_no_set as files_of_no_set,
+    ordinary_files as ordinary_files,
 )
 from ma_boot.checkpoints.publication import JobStart as JobStart
 from ma_boot.checkpoints.retention import Leftover as Leftover

@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Set
 
-from ma_boot.checkpoints.disk import tree
+from ma_boot.checkpoints.disk import seen_at_once, tree
 from ma_boot.checkpoints.formats import damage
 from ma_boot.checkpoints.keys import KnownSet, Place, SetName
-from ma_boot.checkpoints.layouts import layout_of
+from ma_boot.checkpoints.layouts import AUTO, layout_of_set, recognised
 from ma_boot.checkpoints.manifest import CheckpointSet, SetFile, read_part
 from ma_boot.checkpoints.options import CheckpointOptions
 from ma_boot.checkpoints.restoring import Restorer
@@ -25,7 +25,7 @@ from ma_boot.checkpoints.retention import (
 )
 from ma_boot.checkpoints.sets import Documents, SetRow, read_sets
 from ma_boot.checkpoints.upkeep import SPARED_SECONDS
-from ma_boot.errors import CheckpointDamaged, ConfigError
+from ma_boot.errors import CheckpointDamaged
 from path_mapping.errors import NotFound
 from path_mapping.localfs import crc64
 from path_mapping.mapping import ObsUrl, Route
@@ -116,14 +116,8 @@ class SetsByHand:
             ConfigError: its layout is not known.
             OSError: the disk failed.
         """
-        checkpoint = chosen.layout.split(" ")
-        restorer = Restorer(directory, checkpoint, self._documents, chosen.nodes, (), 0, progress, say)
-        try:
-            return restorer(chosen)
-        except ValueError as error:
-            raise ConfigError(
-                f"checkpoints: {chosen.name}: its layout {chosen.layout!r} is not known here"
-            ) from error
+        restorer = Restorer(directory, (AUTO,), self._documents, chosen.nodes, (), 0, progress, say)
+        return restorer(chosen)
 
     def superfluous(self, keep: Optional[int]) -> Superfluous:
         """What may go if the newest `keep` whole sets stay, or all, and what is in use."""
@@ -213,7 +207,7 @@ def _of_disk(
     """The steps that are on the disk before the start: none of them is published by it."""
     here = tree(route.path(base)).files
     of_set = {file.path: file.size for file in chosen.files_of(None)} if chosen else {}
-    layout = layout_of(options.layout, of_set or here)
+    layout = layout_of_set(chosen.layout) if chosen else recognised(options.layout, seen_at_once(here)).layout
     for step, paths in layout.steps(here).items() if layout else ():
         size = sum(here[path].size for path in paths)
         if not options.restore:

@@ -52,7 +52,7 @@ MINDFORMERS2 = Layout(
         BASE + r"iteration_(?P<step>\d{8,})/[^/]*-(?P<rank>\d{7})-\d{7}\.safetensors",
         BASE + r"iteration_(?P<step>\d{8,})/.+",
     ),
-    tells=r"(?:.*/)?iteration_\d{8,}/.+",
+    tells=r"(?:.*/)?iteration_\d{8,}/(?:[^/]*-\d{7}-\d{7}\.safetensors|(?:common|metadata)\.json)",
     marks=(*_TRACKED_BY, Mark("metadata.json", r".*/metadata\.json")),
     each_rank=(r"(?:.*/)?iteration_\d{8,}/[^/]*-(?P<rank>\d{7})-\d{7}\.safetensors",),
     metadata=(r".*/common\.json", r".*/metadata\.json"),
@@ -201,8 +201,9 @@ FILE = Layout(
         ),
         BASE + rf"(?P<name>[^/]*?{_BESIDE_IT}(?P<step>\d+){_SUFFIX})",
     ),
-    tells=rf"(?:.*/)?[^/]*?{_COUNTED}\d+{_SUFFIX}",
     bound=(),
 )
+# The files of a step that the training has named, whatever they are called: no name tells a step.
+ANY = Layout(name="any", files=(), bound=())
 # A file with a number at its end, of which nothing tells whether it belongs to the step of this number.
 NUMBERED = rf"(?P<base>(?:[^/]+/)*)[^/]*?[_=.-](?P<step>\d+){_SUFFIX}"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from types import MappingProxyType
-from typing import Iterable, List, Mapping, Optional, Sequence
+from typing import Collection, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.checkpoints.frameworks import (
     ACCELERATE,
+    ANY,
     DCP,
     DEEPSPEED,
     FILE,
@@ -21,6 +22,7 @@ from ma_boot.checkpoints.frameworks import (
     TRANSFORMERS,
 )
 from ma_boot.checkpoints.layout import Layout, Mark, matches
+from ma_boot.checkpoints.step_names import Seen, step_names_of
 
 AUTO = "auto"
 
@@ -32,21 +34,55 @@ _IN_ORDER = (
 LAYOUTS: Mapping[str, Layout] = MappingProxyType({layout.name: layout for layout in _IN_ORDER})
 
 
-def layout_of(checkpoint: Sequence[str], paths: Iterable[str]) -> Optional[Layout]:
-    """The layout of an output whose `checkpoint` is this, where its files are these, relative to its root.
+class Recognition(NamedTuple):
+    """The layout of an output, None if its files show none, and weights whose names show no step."""
 
-    `checkpoint` is `("auto",)`, the name of a layout, or patterns. None if `auto` recognises nothing yet.
+    layout: Optional[Layout]
+    unclear: Tuple[str, ...] = ()
+
+
+def recognised(
+    checkpoint: Sequence[str], files: Mapping[str, Seen], ranks: Collection[int] = (), gap: float = 0.0
+) -> Recognition:
+    """The layout of an output with this `checkpoint` and these files, relative to its directory.
+
+    `auto` tries the layouts of frameworks first, then the numbers in the names: `ranks` and `gap` are those
+    of `step_names_of`. Raises `ValueError` for a wrong pattern.
+    """
+    layout = layout_by_name(checkpoint) or framework_of(files)
+    if layout is not None:
+        return Recognition(layout)
+    names = step_names_of(files, ranks, gap)
+    if not names.patterns:
+        return Recognition(None, names.unclear)
+    expressions = tuple(map(_expression, names.patterns))
+    return Recognition(Layout(name=" ".join(names.patterns), files=expressions, bound=()), names.unclear)
+
+
+def layout_by_name(checkpoint: Sequence[str]) -> Optional[Layout]:
+    """The layout that a `checkpoint` names, or describes by patterns; None for `auto`.
+
     Raises `ValueError` for a wrong pattern.
     """
     if tuple(checkpoint) == (AUTO,):
-        known = tuple(paths)
-        for layout in LAYOUTS.values():
-            if layout.tells and any(matches(layout.tells, path) for path in known):
-                return layout
         return None
     if len(checkpoint) == 1 and checkpoint[0] in LAYOUTS:
         return LAYOUTS[checkpoint[0]]
     return pattern_layout(checkpoint)
+
+
+def framework_of(paths: Iterable[str]) -> Optional[Layout]:
+    """The framework's layout that these paths have; None if they have none."""
+    known = tuple(paths)
+    for layout in LAYOUTS.values():
+        if layout.tells and any(matches(layout.tells, path) for path in known):
+            return layout
+    return None
+
+
+def layout_of_set(name: str) -> Layout:
+    """The layout that a manifest names. Raises `ValueError` if this version does not know it."""
+    return ANY if name in ("", ANY.name) else LAYOUTS.get(name) or pattern_layout(name.split(" "))
 
 
 _FIELDS = ("step", "epoch", "rank")  # each a number

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
-from ma_boot.checkpoints.layouts import AUTO, LAYOUTS, layout_of
+from ma_boot.checkpoints.layouts import AUTO, LAYOUTS, layout_by_name
 from path_mapping.mapping import (
     ListValue,
     OutputOptions,
@@ -80,7 +80,7 @@ def _layout(value: Value, where: str, problems: List[str]) -> Tuple[str, ...]:
             problems.append(f"{where}found {text!r}, expected {expected}")
             continue
         try:
-            layout_of([text], ())
+            layout_by_name([text])
         except ValueError as error:
             problems.append(f"{where}found {error}")
     return tuple(texts)

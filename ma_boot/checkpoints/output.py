@@ -8,24 +8,24 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, Optional, Sequence, Set, Tuple
 
 from ma_boot.checkpoints.attempts import Notices, Restored, Start, write_end
 from ma_boot.checkpoints.disk import is_own, own_directory, tree
-from ma_boot.checkpoints.keys import OWN, Place
+from ma_boot.checkpoints.keys import Place
 from ma_boot.checkpoints.layout import UNFINISHED, matches
-from ma_boot.checkpoints.layouts import LAYOUTS, layout_of
+from ma_boot.checkpoints.layouts import layout_of_set
 from ma_boot.checkpoints.options import CheckpointOptions, options_of
 from ma_boot.checkpoints.publication import JobStart, Publication
 from ma_boot.checkpoints.publisher import Publisher
 from ma_boot.checkpoints.restoring import Restorer
 from ma_boot.checkpoints.sets import Documents
-from ma_boot.checkpoints.steps import RunEnd
+from ma_boot.checkpoints.steps import Files, RunEnd
 from ma_boot.checkpoints.watch import StepWatch
 from ma_boot.errors import ConfigError
 from path_mapping.errors import Cancelled
-from path_mapping.localfs import make_directories
-from path_mapping.mapping import Route
+from path_mapping.localfs import FileState, make_directories
+from path_mapping.mapping import Route, selected
 from path_mapping.stores import Store
 from path_mapping.transfer import Progress, RetriedStore, RetryPolicy, abort_unfinished, be_nice
 
@@ -60,6 +60,7 @@ class CheckpointOutput:
         self.spool = spool or own_directory(self.root, "said")
         self.publisher: Optional[Publisher] = None
         self._busy = threading.Lock()
+        self._stored: Dict[str, Set[FileState]] = {}  # files in OBS as parts of sets, of all attempts
 
     @property
     def place(self) -> Place:
@@ -118,11 +119,15 @@ class CheckpointOutput:
             self.route, self.options, self.base, self.place, restored.attempt, self.start, resumed, self.say,
             self.counted,
         )  # fmt: skip
-        of_others = set()
+        of_others, layout = set(), None
         if chosen is not None:
             own = {file.path for file in chosen.files_of(self.start.node)}
-            of_others = {file.path for file in chosen.files_of(None)} - own
-        return Publisher(what, StepWatch(what, self.spool, of_others))
+            every = {file.path for file in chosen.files_of(None)}
+            of_others, layout = every - own, layout_of_set(chosen.layout)
+            if self.options.restore:
+                here = tree(self.root).files
+                self._note_stored({path: here[path] for path in every if path in here})
+        return Publisher(what, StepWatch(what, self.spool, of_others, layout))
 
     def watch(self, cancel: threading.Event, failed: Callable[[Exception], None]) -> None:
         """Takes steps that are complete until `cancel` is set; for a thread of its own, which becomes nice.
@@ -184,6 +189,8 @@ class CheckpointOutput:
                 documents = self._documents(cancel, patience)
                 publisher.finish(documents, ending)
         finally:
+            for taken in publisher.published():
+                self._note_stored(taken.files)
             if self.start.node == 0 and not goes_on:
                 write_end(self._documents(cancel, patience), publisher.what.attempt)
         saves = self.start.node in publisher.what.savers(publisher.watch.layout)
@@ -192,6 +199,24 @@ class CheckpointOutput:
             for step, why in publisher.watch.waiting.items()
             if saves and step in publisher.watch.lost
         }
+
+    def _note_stored(self, files: Files) -> None:
+        """The content of these files, as they are now, is in OBS as a part of a set."""
+        for path, state in files.items():
+            self._stored.setdefault(path, set()).add(state)
+
+    def unpublished(self) -> Files:
+        """The files that are in no set as they are now, without unfinished ones."""
+        is_selected = selected(self.route.include, self.route.exclude) or (lambda path: True)
+        return {
+            path: state
+            for path, state in tree(self.root).files.items()
+            if state not in self._stored.get(path, ()) and not matches(UNFINISHED, path) and is_selected(path)
+        }
+
+    def is_ordinary_by_now(self, path: str) -> bool:
+        """Whether a file, relative to the output, is not one of a step while the training still runs."""
+        return self.publisher is not None and self.publisher.watch.is_ordinary(path)
 
     def notices(self, cancel: threading.Event) -> Notices:
         """The way to tell the other nodes of this attempt something; only once it has begun."""
@@ -225,30 +250,32 @@ class CheckpointOutput:
         return Documents(RetriedStore(self.store, cancel, patience), self.place)
 
 
-def files_of_no_set(routes: Sequence[Route], base: Path) -> Callable[[str], bool]:
-    """Whether the file at a path belongs to no set of these outputs and names none: it is sent as any other.
+def ordinary_files(
+    routes: Sequence[Route], base: Path, outputs: Sequence[CheckpointOutput] = (), has_ended: bool = True
+) -> Callable[[str], bool]:
+    """Whether the file at a path is uploaded as an ordinary one, not as a part of a checkpoint.
 
-    For an output whose layout is not known (yet), a file of any layout is taken for one of a set.
+    `routes` start at `base`; `outputs` are those of them that publish checkpoints in this job. Once all
+    processes have ended, every file that was not published is an ordinary one, whatever its name. Before,
+    it is a file that will certainly be in no set. Unfinished files of frameworks, and ours, never are.
     """
-    known = {}
-    for route in routes:
-        options, root = options_of(route), route.path(base)
-        if options is not None:
-            layout = layout_of(options.layout, tree(root).files)
-            known[root] = (layout,) if layout is not None else tuple(LAYOUTS.values())
+    roots = [route.path(base) for route in routes if options_of(route) is not None]
+    publishing = {output.root: output for output in outputs}
+    left = {output.root: set(output.unpublished()) for output in outputs} if has_ended else {}
 
-    def is_other(path: str) -> bool:
-        if any(is_own(root, path) for root in known):
+    def is_ordinary(path: str) -> bool:
+        if any(is_own(root, path) for root in roots):
             return False
-        for root, possible in known.items():
+        for root in roots:
             name = os.path.relpath(path, root)
             if name.startswith("../"):
                 continue
-            return not (
-                name.startswith(f"{OWN}/")
-                or matches(UNFINISHED, name)
-                or any(layout.step_of(name) is not None or layout.is_pointer(name) for layout in possible)
-            )
+            if matches(UNFINISHED, name):
+                return False
+            output = publishing.get(root)
+            if has_ended:
+                return output is None or name in left[root]
+            return output is not None and output.is_ordinary_by_now(name)
         return True
 
-    return is_other
+    return is_ordinary

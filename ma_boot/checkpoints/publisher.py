@@ -11,14 +11,13 @@ import os
 import shutil
 import threading
 import time
-from typing import Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from ma_boot.checkpoints.disk import content_crc, own_directory
+from ma_boot.checkpoints.disk import Snapshot, content_crc, free_bytes, own_directory
 from ma_boot.checkpoints.keys import KnownSet, SetName, data_name, step_text
 from ma_boot.checkpoints.manifest import Part, SetFile
 from ma_boot.checkpoints.publication import Publication
 from ma_boot.checkpoints.sets import Documents
-from ma_boot.checkpoints.snapshots import Snapshot, free_bytes
 from ma_boot.checkpoints.steps import RunEnd, Taken
 from ma_boot.checkpoints.upkeep import Upkeep
 from ma_boot.checkpoints.watch import StepWatch
@@ -133,6 +132,10 @@ class Publisher:
         """The newest step of this node that is published; empty for none."""
         return self._published[max(self._published)][-1].taken.step.name if self._published else ""
 
+    def published(self) -> Iterator[Taken]:
+        """The steps of this node that are published, with the states of their files."""
+        return (one.taken for versions in self._published.values() for one in versions)
+
     def _next(self, documents: Documents) -> Optional[Snapshot]:
         """What to send first: what others have sent already, so that it counts; else the newest."""
         with self._lock:
@@ -183,7 +186,11 @@ class Publisher:
         """Sends the files of a step, then their manifest; raises `FileChanged` if one has changed."""
         what, taken, begun = self.what, snapshot.taken, time.monotonic()
         if not taken.files and len(what.savers(self.watch.layout)) == 1:
-            return  # a set without files is none
+            what.say(
+                f"warning: checkpoint({taken.step.name}) makes no checkpoint: {what.root} has no file of "
+                f"this step as {' '.join(what.options.layout)!r} names it"
+            )
+            return
         earlier = self._published.get(taken.step.number, [])
         files = self._send(snapshot, documents, earlier)
         if earlier and not taken.by_word and _content(files) == _content(earlier[-1].part.files):

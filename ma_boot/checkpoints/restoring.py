@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Optional, Sequence, Tuple
 
-from ma_boot.checkpoints.disk import content_crc, inside, own_directory, tree
+from ma_boot.checkpoints.disk import content_crc, inside, own_directory, seen_at_once, tree
 from ma_boot.checkpoints.layout import Layout
-from ma_boot.checkpoints.layouts import layout_of
+from ma_boot.checkpoints.layouts import layout_of_set, recognised
 from ma_boot.checkpoints.manifest import CheckpointSet, SetFile
 from ma_boot.checkpoints.sets import Documents
+from ma_boot.checkpoints.steps import Files
 from ma_boot.errors import CheckpointDamaged, ConfigError
 from ma_boot.wording import Message
 from path_mapping.errors import Corrupted, NoSpace, NotFound, Replaced
@@ -32,8 +33,8 @@ AT_ONCE = 1.0  # seconds for which a fetch is retried before the object is looke
 class Restorer:
     """Restores sets into the directory `root` for the node of these `ranks`.
 
-    `checkpoint` is the layout as a route names it; `world` the number of ranks of the job, 0 if it does not
-    matter; `node` is this node's number.
+    `checkpoint` is the layout as a route names it, for files that other starts have left; `world` the number
+    of ranks of the job, 0 if it does not matter; `node` is this node's number.
     """
 
     root: Path
@@ -58,15 +59,8 @@ class Restorer:
             Cancelled: the documents' `cancel` is set.
         """
         local = tree(self.root).files
-        layout = layout_of(
-            self.checkpoint, [file.path for file in chosen.files_of(None)] if chosen else local
-        )
+        layout = self._layout(chosen, local)
         if layout is None:
-            if chosen is not None and chosen.files:
-                raise ConfigError(
-                    f"checkpoints: 'checkpoint': 'auto' does not know the files of "
-                    f"{chosen.name}; name a layout"
-                )
             return 0, 0
         wanted = self._wanted(chosen, layout) if chosen is not None else ()
         kept = {file.path for file in wanted if file.path in local and self._is(self.root / file.path, file)}
@@ -80,6 +74,18 @@ class Restorer:
         with suppress(OSError):  # not empty
             os.rmdir(inside(self.root, "restoring").parent)
         return fetched
+
+    def _layout(self, chosen: Optional[CheckpointSet], local: Files) -> Optional[Layout]:
+        """The layout that the set names; else that of the files on the disk, None if they show none."""
+        if chosen is None:
+            return recognised(self.checkpoint, seen_at_once(local)).layout
+        try:
+            return layout_of_set(chosen.layout)
+        except ValueError as error:
+            raise ConfigError(
+                f"checkpoints: {chosen.name} has the layout {chosen.layout!r}, which this version of "
+                "ma_boot does not know: use the version that wrote it"
+            ) from error
 
     def _wanted(self, chosen: CheckpointSet, layout: Layout) -> Tuple[SetFile, ...]:
         """The files of the set that this node needs; of a path that several nodes have, its own."""

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Op
 
 from ma_boot.checkpoints.keys import Attempt, KnownSet, SetName
 from ma_boot.checkpoints.layout import Layout
-from ma_boot.checkpoints.layouts import AUTO, LAYOUTS, layout_of
+from ma_boot.checkpoints.layouts import AUTO, LAYOUTS, framework_of, layout_by_name
 from ma_boot.checkpoints.manifest import Part, read_part
 from ma_boot.checkpoints.sets import Documents
 from ma_boot.errors import CheckpointDamaged
@@ -166,7 +166,7 @@ def _layouts(begin: Dict[str, Any], paths: Sequence[str]) -> Sequence[Layout]:
     """How the attempt names its files: in all known ways where they are too few to tell."""
     names = begin.get("checkpoint", [AUTO])
     try:
-        layout = layout_of([str(name) for name in names], paths)
+        layout = layout_by_name([str(name) for name in names]) or framework_of(paths)
     except (ValueError, TypeError):
         return ()
     return (layout,) if layout is not None else tuple(LAYOUTS.values())

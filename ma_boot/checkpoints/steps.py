@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import (
@@ -26,7 +25,17 @@ from typing import (
 
 from ma_boot.checkpoints.frameworks import FILE, NUMBERED
 from ma_boot.checkpoints.keys import step_text
-from ma_boot.checkpoints.layout import EPOCH, HIGHEST, Layout, Mark, TrainingStep, compiled, matches
+from ma_boot.checkpoints.layout import (
+    EPOCH,
+    HIGHEST,
+    UNFINISHED,
+    Layout,
+    Mark,
+    TrainingStep,
+    compiled,
+    matches,
+)
+from ma_boot.checkpoints.step_names import LOGS, names_another_step, numbers_in
 from path_mapping.localfs import FileState
 
 Files = Mapping[str, FileState]
@@ -59,11 +68,27 @@ class Disk:
     resting: AbstractSet[str] = frozenset()
 
 
+class CallTimes(NamedTuple):
+    """When the ranks of a node called `checkpoint` for a step: the first of them, and the last.
+
+    Nanoseconds of the clock that also dates files: what a rank has saved is not younger than its call, and
+    what it saves next is.
+    """
+
+    first: int
+    last: int
+
+
 class Notes(NamedTuple):
-    """How often all ranks of a node have said each step, and why the other steps are not said."""
+    """How often all ranks of a node have called `checkpoint` for each step, and when they did so last.
+
+    `silent` are the other steps, with the rank that has not called. A step without times was called by code
+    that sends none.
+    """
 
     steps: Mapping[int, int]
     silent: Mapping[int, str]
+    times: Mapping[int, CallTimes] = {}
 
 
 @dataclass(frozen=True)
@@ -314,34 +339,129 @@ def _shards_missing(paths: Collection[str]) -> str:
     return ""
 
 
-def read_notes(texts: Iterable[str], ranks: Collection[int], root: str = "/") -> Optional[Notes]:
-    """What the ranks of a node have said of the output at `root`, a real path; None if nothing.
+def decide_by_calls(disk: Disk, known: NodeSteps, notes: Notes, layout: Optional[Layout] = None) -> Decision:
+    """The explicit steps that are complete on a node, for an output whose files may have any names.
 
-    Each text is what one process has written so far: a JSON object per line; what is no such object, as a
-    line that was cut, is left out. A step is complete when it was said for the whole node, or by each of its
-    ranks. What was said of a directory counts if that is `root`, or below it.
+    A step has what was written since the last step that was taken, and before its call. `layout` is the one
+    that the files seem to have: its pointers belong to no step.
     """
-    counts: Dict[int, Counter[Optional[int]]] = {}  # of each step, by rank
+    decision = Decision([], {}, set())
+    old: Dict[str, Set[FileState]] = {path: {state} for path, state in known.before.items()}
+    newest: Files = {}
+    for taken in sorted((taken for taken in known.taken.values() if taken.by_word), key=lambda one: one.step):
+        newest = taken.files
+        for path, state in newest.items():
+            old.setdefault(path, set()).add(state)
+    changed = {
+        path: state
+        for path, state in disk.files.items()
+        if not matches(UNFINISHED, path)
+        and not matches(LOGS, path)
+        and not (layout is not None and layout.is_pointer(path))
+    }
+    for number in sorted(notes.steps, key=lambda number: (notes.times.get(number, _ANY_TIME).last, number)):
+        changed = {path: state for path, state in changed.items() if state not in old.get(path, ())}
+        before = known.taken.get(number)
+        if before is not None and before.by_word and before.version >= notes.steps[number]:
+            continue
+        call = notes.times.get(number, _ANY_TIME)
+        files = _written_for(number, call, changed, known.ranks)
+        later = {path for path, state in changed.items() if state.mtime_ns > call.last}
+        step = TrainingStep(number, step_text(number))
+        why = _torn(number, files, later & newest.keys(), known) or _linked_out(number, files, disk.errors)
+        if not why and not files and later:
+            why = f"{min(later)} was written again before it was taken"
+        if not why and not files and known.alone:
+            why = "no file was written since the call before"
+        if why:
+            decision.waiting[step] = why
+            decision.lost.add(step)
+            continue
+        decision.complete.append(Taken(step, notes.steps[number], True, files))
+        newest = files
+        for path, state in files.items():
+            old.setdefault(path, set()).add(state)
+    for number, why in notes.silent.items():
+        decision.waiting[TrainingStep(number, step_text(number))] = why
+    return decision
+
+
+_ANY_TIME = CallTimes(HIGHEST * 10, HIGHEST * 10)  # of a call that was noted without a time
+
+
+def _written_for(number: int, call: CallTimes, changed: Files, ranks: Collection[int]) -> Files:
+    """The files that were written for an explicit step.
+
+    Ranks need not call at the same time: between the first call and the last, one may already save its next
+    step. Only of the files of this time the names decide.
+    """
+    sure = {path: state for path, state in changed.items() if state.mtime_ns <= call.first}
+    rest = {path for path, state in changed.items() if call.first < state.mtime_ns <= call.last}
+    if call == _ANY_TIME:  # no time is known, so all files are of this kind
+        sure, rest = {}, set(changed)
+    named_otherwise = names_another_step(set(sure) | rest, number % EPOCH, ranks) & rest
+    return {path: state for path, state in changed.items() if path in sure or path in rest - named_otherwise}
+
+
+def _torn(number: int, files: Files, rewritten: Collection[str], known: NodeSteps) -> str:
+    """A file of a step that is no longer as it was at the call; empty if none is."""
+    gone = known.rested.get(number, frozenset()) - set(files)
+    torn = min(gone | set(rewritten), default="")
+    return f"{torn} was removed or written again before it was published" if torn else ""
+
+
+def _linked_out(number: int, files: Files, errors: Mapping[str, str]) -> str:
+    """An unusable path that seems to belong to a step; empty if there is none."""
+    directories = {path.rpartition("/")[0] for path in files} - {""}
+    for path, why in errors.items():
+        is_named = number % EPOCH in {found.value for found in numbers_in(path)}
+        if is_named or path.rpartition("/")[0] in directories:
+            return f"{path}: {why}"
+    return ""
+
+
+class _Note(NamedTuple):
+    """A call of `checkpoint`: the step, the rank, None for the whole node, and the time, None if unknown."""
+
+    number: int
+    rank: Optional[int]
+    time: Optional[int]
+
+
+def read_notes(texts: Iterable[str], ranks: Collection[int], root: str = "/") -> Optional[Notes]:
+    """The calls of `checkpoint` by the ranks of a node for the output at `root`, a real path; None if none.
+
+    Each text is what one process has written so far: a JSON object per line; any other line, such as one that
+    was cut, is left out. A step is complete when it was called for the whole node, or by each of its ranks.
+    A call for a directory is meant for `root` if that is the directory, or has it below it.
+    """
+    calls: Dict[int, Dict[Optional[int], List[Optional[int]]]] = {}  # times, by step and rank
     lines = (line for text in texts for line in text.splitlines())
-    for number, rank in filter(None, (_note(line, ranks, root) for line in lines)):
-        counts.setdefault(number, Counter())[rank] += 1
-    steps, silent = {}, {}
-    for number, by_rank in counts.items():
-        times = by_rank[None] + min((by_rank[rank] for rank in ranks), default=0)
-        if times:
-            steps[number] = times
+    for note in filter(None, (_note(line, ranks, root) for line in lines)):
+        calls.setdefault(note.number, {}).setdefault(note.rank, []).append(note.time)
+    steps, silent, times = {}, {}, {}
+    for number, by_rank in calls.items():
+        of_node = by_rank.get(None, [])
+        together = min((len(by_rank.get(rank, [])) for rank in ranks), default=0)
+        if of_node or together:
+            steps[number] = len(of_node) + together
+            last_calls = [*of_node[-1:], *(by_rank[rank][together - 1] for rank in ranks if together)]
+            known_times = [time for time in last_calls if time is not None]
+            if len(known_times) == len(last_calls):
+                times[number] = CallTimes(min(known_times), max(known_times))
         else:
             missing: Set[int] = set(ranks) - set(by_rank)
             silent[number] = f"rank {min(missing)} has not said that it is complete" if missing else ""
-    return Notes(steps, silent) if counts else None
+    return Notes(steps, silent, times) if calls else None
 
 
-def _note(line: str, ranks: Collection[int], root: str) -> Optional[Tuple[int, Optional[int]]]:
-    """The number of a step and the rank that says it, None for the whole node; None for any other line."""
+def _note(line: str, ranks: Collection[int], root: str) -> Optional[_Note]:
+    """The call in a line; None for any other line."""
     try:
         document = json.loads(line)
         step, epoch, rank = document["step"], document.get("epoch"), document.get("rank")
         number = int(step) if epoch is None else int(epoch) * EPOCH + int(step)
+        time = document.get("time_ns")
         directory = document.get("directory")
         if directory is not None and not f"{directory}/".startswith(f"{root.rstrip('/')}/"):
             return None
@@ -352,6 +472,7 @@ def _note(line: str, ranks: Collection[int], root: str) -> Optional[Tuple[int, O
         elif rank is None or int(rank) not in ranks:
             rank = -1  # of a process that does not know its rank: it speaks for nobody
         rank = None if rank is None else int(rank)
+        time = None if time is None else int(time)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
-    return (number, rank) if 0 <= number < HIGHEST else None
+    return _Note(number, rank, time) if 0 <= number < HIGHEST else None

@@ -1,4 +1,8 @@
-"""Looks at an output on this node's disk while the training runs, and takes each step that is complete."""
+"""Looks at an output on this node's disk while the training runs, and takes each step that is complete.
+
+The layout is found again at each look: a framework may write the file that tells its layout last, and the
+number that is the step shows with the second step.
+"""
 
 from __future__ import annotations
 
@@ -6,46 +10,64 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import AbstractSet, Dict, List, Optional, Set, Tuple
+from typing import AbstractSet, Dict, List, Optional, Sequence, Set, Tuple
 
-from ma_boot.checkpoints.disk import Tree, own_directory, pointers, tree
-from ma_boot.checkpoints.layout import Layout, TrainingStep
-from ma_boot.checkpoints.layouts import layout_of
+from ma_boot.checkpoints.disk import FileHistory, Snapshot, Tree, own_directory, pointers, take_snapshot, tree
+from ma_boot.checkpoints.layout import EPOCH, UNFINISHED, Layout, TrainingStep, matches
+from ma_boot.checkpoints.layouts import AUTO, recognised
 from ma_boot.checkpoints.publication import Publication
-from ma_boot.checkpoints.snapshots import Snapshot, take_snapshot
-from ma_boot.checkpoints.steps import Decision, Disk, NodeSteps, Notes, RunEnd, Taken, decide, read_notes
+from ma_boot.checkpoints.step_names import LOGS, numbers_in
+from ma_boot.checkpoints.steps import (
+    Decision,
+    Disk,
+    NodeSteps,
+    Notes,
+    RunEnd,
+    Taken,
+    decide,
+    decide_by_calls,
+    read_notes,
+)
 from path_mapping.localfs import FileChanged, FileState
 from path_mapping.mapping import selected
-from path_mapping.transfer import open_for_writing
 
-STRANGE_SECONDS = 600.0  # without a file of any step, until somebody is told
+STRANGE_SECONDS = 600.0  # without a file of any step, until a line says so
+MOST_NAMED = 3  # files in such a line
 
 
 class StepWatch:
     """The steps of one node in one attempt, whole or not; used by one thread at a time.
 
     `of_others` are files that were restored here and are of the parts of other nodes: as long as they are as
-    they were, they are no files of this node.
+    they were, they are no files of this node. `layout` is that of the set that was restored.
     """
 
-    def __init__(self, what: Publication, spool: Path, of_others: AbstractSet[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        what: Publication,
+        spool: Path,
+        of_others: AbstractSet[str] = frozenset(),
+        layout: Optional[Layout] = None,
+    ) -> None:
         self.what = what
         self.spool = spool
         self.waiting: Dict[TrainingStep, str] = {}  # why steps are not complete, as of the last look
         self.lost: Set[TrainingStep] = set()  # the waiting steps that would never be published
-        self.layout: Optional[Layout] = None
+        self.layout = layout
         self._selected = selected(what.way.include, what.way.exclude)
         self._others: Dict[str, FileState] = {}
         files = self._tree().files
         self._others = {path: state for path, state in files.items() if path in of_others}
         self._before = {path: state for path, state in files.items() if path not in of_others}
         self._taken: Dict[int, List[Taken]] = {}
-        self._shape: Optional[Set[str]] = None
+        self._newest: Optional[Taken] = None  # the last step that was taken, and has files
         self._rested: Dict[int, Set[str]] = {}
-        self._seen: Dict[str, Tuple[FileState, float]] = {}
+        self._history = FileHistory(what.root, what.rest_seconds)
+        self._torn: Dict[int, Set[str]] = {}  # files of explicit steps that changed while they were sent
+        self._told: Set[int] = set()  # explicit steps whose loss was reported
+        self._by_calls = False  # the training says which step its files are of
         self._has_died = False  # a process, since the last look
-        self._cut: Dict[str, FileState] = {}  # what had not come to rest by then
-        self._looked = self._began = time.monotonic()
+        self._began = time.monotonic()
         self._are_strangers_named = self._is_place_told = False
         self._number = 0
         self._sizes: Dict[Path, int] = {}
@@ -73,61 +95,67 @@ class StepWatch:
             self._has_died = False  # before the look at the disk: it shows what has been written by then
         here = self._tree()
         if has_died:
-            resting = self._resting(here)
-            self._cut.update((path, state) for path, state in here.files.items() if path not in resting)
+            self._history.cut(here)
         if ending is None:
-            self._see(here)
-        self.layout = layout = layout_of(self.what.options.layout, here.files) or self.layout
-        if ending is not None or time.monotonic() - self._began > STRANGE_SECONDS:
-            self._name_strangers(here)
-        if layout is None:
+            self._history.look(here)
+        notes = self._notes()
+        unclear = self._recognise(here)
+        self._by_calls = by_calls = notes is not None and self._is_auto
+        if not by_calls:
+            self._report_unclear(here, unclear, ending)
+        if self.layout is None and not by_calls:
             return []
-        decision = self._decide(layout, here, ending)
+        decision = self._decide(here, notes, ending)
         self.waiting, self.lost = decision.waiting, decision.lost
+        if by_calls:
+            self._report_torn(decision)
         return [snapshot for snapshot in map(self._snapshot_of, decision.complete) if snapshot is not None]
 
-    def _see(self, here: Tree) -> None:
-        """Takes note of since when files are as they are; of one that is still open, that is now."""
-        resting, self._looked = self._resting(here), time.monotonic()
-        self._seen = {
-            path: self._seen[path] if self._seen.get(path, (None,))[0] == state else (state, self._looked)
-            for path, state in here.files.items()
-        }
-        rested = self._resting(here) - resting
-        if rested:
-            written = open_for_writing([self.what.root])
-            for path in rested:
-                if str(self.what.root / path) in written:
-                    self._seen[path] = (here.files[path], self._looked)
+    @property
+    def _is_auto(self) -> bool:
+        return tuple(self.what.options.layout) == (AUTO,)
 
-    def _resting(self, here: Tree) -> Set[str]:
-        """The files that had not changed for long enough when they were last looked at, nor have since."""
-        return {
-            path
-            for path, (state, since) in self._seen.items()
-            if here.files.get(path) == state
-            and self._looked - since >= self.what.rest_seconds
-            and self._cut.get(path) != state
-        }
+    def _recognise(self, here: Tree) -> Tuple[str, ...]:
+        """Finds the layout of the files as they are; returns weights whose names show no step."""
+        start = self.what.start
+        # A name with the number of a rank may be that of a rank: `model_0.pt` of the job's first rank.
+        ranks = {*start.ranks, *range(len(start.ranks))} if start.world > 1 else set()
+        written = {path: state for path, state in here.files.items() if self._before.get(path) != state}
+        seen = self._history.seen(written)
+        found = recognised(self.what.options.layout, seen, ranks, self.what.rest_seconds)
+        self.layout = found.layout or self.layout
+        return found.unclear
 
-    def _decide(self, layout: Layout, here: Tree, ending: Optional[RunEnd]) -> Decision:
-        what, resting = self.what, self._resting(here)
+    def _decide(self, here: Tree, notes: Optional[Notes], ending: Optional[RunEnd]) -> Decision:
+        what, layout, resting = self.what, self.layout, self._history.resting(here)
+        newest = {number: takes[-1] for number, takes in self._taken.items()}
+        savers = what.savers(layout)
+        if notes is not None and self._is_auto:
+            alone = savers == (what.start.node,)
+            known = NodeSteps(what.start.ranks, self._before, newest, None, self._torn, alone)
+            return decide_by_calls(Disk(here.files, here.errors), known, notes, layout)
+        assert layout is not None
         disk = Disk(here.files, here.errors, pointers(what.root, layout, here.files), resting)
         for step, paths in layout.steps(
             path for path in resting if self._before.get(path) != here.files[path]
         ).items():
             self._rested.setdefault(step.number, set()).update(paths)
-        newest = {number: takes[-1] for number, takes in self._taken.items()}
-        alone = len(what.savers(layout)) == 1
-        known = NodeSteps(what.start.ranks, self._before, newest, self._shape, self._rested, alone)
-        return decide(layout, disk, known, self._notes(), ending)
+        alone = len(savers) == 1
+        known = NodeSteps(what.start.ranks, self._before, newest, self._shape(layout), self._rested, alone)
+        return decide(layout, disk, known, notes, ending)
+
+    def _shape(self, layout: Layout) -> Optional[Set[str]]:
+        """The names of the last step that was complete, without their numbers; None if there was none."""
+        if self._newest is None:
+            return None
+        return {layout.shape(path) for path in self._newest.files if layout.step_of(path) is not None} or None
 
     def _snapshot_of(self, taken: Taken) -> Optional[Snapshot]:
         """The step as it is at this moment; None if it changes just now."""
         self._number += 1
         directory = own_directory(self.what.root, "sending") / str(self._number)
         try:
-            snapshot = take_snapshot(taken, self.what.root, directory)
+            snapshot = take_snapshot(taken, self.what.root, directory, self._in_place(taken))
         except FileChanged as error:
             self.waiting[taken.step] = str(error)
             return None
@@ -141,12 +169,30 @@ class StepWatch:
                 )
             snapshot = Snapshot(taken, self.what.root, taken.files, linked=True, in_place=True)
         self._taken.setdefault(taken.step.number, []).append(taken)
-        if taken.files and self.layout is not None:
-            self._shape = {self.layout.shape(path) for path in taken.files}
+        if taken.files:
+            self._newest = taken
         return snapshot
+
+    def _in_place(self, taken: Taken) -> Set[str]:
+        """The files of an explicit step that the next one may write again: their names have no number."""
+        if not (taken.by_word and self._is_auto):
+            return set()
+        step = taken.step.number % EPOCH
+        return {path for path in taken.files if step not in {found.value for found in numbers_in(path)}}
+
+    def is_ordinary(self, path: str) -> bool:
+        """Whether a file, relative to the output, is certain to be in no step."""
+        if matches(UNFINISHED, path):
+            return False
+        if self._is_auto and (self._by_calls or self.layout is None):
+            return matches(LOGS, path) or (self._are_strangers_named and not self._by_calls)
+        layout = self.layout
+        return layout is None or not (layout.step_of(path) is not None or layout.is_pointer(path))
 
     def forget(self, taken: Taken) -> None:
         """It has changed while it was sent: it is taken anew when it is complete again."""
+        if taken.by_word and self._is_auto:
+            self._torn.setdefault(taken.step.number, set()).update(taken.files)
         with suppress(ValueError):
             self._taken.get(taken.step.number, []).remove(taken)
         if not self._taken.get(taken.step.number):
@@ -161,13 +207,21 @@ class StepWatch:
         )
 
     def _notes(self) -> Optional[Notes]:
-        """What the training says, None as long as nothing is to be said."""
+        """The calls of the training, None as long as there is none and none is required."""
         texts = []
         for file in sorted(self.spool.glob("*.jsonl")):
             with suppress(OSError):
                 texts.append(file.read_text(encoding="utf-8", errors="replace"))
         notes = read_notes(texts, self.what.start.ranks, os.path.realpath(self.what.root))
-        return Notes({}, {}) if notes is None and self.what.options.said else notes
+        if notes is None:
+            return Notes({}, {}) if self.what.options.said else None
+        return notes if self._has_one_clock() else notes._replace(times={})
+
+    def _has_one_clock(self) -> bool:
+        """Whether the times of calls are of the clock that dates the files of the output."""
+        with suppress(OSError):
+            return os.stat(self.spool).st_dev == os.stat(self.what.root).st_dev
+        return False
 
     def _tree(self) -> Tree:
         here, wanted = tree(self.what.root), self._selected or (lambda path: True)
@@ -180,15 +234,26 @@ class StepWatch:
             {path: why for path, why in here.errors.items() if wanted(path)},
         )
 
-    def _name_strangers(self, here: Tree) -> None:
-        """Prints once that the output has files, and that none of them belongs to a step."""
-        layout = self.layout
-        if self._are_strangers_named or not here.files:
+    def _report_unclear(self, here: Tree, unclear: Sequence[str], ending: Optional[RunEnd]) -> None:
+        """Prints once that files belong to no step: when they are written the second time, or late."""
+        layout, written = self.layout, [p for p, state in here.files.items() if self._before.get(p) != state]
+        has_steps = layout is not None and any(map(layout.step_of, here.files))
+        is_late = ending is not None or time.monotonic() - self._began > STRANGE_SECONDS
+        files = [path for path in unclear if path in written] or ([] if has_steps else sorted(written))
+        if self._are_strangers_named or not files or not (is_late or self._history.rewritten & set(unclear)):
             return
-        if not (layout and any(map(layout.step_of, here.files))):
-            self._are_strangers_named = True
-            self.what.say(
-                f"checkpoints: none of the {len(here.files)} files in {self.what.root} is one of a "
-                f"checkpoint as {' '.join(self.what.options.layout)!r} has them: they are uploaded "
-                "one by one; name another layout, or a pattern"
-            )
+        self._are_strangers_named = True
+        more = f" and {len(files) - MOST_NAMED} more" if len(files) > MOST_NAMED else ""
+        self.what.say(
+            f"warning: checkpoints: the names of {', '.join(files[:MOST_NAMED])}{more} in {self.what.root} "
+            "show no step, so these files are in no checkpoint and no start resumes from them; they are "
+            "uploaded as ordinary files. Call ma_boot.training.checkpoint(step) when a step is saved, or "
+            "write a pattern, as in 'checkpoint': 'step_{step}'"
+        )
+
+    def _report_torn(self, decision: Decision) -> None:
+        """Prints once of each explicit step that cannot be published."""
+        for step, why in decision.waiting.items():
+            if step in decision.lost and step.number not in self._told:
+                self._told.add(step.number)
+                self.what.say(f"warning: checkpoint({step.name}) is not published: {why}")

@@ -28,8 +28,9 @@ from ma_boot.transfers import (
     downloading_inputs,
     load_mapping,
     look_at_outputs,
-    sent_one_by_one,
+    ordinary_by_mapping,
     upload_outputs,
+    upload_routes,
 )
 from path_mapping.errors import CredentialsMissing, MissingInputs, PathMappingError, StoreError
 from path_mapping.localfs import printable
@@ -119,10 +120,10 @@ def plan(request: StoreRequest, shard: Optional[Shard], checksum: bool, as_json:
         inputs = [
             (route, scan_download(route, Path.cwd(), lister, transfers.shard)) for route in mapping.inputs
         ]
-        belongs = sent_one_by_one(mapping.outputs, Path.cwd())
+        belongs = ordinary_by_mapping(transfers)
         outputs = [
             (route, scan_upload(route, Path.cwd(), lister, notices.append, belongs=belongs))
-            for route in mapping.outputs
+            for route in upload_routes(transfers)
         ]
         set_lines = partial(_set_lines, store, patience, as_json)
         _print(_lines(inputs, outputs, notices, as_json, set_lines))

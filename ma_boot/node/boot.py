@@ -21,9 +21,9 @@ from ma_boot.modelarts import (
 )
 from ma_boot.node.checkpoint_phase import (
     NodeCheckpoints,
-    last_sets,
     restored_checkpoints,
     sending_outputs,
+    sets_first,
     with_checkpoints,
 )
 from ma_boot.node.environment_phase import NodeSetup, check_command, training_command
@@ -131,8 +131,8 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
         stop_setup(request.run.stop_timeout, inbox, journal.say, journal.event)
     all_expected = bool(run and run.succeeded and not inbox.stops and placement and 0 in placement.ranks)
     nothing, timeout = NOTHING_LEFT if all_expected else "", request.transfers.upload_timeout
-    last = last_sets(checkpoints.outputs, run, bool(inbox.stops), journal)
-    lost = upload_outputs(transfers, journal, inbox, timeout, nothing, before=last)
+    sets = sets_first(transfers, checkpoints.outputs, run, bool(inbox.stops), journal)
+    lost = upload_outputs(transfers, journal, inbox, timeout, nothing, sets=sets)
     form, empty = _form(world, all_expected) if run is not None else ((), None)
     with journal.only_helps("the driver's script for the end was not run"):
         call_post_stop(environ, journal.say)

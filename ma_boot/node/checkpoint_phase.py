@@ -36,6 +36,7 @@ from ma_boot.reporting import Journal, RunResult, WorkerExit
 from ma_boot.supervisor import Worker
 from ma_boot.transfers import (
     NodeTransfers,
+    SetsFirst,
     TransferProgress,
     boot_error,
     cancelled_soon,
@@ -247,7 +248,8 @@ def sending_outputs(
         what = str(error) if expected else described(error)
         journal.say(f"checkpoints: not published, the next look tries again: {what}")
 
-    with uploading_periodically(transfers, journal, inbox), ExitStack() as running:
+    ordinary = _ordinary(transfers, checkpoints.outputs, has_ended=False)()
+    with uploading_periodically(transfers, journal, inbox, ordinary), ExitStack() as running:
         for output in checkpoints.outputs:
             for run in (output.watch, output.publish):
                 try:
@@ -288,6 +290,32 @@ class CutFiles:
         """The last look knows that the processes have ended."""
 
 
+def sets_first(
+    transfers: Optional[NodeTransfers],
+    outputs: Sequence[CheckpointOutput],
+    run: Optional[RunResult],
+    stopped: bool,
+    journal: Journal,
+) -> SetsFirst:
+    """What is uploaded after the end of the processes: the complete checkpoints, then all other files."""
+    return SetsFirst(last_sets(outputs, run, stopped, journal), _ordinary(transfers, outputs, has_ended=True))
+
+
+def _ordinary(
+    transfers: Optional[NodeTransfers], outputs: Sequence[CheckpointOutput], has_ended: bool
+) -> Callable[[], Callable[[str], bool]]:
+    """Makes the predicate of the files that are uploaded one by one."""
+
+    def ordinary() -> Callable[[str], bool]:
+        if transfers is None or not with_checkpoints(transfers):
+            return lambda path: True
+        from ma_boot.checkpoints import ordinary_files
+
+        return ordinary_files(outputs_of(transfers), transfers.base, outputs, has_ended)
+
+    return ordinary
+
+
 def last_sets(
     outputs: Sequence[CheckpointOutput],
     run: Optional[RunResult],
@@ -295,7 +323,7 @@ def last_sets(
     journal: Journal,
     goes_on: bool = False,
 ) -> Callable[[threading.Event, RetryPolicy], List[str]]:
-    """What publishes the sets that are complete when the processes have ended, before other outputs go home.
+    """Publishes the checkpoints that are complete when the processes have ended.
 
     `stopped`: a stop signal has come; `goes_on`: they may start again. It returns what was not published, and
     raises `Cancelled` only.
@@ -317,11 +345,11 @@ def last_sets(
             except (mapping_errors.PathMappingError, OSError) as error:
                 problems.append(f"not every checkpoint was published: {error}")
                 continue
-            lost = [f"checkpoint step {step} was never published: {why}" for step, why in given_up.items()]
-            if ending is RunEnd.WELL:
-                problems += lost
-            for line in lost:
-                journal.say(line)
+            for step, why in given_up.items():
+                journal.say(
+                    f"warning: checkpoint step {step} was never published: {why}; its files are uploaded as "
+                    "ordinary files, and no start resumes from them"
+                )
             _report(output, *before, journal)
         return problems
 

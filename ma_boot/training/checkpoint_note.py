@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from contextlib import suppress
 from typing import Any, List, Mapping, Optional
 
@@ -12,6 +13,7 @@ SPOOL = "MABOOT_CHECKPOINT_SPOOL"  # the directory where ma_boot reads; not set:
 STEP = "MABOOT_RESTORED_STEP"  # of the first output that has restored one
 ALL = "MABOOT_RESTORED"  # JSON: a list of all outputs with checkpoints, each with directory, step and source
 _RANKS = ("RANK", "RANK_ID", "OMPI_COMM_WORLD_RANK", "MS_NODE_ID")
+_LONGEST_TICK = 90  # milliseconds between two times that a file system can tell apart
 _printed: List[str] = []
 
 
@@ -44,10 +46,13 @@ def checkpoint(
     `step` and `epoch` are the numbers in the names of the files, or of the directory; `epoch` only where
     those have one. Call it in every process of the job, after its last file. With `node=True` one process
     speaks for all of its node: call it after a barrier. From the first call on, only steps that all have said
-    count. It is said of all outputs with checkpoints, or of the one that `directory` is, or is in.
+    count. It is said of all outputs with checkpoints, or of the one that `directory` is, or is in. With
+    `checkpoint: auto` or `said` the files may have any names: those written since the call before belong to
+    the step.
 
-    It appends a line to a file on the node's disk and waits until the disk has it: no network, no lock. It
-    does nothing where ma_boot publishes no checkpoints, and never raises: what went wrong is printed once.
+    It appends a line to a file on the node's disk and waits until the disk has it: no network, no lock, and
+    at most 0.1 s more. It does nothing where ma_boot publishes no checkpoints, and never raises: what went
+    wrong is printed once.
     """
     try:
         spool = os.environ.get(SPOOL)
@@ -66,15 +71,31 @@ def checkpoint(
 
 
 def _append(path: str, message: Mapping[str, Any]) -> None:
-    line = (json.dumps(message) + "\n").encode("ascii")
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
+        line = (json.dumps({**message, "time_ns": _file_time(descriptor)}) + "\n").encode("ascii")
         written = os.write(descriptor, line)
         if written != len(line):
             raise OSError(f"{written} of {len(line)} bytes were written to {path}")
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _file_time(descriptor: int) -> Optional[int]:
+    """The time of this call by the clock that dates files; None if the file system has none this fine.
+
+    It returns when that clock has moved on: so a file of the next step is younger, and tells by its time that
+    it is not of this one. Linux dates files by a clock that ticks every 1 to 10 ms.
+    """
+    os.utime(descriptor)
+    called = os.fstat(descriptor).st_mtime_ns
+    for _ in range(_LONGEST_TICK):
+        time.sleep(0.001)
+        os.utime(descriptor)
+        if os.fstat(descriptor).st_mtime_ns > called:
+            return called
+    return None
 
 
 def _rank(environ: Mapping[str, str]) -> Optional[int]:

@@ -55,6 +55,27 @@ def outputs_of(transfers: Optional[NodeTransfers]) -> Tuple[Route, ...]:
     return tuple(transfers.mapping.outputs) if transfers is not None else ()
 
 
+def upload_routes(transfers: Optional[NodeTransfers]) -> Tuple[Route, ...]:
+    """The outputs of a node as their ordinary files are uploaded.
+
+    Nodes save checkpoints at one URL, often under the same names. So each node of several has a directory of
+    its own there for the files that are in no checkpoint.
+    """
+    routes = outputs_of(transfers)
+    if transfers is None or transfers.shard.count < 2 or all(route.more is None for route in routes):
+        return routes
+    from path_mapping.mapping import ObsUrl
+
+    return tuple(
+        route
+        if route.more is None
+        else route._replace(
+            remote=ObsUrl(route.remote.bucket, f"{route.remote.prefix}node-{transfers.shard.index}/")
+        )
+        for route in routes
+    )
+
+
 def record_routes(transfers: Optional[NodeTransfers], journal: Journal) -> None:
     """Writes the event of what is moved from where to where; none without a mapping."""
     if transfers is not None:

@@ -6,8 +6,8 @@ import math
 import threading
 import time
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Sequence, Tuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import (
     CannotCreate,
@@ -21,13 +21,12 @@ from ma_boot.errors import (
 )
 from ma_boot.processes import SignalInbox, Task, limit_reached, no_more_processes
 from ma_boot.reporting import Console, Journal, rendered, with_store_hint
-from ma_boot.transfers.mapping import NodeTransfers, inputs_of, outputs_of
+from ma_boot.transfers.mapping import NodeTransfers, inputs_of, outputs_of, upload_routes
+from ma_boot.transfers.unsent import FilesLeft
 from ma_boot.wording import Message, counted, in_lines
 from path_mapping import errors as mapping_errors
 
 if TYPE_CHECKING:
-    from path_mapping.mapping import Route
-    from path_mapping.planning import LocalEntry
     from path_mapping.stores import Store
     from path_mapping.transfer import Progress, RetryPolicy, Transferred, Trouble
 
@@ -265,13 +264,17 @@ def look_at_outputs(transfers: Optional[NodeTransfers], inbox: SignalInbox) -> N
 
 @contextmanager
 def uploading_periodically(
-    transfers: Optional[NodeTransfers], journal: Journal, inbox: SignalInbox
+    transfers: Optional[NodeTransfers],
+    journal: Journal,
+    inbox: SignalInbox,
+    is_ordinary: Callable[[str], bool] = lambda path: True,
 ) -> Iterator[None]:
     """Uploads outputs that have an interval while the block runs; stops as soon as the block ends.
 
+    `is_ordinary` returns whether the file at a path will be in no checkpoint.
     Failures of any kind are reported and retried in the next round: the last upload is the one that counts.
     """
-    routes = outputs_of(transfers)
+    routes = upload_routes(transfers)
     if transfers is None or all(route.interval is None for route in routes):
         yield
         return
@@ -289,9 +292,10 @@ def uploading_periodically(
         journal.say(f"outputs so far: not all uploaded, the next round retries: {what}")
 
     def send(cancel: threading.Event) -> None:
-        wanted = _wanted(routes, base)
         to = RetriedStore(store, cancel)
-        upload_periodically(routes, base, to, done=done, failed=failed, wanted=wanted)
+        upload_periodically(
+            routes, base, to, done=done, failed=failed, wanted=lambda path, local: is_ordinary(path)
+        )
 
     task = None
     try:
@@ -305,6 +309,16 @@ def uploading_periodically(
             cancelled_soon(task)
 
 
+class SetsFirst(NamedTuple):
+    """The checkpoints of a node, which are published before its ordinary files are uploaded.
+
+    `publish` returns what was lost; `ordinary` then makes the predicate of the files that are left.
+    """
+
+    publish: Callable[[threading.Event, RetryPolicy], Sequence[str]]
+    ordinary: Callable[[], Callable[[str], bool]]
+
+
 def upload_outputs(
     transfers: Optional[NodeTransfers],
     journal: Journal,
@@ -312,28 +326,31 @@ def upload_outputs(
     timeout: float,
     nothing: str,
     spared: int = 1,
-    before: Callable[[threading.Event, RetryPolicy], Sequence[str]] = lambda cancel, patience: (),
+    sets: Optional[SetsFirst] = None,
 ) -> Optional[OutputLost]:
     """Uploads the outputs; nothing is raised, a loss is returned: how the training ended comes first.
 
     It takes at most `timeout` seconds, and a further stop signal ends it: the second one of all, as the first
-    one (`spared`) is the platform's. `before` is called first, and returns what was lost. An output with
-    nothing at its local path is lost, with the headline `nothing`, or only noted if that is empty. After a
-    stop signal there may be little time: nothing is listed, and the newest and smallest files go first.
+    one (`spared`) is the platform's. Checkpoints (`sets`) come first. An output with nothing at its local
+    path is lost, with the headline `nothing`, or only noted if that is empty. After a stop signal there may
+    be little time: nothing is listed, and the newest and smallest files go first.
     """
-    routes = outputs_of(transfers)
+    routes = upload_routes(transfers)
     if transfers is None or not routes:
         return None
     from path_mapping.transfer import RetriedStore, RetryPolicy, UploadChoice, upload
 
     store, base, hurry = transfers.store, transfers.base, bool(inbox.stops)
+    ordinary = sets.ordinary if sets is not None else partial(ordinary_by_mapping, transfers)
+    left = FilesLeft(routes, base, ordinary)
 
     def send(cancel: threading.Event) -> Tuple[Transferred, Sequence[str]]:
-        problems = before(cancel, patience)
-        choice = UploadChoice(listed=not hurry, hurry=hurry, wanted=_wanted(routes, base))
+        problems = sets.publish(cancel, patience) if sets is not None else ()
+        is_ordinary = ordinary()
+        choice = UploadChoice(listed=not hurry, hurry=hurry, wanted=lambda path, local: is_ordinary(path))
         with progress.shown() as update:
             to = RetriedStore(store, cancel, patience, progress.retrying)
-            return upload(routes, base, to, update, choice=choice), problems
+            return upload(routes, base, to, update, choice=choice, unsent=left.take), problems
 
     progress = TransferProgress("outputs", "upload", journal)
     stops, deadline = max(spared, len(inbox.stops)), time.monotonic() + timeout
@@ -354,11 +371,12 @@ def upload_outputs(
             phase.detail = summary(done)
             _judge(done, problems, journal, nothing)
     except OutputLost as lost:
+        was_done = task.finished
         cancelled_soon(task)
-        return lost
+        return lost if was_done else left.named(lost, journal)
     except Exception as error:
         message = Message.of("not every output was uploaded: {}", _explained(error))
-        return OutputLost(with_store_hint(message))
+        return left.named(OutputLost(with_store_hint(message)), journal)
     return None
 
 
@@ -371,18 +389,14 @@ def _explained(error: Exception) -> Exception:
     return limit_reached(error) or InternalError.of(error)
 
 
-def sent_one_by_one(routes: Sequence[Route], base: Path) -> Callable[[str], bool]:
-    """Which files of these outputs are uploaded one by one: all but the files of checkpoint sets."""
+def ordinary_by_mapping(transfers: NodeTransfers) -> Callable[[str], bool]:
+    """Which files are uploaded where no checkpoints are published: all but unfinished ones of checkpoints."""
+    routes = outputs_of(transfers)
     if all(route.more is None for route in routes):
         return lambda path: True
-    from ma_boot.checkpoints import files_of_no_set
+    from ma_boot.checkpoints import ordinary_files
 
-    return files_of_no_set(routes, base)
-
-
-def _wanted(routes: Sequence[Route], base: Path) -> Callable[[str, LocalEntry], bool]:
-    mine = sent_one_by_one(routes, base)
-    return lambda path, local: mine(path)
+    return ordinary_files(routes, transfers.base)
 
 
 def cancelled_soon(task: Task[Any]) -> None:

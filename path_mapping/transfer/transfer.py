@@ -49,6 +49,7 @@ class Sending:
         self._failures = failures
         self._settled = settled
         self._others: Dict[str, Copy] = {}  # sent in another state than that in which they were listed
+        self._sent: Set[str] = set()
         self._unsent: Set[str] = set()
 
     def run(self, work: Work, to: RetriedStore, progress: Callable[[Progress], None]) -> int:
@@ -69,9 +70,14 @@ class Sending:
             work = work._replace(copies=iter(changed), files=len(changed), size=size)
         return retries
 
+    def left(self) -> Iterator[Copy]:
+        """The files that were not sent."""
+        return (copy for copy in self._prepared.copies if copy.path not in self._sent)
+
     def done(self, job: Job) -> None:
         """Takes note of a file as it was sent."""
         copy, listed = job.copy, job.listed
+        self._sent.add(copy.path)
         if not job.compared:
             self.uncompared.add(copy.path)
         if copy.path not in self._others:
@@ -188,8 +194,11 @@ def upload(
     progress: Callable[[Progress], None] = ignored,
     *,
     choice: UploadChoice = UploadChoice(),  # noqa: B008 -- a frozen value
+    unsent: Callable[[Iterator[Copy]], None] = lambda copies: None,
 ) -> Transferred:
     """Uploads all outputs; files that are in OBS already are skipped. Relative local paths start at `base`.
+
+    `unsent` is called with the files that were not sent before something is raised, if they are known.
 
     Raises:
         UnsafeTarget: outputs overlap; nothing was uploaded.
@@ -211,7 +220,11 @@ def upload(
         sending = Sending(prepared, failures, choice.settled)
         copies = prepared.newest_first() if choice.hurry else iter(prepared.copies)
         work = Work(copies, prepared.files, prepared.size, job, sending.done, sending.failed)
-        retries = sending.run(work, to, progress)
+        try:
+            retries = sending.run(work, to, progress)
+        except BaseException:
+            unsent(sending.left())
+            raise
         if not failures:  # nothing is deleted as long as something is missing
             _delete_objects(prepared, to, failures)
         if not (choice.settled or choice.hurry):

@@ -9,11 +9,11 @@ import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, List
 
 import pytest
 
-from ma_boot.checkpoints import RunEnd, attempts, files_of_no_set
+from ma_boot.checkpoints import RunEnd, attempts, ordinary_files
 from ma_boot.checkpoints.restoring import Restorer
 from path_mapping.stores import Store
 from tests.functional.checkpoints.output import (
@@ -30,6 +30,7 @@ from tests.functional.checkpoints.output import (
 from tests.functional.checkpoints.test_boot import Job
 from tests.functional.node import Node, eventually
 from tests.obs import MemoryObs
+from tests.transfers import write
 
 pytestmark = pytest.mark.parametrize("store", ["directory"], indirect=True)
 
@@ -137,8 +138,8 @@ def test_without_space_for_a_snapshot_steps_are_sent_from_their_place(
     def full(*of: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("ma_boot.checkpoints.snapshots.os.link", full)
-    monkeypatch.setattr("ma_boot.checkpoints.snapshots.free_bytes", lambda directory: 0)
+    monkeypatch.setattr("ma_boot.checkpoints.disk.os.link", full)
+    monkeypatch.setattr("ma_boot.checkpoints.disk.free_bytes", lambda directory: 0)
     node = node_with(store, tmp_path, 10, 20)
     (line,) = printed([node], "no snapshot can be made")
     assert "from step 10 on, steps are sent from where the training has them" in line
@@ -173,16 +174,19 @@ def test_a_node_that_still_fetches_is_waited_for(
 def test_temporary_directories_and_what_is_ours_leave_nothing_in_obs(store: Store, tmp_path: Path) -> None:
     node = TestNode(tmp_path, store, options={"layout": ("transformers",)})
     node.start()
-    is_other = files_of_no_set([node.output.route], tmp_path)
-    sent: Dict[str, bool] = {
-        "out/train.log": True,
-        "out/tmp-checkpoint-500/model.bin": False,
-        "out/checkpoint-500/model.bin": False,
-        "out/.ma_boot/restoring/x": False,
-        ".out.sending/1/checkpoint-500/model.bin": False,
-        ".out.aside/checkpoint-500/model.bin": False,
-    }
-    assert {name: is_other(str(tmp_path / name)) for name in sent} == sent
+    names = (
+        "out/train.log",
+        "out/checkpoint-500/model.bin",
+        "out/tmp-checkpoint-500/model.bin",
+        "out/.ma_boot/restoring/x",
+        ".out.sending/1/checkpoint-500/model.bin",
+        ".out.aside/checkpoint-500/model.bin",
+    )
+    write(tmp_path, dict.fromkeys(names, b"x"))
+    node.cycle(1)
+    for has_ended, ordinary in ((False, names[:1]), (True, names[:2])):
+        is_ordinary = ordinary_files([node.output.route], tmp_path, [node.output], has_ended)
+        assert tuple(name for name in names if is_ordinary(str(tmp_path / name))) == ordinary
 
 
 def test_what_was_set_aside_goes_when_the_next_set_counts(store: Store, tmp_path: Path) -> None:

@@ -45,13 +45,16 @@ def test_what_is_restored_kept_moved_aside_and_removed(
         "  aside                4  step 30 on this disk  (not of the set that is restored: moved beside the output)",
         f"  remove               0  step 10 of {attempt}  "
         "(older than the newest 1: when a set of this start counts)",
+        "  copy             1,188  iter_10/rank_0.bin  (not in OBS)",
+        "  copy             1,188  iter_20/rank_0.bin  (not in OBS)",
+        "  copy                 4  iter_30/rank_0.bin  (not in OBS)",
         "  copy                 6  train.log  (not in OBS)",
-        "  copy 1 (0.0 MB)",
-        "in all: copy 1 (0.0 MB)",
+        "  copy 4 (0.0 MB)",
+        "in all: copy 4 (0.0 MB)",
     ]
 
 
-def test_without_restore_what_is_on_the_disk_stays_and_is_not_sent(
+def test_without_restore_what_is_on_the_disk_stays_and_is_sent_as_ordinary_files(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     rows: List[Dict[str, object]] = [json.loads(line) for line in plan(tmp_path, capfd, "", "--json")]
@@ -59,7 +62,10 @@ def test_without_restore_what_is_on_the_disk_stays_and_is_not_sent(
     assert sets == [
         ("stay", f"step {step} on this disk", 1, size) for step, size in ((10, 1188), (20, 1188), (30, 4))
     ]
-    assert [row["name"] for row in rows if row.get("section") == "output"] == ["train.log"]
+    assert [row["name"] for row in rows if row.get("section") == "output"] == [
+        *(f"iter_{step}/rank_0.bin" for step in (10, 20, 30)),
+        "train.log",
+    ]
 
 
 def test_no_whole_set_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

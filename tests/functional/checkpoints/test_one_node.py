@@ -32,8 +32,8 @@ def test_files_that_are_no_checkpoint_are_said_to_be_none(store: Store, tmp_path
     assert not node.printed, "the first step may come late"
     node.end()
     (line,) = node.printed
-    assert "none of the 2 files in" in line
-    assert "'auto'" in line
+    assert "the names of logs/a, weights-of-today in" in line
+    assert "checkpoint(step)" in line
 
 
 def test_a_pointer_of_the_framework_is_never_sent_and_is_made_here(store: Store, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Dict, List, Sequence
 
 import pytest
 
-from ma_boot.checkpoints.layouts import LAYOUTS, layout_of
+from ma_boot.checkpoints.layouts import LAYOUTS, framework_of
 from ma_boot.checkpoints.steps import Disk, NodeSteps, decide
 from path_mapping.localfs import FileState
 
@@ -194,7 +194,7 @@ def test_every_layout_has_its_row_in_the_documentation() -> None:
 def test_it_is_recognised_in_every_order_and_its_files_are_told_from_others(tree: Tree) -> None:
     layout = LAYOUTS[tree.layout]
     paths = [*tree.beside, *tree.pointers, *tree.files]
-    assert layout_of(["auto"], paths) is layout_of(["auto"], reversed(paths)) is layout
+    assert framework_of(paths) is framework_of(reversed(paths)) is (layout if layout.tells else None)
     assert {layout.step_of(path) for path in [*tree.beside, *tree.pointers]} <= {None}
     ((step, files),) = layout.steps(paths).items()
     assert (step.name, files) == (tree.step, tuple(sorted(tree.files)))
@@ -207,7 +207,7 @@ def test_no_other_layout_is_recognised_while_it_is_written(tree: Tree) -> None:
     begun: List[str] = []
     for path in tree.files:
         begun.append(path)
-        assert layout_of(["auto"], begun) in (None, LAYOUTS[tree.layout]), begun
+        assert framework_of(begun) in (None, LAYOUTS[tree.layout]), begun
 
 
 @trees

@@ -7,7 +7,7 @@ from typing import List, Optional
 import pytest
 
 from ma_boot.checkpoints.layout import HIGHEST, TrainingStep
-from ma_boot.checkpoints.layouts import LAYOUTS, layout_of, pattern_layout
+from ma_boot.checkpoints.layouts import LAYOUTS, framework_of, layout_by_name, layout_of_set, pattern_layout
 
 MINDSPORE = LAYOUTS["mindspore"]
 
@@ -45,14 +45,24 @@ def test_a_rank_reads_its_own_files_if_all_of_the_node_have_some() -> None:
 
 def test_the_layout_of_an_output() -> None:
     """By `auto` from the files, by its name, and by patterns."""
-    assert layout_of(["auto"], ["iter_0000100/.metadata"]) is LAYOUTS["megatron"]
-    assert layout_of(["auto"], ["a.txt"]) is None
-    assert layout_of(["dcp"], []) is LAYOUTS["dcp"]
-    two = layout_of(["dcp_{step}", "file_{step}"], [])
+    assert framework_of(["iter_0000100/.metadata"]) is LAYOUTS["megatron"]
+    assert framework_of(["a.txt"]) is None
+    assert layout_by_name(["auto"]) is None
+    assert layout_by_name(["dcp"]) is LAYOUTS["dcp"]
+    two = layout_by_name(["dcp_{step}", "file_{step}"])
     assert two is not None
     assert (two.name, len(two.files)) == ("dcp_{step} file_{step}", 2)
     with pytest.raises(ValueError, match="the placeholder"):
-        layout_of(["{step}{x}"], [])
+        layout_by_name(["{step}{x}"])
+
+
+def test_a_manifest_names_the_layout_of_its_set() -> None:
+    assert layout_of_set("dcp") is LAYOUTS["dcp"]
+    assert layout_of_set("a_{step} b_{step}") == pattern_layout(["a_{step}", "b_{step}"])
+    for of_any_names in ("", "any"):
+        assert layout_of_set(of_any_names).step_of("step_1/a") is None
+    with pytest.raises(ValueError, match="expected a pattern"):
+        layout_of_set("a layout of tomorrow")
 
 
 @pytest.mark.parametrize(
@@ -81,5 +91,5 @@ def test_a_pattern_names_a_file_or_a_directory(pattern: str, path: str, step: Op
 
 
 def test_nothing_known_is_recognised_in_other_trees() -> None:
-    assert layout_of(["auto"], []) is None
-    assert layout_of(["auto"], ["logs/a.txt", "data_batch_1.bin", "model.ckpt"]) is None
+    assert framework_of([]) is None
+    assert framework_of(["logs/a.txt", "data_batch_1.bin", "model.ckpt"]) is None
