@@ -236,7 +236,8 @@ def data_name(attempt: Attempt, take: int, node: int, nodes: int, path: str) -> 
     """The key, below the output's prefix, of a file of a set.
 
     With several nodes each has a directory of its own: some frameworks use the same names on all of them.
-    `take` is how often the node has taken this step, from 1 on: what was published is never written over.
+    `take` is how often the node has sent a file of this path, from 1 on: what was published is never written
+    over.
     """
     taken = f"{attempt}/.take-{take}" if take > 1 else f"{attempt}"
     return f"{taken}/{path}" if nodes == 1 else f"{taken}/node-{node}/{path}"

@@ -11,6 +11,7 @@ import os
 import shutil
 import threading
 import time
+from itertools import count
 from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from ma_boot.checkpoints.disk import Snapshot, content_crc, free_bytes, own_directory
@@ -55,6 +56,7 @@ class Publisher:
         self._pending: List[Snapshot] = []
         self._lock = threading.Lock()  # of the pending snapshots, and of what the watch knows
         self._sent: Dict[Tuple[Snapshot, str], SetFile] = {}
+        self._keys: Dict[str, Snapshot] = {}  # by which snapshot each key of a file was written
         self._lacking: Dict[int, float] = {}  # since when nodes lack steps
         self._superseding = False  # a set counts that has replaced others
         self._uncounted = False  # a part was published since the newest set that is known to count
@@ -93,6 +95,8 @@ class Publisher:
         except FileChanged:
             with self._lock:
                 self.watch.forget(snapshot.taken)
+            # No manifest names these keys, so the next snapshot may write them.
+            self._keys = {key: owner for key, owner in self._keys.items() if owner is not snapshot}
         self._done_with(snapshot)
         return True
 
@@ -232,11 +236,10 @@ class Publisher:
         }
         wanted = [path for path in taken.files if path not in known and (snapshot, path) not in self._sent]
         crcs = {path: self._crc(snapshot, path, documents) for path in wanted}
-        take = len(earlier) + 1
         copies = [
             Copy(
                 os.fspath(snapshot.directory / path), os.fspath(snapshot.directory), what.place.bucket,
-                what.place.prefix + data_name(what.attempt, take, what.start.node, what.start.nodes, path),
+                what.place.prefix + self._free_key(snapshot, path),
                 snapshot.files[path].size, mtime_ns=snapshot.files[path].mtime_ns,
             )
             for path in wanted
@@ -260,6 +263,15 @@ class Publisher:
                     raise FileChanged(f"{path} was written to while it was sent")
             snapshot.check()
         return tuple(files[path] for path in taken.files)
+
+    def _free_key(self, snapshot: Snapshot, path: str) -> str:
+        """The key for a file of a snapshot: no other one has written it.
+
+        Files of several steps may have one name: `best.pt`, or a step that is saved again.
+        """
+        start = self.what.start
+        names = (data_name(self.what.attempt, take, start.node, start.nodes, path) for take in count(1))
+        return next(key for key in names if self._keys.setdefault(key, snapshot) is snapshot)
 
     def _crc(self, snapshot: Snapshot, path: str, documents: Documents) -> int:
         try:

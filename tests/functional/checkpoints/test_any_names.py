@@ -14,12 +14,12 @@ from typing import Dict, List, Optional, Sequence
 
 import pytest
 
-from ma_boot.checkpoints import RunEnd, ordinary_files
+from ma_boot.checkpoints import RunEnd, SetsByHand, ordinary_files
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Console, Journal
 from ma_boot.training.checkpoint_note import _append
 from ma_boot.transfers import NodeTransfers, SetsFirst, upload_outputs
-from path_mapping.mapping import PathMapping, Shard
+from path_mapping.mapping import ObsUrl, PathMapping, Shard
 from path_mapping.stores import Store
 from path_mapping.transfer import RetryPolicy
 from tests.functional.checkpoints.output import TestNode, keys, make_nodes, printed, start, step_of
@@ -168,6 +168,10 @@ def test_no_file_is_lost_and_a_start_resumes(
     for files in training.saved[STEPS[-1]]:
         expected = [content for path, content in files.items() if end or by_calls or path not in NO_STEP]
         assert all(map(training.is_in_obs, expected))
+
+    sets = SetsByHand(store, ObsUrl("bucket", "ckpt"), threading.Event(), RetryPolicy())
+    complete = [row.whole for row in sets.rows() if row.whole is not None]
+    assert not [problem for each in complete for problem in sets.problems(each, contents=True)]
 
     again = Training(store, tmp_path / "second", names, nodes, by_calls)
     restored = again.start()
