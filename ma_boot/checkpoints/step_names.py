@@ -63,7 +63,7 @@ class StepNames(NamedTuple):
     unclear: Tuple[str, ...] = ()
 
 
-class Number(NamedTuple):
+class PathNumber(NamedTuple):
     """A number in a path: its span, the word before it, and the part of the path that it is in."""
 
     start: int
@@ -84,9 +84,9 @@ class Number(NamedTuple):
         return _LIKELY if not word or word in _CHECKPOINT_WORDS else _UNKNOWN
 
 
-def numbers_in(path: str) -> List[Number]:
+def numbers_in(path: str) -> List[PathNumber]:
     """The numbers in a path from left to right, without those in its suffix."""
-    numbers: List[Number] = []
+    numbers: List[PathNumber] = []
     offset, parts = 0, path.split("/")
     for index, part in enumerate(parts):
         is_directory = index < len(parts) - 1
@@ -94,7 +94,7 @@ def numbers_in(path: str) -> List[Number]:
         for hit in _NUMBER.finditer(stem):
             start, end = hit.span(2)
             value = int(hit[2])
-            numbers.append(Number(offset + start, offset + end, hit[1], value, index, is_directory))
+            numbers.append(PathNumber(offset + start, offset + end, hit[1], value, index, is_directory))
         offset += len(part) + 1
     return numbers
 
@@ -102,7 +102,7 @@ def numbers_in(path: str) -> List[Number]:
 class _Family(NamedTuple):
     """Files whose paths differ in their numbers only."""
 
-    numbers: Dict[str, List[Number]]  # of each path
+    numbers: Dict[str, List[PathNumber]]  # of each path
 
     @property
     def example(self) -> str:
@@ -125,7 +125,7 @@ def _families(paths: Iterable[str]) -> Dict[str, _Family]:
     return families
 
 
-def _blanked(path: str, numbers: Sequence[Number]) -> str:
+def _blanked(path: str, numbers: Sequence[PathNumber]) -> str:
     for number in reversed(numbers):
         path = f"{path[: number.start]}\0{path[number.end :]}"
     return path
@@ -222,7 +222,7 @@ def _choice(
     return max(candidates, key=lambda candidate: candidate[0])[1] if candidates else None
 
 
-def _holds_weights(family: _Family, number: Number) -> bool:
+def _holds_weights(family: _Family, number: PathNumber) -> bool:
     """Whether a step by this number would be one of a checkpoint."""
     if number.is_directory and number.word and number.trust >= _LIKELY:
         return True

@@ -21,6 +21,7 @@ from typing import (
     Sequence,
     Set,
     Tuple,
+    Union,
 )
 
 from ma_boot.checkpoints.frameworks import FILE, NUMBERED
@@ -346,41 +347,29 @@ def decide_by_calls(disk: Disk, known: NodeSteps, notes: Notes, layout: Optional
     that the files seem to have: its pointers belong to no step.
     """
     decision = Decision([], {}, set())
-    old: Dict[str, Set[FileState]] = {path: {state} for path, state in known.before.items()}
-    newest: Files = {}
-    for taken in sorted((taken for taken in known.taken.values() if taken.by_word), key=lambda one: one.step):
-        newest = taken.files
-        for path, state in newest.items():
-            old.setdefault(path, set()).add(state)
-    changed = {
-        path: state
-        for path, state in disk.files.items()
-        if not matches(UNFINISHED, path)
-        and not matches(LOGS, path)
-        and not (layout is not None and layout.is_pointer(path))
-    }
+    taken = [taken for taken in known.taken.values() if taken.by_word]
+    before, newest = _states(known.before, *(one.files for one in taken)), taken[-1].files if taken else {}
+    files = {path: state for path, state in disk.files.items() if _may_be_of_a_step(path, layout)}
     for number in sorted(notes.steps, key=lambda number: (notes.times.get(number, _ANY_TIME).last, number)):
-        changed = {path: state for path, state in changed.items() if state not in old.get(path, ())}
-        before = known.taken.get(number)
-        if before is not None and before.by_word and before.version >= notes.steps[number]:
+        last = known.taken.get(number)
+        if last is not None and last.by_word and last.version >= notes.steps[number]:
             continue
         call = notes.times.get(number, _ANY_TIME)
-        files = _written_for(number, call, changed, known.ranks)
+        changed = {path: state for path, state in files.items() if state not in before.get(path, ())}
+        mine = _written_for(number, call, changed, known.ranks)
         later = {path for path, state in changed.items() if state.mtime_ns > call.last}
         step = TrainingStep(number, step_text(number))
-        why = _torn(number, files, later & newest.keys(), known) or _linked_out(number, files, disk.errors)
-        if not why and not files and later:
-            why = f"{min(later)} was written again before it was taken"
-        if not why and not files and known.alone:
-            why = "no file was written since the call before"
+        gone = (known.rested.get(number, frozenset()) - set(mine)) | (later & newest.keys())
+        why = _why_torn(mine, gone, later, known.alone) or _linked_out(number, mine, disk.errors)
         if why:
             decision.waiting[step] = why
             decision.lost.add(step)
             continue
-        decision.complete.append(Taken(step, notes.steps[number], True, files))
-        newest = files
-        for path, state in files.items():
-            old.setdefault(path, set()).add(state)
+        newest = mine
+        before = _states(before, mine)
+        if last is not None and last.by_word:  # a new version has what the last one had, too
+            mine = {**{path: state for path, state in last.files.items() if files.get(path) == state}, **mine}
+        decision.complete.append(Taken(step, notes.steps[number], True, mine))
     for number, why in notes.silent.items():
         decision.waiting[TrainingStep(number, step_text(number))] = why
     return decision
@@ -403,11 +392,30 @@ def _written_for(number: int, call: CallTimes, changed: Files, ranks: Collection
     return {path: state for path, state in changed.items() if path in sure or path in rest - named_otherwise}
 
 
-def _torn(number: int, files: Files, rewritten: Collection[str], known: NodeSteps) -> str:
-    """A file of a step that is no longer as it was at the call; empty if none is."""
-    gone = known.rested.get(number, frozenset()) - set(files)
-    torn = min(gone | set(rewritten), default="")
-    return f"{torn} was removed or written again before it was published" if torn else ""
+def _states(*trees: Mapping[str, Union[FileState, AbstractSet[FileState]]]) -> Dict[str, Set[FileState]]:
+    """All states that files have in these trees."""
+    states: Dict[str, Set[FileState]] = {}
+    for files in trees:
+        for path, state in files.items():
+            states.setdefault(path, set()).update([state] if isinstance(state, FileState) else state)
+    return states
+
+
+def _may_be_of_a_step(path: str, layout: Optional[Layout]) -> bool:
+    is_pointer = layout is not None and layout.is_pointer(path)
+    return not (is_pointer or matches(UNFINISHED, path) or matches(LOGS, path))
+
+
+def _why_torn(files: Files, gone: AbstractSet[str], later: AbstractSet[str], alone: bool) -> str:
+    """Why the files of a step are not as they were at its call; empty if they are.
+
+    `gone` were files of it that are not there any more as they were, `later` were written after the call.
+    """
+    if gone:
+        return f"{min(gone)} was removed or written again before it was published"
+    if not files and later:
+        return f"{min(later)} was written again before it was taken"
+    return "no file was written since the call before" if not files and alone else ""
 
 
 def _linked_out(number: int, files: Files, errors: Mapping[str, str]) -> str:

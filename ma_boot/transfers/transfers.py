@@ -356,17 +356,11 @@ def upload_outputs(
     stops, deadline = max(spared, len(inbox.stops)), time.monotonic() + timeout
     patience = RetryPolicy(transfers.retry_seconds if timeout == math.inf else math.inf, deadline)
 
-    def check() -> None:
-        if len(inbox.stops) > stops:
-            raise OutputLost(Message.of("not every output was uploaded: interrupted by a second stop signal"))
-
     try:
         with journal.phase("outputs") as phase:
             task = Task("outputs", send, inbox)
-            if not task.wait(check, deadline, progress.say):
-                late = "not every output was uploaded within {} s (--upload-timeout){}"
-                message = Message.of(late, f"{timeout:.0f}", progress.last_error())
-                raise OutputLost(with_store_hint(message))
+            if not task.wait(partial(_check_stops, inbox, stops), deadline, progress.say):
+                raise _too_late(timeout, progress)
             done, problems = task.result()
             phase.detail = summary(done)
             _judge(done, problems, journal, nothing)
@@ -378,6 +372,17 @@ def upload_outputs(
         message = Message.of("not every output was uploaded: {}", _explained(error))
         return left.named(OutputLost(with_store_hint(message)), journal)
     return None
+
+
+def _check_stops(inbox: SignalInbox, stops: int) -> None:
+    """Raises `OutputLost` if more stop signals have come."""
+    if len(inbox.stops) > stops:
+        raise OutputLost(Message.of("not every output was uploaded: interrupted by a second stop signal"))
+
+
+def _too_late(timeout: float, progress: TransferProgress) -> OutputLost:
+    late = "not every output was uploaded within {} s (--upload-timeout){}"
+    return OutputLost(with_store_hint(Message.of(late, f"{timeout:.0f}", progress.last_error())))
 
 
 def _explained(error: Exception) -> Exception:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Callable, Iterable, Iterator, List, NamedTuple
 from ma_boot.errors import OutputLost
 from ma_boot.reporting import Journal
 from ma_boot.wording import Message, counted, in_lines, size
+from path_mapping.errors import printable
 
 if TYPE_CHECKING:
     from path_mapping.mapping import Route
@@ -19,7 +20,7 @@ MOST_RECORDED = 200  # files in the event
 
 
 class Unsent(NamedTuple):
-    """How many files were not sent, their bytes, and the paths of the first of them."""
+    """How many files were not sent, their bytes, and the first paths, relative to where outputs start."""
 
     files: int
     size: int
@@ -40,7 +41,7 @@ class FilesLeft:
 
     def take(self, copies: Iterator[Copy]) -> None:
         """The upload ends, and has not sent these files."""
-        self._unsent = _counted((copy.path, copy.size) for copy in copies)
+        self._unsent = self._counted((copy.path, copy.size) for copy in copies)
 
     def named(self, lost: OutputLost, journal: Journal) -> OutputLost:
         """The loss with the names of the files, which an event has as well.
@@ -63,10 +64,10 @@ class FilesLeft:
         return OutputLost(in_lines([str(lost), text]))
 
     def _of_outputs(self, journal: Journal) -> Unsent:
-        counted: List[Unsent] = []
+        found: List[Unsent] = []
         with journal.only_helps("the files that were not uploaded are not named"):
-            counted.append(_counted(self._on_disk()))
-        return counted[0] if counted else Unsent(0, 0, ())
+            found.append(self._counted(self._on_disk()))
+        return found[0] if found else Unsent(0, 0, ())
 
     def _on_disk(self) -> Iterator[Tuple[str, int]]:
         from path_mapping.mapping import selected
@@ -84,12 +85,12 @@ class FilesLeft:
                 if entry.kind == "file" and is_selected(name) and is_ordinary(path):
                     yield path, entry.size
 
-
-def _counted(files: Iterable[Tuple[str, int]]) -> Unsent:
-    count = total = 0
-    paths: List[str] = []
-    for path, length in files:
-        count, total = count + 1, total + length
-        if len(paths) < MOST_RECORDED:
-            paths.append(path)
-    return Unsent(count, total, tuple(paths))
+    def _counted(self, files: Iterable[Tuple[str, int]]) -> Unsent:
+        count = total = 0
+        paths: List[str] = []
+        for path, length in files:
+            count, total = count + 1, total + length
+            if len(paths) < MOST_RECORDED:
+                name = os.path.relpath(path, self._base)
+                paths.append(printable(path if name.startswith("../") else name))
+        return Unsent(count, total, tuple(paths))

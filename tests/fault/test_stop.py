@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -156,6 +157,14 @@ def test_during_the_upload_a_second_signal_ends_it(node: Node, obs: MemoryObs) -
     ended = running.end()
     assert ended.code in (143, 130), ended.output
     assert "not every output was uploaded: interrupted by a second stop signal" in ended.output
+    assert_names_the_unsent_file(node, ended)
+
+
+def assert_names_the_unsent_file(node: Node, ended: Ended) -> None:
+    assert "not known to be in OBS: 1 file, 19 B: out/earlier" in ended.output
+    (event,) = (event for event in node.events() if event["kind"] == "unsent")
+    assert event["files"] == 1
+    assert event["paths"] == ["out/earlier"]
 
 
 def test_a_hanging_upload_ends_at_its_deadline(node: Node, obs: MemoryObs) -> None:
@@ -164,6 +173,22 @@ def test_a_hanging_upload_ends_at_its_deadline(node: Node, obs: MemoryObs) -> No
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
     ended = node.boot(*outputs(node)[:2], "--upload-timeout", "0.5", RANK)
     assert ended.code == 74, ended.output
+    assert_names_the_unsent_file(node, ended)
+
+
+def test_checkpoints_that_obs_does_not_take_in_time_are_named(node: Node, obs: MemoryObs) -> None:
+    obs.faults.append(obs_fault("hang", "PUT", "/step_3/"))
+    node.complete_table()
+    node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
+    mapping = {"output": {"ckpt": {"obs": "obs://bucket/ckpt/", "checkpoint": "auto", "interval": 1}}}
+    (node.root / "mapping.json").write_text(json.dumps(mapping))
+    ended = node.boot(
+        "--path-mapping", str(node.root / "mapping.json"), "--upload-timeout", "1.5",
+        RANK, "write:ckpt/step_3/RANK:x", "write:ckpt/notes.txt:x",
+    )  # fmt: skip
+    assert ended.code == 74, ended.output
+    assert "not known to be in OBS: 3 files, 3 B: " in ended.output
+    assert "ckpt/step_3/1" in ended.output
 
 
 def test_a_stop_before_the_first_line(node: Node) -> None:
