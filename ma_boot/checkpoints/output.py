@@ -205,13 +205,16 @@ class CheckpointOutput:
         for path, state in files.items():
             self._stored.setdefault(path, set()).add(state)
 
-    def unpublished(self) -> Files:
-        """The files that are in no set as they are now, without unfinished ones."""
+    def unpublished(self) -> Set[str]:
+        """The paths that are in no set as they are now, without unfinished ones.
+
+        A path that cannot be uploaded, such as a link out of the output, is one of them: it is an error.
+        """
         is_selected = selected(self.route.include, self.route.exclude) or (lambda path: True)
+        here = tree(self.root)
+        left = {path for path, state in here.files.items() if state not in self._stored.get(path, ())}
         return {
-            path: state
-            for path, state in tree(self.root).files.items()
-            if state not in self._stored.get(path, ()) and not matches(UNFINISHED, path) and is_selected(path)
+            path for path in left | here.errors.keys() if not matches(UNFINISHED, path) and is_selected(path)
         }
 
     def is_ordinary_by_now(self, path: str) -> bool:
@@ -261,7 +264,7 @@ def ordinary_files(
     """
     roots = [route.path(base) for route in routes if options_of(route) is not None]
     publishing = {output.root: output for output in outputs}
-    left = {output.root: set(output.unpublished()) for output in outputs} if has_ended else {}
+    left = {output.root: output.unpublished() for output in outputs} if has_ended else {}
 
     def is_ordinary(path: str) -> bool:
         if any(is_own(root, path) for root in roots):

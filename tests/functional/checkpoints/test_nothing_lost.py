@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from ma_boot.checkpoints import RunEnd
 from ma_boot.checkpoints.layout import UNFINISHED, matches
 from ma_boot.training.checkpoint_note import _append
-from path_mapping.stores import open_store
+from path_mapping.stores import Store, open_store
 from tests.functional.checkpoints.output import keys, make_nodes, start
 from tests.functional.checkpoints.test_any_names import upload
 from tests.transfers import tree, write
@@ -105,3 +105,16 @@ def test_every_file_of_an_output_is_in_obs_at_the_end(
 def can_write(path: Path) -> bool:
     """Whether no file is where the path has a directory, and no directory is at the path."""
     return not path.is_dir() and not any(parent.is_file() for parent in path.parents)
+
+
+def test_a_link_out_of_an_output_with_checkpoints_is_a_loss(store: Store, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_bytes(b"weights")
+    for said in (False, True):
+        (node,) = make_nodes(store, tmp_path / f"said {said}", 1, layout=("auto",), said=said)
+        node.start()
+        write(node.out, {"step_1/model.pt": b"here"})
+        (node.out / "step_1/linked.pt").symlink_to(elsewhere)
+        (lost,) = upload(node, RunEnd.WELL)
+        assert "out/step_1/linked.pt" in lost
+        assert "a link out of the output" in lost
