@@ -185,3 +185,25 @@ def test_no_file_is_lost_and_a_start_resumes(
         restorable = {path: files[path] for path in files if by_calls or path not in NO_STEP}
         assert {path: here.get(path) for path in restorable} == restorable
         assert not [path for path in here if "20" in path], "half of a step"
+
+
+@pytest.mark.parametrize(
+    ("names", "named"),
+    [(["best.pt"], "best.pt"), (["model_{r}.pt"], "model_0.pt"), (["step_{s}/w.pt", "last.pt"], "last.pt")],
+)
+def test_a_name_that_shows_no_step_is_reported_at_the_second_step(
+    store: Store, tmp_path: Path, names: Sequence[str], named: str
+) -> None:
+    training = Training(store, tmp_path, names, nodes=2, by_calls=False)
+    training.start()
+    for step in STEPS[:2]:
+        assert not printed(training.nodes, "warning")
+        training.save(step)
+        training.look()
+    lines = printed(training.nodes[:1], "warning: checkpoints: the names of ")
+    assert len(lines) == 1
+    assert named in lines[0]
+    assert "checkpoint(step)" in lines[0]
+    training.save(STEPS[2])
+    training.look()
+    assert len(printed(training.nodes[:1], "warning")) == 1
