@@ -218,7 +218,7 @@ class CheckpointOutput:
         }
 
     def is_ordinary_by_now(self, path: str) -> bool:
-        """Whether a file, relative to the output, is not one of a step while the training still runs."""
+        """Returns whether a file, relative to the output, is certain to be in no step of the running training."""
         return self.publisher is not None and self.publisher.watch.is_ordinary(path)
 
     def notices(self, cancel: threading.Event) -> Notices:
@@ -256,7 +256,7 @@ class CheckpointOutput:
 def ordinary_files(
     routes: Sequence[Route], base: Path, outputs: Sequence[CheckpointOutput] = (), has_ended: bool = True
 ) -> Callable[[str], bool]:
-    """Whether the file at a path is uploaded as an ordinary one, not as a part of a checkpoint.
+    """Returns a predicate of paths: the file is uploaded as an ordinary one, not as a part of a checkpoint.
 
     `routes` start at `base`; `outputs` are those of them that publish checkpoints in this job. Once all
     processes have ended, every file that was not published is an ordinary one, whatever its name. Before,

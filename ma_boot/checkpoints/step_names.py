@@ -223,14 +223,14 @@ def _choice(
 
 
 def _holds_weights(family: _Family, number: PathNumber) -> bool:
-    """Whether a step by this number would be one of a checkpoint."""
+    """Returns whether a step by this number would hold weights."""
     if number.is_directory and number.word and number.trust >= _LIKELY:
         return True
     return re.fullmatch(rf".*{_WEIGHTS}", family.example, re.DOTALL) is not None
 
 
 def _changes_with_time(by_value: Mapping[int, List[str]], files: Mapping[str, Seen], gap: float) -> bool:
-    """Whether the files of each value were there, and at rest, before those of the next one came."""
+    """Returns whether the files of each value were at rest before those of the next one came."""
     values = list(by_value)
     if len(values) < 2:
         return False

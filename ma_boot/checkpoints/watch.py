@@ -181,7 +181,7 @@ class StepWatch:
         return {path for path in taken.files if step not in {found.value for found in numbers_in(path)}}
 
     def is_ordinary(self, path: str) -> bool:
-        """Whether a file, relative to the output, is certain to be in no step."""
+        """Returns whether a file, relative to the output, is certain to be in no step."""
         if matches(UNFINISHED, path):
             return False
         if self._is_auto and (self._by_calls or self.layout is None):
@@ -218,7 +218,7 @@ class StepWatch:
         return notes if self._has_one_clock() else notes._replace(times={})
 
     def _has_one_clock(self) -> bool:
-        """Whether the times of calls are of the clock that dates the files of the output."""
+        """Returns whether calls and files of the output have times of one clock."""
         with suppress(OSError):
             return os.stat(self.spool).st_dev == os.stat(self.what.root).st_dev
         return False

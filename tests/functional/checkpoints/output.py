@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from unittest.mock import patch
 
-from ma_boot.checkpoints import CheckpointOptions, CheckpointOutput, JobStart, Restored, RunEnd
+from ma_boot.checkpoints import (
+    CheckpointOptions,
+    CheckpointOutput,
+    JobStart,
+    Restored,
+    RunEnd,
+    ordinary_files,
+)
 from ma_boot.checkpoints.keys import Place
 from ma_boot.checkpoints.publisher import Publisher
-from path_mapping.mapping import ObsUrl, Route
+from ma_boot.processes import SignalInbox
+from ma_boot.reporting import Console, Journal
+from ma_boot.training import checkpoint
+from ma_boot.training.checkpoint_note import SPOOL
+from ma_boot.transfers import NodeTransfers, SetsFirst, upload_outputs
+from path_mapping.mapping import ObsUrl, PathMapping, Route, Shard
 from path_mapping.stores import Store
 from path_mapping.transfer import RetryPolicy
 from tests.transfers import tree, write
@@ -64,6 +80,12 @@ class TestNode:
         note = {"step": step, "rank": self.node if rank is None else rank}
         with (self.output.spool / f"{note['rank']}.jsonl").open("a") as file:
             file.write(json.dumps(note) + "\n")
+
+    def call(self, step: int, rank: Optional[int] = None) -> None:
+        """A rank of the training calls `checkpoint`."""
+        environ = {SPOOL: str(self.output.spool), "RANK": str(self.node if rank is None else rank)}
+        with patch.dict(os.environ, environ):
+            checkpoint(step)
 
     def cycle(self, times: int = 4) -> None:
         """Looks at the disk so often that all that is there has settled, and sends what is complete."""
@@ -154,3 +176,18 @@ def put(store: Store, key: str, content: bytes) -> None:
 def printed(nodes: Sequence[TestNode], text: str) -> List[str]:
     """The lines of these nodes with this text."""
     return [line for node in nodes for line in node.printed if text in line]
+
+
+def upload(node: TestNode, ending: RunEnd) -> List[str]:
+    """What a node does at its end."""
+    route = node.output.route
+    transfers = NodeTransfers(PathMapping((), (route,)), node.store, node.base, Shard(node.node, node.nodes))
+
+    def publish(cancel: threading.Event, patience: RetryPolicy) -> List[str]:
+        node.output.finish(cancel, patience, ending)
+        return []
+
+    sets = SetsFirst(publish, partial(ordinary_files, [route], node.base, [node.output]))
+    with SignalInbox() as inbox, Console() as console:
+        lost = upload_outputs(transfers, Journal(console), inbox, math.inf, "nothing at", sets=sets)
+    return [str(lost)] if lost is not None else []

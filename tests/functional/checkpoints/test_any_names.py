@@ -5,24 +5,17 @@ Each layout is tried with `auto` and with calls of `checkpoint`, on one node and
 
 from __future__ import annotations
 
-import math
-import os
 import threading
-from functools import partial
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
 import pytest
 
-from ma_boot.checkpoints import RunEnd, SetsByHand, ordinary_files
-from ma_boot.processes import SignalInbox
-from ma_boot.reporting import Console, Journal
-from ma_boot.training.checkpoint_note import _append
-from ma_boot.transfers import NodeTransfers, SetsFirst, upload_outputs
-from path_mapping.mapping import ObsUrl, PathMapping, Shard
+from ma_boot.checkpoints import RunEnd, SetsByHand
+from path_mapping.mapping import ObsUrl
 from path_mapping.stores import Store
 from path_mapping.transfer import RetryPolicy
-from tests.functional.checkpoints.output import TestNode, keys, make_nodes, printed, start, step_of
+from tests.functional.checkpoints.output import keys, make_nodes, printed, start, step_of, upload
 from tests.transfers import tree, write
 
 pytestmark = pytest.mark.parametrize("store", ["directory"], indirect=True)
@@ -90,8 +83,7 @@ class Training:
             write(node.out, files)
             self.saved[step].append(files)
             for rank in node.ranks if self.by_calls else ():
-                call = {"step": step, "rank": rank}
-                _append(os.fspath(node.output.spool / f"{rank}.jsonl"), call)
+                node.call(step, rank)
         for node in self.nodes:
             node.cycle(1)
 
@@ -121,21 +113,6 @@ class Training:
             for key in keys(self.store)
             if "/.ma_boot/" not in key
         )
-
-
-def upload(node: TestNode, ending: RunEnd) -> List[str]:
-    """What a node does at its end."""
-    route = node.output.route
-    transfers = NodeTransfers(PathMapping((), (route,)), node.store, node.base, Shard(node.node, node.nodes))
-
-    def publish(cancel: threading.Event, patience: RetryPolicy) -> List[str]:
-        node.output.finish(cancel, patience, ending)
-        return []
-
-    sets = SetsFirst(publish, partial(ordinary_files, [route], node.base, [node.output]))
-    with SignalInbox() as inbox, Console() as console:
-        lost = upload_outputs(transfers, Journal(console), inbox, math.inf, "nothing at", sets=sets)
-    return [str(lost)] if lost is not None else []
 
 
 def has_step(name: str) -> bool:

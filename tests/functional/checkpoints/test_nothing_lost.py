@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -12,10 +11,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from ma_boot.checkpoints import RunEnd
 from ma_boot.checkpoints.layout import UNFINISHED, matches
-from ma_boot.training.checkpoint_note import _append
 from path_mapping.stores import Store, open_store
-from tests.functional.checkpoints.output import keys, make_nodes, start
-from tests.functional.checkpoints.test_any_names import upload
+from tests.functional.checkpoints.output import keys, make_nodes, start, upload
 from tests.transfers import tree, write
 
 WORDS = st.sampled_from(
@@ -88,8 +85,7 @@ def test_every_file_of_an_output_is_in_obs_at_the_end(
                     content = f"{event.content} of {node.node}".encode() * 9
                     write(node.out, {event.path: content})
             elif event.step >= 0:
-                call = {"step": event.step, "rank": node.node}
-                _append(os.fspath(node.output.spool / "call.jsonl"), call)
+                node.call(event.step)
             else:
                 node.cycle(1)
         lost = [line for node in job for line in upload(node, end)]
