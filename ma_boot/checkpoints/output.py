@@ -218,7 +218,7 @@ class CheckpointOutput:
         }
 
     def is_ordinary_by_now(self, path: str) -> bool:
-        """Returns whether a file, relative to the output, is certain to be in no step of the running training."""
+        """Returns whether a file, relative to the output, is in no step while the training runs."""
         return self.publisher is not None and self.publisher.watch.is_ordinary(path)
 
     def notices(self, cancel: threading.Event) -> Notices:

@@ -93,8 +93,16 @@ def numbers_in(path: str) -> List[PathNumber]:
         stem = part if is_directory else re.sub(rf"(?:{_WEIGHTS}|\.[A-Za-z]\w*)$", "", part)
         for hit in _NUMBER.finditer(stem):
             start, end = hit.span(2)
-            value = int(hit[2])
-            numbers.append(PathNumber(offset + start, offset + end, hit[1], value, index, is_directory))
+            numbers.append(
+                PathNumber(
+                    start=offset + start,
+                    end=offset + end,
+                    word=hit[1],
+                    value=int(hit[2]),
+                    part=index,
+                    is_directory=is_directory,
+                )
+            )
         offset += len(part) + 1
     return numbers
 
