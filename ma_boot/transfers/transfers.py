@@ -27,7 +27,7 @@ from path_mapping import errors as mapping_errors
 
 if TYPE_CHECKING:
     from path_mapping.mapping import Route
-    from path_mapping.planning import LocalEntry
+    from path_mapping.planning import EmptyRoute, LocalEntry
     from path_mapping.stores import Store
     from path_mapping.transfer import Progress, RetryPolicy, Transferred, Trouble
 
@@ -186,6 +186,7 @@ def record(journal: Journal, direction: str, done: Transferred) -> None:
 CANCEL_SECONDS = 2.0  # for a cancelled transfer to end; its thread is abandoned after that
 MOST_NOTICES = 5
 NOTHING_LEFT = Message.of("the training ended well, but left nothing at these output paths:")
+NONE_SELECTED = Message.of("the patterns of these outputs select none of their files:")
 
 
 @contextmanager
@@ -396,12 +397,30 @@ def _judge(done: Transferred, problems: Sequence[str], journal: Journal, loss: s
     _report(done, "upload", journal)
     if problems:
         raise OutputLost(with_store_hint(in_lines(problems)))
-    paths = {f"{route.local} (for {route.remote})": route.required for route in done.missing}
-    expected = [path for path, required in paths.items() if required]
-    if loss and expected:
-        raise nothing_at(expected, loss)
-    if paths:
-        journal.say(listed("nothing to upload from", list(paths)))
+    # An output with checkpoints may be empty: the training may remove what was published.
+    empty = [found for found in done.empty if found.why or found.route.more is None]
+    absent = [*done.missing, *(found.route for found in empty if not found.why)]
+    unselected = [found for found in empty if found.why]
+    if loss:
+        losses = [
+            (loss, [_ends(route) for route in absent if route.required]),
+            (NONE_SELECTED, [_unselected(found) for found in unselected if found.route.required]),
+        ]
+        lines = [listed(headline, outputs) for headline, outputs in losses if outputs]
+        if lines:
+            raise OutputLost(with_store_hint(in_lines(lines)))
+    outputs = [*map(_ends, absent), *map(_unselected, unselected)]
+    if outputs:
+        journal.say(listed("nothing to upload from", outputs))
+
+
+def _ends(route: Route) -> str:
+    """The two ends of an output, in a message."""
+    return f"{route.local} (for {route.remote})"
+
+
+def _unselected(found: EmptyRoute) -> str:
+    return f"{_ends(found.route)}: {found.why}"
 
 
 def _report(done: Transferred, direction: str, journal: Journal) -> None:
@@ -447,6 +466,7 @@ def boot_error(
 
         error = error.located(place)
     message = with_store_hint(_in_words(what, error))
-    if any(isinstance(cause, (mapping_errors.MissingInputs, mapping_errors.NotFound)) for cause in causes):
+    absent = (mapping_errors.MissingInputs, mapping_errors.NothingSelected, mapping_errors.NotFound)
+    if any(isinstance(cause, absent) for cause in causes):
         return InputMissing(message)
     return StoreUnavailable(message)
