@@ -135,7 +135,7 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
     lost = upload_outputs(transfers, journal, inbox, timeout, nothing, before=last)
     form, empty = _form(world, all_expected) if run is not None else ((), None)
     with journal.only_helps("the driver's script for the end was not run"):
-        call_post_stop(environ, journal.say)
+        call_post_stop(environ, journal.warn)
     return Ending.of(job, inbox.stops, error, run, lost or empty, form)
 
 
@@ -158,7 +158,7 @@ def _job(request: BootRequest, world: World) -> JobEnvironment:
     program = os.path.basename(script.name if script is not None else request.command.words[0])
     journal.event("job", **job.event(), command=boot_command(request), program=program)
     set_failure_aside(job)
-    report_shell(job, journal.say)
+    report_shell(job, journal.warn)
     return job
 
 
@@ -200,12 +200,12 @@ def _check_before(
     """What is worth knowing before the training: this container, and whether its outputs can be uploaded."""
     shared = shared_outputs(transfers, request.transfers, world.cwd, job)
     if shared:
-        world.journal.say(shared)
+        world.journal.warn(shared)
     record_routes(transfers, world.journal)
     if request.job.preflight:
-        check_container(world.environ, world.hostname, job, world.journal.say)
+        check_container(world.environ, world.hostname, job, world.journal.warn)
     look_at_outputs(transfers, world.inbox)
-    report_channels(world.environ, world.journal.say)
+    report_channels(world.environ, world.journal.warn)
 
 
 def _set_up(

@@ -29,7 +29,7 @@ from ma_boot.rank_table import (
     whole_document,
 )
 from ma_boot.reporting import write_atomically
-from ma_boot.wording import Message, in_lines, lines_of, ranks_text
+from ma_boot.wording import Message, WarningLine, in_lines, lines_of, ranks_text
 
 MOST_WARNINGS = 5
 WRITTEN_SECONDS = 5.0  # in which somebody who writes the user's file is done
@@ -205,9 +205,9 @@ def _valid_table(options: RankOptions, document: Mapping[str, Any], say: Say) ->
     ranked = convert(chosen, options.rank_order, options.host_nic_ip or "")
     warnings = [*findings, *ranked.findings[len(table.findings) :]]
     for finding in warnings[:MOST_WARNINGS]:
-        say(f"rank table: {finding}")
+        say(WarningLine(f"rank table: {finding}"))
     if len(warnings) > MOST_WARNINGS:
-        say(f"rank table: {len(warnings) - MOST_WARNINGS} more warnings like these")
+        say(WarningLine(f"rank table: {len(warnings) - MOST_WARNINGS} more warnings like these"))
     return ranked
 
 

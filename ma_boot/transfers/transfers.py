@@ -22,7 +22,7 @@ from ma_boot.errors import (
 from ma_boot.processes import SignalInbox, Task, limit_reached, no_more_processes
 from ma_boot.reporting import Console, Journal, rendered, with_store_hint
 from ma_boot.transfers.mapping import NodeTransfers, inputs_of, outputs_of
-from ma_boot.wording import Message, counted, in_lines
+from ma_boot.wording import Message, ProgressLine, counted, in_lines
 from path_mapping import errors as mapping_errors
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class TransferProgress:
         self._printed_at = now
         until = f" until {_clock(trouble.until - now)}" if trouble.until < math.inf else ""
         since = _clock(trouble.since - now)
-        self._journal.say(f"{self._what}: OBS fails since {since}, retrying{until}: {trouble.error}")
+        self._journal.warn(f"{self._what}: OBS fails since {since}, retrying{until}: {trouble.error}")
         self._journal.event("waiting", what=self._what, reason=trouble.error)
 
     def last_error(self) -> str:
@@ -281,13 +281,13 @@ def uploading_periodically(
     store, base = transfers.store, transfers.base
 
     def done(moved: Transferred) -> None:
-        journal.say(f"outputs so far: {summary(moved)}")
+        journal.say(ProgressLine(f"outputs so far: {summary(moved)}"))
         record(journal, "upload", moved)
 
     def failed(error: Exception) -> None:
         expected = isinstance(error, (mapping_errors.PathMappingError, OSError))
         what = str(error) if expected else described(error)
-        journal.say(f"outputs so far: not all uploaded, the next round retries: {what}")
+        journal.warn(f"outputs so far: not all uploaded, the next round retries: {what}")
 
     def send(cancel: threading.Event) -> None:
         wanted = _wanted(routes, base)
@@ -298,7 +298,7 @@ def uploading_periodically(
     try:
         task = Task("outputs so far", send, inbox)
     except RuntimeError as error:  # the limit of threads
-        journal.say(f"outputs so far: uploaded at the end only: {described(error)}")
+        journal.warn(f"outputs so far: uploaded at the end only: {described(error)}")
     try:
         yield
     finally:
@@ -425,9 +425,9 @@ def _unselected(found: EmptyRoute) -> str:
 
 def _report(done: Transferred, direction: str, journal: Journal) -> None:
     for notice in done.notices[:MOST_NOTICES]:
-        journal.say(notice)
+        journal.warn(notice)
     if len(done.notices) > MOST_NOTICES:
-        journal.say(f"and {len(done.notices) - MOST_NOTICES} more notices like these")
+        journal.warn(f"and {len(done.notices) - MOST_NOTICES} more notices like these")
     record(journal, direction, done)
 
 
