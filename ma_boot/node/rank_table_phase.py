@@ -97,7 +97,7 @@ def find_ranks(
     table = _valid_table(options, document, say)
     as_given = options.rank_table_file is not None and table.document == document
     in_place = as_given and not is_packed(Path(file).read_bytes())
-    file = file if in_place else _own_table_file(job)
+    file = file if in_place else own_table_file(job)
     if options.by_hand:
         return _by_hand(options, file, table), table, job
     pod = _own_pod(table, job)
@@ -105,7 +105,7 @@ def find_ranks(
     return _by_table(options.devices, rendezvous, file, table, pod, job), table, job
 
 
-def _own_table_file(job: JobEnvironment) -> str:
+def own_table_file(job: JobEnvironment) -> str:
     """Where the converted table is written."""
     return os.path.join(job.home, "rank_table", TABLE_NAME)
 
@@ -296,7 +296,7 @@ def write_table(placement: Placement, table: Optional[RankTable], job: JobEnviro
 
     A template-one file that the user named is used where it is. Raises `CannotCreate`.
     """
-    if table is not None and placement.table_file == _own_table_file(job):
+    if table is not None and placement.table_file == own_table_file(job):
         write_atomically(Path(placement.table_file), table.dumps())
 
 
