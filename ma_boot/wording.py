@@ -40,6 +40,28 @@ class Message(str):
         return [self.template, *(arg.parts if isinstance(arg, Message) else arg for arg in self.args)]
 
 
+WARNING = "warning: "  # begins the first line of a `WarningLine`
+PROGRESS_MARK = " "  # ends the first line of a `ProgressLine`; no other line of ma_boot ends in a blank
+
+
+class WarningLine(str):
+    """A line for a reader who has to act, or who may lose something: no view leaves it out."""
+
+
+class ProgressLine(str):
+    """A line of what goes on as expected: the default view of a rehearsal leaves it out."""
+
+
+def marked(text: str) -> str:
+    """The text as it is printed; its kind, if it has one, can be read from its first line."""
+    first, *rest = (line.rstrip() for line in text.split("\n"))
+    if isinstance(text, WarningLine) and not first.startswith(WARNING):
+        first = WARNING + first
+    elif isinstance(text, ProgressLine):
+        first += PROGRESS_MARK
+    return "\n".join([first, *rest])
+
+
 def in_lines(texts: Sequence[str]) -> str:
     """One text of several lines."""
     return Message("\n".join(["{}"] * len(texts)), tuple(texts))

@@ -4,6 +4,7 @@ PathMappingError
 ├── MappingInvalid        the mapping file has mistakes
 ├── CredentialsMissing    environment variables are missing or wrong
 ├── MissingInputs         required inputs do not exist in OBS
+├── NothingSelected       the patterns of required inputs select none of their objects
 ├── UnsafeTarget          keys that would leave their target or cannot be a file, or routes that overlap
 ├── NoSpace               a disk is too small for the inputs
 ├── TransferFailed        files failed, after all others were tried
@@ -65,6 +66,14 @@ class MissingInputs(PathMappingError):
         """This error with the place where each URL was looked for, empty if that was not this machine."""
         places = [(url, place(url)) for url in self.urls]
         return MissingInputs(self.urls, [f"{url} (looked for {at})" if at else url for url, at in places])
+
+
+class NothingSelected(PathMappingError):
+    """The patterns of required inputs select none of their objects; `problems` has the patterns of each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__(_listed("the patterns of these inputs select none of their objects:", problems))
+        self.problems = tuple(problems)
 
 
 class UnsafeTarget(PathMappingError):

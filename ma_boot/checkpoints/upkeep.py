@@ -9,6 +9,7 @@ from ma_boot.checkpoints.keys import Attempt, KnownSet
 from ma_boot.checkpoints.publication import Publication
 from ma_boot.checkpoints.retention import finish_removals, leftovers, remove_set, superfluous
 from ma_boot.checkpoints.sets import Documents
+from ma_boot.wording import ProgressLine
 
 SPARED_SECONDS = 3600.0  # files that are younger may belong to a start that is not as dead as it seems
 ANSWER_LOOKS = 2  # pauses in which an earlier start that still runs notices this one, and says so
@@ -111,7 +112,6 @@ class Upkeep:
         for file in old:
             documents.delete(file.key)
         if old:
-            what.say(
-                f"checkpoints: removed {len(old)} files of steps that an earlier start could not publish, "
-                f"{sum(file.size for file in old):,} bytes"
-            )
+            removed = f"{len(old)} files of steps that an earlier start could not publish"
+            size = sum(file.size for file in old)
+            what.say(ProgressLine(f"checkpoints: removed {removed}, {size:,} bytes"))

@@ -62,7 +62,8 @@ def _report(ending: Ending, world: World, again: bool = False) -> None:
     lines = [f"exit code {exit_status(ending).code}"]
     with journal.only_helps("no report was made"):
         lines = last_lines(ending) if again else report_lines(ending, page)
-    journal.say("\n".join(lines))
+    for line in lines:
+        journal.say(line)
 
 
 def _page_here(ending: Ending, world: World) -> Optional[str]:
@@ -72,7 +73,7 @@ def _page_here(ending: Ending, world: World) -> Optional[str]:
     from ma_boot.reporting.page import write_in_time  # only needed at the end
 
     events, page = Path(ending.job.events_file), Path(ending.job.page_file)
-    made = write_in_time([events], page, world.inbox, world.journal.say)
+    made = write_in_time([events], page, world.inbox, world.journal.warn)
     return str(page) if made else None
 
 

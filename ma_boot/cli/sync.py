@@ -32,7 +32,13 @@ from ma_boot.transfers import (
     upload_outputs,
     upload_routes,
 )
-from path_mapping.errors import CredentialsMissing, MissingInputs, PathMappingError, StoreError
+from path_mapping.errors import (
+    CredentialsMissing,
+    MissingInputs,
+    NothingSelected,
+    PathMappingError,
+    StoreError,
+)
 from path_mapping.localfs import printable
 from path_mapping.mapping import PathMapping, Route, Shard
 from path_mapping.planning import REFUSE, RouteScan, Step, scan_download, scan_upload, space_problems
@@ -279,6 +285,13 @@ def _refuse(inputs: Sequence[Scanned], store: Store) -> None:
     missing = [str(route.remote) for route, scan in inputs if scan is None and route.required]
     if missing:
         raise boot_error(MissingInputs(missing), store)
+    unselected = [
+        f"{route.remote} (for {route.local}): {scan.why_nothing('object')}"
+        for route, scan in inputs
+        if scan is not None and scan.selects_nothing and route.required
+    ]
+    if unselected:
+        raise boot_error(NothingSelected(unselected), store)
     scans = [scan for _, scan in inputs if scan is not None]
     refused = sum(scan.files[REFUSE] for scan in scans)
     if refused:

@@ -16,6 +16,7 @@ from ma_boot.environment.conda import Activation
 from ma_boot.environment.patch import Patch, applied, difference
 from ma_boot.errors import ConfigError
 from ma_boot.processes import MARKER_VARIABLE, SignalInbox, run_child
+from ma_boot.wording import WarningLine
 
 MAX_VARIABLE_BYTES = 131071  # Linux, MAX_ARG_STRLEN (include/uapi/linux/binfmts.h) without the final NUL
 _SET_BY_SHELL = {"_", "SHLVL", "PWD", "OLDPWD", "PS1", "PS2", MARKER_VARIABLE}
@@ -101,7 +102,8 @@ def passable(environ: Mapping[str, str], say: Callable[[str], None]) -> Dict[str
         if size <= MAX_VARIABLE_BYTES:
             kept[name] = value
         else:
-            say(f"{name} is not passed on: it has {size} bytes, more than the {MAX_VARIABLE_BYTES} of Linux")
+            why = f"it has {size} bytes, more than the {MAX_VARIABLE_BYTES} of Linux"
+            say(WarningLine(f"{name} is not passed on: {why}"))
     return kept
 
 

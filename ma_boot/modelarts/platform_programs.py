@@ -12,6 +12,7 @@ from ma_boot.errors import RankTableTimeout
 from ma_boot.modelarts.rank_table_file import wait_until_completed
 from ma_boot.processes import SignalInbox, run_child
 from ma_boot.redact import without_secret_variables
+from ma_boot.wording import ProgressLine, WarningLine
 
 TOOLS = Path("/usr/local/Ascend/driver/tools")
 POST_STOP_SECONDS = 10.0
@@ -28,12 +29,12 @@ def start_slogd(environ: Mapping[str, str], say: Callable[[str], None], tools: P
             daemon, [str(daemon)], without_secret_variables(environ), file_actions=nothing, setsid=True
         )
     except OSError as error:
-        say(f"{daemon} could not be started: {error.strerror}")
+        say(WarningLine(f"{daemon} could not be started: {error.strerror}"))
     else:
-        say(f"started {daemon}")
+        say(ProgressLine(f"started {daemon}"))
 
 
-def call_post_stop(environ: Mapping[str, str], say: Callable[[str], None], tools: Path = TOOLS) -> None:
+def call_post_stop(environ: Mapping[str, str], warn: Callable[[str], None], tools: Path = TOOLS) -> None:
     """Runs the driver's script for the end of a container if it is installed, for at most 10 s."""
     script = tools / "docker_stop_post_sys.sh"
     if not script.is_file():
@@ -48,9 +49,9 @@ def call_post_stop(environ: Mapping[str, str], say: Callable[[str], None], tools
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        say(f"{script}: {error}")
+        warn(f"{script}: {error}")
     else:
-        say(f"{script} ended with exit code {done.returncode}")
+        warn(f"{script} ended with exit code {done.returncode}")
 
 
 # ModelArts' dynamic routing (`ROUTE_PLAN=true`) reorders the ranks by the topology of the network: the
@@ -85,7 +86,8 @@ def planned_route(
     `Stopped` at a stop signal.
     """
     if not any(Path(module_dir).glob("route_plan*")):
-        say(f"ROUTE_PLAN is set, but there is no route_plan module in {module_dir}: rank table unchanged")
+        why = f"there is no route_plan module in {module_dir}: rank table unchanged"
+        say(WarningLine(f"ROUTE_PLAN is set, but {why}"))
         return None
     source = environ.get("TOPO_FILE_PATH") or TOPOLOGY
     try:
@@ -97,7 +99,8 @@ def planned_route(
             say=say,
         )
     except (RankTableTimeout, ValueError) as error:
-        say(f"no topology for the route plan, rank table unchanged: {str(error).splitlines()[0]}")
+        why = str(error).splitlines()[0]
+        say(WarningLine(f"no topology for the route plan, rank table unchanged: {why}"))
         return None
     directory = table_file.parent
     (directory / "topology.json").write_text(json.dumps(topology), encoding="utf-8")
@@ -113,6 +116,6 @@ def planned_route(
     )
     done, ranks = json.loads(answer.read_text()) if answer.exists() else (False, [])
     if not done or not planned.exists():
-        say(f"route_plan returned no table (exit code {code}): rank table unchanged")
+        say(WarningLine(f"route_plan returned no table (exit code {code}): rank table unchanged"))
         return None
     return planned, tuple(ranks)

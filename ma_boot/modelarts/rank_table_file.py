@@ -10,10 +10,11 @@ from typing import Any, Callable, Dict, Optional, Tuple, Union
 from ma_boot.errors import RankTableTimeout, listed
 from ma_boot.processes import REMIND_SECONDS
 from ma_boot.rank_table import NotYet, completed_document
-from ma_boot.wording import Message
+from ma_boot.wording import Message, ProgressLine, WarningLine
 
 POLL_SECONDS = 0.02  # between two calls of stat; the file is read if the result differs
 REREAD_SECONDS = 1.0  # the file is read anyway: some mounts do not update the time
+USUAL_SECONDS = 10.0  # a shorter wait is progress, a longer one is a result
 ALONE_SECONDS = 60.0  # a table that is mounted by itself is seldom completed later than this
 _NEVER_UPDATED = (
     "is mounted by itself, so a later table does not reach this container if that is a ConfigMap with "
@@ -54,11 +55,12 @@ def wait_until_completed(
         if now - started >= timeout:
             raise RankTableTimeout(_timeout_message(path, timeout, state.reason))
         if state.reason != reason or now - said_at >= REMIND_SECONDS:
-            say(f"waiting for {path}: {state.reason} ({now - started:.0f} s of {timeout:.0f} s)")
+            line = f"waiting for {path}: {state.reason} ({now - started:.0f} s of {timeout:.0f} s)"
+            say(line if now - started >= USUAL_SECONDS else ProgressLine(line))
             reason, said_at = state.reason, now
         if not alone and now - started >= ALONE_SECONDS and _mounted_alone(path):
             alone = True
-            say(f"{path} {_NEVER_UPDATED}")
+            say(WarningLine(f"{path} {_NEVER_UPDATED}"))
         sleep(min(POLL_SECONDS, timeout))
 
 

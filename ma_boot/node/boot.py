@@ -47,6 +47,7 @@ from ma_boot.node.launch_phase import (
 from ma_boot.node.rank_table_phase import find_ranks, own_ranks, planned_by_route, write_table
 from ma_boot.node.request import BootRequest, boot_command, without_own
 from ma_boot.node.run_phase import check_restarts, train
+from ma_boot.node.stray_files import Look, planned_look, report_stray_files
 from ma_boot.node.world import World
 from ma_boot.observe import ResetWatch, reset_watch
 from ma_boot.processes import limit_reached, stop_leftovers, stop_setup
@@ -89,7 +90,7 @@ def boot(request: BootRequest, world: World) -> Ending:
 def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
     """The phases; `others` are opened as soon as the job is known."""
     environ, inbox, journal = world.environ, world.inbox, world.journal
-    job, transfers, placement, run, reset, error = None, None, None, None, None, None
+    job, transfers, placement, run, reset, look, error = None, None, None, None, None, None, None
     checkpoints = NodeCheckpoints()
     try:
         with journal.phase("job") as phase:
@@ -113,12 +114,10 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
         training = training._replace(environ=applied(training.environ, checkpoints.variables))
         with journal.phase("launch") as phase:
             plan = _plan(request, world, job, training, placement)
-            _stop_leftovers(request, world)
-            make_directories(plan, inputs_of(transfers))
-            check_free(plan.ports)
-            start_slogd(environ, journal.say)
+            _make_room(request, world, plan, transfers)
             phase.detail = launch_text(plan, request.command, request.launch, request.ranks_start)
             reset = _reset(request, world, job, placement)
+            look = planned_look(plan, job, transfers, world)
         with sending_outputs(transfers, checkpoints, journal, inbox), journal.phase("run") as phase:
             renew = partial(_renew, request, world, job, placement)
             run = train(plan, request.run, world, checkpoints, others, reset, renew)
@@ -133,16 +132,23 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
     nothing, timeout = NOTHING_LEFT if all_expected else "", request.transfers.upload_timeout
     sets = sets_first(transfers, checkpoints.outputs, run, bool(inbox.stops), journal)
     lost = upload_outputs(transfers, journal, inbox, timeout, nothing, sets=sets)
-    form, empty = _form(world, all_expected) if run is not None else ((), None)
+    form, empty = _left(world, look, all_expected) if run is not None else ((), None)
     with journal.only_helps("the driver's script for the end was not run"):
-        call_post_stop(environ, journal.say)
+        call_post_stop(environ, journal.warn)
     return Ending.of(job, inbox.stops, error, run, lost or empty, form)
 
 
-def _form(world: World, all_expected: bool) -> Tuple[Sequence[ChannelContent], Optional[OutputLost]]:
-    """What lies in the directories of the job form, and the error of an output that should not be empty."""
+def _left(
+    world: World, look: Optional[Look], all_expected: bool
+) -> Tuple[Sequence[ChannelContent], Optional[OutputLost]]:
+    """What the training has left in the directories of the job form, and the error of an empty output.
+
+    Files outside of all outputs are reported.
+    """
     form: Sequence[ChannelContent] = ()
     empty: Optional[OutputLost] = None
+    with world.journal.only_helps("files outside of the outputs were not looked for"):
+        report_stray_files(look, world.journal, bool(world.inbox.stops))
     with world.journal.only_helps("inputs and outputs of the job form were not looked at"):
         form = form_channels(world.environ, world.journal, bool(world.inbox.stops))
         empty = empty_outputs(form, all_expected)
@@ -158,7 +164,7 @@ def _job(request: BootRequest, world: World) -> JobEnvironment:
     program = os.path.basename(script.name if script is not None else request.command.words[0])
     journal.event("job", **job.event(), command=boot_command(request), program=program)
     set_failure_aside(job)
-    report_shell(job, journal.say)
+    report_shell(job, journal.warn)
     return job
 
 
@@ -200,12 +206,12 @@ def _check_before(
     """What is worth knowing before the training: this container, and whether its outputs can be uploaded."""
     shared = shared_outputs(transfers, request.transfers, world.cwd, job)
     if shared:
-        world.journal.say(shared)
+        world.journal.warn(shared)
     record_routes(transfers, world.journal)
     if request.job.preflight:
-        check_container(world.environ, world.hostname, job, world.journal.say)
+        check_container(world.environ, world.hostname, job, world.journal.warn)
     look_at_outputs(transfers, world.inbox)
-    report_channels(world.environ, world.journal.say)
+    report_channels(world.environ, world.journal.warn)
 
 
 def _set_up(
@@ -268,6 +274,16 @@ def _renew(request: BootRequest, world: World, job: JobEnvironment, placement: P
             "a new start of the pod can change that"
         )
     write_table(now, table, changed)
+
+
+def _make_room(
+    request: BootRequest, world: World, plan: LaunchPlan, transfers: Optional[NodeTransfers]
+) -> None:
+    """Frees and creates what the processes of the plan need, before they start."""
+    _stop_leftovers(request, world)
+    make_directories(plan, inputs_of(transfers))
+    check_free(plan.ports)
+    start_slogd(world.environ, world.journal.say)
 
 
 def _stop_leftovers(request: BootRequest, world: World) -> None:

@@ -43,7 +43,7 @@ from ma_boot.transfers import (
     outputs_of,
     uploading_periodically,
 )
-from ma_boot.wording import duration, size
+from ma_boot.wording import ProgressLine, duration, size
 from path_mapping import errors as mapping_errors
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _publish_before_restart(
     if not in_time:
         cancelled_soon(task)
     for problem in task.result() if in_time else [f"not every checkpoint was published in {seconds:.0f} s"]:
-        journal.say(problem)
+        journal.warn(problem)
 
 
 def _outputs(
@@ -179,9 +179,8 @@ def _outputs(
     store = transfers.store
 
     def counted(step: str, files: int, bytes_sent: int, seconds: float) -> None:
-        journal.say(
-            f"checkpoint step {step}: published in {seconds:.1f} s: {files} files, {size(bytes_sent)}"
-        )
+        published = f"{files} files, {size(bytes_sent)}"
+        journal.say(ProgressLine(f"checkpoint step {step}: published in {seconds:.1f} s: {published}"))
         journal.event("checkpoint", step=step, files=files, bytes=bytes_sent, seconds=seconds)
 
     start = JobStart(
@@ -192,7 +191,9 @@ def _outputs(
     for route in outputs_of(transfers):
         if route.more is not None:
             spool = outputs[0].spool if outputs else None
-            outputs.append(CheckpointOutput(route, transfers.base, store, start, journal.say, counted, spool))
+            outputs.append(
+                CheckpointOutput(route, transfers.base, store, start, journal.warn, counted, spool)
+            )
     return tuple(outputs)
 
 
@@ -246,7 +247,7 @@ def sending_outputs(
     def failed(error: Exception) -> None:
         expected = isinstance(error, (mapping_errors.PathMappingError, OSError))
         what = str(error) if expected else described(error)
-        journal.say(f"checkpoints: not published, the next look tries again: {what}")
+        journal.warn(f"checkpoints: not published, the next look tries again: {what}")
 
     ordinary = _ordinary(transfers, checkpoints.outputs, has_ended=False)()
     with uploading_periodically(transfers, journal, inbox, ordinary), ExitStack() as running:
@@ -255,7 +256,7 @@ def sending_outputs(
                 try:
                     task = Task("publishing", partial(run, failed=failed), inbox)
                 except RuntimeError as error:  # the limit of threads
-                    journal.say(f"checkpoints: published at the end only: {described(error)}")
+                    journal.warn(f"checkpoints: published at the end only: {described(error)}")
                     break
                 running.callback(cancelled_soon, task)
         yield
@@ -346,8 +347,8 @@ def last_sets(
                 problems.append(f"not every checkpoint was published: {error}")
                 continue
             for step, why in given_up.items():
-                journal.say(
-                    f"warning: checkpoint step {step} was never published: {why}; its files are uploaded as "
+                journal.warn(
+                    f"checkpoint step {step} was never published: {why}; its files are uploaded as "
                     "ordinary files, and no start resumes from them"
                 )
             _report(output, *before, journal)
@@ -377,5 +378,5 @@ def _report(output: CheckpointOutput, before: str, age: float, journal: Journal)
     here = f"step {published} is the last one of this node" if published else "this node has published none"
     newest = f"step {whole} the newest whole set" if whole else "no set of this start is known to be whole"
     then = f"step {before} had been whole for {duration(age)}" if before else "none had been whole yet"
-    journal.say(f"checkpoints: {here}, {newest}; when the training ended, {then}")
+    journal.say(ProgressLine(f"checkpoints: {here}, {newest}; when the training ended, {then}"))
     journal.event("checkpoints", published=published, whole=whole, before=before, age=age)

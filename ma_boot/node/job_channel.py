@@ -118,7 +118,7 @@ class OtherNodes:
 
     def _give_up(self, reason: str) -> None:
         ways, self._channel, self._documents = self._ways, None, None
-        self.world.journal.say(f"{self.without}: {reason}")
+        self.world.journal.warn(f"{self.without}: {reason}")
         for way in ways:
             with suppress(Exception):
                 way.close()
@@ -191,7 +191,7 @@ class OtherNodes:
         with self._only_helping():
             self._channel = NodeChannel(self._token, name, self.node, job.node_count, own, self.world.inbox)
             if self._channel.problem:
-                self.world.journal.say(
+                self.world.journal.warn(
                     f"this node hears nothing of the others: {self._channel.problem} (MABOOT_CHANNEL_PORT)"
                 )
             self._channel.tell("here", {})

@@ -22,7 +22,7 @@ from ma_boot.processes import swallowing_shell
 from ma_boot.redact import without_secrets
 from ma_boot.reporting import Journal, keep_earlier
 from ma_boot.transfers import nothing_at
-from ma_boot.wording import Message
+from ma_boot.wording import Message, ProgressLine
 
 COUNT_SECONDS = 5.0  # for all files together; after a stop signal there is less time
 HURRIED_SECONDS = 0.5
@@ -40,7 +40,7 @@ def this_job(
 ) -> JobEnvironment:
     """The job of this node; says on which platform it is. Raises `ConfigError`."""
     job = read_job(environ, hostname, options.platform, look_around)
-    say(f"platform: {job.platform}")
+    say(ProgressLine(f"platform: {job.platform}"))
     return job
 
 
@@ -55,18 +55,18 @@ def set_failure_aside(job: JobEnvironment) -> None:
         raise CannotCreate(f"cannot rename {job.failure_file}: {error.strerror}") from error
 
 
-def report_shell(job: JobEnvironment, say: Say) -> None:
+def report_shell(job: JobEnvironment, warn: Say) -> None:
     """Prints a warning if a shell keeps the platform's stop signal from this process."""
     shell = swallowing_shell()
     if shell is None or not (job.place.job or os.getppid() == 1):  # in a terminal, people stop it by Ctrl-C
         return
-    say(
+    warn(
         f"a stop of the job will not reach ma_boot, so no outputs would be uploaded: the shell above it, "
         f"`{without_secrets(shell)[:120]}`, passes no signal on; let `exec ma_boot ...` be its last command"
     )
 
 
-def check_container(environ: Mapping[str, str], hostname: str, job: JobEnvironment, say: Say) -> None:
+def check_container(environ: Mapping[str, str], hostname: str, job: JobEnvironment, warn: Say) -> None:
     """Runs the quick checks of `ma_boot doctor` (`--preflight`) and prints their warnings.
 
     Raises `ConfigError` with all errors that they found.
@@ -76,7 +76,7 @@ def check_container(environ: Mapping[str, str], hostname: str, job: JobEnvironme
     findings = quick_findings(System(environ, hostname), job)
     for finding in findings:
         if finding.severity == "warning":
-            say(f"preflight: {finding.check}: {finding.evidence}; {finding.remedy}")
+            warn(f"preflight: {finding.check}: {finding.evidence}; {finding.remedy}")
     problems = [f"{finding.check}: {finding.evidence}; {finding.remedy}" for finding in failed(findings)]
     if problems:
         raise ConfigError(
@@ -84,14 +84,14 @@ def check_container(environ: Mapping[str, str], hostname: str, job: JobEnvironme
         )
 
 
-def report_channels(environ: Mapping[str, str], say: Say) -> None:
+def report_channels(environ: Mapping[str, str], warn: Say) -> None:
     """Prints what is wrong with the job form's inputs and outputs."""
     channels, problems = read_channels(environ)
     for problem in problems:
-        say(problem)
+        warn(problem)
     for channel in channels:
         if channel.kind == "inputs" and not os.path.exists(channel.local_dir):
-            say(f"the job's input {channel.name} does not exist: {channel.local_dir} ({channel.url})")
+            warn(f"the job's input {channel.name} does not exist: {channel.local_dir} ({channel.url})")
 
 
 def form_channels(environ: Mapping[str, str], journal: Journal, hurry: bool) -> Tuple[ChannelContent, ...]:

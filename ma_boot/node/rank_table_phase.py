@@ -29,7 +29,7 @@ from ma_boot.rank_table import (
     whole_document,
 )
 from ma_boot.reporting import write_atomically
-from ma_boot.wording import Message, in_lines, lines_of, ranks_text
+from ma_boot.wording import Message, WarningLine, in_lines, lines_of, ranks_text
 
 MOST_WARNINGS = 5
 WRITTEN_SECONDS = 5.0  # in which somebody who writes the user's file is done
@@ -97,7 +97,7 @@ def find_ranks(
     table = _valid_table(options, document, say)
     as_given = options.rank_table_file is not None and table.document == document
     in_place = as_given and not is_packed(Path(file).read_bytes())
-    file = file if in_place else _own_table_file(job)
+    file = file if in_place else own_table_file(job)
     if options.by_hand:
         return _by_hand(options, file, table), table, job
     pod = _own_pod(table, job)
@@ -105,7 +105,7 @@ def find_ranks(
     return _by_table(options.devices, rendezvous, file, table, pod, job), table, job
 
 
-def _own_table_file(job: JobEnvironment) -> str:
+def own_table_file(job: JobEnvironment) -> str:
     """Where the converted table is written."""
     return os.path.join(job.home, "rank_table", TABLE_NAME)
 
@@ -205,9 +205,9 @@ def _valid_table(options: RankOptions, document: Mapping[str, Any], say: Say) ->
     ranked = convert(chosen, options.rank_order, options.host_nic_ip or "")
     warnings = [*findings, *ranked.findings[len(table.findings) :]]
     for finding in warnings[:MOST_WARNINGS]:
-        say(f"rank table: {finding}")
+        say(WarningLine(f"rank table: {finding}"))
     if len(warnings) > MOST_WARNINGS:
-        say(f"rank table: {len(warnings) - MOST_WARNINGS} more warnings like these")
+        say(WarningLine(f"rank table: {len(warnings) - MOST_WARNINGS} more warnings like these"))
     return ranked
 
 
@@ -296,7 +296,7 @@ def write_table(placement: Placement, table: Optional[RankTable], job: JobEnviro
 
     A template-one file that the user named is used where it is. Raises `CannotCreate`.
     """
-    if table is not None and placement.table_file == _own_table_file(job):
+    if table is not None and placement.table_file == own_table_file(job):
         write_atomically(Path(placement.table_file), table.dumps())
 
 

@@ -113,7 +113,7 @@ def train(
             workers = _prepared(workers, world, reset if asked else None, renew, checkpoints)
             others.begin()
         except (BootError, Stopped) as error:
-            journal.say(f"no restart: {error}")
+            journal.warn(f"no restart: {error}")
             if asked and isinstance(error, BootError):
                 result = result._replace(not_started=error)
             break
@@ -190,7 +190,7 @@ def _save_requests(
             requests = SaveRequests(asking, agreement, others, world.inbox, journal)
     elif options.time_limit and not plan.node_rank:
         why = f"{others.nodes} nodes need a token to agree on a step ({JOB_TOKEN})"
-        journal.say(f"no checkpoint is requested before the time limit (MABOOT_TIME_LIMIT): {why}")
+        journal.warn(f"no checkpoint is requested before the time limit (MABOOT_TIME_LIMIT): {why}")
     return requests
 
 

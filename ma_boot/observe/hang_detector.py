@@ -142,7 +142,7 @@ class HangDetector:
             self._known = []
         if not new or (pausing and self._waits):
             return []
-        self._journal.say(f"{', '.join(new)}: no output and no CPU time for {self._timeout:.0f} s")
+        self._journal.warn(f"{', '.join(new)}: no output and no CPU time for {self._timeout:.0f} s")
         if pausing:  # another node has asked for the stacks just now
             self._journal.event("hang", labels=new)
             return new
@@ -225,7 +225,7 @@ class HangDetector:
             for message in (*self._ended.values(), *self._stacks.values()):
                 self._round.receive(message)
         except RuntimeError as error:  # the limit of threads
-            self._journal.say(f"no stacks: {error}")
+            self._journal.warn(f"no stacks: {error}")
             self._journal.event("hang", labels=labels)
             return labels
         return []

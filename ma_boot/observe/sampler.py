@@ -67,7 +67,7 @@ class Sampler:
         self._journal = journal
         own = tuple(map(given, options.patterns))
         self._meters = [RankMeter(worker.pid) for worker in workers]
-        self._search = PatternSearch(journal.say)
+        self._search = PatternSearch(journal.warn)
         self._progress = [TrainingProgress(own, self._search.last_value) for _ in workers]
         self._readings = [Reading() for _ in workers]  # since the last event
         self._latest = [Reading() for _ in workers]  # of the whole run
@@ -116,7 +116,7 @@ class Sampler:
         except Exception as error:  # of a number that nobody has thought of
             if not self._has_failed:
                 self._has_failed = True
-                self._journal.say(f"a sample of the metrics is dropped: {type(error).__name__}: {error}")
+                self._journal.warn(f"a sample of the metrics is dropped: {type(error).__name__}: {error}")
 
     def _look_at_cards(self, cancel: threading.Event) -> None:
         """Takes what a look at the cards has found, which a tool that hangs delays for itself alone."""
@@ -144,7 +144,7 @@ class Sampler:
         try:
             self._endpoint = Endpoint(self._options.port)
         except OSError as error:
-            self._journal.say(f"metrics are not served at {self._options.port}: {error.strerror or error}")
+            self._journal.warn(f"metrics are not served at {self._options.port}: {error.strerror or error}")
             return
         if self._options.events is not None:
             self._events = GrowingEvents(self._options.events, self._options.node)
@@ -222,12 +222,12 @@ class Sampler:
             self._not_finite = True
             at = "" if new.step is None else f" at step {new.step}"
             self._journal.event("loss not finite", label=label, step=new.step, loss=str(new.loss))
-            self._journal.say(f"{label}: the loss is {new.loss}{at}")
+            self._journal.warn(f"{label}: the loss is {new.loss}{at}")
 
     def _compare(self) -> None:
         for slow in self._slow.observe(self._step_times):
             self._journal.event("slow rank", **slow._asdict())
-            self._journal.say(
+            self._journal.warn(
                 f"rank {slow.rank} is slower than the others: {slow.step_time:.3g} s a step, "
                 f"theirs {slow.others:.3g} s"
             )

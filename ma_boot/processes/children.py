@@ -23,6 +23,7 @@ from ma_boot.processes.orphan_guard import (
 )
 from ma_boot.processes.signals import STOP_SIGNALS, SignalInbox, signal_group, signal_process
 from ma_boot.processes.task import REMIND_SECONDS
+from ma_boot.wording import WarningLine
 
 # As a module, whose byte code is there already.
 _GUARD = """
@@ -118,7 +119,7 @@ def stop_setup(
     except Stopped:
         return
     except OSError as error:
-        say(f"what the setup left running was not stopped: {described(error)}")
+        say(WarningLine(f"what the setup left running was not stopped: {described(error)}"))
 
 
 def _stop(

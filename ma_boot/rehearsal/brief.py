@@ -1,43 +1,55 @@
-"""What a rehearsal prints of its nodes by default: each thing once. Their logs have the rest."""
+"""Default view of a rehearsal's nodes: results and warnings, each once. Their logs have the rest."""
 
 from __future__ import annotations
 
 import re
 from typing import Dict
 
+from ma_boot.reporting import EXIT_CODE
+from ma_boot.wording import PROGRESS_MARK, WARNING
+
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+$")  # with its newline; a carriage return ends none
-_OF_NODE = re.compile(rb"\[node (\d{1,4})\] \[ma_boot\] (.*)")
-_OF_FIRST = re.compile(rb"(?:environment|inputs|rank table|launch): done in ")
-_ROUTINE = re.compile(
-    rb"platform: |logs: |page: |exit code 0: |(?:input|output) \S+: |outputs so far: |checkpoints?\b"
-    rb"|[a-z ]{3,20}: (?:done|stopped) in \d|waiting for .* \(\d s of \d+ s\)$"
-)
+_OF_NODE = re.compile(rb"\[node (\d{1,4})\] \[ma_boot\] ([^\n]*)")
+_SUCCESS = EXIT_CODE.format(0).encode()
+_BELOW = b"  "  # begins a line that belongs to the one before
 
 
 class BriefLines:
     """Leaves out the lines of nodes that a reader of the whole job does not miss.
 
-    These are the ends of phases (those of the first node stay, up to its launch), waits of less than 10 s,
-    places of files, and what another node has said before. The lines below one share its fate.
+    These are the progress of each node, by the mark of its lines, the exit code of one that ended well, as
+    the rehearsal prints the job's own, and what another node has printed before.
+    The lines below one share its fate, except that a warning is shown again if it has other lines below it.
     """
 
     def __init__(self) -> None:
-        self._said: Dict[bytes, bytes] = {}  # by which node first
+        self._printed: Dict[bytes, bytes] = {}  # by which node first
         self._hidden: Dict[bytes, bool] = {}  # the last line of each node that was not indented
+        self._held: Dict[bytes, bytes] = {}  # the last warning of each node, if another node has printed it
 
     def __call__(self, data: bytes) -> bytes:
         """The whole lines of `data` that are shown."""
         if b"[ma_boot] " not in data:
             return data
-        return b"".join(line for line in _LINE.findall(data) if self._is_shown(line))
+        return b"".join(map(self._shown, _LINE.findall(data)))
 
-    def _is_shown(self, line: bytes) -> bool:
+    def _shown(self, line: bytes) -> bytes:
+        """What is shown in place of a line: itself, nothing, or a warning that was held back and itself."""
         match = _OF_NODE.match(line)
         if match is None:
-            return True
+            return line
         node, text = match.groups()
-        if not text.startswith(b"  "):
-            of_first = node == b"0" and _OF_FIRST.match(text)
-            routine = _ROUTINE.match(text) and not of_first
-            self._hidden[node] = bool(routine) or self._said.setdefault(text, node) != node
-        return not self._hidden.get(node)
+        is_warning = text.startswith(WARNING.encode())
+        if not text.startswith(_BELOW):
+            is_repeated = self._printed.setdefault(text, node) != node
+            is_progress = text.endswith(PROGRESS_MARK.encode()) or text.startswith(_SUCCESS)
+            self._hidden[node] = is_repeated or (is_progress and not is_warning)
+            self._held.pop(node, None)
+            if is_repeated and is_warning:
+                self._held[node] = line
+        elif node in self._held and self._printed.setdefault(text, node) == node:
+            self._hidden[node] = False
+            return self._held.pop(node) + line
+        elif not self._hidden.get(node):
+            self._printed.setdefault(text, node)
+        return b"" if self._hidden.get(node) else line

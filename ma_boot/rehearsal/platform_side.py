@@ -73,7 +73,7 @@ def uploading_outputs(
     store: Optional[Store],
     seconds: float,
     inbox: SignalInbox,
-    say: Callable[[str], None],
+    warn: Callable[[str], None],
 ) -> Iterator[None]:
     """Uploads the outputs every 30 s during the block, and once more after it, for at most `seconds`.
 
@@ -86,7 +86,7 @@ def uploading_outputs(
         return
     give_up = threading.Event()
     routes = [[channel.route(job, node) for channel in outputs] for node in range(job.nodes)]
-    work = partial(_upload, routes, Path(job.root), store, give_up, say)
+    work = partial(_upload, routes, Path(job.root), store, give_up, warn)
     task = Task("outputs of the job form", work, inbox)
     try:
         yield
@@ -103,7 +103,7 @@ def _upload(
     base: Path,
     store: Store,
     give_up: threading.Event,
-    say: Callable[[str], None],
+    warn: Callable[[str], None],
     cancel: threading.Event,
 ) -> None:
     """What the platform's sidecars do: each uploads the outputs of one node."""
@@ -111,7 +111,7 @@ def _upload(
     def sidecar(routes: Sequence[Route]) -> None:
         upload_periodically(
             routes, base, RetriedStore(store, cancel), done=lambda moved: None,
-            failed=lambda error: say(f"the platform's upload: {error}"),
+            failed=lambda error: warn(f"the platform's upload: {error}"),
         )  # fmt: skip
 
     with ThreadPoolExecutor(len(routes_of_nodes), "sidecar") as sidecars:
@@ -121,7 +121,7 @@ def _upload(
         try:
             upload(routes, base, RetriedStore(store, give_up))
         except (PathMappingError, OSError) as error:
-            say(f"the platform's last upload: {error}")
+            warn(f"the platform's last upload: {error}")
 
 
 def write_table(file: Path, write: TableWrite) -> None:

@@ -91,7 +91,7 @@ def run_job(
     timeout = request.transfers.upload_timeout
     # A stopped node gets the time to stop its processes and to upload.
     limits = Limits(request.run.stop_timeout + timeout + _KILL_SECONDS, hurry=signal.SIGTERM)
-    with uploading_outputs(rehearsal.channels, job, setup.store, timeout, world.inbox, say):
+    with uploading_outputs(rehearsal.channels, job, setup.store, timeout, world.inbox, world.journal.warn):
         job_run = JobRun(setup, limits, world, start_of, spec_of, processes)
         with live_view(job, world.journal.console):
             run = job_run.run()
@@ -102,7 +102,7 @@ def run_job(
         try:
             write_verdicts(job.root, verdicts)
         except OSError as error:  # a full disk does not change how the job ended
-            say(f"cannot write {error.filename or job.root}: {error.strerror}")
+            world.journal.warn(f"cannot write {error.filename or job.root}: {error.strerror}")
     own_stops = sum(fault.kind == "stop" and fault.node is None for fault in job_run.injected)
     by_user = len(world.inbox.stops) > own_stops  # then it is no wonder that faults did not come
     wrong = [f"{problem} ({verdict.fault})" for verdict in verdicts for problem in verdict.wrong]
@@ -136,7 +136,7 @@ def _finish(
     journal.event("job-end", **job_end_event(run, world.inbox.stops, why, exit_code))
     journal.close()
     events = [Path(job.events_file), *(file for node in range(job.nodes) for file in events_of(job, node))]
-    made = write_in_time(events, Path(job.root, PAGE), world.inbox, journal.say, PAGE_SECONDS)
+    made = write_in_time(events, Path(job.root, PAGE), world.inbox, journal.warn, PAGE_SECONDS)
     removed, problems = pruned(Path(job.root).parent, rehearsal.keep)
     if removed or problems:
         journal.say("\n".join([f"{removed} old rehearsals were removed (MABOOT_KEEP_REHEARSALS)", *problems]))

@@ -22,6 +22,7 @@ from ma_boot.reporting.console import (
     rendered as rendered,
 )
 from ma_boot.reporting.exit_report import (
+    EXIT_CODE as EXIT_CODE,
     Ending as Ending,
     ExitStatus as ExitStatus,
     end_event as end_event,

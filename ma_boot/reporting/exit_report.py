@@ -22,9 +22,10 @@ from ma_boot.reporting.explain import (
 from ma_boot.reporting.files import write_atomically
 from ma_boot.reporting.hints import hints_for
 from ma_boot.reporting.result import ROLES, RunResult, WorkerExit
-from ma_boot.wording import Message, coded, counted, in_lines, lines_of, size
+from ma_boot.wording import Message, ProgressLine, WarningLine, coded, counted, in_lines, lines_of, size
 from path_mapping.errors import printable
 
+EXIT_CODE = "exit code {}: "  # begins the last line, which programs look for: it has no mark of its kind
 MOST_OTHERS = 8  # fits on a screen
 MOST_OF_SUMMARY = 15  # lines
 LONGEST_LINE = 300
@@ -167,9 +168,9 @@ def report_lines(ending: Ending, page: Optional[str] = None) -> List[str]:
         of_processes += _lines_of_others(run, failed)
     if by == "training":  # what to do about it; the last line is what the process said itself
         of_processes, details = [*of_processes, *details], []
-    places = [f"logs: {ending.job.log_dir}"] if ending.job is not None else []
-    places += [f"page: {page}"] if page is not None else []
-    facts = [*_lost_of_logs(run), *map(_channel_line, ending.form)]
+    places = [ProgressLine(f"logs: {ending.job.log_dir}")] if ending.job is not None else []
+    places += [ProgressLine(f"page: {page}")] if page is not None else []
+    facts: List[str] = [*_lost_of_logs(run), *map(_channel_line, ending.form)]
     end, *why = last_lines(ending)
     room = MOST_OF_SUMMARY - len(places) - len(why) - 1
     if len(facts) > room:
@@ -181,7 +182,7 @@ def last_lines(ending: Ending) -> List[str]:
     """The exit code with its headline, and the cause where that says more."""
     code, _, cause = exit_status(ending)
     headline = lines_of(cause)[0]
-    return [f"exit code {code}: {headline}", *_cause_line(ending)]
+    return [f"{EXIT_CODE.format(code)}{headline}", *_cause_line(ending)]
 
 
 def _cause_line(ending: Ending) -> List[str]:
@@ -206,8 +207,10 @@ def _lost_of_logs(run: Optional[RunResult]) -> List[str]:
     cut = [ended for ended in (run.exits if run else ()) if ended.log_lost]
     if len(cut) > 1:
         count = sum(ended.log_lost for ended in cut)
-        return [f"{count} bytes are missing in the log files of {len(cut)} processes"]
-    return [f"{ended.label}: {ended.log_lost} bytes are missing in {ended.log_file}" for ended in cut]
+        return [WarningLine(f"{count} bytes are missing in the log files of {len(cut)} processes")]
+    return [
+        WarningLine(f"{ended.label}: {ended.log_lost} bytes are missing in {ended.log_file}") for ended in cut
+    ]
 
 
 def _channel_line(content: ChannelContent) -> str:
@@ -216,7 +219,8 @@ def _channel_line(content: ChannelContent) -> str:
     number = f"{counted(content.files, 'file')}, {size(content.bytes)}" if content.files else "no files"
     more = "" if content.complete else "more than "
     way = "from" if channel.kind == "inputs" else "for"
-    return f"{channel.kind[:-1]} {channel.name}: {more}{number} in {channel.local_dir}, {way} {channel.url}"
+    ends = f"in {channel.local_dir}, {way} {channel.url}"
+    return ProgressLine(f"{channel.kind[:-1]} {channel.name}: {more}{number} {ends}")
 
 
 def _failure_lines(ending: Ending, failure: WorkerExit) -> List[str]:

@@ -13,8 +13,10 @@ from ma_boot.errors import CannotCreate, PhaseCancelled, Stopped, described
 from ma_boot.redact import masked
 from ma_boot.reporting.console import Console
 from ma_boot.reporting.log_writer import LogFile, LogWriter
-from ma_boot.wording import coded, duration
+from ma_boot.wording import ProgressLine, WarningLine, coded, duration, marked
 
+# The phases whose good end is a result: on the first node only, as all nodes do the same.
+MILESTONES = ("environment", "inputs", "rank table", "launch")
 NOT_UTF8 = "backslashreplace"  # what a path has in place of a byte that is not UTF-8 becomes JSON's \\udcXX
 
 
@@ -62,7 +64,7 @@ class Journal:
                 f"uid {os.geteuid()} must be able to enter and write it: in the image, no such directory or "
                 "`RUN chown -R 1000:100 DIR`, and no ENV MA_LOG_DIR"
             ) from error
-        self._file = LogFile(file, lambda reason: self.say(f"events are no longer written: {reason}"))
+        self._file = LogFile(file, lambda reason: self.warn(f"events are no longer written: {reason}"))
         for entry in self._waiting:
             self._write(entry)
         self._waiting.clear()
@@ -75,8 +77,15 @@ class Journal:
         self.logs.flush()
 
     def say(self, text: str) -> None:
-        """Prints a message of ma_boot, each of its lines with the prefix `[ma_boot] `."""
-        self.console.line("[ma_boot] " + text.replace("\n", "\n[ma_boot] "))
+        """Prints a message of ma_boot, each of its lines with the prefix `[ma_boot] `.
+
+        The message is a result, unless it is a `WarningLine` or a `ProgressLine`.
+        """
+        self.console.line("[ma_boot] " + marked(text).replace("\n", "\n[ma_boot] "))
+
+    def warn(self, text: str) -> None:
+        """Prints a message as a warning, unless it is a `ProgressLine`."""
+        self.say(text if isinstance(text, ProgressLine) else WarningLine(text))
 
     def event(self, kind: str, **fields: Any) -> None:
         """Records an event with these fields, which must be JSON values; secrets in them are masked."""
@@ -95,7 +104,7 @@ class Journal:
             self.logs.append(file, line.encode("utf-8", NOT_UTF8))
         except Exception as error:  # no event is worth a training
             self._file = None
-            self.say(f"events are no longer written: {described(error)}")
+            self.warn(f"events are no longer written: {described(error)}")
 
     @contextmanager
     def only_helps(self, what: str) -> Iterator[None]:
@@ -103,7 +112,7 @@ class Journal:
         try:
             yield
         except Exception as error:
-            self.say(f"{what}: {described(error)}")
+            self.warn(f"{what}: {described(error)}")
 
     @contextmanager
     def phase(self, name: str) -> Iterator[RunningPhase]:
@@ -120,4 +129,6 @@ class Journal:
         finally:
             seconds, outcome, detail = time.monotonic() - started, phase.outcome, phase.detail
             self.event("phase-end", phase=name, seconds=seconds, outcome=outcome, detail=detail)
-            self.say(f"{name}: {outcome} in {duration(seconds)}" + (f": {detail}" if detail else ""))
+            line = f"{name}: {outcome} in {duration(seconds)}" + (f": {detail}" if detail else "")
+            is_result = outcome == "failed" or (name in MILESTONES and self._node in (0, None))
+            self.say(line if is_result else ProgressLine(line))

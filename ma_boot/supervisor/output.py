@@ -57,7 +57,7 @@ class WorkerOutput:
         with contextlib.suppress(OSError):  # over this user's limit (pipe(7)): the pipe keeps its 64 KiB
             fcntl.fcntl(source.fileno(), _F_SETPIPE_SZ, PIPE_BYTES)
         where = f"{spec.label}: its log file is incomplete from here on: {spec.log_file}"
-        self._log = LogFile(_new_log(Path(spec.log_file)), lambda reason: journal.say(f"{where}: {reason}"))
+        self._log = LogFile(_new_log(Path(spec.log_file)), lambda reason: journal.warn(f"{where}: {reason}"))
 
     @property
     def lost(self) -> int:

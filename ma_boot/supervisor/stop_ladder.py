@@ -78,7 +78,7 @@ class StopLadder:
             if self._killed:
                 self.survivors = left
                 self.journal.event("unkillable", left=left)
-                self.journal.say(f"SIGKILL did not end {', '.join(left)}")
+                self.journal.warn(f"SIGKILL did not end {', '.join(left)}")
             else:
                 self._kill(signal.SIGKILL, left)
 

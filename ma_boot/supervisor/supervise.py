@@ -136,7 +136,7 @@ class _Observers:
                 reason = reason or observer.check(workers, stopping)
             except Exception as error:
                 self._observers.remove(observer)
-                self._journal.say(f"{observer.without}: {described(error)}")
+                self._journal.warn(f"{observer.without}: {described(error)}")
                 with self._journal.only_helps(observer.without):
                     observer.close()
         return reason

@@ -147,7 +147,7 @@ def shared_outputs(
     if not shared:
         return ""
     return listed(
-        f"warning: all {job.node_count} nodes upload these outputs to the same URL, and of files with "
+        f"all {job.node_count} nodes upload these outputs to the same URL, and of files with "
         "the same name the last one uploaded wins; {node} in the URL keeps them apart:",
         shared,
     )

@@ -23,10 +23,12 @@ from ma_boot.processes import SignalInbox, Task, limit_reached, no_more_processe
 from ma_boot.reporting import Console, Journal, rendered, with_store_hint
 from ma_boot.transfers.mapping import NodeTransfers, inputs_of, outputs_of, upload_routes
 from ma_boot.transfers.unsent import FilesLeft
-from ma_boot.wording import Message, counted, in_lines
+from ma_boot.wording import Message, ProgressLine, counted, in_lines
 from path_mapping import errors as mapping_errors
 
 if TYPE_CHECKING:
+    from path_mapping.mapping import Route
+    from path_mapping.planning import EmptyRoute
     from path_mapping.stores import Store
     from path_mapping.transfer import Progress, RetryPolicy, Transferred, Trouble
 
@@ -74,7 +76,7 @@ class TransferProgress:
         self._printed_at = now
         until = f" until {_clock(trouble.until - now)}" if trouble.until < math.inf else ""
         since = _clock(trouble.since - now)
-        self._journal.say(f"{self._what}: OBS fails since {since}, retrying{until}: {trouble.error}")
+        self._journal.warn(f"{self._what}: OBS fails since {since}, retrying{until}: {trouble.error}")
         self._journal.event("waiting", what=self._what, reason=trouble.error)
 
     def last_error(self) -> str:
@@ -185,6 +187,7 @@ def record(journal: Journal, direction: str, done: Transferred) -> None:
 CANCEL_SECONDS = 2.0  # for a cancelled transfer to end; its thread is abandoned after that
 MOST_NOTICES = 5
 NOTHING_LEFT = Message.of("the training ended well, but left nothing at these output paths:")
+NONE_SELECTED = Message.of("the patterns of these outputs select none of their files:")
 
 
 @contextmanager
@@ -283,13 +286,13 @@ def uploading_periodically(
     store, base = transfers.store, transfers.base
 
     def done(moved: Transferred) -> None:
-        journal.say(f"outputs so far: {summary(moved)}")
+        journal.say(ProgressLine(f"outputs so far: {summary(moved)}"))
         record(journal, "upload", moved)
 
     def failed(error: Exception) -> None:
         expected = isinstance(error, (mapping_errors.PathMappingError, OSError))
         what = str(error) if expected else described(error)
-        journal.say(f"outputs so far: not all uploaded, the next round retries: {what}")
+        journal.warn(f"outputs so far: not all uploaded, the next round retries: {what}")
 
     def send(cancel: threading.Event) -> None:
         to = RetriedStore(store, cancel)
@@ -301,7 +304,7 @@ def uploading_periodically(
     try:
         task = Task("outputs so far", send, inbox)
     except RuntimeError as error:  # the limit of threads
-        journal.say(f"outputs so far: uploaded at the end only: {described(error)}")
+        journal.warn(f"outputs so far: uploaded at the end only: {described(error)}")
     try:
         yield
     finally:
@@ -415,19 +418,37 @@ def _judge(done: Transferred, problems: Sequence[str], journal: Journal, loss: s
     _report(done, "upload", journal)
     if problems:
         raise OutputLost(with_store_hint(in_lines(problems)))
-    paths = {f"{route.local} (for {route.remote})": route.required for route in done.missing}
-    expected = [path for path, required in paths.items() if required]
-    if loss and expected:
-        raise nothing_at(expected, loss)
-    if paths:
-        journal.say(listed("nothing to upload from", list(paths)))
+    # An output with checkpoints may be empty: the training may remove what was published.
+    empty = [found for found in done.empty if found.why or found.route.more is None]
+    absent = [*done.missing, *(found.route for found in empty if not found.why)]
+    unselected = [found for found in empty if found.why]
+    if loss:
+        losses = [
+            (loss, [_ends(route) for route in absent if route.required]),
+            (NONE_SELECTED, [_unselected(found) for found in unselected if found.route.required]),
+        ]
+        lines = [listed(headline, outputs) for headline, outputs in losses if outputs]
+        if lines:
+            raise OutputLost(with_store_hint(in_lines(lines)))
+    outputs = [*map(_ends, absent), *map(_unselected, unselected)]
+    if outputs:
+        journal.say(listed("nothing to upload from", outputs))
+
+
+def _ends(route: Route) -> str:
+    """The two ends of an output, in a message."""
+    return f"{route.local} (for {route.remote})"
+
+
+def _unselected(found: EmptyRoute) -> str:
+    return f"{_ends(found.route)}: {found.why}"
 
 
 def _report(done: Transferred, direction: str, journal: Journal) -> None:
     for notice in done.notices[:MOST_NOTICES]:
-        journal.say(notice)
+        journal.warn(notice)
     if len(done.notices) > MOST_NOTICES:
-        journal.say(f"and {len(done.notices) - MOST_NOTICES} more notices like these")
+        journal.warn(f"and {len(done.notices) - MOST_NOTICES} more notices like these")
     record(journal, direction, done)
 
 
@@ -466,6 +487,7 @@ def boot_error(
 
         error = error.located(place)
     message = with_store_hint(_in_words(what, error))
-    if any(isinstance(cause, (mapping_errors.MissingInputs, mapping_errors.NotFound)) for cause in causes):
+    absent = (mapping_errors.MissingInputs, mapping_errors.NothingSelected, mapping_errors.NotFound)
+    if any(isinstance(cause, absent) for cause in causes):
         return InputMissing(message)
     return StoreUnavailable(message)

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
-from path_mapping.errors import MissingInputs, Replaced, StoreError, TransferFailed
+from path_mapping.errors import Replaced, StoreError, TransferFailed
 from path_mapping.file.file_tree import (
     MoxFileNotExistsException,
     is_directory,
@@ -99,7 +99,8 @@ def copy_parallel(src_url: str, dst_url: str, file_list: Optional[Sequence[str]]
     elif source is not None:
         below = ObsUrl(source.bucket, source.prefix)
         fetch = partial(download, recorded=False)
-        _transfer(fetch, Route(os.path.abspath(dst_url), below, include=_patterns(names)), src_url)
+        way = Route(os.path.abspath(dst_url), below, include=_patterns(names), required=False)
+        _transfer(fetch, way, src_url)
     elif target is not None:
         # By content: what this process once uploaded may have been overwritten by somebody since.
         below = ObsUrl(target.bucket, target.prefix)
@@ -170,8 +171,6 @@ def _transfer(
 ) -> None:
     try:
         done = move([route], Path("/"), store())
-    except MissingInputs as error:
-        raise missing(url) from error
     except TransferFailed as error:
         if all(isinstance(failure.error, StoreError) for failure in error.failures):
             raise StoreError(str(error)) from error  # what MoXing's callers catch

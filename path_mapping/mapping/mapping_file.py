@@ -93,6 +93,12 @@ class MappingReader:
         if not text or not is_text(text):
             self.problems.append(f"{key.place(section)}found {key.shown}, expected a local path as a string")
             return None
+        directory, pattern = _pattern_in(text)
+        if pattern:
+            expected = "expected a local path without '*' and '?'"
+            instead = f"write {directory!r} with include: [{pattern!r}]"
+            self.problems.append(f"{key.place(section)}found {text!r}, {expected}: {instead}")
+            return None
         try:
             return expanded(text, self._placeholders)
         except ValueError as error:
@@ -157,6 +163,14 @@ class MappingReader:
 
     def _wrong(self, value: Value, where: str, expected: str) -> None:
         self.problems.append(f"{where}found {value.shown}, expected {expected}")
+
+
+def _pattern_in(path: str) -> Tuple[str, str]:
+    """A local path as the directory before its first name with `*` or `?`, and the pattern from there on."""
+    names = path.split("/")
+    first = next((index for index, name in enumerate(names) if "*" in name or "?" in name), len(names))
+    directory = "/".join(names[:first]) or ("/" if path.startswith("/") else ".")
+    return directory, "/".join(names[first:])
 
 
 def _duplicate(local: str, first: str, earlier: Value) -> str:

@@ -15,6 +15,7 @@ from path_mapping.planning.plan import (
     unquoted as unquoted,
 )
 from path_mapping.planning.prepare import (
+    EmptyRoute as EmptyRoute,
     PreparedTransfer as PreparedTransfer,
     UploadChoice as UploadChoice,
     prepare_downloads as prepare_downloads,

@@ -124,6 +124,7 @@ Etags = Callable[[str, Tuple[int, ...]], Sequence[str]]
 """The ETags of a local file's content, by its name, for parts of each of these sizes; for none its MD5."""
 
 COPY, SKIP, REFUSE, MAKE, DELETE = "copy", "skip", "refuse", "make", "delete"
+NOT_SELECTED = "not selected"  # the reason of a step
 
 
 class LocalEntry(NamedTuple):
@@ -313,7 +314,7 @@ def plan_downloads(
             yield from _own_directory(stored)
             continue
         if chosen is not None and not chosen(name):
-            yield Step(SKIP, name, stored.size, "not selected")
+            yield Step(SKIP, name, stored.size, NOT_SELECTED)
             continue
         marker = name.endswith("/") and stored.size == 0
         problem = unsafe(name[:-1] if marker else name) or (4 * len(name) > room and _too_long(name, room))
@@ -393,7 +394,7 @@ def plan_uploads(
         problem = local.problem or key_problem(ends.key_of(name))
         complete = complete and (not problem or local.kind == "special")  # which hides nothing
         if chosen is not None and not chosen(name):
-            yield Step(SKIP, name, local.size, "not selected")
+            yield Step(SKIP, name, local.size, NOT_SELECTED)
         elif problem:
             yield Step(SKIP if local.kind == "special" else REFUSE, name, local.size, problem, local=local)
         elif not wanted(name, local):

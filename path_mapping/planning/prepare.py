@@ -14,6 +14,7 @@ from typing import (
     IO,
     Any,
     Callable,
+    Dict,
     Generic,
     Iterator,
     List,
@@ -26,7 +27,7 @@ from typing import (
     Union,
 )
 
-from path_mapping.errors import Failure, MissingInputs, NoSpace, UnsafeTarget
+from path_mapping.errors import Failure, MissingInputs, NoSpace, NothingSelected, UnsafeTarget
 from path_mapping.localfs import chunks, md5_of, printable, shown, write_all
 from path_mapping.mapping import PathMapping, Route, Shard, overlaps
 from path_mapping.planning.local_tree import local_entry
@@ -132,6 +133,13 @@ class Spool(Generic[Item]):
 MOST_KEPT = 1000  # refusals and notices; all of them are counted
 
 
+class EmptyRoute(NamedTuple):
+    """A route whose source gives no file; `why` names the patterns, and is empty if there are no files."""
+
+    route: Route
+    why: str
+
+
 class PreparedTransfer:
     """What is to be done for some routes: read as often as needed, and told what was done.
 
@@ -190,6 +198,19 @@ class PreparedTransfer:
             failures = self.refused if step.local is None else self.blocked
             if len(failures) < MOST_KEPT:
                 failures.append(Failure(path, url, OSError(step.reason)))
+
+    def unselected_inputs(self) -> List[EmptyRoute]:
+        """The inputs whose patterns select none of their objects."""
+        scans = self._scans.values()
+        return [EmptyRoute(scan.route, scan.why_nothing("object")) for scan in scans if scan.selects_nothing]
+
+    def empty_outputs(self) -> Tuple[EmptyRoute, ...]:
+        """The outputs without a file to upload, unless an earlier upload has sent some of theirs."""
+        return tuple(
+            EmptyRoute(scan.route, scan.why_nothing("file") if scan.selects_nothing else "")
+            for scan in self._scans.values()
+            if (scan.selects_nothing or scan.is_empty) and not scan.has_sent()
+        )
 
     def notice(self, text: str) -> None:
         """Adds a notice, if there are not too many."""
@@ -273,6 +294,7 @@ def prepare_downloads(
     Raises:
         MissingInputs: Required inputs do not exist.
         UnsafeTarget: Keys cannot be files below their target, or inputs overlap.
+        NothingSelected: The patterns of required inputs select none of their objects.
         NoSpace: A disk is too small.
         StoreError: A listing failed.
     """
@@ -286,6 +308,7 @@ def prepare_downloads(
     try:
         if prepared.refused:
             raise UnsafeTarget([f"{refusal.target}: {refusal.error}" for refusal in prepared.refused])
+        _check_selection(prepared)
         problems = space_problems(scan for scan in scans if scan is not None)
         if problems:
             raise NoSpace(problems)
@@ -293,6 +316,17 @@ def prepare_downloads(
         prepared.close()
         raise
     return prepared
+
+
+def _check_selection(prepared: PreparedTransfer) -> None:
+    """Adds a notice for optional inputs without a selected object. Raises `NothingSelected` for others."""
+    lines: Dict[bool, List[str]] = {True: [], False: []}
+    for route, why in prepared.unselected_inputs():
+        lines[route.required].append(f"{route.remote} (for {route.local}): {why}")
+    if lines[True]:
+        raise NothingSelected(lines[True])
+    for line in lines[False]:
+        prepared.notice(line)
 
 
 def prepare_uploads(

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, List, Optional, Tuple
 
-from path_mapping.errors import StoreError
+from path_mapping.errors import StoreError, printable
 from path_mapping.localfs import chunks, read_mark
-from path_mapping.mapping import Route, Shard
+from path_mapping.mapping import Route, Shard, selected
 from path_mapping.planning.local_tree import (
     SpaceNeed,
     files_below,
@@ -21,6 +21,8 @@ from path_mapping.planning.local_tree import (
 )
 from path_mapping.planning.plan import (
     COPY,
+    NOT_SELECTED,
+    REFUSE,
     SKIP,
     Ends,
     LocalEntry,
@@ -43,6 +45,9 @@ Check = Callable[[], None]
 """Called often; raises to cancel."""
 
 
+MOST_EXAMPLES = 2  # names of files that no pattern selects, in a message
+
+
 def never_cancelled() -> None:
     """The `Check` of what is not cancelled."""
 
@@ -51,7 +56,8 @@ class RouteScan:
     """A route whose two sides are known. Its steps can be read once, which counts them.
 
     `files` and `bytes` are by action, `same` is the number of files that are the same on both sides, and
-    `need` is the space that the copies take on the disk.
+    `need` is the space that the copies take on the disk. Of the source's files, `selected` match the patterns
+    and `unselected` do not; `examples` are names of the latter.
     """
 
     def __init__(self, route: Route, ends: Ends, record: Record, steps: Iterator[Step]) -> None:
@@ -62,6 +68,8 @@ class RouteScan:
         self.bytes: Counter[str] = Counter()
         self.same = 0
         self.need = SpaceNeed()
+        self.selected = self.unselected = 0
+        self.examples: List[str] = []
         self._steps = steps
 
     def __iter__(self) -> Iterator[Step]:
@@ -73,7 +81,46 @@ class RouteScan:
                 self.need = self.need.plus(size, None if local is None else local.file_size)
             elif action == SKIP and local is not None and not step.name.endswith("/"):
                 self.same += not local.problem
+            if step.name and not step.name.endswith("/"):  # a file, not a directory
+                self._count(step)
             yield step
+
+    def _count(self, step: Step) -> None:
+        if step.reason == NOT_SELECTED:
+            self.unselected += 1
+            if len(self.examples) < MOST_EXAMPLES:
+                self.examples.append(step.name)
+        elif step.action in (COPY, REFUSE):
+            self.selected += 1
+        elif step.action == SKIP and not step.named:
+            self.selected += step.local is None or not step.local.problem
+
+    @property
+    def selects_nothing(self) -> bool:
+        """Whether the patterns select none of the source's files. Only after the steps were read."""
+        return bool(self.unselected) and not self.selected
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the source has no files at all. Only after the steps were read."""
+        return not self.selected and not self.unselected
+
+    def why_nothing(self, kind: str) -> str:
+        """The patterns, and some of the files that they do not select; `kind` is object or file."""
+        patterns = [
+            f"{option} {list(lines)}"
+            for option, lines in (("include", self.route.include), ("exclude", self.route.exclude))
+            if lines
+        ]
+        names = [printable(name) for name in self.examples]
+        more = ["..."] if self.unselected > len(names) else []
+        count = f"{self.unselected} {kind}{'s' if self.unselected > 1 else ''}"
+        return f"none of its {count} ({', '.join([*names, *more])}) is selected by {', '.join(patterns)}"
+
+    def has_sent(self) -> bool:
+        """Whether the record has a file that the patterns select: it was uploaded, and removed here since."""
+        chosen = selected(self.route.include, self.route.exclude)
+        return any(chosen is None or chosen(entry.name) for entry in self.record.entries())
 
 
 def space_problems(scans: Iterable[RouteScan]) -> List[str]:

@@ -21,6 +21,7 @@ from path_mapping.localfs import (
 from path_mapping.mapping import ObsUrl, Route, Shard
 from path_mapping.planning import (
     Copy,
+    EmptyRoute,
     PreparedTransfer,
     UploadChoice,
     prepare_downloads,
@@ -121,6 +122,7 @@ class Transferred(NamedTuple):
     the routes whose source has nothing, `notices` say what was left out, `retries` is the number of retried
     requests, `by_length` that of files whose content could be compared with no checksum.
     `deferred` files were not uploaded, as they changed after they were listed (see `UploadChoice.settled`).
+    `empty` are outputs that exist and have no file to upload, nor one that was uploaded earlier.
     """
 
     files: int
@@ -132,6 +134,7 @@ class Transferred(NamedTuple):
     retries: int = 0
     by_length: int = 0
     deferred: int = 0
+    empty: Tuple[EmptyRoute, ...] = ()
 
 
 def ignored(progress: Progress) -> None:
@@ -153,6 +156,7 @@ def download(
 
     Raises:
         MissingInputs: required inputs do not exist; nothing was written.
+        NothingSelected: the patterns of required inputs select no object; nothing was written.
         UnsafeTarget: keys that are not safe paths below their target; nothing was written.
         NoSpace: the disk is too small; nothing was written.
         TransferFailed: some files failed; all others were downloaded.
@@ -231,7 +235,7 @@ def upload(
             for notice in abort_left(uploads, to):
                 prepared.notice(notice)
         done = _transferred(prepared, failures, sending.files, retries, started, len(sending.uncompared))
-        return done._replace(bytes=sending.size, deferred=sending.deferred)
+        return done._replace(bytes=sending.size, deferred=sending.deferred, empty=prepared.empty_outputs())
 
 
 def _transferred(

@@ -249,7 +249,7 @@ def test_ranks_in_containers_see_the_same_on_every_platform(laptop: Laptop) -> N
         shape = ["--nodes", "2", "--devices-per-node", "2", "--rendezvous", "torch"]
         ended = laptop.rehearse("--platform", platform, *shape, "project/ranks.py")
         assert ended.code == 0, ended.output
-        assert ended.output.count(f"[ma_boot] platform: {shown}\n") == 2
+        assert ended.output.count(f"[ma_boot] platform: {shown} \n") == 2
         lines = [line.partition(" ranks ")[2] for line in ended.output.splitlines() if " ranks {" in line]
         assert len(lines) == 4, ended.output
         seen[platform] = sorted(lines)

@@ -154,12 +154,12 @@ def write_in_time(
     events: Sequence[Path],
     page: Path,
     inbox: SignalInbox,
-    say: Callable[[str], None],
+    warn: Callable[[str], None],
     patience: float = PATIENCE_SECONDS,
 ) -> bool:
     """Writes the page of events that this process wrote, and keeps an earlier one; True if it was written.
 
-    It takes at most `patience` seconds. An error is reported by `say` and otherwise ignored.
+    It takes at most `patience` seconds. An error is reported by `warn` and otherwise ignored.
     """
 
     def work(cancel: object) -> None:
@@ -172,7 +172,7 @@ def write_in_time(
         if task.wait(lambda: None, time.monotonic() + patience):
             task.result()
             return True
-        say(f"no page was made: {patience:.0f} s were not enough for {page}")
+        warn(f"no page was made: {patience:.0f} s were not enough for {page}")
     except Exception as error:  # the job's own end is what counts
-        say(f"no page was made: {error if isinstance(error, BootError) else described(error)}")
+        warn(f"no page was made: {error if isinstance(error, BootError) else described(error)}")
     return False

@@ -174,13 +174,13 @@ def test_a_name_that_shows_no_step_is_reported_at_the_second_step(
     training = Training(store, tmp_path, names, nodes=2, by_calls=False)
     training.start()
     for step in STEPS[:2]:
-        assert not printed(training.nodes, "warning")
+        assert not printed(training.nodes, "show no step")
         training.save(step)
         training.look()
-    lines = printed(training.nodes[:1], "warning: checkpoints: the names of ")
+    lines = printed(training.nodes[:1], "checkpoints: the names of ")
     assert len(lines) == 1
     assert named in lines[0]
     assert "checkpoint(step)" in lines[0]
     training.save(STEPS[2])
     training.look()
-    assert len(printed(training.nodes[:1], "warning")) == 1
+    assert len(printed(training.nodes[:1], "show no step")) == 1

@@ -147,5 +147,5 @@ def test_at_the_limit_of_threads_a_hang_is_reported_without_stacks(
             assert eventually(lambda: detector.hanging(group.workers), "the hang") == ["rank 0"]
         finally:
             threading.stack_size(before)
-    assert "[ma_boot] no stacks: can't start new thread" in journal.screen()
+    assert "[ma_boot] warning: no stacks: can't start new thread" in journal.screen()
     assert [event["labels"] for event in journal.events("hang")] == [["rank 0"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from html import escape
@@ -15,6 +16,7 @@ import pytest
 from tests.conftest import CREDENTIALS
 from tests.functional.node import eventually
 from tests.functional.rehearsal.jobs import (
+    CHECKPOINTS,
     MAPPING,
     SHAPE,
     end,
@@ -24,6 +26,8 @@ from tests.functional.rehearsal.jobs import (
     rehearse,
     start,
     stopped_with_outputs,
+    with_outputs,
+    write,
 )
 from tests.obs import MemoryObs
 
@@ -276,3 +280,13 @@ def test_two_nodes_that_upload_one_key_are_told_so_and_both_end_well(laptop: Pat
     assert ended.output.count("warning: all 2 nodes upload these outputs to the same URL") == 2
     assert "./checkpoints -> obs://bucket/out" in ended.output
     assert sum(method == "PUT" and "/bucket/out/x?" in target for method, target in obs.requests) == 10
+
+
+def test_warnings_reach_the_terminal_without_verbose(laptop: Path) -> None:
+    program = write(laptop, "os.makedirs('ckpt', exist_ok=True)", "open(f'ckpt/other-{rank}', 'w').close()")
+    options = with_outputs(laptop, ckpt=CHECKPOINTS)
+    ended = rehearse(laptop, *SHAPE[:4], *options, program, more={"MABOOT_VERBOSE": ""})
+    warning = (
+        r"\[node [01]\] \[ma_boot\] warning: checkpoints: none of the \d files in .* is one of a checkpoint"
+    )
+    assert re.search(warning, ended.output), ended.output

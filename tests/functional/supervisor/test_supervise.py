@@ -188,7 +188,7 @@ class TestOrphans:
         running.signal()
         ended = running.end()
         assert ended.code == 143, ended.output
-        assert "[ma_boot] SIGKILL did not end rank 0\n" in ended.output
+        assert "[ma_boot] warning: SIGKILL did not end rank 0\n" in ended.output
         assert [event["left"] for event in node.events() if event["kind"] == "unkillable"] == [["rank 0"]]
         eventually(lambda: not alive(stuck), "it ends when it can")
 

@@ -1,10 +1,14 @@
-"""Which lines of the nodes a rehearsal prints without `--verbose`."""
+"""The lines of the nodes that a rehearsal prints without `--verbose`, by their kind."""
 
 from __future__ import annotations
 
+from typing import List, Tuple
+
 import pytest
+from hypothesis import given, strategies as st
 
 from ma_boot.rehearsal.brief import BriefLines
+from ma_boot.wording import ProgressLine, WarningLine, marked
 
 
 def shown(*lines: str) -> list[str]:
@@ -12,38 +16,49 @@ def shown(*lines: str) -> list[str]:
     return BriefLines()(data).decode().splitlines()
 
 
+def printed(text: str) -> str:
+    """The line that a node prints."""
+    return f"[ma_boot] {marked(text)}"
+
+
 @pytest.mark.parametrize(
     ("text", "nodes"),
     [
-        ("platform: ModelArts on Volcano", ""),
-        ("job: done in 0.0 s: x, node 0 of 2", ""),
-        ("environment: done in 0.0 s: /usr/bin/python3 by PATH", "0"),
-        ("inputs: done in 1.0 s: 1 file", "0"),
-        ("rank table: done in 2 min 48 s: ranks 0-3 of 8", "0"),
-        ("launch: done in 0.0 s: 4 processes", "0"),
-        ("run: done in 0.9 s: 4 processes ended with 0", ""),
-        ("run: stopped in 0.9 s: 0 processes ended with 0, 4 stopped", ""),
-        ("run: failed in 0.9 s: rank 0 ended with exit code 1", "0"),
-        ("waiting for /x/jobstart_hccl.json: the file is empty (9 s of 1800 s)", ""),
-        ("waiting for /x/jobstart_hccl.json: the file is empty (10 s of 1800 s)", "0"),
-        ("checkpoint step 3: published in 0.1 s: 2 files, 3 kB", ""),
-        ("logs: /x", ""),
-        ("page: /x", ""),
+        (ProgressLine("checkpoint step 3: published in 0.1 s: 2 files, 3 kB"), ""),
         ("exit code 0: success", ""),
         ("exit code 3: rank 0 ended with exit code 3", "0"),
-        ("warning: x", "0"),
+        (WarningLine("x"), "0"),
+        (WarningLine("outputs so far: not all uploaded, the next round retries: x"), "0"),
+        (WarningLine("checkpoints: not published, the next look tries again: x"), "0"),
+        ("ValueError: x ", "0"),
+        ("waiting for x: done in 0.0 s", "0"),
     ],
 )
-def test_of_the_nodes_lines(text: str, nodes: str) -> None:
-    lines = [f"[node {node}] [ma_boot] {text}" for node in (0, 1)]
+def test_only_progress_is_left_out_and_the_rest_is_shown_once(text: str, nodes: str) -> None:
+    lines = [f"[node {node}] {printed(text)}" for node in (0, 1)]
     assert shown(*lines) == [line for line in lines if line[6] in nodes]
 
 
-def test_what_is_below_a_line_shares_its_fate() -> None:
+def test_lines_below_progress_are_left_out_too() -> None:
+    progress = printed(ProgressLine("inputs: 1 file\n  a"))
+    lines = [f"[node 1] {line}" for line in progress.replace("\n", "\n[ma_boot] ").split("\n")]
+    assert shown(*lines, "[node 1] [ma_boot] x") == ["[node 1] [ma_boot] x"]
+
+
+def test_warning_with_other_lines_below_it_is_shown_for_each_node() -> None:
     first = ["[node 1] [ma_boot] warning: x", "[node 1] [ma_boot]   - a"]
-    other = ["[node 0] [ma_boot] warning: x", "[node 0] [ma_boot]   - b"]
+    same = ["[node 2] [ma_boot] warning: x", "[node 2] [ma_boot]   - a"]
+    other = ["[node 0] [ma_boot] warning: x", "[node 0] [ma_boot]   - a", "[node 0] [ma_boot]   - b"]
     last = ["[node 0] [ma_boot] warning: y", "[node 0] [ma_boot]   - a"]
-    assert shown(*first, *other, *last) == [*first, *last]
+    assert shown(*first, *same, *other, *last) == [*first, other[0], other[2], *last]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from("pw"), st.text("ab: ", max_size=3))))
+def test_no_warning_is_ever_left_out(lines: List[Tuple[int, str, str]]) -> None:
+    kinds = {"p": ProgressLine, "w": WarningLine}
+    output = [(node, printed(kinds[kind](text))) for node, kind, text in lines]
+    seen = {line.partition("] ")[2] for line in shown(*(f"[node {node}] {line}" for node, line in output))}
+    assert seen == {line for _, line in output if line.startswith("[ma_boot] warning: ")}
 
 
 def test_all_else_is_shown_as_it_is() -> None:

@@ -281,7 +281,7 @@ class TestJournal:
             journal.event("late")
         os.close(descriptor)
         lines = (tmp_path / "screen").read_text().splitlines()
-        assert lines[:2] == ["[ma_boot] job: done in 0.0 s: two", "[ma_boot] lines"]
+        assert lines[:2] == ["[ma_boot] job: done in 0.0 s: two ", "[ma_boot] lines"], "progress, by its mark"
         assert lines[3] == "[ma_boot] run: failed in 0.0 s: wrong"
         events = [json.loads(line) for line in (tmp_path / "new" / "events.jsonl").read_text().splitlines()]
         assert [event["kind"] for event in events] == ["phase-start", "phase-end"] * 4
@@ -315,5 +315,5 @@ class TestJournal:
                 journal.event("x")
             journal.close()
         os.close(descriptor)
-        line = "[ma_boot] events are no longer written: No space left on device\n"
+        line = "[ma_boot] warning: events are no longer written: No space left on device\n"
         assert (tmp_path / "screen").read_text() == line

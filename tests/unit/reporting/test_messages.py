@@ -71,6 +71,7 @@ def test_every_message_is_there_in_chinese_with_all_that_it_says() -> None:
         "not in OBS, neither an object nor anything below it:",
         "objects that cannot be stored below their target:",
         "not enough space; nothing was downloaded:",
+        "the patterns of these inputs select none of their objects:",
     }, "nobody says this any more"
 
 

@@ -56,7 +56,7 @@ def test_sigterm_then_sigkill_then_survivors(stopping: Stopping) -> None:
     assert ladder.survivors == ["rank 1"]
     assert stopping.journal.screen().splitlines() == [
         "[ma_boot] rank 2 ended with exit code 1: stopping rank 0, rank 1",
-        "[ma_boot] SIGKILL did not end rank 1",
+        "[ma_boot] warning: SIGKILL did not end rank 1",
     ]
 
 

@@ -365,5 +365,23 @@ def test_two_spellings_of_one_local_path_are_duplicate_keys(other: str) -> None:
     assert problems == (f"line 2: output: duplicate key {other!r}, the same path as 'a', first on line 1",)
 
 
+@pytest.mark.parametrize(
+    ("text", "directory", "pattern"),
+    [
+        ("out/*.pt", "out", "*.pt"),
+        ("/cache/out/step-?/*.pt", "/cache/out", "step-?/*.pt"),
+        ("*.pt", ".", "*.pt"),
+        ("/*", "/", "*"),
+    ],
+)
+def test_pattern_in_a_local_path_is_pointed_to_include(text: str, directory: str, pattern: str) -> None:
+    for section in ("input", "output"):
+        (problem,) = problems_of(f"{section}:\n  {text!r}: obs://bucket/x/")
+        assert problem == (
+            f"line 2: {section}: found {text!r}, expected a local path without '*' and '?': "
+            f"write {directory!r} with include: [{pattern!r}]"
+        )
+
+
 def test_an_impossible_local_path_is_reported() -> None:
     assert len(problems_of(r"PATH_MAPPING_CONFIG = {'input': {'\ud800': 'obs://bucket/x'}}", "m.py")) == 1

@@ -1,0 +1,170 @@
+"""Stray files: written by the training outside of all outputs. ModelArts deletes them with the container."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections import deque
+from fnmatch import translate
+from typing import Deque, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+from ma_boot.launch import LaunchPlan
+from ma_boot.modelarts import JobEnvironment, read_channels
+from ma_boot.node.launch_phase import ENVIRONMENT_FILE
+from ma_boot.node.rank_table_phase import own_table_file
+from ma_boot.node.world import World
+from ma_boot.reporting import Journal
+from ma_boot.transfers import NodeTransfers, outputs_of
+from ma_boot.wording import counted, size
+from path_mapping.errors import printable
+
+MOST_ENTRIES = 20_000  # files and directories that are looked at
+LOOK_SECONDS = 2.0  # for all of them
+HURRIED_SECONDS = 0.2  # after a stop signal, whose grace period is for uploads
+MOST_NAMED = 3  # in the line; the largest files
+
+# Caches and notes of Python, CANN, MindSpore and PyTorch, which no training needs again. docs/path-mapping.md
+# has this list. A pattern with a `/` is for a name and that of its directory.
+CACHES = (
+    ".*", "__pycache__", "*.pyc", "kernel_meta*", "*_kernel_meta", "compile_cache", "graph_cache",
+    "extra-info", "torchinductor_*", "rank_*/om", "rank_*/ir_dump", "fusion_result.json", "ge_check_op.json",
+    "akg_build_tmp.key", "trace_code_graph_*",
+)  # fmt: skip
+_CACHES = re.compile("|".join(translate(pattern if "/" in pattern else f"*/{pattern}") for pattern in CACHES))
+ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")  # in the top directory of a Python environment
+
+
+class Look(NamedTuple):
+    """Where stray files are looked for: below `roots`, except for the paths in `kept`.
+
+    A file is stray if its content was written after `since_ns` (nanoseconds since the epoch). Paths are real
+    ones, without links. Names in messages are relative to the first root.
+    """
+
+    roots: Tuple[str, ...]
+    kept: Tuple[str, ...]
+    since_ns: int
+
+
+class StrayFiles(NamedTuple):
+    """The stray files with their sizes in bytes, the largest first; all of them if the look is `complete`."""
+
+    files: Tuple[Tuple[str, int], ...]
+    complete: bool
+
+    @property
+    def bytes(self) -> int:
+        """The size of all files."""
+        return sum(length for _, length in self.files)
+
+    def line(self) -> str:
+        """`2 files (180 MB) were written outside of the outputs ...`."""
+        count = len(self.files)
+        names = ", ".join(printable(name) for name, _ in self.files[:MOST_NAMED])
+        more = ", ..." if count > MOST_NAMED else ""
+        least = "" if self.complete else "at least "
+        verbs = ("was", "is", "it") if count == 1 else ("were", "are", "them")
+        return (
+            f"{least}{counted(count, 'file')} ({size(self.bytes)}) {verbs[0]} written outside of the outputs "
+            f"and {verbs[1]} lost on ModelArts: {names}{more}; save {verbs[2]} below an output"
+        )
+
+
+def planned_look(
+    plan: LaunchPlan, job: JobEnvironment, transfers: Optional[NodeTransfers], world: World
+) -> Optional[Look]:
+    """The look for files that are written from now on; None where the working directory outlives the job.
+
+    That is on all platforms but ModelArts, and in their rehearsals.
+    """
+    if job.platform.name != "modelarts":
+        return None
+    outputs = [str(route.path(transfers.base)) for route in outputs_of(transfers)] if transfers else []
+    form = [channel.local_dir for channel in read_channels(world.environ)[0] if channel.kind == "outputs"]
+    ours = [job.log_dir, own_table_file(job), os.path.join(job.home, "ascend")]  # the last: CANN's logs
+    for worker in plan.workers:
+        ours += [worker.environ.get("ASCEND_PROCESS_LOG_PATH", ""), os.path.dirname(worker.log_file)]
+        ours += [os.path.join(worker.cwd, ENVIRONMENT_FILE)]
+    roots = [world.cwd, *(worker.cwd for worker in plan.workers), job.job_dir, plan.code or ""]
+    return Look(_real(roots), _real([*outputs, *form, *ours]), time.time_ns())
+
+
+def _real(paths: Sequence[str]) -> Tuple[str, ...]:
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in paths if path))
+
+
+def report_stray_files(look: Optional[Look], journal: Journal, hurry: bool) -> None:
+    """Prints a warning that names stray files, and writes its event; nothing if there are none."""
+    if look is None:
+        return
+    found = find_stray_files(look, time.monotonic() + (HURRIED_SECONDS if hurry else LOOK_SECONDS))
+    if not found.files:
+        return
+    names = [name for name, _ in found.files[:MOST_NAMED]]
+    journal.event(
+        "stray files", files=len(found.files), bytes=found.bytes, names=names, complete=found.complete
+    )
+    journal.warn(found.line())
+
+
+def find_stray_files(look: Look, deadline: float) -> StrayFiles:
+    """Looks below the roots until the monotonic `deadline` (seconds), at `MOST_ENTRIES` at most."""
+    files: List[Tuple[str, int]] = []
+    complete, kept, looked_at = True, set(look.kept), 0
+    for entry in _entries(look.roots, kept):
+        looked_at += 1
+        if looked_at > MOST_ENTRIES or time.monotonic() >= deadline:
+            complete = False
+            break
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except OSError:  # removed meanwhile
+            continue
+        if stat.S_ISREG(status.st_mode) and status.st_mtime_ns >= look.since_ns and entry.path not in kept:
+            files.append((_name(entry.path, look.roots[0]), status.st_size))
+    return StrayFiles(tuple(sorted(files, key=lambda file: (-file[1], file[0]))), complete)
+
+
+def _name(path: str, root: str) -> str:
+    return path[len(root) + 1 :] if path.startswith(root + os.sep) else path
+
+
+def _entries(roots: Sequence[str], kept: Set[str]) -> Iterator[os.DirEntry[str]]:
+    """All entries below the roots that may be stray or lead to stray files, the topmost ones first.
+
+    Neither links nor mounts are followed: what is mounted is kept somewhere else.
+    """
+    waiting: Deque[Tuple[str, int]] = deque()
+    for root in roots:
+        try:
+            waiting.append((root, os.stat(root).st_dev))
+        except OSError:
+            continue
+    seen: Set[str] = set()
+    while waiting:
+        directory, device = waiting.popleft()
+        if directory in seen or directory in kept:
+            continue
+        seen.add(directory)
+        try:
+            with os.scandir(directory) as listed:
+                entries = list(listed)
+        except OSError:  # removed meanwhile, or no permission
+            continue
+        if directory not in roots and any(entry.name in ENVIRONMENT_MARKS for entry in entries):
+            continue
+        for entry in entries:
+            if _CACHES.match(f"{os.path.basename(directory)}/{entry.name}"):
+                continue
+            yield entry
+            if entry.is_dir(follow_symlinks=False) and _device(entry) == device:
+                waiting.append((entry.path, device))
+
+
+def _device(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat(follow_symlinks=False).st_dev
+    except OSError:
+        return -1
