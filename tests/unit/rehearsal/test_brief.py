@@ -53,7 +53,9 @@ def test_warning_with_other_lines_below_it_is_shown_for_each_node() -> None:
     assert shown(*first, *same, *other, *last) == [*first, other[0], other[2], *last]
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from("pw"), st.text("ab: ", max_size=3))))
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from("pw"), st.text("ab: ", max_size=3).map(str.lstrip)))
+)
 def test_no_warning_is_ever_left_out(lines: List[Tuple[int, str, str]]) -> None:
     kinds = {"p": ProgressLine, "w": WarningLine}
     output = [(node, printed(kinds[kind](text))) for node, kind, text in lines]
