@@ -191,7 +191,7 @@ class Publisher:
         what, taken, begun = self.what, snapshot.taken, time.monotonic()
         if not taken.files and len(what.savers(self.watch.layout)) == 1:
             what.say(
-                f"checkpoint({taken.step.name}) makes no checkpoint: {what.root} has no file of "
+                f"checkpoint({taken.step.name}) makes no checkpoint: {what.way.local} has no file of "
                 f"this step as {' '.join(what.options.layout)!r} names it"
             )
             return

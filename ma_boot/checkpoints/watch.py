@@ -245,7 +245,7 @@ class StepWatch:
         self._are_strangers_named = True
         more = f" and {len(files) - MOST_NAMED} more" if len(files) > MOST_NAMED else ""
         self.what.say(
-            f"checkpoints: the names of {', '.join(files[:MOST_NAMED])}{more} in {self.what.root} "
+            f"checkpoints: the names of {', '.join(files[:MOST_NAMED])}{more} in {self.what.way.local} "
             "show no step, so these files are in no checkpoint and no start resumes from them; they are "
             "uploaded as ordinary files. Call ma_boot.training.checkpoint(step) when a step is saved, or "
             "write a pattern, as in 'checkpoint': 'step_{step}'"
