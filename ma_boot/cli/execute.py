@@ -26,6 +26,7 @@ from ma_boot.reporting import (
     report_lines,
     write_failure,
 )
+from ma_boot.wording import in_lines
 
 FAILURE_FILE_SECONDS = 5.0  # a file system that does not answer is not waited for any longer
 
@@ -65,7 +66,7 @@ def _report(ending: Ending, world: World, again: bool = False) -> None:
     lines = [f"exit code {exit_status(ending).code}"]
     with journal.only_helps("no report was made"):
         lines = last_lines(ending) if again else report_lines(ending, page)
-    journal.say("\n".join(lines))
+    journal.say(in_lines(lines))
 
 
 def _page_here(ending: Ending, world: World) -> Optional[str]:

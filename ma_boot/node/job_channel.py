@@ -229,7 +229,7 @@ class OtherNodes:
         """Sends a message to node 0, or from there to all others, in the background; without secrets."""
         with self._only_helping():
             for way in self._ways:
-                way.tell(kind, masked(coded(body)))
+                way.tell(kind, coded(masked(body)))
                 if kind == "go" and way is self._documents:  # who has lost the connection reads it there
                     way.flush(VERDICT_SECONDS)
 

@@ -138,9 +138,9 @@ def words_of(ended: WorkerExit) -> str:
     output = output_of_failed_rank(ended.output)
     words = error_line(output) if ended.signal in _FAULTS else own_words(output, ended.stopped)
     if words is None and ended.code == 1 and last_line(output):
-        last = without_secrets(last_line(output))[:LONGEST_WORDS]
+        last = printable(without_secrets(last_line(output)))[:LONGEST_WORDS]
         return Message.of("{}; its last line: {}", ended.how(), last)
-    return without_secrets(words or "")[:LONGEST_WORDS]
+    return printable(without_secrets(words or ""))[:LONGEST_WORDS]
 
 
 def _early(ended: WorkerExit, node: int, epoch: float) -> Cause:

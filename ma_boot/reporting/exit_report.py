@@ -239,7 +239,7 @@ def report_lines(ending: Ending, page: Optional[str] = None) -> List[str]:
     """
     _, by, cause = exit_status(ending)
     details = lines_of(cause)[1:]
-    run, lost = ending.run, str(ending.lost).split("\n") if ending.lost is not None and by != "output" else []
+    run, lost = ending.run, lines_of(str(ending.lost)) if ending.lost is not None and by != "output" else []
     of_processes = []
     if run is not None:
         failed = _process_of(ending, run)
@@ -261,7 +261,7 @@ def last_lines(ending: Ending) -> List[str]:
     """The exit code with its headline, and the cause where that says more."""
     code, _, cause = exit_status(ending)
     headline = lines_of(cause)[0]
-    return [f"exit code {code}: {headline}", *_cause_line(ending)]
+    return [Message.of("{}: {}", f"exit code {code}", headline), *_cause_line(ending)]
 
 
 def _cause_line(ending: Ending) -> List[str]:
@@ -273,12 +273,12 @@ def _cause_line(ending: Ending) -> List[str]:
     if cause is None:
         return []
     if ending.agreed:
-        return [f"the job's cause: {cause}"]
+        return [Message.of("{}: {}", "the job's cause", str(cause))]
     failure = ending.run.first_failure if ending.run else None
     rank = failed_mpi_rank(failure.output) if failure is not None and cause.rank is None else cause.rank
     whose = f"rank {rank}: " if rank is not None else ""
     alone = not (cause.place or cause.hint) and (failure is None or failure.rank == cause.rank)
-    return [] if alone else [f"the cause on this node: {whose}{cause.in_words}"]
+    return [] if alone else [Message.of("{}: {}{}", "the cause on this node", whose, cause.in_words)]
 
 
 def _lost_of_logs(run: Optional[RunResult]) -> List[str]:
@@ -306,7 +306,7 @@ def _failure_lines(ending: Ending, failure: WorkerExit) -> List[str]:
     lines = [f"the cause: {failure.label}{device}{host}, pid {failure.pid}; its log: {failure.log_file}"]
     output = output_of_failed_rank(failure.output)
     lines += [f"  | {_shortened(line)}" for line in last_words(output)]
-    return lines + [f"hint: {hint}" for hint in hints_for(output)]
+    return [*lines, *(Message.of("{}: {}", "hint", hint) for hint in hints_for(output))]
 
 
 def _process_of(ending: Ending, run: RunResult) -> Optional[WorkerExit]:
@@ -377,7 +377,7 @@ def write_failure(ending: Ending) -> None:
     try:
         if path.exists():  # raises where the directory cannot be entered
             path = path.with_name(path.stem + "-ma_boot.json")
-        document = masked(coded(failure_document(ending)))
+        document = coded(masked(failure_document(ending)))
         write_atomically(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     except Exception:  # how the job ended is what counts
         return

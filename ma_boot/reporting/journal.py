@@ -75,8 +75,11 @@ class Journal:
         self.logs.flush()
 
     def say(self, text: str) -> None:
-        """Prints a message of ma_boot, each of its lines with the prefix `[ma_boot] `."""
-        self.console.line("[ma_boot] " + text.replace("\n", "\n[ma_boot] "))
+        """Prints a message of ma_boot, each of its lines with the prefix `[ma_boot] `.
+
+        What it quotes of the training's output moves no cursor and changes no colour.
+        """
+        self.console.line(text, "[ma_boot] ")
 
     def event(self, kind: str, **fields: Any) -> None:
         """Records an event with these fields, which must be JSON values; secrets in them are masked."""
@@ -91,7 +94,7 @@ class Journal:
         if file is None:
             return
         try:
-            line = json.dumps(masked(coded({**entry, "node": self._node})), ensure_ascii=False) + "\n"
+            line = json.dumps(coded(masked({**entry, "node": self._node})), ensure_ascii=False) + "\n"
             self.logs.append(file, line.encode("utf-8", NOT_UTF8))
         except Exception as error:  # no event is worth a training
             self._file = None

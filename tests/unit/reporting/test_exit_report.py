@@ -330,3 +330,11 @@ def test_a_handler_that_ends_a_stopped_rank_with_0_is_no_success() -> None:
     run = RunResult((ended(0, 0), ended(1, 0, stopped=True)))
     assert (run.succeeded, run.outcome) == (False, "stopped")
     assert exit_status(Ending.of(None, [], None, run, LOST)).code == 1
+
+
+def test_the_words_of_a_coloured_exception_have_no_escape_sequences() -> None:
+    output = RAISED.format("\x1b[36mRuntimeError\x1b[39m: \x1b]0;title\x07 failed\x08")
+    ending = Ending.of(None, [], None, with_outputs(RunResult((ended(0, 1),)), output), None)
+    assert end_event(ending)["words"] == "RuntimeError:  failed\\x08"
+    assert report_lines(ending)[-1].endswith("RuntimeError:  failed\\x08")
+    assert not any("\x1b" in line for line in report_lines(ending))
