@@ -75,7 +75,7 @@ class NodeZero:
 
     def failure(self) -> None:
         """Hears of a failure, and tells the job's cause."""
-        self._look_until(lambda: self.others.stopped_for() is not None)
+        self._look_until(lambda: self.others.failed_elsewhere() is not None)
 
     def hang(self) -> None:
         """Asks all nodes for their stacks, and tells who is suspected."""

@@ -2,6 +2,8 @@
 
 There is one rule for what a secret is, `is_secret`, and one function that takes secrets out of texts and of
 JSON values, `masked`. Whatever writes text of ma_boot's own calls it where the text leaves the process.
+The template of a `Message` is never masked, only its arguments are: `OBS_ACCESS_KEY_ID: not set` names a
+secret, but has none.
 """
 
 from __future__ import annotations
@@ -11,9 +13,18 @@ from functools import lru_cache, partial
 from typing import Any, Collection, Dict, List, Mapping, Match, Optional, Sequence, Tuple
 from urllib.parse import quote
 
+from ma_boot.wording import Message
+
 MASK = "******"
 _SHORTEST_SECRET = 6  # a shorter value would match too much text that is not secret
 _SHORTEST_NUMBER = 4  # digits of a password; `pass: 3` is a figure
+# The words with which a sentence of ours goes on behind the name of a key: none of them is a key.
+_BEGIN_PROSE = {
+    "a", "after", "all", "already", "an", "another", "any", "are", "both", "choose", "copy", "does",
+    "enter", "everything", "exit", "expected", "found", "has", "is", "it", "its", "left", "less", "more",
+    "must", "neither", "nested", "no", "none", "not", "number", "only", "set", "several", "the", "there",
+    "this", "wait", "was",
+}  # fmt: skip
 _PASSWORD, _KEY, _OTHER = "password", "key", "other"
 # Patterns are compiled by `re` where they are used first: not at every start.
 _WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+"  # of a name: between `_`, `-`, `.` and digits, and in camelCase
@@ -33,6 +44,7 @@ _TOKENS_OF_TEXTS = {
     "audio", "bos", "bot", "cls", "end", "eos", "eot", "image", "mask", "max", "min", "new", "num", "pad",
     "per", "prompt", "sep", "special", "start", "stop", "unk", "video",
 }  # fmt: skip
+_OPTIONS = ("auth", "pat")  # how options end that take a login or a personal access token; variables do not
 # The last words of names whose values only say something about a secret.
 _ABOUT_SECRETS = {
     "algorithm", "count", "dir", "directory", "encryption", "endpoint", "env", "expires", "expiry", "file",
@@ -72,7 +84,20 @@ _PROGRAM_OPTIONS = {
 }
 _ARGUMENTS = r"\b{}\b[^\n;&|]{{0,4096}}"  # of a program
 _SHORT = ("ak", "sk")
-_STEMS = ("key", "pass", "pwd", "secret", "credential", "token", "sig", "authorization", "cookie", "jwt")
+_STEMS = (
+    "key",
+    "auth",
+    "pat",
+    "pass",
+    "pwd",
+    "secret",
+    "credential",
+    "token",
+    "sig",
+    "authorization",
+    "cookie",
+    "jwt",
+)
 _SHORT_STEMS = r"(?<![A-Za-z])[as]k(?![a-z])|[AS][Kk](?![a-z])"
 
 _known: Tuple[str, ...] = ()  # values that are masked wherever they stand, the longest first
@@ -121,6 +146,8 @@ def _kind(name: str) -> str:
     if not words or words[-1] in _ABOUT_SECRETS or words == ["secrets"]:  # which lists names of variables
         return ""
     kinds = {_kind_of_word(word, before) for before, word in zip(("", *words), words)}
+    if name.startswith("-") and words[-1] in _OPTIONS:
+        kinds.add(_OTHER)
     return next((kind for kind in (_PASSWORD, _KEY, _OTHER) if kind in kinds), "")
 
 
@@ -181,7 +208,12 @@ def without_secret_words(words: Sequence[str]) -> List[str]:
 
 def without_secrets(text: str, values: Sequence[str] = ()) -> str:
     """The text without what `remember_secrets` knows and these values, without logins and signatures in URLs,
-    and without what is written as `secret=...`, `--sk ...`, `"token": "..."`, `password: ...` or the like."""
+    and without what is written as `secret=...`, `--sk ...`, `"token": "..."`, `password: ...` or the like.
+
+    Of a message only the arguments are masked, each by itself.
+    """
+    if isinstance(text, Message):
+        return Message(text.template, tuple(without_secrets(arg, values) for arg in text.args))
     for value in (*values, *_known):
         if value in text:
             text = text.replace(value, MASK)
@@ -247,7 +279,13 @@ def _value_of(pair: Match[str]) -> Optional[Tuple[int, int]]:
     value = bare[0].rstrip(".,:)]}\\")
     if not mark and value.startswith("-"):  # another option
         return None
-    prose = mark == ":" and kind != _KEY and not is_header and value.strip("`").isalpha()
-    if prose and re.compile(r"[.,:)]?[ \t]+[^\s#]").match(text, start + len(value)):
-        return None  # `token: expected 16 characters`
+    word = value.strip("`")
+    is_word = word in _BEGIN_PROSE if kind == _KEY else word.isalpha()
+    if (
+        mark == ":"
+        and is_word
+        and not is_header
+        and re.compile(r"[.,:)]?[ \t]+[^\s#]").match(text, start + len(value))
+    ):
+        return None  # `token: expected 16 characters`, `OBS_ACCESS_KEY_ID: not set`
     return (start, start + len(value)) if value and is_secret(name, value.partition(",")[0]) else None

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 MOST_NESTED = 6  # messages in each other
 MOST_GAPS = 40
@@ -44,22 +47,37 @@ WARNING = "warning: "  # begins the first line of a `WarningLine`
 PROGRESS_MARK = " "  # ends the first line of a `ProgressLine`; no other line of ma_boot ends in a blank
 
 
-class WarningLine(str):
+class _Line(str):
+    """A line with a kind; `text` is what it was made of, which stays a message."""
+
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        line = super().__new__(cls, text)
+        line.text = text
+        return line
+
+
+class WarningLine(_Line):
     """A line for a reader who has to act, or who may lose something: no view leaves it out."""
 
 
-class ProgressLine(str):
+class ProgressLine(_Line):
     """A line of what goes on as expected: the default view of a rehearsal leaves it out."""
 
 
 def marked(text: str) -> str:
     """The text as it is printed; its kind, if it has one, can be read from its first line."""
-    first, *rest = (line.rstrip() for line in text.split("\n"))
+    first, *rest = map(_without_mark, lines_of(text.text if isinstance(text, _Line) else text))
     if isinstance(text, WarningLine) and not first.startswith(WARNING):
-        first = WARNING + first
+        first = Message.of("{}{}", WARNING, first)
     elif isinstance(text, ProgressLine):
-        first += PROGRESS_MARK
-    return "\n".join([first, *rest])
+        first = Message.of("{}{}", first, PROGRESS_MARK)
+    return in_lines([first, *rest])
+
+
+def _without_mark(line: str) -> str:
+    return line.rstrip() if line.endswith(PROGRESS_MARK) else line
 
 
 def in_lines(texts: Sequence[str]) -> str:

@@ -97,6 +97,8 @@ class CheckpointOutput:
         attempt = Start(documents, start, layout, self.say, timeout, restore)
         with self._alone(cancel):
             self._clear()
+            if self.publisher is not None:
+                self.publisher.upkeep.own_boots.add(attempt.boot)
             restored = attempt.begin()
             for notice in abort_unfinished(documents.to, self.route, self.base):
                 self.say(notice)
@@ -187,7 +189,7 @@ class CheckpointOutput:
         try:
             with self._alone(cancel):
                 documents = self._documents(cancel, patience)
-                publisher.finish(documents, ending)
+                publisher.finish(documents, ending, goes_on)
         finally:
             for taken in publisher.published():
                 self._note_stored(taken.files)

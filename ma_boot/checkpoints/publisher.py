@@ -100,8 +100,11 @@ class Publisher:
         self._done_with(snapshot)
         return True
 
-    def finish(self, documents: Documents, ending: RunEnd) -> None:
-        """Publishes all that is complete after the end."""
+    def finish(self, documents: Documents, ending: RunEnd, goes_on: bool = False) -> None:
+        """Publishes all that is complete after the end.
+
+        If the job `goes_on`, other nodes are publishing at this moment: what they lack is no fault yet.
+        """
         self.over = True
         for _ in range(CHANGES):  # what somebody outside still writes to is given up
             self.take(ending)
@@ -109,9 +112,15 @@ class Publisher:
                 break
             while self.send(documents):
                 pass
-        self.tend(documents, at_once=True, ending=ending)
+        self.tend(documents, at_once=True, ending=ending, goes_on=goes_on)
 
-    def tend(self, documents: Documents, at_once: bool = False, ending: Optional[RunEnd] = None) -> None:
+    def tend(
+        self,
+        documents: Documents,
+        at_once: bool = False,
+        ending: Optional[RunEnd] = None,
+        goes_on: bool = False,
+    ) -> None:
         """Looks now and then for what counts by now, says what does not, and removes what is too much."""
         what, now = self.what, time.monotonic()
         if now - self._tended < (self._pause if self._uncounted else what.pause) and not at_once:
@@ -119,7 +128,7 @@ class Publisher:
         self._tended, self._pause = now, min(2 * self._pause, LONGEST_PAUSE)
         savers = what.savers(self.watch.layout)
         if len(savers) > 1:
-            self._check_others(documents, savers, ending is not None)
+            self._check_others(documents, savers, ending is not None and not goes_on)
         self.upkeep.find_rivals(documents)
         versions = any(len(published) > 1 for published in self._published.values())
         if (

@@ -25,6 +25,8 @@ class Upkeep:
     def __init__(self, what: Publication) -> None:
         self.what = what
         self.rivals: Set[Attempt] = set()  # of other starts that publish at the same time
+        # Of attempts that this process has begun after this one: a restart in place that did not come about.
+        self.own_boots: Set[str] = set()
         # Sets of earlier attempts, once it is known that these are over.
         self._older: Optional[List[KnownSet]] = None
         self._began = self._looked = time.monotonic()
@@ -57,7 +59,7 @@ class Upkeep:
         """Another start has begun since this one."""
         what = self.what
         begin = documents.read(what.place.of_attempt(later, "begin.json"))
-        if not isinstance(begin, dict) or "refused" in begin:
+        if not isinstance(begin, dict) or "refused" in begin or begin.get("boot") in self.own_boots:
             return
         self.rivals.add(later)
         documents.write(what.place.of_attempt(later, f"alive-{what.attempt}.json"), {"job": what.start.job})

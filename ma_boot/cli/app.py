@@ -16,6 +16,7 @@ from ma_boot import __version__
 from ma_boot.cli.help import Group, LazyCommands, whole_output
 from ma_boot.errors import BootError, ConfigError, ExitCode, InternalError, Stopped
 from ma_boot.redact import is_secret, remember_secrets
+from ma_boot.wording import Message
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -74,7 +75,7 @@ def _own_environment() -> Dict[str, str]:
 def _complain(message: str, code: int) -> int:
     from ma_boot.reporting import print_lines  # neither the help nor completion needs it
 
-    print_lines("ma_boot: " + message, 2)
+    print_lines(Message.of("{}{}", "ma_boot: ", message), 2)
     return int(code)
 
 

@@ -38,11 +38,14 @@ def boot_here(request: BootRequest, environ: Mapping[str, str]) -> int:
         ending = boot(request, world)
         _report(ending, world)
         if world.inbox.stops and ending.stopped_by is None:  # while it was reported
-            ending = ending._replace(stopped_by=world.inbox.stops[0])
-            _report(ending, world, again=True)
+            before, ending = exit_status(ending), ending._replace(stopped_by=world.inbox.stops[0])
+            if exit_status(ending) != before:
+                _report(ending, world, again=True)
         with world.journal.only_helps("the events may end early"):
             world.journal.close()
-    return 128 + world.inbox.stops[0] if world.inbox.stops else exit_status(ending).code
+    if world.inbox.stops and ending.stopped_by is None:  # since then
+        ending = ending._replace(stopped_by=world.inbox.stops[0])
+    return exit_status(ending).code
 
 
 def _report(ending: Ending, world: World, again: bool = False) -> None:

@@ -54,9 +54,7 @@ if TYPE_CHECKING:
     from ma_boot.observe.channel import NodeChannel
 
 CAUSE_SECONDS = 0.8  # that the end of a node whose ranks lost others waits for their words, at most
-STOPPED_SECONDS = (
-    0.5  # if nothing failed here: others tell their failures before the platform stops this node
-)
+STOPPED_SECONDS = 0.5  # if nothing failed here: others tell theirs before the platform stops this node
 TOGETHER_SECONDS = 0.3  # that a node which has failed waits for failures of others at the same time
 MOST_UNREAD = 4096  # messages about hangs, and about saves
 VERDICT_SECONDS = 10.0  # for node 0's verdict to be written to OBS before it is told
@@ -99,6 +97,7 @@ class OtherNodes:
         self._has_failed = False  # a process of this node
         self.together = False  # a failure anywhere ends the attempt on all nodes, for a restart
         self._agreement = Agreement()
+        self._decided: Tuple[Optional[Cause], bool] = None, False  # cause; whether no attempt follows it
 
     def __enter__(self) -> OtherNodes:
         return self
@@ -230,7 +229,7 @@ class OtherNodes:
         """Sends a message to node 0, or from there to all others, in the background; without secrets."""
         with self._only_helping():
             for way in self._ways:
-                way.tell(kind, masked(coded(body)))
+                way.tell(kind, coded(masked(body)))
                 if kind == "go" and way is self._documents:  # who has lost the connection reads it there
                     way.flush(VERDICT_SECONDS)
 
@@ -259,9 +258,9 @@ class OtherNodes:
 
     def _why_stop(self) -> str:
         """Why the processes of this node have to end for a restart; empty if they have not."""
-        elsewhere, agreement = self.stopped_for(), self._agreement
+        elsewhere, agreement = self.failed_elsewhere(), self._agreement
         if elsewhere is not None:
-            return elsewhere.text
+            return str(elsewhere)
         if agreement.verdict is not None:
             return agreement.verdict.why
         return f"node {min(agreement.ends)} has stopped its processes" if agreement.ends else ""
@@ -330,7 +329,6 @@ class OtherNodes:
         elif self._documents is not None:
             self._documents.hurry()
         while True:
-            self.world.inbox.check()
             cause = self._first(failures, run)
             if self.talks:
                 lost = () if self._documents is not None else self.unreached
@@ -339,8 +337,10 @@ class OtherNodes:
                 self._agreement = self._agreement.ended("there is no way to the other nodes")
             if self._agreement.verdict is not None:
                 break
+            self.world.inbox.check()
             time.sleep(_POLL_SECONDS)
         verdict = self._agreement.verdict
+        self._decided = cause, bool(verdict.rule) and not verdict.again
         if not self.node:
             self._tell_agreement(cause)
         if verdict.again:
@@ -362,12 +362,25 @@ class OtherNodes:
             words = readable(str(run.not_started))
             failures = [Cause(self.node, None, run.not_started.exit_code, words, self._now())]
         hang = self._own_hang(run)
-        return [hang] if not failures and hang is not None and hang.node == self.node else failures
+        if failures or not run.hung:
+            return failures
+        if hang is None or hang.node != self.node:  # a node speaks of its own ranks only
+            hang = Cause(self.node, None, ExitCode.HUNG, Message("the ranks hung"), self._now())
+        return [hang]
 
-    def stopped_for(self) -> Optional[JobFailure]:
-        """The failure of another node for which the ranks of this one were stopped."""
-        elsewhere = cause_of(failure for failure in self._of_others() if failure.node != self.node)
-        return None if elsewhere is None else JobFailure(elsewhere.code or 1, str(elsewhere))
+    def given_up(self, why: str) -> Optional[JobFailure]:
+        """The failure that ends a job that restarts together: its cause, else `why`; None if it is stopped.
+
+        After node 0's decision a stop is the platform's answer to the end of a faster node.
+        """
+        (cause, is_decided), is_stopped = self._decided, bool(self.world.inbox.stops)
+        if not self.together or (is_stopped and not is_decided):
+            return None
+        return JobFailure(1, why) if cause is None else JobFailure(cause.code or 1, str(cause))
+
+    def failed_elsewhere(self) -> Optional[Cause]:
+        """The failure of another node for which the ranks of this one have to stop."""
+        return cause_of(failure for failure in self._of_others() if failure.node != self.node)
 
     def _of_others(self) -> List[Cause]:
         """The failures that other nodes have told."""
@@ -465,11 +478,12 @@ class OtherNodes:
         theirs = self._of_others()
         lost = sorted(set(self.unreached) - self._left.keys() - set(self._failed_nodes))
         suspect = run.suspect if run is not None else None
+        failures = [f for f in (*own, *theirs) if (f.code, f.rank) != (ExitCode.HUNG, None)]  # no mere hangs
         hung = (run is not None and run.hung) or ExitCode.HUNG in self._left.values()
-        if not own and not theirs and suspect is not None and hung:
+        if suspect is not None and not failures and (hung or own or theirs):
             first = self._hang(suspect)
         else:
-            first = cause_of([*own, *theirs], lost)
+            first = cause_of(failures or [*own, *theirs], lost)
         if not self.node and first is not None:
             self._tell("cause", [first])
         return first

@@ -101,8 +101,7 @@ def train(
             end, verdict = _decided(end, result, policy, earlier, others, checkpoints, workers)
             journal.event("verdict", **{**end._asdict(), **verdict._asdict()})
             if not verdict.again:
-                if others.together and not inbox.stops:
-                    result = result._replace(stopped_for=others.stopped_for())
+                result = result._replace(stopped_for=others.given_up(verdict.why))
                 journal.say(f"attempt {attempt}: {result.summary()}; no restart: {verdict.why}")
                 break
             why = verdict.why
@@ -116,6 +115,7 @@ def train(
             journal.warn(f"no restart: {error}")
             if asked and isinstance(error, BootError):
                 result = result._replace(not_started=error)
+            result = result._replace(stopped_for=others.given_up(str(error)))
             break
     advice: Tuple[str, ...] = ()
     with journal.only_helps("no advice on files"):

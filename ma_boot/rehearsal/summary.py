@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-from ma_boot.errors import signal_name
+from ma_boot.errors import ExitCode, signal_name
 from ma_boot.node import working_directory
 from ma_boot.redact import masked
 from ma_boot.rehearsal.faults import Fault
@@ -35,7 +35,9 @@ def job_exit_code(run: RunResult, stops: Sequence[int]) -> int:
         return 128 + stops[0]
     if run.not_started is not None:
         return int(run.not_started.exit_code)
-    return run.first_failure.code if run.first_failure else 0
+    if run.first_failure is not None:
+        return run.first_failure.code
+    return int(ExitCode.SUCCESS if run.succeeded else ExitCode.HUNG)  # else SIGKILL did not end a node
 
 
 def rehearsal_end(code: int, why: str, wrong: Sequence[str]) -> Tuple[int, str]:

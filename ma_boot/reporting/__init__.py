@@ -40,6 +40,7 @@ from ma_boot.reporting.explain import (
     output_of_failed_rank as output_of_failed_rank,
     own_words as own_words,
     tells_of_sigkill as tells_of_sigkill,
+    without_escapes as without_escapes,
 )
 from ma_boot.reporting.files import keep_earlier as keep_earlier, write_atomically as write_atomically
 from ma_boot.reporting.hints import hints_for as hints_for, with_store_hint as with_store_hint

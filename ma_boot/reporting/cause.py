@@ -24,7 +24,7 @@ from ma_boot.reporting.explain import (
     place_of_exception,
 )
 from ma_boot.reporting.hints import first_hint
-from ma_boot.reporting.result import WorkerExit, node_and_rank
+from ma_boot.reporting.result import STOP_CODES, WorkerExit, node_and_rank
 from ma_boot.wording import Message
 from path_mapping.errors import printable
 
@@ -100,16 +100,24 @@ def _failure(ended: WorkerExit, node: int, epoch: float) -> Optional[Cause]:
     words = out_of_memory(ended.oom) if ended.oom is not None else words_of(ended) or how
     lost = ended.oom is None and _has_lost_peer(exception, output)
     known = exception is not None and ended.oom is None
+    # A rank that had raised would have ended with 1: 143 is only our SIGTERM, which came before its end.
+    code = 1 if ended.stopped and ended.code in STOP_CODES else ended.code
     return Cause(
         node,
         ended.rank,
-        ended.code,
+        code,
         readable(words),
         _moment(ended, epoch),
         LOST_PEER if lost else RAISED if ended.stopped else OWN,
         place_of_exception(output) if known else "",
         first_hint(output) if known and not lost else "",
     )
+
+
+def lost_its_peer(ended: WorkerExit) -> bool:
+    """Whether a process failed only because it had lost another one."""
+    failure = _failure(ended, 0, 0.0) if ended.code else None
+    return failure is not None and failure.evidence == LOST_PEER
 
 
 def _has_lost_peer(exception: Optional[str], output: str) -> bool:
@@ -130,9 +138,9 @@ def words_of(ended: WorkerExit) -> str:
     output = output_of_failed_rank(ended.output)
     words = error_line(output) if ended.signal in _FAULTS else own_words(output, ended.stopped)
     if words is None and ended.code == 1 and last_line(output):
-        last = without_secrets(last_line(output))[:LONGEST_WORDS]
+        last = printable(without_secrets(last_line(output)))[:LONGEST_WORDS]
         return Message.of("{}; its last line: {}", ended.how(), last)
-    return without_secrets(words or "")[:LONGEST_WORDS]
+    return printable(without_secrets(words or ""))[:LONGEST_WORDS]
 
 
 def _early(ended: WorkerExit, node: int, epoch: float) -> Cause:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Callable, Iterator, List, Mapping, Sequence, U
 from ma_boot.errors import CannotCreate
 from ma_boot.redact import without_secrets
 from ma_boot.reporting.log_writer import PATIENCE_SECONDS, BackgroundWriter
+from path_mapping.errors import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -121,9 +122,12 @@ class Console(BackgroundWriter[bytes]):
                 show(())
                 over = True
 
-    def line(self, text: str) -> None:
-        """Prints each line of the text, without secrets."""
-        self.write(without_secrets(text).encode("utf-8", "backslashreplace") + b"\n")
+    def line(self, text: str, prefix: str = "") -> None:
+        """Prints each line of the text, without secrets; with a prefix also without control characters."""
+        shown: str = without_secrets(text)
+        if prefix:
+            shown = "\n".join(prefix + _without_controls(line) for line in shown.split("\n"))
+        self.write(shown.encode("utf-8", "backslashreplace") + b"\n")
 
     def write(self, data: bytes) -> None:
         """Queues bytes that end with a newline, as they are; returns at once."""
@@ -175,6 +179,10 @@ class Console(BackgroundWriter[bytes]):
             return away + data
         text = "".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace")
         return away + data + _NO_WRAP + text.replace(b"\n", _NO_STYLE + b"\n") + _WRAP
+
+
+def _without_controls(line: str) -> str:
+    return "\t".join(map(printable, line.split("\t")))
 
 
 def print_lines(text: str, descriptor: int = 1) -> None:

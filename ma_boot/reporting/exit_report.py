@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from functools import partial, reduce
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import BootError, ExitCode, InternalError, OutputLost, Stopped, listed, signal_name
 from ma_boot.modelarts import ChannelContent, JobEnvironment
 from ma_boot.redact import masked, without_secrets
-from ma_boot.reporting.cause import Cause, words_of
+from ma_boot.reporting.cause import Cause, lost_its_peer, words_of
 from ma_boot.reporting.explain import (
     explanation,
     failed_mpi_rank,
@@ -21,7 +21,7 @@ from ma_boot.reporting.explain import (
 )
 from ma_boot.reporting.files import write_atomically
 from ma_boot.reporting.hints import hints_for
-from ma_boot.reporting.result import ROLES, RunResult, WorkerExit
+from ma_boot.reporting.result import ROLES, JobFailure, RunResult, WorkerExit
 from ma_boot.wording import Message, ProgressLine, WarningLine, coded, counted, in_lines, lines_of, size
 from path_mapping.errors import printable
 
@@ -33,7 +33,7 @@ SUMMARY_CHARACTERS = 1024  # platforms that show the summary of a failure cut it
 
 
 class Ending(NamedTuple):
-    """Everything that decides how the node ends; a part is None if it did not happen.
+    """The one value that decides how the node ends; a part is None if it did not happen.
 
     `stopped_by` is the first stop signal, `error` what ended the boot before or at the launch, `run` how
     the processes ended, `lost` which outputs were not uploaded or are empty, and `form` what the job form's
@@ -78,38 +78,118 @@ class ExitStatus(NamedTuple):
 
 
 def exit_status(ending: Ending) -> ExitStatus:
-    """What ended the node, in this order: a stop signal, an error of ma_boot, the first process that failed,
-    a hang, processes that SIGKILL did not end, an output that was not uploaded.
+    """The exit status by the first of the `RULES` that knows such an ending.
 
-    Hung processes give 124, as `timeout` does.
+    Success is one of the rules, with a condition of its own: an ending that no rule knows is a failure.
     """
-    run, failure = ending.run, ending.run.first_failure if ending.run else None
-    if ending.stopped_by is not None:
-        node = _node_that_failed(ending)
-        text: str = Message.of("stopped by {}", signal_name(ending.stopped_by))
-        if node is not None:
-            text = Message.of("stopped because node {} failed", node)
-        if failure:
-            text = Message.of("{}; before that, {} {}", text, failure.label, failure.how())
-        return ExitStatus(128 + ending.stopped_by, "signal", text)
-    if ending.error is not None:
-        return ExitStatus(int(ending.error.exit_code), "ma_boot", str(ending.error))
-    if failure is not None:
-        return ExitStatus(failure.code, "training", listed(_described(failure), run.advice if run else ()))
-    if run is not None and run.hung:
-        labels = ", ".join(run.hung)
-        text = Message.of("{} hung, and ma_boot stopped the run (--hang-action stop)", labels)
-        suspected = run.suspect and Message.of("suspected: {}: {}", run.suspect, run.suspect.in_words())
-        return ExitStatus(int(ExitCode.HUNG), "ma_boot", in_lines([text, *filter(None, [suspected])]))
-    if run is not None and run.stopped_for is not None:
-        text = Message.of("stopped because {}", run.stopped_for.text)
-        return ExitStatus(run.stopped_for.code, "training", text)
-    if run is not None and run.left:
-        text = Message.of("SIGKILL did not end {}", ", ".join(run.left))
-        return ExitStatus(int(ExitCode.HUNG), "ma_boot", text)
-    if ending.lost is not None:
-        return ExitStatus(int(ending.lost.exit_code), "output", str(ending.lost))
-    return ExitStatus(int(ExitCode.SUCCESS), None, "success")
+    known = (rule(ending) for rule in RULES)
+    return next((status for status in known if status is not None), _unknown(ending))
+
+
+def _by_signal(ending: Ending) -> Optional[ExitStatus]:
+    """A stop signal, unless the job was given up before it came.
+
+    Then the platform stops this node because a faster one has ended: the code is that of their common cause.
+    """
+    if ending.stopped_by is None or (ending.run is not None and ending.run.stopped_for is not None):
+        return None
+    node = _node_that_failed(ending)
+    text: str = Message.of("stopped by {}", signal_name(ending.stopped_by))
+    if node is not None:
+        text = Message.of("stopped because node {} failed", node)
+    failure = ending.run.first_failure if ending.run else None
+    if failure:
+        text = Message.of("{}; before that, {} {}", text, failure.label, failure.how())
+    return ExitStatus(128 + ending.stopped_by, "signal", text)
+
+
+def _by_error(ending: Ending) -> Optional[ExitStatus]:
+    error = ending.error
+    return None if error is None else ExitStatus(int(error.exit_code), "ma_boot", str(error))
+
+
+def _by_failure(ending: Ending) -> Optional[ExitStatus]:
+    """The process that failed first; if it only lost another one, with the exit code of the cause."""
+    run, cause = ending.run, ending.cause
+    failure = run.first_failure if run else None
+    if run is None or failure is None:
+        return None
+    if cause is not None and cause.code and not _is_of(ending, cause, failure) and lost_its_peer(failure):
+        who, how, after = failure.label, failure.how(), f"{failure.seconds:.1f}"
+        lost = Message.of("{} {} after {} s, as it had lost another rank", who, how, after)
+        return ExitStatus(cause.code, "training", Message.of("{} (exit code of the cause)", lost))
+    return ExitStatus(failure.code, "training", listed(_described(failure), run.advice))
+
+
+def _is_of(ending: Ending, cause: Cause, ended: WorkerExit) -> bool:
+    """Whether the cause is the end of this process."""
+    return _is_here(ending, cause) and cause.rank == ended.rank
+
+
+def _is_here(ending: Ending, cause: Cause) -> bool:
+    return ending.job is None or cause.node == ending.job.node_rank
+
+
+def _by_hang(ending: Ending) -> Optional[ExitStatus]:
+    """Hung processes give 124, as `timeout` does."""
+    run = ending.run
+    if run is None or not run.hung:
+        return None
+    text = Message.of("{} hung, and ma_boot stopped the run (--hang-action stop)", ", ".join(run.hung))
+    suspected = run.suspect and Message.of("suspected: {}: {}", run.suspect, run.suspect.in_words())
+    return ExitStatus(int(ExitCode.HUNG), "ma_boot", in_lines([text, *filter(None, [suspected])]))
+
+
+def _by_cause(ending: Ending) -> Optional[ExitStatus]:
+    """The cause for which the processes of this node were stopped."""
+    run, cause = ending.run, ending.cause
+    if run is None or run.succeeded:
+        return None
+    why = run.stopped_for
+    if cause is not None and (cause.rank is not None or not _is_here(ending, cause)):
+        why = JobFailure(cause.code, str(cause))
+    if why is None:
+        return None
+    return ExitStatus(why.code or 1, "training", Message.of("stopped because {}", why.text))
+
+
+def _by_survivors(ending: Ending) -> Optional[ExitStatus]:
+    left = ending.run.left if ending.run else ()
+    text = Message.of("SIGKILL did not end {}", ", ".join(left))
+    return ExitStatus(int(ExitCode.HUNG), "ma_boot", text) if left else None
+
+
+def _by_lost_output(ending: Ending) -> Optional[ExitStatus]:
+    run, lost = ending.run, ending.lost
+    if run is None or not run.succeeded or lost is None:
+        return None
+    return ExitStatus(int(lost.exit_code), "output", str(lost))
+
+
+def _success(ending: Ending) -> Optional[ExitStatus]:
+    run = ending.run
+    return ExitStatus(int(ExitCode.SUCCESS), None, "success") if run is not None and run.succeeded else None
+
+
+RULES: Tuple[Callable[[Ending], Optional[ExitStatus]], ...] = (
+    _by_signal,
+    _by_error,
+    _by_failure,
+    _by_hang,
+    _by_cause,
+    _by_survivors,
+    _by_lost_output,
+    _success,
+)
+
+
+def _unknown(ending: Ending) -> ExitStatus:
+    """The status of an ending that no rule knows."""
+    if ending.run is None:
+        text = Message("no process was run, and no reason is known")
+        return ExitStatus(int(ExitCode.INTERNAL), "ma_boot", text)
+    text = Message("not every process ended with 0 by itself, and no other node has told a cause")
+    return ExitStatus(1, "training", text)
 
 
 def _node_that_failed(ending: Ending) -> Optional[int]:
@@ -160,7 +240,7 @@ def report_lines(ending: Ending, page: Optional[str] = None) -> List[str]:
     """
     _, by, cause = exit_status(ending)
     details = lines_of(cause)[1:]
-    run, lost = ending.run, str(ending.lost).split("\n") if ending.lost is not None and by != "output" else []
+    run, lost = ending.run, lines_of(str(ending.lost)) if ending.lost is not None and by != "output" else []
     of_processes = []
     if run is not None:
         failed = _process_of(ending, run)
@@ -182,7 +262,7 @@ def last_lines(ending: Ending) -> List[str]:
     """The exit code with its headline, and the cause where that says more."""
     code, _, cause = exit_status(ending)
     headline = lines_of(cause)[0]
-    return [f"{EXIT_CODE.format(code)}{headline}", *_cause_line(ending)]
+    return [Message.of("{}{}", EXIT_CODE.format(code), headline), *_cause_line(ending)]
 
 
 def _cause_line(ending: Ending) -> List[str]:
@@ -194,12 +274,12 @@ def _cause_line(ending: Ending) -> List[str]:
     if cause is None:
         return []
     if ending.agreed:
-        return [f"the job's cause: {cause}"]
+        return [Message.of("{}: {}", "the job's cause", str(cause))]
     failure = ending.run.first_failure if ending.run else None
     rank = failed_mpi_rank(failure.output) if failure is not None and cause.rank is None else cause.rank
     whose = f"rank {rank}: " if rank is not None else ""
     alone = not (cause.place or cause.hint) and (failure is None or failure.rank == cause.rank)
-    return [] if alone else [f"the cause on this node: {whose}{cause.in_words}"]
+    return [] if alone else [Message.of("{}: {}{}", "the cause on this node", whose, cause.in_words)]
 
 
 def _lost_of_logs(run: Optional[RunResult]) -> List[str]:
@@ -230,7 +310,7 @@ def _failure_lines(ending: Ending, failure: WorkerExit) -> List[str]:
     lines = [f"the cause: {failure.label}{device}{host}, pid {failure.pid}; its log: {failure.log_file}"]
     output = output_of_failed_rank(failure.output)
     lines += [f"  | {_shortened(line)}" for line in last_words(output)]
-    return lines + [f"hint: {hint}" for hint in hints_for(output)]
+    return [*lines, *(Message.of("{}: {}", "hint", hint) for hint in hints_for(output))]
 
 
 def _process_of(ending: Ending, run: RunResult) -> Optional[WorkerExit]:
@@ -301,7 +381,7 @@ def write_failure(ending: Ending) -> None:
     try:
         if path.exists():  # raises where the directory cannot be entered
             path = path.with_name(path.stem + "-ma_boot.json")
-        document = masked(coded(failure_document(ending)))
+        document = coded(masked(failure_document(ending)))
         write_atomically(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     except Exception:  # how the job ended is what counts
         return

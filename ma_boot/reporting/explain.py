@@ -30,6 +30,7 @@ EXIT_CODES: Mapping[int, Message] = {
 }
 MOST_LINES_AFTER = 40  # after the exception that ended a process: what libraries print at the exit
 MOST_LINES_AFTER_STOPPED = 15
+_ESCAPES = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])"
 _TRACEBACK = "Traceback (most recent call last):"
 _GROUP = "Exception Group Traceback"
 _IN_GROUP = r" {4}\| (\w[\w.]{0,200}(?:Error|Exception|Group|Exit|Interrupt)\b.*)"
@@ -235,12 +236,17 @@ def _end_of_traceback(lines: Sequence[str], start: int) -> int:
     return end
 
 
+def without_escapes(text: str) -> str:
+    """The text without what sets a terminal's colours or title: Ray, rich and loguru print it everywhere."""
+    return re.sub(_ESCAPES, "", text) if "\x1b" in text else text
+
+
 def _lines(text: str) -> List[str]:
-    """The lines of an output, without PyTorch's rank prefix; of a progress bar only its last state.
+    """The lines of an output, without colours and PyTorch's rank prefix; of a progress bar its last state.
 
     Without the bar beside the traceback of an exception group, too.
     """
-    lines = text.replace("\r\n", "\n").rstrip("\n").split("\n")
+    lines = without_escapes(text).replace("\r\n", "\n").rstrip("\n").split("\n")
     shown = (line.rstrip("\r").rpartition("\r")[2] for line in lines)
     prefix = rf"{_TORCH_PREFIX}|^  [|+] " if _GROUP in text else _TORCH_PREFIX
     return [re.sub(prefix, "", line) for line in shown] if text else []

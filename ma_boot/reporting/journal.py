@@ -79,9 +79,10 @@ class Journal:
     def say(self, text: str) -> None:
         """Prints a message of ma_boot, each of its lines with the prefix `[ma_boot] `.
 
-        The message is a result, unless it is a `WarningLine` or a `ProgressLine`.
+        The message is a result, unless it is a `WarningLine` or a `ProgressLine`. What it quotes of the
+        training's output moves no cursor and changes no colour.
         """
-        self.console.line("[ma_boot] " + marked(text).replace("\n", "\n[ma_boot] "))
+        self.console.line(marked(text), "[ma_boot] ")
 
     def warn(self, text: str) -> None:
         """Prints a message as a warning, unless it is a `ProgressLine`."""
@@ -100,7 +101,7 @@ class Journal:
         if file is None:
             return
         try:
-            line = json.dumps(masked(coded({**entry, "node": self._node})), ensure_ascii=False) + "\n"
+            line = json.dumps(coded(masked({**entry, "node": self._node})), ensure_ascii=False) + "\n"
             self.logs.append(file, line.encode("utf-8", NOT_UTF8))
         except Exception as error:  # no event is worth a training
             self._file = None

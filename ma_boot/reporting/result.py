@@ -76,7 +76,7 @@ def node_and_rank(node: int, rank: Optional[int]) -> str:
 
 
 class JobFailure(NamedTuple):
-    """A failure of another node, for which all processes of this one were stopped."""
+    """Why the job was given up: the exit code of its cause, and the cause in words."""
 
     code: int
     text: str
@@ -87,8 +87,8 @@ class RunResult(NamedTuple):
 
     `not_started` is why a process could not be spawned, or none should have been; `hung` are the labels of
     those whose hang ended the run, and `left` of those that even SIGKILL did not end; `advice` is what to do
-    about the first failure, and `suspect` who is suspected of the last hang; `stopped_for` is the failure of
-    another node for which all were stopped.
+    about the first failure, and `suspect` who is suspected of the last hang; `stopped_for` is why no further
+    attempt follows on any node: the job was given up, before any stop signal came.
     """
 
     exits: Tuple[WorkerExit, ...]
@@ -106,8 +106,14 @@ class RunResult(NamedTuple):
 
     @property
     def succeeded(self) -> bool:
-        """Whether every process was started and ended with 0."""
-        return self.not_started is None and not self.left and all(ended.code == 0 for ended in self.exits)
+        """Whether every process was started and ended with 0 by itself.
+
+        A process that ended with 0 while it was being stopped may have a handler of SIGTERM: its work is not
+        done. Nor is that of a job that was given up.
+        """
+        if self.not_started is not None or self.hung or self.left or self.stopped_for is not None:
+            return False
+        return bool(self.exits) and all(ended.code == 0 and not ended.stopped for ended in self.exits)
 
     @property
     def outcome(self) -> str:

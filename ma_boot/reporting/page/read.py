@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 import time
 from contextlib import suppress
@@ -15,9 +14,10 @@ from urllib.parse import quote
 from ma_boot.errors import BootError, ConfigError, described, listed
 from ma_boot.processes import SignalInbox, Task
 from ma_boot.redact import without_secrets
-from ma_boot.reporting import CAUSE, keep_earlier, write_atomically
+from ma_boot.reporting import CAUSE, keep_earlier, without_escapes, write_atomically
 from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.page.head import cause_in_own_words, headline, time_that_counted
+from ma_boot.reporting.page.language import catalogue
 from ma_boot.reporting.page.tables import logs_to_read
 from ma_boot.reporting.timeline import Timeline, job_names, printable, read_events, timeline_of
 
@@ -27,7 +27,6 @@ ALL_TAILS = 1_000_000  # of all others together
 LARGEST_TAIL = 16_000  # of each of them
 CUT = "…\n"  # before an end that is not the whole log: its lines are numbered from the last one, which is -1
 LOGS = (".txt", ".log")
-_ESCAPES = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])"
 
 
 class JobPage(NamedTuple):
@@ -57,6 +56,11 @@ def page_of(events: Sequence[Path], page: Optional[Path] = None, own: bool = Fal
     return JobPage(page_text(timeline, ends_of_logs, links), printable(end), time_that_counted(timeline).en)
 
 
+def _hidden(text: str) -> str:
+    """A string of an event without secrets; a template of a message, which is ma_boot's own, as it is."""
+    return text if text in catalogue() else without_secrets(text)
+
+
 def event_files(places: Iterable[Path]) -> List[Path]:
     """These files, and those of events below the directories among them, each once.
 
@@ -76,7 +80,7 @@ def event_files(places: Iterable[Path]) -> List[Path]:
 
 def _timeline(events: Sequence[Path]) -> Timeline:
     try:
-        files = [read_events(_end_of(path, MOST_EVENT_BYTES), without_secrets) for path in events]
+        files = [read_events(_end_of(path, MOST_EVENT_BYTES), _hidden) for path in events]
     except OSError as error:
         raise ConfigError(f"cannot read the events {error.filename}: {error.strerror}") from error
     if not any(file.events for file in files):
@@ -143,7 +147,7 @@ def _end_of(path: Path, most: int) -> str:
 
 def _plain(text: str) -> str:
     """The text without colours and secrets, and of a progress bar only its last state."""
-    lines = without_secrets(re.sub(_ESCAPES, "", text)).replace("\r\n", "\n").split("\n")
+    lines = without_secrets(without_escapes(text)).replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2][:2000] for line in lines).rstrip("\n")
 
 

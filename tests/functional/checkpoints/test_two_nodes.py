@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from ma_boot.checkpoints import RunEnd
 from ma_boot.errors import ConfigError, NodesLate
 from path_mapping.stores import Store
+from path_mapping.transfer import RetryPolicy
 from tests.functional.checkpoints.output import TestNode, keys, make_nodes, publish, put, start, step_of
 from tests.functional.node import eventually
 
@@ -118,3 +120,21 @@ def test_damaged_documents_of_an_attempt_stop_nobody(store: Store, tmp_path: Pat
     for name in ("begin.json", "ready-00001-ab.json", "strange"):
         put(store, f"ckpt/.ma_boot/attempts/999990-abcd/{name}", content)
     assert list(map(step_of, start(make_nodes(store, tmp_path)))) == [None, None]
+
+
+def test_a_restart_in_place_raises_no_alarm(store: Store, tmp_path: Path) -> None:
+    """Node 0 has published a step that node 1 publishes at this moment; then the next attempt does not begin."""
+    first, _ = nodes = make_nodes(store, tmp_path)
+    start(nodes)
+    publish(nodes, 10)
+    first.publish(20)
+    first.output.finish(first.ended, RetryPolicy(), RunEnd.CUT, goes_on=True)
+    assert not [line for line in first.printed if "DOES NOT COUNT" in line], first.printed
+    with pytest.raises(NodesLate):
+        first.output.begin(first.ended, lambda now: None, RetryPolicy(), 0.3)
+    first.publisher.upkeep._looked = 0.0
+    first.end(RunEnd.CUT)
+    assert not [line for line in first.printed if "TWO STARTS" in line], first.printed
+    assert [line for line in first.printed if "DOES NOT COUNT" in line], (
+        "the job is over, and node 1 has gone"
+    )

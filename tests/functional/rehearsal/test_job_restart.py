@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import List
+from typing import Dict, List
 
 import pytest
 
@@ -70,6 +70,75 @@ def test_what_would_fail_in_the_same_way_is_not_tried_again_on_any_node(
     assert lines[0].startswith("[ma_boot] the job's cause: node 1, rank 3")
     codes = {event["exit_code"] for event in node_events(laptop, "end")}
     assert codes <= {ended.code, 128 + signal.SIGTERM}, "the code of the cause, also where nothing failed"
+
+
+def ends(laptop: Path) -> Dict[int, int]:
+    """The exit code that each node has reported."""
+    return {event["node"]: event["exit_code"] for event in node_events(laptop, "end")}
+
+
+def test_a_rank_that_raised_but_ended_late_gives_the_code_on_every_node(laptop: Path) -> None:
+    """Rank 3 raises and takes its time; rank 0 loses it, ends first, and so all ranks are stopped."""
+    training = write(
+        laptop,
+        "import traceback",
+        *HEAD,
+        "time.sleep(0.5)",
+        "if rank == 3:",
+        "    try: raise ValueError('bad label 91')",
+        "    except ValueError: traceback.print_exc()",
+        "    time.sleep(600)",
+        "time.sleep(0.5)",
+        "if rank == 0: print('lost', file=sys.stderr); raise ConnectionResetError('Connection reset by peer')",
+        "time.sleep(600)",
+    )
+    ended = rehearse(laptop, *SHAPE, "--max-restarts", "1", training, more=AT_ONCE)
+    assert "rank 0 ended with exit code 1: stopping rank 1" in ended.output, "it ended first"
+    assert ends(laptop) == {0: 1, 1: 1}, ended.output
+    cause = "[ma_boot] the job's cause: node 1, rank 3: ValueError: bad label 91, at project/train.py:8"
+    assert last_lines(ended) == [cause] * 2
+
+
+def test_a_hang_without_a_suspect_gives_124_on_every_node(laptop: Path) -> None:
+    training = write(laptop, *HEAD, "time.sleep(600)")
+    options = ["--max-restarts", "1", "--hang-timeout", "1", "--hang-action", "stop"]
+    ended = rehearse(laptop, "--nodes", "2", *options, training, more=AT_ONCE)
+    assert restarts(laptop) == [0, 1], ended.output
+    assert ends(laptop) == {0: 124, 1: 124}, ended.output
+
+
+def test_a_node_whose_table_has_changed_ends_with_the_code_of_the_cause(laptop: Path) -> None:
+    """The verdict is to start again, which this node cannot: its own ranks were only stopped."""
+    training = write(
+        laptop,
+        *HEAD,
+        "from pathlib import Path",
+        "node = next(path for path in Path.cwd().parents if (path / 'user').is_dir())",
+        "table = node / 'user/config/jobstart_hccl.json'",
+        "time.sleep(0.5)",
+        """if rank == 0: table.write_text('{"status": "completed"}')""",
+        "time.sleep(0.5)",
+        "if rank == 3 and attempt == 1: sys.exit(3)",
+        "time.sleep(600)",
+    )
+    ended = rehearse(laptop, *SHAPE, "--max-restarts", "1", training, more=AT_ONCE)
+    assert "[node 0] [ma_boot] no restart: " in ended.output
+    assert ends(laptop)[0] == 3, ended.output
+    assert ended.code == 3
+    page = next(laptop.glob("ma_boot-rehearsal/*/node-0/home/ma-user/modelarts/log/*-report.html"))
+    assert "succeeded" not in page.read_text()
+
+
+@pytest.mark.parametrize(("more", "codes"), [(AT_ONCE, {0: 0, 1: 0}), ({}, {0: 1, 1: 1})])
+def test_a_handler_that_ends_stopped_ranks_with_0_does_not_end_the_job_well(
+    laptop: Path, more: Dict[str, str], codes: Dict[int, int]
+) -> None:
+    """Where the job starts again these ranks do, too; else this node ends with the code of the cause."""
+    handler = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))"
+    training = write(laptop, "import signal", handler, *HEAD, *FAILS_ONCE)
+    ended = rehearse(laptop, *SHAPE, "--max-restarts", "1", training, more=more)
+    assert ends(laptop) == codes, ended.output
+    assert restarts(laptop) == ([0, 1] if more else [])
 
 
 SAVES = [

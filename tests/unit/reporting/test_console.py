@@ -317,3 +317,9 @@ class TestJournal:
         os.close(descriptor)
         line = "[ma_boot] warning: events are no longer written: No space left on device\n"
         assert (tmp_path / "screen").read_text() == line
+
+
+def test_a_line_of_ours_moves_no_cursor_and_sets_no_title(capfd: pytest.CaptureFixture[str]) -> None:
+    with Console() as console:
+        Journal(console).say("a \x1b]0;title\x07b\n\tc\x9b2J 图")
+    assert capfd.readouterr().out == "[ma_boot] a \\x1b]0;title\\x07b\n[ma_boot] \tc\\x9b2J 图\n"

@@ -7,10 +7,12 @@ from types import SimpleNamespace
 from typing import Any, Optional, Tuple, cast
 
 import pytest
+from hypothesis import given, strategies as st
 
 from ma_boot.errors import BootError, CommandNotFound, InputMissing, OutputLost, RankTableTimeout
 from ma_boot.modelarts import Channel, ChannelContent
-from ma_boot.reporting.cause import Cause
+from ma_boot.rehearsal.summary import job_exit_code
+from ma_boot.reporting.cause import Cause, causes_of
 from ma_boot.reporting.exit_report import (
     Ending,
     end_event,
@@ -24,6 +26,7 @@ from ma_boot.reporting.result import (
     FOLLOWED,
     STOPPED as STOPPED_BY_US,
     WELL as WELL_ENDED,
+    HangSuspect,
     JobFailure,
     RunResult,
     WorkerExit,
@@ -236,3 +239,102 @@ def test_ranks_that_were_stopped_for_another_nodes_failure_end_with_its_code() -
     run = STOPPED._replace(stopped_for=JobFailure(3, "node 1, rank 3: ValueError: x"))
     event = end_event(Ending.of(None, [], None, run, None))
     assert (event["exit_code"], event["cause"]) == (3, "stopped because node 1, rank 3: ValueError: x")
+
+
+LOST_A_PEER = "Traceback (most recent call last):\n  x\nConnectionResetError: Connection reset by peer\n"
+HOW_ENDED = st.builds(
+    ended,
+    st.integers(0, 7),
+    st.sampled_from([0, 0, 0, 1, 3, 137, 143]),
+    st.booleans(),
+)
+RUNS = st.none() | st.builds(
+    RunResult,
+    st.lists(HOW_ENDED, max_size=3).map(tuple),
+    st.none() | st.just(CommandNotFound("x")),
+    st.sampled_from([(), ("rank 0",)]),
+    st.sampled_from([(), ("rank 1",)]),
+    suspect=st.none() | st.just(HangSuspect(1, 3, "waits")),
+    stopped_for=st.none() | st.builds(JobFailure, st.integers(0, 255), st.just("node 1: x")),
+)
+JOB = cast(Any, SimpleNamespace(node_rank=0, host="h", log_dir="/log"))
+ENDINGS = st.builds(
+    Ending,
+    st.sampled_from([None, JOB]),
+    st.sampled_from([None, 2, 15]),
+    st.sampled_from([None, RankTableTimeout("x")]),
+    RUNS,
+    st.sampled_from([None, LOST]),
+    cause=st.none()
+    | st.builds(
+        Cause,
+        st.integers(0, 1),
+        st.none() | st.integers(0, 7),
+        st.integers(0, 255),
+        st.just("x"),
+        st.just(1.0),
+    ),
+    agreed=st.booleans(),
+)
+
+
+@given(ENDINGS)
+def test_only_processes_that_all_ended_well_by_themselves_give_0(ending: Ending) -> None:
+    code, by, cause = exit_status(ending)
+    run = ending.run
+    all_well = (
+        run is not None
+        and bool(run.exits)
+        and all(process.code == 0 and not process.stopped for process in run.exits)
+        and not (run.not_started or run.hung or run.left or run.stopped_for)
+    )
+    nothing_else = ending.stopped_by is None and ending.error is None and ending.lost is None
+    assert (code == 0) == (all_well and nothing_else)
+    assert (by is None) == (code == 0) == (cause == "success")
+    assert 0 <= code <= 255
+    assert report_lines(ending)
+
+
+@given(st.lists(HOW_ENDED, max_size=3), st.sampled_from([None, 15]))
+def test_a_rehearsal_gives_0_only_for_nodes_that_all_ended_well(exits: Any, stop: Optional[int]) -> None:
+    for left in ((), ("node 1",)):
+        run = RunResult(tuple(exits), left=left)
+        code = job_exit_code(run, [stop] if stop else [])
+        assert (code == 0) == (run.succeeded and not stop)
+
+
+def test_a_node_that_only_lost_a_peer_ends_with_the_code_of_the_cause() -> None:
+    lost = RunResult((ended(0, 1)._replace(output=LOST_A_PEER),))
+    ending = Ending.of(JOB, [], None, lost, None)
+    assert exit_status(ending).code == 1
+    agreed = ending._replace(cause=Cause(1, 3, 7, "ValueError: x", 5.0), agreed=True)
+    assert exit_status(agreed)[:2] == (7, "training")
+    assert report_lines(agreed)[-2:] == [
+        "exit code 7: rank 0 ended with exit code 1 after 1.5 s, as it had lost another rank (exit code of the cause)",
+        "the job's cause: node 1, rank 3: ValueError: x",
+    ]
+    own = agreed._replace(run=RunResult((ended(0, 3),)))
+    assert exit_status(own).code == 3, "it failed by itself, too"
+
+
+def test_a_rank_that_raised_while_it_was_stopped_ends_with_its_own_code() -> None:
+    """Its end came by our SIGTERM; without it it would have ended with 1."""
+    raised = ended(0, 143, True, 15)._replace(output=RAISED.format("ValueError: bad batch"))
+    (cause,) = causes_of([raised], 0, 0.0)
+    assert cause.code == 1
+    ending = Ending.of(JOB, [], None, RunResult((raised,)), None)._replace(cause=cause, agreed=True)
+    assert exit_status(ending) == (1, "training", "stopped because node 0, rank 0: ValueError: bad batch")
+
+
+def test_a_handler_that_ends_a_stopped_rank_with_0_is_no_success() -> None:
+    run = RunResult((ended(0, 0), ended(1, 0, stopped=True)))
+    assert (run.succeeded, run.outcome) == (False, "stopped")
+    assert exit_status(Ending.of(None, [], None, run, LOST)).code == 1
+
+
+def test_the_words_of_a_coloured_exception_have_no_escape_sequences() -> None:
+    output = RAISED.format("\x1b[36mRuntimeError\x1b[39m: \x1b]0;title\x07 failed\x08")
+    ending = Ending.of(None, [], None, with_outputs(RunResult((ended(0, 1),)), output), None)
+    assert end_event(ending)["words"] == "RuntimeError:  failed\\x08"
+    assert report_lines(ending)[-1].endswith("RuntimeError:  failed\\x08")
+    assert not any("\x1b" in line for line in report_lines(ending))

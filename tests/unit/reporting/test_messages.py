@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import html
 import json
+import re
 import string
-from typing import Any, Dict, Iterator, List, Set
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Sequence, Set
 
 import pytest
 from hypothesis import given, strategies as st
@@ -13,9 +16,11 @@ from hypothesis import given, strategies as st
 from ma_boot.errors import OutputLost, listed
 from ma_boot.observe.stacks import OWN_WORK
 from ma_boot.observe.suspect import suspect
+from ma_boot.redact import masked, without_secrets
 from ma_boot.reporting import Cause, HangSuspect, WorkerExit, cause_of, causes_of, meaning_of, node_and_rank
 from ma_boot.reporting.explain import EXIT_CODES
 from ma_boot.reporting.hints import OUTPUT_HINTS, STORE_HINTS, hints_for, with_store_hint
+from ma_boot.reporting.page import page_of
 from ma_boot.reporting.page.language import catalogue, in_both
 from ma_boot.wording import MOST_NESTED, Message, coded, in_lines, lines_of, text_in
 from tests.unit.project.imports import SOURCES, tree
@@ -73,6 +78,95 @@ def test_every_message_is_there_in_chinese_with_all_that_it_says() -> None:
         "not enough space; nothing was downloaded:",
         "the patterns of these inputs select none of their objects:",
     }, "nobody says this any more"
+
+
+# What may stand in a gap: a value, the name of a secret, a text that ends with one.
+FILLS = (
+    "x",
+    "7",
+    "OBS_ACCESS_KEY_ID",
+    "OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY",
+    "--token",
+    "a password",
+)
+
+
+def keeps(pieces: Sequence[str], shown: str) -> bool:
+    """Whether a text still has all these pieces, in their order."""
+    at = 0
+    for piece in pieces:
+        at = shown.find(piece, at)
+        if at < 0:
+            return False
+        at += len(piece)
+    return True
+
+
+@pytest.mark.parametrize("fill", FILLS)
+def test_no_word_of_a_message_is_masked(fill: str) -> None:
+    """`OBS_ACCESS_KEY_ID: not set` without its `not` says the opposite."""
+    english = templates()
+    chinese = {re.sub(r"\{\d?\}", "{}", catalogue()[template]) for template in english & catalogue().keys()}
+    for template in english | chinese:
+        message = Message.of(template, *[fill] * template.count("{}"))
+        outer = Message.of("{}: {}", "OBS_SECRET_ACCESS_KEY", message)
+        for shown in (without_secrets(message), masked({"words": message})["words"], without_secrets(outer)):
+            assert keeps(template.split("{}"), shown), template
+        event = json.loads(json.dumps(coded(masked({"words": message}))))
+        assert keeps(template.split("{}"), event["words"]), template
+
+
+def texts(path: Path) -> Iterator[List[str]]:
+    """The texts in a source file, each as its pieces between the gaps, without docstrings."""
+    docstrings = {id(node.value) for node in ast.walk(tree(path)) if isinstance(node, ast.Expr)}
+    parts = {
+        id(part) for node in ast.walk(tree(path)) if isinstance(node, ast.JoinedStr) for part in node.values
+    }
+    inner = docstrings | parts
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.JoinedStr):
+            pieces = [""]
+            for part in node.values:
+                if isinstance(part, ast.Constant):
+                    pieces[-1] += str(part.value)
+                else:
+                    pieces.append("")
+            yield pieces
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner:
+            yield node.value.split("{}")
+
+
+def test_no_text_of_ours_is_masked_that_is_no_message_either() -> None:
+    """By itself, and where the name of a secret is what it speaks of."""
+    for path in SOURCES:
+        for pieces in texts(path):
+            text = "x".join(pieces)
+            if "Proxy-Authorization: " not in text:  # a header, whose value is one
+                assert keeps(pieces, without_secrets(text)), (path, text)
+            # Behind the name of a key only words that begin a sentence are no key: `_BEGIN_PROSE` has them.
+            if len(pieces) > 1 and pieces[0] == "" and re.match(r": [a-z]+ [a-z]", pieces[1]):
+                text = "OBS_SECRET_ACCESS_KEY".join(pieces[:2])
+                assert keeps(pieces[:2], without_secrets(text)), (path, text)
+
+
+def test_a_secret_in_a_gap_is_masked_and_the_message_stays_one() -> None:
+    message = Message.of("OBS_SECRET_ACCESS_KEY: not set, {}", Message.of("see {}", "sk=planted-1"))
+    shown = without_secrets(message)
+    assert shown == "OBS_SECRET_ACCESS_KEY: not set, see sk=******"
+    assert in_both(shown).zh == shown
+    assert coded(masked({"why": message})) == {
+        "why": shown,
+        "messages": {"why": ["OBS_SECRET_ACCESS_KEY: not set, {}", ["see {}", "sk=******"]]},
+    }
+
+
+def test_an_event_that_is_read_again_keeps_its_hint(tmp_path: Path) -> None:
+    hint = next(text for _, text in STORE_HINTS if "OBS_ACCESS_KEY_ID" in text)
+    fields = {"kind": "end", "cause": Message(hint), "exit_code": 69, "time": 5.0, "node": 0}
+    (tmp_path / "a-events.jsonl").write_text(json.dumps(coded(masked(fields))) + "\n")
+    page = page_of([tmp_path / "a-events.jsonl"]).text
+    assert catalogue()[hint] in html.unescape(page)
+    assert "******" not in page
 
 
 def ended(**fields: Any) -> WorkerExit:

@@ -230,3 +230,32 @@ def test_of_a_command_line_secrets_are_masked_and_figures_stay() -> None:
         "--token", "******", "--password=******", "WANDB_API_KEY=******", "--max-tokens", "4096", "--token", "7",
         "--tokenizer-model", "bpe.model", "train.py", "--secret", "--lr", "0.1",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("option", ["--auth", "--pat", "-auth", "--github-pat", "--http-auth"])
+@pytest.mark.parametrize("words", [["{}", "planted"], ["{}=planted"]])
+def test_a_login_or_an_access_token_behind_an_option_is_masked(option: str, words: list[str]) -> None:
+    argv = ["train.py", *(word.format(option) for word in words), "--pattern", "x", "--path", "y"]
+    assert "planted" not in " ".join(without_secret_words(argv))
+    assert "planted" not in without_secrets(" ".join(argv))
+    assert without_secret_words(argv)[-4:] == ["--pattern", "x", "--path", "y"]
+    assert masked({"auth": "basic", "PAT": "x", "--auth-type": "basic"}) == {
+        "auth": "basic", "PAT": "x", "--auth-type": "basic",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY: not set",
+        "OBS does not know OBS_ACCESS_KEY_ID: was it deleted?",
+        "WANDB_API_KEY: found two lines, expected one",
+    ],
+)
+def test_a_sentence_behind_the_name_of_a_key_is_no_key(text: str) -> None:
+    assert without_secrets(text) == text
+
+
+@pytest.mark.parametrize("value", ["planted", "planted it", "Planted it", "planted1 it"])
+def test_a_value_behind_the_name_of_a_key_is_masked(value: str) -> None:
+    assert "lanted" not in without_secrets(f"OBS_SECRET_ACCESS_KEY: {value}")
