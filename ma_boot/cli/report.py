@@ -41,6 +41,6 @@ def report(events: Sequence[Path], output: Optional[Path]) -> int:
     page = output or (events[0] / "report.html" if events[0].is_dir() else events[0].with_name("report.html"))
     made = page_of(event_files(events), page)
     write_atomically(page, made.text)
-    time = f"node time in the final state: {made.time}\n" if made.time else ""
-    print_lines(f"{made.end}\n{time}page: {page}")
+    time = [f"node time in the final state: {made.time}"] if made.time else []
+    print_lines("\n".join([made.end, *made.restarts, *time, f"page: {page}"]))
     return 0

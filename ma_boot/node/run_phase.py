@@ -23,6 +23,7 @@ from ma_boot.observe import (
     SaveAgreement,
     SaveOptions,
     SaveRequests,
+    Semaphores,
     has_step,
 )
 from ma_boot.reporting import RunResult, cause_of, causes_of, missing_files, output_of_failed_rank
@@ -142,6 +143,8 @@ def _observed(
     metrics = Metrics(sampling, inbox, journal)
     observers: List[Observer] = [CutFiles(checkpoints.outputs), metrics, others, hangs]
     observers += [reset] if reset is not None else []
+    with journal.only_helps(Semaphores.without):
+        observers.append(Semaphores(inbox, journal))
     saving = _save_requests(plan, options, world, others, attempt)
     if saving is not None:
         observers.append(saving)

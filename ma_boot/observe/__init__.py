@@ -13,3 +13,4 @@ from ma_boot.observe.reset import ResetWatch as ResetWatch, reset_watch as reset
 from ma_boot.observe.sampler import Metrics as Metrics, Sampling as Sampling
 from ma_boot.observe.save_agreement import SaveAgreement as SaveAgreement
 from ma_boot.observe.saving import SaveOptions as SaveOptions, SaveRequests as SaveRequests
+from ma_boot.observe.semaphores import Semaphores as Semaphores

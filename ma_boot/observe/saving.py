@@ -26,6 +26,10 @@ POLL_SECONDS = 1.0
 WANTED = "save"  # the file in the directory of the logs that asks for a checkpoint; it is removed
 CLOSE_SECONDS = 0.5  # for a disk that does not answer
 MARGIN_SECONDS = 600.0  # before the time limit, at most a tenth of it
+# Of a limit below 200 s a tenth is too late: several nodes save at a step that is up to AHEAD_SECONDS later,
+# and their agreement and the save take time, too.
+LEAST_MARGIN_SECONDS = 2 * AHEAD_SECONDS
+MOST_OF_LIMIT = 2 / 3  # that the margin takes: a step is ahead by no longer than the ranks have been running
 
 
 class SaveOptions(NamedTuple):
@@ -40,7 +44,10 @@ class SaveOptions(NamedTuple):
     @property
     def due(self) -> float:
         """When the time limit asks, in the same seconds."""
-        return self.time_limit - min(MARGIN_SECONDS, self.time_limit / 10) if self.time_limit else math.inf
+        if not self.time_limit:
+            return math.inf
+        least = min(LEAST_MARGIN_SECONDS, self.time_limit * MOST_OF_LIMIT)
+        return self.time_limit - max(least, min(MARGIN_SECONDS, self.time_limit / 10))
 
 
 class SaveRequests:

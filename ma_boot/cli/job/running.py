@@ -291,5 +291,5 @@ def report(environ: Mapping[str, str], /, job: str, output: Optional[str]) -> in
     page = target / "report.html"
     made = page_of(events, page)
     write_atomically(page, made.text)
-    print_lines(f"{made.end}\n{page}")
+    print_lines("\n".join([made.end, *made.restarts, str(page)]))
     return 0

@@ -56,7 +56,6 @@ def facts_part(timeline: Timeline) -> Html:
     for run in runs:
         for transfer in run.transfers:
             moved[transfer.direction] = moved.get(transfer.direction, 0) + transfer.bytes
-    restarts = sum(incident.kind == "restart" for incident in timeline.all_incidents())
     hosts = [node.last.host for node in timeline.nodes if node.last.host]
     software = next((run.software for run in reversed(runs) if run.software), {})
     versions = [f"{name} {version}" for name, version in software.items() if name != "commit"]
@@ -72,7 +71,7 @@ def facts_part(timeline: Timeline) -> Html:
         Text("commit of the code", "代码提交"): software.get("commit", ""),
         Text("downloaded", "下载量"): moved["download"] and size(moved["download"]),
         Text("uploaded", "上传量"): moved["upload"] and size(moved["upload"]),
-        Text("process restarts", "进程重启次数"): restarts,
+        Text("process restarts", "进程重启次数"): len(timeline.restarts),
         Text("reruns of the boot command", "启动命令重复执行次数"): len(runs) - here,
         Text("times scheduled", "作业调度次数"): timeline.schedules if timeline.schedules > 1 else 0,
     }

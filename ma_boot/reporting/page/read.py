@@ -8,7 +8,7 @@ import stat
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 from urllib.parse import quote
 
 from ma_boot.errors import BootError, ConfigError, described, listed
@@ -30,11 +30,13 @@ LOGS = (".txt", ".log")
 
 
 class JobPage(NamedTuple):
-    """The page of a job; in one line how the job ended and why, and in another what its time went for."""
+    """The page of a job; in one line how the job ended and why, in another what its time went for; and a line
+    for each restart of its processes, with the reason."""
 
     text: str
     end: str
     time: str
+    restarts: Tuple[str, ...]
 
 
 def page_of(events: Sequence[Path], page: Optional[Path] = None, own: bool = False) -> JobPage:
@@ -53,7 +55,10 @@ def page_of(events: Sequence[Path], page: Optional[Path] = None, own: bool = Fal
     failed = timeline.outcome.process
     why = cause_in_own_words(timeline, ends_of_logs.get(failed.log_file, "") if failed else "").en
     end = " ".join(filter(None, [headline(timeline).en, why]))
-    return JobPage(page_text(timeline, ends_of_logs, links), printable(end), time_that_counted(timeline).en)
+    reasons = (printable(incident.text) for incident in timeline.restarts)
+    restarts = tuple(f"restart {number}: {reason}" for number, reason in enumerate(reasons, 1))
+    text, time_spent = page_text(timeline, ends_of_logs, links), time_that_counted(timeline).en
+    return JobPage(text, printable(end), time_spent, restarts)
 
 
 def _hidden(text: str) -> str:

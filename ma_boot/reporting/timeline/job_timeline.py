@@ -220,6 +220,18 @@ class Timeline(NamedTuple):
         """The latest processes of each node's last run, with its number."""
         return ((node.number, process) for node in self.nodes for process in node.last.latest)
 
+    @property
+    def restarts(self) -> Tuple[Incident, ...]:
+        """The restarts of the job's processes: all nodes restart together, so one node has all of them.
+
+        Of nodes that lack events, the one that has most.
+        """
+        of_nodes = (
+            tuple(incident for run in node.runs for incident in run.incidents if incident.kind == "restart")
+            for node in self.nodes
+        )
+        return max(of_nodes, key=len, default=())
+
     def all_incidents(self) -> Tuple[Incident, ...]:
         """The incidents of the job and of all nodes, oldest first."""
         of_nodes = [incident for _, run in self.all_runs() for incident in run.incidents]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Dict, List
 
@@ -44,6 +47,12 @@ def test_all_nodes_start_again_after_a_rank_of_one_has_raised(laptop: Path, node
         "attempt 1: node 1, rank 3: ValueError: bad label 91, at project/train.py:6; starting attempt 2 of 2"
     )
     assert ended.output.count(reason) == nodes
+    (job,) = (laptop / "ma_boot-rehearsal").glob("ma-job-*")
+    command = [sys.executable, "-m", "ma_boot", "report", str(job)]
+    reported = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert reported[1] == "restart 1: node 1, rank 3: ValueError: bad label 91, at project/train.py:6"
+    assert not reported[2].startswith("restart"), "one of the job, not one of each node"
+    assert re.search(r"进程重启次数</span></dt><dd>1</dd>", (job / "report.html").read_text())
     ends = sorted(event["ended_ns"] for event in node_events(laptop, "exit"))[: 2 * nodes]
     starts = sorted(event["monotonic_ns"] for event in node_events(laptop, "start"))[2 * nodes :]
     assert ends[-1] < starts[0], "nobody starts before everybody has stopped"
