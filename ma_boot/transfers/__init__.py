@@ -10,7 +10,12 @@ from ma_boot.transfers.mapping import (
     load_mapping as load_mapping,
     outputs_of as outputs_of,
     record_routes as record_routes,
-    shared_outputs as shared_outputs,
+    with_shared_outputs as with_shared_outputs,
+)
+from ma_boot.transfers.shared_outputs import (
+    SharedOutputs as SharedOutputs,
+    UploadPeers as UploadPeers,
+    report_conflicts as report_conflicts,
 )
 from ma_boot.transfers.transfers import (
     NOTHING_LEFT as NOTHING_LEFT,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from path_mapping.mapping import Route
     from path_mapping.planning import EmptyRoute, LocalEntry
     from path_mapping.stores import Store
-    from path_mapping.transfer import Progress, RetryPolicy, Transferred, Trouble
+    from path_mapping.transfer import Progress, RetriedStore, RetryPolicy, Transferred, Trouble, UploadChoice
 
 Update = Callable[["Progress"], None]
 EVENT_SECONDS = 1.0  # between two progress events, at least
@@ -245,15 +245,22 @@ def downloading_inputs(
 def look_at_outputs(transfers: Optional[NodeTransfers], inbox: SignalInbox) -> None:
     """Checks before the training that its outputs can be uploaded (`check_outputs`).
 
-    Raises `StoreUnavailable` if there is no such bucket, or OBS refuses or does not answer; and `Stopped`.
+    Takes note of the objects of shared outputs, too. Raises `StoreUnavailable` if there is no such bucket, or
+    OBS refuses or does not answer; and `Stopped`.
     """
     routes = outputs_of(transfers)
     if transfers is None or not routes:
         return
-    from path_mapping.transfer import check_outputs
+    from path_mapping.transfer import RetriedStore, RetryPolicy, check_outputs
 
-    store, seconds = transfers.store, transfers.retry_seconds
-    task = Task("outputs", lambda cancel: check_outputs(routes, store, cancel, seconds), inbox)
+    store, seconds, shared = transfers.store, transfers.retry_seconds, transfers.shared
+
+    def look(cancel: threading.Event) -> None:
+        check_outputs(routes, store, cancel, seconds)
+        if shared is not None:
+            shared.note_objects(RetriedStore(store, cancel, RetryPolicy(seconds)))
+
+    task = Task("outputs", look, inbox)
     try:
         task.wait(inbox.check)
         task.result()
@@ -292,7 +299,8 @@ def uploading_periodically(
     def send(cancel: threading.Event) -> None:
         wanted = _wanted(routes, base)
         to = RetriedStore(store, cancel)
-        upload_periodically(routes, base, to, done=done, failed=failed, wanted=wanted)
+        target = transfers.shared.target if transfers.shared is not None else None
+        upload_periodically(routes, base, to, done=done, failed=failed, wanted=wanted, shared=target)
 
     task = None
     try:
@@ -314,18 +322,20 @@ def upload_outputs(
     nothing: str,
     spared: int = 1,
     before: Callable[[threading.Event, RetryPolicy], Sequence[str]] = lambda cancel, patience: (),
+    listen: Callable[[], None] = lambda: None,
 ) -> Optional[OutputLost]:
     """Uploads the outputs; nothing is raised, a loss is returned: how the training ended comes first.
 
     It takes at most `timeout` seconds, and a further stop signal ends it: the second one of all, as the first
-    one (`spared`) is the platform's. `before` is called first, and returns what was lost. An output with
-    nothing at its local path is lost, with the headline `nothing`, or only noted if that is empty. After a
-    stop signal there may be little time: nothing is listed, and the newest and smallest files go first.
+    one (`spared`) is the platform's. `before` is called first, and returns what was lost; `listen` is called
+    when peers may have sent messages. An output with nothing at its local path is lost, with the headline
+    `nothing`, or only noted if that is empty. After a stop signal there may be little time: nothing is
+    listed, and the newest and smallest files go first.
     """
     routes = outputs_of(transfers)
     if transfers is None or not routes:
         return None
-    from path_mapping.transfer import RetriedStore, RetryPolicy, UploadChoice, upload
+    from path_mapping.transfer import RetriedStore, RetryPolicy, UploadChoice
 
     store, base, hurry = transfers.store, transfers.base, bool(inbox.stops)
 
@@ -334,13 +344,14 @@ def upload_outputs(
         choice = UploadChoice(listed=not hurry, hurry=hurry, wanted=_wanted(routes, base))
         with progress.shown() as update:
             to = RetriedStore(store, cancel, patience, progress.retrying)
-            return upload(routes, base, to, update, choice=choice), problems
+            return _sent(transfers, to, update, choice), problems
 
     progress = TransferProgress("outputs", "upload", journal)
     stops, deadline = max(spared, len(inbox.stops)), time.monotonic() + timeout
     patience = RetryPolicy(transfers.retry_seconds if timeout == math.inf else math.inf, deadline)
 
     def check() -> None:
+        listen()
         if len(inbox.stops) > stops:
             raise OutputLost(Message.of("not every output was uploaded: interrupted by a second stop signal"))
 
@@ -361,6 +372,17 @@ def upload_outputs(
         message = Message.of("not every output was uploaded: {}", _explained(error))
         return OutputLost(with_store_hint(message))
     return None
+
+
+def _sent(transfers: NodeTransfers, to: RetriedStore, update: Update, choice: UploadChoice) -> Transferred:
+    """Uploads all outputs; the shared ones are compared with the objects afterwards."""
+    from path_mapping.transfer import upload
+
+    def send(routes: Sequence[Route], choice: UploadChoice) -> Transferred:
+        return upload(routes, transfers.base, to, update, choice=choice)
+
+    shared, routes = transfers.shared, outputs_of(transfers)
+    return send(routes, choice) if shared is None else shared.upload(send, routes, choice, to)
 
 
 def _explained(error: Exception) -> Exception:
