@@ -64,9 +64,10 @@ from ma_boot.transfers import (
     job_transfers,
     look_at_outputs,
     record_routes,
-    shared_outputs,
+    report_conflicts,
     told_of_credentials,
     upload_outputs,
+    with_shared_outputs,
 )
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
         with journal.phase("job") as phase:
             job = _job(request, world)
             others.open(job, request.run.channel_port)
-            transfers = _transfers(request, world, job)
+            transfers = _transfers(request, world, job, others)
             check_restarts(request.run, job, others.talks or with_checkpoints(transfers))
             _check_before(request, world, job, transfers)
             phase.detail = job.summary()
@@ -131,20 +132,21 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
     all_expected = bool(run and run.succeeded and not inbox.stops and placement and 0 in placement.ranks)
     nothing, timeout = NOTHING_LEFT if all_expected else "", request.transfers.upload_timeout
     sets = sets_first(transfers, checkpoints.outputs, run, bool(inbox.stops), journal)
-    lost = upload_outputs(transfers, journal, inbox, timeout, nothing, sets=sets)
-    form, empty = _left(world, look, all_expected) if run is not None else ((), None)
+    lost = upload_outputs(transfers, journal, inbox, timeout, nothing, sets=sets, listen=others.listen)
+    form, empty = _left(world, look, transfers, all_expected) if run is not None else ((), None)
     with journal.only_helps("the driver's script for the end was not run"):
         call_post_stop(environ, journal.warn)
     return Ending.of(job, inbox.stops, error, run, lost or empty, form)
 
 
 def _left(
-    world: World, look: Optional[Look], all_expected: bool
+    world: World, look: Optional[Look], transfers: Optional[NodeTransfers], all_expected: bool
 ) -> Tuple[Sequence[ChannelContent], Optional[OutputLost]]:
     """What the training has left in the directories of the job form, and the error of an empty output.
 
-    Files outside of all outputs are reported.
+    Files outside of all outputs are reported, and those that other nodes would have replaced.
     """
+    report_conflicts(transfers.shared if transfers else None, world.journal)
     form: Sequence[ChannelContent] = ()
     empty: Optional[OutputLost] = None
     with world.journal.only_helps("files outside of the outputs were not looked for"):
@@ -168,11 +170,16 @@ def _job(request: BootRequest, world: World) -> JobEnvironment:
     return job
 
 
-def _transfers(request: BootRequest, world: World, job: JobEnvironment) -> Optional[NodeTransfers]:
+def _transfers(
+    request: BootRequest, world: World, job: JobEnvironment, others: OtherNodes
+) -> Optional[NodeTransfers]:
     """What the mapping asks for; relative local paths start where the processes will run."""
     place = working_directory(request.launch, request.command, world.cwd, job.job_dir)
     announce = told_of_credentials(world.journal)
-    return job_transfers(request.transfers, world.environ, world.cwd, job, place, announce)
+    transfers = job_transfers(request.transfers, world.environ, world.cwd, job, place, announce)
+    if transfers is None:
+        return None
+    return with_shared_outputs(transfers, request.transfers, world.cwd, job, others.uploads)
 
 
 def plan_only(request: BootRequest, world: World) -> LaunchPlan:
@@ -204,9 +211,8 @@ def _check_before(
     request: BootRequest, world: World, job: JobEnvironment, transfers: Optional[NodeTransfers]
 ) -> None:
     """What is worth knowing before the training: this container, and whether its outputs can be uploaded."""
-    shared = shared_outputs(transfers, request.transfers, world.cwd, job)
-    if shared:
-        world.journal.warn(shared)
+    if transfers is not None and transfers.shared is not None:
+        world.journal.warn(transfers.shared.warning())
     record_routes(transfers, world.journal)
     if request.job.preflight:
         check_container(world.environ, world.hostname, job, world.journal.warn)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from contextlib import contextmanager, suppress
@@ -29,6 +28,7 @@ from ma_boot.modelarts import JOB_TOKEN, JobEnvironment
 from ma_boot.node.document_way import DocumentWay
 from ma_boot.node.job_restart import AttemptEnd, RestartPolicy, Verdict
 from ma_boot.node.restart_protocol import Agreement
+from ma_boot.node.upload_barrier import UploadBarrier
 from ma_boot.node.world import World
 from ma_boot.observe import PeerMessage
 from ma_boot.rank_table import RankTable, own_pod
@@ -93,6 +93,8 @@ class OtherNodes:
         self._told: List[Tuple[int, int, Optional[int], str]] = []
         self._of_hangs: Deque[PeerMessage] = deque(maxlen=MOST_UNREAD)
         self._of_saves: Deque[PeerMessage] = deque(maxlen=MOST_UNREAD)
+        self._of_uploads: Deque[PeerMessage] = deque(maxlen=MOST_UNREAD)
+        self.uploads = UploadBarrier(self)
         self._workers: Sequence[Worker] = ()
         self._has_failed = False  # a process of this node
         self.together = False  # a failure anywhere ends the attempt on all nodes, for a restart
@@ -243,8 +245,8 @@ class OtherNodes:
             self.tell(kind, {"attempt": self.attempt, **failures_body(failures)})
 
     def patience(self) -> float:
-        """Forever: a message wakes the inbox."""
-        return math.inf
+        """Forever but for uploads: a message wakes the inbox."""
+        return self.uploads.patience()
 
     def check(self, workers: Sequence[Worker], stopping: bool) -> str:
         """Tells the first failure of this node at once, and who has raised here after one of another node.
@@ -254,6 +256,7 @@ class OtherNodes:
         if self.talks:
             with self._only_helping():
                 self._check(workers)
+                self.uploads.relay()
         return self._why_stop() if self.together else ""
 
     def _why_stop(self) -> str:
@@ -293,6 +296,16 @@ class OtherNodes:
         """The messages about checkpoints since the last call, which another thread may make."""
         return [self._of_saves.popleft() for _ in range(len(self._of_saves))]
 
+    def heard_of_uploads(self) -> List[PeerMessage]:
+        """The messages about uploads to shared outputs since the last call, which another thread may make."""
+        return [self._of_uploads.popleft() for _ in range(len(self._of_uploads))]
+
+    def listen(self) -> None:
+        """Takes what has come while no processes run."""
+        with self._only_helping():
+            self._take()
+            self.uploads.relay()
+
     def _take(self) -> bool:
         """Takes what has come; whether another node has told a failure."""
         if not self.talks:
@@ -310,8 +323,8 @@ class OtherNodes:
                 another_failed = another_failed or attempt == self.attempt
             elif message.kind == "left":
                 self._left[message.node] = message.body.get("code")
-            elif message.kind == "save":
-                self._of_saves.append(message)
+            elif message.kind in ("save", "uploads"):
+                (self._of_saves if message.kind == "save" else self._of_uploads).append(message)
             elif message.kind != "stopped":
                 self._of_hangs.append(message)
         return another_failed

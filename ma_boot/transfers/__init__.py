@@ -10,20 +10,27 @@ from ma_boot.transfers.mapping import (
     load_mapping as load_mapping,
     outputs_of as outputs_of,
     record_routes as record_routes,
-    shared_outputs as shared_outputs,
     upload_routes as upload_routes,
+    with_shared_outputs as with_shared_outputs,
+)
+from ma_boot.transfers.progress import (
+    TransferProgress as TransferProgress,
+    told_of_credentials as told_of_credentials,
+)
+from ma_boot.transfers.shared_outputs import (
+    SharedOutputs as SharedOutputs,
+    UploadPeers as UploadPeers,
+    report_conflicts as report_conflicts,
 )
 from ma_boot.transfers.transfers import (
     NOTHING_LEFT as NOTHING_LEFT,
     SetsFirst as SetsFirst,
-    TransferProgress as TransferProgress,
     boot_error as boot_error,
     cancelled_soon as cancelled_soon,
     downloading_inputs as downloading_inputs,
     look_at_outputs as look_at_outputs,
     nothing_at as nothing_at,
     ordinary_by_mapping as ordinary_by_mapping,
-    told_of_credentials as told_of_credentials,
     upload_outputs as upload_outputs,
     uploading_periodically as uploading_periodically,
 )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Mapping, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, List, Mapping, NamedTuple, Optional, Tuple
 
-from ma_boot.errors import CommandNotFound, ConfigError, listed
+from ma_boot.errors import CommandNotFound, ConfigError
 from ma_boot.modelarts import JobEnvironment
 from ma_boot.redact import remember_secrets
 from ma_boot.reporting import Journal, with_store_hint
 from path_mapping import errors as mapping_errors
 
 if TYPE_CHECKING:
+    from ma_boot.transfers.shared_outputs import SharedOutputs, UploadPeers
     from path_mapping.mapping import PathMapping, Route, Shard
     from path_mapping.stores import Store
 
@@ -35,6 +36,7 @@ class NodeTransfers(NamedTuple):
 
     Relative local paths are relative to `base`; `shard` is this node's share of sharded inputs. A request
     that fails is retried for `retry_seconds`. `take_over`: no other job publishes checkpoints there any more.
+    `shared` are the outputs that all nodes upload to the same URL, None without any.
     """
 
     mapping: PathMapping
@@ -43,6 +45,7 @@ class NodeTransfers(NamedTuple):
     shard: Shard
     retry_seconds: float = RETRY_SECONDS
     take_over: bool = False
+    shared: Optional[SharedOutputs] = None
 
 
 def inputs_of(transfers: Optional[NodeTransfers]) -> Tuple[Route, ...]:
@@ -126,31 +129,33 @@ def job_mapping(name: Optional[str], cwd: str, job: JobEnvironment) -> Optional[
         raise ConfigError(f"--path-mapping {error}") from error
 
 
-def shared_outputs(
-    transfers: Optional[NodeTransfers], options: TransferOptions, cwd: str, job: JobEnvironment
-) -> str:
-    """A warning if all nodes of a job of several upload an output to the same URL; empty otherwise.
+def with_shared_outputs(
+    transfers: NodeTransfers, options: TransferOptions, cwd: str, job: JobEnvironment, peers: UploadPeers
+) -> NodeTransfers:
+    """The transfers with the shared outputs of a job of several nodes, if it has any.
 
-    Checkpoint sets of several nodes belong below one URL.
-    Which files the nodes will write is not known yet: often only rank 0 writes, so it is no error.
+    Checkpoints of several nodes belong below one URL, so their outputs are not shared ones.
     """
+    routes = _with_same_url(transfers, options, cwd, job)
+    if not routes:
+        return transfers
+    from ma_boot.transfers.shared_outputs import SharedOutputs
+    from path_mapping.planning import SharedTarget
+
+    target = SharedTarget(routes, f"node-{job.node_rank}", peers.announce)
+    return transfers._replace(shared=SharedOutputs(routes, job.node_count, target, peers))
+
+
+def _with_same_url(
+    transfers: NodeTransfers, options: TransferOptions, cwd: str, job: JobEnvironment
+) -> List[Route]:
+    """The outputs whose URL does not depend on the node."""
     outputs = outputs_of(transfers)
     if job.node_count < 2 or not outputs:
-        return ""
+        return []
     other = job_mapping(options.path_mapping, cwd, job._replace(node_rank=job.node_rank + 1))
     pairs = zip(outputs, other.outputs if other else ())
-    shared = [
-        f"{mine.local} -> {mine.remote}"
-        for mine, theirs in pairs
-        if mine.remote == theirs.remote and mine.more is None
-    ]
-    if not shared:
-        return ""
-    return listed(
-        f"all {job.node_count} nodes upload these outputs to the same URL, and of files with "
-        "the same name the last one uploaded wins; {node} in the URL keeps them apart:",
-        shared,
-    )
+    return [mine for mine, theirs in pairs if mine.remote == theirs.remote and mine.more is None]
 
 
 def load_mapping(file: str, job: JobEnvironment) -> PathMapping:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Optional, Sequence, Tuple
 
@@ -20,167 +20,18 @@ from ma_boot.errors import (
     listed,
 )
 from ma_boot.processes import SignalInbox, Task, limit_reached, no_more_processes
-from ma_boot.reporting import Console, Journal, rendered, with_store_hint
+from ma_boot.reporting import Journal, with_store_hint
 from ma_boot.transfers.mapping import NodeTransfers, inputs_of, outputs_of, upload_routes
+from ma_boot.transfers.progress import TransferProgress, Update, record, summary
 from ma_boot.transfers.unsent import FilesLeft
-from ma_boot.wording import Message, ProgressLine, counted, in_lines
+from ma_boot.wording import Message, ProgressLine, in_lines
 from path_mapping import errors as mapping_errors
 
 if TYPE_CHECKING:
     from path_mapping.mapping import Route
     from path_mapping.planning import EmptyRoute
     from path_mapping.stores import Store
-    from path_mapping.transfer import Progress, RetryPolicy, Transferred, Trouble
-
-Update = Callable[["Progress"], None]
-EVENT_SECONDS = 1.0  # between two progress events, at least
-EVENT_SHARE = 0.02  # of the time so far: a transfer of an hour has fewer than 300 of them
-BAR_SECONDS = 0.1  # between two redraws of a bar
-QUIET_SECONDS = 5.0  # for which a request may be retried without a line
-TROUBLE_SECONDS = 30.0  # between two lines about retries
-
-
-def told_of_credentials(journal: Journal) -> Callable[[str], None]:
-    """What takes the message that renewed credentials are waited for."""
-
-    def tell(text: str) -> None:
-        journal.say(text)
-        journal.event("waiting", what="credentials", reason=text)
-
-    return tell
-
-
-class TransferProgress:
-    """Takes the progress of a transfer in its thread; prints it from the thread that waits for it.
-
-    It also writes a progress event from time to time.
-    """
-
-    def __init__(self, what: str, direction: str, journal: Journal) -> None:
-        self._what = what
-        self._direction = direction
-        self._journal = journal
-        self._bar: Optional[Update] = None
-        self._now: Optional[Progress] = None
-        self._started = 0.0
-        self._recorded = 0.0
-        self._trouble: Optional[Trouble] = None
-        self._printed_at = -TROUBLE_SECONDS
-
-    def retrying(self, trouble: Trouble) -> None:
-        """Prints what is retried, since when and until when: not the first seconds, and not each time."""
-        self._trouble = trouble
-        now = time.monotonic()
-        if now - trouble.since < QUIET_SECONDS or now - self._printed_at < TROUBLE_SECONDS:
-            return
-        self._printed_at = now
-        until = f" until {_clock(trouble.until - now)}" if trouble.until < math.inf else ""
-        since = _clock(trouble.since - now)
-        self._journal.warn(f"{self._what}: OBS fails since {since}, retrying{until}: {trouble.error}")
-        self._journal.event("waiting", what=self._what, reason=trouble.error)
-
-    def last_error(self) -> str:
-        """The last error of a request that was retried, as the end of a message; empty if there was none."""
-        return Message.of("; the last error: {}", self._trouble.error) if self._trouble is not None else ""
-
-    @contextmanager
-    def shown(self) -> Iterator[Update]:
-        """The transfer's progress callback; on a terminal a bar is shown until the block ends."""
-        with ExitStack() as stack:
-            if self._journal.console.interactive:
-                self._bar = stack.enter_context(_bar(self._what, self._journal.console))
-            self._started = self._recorded = time.monotonic()
-            yield self._update
-
-    def _update(self, now: Progress) -> None:
-        self._now = now
-        if self._bar is not None:
-            self._bar(now)
-        moment = time.monotonic()
-        if moment - self._recorded >= max(EVENT_SECONDS, EVENT_SHARE * (moment - self._started)):
-            self._recorded = moment
-            self._journal.event(
-                "progress", direction=self._direction, files_done=now.files_done, files=now.files,
-                bytes_done=now.bytes_done, bytes=now.bytes,
-            )  # fmt: skip
-
-    def say(self) -> None:
-        """Prints the progress as a line, unless a bar shows it."""
-        if self._bar is not None:
-            return
-        if self._now is None:
-            self._journal.say(f"{self._what}: scanning")
-        else:
-            self._journal.say(f"{self._what}: {state_of(self._now, time.monotonic() - self._started)}")
-
-
-@contextmanager
-def _bar(what: str, console: Console) -> Iterator[Update]:
-    import rich.progress as bars  # only a terminal needs this and what it is rendered by
-
-    columns = (
-        bars.TextColumn("[bold]{task.description}"),
-        bars.BarColumn(),
-        bars.TextColumn("{task.fields[files]}"),
-        bars.DownloadColumn(),
-        bars.TransferSpeedColumn(),
-        bars.TimeRemainingColumn(),
-    )
-    bar = bars.Progress(*columns, auto_refresh=False)
-    task = bar.add_task(what, total=None, files="")
-    drawn_at = 0.0
-
-    with console.below() as show:
-
-        def update(now: Progress) -> None:
-            nonlocal drawn_at
-            files = f"{now.files_done}/{now.files} files"
-            bar.update(task, completed=now.bytes_done, total=now.bytes, files=files)
-            if time.monotonic() - drawn_at >= BAR_SECONDS:
-                show(rendered(bar.get_renderable(), console.size.columns))
-                drawn_at = time.monotonic()
-
-        yield update
-
-
-def _clock(seconds: float) -> str:
-    """The local time so many seconds from now."""
-    return time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
-
-
-def state_of(now: Progress, seconds: float) -> str:
-    """`40 of 100 files, 12 of 300 MB, 5.0 MB/s, 1 min left`, after that many seconds."""
-    text = (
-        f"{now.files_done} of {now.files} files, {now.bytes_done / 1e6:.0f} of {now.bytes / 1e6:.0f} MB, "
-        f"{now.bytes_done / 1e6 / max(seconds, 0.001):.1f} MB/s"
-    )
-    if not now.bytes_done:
-        return text
-    left = seconds * (now.bytes - now.bytes_done) / now.bytes_done
-    return f"{text}, {left:.0f} s left" if left < 100 else f"{text}, {left / 60:.0f} min left"
-
-
-def summary(done: Transferred) -> str:
-    """`6 files, 3.1 MB in 0.2 s (15.5 MB/s), 2 already present, 1 retries, length only: 3 files`."""
-    text = f"{counted(done.files, 'file')}, {done.bytes / 1e6:.1f} MB in {done.seconds:.1f} s"
-    if done.seconds >= 0.1:
-        text += f" ({done.bytes / 1e6 / done.seconds:.1f} MB/s)"
-    if done.skipped:
-        text += f", {done.skipped} already present"
-    if done.retries:
-        text += f", {counted(done.retries, 'retry', 'retries')}"
-    if done.by_length:
-        text += f", length only: {counted(done.by_length, 'file')}"
-    return text
-
-
-def record(journal: Journal, direction: str, done: Transferred) -> None:
-    """Writes the event of a finished transfer."""
-    journal.event(
-        "transfer", direction=direction, files=done.files, bytes=done.bytes, seconds=done.seconds,
-        skipped=done.skipped, retries=done.retries, by_length=done.by_length,
-    )  # fmt: skip
-
+    from path_mapping.transfer import RetriedStore, RetryPolicy, Transferred, UploadChoice
 
 # What moves files is imported where a job has files to move.
 
@@ -246,15 +97,22 @@ def downloading_inputs(
 def look_at_outputs(transfers: Optional[NodeTransfers], inbox: SignalInbox) -> None:
     """Checks before the training that its outputs can be uploaded (`check_outputs`).
 
-    Raises `StoreUnavailable` if there is no such bucket, or OBS refuses or does not answer; and `Stopped`.
+    Takes note of the objects of shared outputs, too. Raises `StoreUnavailable` if there is no such bucket, or
+    OBS refuses or does not answer; and `Stopped`.
     """
     routes = outputs_of(transfers)
     if transfers is None or not routes:
         return
-    from path_mapping.transfer import check_outputs
+    from path_mapping.transfer import RetriedStore, RetryPolicy, check_outputs
 
-    store, seconds = transfers.store, transfers.retry_seconds
-    task = Task("outputs", lambda cancel: check_outputs(routes, store, cancel, seconds), inbox)
+    store, seconds, shared = transfers.store, transfers.retry_seconds, transfers.shared
+
+    def look(cancel: threading.Event) -> None:
+        check_outputs(routes, store, cancel, seconds)
+        if shared is not None:
+            shared.note_objects(RetriedStore(store, cancel, RetryPolicy(seconds)))
+
+    task = Task("outputs", look, inbox)
     try:
         task.wait(inbox.check)
         task.result()
@@ -296,8 +154,15 @@ def uploading_periodically(
 
     def send(cancel: threading.Event) -> None:
         to = RetriedStore(store, cancel)
+        target = transfers.shared.target if transfers.shared is not None else None
         upload_periodically(
-            routes, base, to, done=done, failed=failed, wanted=lambda path, local: is_ordinary(path)
+            routes,
+            base,
+            to,
+            done=done,
+            failed=failed,
+            wanted=lambda path, local: is_ordinary(path),
+            shared=target,
         )
 
     task = None
@@ -330,39 +195,43 @@ def upload_outputs(
     nothing: str,
     spared: int = 1,
     sets: Optional[SetsFirst] = None,
+    listen: Callable[[], None] = lambda: None,
 ) -> Optional[OutputLost]:
     """Uploads the outputs; nothing is raised, a loss is returned: how the training ended comes first.
 
     It takes at most `timeout` seconds, and a further stop signal ends it: the second one of all, as the first
-    one (`spared`) is the platform's. Checkpoints (`sets`) come first. An output with nothing at its local
-    path is lost, with the headline `nothing`, or only noted if that is empty. After a stop signal there may
-    be little time: nothing is listed, and the newest and smallest files go first.
+    one (`spared`) is the platform's. Checkpoints (`sets`) come first; `listen` is called when peers may have
+    sent messages. An output with nothing at its local path is lost, with the headline `nothing`, or only
+    noted if that is empty. After a stop signal there may be little time: nothing is listed, and the newest
+    and smallest files go first.
     """
     routes = upload_routes(transfers)
     if transfers is None or not routes:
         return None
-    from path_mapping.transfer import RetriedStore, RetryPolicy, UploadChoice, upload
+    from path_mapping.transfer import RetriedStore, RetryPolicy
 
-    store, base, hurry = transfers.store, transfers.base, bool(inbox.stops)
-    ordinary = sets.ordinary if sets is not None else partial(ordinary_by_mapping, transfers)
-    left = FilesLeft(routes, base, ordinary)
+    hurry = bool(inbox.stops)
+    first = sets or SetsFirst(lambda cancel, patience: (), partial(ordinary_by_mapping, transfers))
+    left = FilesLeft(routes, transfers.base, first.ordinary)
 
     def send(cancel: threading.Event) -> Tuple[Transferred, Sequence[str]]:
-        problems = sets.publish(cancel, patience) if sets is not None else ()
-        is_ordinary = ordinary()
-        choice = UploadChoice(listed=not hurry, hurry=hurry, wanted=lambda path, local: is_ordinary(path))
+        problems = first.publish(cancel, patience)
         with progress.shown() as update:
-            to = RetriedStore(store, cancel, patience, progress.retrying)
-            return upload(routes, base, to, update, choice=choice, unsent=left.take), problems
+            to = RetriedStore(transfers.store, cancel, patience, progress.retrying)
+            return _sent(transfers, to, update, first.ordinary(), hurry, left), problems
 
     progress = TransferProgress("outputs", "upload", journal)
     stops, deadline = max(spared, len(inbox.stops)), time.monotonic() + timeout
     patience = RetryPolicy(transfers.retry_seconds if timeout == math.inf else math.inf, deadline)
 
+    def check() -> None:
+        listen()
+        _check_stops(inbox, stops)
+
     try:
         with journal.phase("outputs") as phase:
             task = Task("outputs", send, inbox)
-            if not task.wait(partial(_check_stops, inbox, stops), deadline, progress.say):
+            if not task.wait(check, deadline, progress.say):
                 raise _too_late(timeout, progress)
             done, problems = task.result()
             phase.detail = summary(done)
@@ -386,6 +255,25 @@ def _check_stops(inbox: SignalInbox, stops: int) -> None:
 def _too_late(timeout: float, progress: TransferProgress) -> OutputLost:
     late = "not every output was uploaded within {} s (--upload-timeout){}"
     return OutputLost(with_store_hint(Message.of(late, f"{timeout:.0f}", progress.last_error())))
+
+
+def _sent(
+    transfers: NodeTransfers,
+    to: RetriedStore,
+    update: Update,
+    is_ordinary: Callable[[str], bool],
+    hurry: bool,
+    left: FilesLeft,
+) -> Transferred:
+    """Uploads all outputs; the shared ones are compared with the objects afterwards."""
+    from path_mapping.transfer import UploadChoice, upload
+
+    def send(routes: Sequence[Route], choice: UploadChoice) -> Transferred:
+        return upload(routes, transfers.base, to, update, choice=choice, unsent=left.take)
+
+    choice = UploadChoice(listed=not hurry, hurry=hurry, wanted=lambda path, local: is_ordinary(path))
+    shared, routes = transfers.shared, upload_routes(transfers)
+    return send(routes, choice) if shared is None else shared.upload(send, routes, choice, to)
 
 
 def _explained(error: Exception) -> Exception:

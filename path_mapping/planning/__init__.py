@@ -32,3 +32,7 @@ from path_mapping.planning.route_scan import (
     scan_upload as scan_upload,
     space_problems as space_problems,
 )
+from path_mapping.planning.shared_target import (
+    CONFLICTS as CONFLICTS,
+    SharedTarget as SharedTarget,
+)

@@ -52,6 +52,7 @@ from path_mapping.planning.route_scan import (
     scan_upload,
     space_problems,
 )
+from path_mapping.planning.shared_target import HasContent, SharedTarget
 
 IN_MEMORY = 20_000  # items, a few hundred bytes each: nearly every transfer
 _BATCH = 1000  # items
@@ -130,6 +131,14 @@ class Spool(Generic[Item]):
             self._file = None
 
 
+class Shared(NamedTuple):
+    """A target that other writers use, with the arguments of its `redirected`."""
+
+    target: SharedTarget
+    has_content: HasContent
+    others_done: bool
+
+
 MOST_KEPT = 1000  # refusals and notices; all of them are counted
 
 
@@ -149,9 +158,22 @@ class PreparedTransfer:
     source. `refused` are objects that cannot be files, `blocked` are files that cannot be moved as they are
     on the disk, and `notices` name what is left out: at most 1,000 of each. `unrecorded` are directories,
     each with the root of its route, with complete files that an earlier run did not record, as it was killed.
+
+    `shared` decides about copies to URLs that other writers use. `diverted` are the paths of files that get
+    another key, `stale` are earlier diverted copies whose objects are no longer needed.
     """
 
-    def __init__(self, routes: Sequence[Route], scans: Sequence[Optional[RouteScan]], check: Check) -> None:
+    def __init__(
+        self,
+        routes: Sequence[Route],
+        scans: Sequence[Optional[RouteScan]],
+        check: Check,
+        shared: Optional[Shared] = None,
+    ) -> None:
+        self._shared = shared
+        self.diverted: Set[str] = set()
+        self.stale: List[Copy] = []
+        self._spared = self._spared_bytes = 0
         self.missing = tuple(route for route, scan in zip(routes, scans) if scan is None)
         self.refused: List[Failure] = []
         self.blocked: List[Failure] = []
@@ -164,9 +186,9 @@ class PreparedTransfer:
         self._scans = {index: scan for index, scan in enumerate(scans) if scan is not None}
         for index, scan in self._scans.items():
             self._read(index, scan, check)
-        self.files = sum(scan.files[COPY] for scan in self._scans.values())
-        self.size = sum(scan.bytes[COPY] for scan in self._scans.values())
-        self.same = sum(scan.same for scan in self._scans.values())
+        self.files = sum(scan.files[COPY] for scan in self._scans.values()) - self._spared
+        self.size = sum(scan.bytes[COPY] for scan in self._scans.values()) - self._spared_bytes
+        self.same = sum(scan.same for scan in self._scans.values()) + self._spared
 
     def _read(self, index: int, scan: RouteScan, check: Check) -> None:
         learned: Spool[RecordEntry] = Spool()
@@ -178,8 +200,15 @@ class PreparedTransfer:
             if spool is not None:
                 path, key = os.path.join(root, step.name), ends.key_of(step.name)
                 mtime_ns = local.mtime_ns if local is not None else 0
-                spool.add(Copy(path, root, ends.bucket, key, step.size, step.etag, index, mtime_ns))
-            elif step.learned and local is not None:
+                copy = Copy(path, root, ends.bucket, key, step.size, step.etag, index, mtime_ns)
+                if step.action == COPY and self._shared is not None and self._shared.target.has(scan.route):
+                    self._add_shared(scan, copy, self._shared)
+                else:
+                    spool.add(copy)
+                continue
+            if step.etag and local is not None and self._shared is not None:
+                self._add_stale(self._shared.target.same(os.path.join(root, step.name)))
+            if step.learned and local is not None:
                 self.unrecorded.add((os.path.dirname(os.path.join(root, step.name)), root))
                 etag = unquoted(step.etag)
                 learned.add(RecordEntry(step.name, local.size, local.mtime_ns, etag, step.md5))
@@ -188,6 +217,23 @@ class PreparedTransfer:
         for entry in learned:  # only now: the record was read along with the steps
             scan.record.put(entry)
         learned.close()
+
+    def _add_shared(self, scan: RouteScan, copy: Copy, shared: Shared) -> None:
+        """Adds a copy to a URL that other writers use: to its key, or to another one, or not at all."""
+        redirected, stale = shared.target.redirected(
+            copy, scan.ends, shared.has_content, others_done=shared.others_done
+        )
+        self._add_stale(stale)
+        if redirected is None:
+            self._spared, self._spared_bytes = self._spared + 1, self._spared_bytes + copy.size
+            return
+        if redirected.key != copy.key:
+            self.diverted.add(copy.path)
+        self.copies.add(redirected)
+
+    def _add_stale(self, copy: Optional[Copy]) -> None:
+        if copy is not None:
+            self.stale.append(copy)
 
     def _report(self, ends: Ends, step: Step) -> None:
         path = shown(ends.root / step.name)
@@ -271,7 +317,8 @@ class UploadChoice(NamedTuple):
     `listed`: the target is listed; else the record alone says what it has. `hurry`: there may not be enough
     time, so the newest and smallest files go first. `wanted` returns whether the file at a path may be
     uploaded. `settled`: a file that changes after it was listed is left to a later upload. `recorded`: what
-    is sent is recorded beside the output.
+    is sent is recorded beside the output. `shared` knows the URLs that other writers use, which are always
+    listed; `others_done` as for `SharedTarget.redirected`, and then a listing that fails is an error.
     """
 
     listed: bool = True
@@ -279,6 +326,12 @@ class UploadChoice(NamedTuple):
     wanted: Callable[[str, LocalEntry], bool] = lambda path, local: True
     settled: bool = False
     recorded: bool = True
+    shared: Optional[SharedTarget] = None
+    others_done: bool = False
+
+    def is_shared(self, route: Route) -> bool:
+        """Whether other writers upload to this output's URL."""
+        return self.shared is not None and self.shared.has(route)
 
 
 def prepare_downloads(
@@ -335,19 +388,28 @@ def prepare_uploads(
     lister: Lister,
     choice: UploadChoice,
     check: Check,
+    has_content: HasContent = lambda copy: False,
 ) -> PreparedTransfer:
     """Prepares all outputs. What cannot be uploaded is in `blocked`, and stops nothing else.
 
-    Raises `UnsafeTarget`: outputs overlap.
+    Raises `UnsafeTarget`: outputs overlap; and what `has_content` raises.
     """
     _refuse_overlaps(PathMapping((), tuple(routes)))
     notices: List[str] = []
-    used = lister if choice.listed else None
     scans = [
-        scan_upload(route, base, used, notices.append, choice.wanted, check, choice.recorded)
+        scan_upload(
+            route,
+            base,
+            lister if choice.listed or choice.is_shared(route) else None,
+            None if choice.others_done else notices.append,
+            choice.wanted,
+            check,
+            choice.recorded,
+        )
         for route in routes
     ]
-    prepared = PreparedTransfer(routes, scans, check)
+    shared = Shared(choice.shared, has_content, choice.others_done) if choice.shared is not None else None
+    prepared = PreparedTransfer(routes, scans, check, shared)
     prepared.notices[:0] = notices
     return prepared
 

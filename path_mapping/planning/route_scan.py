@@ -163,7 +163,7 @@ def scan_upload(
     route: Route,
     base: Path,
     lister: Optional[Lister],
-    notice: Callable[[str], None],
+    notice: Optional[Callable[[str], None]],
     wanted: Callable[[str, LocalEntry], bool] = lambda path, local: True,
     check: Check = never_cancelled,
     recorded: bool = True,
@@ -173,7 +173,7 @@ def scan_upload(
 
     `wanted` files are sent now, others later; what does not belong to the output is left out; both are asked
     with the path. Without a lister the record alone decides. If the target cannot be listed, there is a
-    notice, and all files are uploaded.
+    notice, and all files are uploaded; without `notice` reading the steps raises `StoreError`.
     """
     local = route.path(base)
     output = _output_entry(local)
@@ -216,11 +216,13 @@ def _output_entry(local: Path) -> Optional[LocalEntry]:
     return entry
 
 
-def _listed(ends: Ends, lister: Lister, route: Route, notice: Callable[[str], None]) -> Objects:
+def _listed(ends: Ends, lister: Lister, route: Route, notice: Optional[Callable[[str], None]]) -> Objects:
     """The objects at an output's URL with their names; a listing that fails ends there, with a notice."""
     try:
         for stored in lister(ends.bucket, ends.prefix):
             if not ends.single or stored.key == ends.prefix:
                 yield ends.name_of(stored.key), stored
     except StoreError as error:
+        if notice is None:
+            raise
         notice(f"{route.remote} cannot be listed, so all files are uploaded: {error}")

@@ -16,6 +16,7 @@ from path_mapping.stores.contents import (
     WRONG as WRONG,
     ContentMatch as ContentMatch,
     ContentSum as ContentSum,
+    matched as matched,
 )
 from path_mapping.stores.http_connection import OpenConnections as OpenConnections
 from path_mapping.stores.objects import (

@@ -6,7 +6,7 @@ requests in `path_mapping.stores`, until its file is complete. `periodic` upload
 `fetch_files` and `send_files` move files without a plan.
 """
 
-from path_mapping.planning import UploadChoice as UploadChoice
+from path_mapping.planning import SharedTarget as SharedTarget, UploadChoice as UploadChoice
 from path_mapping.transfer.left_uploads import (
     LeftUpload as LeftUpload,
     abort_uploads as abort_uploads,

@@ -11,7 +11,7 @@ from typing import AbstractSet, Callable, Dict, Iterable, Mapping, Optional, Seq
 
 from path_mapping.errors import Cancelled
 from path_mapping.mapping import Route
-from path_mapping.planning import LocalEntry, UploadChoice, files_below, local_entry
+from path_mapping.planning import LocalEntry, SharedTarget, UploadChoice, files_below, local_entry
 from path_mapping.transfer.transfer import Transferred, upload
 from path_mapping.workers import RetriedStore
 
@@ -29,13 +29,15 @@ def upload_periodically(
     done: Callable[[Transferred], None],
     failed: Callable[[Exception], None],
     wanted: Callable[[str, LocalEntry], bool] = lambda path, local: True,
+    shared: Optional[SharedTarget] = None,
 ) -> None:
     """Uploads each route at its interval until `cancel` of the store is set.
 
     It is for a thread of its own, which becomes nice.
 
     `done` is called after a round that uploaded something, `failed` with the error of a round that failed;
-    the next round tries again. `wanted` returns whether a file is uploaded at all. Raises nothing.
+    the next round tries again. `wanted` returns whether a file is uploaded at all, `shared` is for
+    `UploadChoice`. Raises nothing.
     """
     timed = [route for route in routes if route.interval is not None]
     if not timed:
@@ -49,7 +51,7 @@ def upload_periodically(
         chosen = [timed[index] for index in ready]
         try:
             while True:
-                moved = _round(chosen, base, to, wanted)
+                moved = _round(chosen, base, to, wanted, shared)
                 if moved is not None and moved.files:
                     done(moved)
                 late = time.monotonic() - begun > max(intervals[index] for index in ready)
@@ -74,6 +76,7 @@ def _round(
     base: Path,
     to: RetriedStore,
     wanted: Callable[[str, LocalEntry], bool],
+    shared: Optional[SharedTarget],
 ) -> Optional[Transferred]:
     roots = [route.path(base) for route in routes]
     before = _entries(roots)
@@ -85,7 +88,7 @@ def _round(
         """Only as it was when it was idle: a file that has changed since waits for the next round."""
         return path in idle and before[path] == local and wanted(path, local)
 
-    choice = UploadChoice(wanted=is_idle, settled=True)
+    choice = UploadChoice(wanted=is_idle, settled=True, shared=shared)
     return upload(routes, base, to, choice=choice)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
@@ -32,6 +33,7 @@ from path_mapping.stores import ObjectState, Store
 from path_mapping.transfer.download_jobs import download_job, journal_of, ranges_of, temporary_of
 from path_mapping.transfer.jobs import Job, upload_job
 from path_mapping.transfer.left_uploads import abort_left, unfinished_uploads
+from path_mapping.transfer.same_content import has_content
 from path_mapping.transfer.scheduler import Progress, Work, move_files
 from path_mapping.workers import RetriedStore
 
@@ -43,12 +45,12 @@ class Sending:
     a file that has changed since it was listed is one of the `deferred`, else it has failed.
     """
 
-    def __init__(self, prepared: PreparedTransfer, failures: List[Failure], settled: bool) -> None:
+    def __init__(self, prepared: PreparedTransfer, failures: List[Failure], choice: UploadChoice) -> None:
         self.files = self.size = self.deferred = 0
         self.uncompared: Set[str] = set()
         self._prepared = prepared
         self._failures = failures
-        self._settled = settled
+        self._settled, self._shared = choice.settled, choice.shared
         self._others: Dict[str, Copy] = {}  # sent in another state than that in which they were listed
         self._sent: Set[str] = set()
         self._unsent: Set[str] = set()
@@ -86,7 +88,11 @@ class Sending:
             self.size += copy.size
         if (copy.size, copy.mtime_ns) != (listed.size, listed.mtime_ns) or copy.path in self._others:
             self._others[copy.path] = copy
-        self._prepared.uploaded(copy)
+        is_diverted = copy.path in self._prepared.diverted
+        if self._shared is not None:
+            self._shared.wrote(copy, is_diverted)
+        if not is_diverted:
+            self._prepared.uploaded(copy)
 
     def failed(self, copy: Copy, error: Exception) -> None:
         """Takes note of a file that was not sent."""
@@ -207,13 +213,18 @@ def upload(
     Raises:
         UnsafeTarget: outputs overlap; nothing was uploaded.
         TransferFailed: some files failed; all others were uploaded. A listing that fails is a notice.
+        StoreError: with `others_done`, a shared target cannot be listed.
         WorkersLost: all worker processes died.
         Cancelled: soon after `cancel` of the store is set; the next upload resumes a large file where this
             one stopped.
     """
     started, store = time.monotonic(), to.store
     with ExitStack() as stack:
-        prepared = stack.enter_context(closing(prepare_uploads(routes, base, to.listing, choice, to.check)))
+        if choice.shared is not None and not choice.others_done:
+            stack.enter_context(choice.shared.writing())
+        compare = partial(has_content, to)
+        plan = prepare_uploads(routes, base, to.listing, choice, to.check, compare)
+        prepared = stack.enter_context(closing(plan))
         failures = list(prepared.blocked)
         _mark_directories(prepared, to, failures)
         uploads = stack.enter_context(unfinished_uploads(routes, base))
@@ -221,7 +232,7 @@ def upload(
         def job(copy: Copy) -> Job:
             return upload_job(copy, store, routes[copy.route].checksum, choice.settled, uploads[copy.route])
 
-        sending = Sending(prepared, failures, choice.settled)
+        sending = Sending(prepared, failures, choice)
         copies = prepared.newest_first() if choice.hurry else iter(prepared.copies)
         work = Work(copies, prepared.files, prepared.size, job, sending.done, sending.failed)
         try:
@@ -231,6 +242,9 @@ def upload(
             raise
         if not failures:  # nothing is deleted as long as something is missing
             _delete_objects(prepared, to, failures)
+            for copy in prepared.stale:
+                with _noting(failures, "", copy.url):
+                    to.delete(copy.bucket, copy.key)
         if not (choice.settled or choice.hurry):
             for notice in abort_left(uploads, to):
                 prepared.notice(notice)

@@ -246,7 +246,7 @@ def test_the_first_line_says_on_which_platform_it_is(
     pod: VolcanoPod, variables: Dict[str, str], first: str
 ) -> None:
     pod.table.write_text(json.dumps(table(0, 1)))
-    assert on(pod, variables).boot(*RANKS).output.splitlines()[0] == f"[ma_boot] {first}"
+    assert on(pod, variables).boot(*RANKS).output.splitlines()[0].rstrip() == f"[ma_boot] {first}"
 
 
 def test_two_platforms_at_once_are_an_error_until_one_is_chosen(pod: VolcanoPod) -> None:

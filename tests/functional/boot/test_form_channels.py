@@ -35,8 +35,8 @@ def channels(node: Node) -> List[List[Any]]:
 def test_files_bytes_and_places_stand_in_the_report_and_on_the_page(node: Node) -> None:
     ended = node.boot(RANK, "write:model/RANK/result:123")
     assert ended.code == 0, ended.output
-    assert f"[ma_boot] output train_url: 2 files, 6 B in {node.home}/model, for {URL}\n" in ended.output
-    assert f"[ma_boot] input data_url: 1 file, 5 B in {node.home}/data, from {URL}\n" in ended.output
+    assert f"[ma_boot] output train_url: 2 files, 6 B in {node.home}/model, for {URL} \n" in ended.output
+    assert f"[ma_boot] input data_url: 1 file, 5 B in {node.home}/data, from {URL} \n" in ended.output
     assert channels(node) == [["output", "train_url", 2, 6], ["input", "data_url", 1, 5]]
     page = (node.log_dir / "modelarts-job-test-node-0-report.html").read_text()
     row = f"<code>{node.home}/model</code></td><td><code>{URL}</code></td><td>2</td><td>6 B</td>"

@@ -118,7 +118,9 @@ def test_a_pattern_that_never_ends_delays_no_stop(node: Node) -> None:
     endless = ["--metrics", "1", "--metric", "acc=.*,.*,.*,.*;", "--metric", "loss=total: ([0-9.]+)"]
     program = "printf ',%.0s' {1..480}; echo; echo total: 2.5; exec sleep 600"
     booting = node.start(*endless, "--", "bash", "-c", program)
-    booting.until("[ma_boot] --metric acc is no longer looked for: a search for .*,.*,.*,.*; took more than")
+    booting.until(
+        "[ma_boot] warning: --metric acc is no longer looked for: a search for .*,.*,.*,.*; took more than"
+    )
     eventually(lambda: metrics(node), "a sample")
     stopped = time.monotonic()
     booting.signal()
@@ -173,7 +175,7 @@ def test_a_port_that_is_in_use_costs_no_training(node: Node) -> None:
         at = f"127.0.0.1:{taken.getsockname()[1]}"
         ended = node.boot("--metrics", "1", "--metrics-port", at, "--", "sleep", "1.5")
     assert ended.code == 0
-    assert f"[ma_boot] metrics are not served at {at}: Address already in use" in ended.output
+    assert f"[ma_boot] warning: metrics are not served at {at}: Address already in use" in ended.output
     assert len(metrics(node)) >= 1
 
 

@@ -60,7 +60,10 @@ def test_a_sample_that_fails_is_dropped_said_once_and_ends_nothing(journal: Even
         output.broken = False
         eventually(lambda: journal.events("metrics"), "a further sample")
         output.broken = True
-    assert journal.screen() == "[ma_boot] a sample of the metrics is dropped: ZeroDivisionError: broken\n"
+    assert (
+        journal.screen()
+        == "[ma_boot] warning: a sample of the metrics is dropped: ZeroDivisionError: broken\n"
+    )
 
 
 @pytest.mark.parametrize("tool", ["sleep 60", "exec yes '| 0 |'"], ids=["hangs", "without end"])
@@ -122,6 +125,6 @@ def test_a_loss_that_is_no_number_is_said_once(journal: EventLog, loss: str) -> 
         eventually(journal.screen, "the line")
         output.text += f"epoch: 1 step: 8, loss is {loss}\n".encode()
         eventually(lambda: [8] in steps(journal), "the next step")
-    assert journal.screen() == f"[ma_boot] rank 0: the loss is {loss} at step 7\n"
+    assert journal.screen() == f"[ma_boot] warning: rank 0: the loss is {loss} at step 7\n"
     (event,) = journal.events("loss not finite")
     assert (event["label"], event["step"], event["loss"]) == ("rank 0", 7, loss)

@@ -17,7 +17,7 @@ import pytest
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting.console import Console
 from ma_boot.reporting.journal import Journal
-from ma_boot.transfers.transfers import TransferProgress
+from ma_boot.transfers.progress import TransferProgress
 from path_mapping.transfer import Progress
 from tests.functional.node import DEADLINE_SECONDS, RANK, Ended, Node, eventually
 from tests.synthetic import synthetic_job

@@ -231,7 +231,7 @@ class TestEnd:
         broken, asks = Stopping(lambda: str(1 // 0)), Stopping(lambda: "a reason" if broken.closed else "")
         run = supervised("exec sleep 600", observers=[broken, asks])
         assert [(ended.code, ended.stopped) for ended in run.exits] == [(143, True)]
-        line = "[ma_boot] nobody looks any more: ZeroDivisionError: "
+        line = "[ma_boot] warning: nobody looks any more: ZeroDivisionError: "
         assert journal.screen().count(line) == 1
         assert (broken.closed, asks.closed) == (1, 1)
         assert [event["reason"] for event in journal.events("stop")] == ["a reason"]

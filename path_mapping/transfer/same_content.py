@@ -1,0 +1,40 @@
+"""Compares a local file with an object exactly, where a listing does not tell enough."""
+
+from __future__ import annotations
+
+from path_mapping.errors import StoreError
+from path_mapping.localfs import chunks
+from path_mapping.planning import Copy
+from path_mapping.stores import RIGHT, WRONG, Store, matched
+from path_mapping.workers import RetriedStore
+
+
+def has_content(to: RetriedStore, copy: Copy) -> bool:
+    """Whether the object at the copy's key has the content of its file: by its checksum, else by its bytes.
+
+    An ETag only looks like an MD5 if the object is encrypted, which a listing does not tell. False also if
+    one of them cannot be read: what is not known to be the same is not.
+    """
+    try:
+        return to.retrying(lambda: _has_content(to.store, copy))
+    except (StoreError, OSError):
+        return False
+
+
+def _has_content(store: Store, copy: Copy) -> bool:
+    state = store.find(copy.bucket, copy.key)
+    if state is None or state.size != copy.size:
+        return False
+    match = matched(state.sums, lambda: chunks(copy.local))
+    if match.verdict in (RIGHT, WRONG):
+        return match.verdict == RIGHT
+    return _same_bytes(store, copy)
+
+
+def _same_bytes(store: Store, copy: Copy) -> bool:
+    """Reads both, up to the first difference."""
+    with copy.local.open("rb") as file:
+        for piece in store.read(copy.bucket, copy.key):
+            if file.read(len(piece)) != piece:
+                return False
+        return not file.read(1)
