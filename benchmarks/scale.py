@@ -71,7 +71,7 @@ class NodeZero:
         }  # fmt: skip
         self.others = OtherNodes(World(environ, "host", place, inbox, Silent()))
         self.others.open(read_job(environ, "host"), port)
-        self.others.restart_together(RestartPolicy(budget=1), None)
+        self.others.restart_together(RestartPolicy(budget=1))
 
     def failure(self) -> None:
         """Hears of a failure, and tells the job's cause."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
 
-from ma_boot.checkpoints.attempts import Notices, Restored, Start, write_end
+from ma_boot.checkpoints.attempts import Restored, Start, write_end
 from ma_boot.checkpoints.disk import is_own, own_directory, tree
 from ma_boot.checkpoints.keys import OWN, Place
 from ma_boot.checkpoints.layout import UNFINISHED, matches
@@ -29,7 +29,6 @@ from path_mapping.mapping import Route
 from path_mapping.stores import Store
 from path_mapping.transfer import Progress, RetriedStore, RetryPolicy, abort_unfinished, be_nice
 
-NOTICE_SECONDS = 5.0  # for which a request for a notice is tried again: the next look does so, too
 WORD_SECONDS = 0.2  # between two looks for what the training says
 
 
@@ -192,12 +191,6 @@ class CheckpointOutput:
             for step, why in publisher.watch.waiting.items()
             if saves and step in publisher.watch.lost
         }
-
-    def notices(self, cancel: threading.Event) -> Notices:
-        """The way to tell the other nodes of this attempt something; only once it has begun."""
-        assert self.publisher is not None
-        documents = self._documents(cancel, RetryPolicy(NOTICE_SECONDS))
-        return Notices(documents, self.publisher.what.attempt, self.start.node)
 
     @contextmanager
     def _alone(self, cancel: threading.Event) -> Iterator[None]:

@@ -96,7 +96,7 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
             job = _job(request, world)
             others.open(job, request.run.channel_port)
             transfers = _transfers(request, world, job)
-            check_restarts(request.run, job, others.talks or with_checkpoints(transfers))
+            check_restarts(request.run, job, others.talks)
             _check_before(request, world, job, transfers)
             phase.detail = job.summary()
         with journal.phase("environment") as phase:

@@ -7,7 +7,6 @@ import time
 from collections import deque
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
-from itertools import chain
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -20,13 +19,11 @@ from typing import (
     Optional,
     Sequence,
     Tuple,
-    Union,
 )
 
 from ma_boot.errors import ConfigError, ExitCode, described
 from ma_boot.launch import Placement
 from ma_boot.modelarts import JOB_TOKEN, JobEnvironment
-from ma_boot.node.document_way import DocumentWay
 from ma_boot.node.job_restart import AttemptEnd, RestartPolicy, Verdict
 from ma_boot.node.restart_protocol import Agreement
 from ma_boot.node.world import World
@@ -50,7 +47,6 @@ from ma_boot.supervisor import Worker
 from ma_boot.wording import Message, coded, lines_of
 
 if TYPE_CHECKING:
-    from ma_boot.checkpoints import CheckpointOutput
     from ma_boot.observe.channel import NodeChannel
 
 CAUSE_SECONDS = 0.8  # that the end of a node whose ranks lost others waits for their words, at most
@@ -59,9 +55,6 @@ STOPPED_SECONDS = (
 )
 TOGETHER_SECONDS = 0.3  # that a node which has failed waits for failures of others at the same time
 MOST_UNREAD = 4096  # messages about hangs, and about saves
-VERDICT_SECONDS = 10.0  # for node 0's verdict to be written to OBS before it is told
-LEFT_SECONDS = 3.0  # for what a node says last, in OBS
-READ_SECONDS = 2.5  # for others to read the verdict there: the end of the first node is the end of the job
 _OF_FAILURES = ("failed", "cause", "go")
 _FLUSH_SECONDS = 0.15
 _POLL_SECONDS = 0.02
@@ -89,7 +82,6 @@ class OtherNodes:
         self._in_order = False  # each node has as many ranks as this one, in the order of the nodes
         self.nodes = 1
         self._channel: Optional[NodeChannel] = None
-        self._documents: Optional[DocumentWay] = None
         self._failures: Dict[Tuple[int, int], List[Cause]] = {}  # by attempt and node
         self._left: Dict[int, object] = {}  # the exit codes of nodes that have said that they end
         self._told: List[Tuple[int, int, Optional[int], str]] = []
@@ -105,53 +97,32 @@ class OtherNodes:
 
     def __exit__(self, *exc: object) -> None:
         with self._only_helping():
-            for way in self._ways:
-                way.close()
+            if self._channel is not None:
+                self._channel.close()
 
     @contextmanager
     def _only_helping(self) -> Iterator[None]:
-        """Gives up the ways to the other nodes if the block raises."""
+        """Gives up the channel if the block raises."""
         try:
             yield
         except Exception as error:
             self._give_up(described(error))
 
     def _give_up(self, reason: str) -> None:
-        ways, self._channel, self._documents = self._ways, None, None
+        channel, self._channel = self._channel, None
         self.world.journal.say(f"{self.without}: {reason}")
-        for way in ways:
+        if channel is not None:
             with suppress(Exception):
-                way.close()
+                channel.close()
 
     @property
     def talks(self) -> bool:
-        """Whether there is a way to the other nodes."""
-        return bool(self._ways)
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether there is a way for what cannot wait for OBS."""
+        """Whether there is a channel to the other nodes."""
         return self._channel is not None
 
-    @property
-    def _ways(self) -> Sequence[Union[NodeChannel, DocumentWay]]:
-        """What is told is told by all of them, by documents first: they stay."""
-        return [way for way in (self._documents, self._channel) if way is not None]
-
-    def restart_together(self, policy: RestartPolicy, checkpoints: Optional[CheckpointOutput]) -> None:
-        """From here on a failure of any node ends the attempt on all.
-
-        With `checkpoints` in OBS the nodes agree there, too: no connection between them is needed.
-        """
+    def restart_together(self, policy: RestartPolicy) -> None:
+        """From here on a failure of any node ends the attempt on all."""
         self.together, self._agreement = True, Agreement(self.node, self.nodes, policy)
-        if checkpoints is not None:
-            with self._only_helping():
-                self._documents = DocumentWay(checkpoints.notices, self.world.inbox)
-
-    def begin(self) -> None:
-        """All nodes have begun the attempt."""
-        if self._documents is not None:
-            self._documents.begin()
 
     @property
     def attempt(self) -> int:
@@ -201,7 +172,7 @@ class OtherNodes:
     def meet(self, placement: Placement, table: Optional[RankTable], job: JobEnvironment, port: int) -> None:
         """Knows the ranks of this node from now on, and the address of node 0 if only the table has it.
 
-        A table with more nodes than the variables told of (HyperJob) ends the ways, which are of a part.
+        A table with more nodes than the variables told of (HyperJob) closes the channel, which is of a part.
         """
         if job.node_count != self.nodes and self.talks:
             self._give_up(f"the rank table has {job.node_count} nodes, the variables told of {self.nodes}")
@@ -229,10 +200,8 @@ class OtherNodes:
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
         """Sends a message to node 0, or from there to all others, in the background; without secrets."""
         with self._only_helping():
-            for way in self._ways:
-                way.tell(kind, masked(coded(body)))
-                if kind == "go" and way is self._documents:  # who has lost the connection reads it there
-                    way.flush(VERDICT_SECONDS)
+            if self._channel is not None:
+                self._channel.tell(kind, masked(coded(body)))
 
     def _tell(self, kind: str, failures: Sequence[Cause]) -> None:
         """Tells what was not told yet."""
@@ -296,12 +265,12 @@ class OtherNodes:
 
     def _take(self) -> bool:
         """Takes what has come; whether another node has told a failure."""
-        if not self.talks:
+        if self._channel is None:
             return False
         from ma_boot.observe.channel import read_failures
 
         another_failed = False
-        for message in chain.from_iterable(way.heard() for way in self._ways):
+        for message in self._channel.heard():
             self._agreement = self._agreement.with_message(message.node, message.kind, message.body)
             if message.kind in _OF_FAILURES:
                 attempt = message.body.get("attempt", self.attempt)
@@ -327,14 +296,11 @@ class OtherNodes:
         self._agreement = self._agreement.stopped(own, time.monotonic())
         if self.node:
             self._tell_agreement(None)
-        elif self._documents is not None:
-            self._documents.hurry()
         while True:
             self.world.inbox.check()
             cause = self._first(failures, run)
             if self.talks:
-                lost = () if self._documents is not None else self.unreached
-                self._agreement = self._agreement.decided(cause, lost, time.monotonic())
+                self._agreement = self._agreement.decided(cause, self.unreached, time.monotonic())
             else:
                 self._agreement = self._agreement.ended("there is no way to the other nodes")
             if self._agreement.verdict is not None:
@@ -445,10 +411,6 @@ class OtherNodes:
         if self._channel is not None:  # it may have been given up meanwhile
             unsent = began + CAUSE_SECONDS - time.monotonic() if own else 0.0  # a later start is tried again
             self._channel.flush(max(_FLUSH_SECONDS, unsent))
-        if self._documents is not None:
-            self._documents.flush(LEFT_SECONDS)
-            if self._channel is None and self._agreement.verdict is not None:
-                time.sleep(READ_SECONDS)
         return first
 
     def _first(self, own: List[Cause], run: Optional[RunResult]) -> Optional[Cause]:

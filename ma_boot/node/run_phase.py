@@ -55,14 +55,14 @@ class RunOptions(NamedTuple):
     reset_file: Optional[str] = None
 
 
-def check_restarts(options: RunOptions, job: JobEnvironment, agrees: bool) -> None:
-    """Raises `ConfigError` for restarts in a job whose nodes have no way to agree on them."""
-    if options.max_restarts and job.node_count > 1 and not agrees:
+def check_restarts(options: RunOptions, job: JobEnvironment, has_channel: bool) -> None:
+    """Raises `ConfigError` for restarts in a job whose nodes have no channel to agree on them."""
+    if options.max_restarts and job.node_count > 1 and not has_channel:
         raise ConfigError(
             Message.of(
-                "--max-restarts in a job of {} nodes needs a token, by which they agree: "
-                "MABOOT_JOB_TOKEN, the same on all nodes and in no other job, for example from "
-                "`openssl rand -hex 16`; or an output with 'checkpoint', beside which they agree in OBS",
+                "--max-restarts with {} nodes requires a job token: set MABOOT_JOB_TOKEN to the same "
+                "random text on all nodes, and to another one in each job, for example from "
+                "`openssl rand -hex 16`",
                 job.node_count,
             )
         )
@@ -87,7 +87,7 @@ def train(
     workers: Sequence[WorkerSpec] = plan.workers
     policy, earlier = RestartPolicy(options.max_restarts, options.start_seconds), list[Failed]()
     if options.max_restarts and others.nodes > 1:
-        others.restart_together(policy, next(iter(checkpoints.outputs), None))
+        others.restart_together(policy)
     for attempt in itertools.count(1):
         if options.max_restarts:
             workers = [_with_variable(worker, "MABOOT_ATTEMPT", str(attempt)) for worker in workers]
@@ -111,7 +111,6 @@ def train(
         journal.say(f"attempt {attempt}: {why}; starting attempt {attempt + 1}{of}")
         try:
             workers = _prepared(workers, world, reset if asked else None, renew, checkpoints)
-            others.begin()
         except (BootError, Stopped) as error:
             journal.say(f"no restart: {error}")
             if asked and isinstance(error, BootError):
@@ -183,7 +182,7 @@ def _save_requests(
 ) -> Optional[SaveRequests]:
     """The way to ask the ranks for a checkpoint; None where they could not agree on a step."""
     journal, requests = world.journal, None
-    if others.nodes == 1 or others.is_connected:
+    if others.nodes == 1 or others.talks:
         with journal.only_helps(SaveRequests.without):
             asking = SaveOptions(os.path.dirname(plan.workers[0].log_file), options.time_limit)
             agreement = SaveAgreement(others.node, others.nodes, attempt)

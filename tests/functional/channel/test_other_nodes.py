@@ -136,7 +136,7 @@ def test_node_0_starts_nobody_again_before_all_have_stopped(
     monkeypatch.setattr("ma_boot.node.restart_protocol.GONE_SECONDS", 0.1)
     monkeypatch.setattr("ma_boot.node.restart_protocol.AGREE_SECONDS", 0.5)
     others.node, others.nodes = 0, 3
-    others.restart_together(RestartPolicy(1), None)
+    others.restart_together(RestartPolicy(1))
     channel: Any = others._channel
     channel.others = frozenset({1, 2})
     stopped = {"none": STOPPED, "node 2 stops another attempt": {**STOPPED, "attempt": 2}}.get(fault)

@@ -1,7 +1,7 @@
 """A job of several nodes in virtual time, each with the agreement of a restart: a schedule is a seed.
 
-Messages are lost, late, repeated and reordered, links are parted, nodes are killed, OBS fails, also after it has
-written. What is broken of the promises is in `broken`.
+Messages are lost, late, repeated and reordered, links are parted, nodes are killed. What is broken of the
+promises is in `broken`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ HORIZON = 1200.0
 
 
 class Faults(NamedTuple):
-    """How much goes wrong: shares of messages and requests, and the seconds of the longest delay."""
+    """How much goes wrong: shares of messages and nodes, and the seconds of the longest delay."""
 
     lost: float = 0.0
     repeated: float = 0.0
     late: float = 0.1
     killed: float = 0.0
     parted: float = 0.0
-    outage: float = 0.0
     slow_stop: float = 20.0
     final: float = 0.0
     same: float = 0.0
@@ -41,7 +40,7 @@ def wild(chance: random.Random) -> Faults:
     much = chance.choice
     return Faults(
         much([0, 0, 0.1, 0.5]), much([0, 0.3]), much([0.1, 5, 300]), much([0, 0, 0.3]), much([0, 0.3, 0.8]),
-        much([0, 0.3, 0.8]), much([1, 20, 100, 200]), much([0, 0.1]), much([0, 0.3]),
+        much([1, 20, 100, 200]), much([0, 0.1]), much([0, 0.3]),
     )  # fmt: skip
 
 
@@ -53,9 +52,6 @@ class SimulatedNode:
         self.state = "running"
         self.failed: Dict[int, Cause] = {}  # by attempt, as it is known here
         self.told_failure: Set[int] = set()
-        self.read: Set[Tuple[int, int, int]] = set()
-        self.unwritten: List[Tuple[int, str, Mapping[str, Any]]] = []
-        self.written = 0
 
     @property
     def alive(self) -> bool:
@@ -70,9 +66,7 @@ class SimulatedJob:
         self.faults = wild(self.chance) if faults is None else faults
         self.size = self.chance.randint(2, 5)
         self.budget = self.chance.randint(0, 3)
-        self.ways = self.chance.choice(["connection", "documents", "both"])
         self.nodes = [SimulatedNode(kind(n, self.size, RestartPolicy(self.budget))) for n in range(self.size)]
-        self.documents: Dict[Tuple[int, int, int], Tuple[str, Mapping[str, Any]]] = {}
         self.verdicts: Dict[int, Set[str]] = {}
         self.begun: Dict[int, Set[int]] = {1: set(range(self.size))}
         self.broken: List[str] = []
@@ -80,10 +74,9 @@ class SimulatedJob:
         self._count = 0
         self._queue: List[Tuple[float, int, Callable[[], None]]] = []
         self.parted = self._spans(self.faults.parted)
-        self.outages = self._spans(self.faults.outage)
 
     def _spans(self, share: float) -> List[Tuple[int, float, float]]:
-        """The times for which a link, or OBS, is away."""
+        """The times for which the links of a node are down."""
         spans = []
         for _ in range(3):
             if self.chance.random() < share:
@@ -159,12 +152,10 @@ class SimulatedJob:
         self.nodes[node].state = "dead"
 
     def _tick(self, node: int) -> None:
-        """What a node does from time to time: it reads, writes, and looks whether there is a verdict."""
+        """What a node does from time to time: it looks whether there is a verdict."""
         here = self.nodes[node]
         if not here.alive:
             return
-        self._write(node)
-        self._read(node)
         self._look(node)
         self.at(WATCH if here.state == "running" else TICK, lambda: self._tick(node))
 
@@ -177,9 +168,8 @@ class SimulatedJob:
         if here.state != "stopped":
             return
         since = here.agreement.stopped_at
-        lost = self._lost(node) if self.ways == "connection" else ()
         cause = here.failed.get(here.agreement.attempt)
-        here.agreement = here.agreement.decided(cause, lost, self.now)
+        here.agreement = here.agreement.decided(cause, self._lost(node), self.now)
         verdict = here.agreement.verdict
         if since is not None and self.now - since > DECIDED_SECONDS + 2 * TICK:
             self.broken.append(f"node {node} has waited for {self.now - since:.0f} s")
@@ -191,7 +181,6 @@ class SimulatedJob:
             self._begin(node)
         else:
             self._tell(node, "left", {})
-            self._write(node)
             here.state = "ended"
 
     def _begin(self, node: int) -> None:
@@ -225,12 +214,6 @@ class SimulatedJob:
         return not any(n in (a, b) and start <= self.now < end for n, start, end in self.parted)
 
     def _tell(self, node: int, kind: str, body: Mapping[str, Any]) -> None:
-        here = self.nodes[node]
-        if self.ways != "connection":
-            here.unwritten.append((here.agreement.attempt, kind, body))
-            self._write(node)
-        if self.ways == "documents":
-            return
         for other in range(1, self.size) if not node else [0]:
             for _ in range(2 if self.chance.random() < self.faults.repeated else 1):
                 if self._linked(node, other) and self.chance.random() >= self.faults.lost:
@@ -250,27 +233,3 @@ class SimulatedJob:
                 self._tell_failure(node)
         if here.state == "running":
             self._look(node)
-
-    def _write(self, node: int) -> None:
-        """Writes documents; after a fault it may be there nevertheless, and is written again."""
-        here = self.nodes[node]
-        while here.unwritten:
-            attempt, kind, body = here.unwritten[0]
-            away = any(start <= self.now < end for _, start, end in self.outages)
-            if not away or self.chance.random() < 0.2:
-                self.documents[attempt, node, here.written] = (kind, body)
-            if away:
-                return
-            here.unwritten.pop(0)
-            here.written += 1
-
-    def _read(self, node: int) -> None:
-        here = self.nodes[node]
-        if any(start <= self.now < end for _, start, end in self.outages):
-            return
-        for key in sorted(self.documents):
-            attempt, sender, _ = key
-            to_me = not sender if node else sender
-            if attempt == here.agreement.attempt and to_me and key not in here.read:
-                here.read.add(key)
-                self._hear(node, sender, *self.documents[key])
