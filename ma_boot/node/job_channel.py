@@ -145,7 +145,14 @@ class OtherNodes:
         Raises `ConfigError` for a token that is too short.
         """
         self.node, self.nodes = job.node_rank, job.node_count
-        if not self._token or job.node_count < 2:
+        if job.node_count < 2:
+            return
+        if not self._token:
+            self.world.journal.say(
+                f"{JOB_TOKEN} is not set: failures, hangs and losses of the other {job.node_count - 1} nodes "
+                "are not detected here; set it to the same random text on all nodes, and to another one in "
+                "each job, for example from `openssl rand -hex 16`"
+            )
             return
         from ma_boot.observe.channel import (  # only for jobs that ask for it
             SHORTEST_TOKEN,
