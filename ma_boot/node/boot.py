@@ -52,7 +52,7 @@ from ma_boot.observe import ResetWatch, reset_watch
 from ma_boot.processes import limit_reached, stop_leftovers, stop_setup
 from ma_boot.rank_table import RankTable
 from ma_boot.redact import remember_secrets
-from ma_boot.reporting import Ending
+from ma_boot.reporting import Ending, exit_status
 from ma_boot.transfers import (
     NOTHING_LEFT,
     NodeTransfers,
@@ -94,9 +94,8 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
     try:
         with journal.phase("job") as phase:
             job = _job(request, world)
-            others.open(job, request.run.channel_port)
+            _open(others, request, job)
             transfers = _transfers(request, world, job)
-            check_restarts(request.run, job, others.talks)
             _check_before(request, world, job, transfers)
             phase.detail = job.summary()
         with journal.phase("environment") as phase:
@@ -125,6 +124,7 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
             phase.outcome, phase.detail = run.outcome, run.summary()
     except Exception as caught:  # also what no check has foreseen: the outputs come first
         error = limit_reached(caught) or caught
+    _leave(others, Ending.of(job, inbox.stops, error, run, None))
     if reset is not None:
         reset.end()
     with journal.only_helps("what the setup left running was not stopped"):
@@ -136,7 +136,19 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
     form, empty = _form(world, all_expected) if run is not None else ((), None)
     with journal.only_helps("the driver's script for the end was not run"):
         call_post_stop(environ, journal.say)
-    return Ending.of(job, inbox.stops, error, run, lost or empty, form)
+    return Ending.of(job, inbox.stops, error, others.judged(run), lost or empty, form)
+
+
+def _open(others: OtherNodes, request: BootRequest, job: JobEnvironment) -> None:
+    """Opens the channel to the other nodes; raises `ConfigError` where the job needs one and has no token."""
+    others.open(job, request.run.channel_port)
+    check_restarts(request.run, job, others.talks)
+
+
+def _leave(others: OtherNodes, so_far: Ending) -> None:
+    """Tells the other nodes, before the uploads, that this one takes part in no further attempt."""
+    code, succeeded = exit_status(so_far).code, so_far.run is not None and so_far.run.succeeded
+    others.leave(code if succeeded else code or 1)  # ranks that were stopped for another node's failure
 
 
 def _form(world: World, all_expected: bool) -> Tuple[Sequence[ChannelContent], Optional[OutputLost]]:
@@ -259,9 +271,11 @@ def _reset(
     return watch
 
 
-def _renew(request: BootRequest, world: World, job: JobEnvironment, placement: Placement) -> None:
-    """Reads the rank table again, as a further attempt begins."""
-    now, table, changed = _ranks(request, world, job, world.inbox.check)
+def _renew(
+    request: BootRequest, world: World, job: JobEnvironment, placement: Placement, check: Callable[[], None]
+) -> None:
+    """Reads the rank table again, as a further attempt begins; raises what `check` does while it waits."""
+    now, table, changed = _ranks(request, world, job, check)
     if (now.ranks, now.world_size) != (placement.ranks, placement.world_size):
         raise ConfigError(
             f"after the restart this node has {own_ranks(now)}, before it {own_ranks(placement)}: only "

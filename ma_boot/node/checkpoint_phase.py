@@ -60,13 +60,15 @@ class NodeCheckpoints(NamedTuple):
 
     `variables` tell the training what was restored, unset if nothing was, and where to say what is complete.
     Before a restart of the processes, `publish` publishes what the dead ones had saved, for at most so many
-    seconds; `again` goes on from the newest whole set.
+    seconds; `again` goes on from the newest whole set. Both call a `check` while they wait, which may raise.
     """
 
     outputs: Tuple[CheckpointOutput, ...] = ()
     variables: Mapping[str, Optional[str]] = {}
-    publish: Callable[[float], None] = lambda seconds: None
-    again: Callable[[Sequence[WorkerSpec]], Sequence[WorkerSpec]] = lambda workers: workers
+    publish: Callable[[float, Callable[[], None]], None] = lambda seconds, check: None
+    again: Callable[[Sequence[WorkerSpec], Callable[[], None]], Sequence[WorkerSpec]] = (
+        lambda workers, check: workers
+    )
 
     def whole(self) -> str:
         """The newest steps that are known to count in OBS, one for each output; empty if there is none."""
@@ -95,18 +97,18 @@ def restored_checkpoints(
     """
     outputs = _outputs(transfers, placement, _start(table, job), job, journal)
 
-    def resume(timeout: float) -> NodeCheckpoints:
-        restored = _begun(transfers, outputs, timeout, inbox, journal)
+    def resume(timeout: float, check: Callable[[], None]) -> NodeCheckpoints:
+        restored = _begun(transfers, outputs, timeout, inbox, check, journal)
         return NodeCheckpoints(outputs, _variables(outputs, restored), publish, again)
 
-    def publish(seconds: float) -> None:
-        _publish_before_restart(transfers, outputs, seconds, inbox, journal)
+    def publish(seconds: float, check: Callable[[], None]) -> None:
+        _publish_before_restart(transfers, outputs, seconds, inbox, check, journal)
 
-    def again(workers: Sequence[WorkerSpec]) -> Sequence[WorkerSpec]:
-        changed = resume(min(timeout, AGREE_SECONDS)).variables
+    def again(workers: Sequence[WorkerSpec], check: Callable[[], None]) -> Sequence[WorkerSpec]:
+        changed = resume(min(timeout, AGREE_SECONDS), check).variables
         return [worker._replace(environ=applied(worker.environ, changed)) for worker in workers]
 
-    return resume(timeout)
+    return resume(timeout, inbox.check)
 
 
 def _begun(
@@ -114,6 +116,7 @@ def _begun(
     outputs: Sequence[CheckpointOutput],
     timeout: float,
     inbox: SignalInbox,
+    check: Callable[[], None],
     journal: Journal,
 ) -> List[Restored]:
     """The beginning of an attempt, as a phase of its own."""
@@ -129,7 +132,7 @@ def _begun(
     with journal.phase("checkpoints") as phase:
         task = Task("checkpoints", restore, inbox)
         try:
-            task.wait(inbox.check, remind=progress.say)
+            task.wait(check, remind=progress.say)
             sets = task.result()
         except mapping_errors.PathMappingError as error:
             raise boot_error(error, transfers.store, "checkpoints") from error
@@ -152,6 +155,7 @@ def _publish_before_restart(
     outputs: Sequence[CheckpointOutput],
     seconds: float,
     inbox: SignalInbox,
+    check: Callable[[], None],
     journal: Journal,
 ) -> None:
     """Publishes what is complete; what fails is said: the restart goes on from what there is."""
@@ -160,7 +164,7 @@ def _publish_before_restart(
     publish = last_sets(outputs, None, False, journal, goes_on=True)
     task = Task("publishing", lambda cancel: publish(cancel, RetryPolicy(transfers.retry_seconds)), inbox)
     try:
-        in_time = task.wait(inbox.check, time.monotonic() + seconds)
+        in_time = task.wait(check, time.monotonic() + seconds)
     except BaseException:
         cancelled_soon(task)
         raise

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections import deque
 from contextlib import contextmanager, suppress
-from ipaddress import ip_address
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -18,17 +18,19 @@ from typing import (
     Mapping,
     Optional,
     Sequence,
+    Set,
     Tuple,
 )
 
-from ma_boot.errors import ConfigError, ExitCode, described
+from ma_boot.errors import ExitCode, described
 from ma_boot.launch import Placement
 from ma_boot.modelarts import JOB_TOKEN, JobEnvironment
 from ma_boot.node.job_restart import AttemptEnd, RestartPolicy, Verdict
-from ma_boot.node.restart_protocol import Agreement
+from ma_boot.node.open_channel import check_token, meet_by_table, open_channel
+from ma_boot.node.restart_protocol import ENDED, MUTE, Agreement, Over, over_body
 from ma_boot.node.world import World
 from ma_boot.observe import PeerMessage
-from ma_boot.rank_table import RankTable, own_pod
+from ma_boot.rank_table import RankTable
 from ma_boot.redact import masked
 from ma_boot.reporting import (
     OWN,
@@ -60,6 +62,10 @@ _FLUSH_SECONDS = 0.15
 _POLL_SECONDS = 0.02
 
 
+class PeerOver(Exception):
+    """A node takes part no more, so no further attempt of all nodes can run."""
+
+
 class OtherNodes:
     """The other nodes of a job, as `Peers` and as an `Observer`.
 
@@ -89,8 +95,10 @@ class OtherNodes:
         self._of_saves: Deque[PeerMessage] = deque(maxlen=MOST_UNREAD)
         self._workers: Sequence[Worker] = ()
         self._has_failed = False  # a process of this node
-        self.together = False  # a failure anywhere ends the attempt on all nodes, for a restart
         self._agreement = Agreement()
+        self._boot = os.urandom(8).hex()  # of this process: another one of the same node is another peer
+        self._has_left = False
+        self._passed_on: Set[int] = set()  # nodes of which the others know that they take part no more
 
     def __enter__(self) -> OtherNodes:
         return self
@@ -112,6 +120,9 @@ class OtherNodes:
         channel, self._channel = self._channel, None
         self.world.journal.say(f"{self.without}: {reason}")
         if channel is not None:
+            with suppress(Exception):  # without a word, this node would count as lost
+                channel.tell("over", over_body(self.node, Over(MUTE)))
+                channel.flush(_FLUSH_SECONDS)
             with suppress(Exception):
                 channel.close()
 
@@ -120,9 +131,14 @@ class OtherNodes:
         """Whether there is a channel to the other nodes."""
         return self._channel is not None
 
-    def restart_together(self, policy: RestartPolicy) -> None:
-        """From here on a failure of any node ends the attempt on all."""
-        self.together, self._agreement = True, Agreement(self.node, self.nodes, policy)
+    def begin(self, policy: RestartPolicy) -> None:
+        """The run begins; with restarts, a failure of any node ends the attempt on all."""
+        self._agreement = self._agreement.begin(policy, bool(policy.budget and self.nodes > 1))
+
+    @property
+    def together(self) -> bool:
+        """Whether a failure anywhere ends the attempt on all nodes, for a restart."""
+        return self._agreement.together
 
     @property
     def attempt(self) -> int:
@@ -145,6 +161,7 @@ class OtherNodes:
         Raises `ConfigError` for a token that is too short.
         """
         self.node, self.nodes = job.node_rank, job.node_count
+        self._agreement = Agreement(self.node, self.nodes)
         if job.node_count < 2:
             return
         if not self._token:
@@ -154,51 +171,31 @@ class OtherNodes:
                 "each job, for example from `openssl rand -hex 16`"
             )
             return
-        from ma_boot.observe.channel import (  # only for jobs that ask for it
-            SHORTEST_TOKEN,
-            Address,
-            NodeChannel,
-        )
-
-        if len(self._token) < SHORTEST_TOKEN:
-            raise ConfigError(
-                f"{JOB_TOKEN} has {len(self._token)} characters: expected at least {SHORTEST_TOKEN}, the "
-                "same on all nodes and in no other job, for example from `openssl rand -hex 16`"
-            )
-        own, name = Address(_own_address(job), port), job.place.job or ""
+        check_token(self._token)
         with self._only_helping():
-            self._channel = NodeChannel(self._token, name, self.node, job.node_count, own, self.world.inbox)
-            if self._channel.problem:
-                self.world.journal.say(
-                    f"this node hears nothing of the others: {self._channel.problem} (MABOOT_CHANNEL_PORT)"
-                )
-            self._channel.tell("here", {})
-            if len(job.place.hosts) == job.node_count:
-                self._channel.meet(Address(job.place.hosts[0], port))
+            self._channel = open_channel(self._token, job, port, self.world)
+            self._channel.tell("here", {"boot": self._boot})
 
     def meet(self, placement: Placement, table: Optional[RankTable], job: JobEnvironment, port: int) -> None:
         """Knows the ranks of this node from now on, and the address of node 0 if only the table has it.
 
         A table with more nodes than the variables told of (HyperJob) closes the channel, which is of a part.
         """
-        if job.node_count != self.nodes and self.talks:
-            self._give_up(f"the rank table has {job.node_count} nodes, the variables told of {self.nodes}")
+        if job.node_count != self.nodes:
+            if self.talks:
+                self._give_up(
+                    f"the rank table has {job.node_count} nodes, the variables told of {self.nodes}"
+                )
+            self._agreement = Agreement(job.node_rank, job.node_count)
         self.node, self.nodes = job.node_rank, job.node_count
         self._own, each = placement.ranks, len(placement.ranks)
         first = self.node * each
         self._in_order = placement.world_size == job.node_count * each and [*self._own] == [
             *range(first, first + each)
         ]
-        if self._channel is None or table is None or len(job.place.hosts) == job.node_count:
-            return
-        from ma_boot.observe.channel import Address
-
         with self._only_helping():
-            pods = table.pods
-            if len(pods) == job.node_count and pods.index(own_pod(table, job.identity)) == self.node:
-                node_0 = pods[0]
-                host = node_0.more.get("container_ip") or node_0.more.get("host_ip") or node_0.server_id
-                self._channel.meet(Address(str(host), port))
+            if self._channel is not None:
+                meet_by_table(self._channel, table, job, port)
 
     def has_rank(self, node: int, rank: int) -> bool:
         """Whether another node may speak of this rank as its own."""
@@ -226,21 +223,33 @@ class OtherNodes:
     def check(self, workers: Sequence[Worker], stopping: bool) -> str:
         """Tells the first failure of this node at once, and who has raised here after one of another node.
 
-        Where the job restarts together, a failure of another node is why the ranks of this one are stopped.
+        The ranks of this node are stopped for a lost node; where the job restarts together, also for a
+        failure or the end of another node.
         """
+        if self.world.inbox.stops:  # what is left to do may take long, and the others need not wait for it
+            self.leave(128 + self.world.inbox.stops[0])
         if self.talks:
             with self._only_helping():
                 self._check(workers)
-        return self._why_stop() if self.together else ""
+        elsewhere = self._cause_elsewhere() if self.together else None
+        return str(elsewhere) if elsewhere is not None else self._agreement.why_stop
 
-    def _why_stop(self) -> str:
-        """Why the processes of this node have to end for a restart; empty if they have not."""
-        elsewhere, agreement = self.stopped_for(), self._agreement
-        if elsewhere is not None:
-            return elsewhere.text
-        if agreement.verdict is not None:
-            return agreement.verdict.why
-        return f"node {min(agreement.ends)} has stopped its processes" if agreement.ends else ""
+    def check_peers(self) -> None:
+        """For waits between two attempts: raises `Stopped`, and `PeerOver` once a node takes part no more."""
+        self.world.inbox.check()
+        with self._only_helping():
+            self._take()
+        if self.together and self._agreement.why_over:
+            raise PeerOver(self._agreement.why_over)
+
+    def leave(self, code: int) -> None:
+        """Tells that this node takes part in no further attempt; its exit code is `code`, as far as is known.
+
+        Before its uploads: the other nodes need not wait for these. Later calls do nothing.
+        """
+        if not self._has_left:
+            self._has_left = True
+            self.tell("over", over_body(self.node, Over(ENDED, code)))
 
     def _check(self, workers: Sequence[Worker]) -> None:
         if workers is not self._workers:  # of a further run
@@ -289,9 +298,19 @@ class OtherNodes:
                 self._left[message.node] = message.body.get("code")
             elif message.kind == "save":
                 self._of_saves.append(message)
-            elif message.kind != "stopped":
+            elif message.kind not in ("stopped", "over", "here"):
                 self._of_hangs.append(message)
+        for node in self._channel.dead:
+            self._agreement = self._agreement.with_lost(node)
+        self._pass_on()
         return another_failed
+
+    def _pass_on(self) -> None:
+        """Node 0 tells the others, which are connected to it alone, by whose end the job has failed."""
+        for node, over in self._agreement.over.items() if not self.node else ():
+            if over.is_failure and node not in self._passed_on:
+                self._passed_on.add(node)
+                self.tell("over", over_body(node, over))
 
     def agreed(self, own: AttemptEnd, run: RunResult) -> Verdict:
         """What node 0 decides after an attempt, once all processes of all nodes are dead.
@@ -307,7 +326,7 @@ class OtherNodes:
             self.world.inbox.check()
             cause = self._first(failures, run)
             if self.talks:
-                self._agreement = self._agreement.decided(cause, self.unreached, time.monotonic())
+                self._agreement = self._agreement.decided(cause, time.monotonic())
             else:
                 self._agreement = self._agreement.ended("there is no way to the other nodes")
             if self._agreement.verdict is not None:
@@ -337,10 +356,39 @@ class OtherNodes:
         hang = self._own_hang(run)
         return [hang] if not failures and hang is not None and hang.node == self.node else failures
 
-    def stopped_for(self) -> Optional[JobFailure]:
-        """The failure of another node for which the ranks of this one were stopped."""
-        elsewhere = cause_of(failure for failure in self._of_others() if failure.node != self.node)
-        return None if elsewhere is None else JobFailure(elsewhere.code or 1, str(elsewhere))
+    def judged(self, run: Optional[RunResult]) -> Optional[RunResult]:
+        """The result of the run, with the failure of another node by which the job has failed here, too.
+
+        A node that has vanished without an exit code is one. So a run that has succeeded waits, for no longer
+        than an outage of the network may take, until it is known of each node that it is still there, or how
+        it has ended.
+        """
+        if run is None or self.world.inbox.stops:
+            return run
+        with self._only_helping():
+            self._take()
+            while run.succeeded and self._channel is not None and not self.world.inbox.stops:
+                if not self._channel.away - self._agreement.over.keys():
+                    break
+                time.sleep(_POLL_SECONDS)
+                self._take()
+        return run._replace(stopped_for=self._failure_elsewhere(run))
+
+    def _failure_elsewhere(self, run: RunResult) -> Optional[JobFailure]:
+        """The failure of another node for which this one was stopped, or cannot have succeeded."""
+        agreement, lost = self._agreement, sorted(self._agreement.lost)
+        if not lost and (run.succeeded or not self.together):
+            return None
+        elsewhere, failed, verdict = self._cause_elsewhere(lost), agreement.failed_over, agreement.verdict
+        if elsewhere is not None:
+            return JobFailure(elsewhere.code or 1, str(elsewhere))
+        if failed is not None:
+            return JobFailure(failed[1].code, failed[1].why(failed[0]))
+        return None if verdict is None else JobFailure(1, verdict.why)
+
+    def _cause_elsewhere(self, lost: Sequence[int] = ()) -> Optional[Cause]:
+        """The first failure that is not of this node, as it is known here."""
+        return cause_of((failure for failure in self._of_others() if failure.node != self.node), lost)
 
     def _of_others(self) -> List[Cause]:
         """The failures that other nodes have told."""
@@ -418,6 +466,8 @@ class OtherNodes:
         if self._channel is not None:  # it may have been given up meanwhile
             unsent = began + CAUSE_SECONDS - time.monotonic() if own else 0.0  # a later start is tried again
             self._channel.flush(max(_FLUSH_SECONDS, unsent))
+            if not status.code:  # a node whose success is not known to the others counts as lost
+                self._channel.settle()
         return first
 
     def _first(self, own: List[Cause], run: Optional[RunResult]) -> Optional[Cause]:
@@ -432,7 +482,8 @@ class OtherNodes:
             if first is not None and (mine is None or first.evidence <= mine.evidence):
                 return first
         theirs = self._of_others()
-        lost = sorted(set(self.unreached) - self._left.keys() - set(self._failed_nodes))
+        silent = set(self.unreached) - self._agreement.over.keys() - self._left.keys()
+        lost = sorted((silent - set(self._failed_nodes)) | self._agreement.lost)
         suspect = run.suspect if run is not None else None
         hung = (run is not None and run.hung) or ExitCode.HUNG in self._left.values()
         if not own and not theirs and suspect is not None and hung:
@@ -442,14 +493,3 @@ class OtherNodes:
         if not self.node and first is not None:
             self._tell("cause", [first])
         return first
-
-
-def _own_address(job: JobEnvironment) -> str:
-    """This node's address if the variables have it as such, else all addresses: no name is looked up here."""
-    known = len(job.place.hosts) == job.node_count
-    for host in (job.place.hosts[job.node_rank],) if known else job.identity.addresses:
-        try:
-            return str(ip_address(host))
-        except ValueError:
-            continue
-    return ""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 import os
+from contextlib import suppress
 from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import BootError, ConfigError, Stopped
 from ma_boot.launch import LaunchPlan, WorkerSpec
 from ma_boot.modelarts import JOB_TOKEN, JobEnvironment, instance_name
 from ma_boot.node.checkpoint_phase import CutFiles, NodeCheckpoints
-from ma_boot.node.job_channel import OtherNodes
+from ma_boot.node.job_channel import OtherNodes, PeerOver
 from ma_boot.node.job_restart import AttemptEnd, Failed, RestartPolicy, Verdict, decide, failure_of
 from ma_boot.node.node_health import wait_for_cards, what_is_broken
 from ma_boot.node.world import World
@@ -75,19 +76,18 @@ def train(
     checkpoints: NodeCheckpoints,
     others: OtherNodes,
     reset: Optional[ResetWatch],
-    renew: Callable[[], None],
+    renew: Callable[[Callable[[], None]], None],
 ) -> RunResult:
     """Runs the processes; after a failure that a restart may fix, or for `reset`, runs all of them again.
 
     Each attempt has its own log files: those of the previous one get a number. `checkpoints` prepare a
-    restart, and `renew` reads the rank table again. A job of several nodes restarts together: all stop, node
-    0 decides, all start again or none.
+    restart, and `renew` reads the rank table again, with the check of its waits. A job of several nodes
+    restarts together: all stop, node 0 decides, all start again or none.
     """
     inbox, journal = world.inbox, world.journal
     workers: Sequence[WorkerSpec] = plan.workers
     policy, earlier = RestartPolicy(options.max_restarts, options.start_seconds), list[Failed]()
-    if options.max_restarts and others.nodes > 1:
-        others.restart_together(policy)
+    others.begin(policy)
     for attempt in itertools.count(1):
         if options.max_restarts:
             workers = [_with_variable(worker, "MABOOT_ATTEMPT", str(attempt)) for worker in workers]
@@ -101,8 +101,6 @@ def train(
             end, verdict = _decided(end, result, policy, earlier, others, checkpoints, workers)
             journal.event("verdict", **{**end._asdict(), **verdict._asdict()})
             if not verdict.again:
-                if others.together and not inbox.stops:
-                    result = result._replace(stopped_for=others.stopped_for())
                 journal.say(f"attempt {attempt}: {result.summary()}; no restart: {verdict.why}")
                 break
             why = verdict.why
@@ -110,11 +108,13 @@ def train(
         of = "" if asked else f" of {options.max_restarts + 1}"
         journal.say(f"attempt {attempt}: {why}; starting attempt {attempt + 1}{of}")
         try:
-            workers = _prepared(workers, world, reset if asked else None, renew, checkpoints)
-        except (BootError, Stopped) as error:
+            workers = _prepared(
+                workers, world, reset if asked else None, renew, checkpoints, others.check_peers
+            )
+        except (BootError, PeerOver, Stopped) as error:
             journal.say(f"no restart: {error}")
-            if asked and isinstance(error, BootError):
-                result = result._replace(not_started=error)
+            if isinstance(error, BootError) and (asked or result.outcome == "stopped"):
+                result = result._replace(not_started=error)  # no process of this node has failed
             break
     advice: Tuple[str, ...] = ()
     with journal.only_helps("no advice on files"):
@@ -161,16 +161,20 @@ def _prepared(
     workers: Sequence[WorkerSpec],
     world: World,
     reset: Optional[ResetWatch],
-    renew: Callable[[], None],
+    renew: Callable[[Callable[[], None]], None],
     checkpoints: NodeCheckpoints,
+    check: Callable[[], None],
 ) -> Sequence[WorkerSpec]:
-    """The processes of the next attempt, once their cards are free. Raises `BootError` and `Stopped`."""
-    wait_for_cards(world)
+    """The processes of the next attempt, once their cards are free.
+
+    Raises `BootError`, and what `check` raises, which is called during the waits.
+    """
+    wait_for_cards(world, check)
     if reset is not None:
-        checkpoints.publish(math.inf)
+        checkpoints.publish(math.inf, check)
         reset.start()
-    renew()
-    return checkpoints.again(workers)
+    renew(check)
+    return checkpoints.again(workers, check)
 
 
 def _with_variable(worker: WorkerSpec, name: str, value: str) -> WorkerSpec:
@@ -223,8 +227,8 @@ def _decided(
     """
     directories = [workers[0].cwd, *(str(output.root) for output in checkpoints.outputs)]
     try:
-        others.world.inbox.check()
-        checkpoints.publish(PUBLISH_SECONDS if others.together else math.inf)
+        with suppress(PeerOver):  # the decision takes note of it
+            checkpoints.publish(PUBLISH_SECONDS if others.together else math.inf, others.check_peers)
         problem = what_is_broken(
             others.world, sum(worker.rank is not None for worker in workers), directories
         )

@@ -26,7 +26,10 @@ MOST_BYTES = 1 << 20  # of a message: the stacks of a node's ranks have some 100
 MOST_VALUES = 50_000  # in a message: each costs more memory than its bytes
 LONGEST_NUMBER = 40  # characters: Python takes seconds for a million digits
 KINDS = frozenset(
-    ("here", "failed", "cause", "hanging", "stacks", "verdict", "ended", "left", "stopped", "go", "save")
+    (
+        *("here", "failed", "cause", "hanging", "stacks", "verdict"),
+        *("ended", "left", "stopped", "go", "over", "save"),
+    )
 )
 SHORTEST_TOKEN = 16  # a shorter one can be found by trying, by who has seen one exchange
 HELLO = struct.Struct(f"!{len(MAGIC)}sI{NONCE}s")
