@@ -103,6 +103,44 @@ def test_all_go_on_from_the_newest_whole_checkpoint(laptop: Path) -> None:
     assert int(again.pop()) >= 20
 
 
+RESUMES = [
+    *HEAD,
+    "import signal",
+    "from ma_boot.training import checkpoint, restored_step",
+    "for step in range(int(restored_step('ckpt') or 0) + 1, 11):",
+    "    print(f'step: {step} loss: 1.0', flush=True)",
+    "    if step % 4 == 0:",
+    "        os.makedirs(f'ckpt/iter_{step}', exist_ok=True)",
+    "        open(f'ckpt/iter_{step}/rank_{rank}.bin', 'w').write(str(step))",
+    "        checkpoint(step)",
+    "        time.sleep(1)",
+]
+
+
+def test_the_same_failure_after_the_same_checkpoint_ends_the_job(laptop: Path) -> None:
+    """The second attempt resumes from the checkpoint of the first, and makes no newer one."""
+    options = [*with_outputs(laptop, ckpt=CHECKPOINTS), "--max-restarts", "5"]
+    training = write(laptop, *RESUMES, "    if step == 6: raise RuntimeError('always')")
+    ended = rehearse(laptop, "--nodes", "1", "--devices-per-node", "1", *options, training, more=AT_ONCE)
+    assert ended.code == 1
+    assert "no restart: the same failure came twice without a newer whole checkpoint" in ended.output
+    assert restarts(laptop) == [0], ended.output
+
+
+def test_a_job_that_advances_restarts_after_a_failure_that_came_before(laptop: Path) -> None:
+    """Killed twice before the first checkpoint, and once more after it, in an attempt that makes no newer one."""
+    options = [*with_outputs(laptop, ckpt=CHECKPOINTS), "--max-restarts", "5"]
+    training = write(
+        laptop,
+        *RESUMES,
+        "    if (attempt, step) in ((1, 3), (2, 3), (4, 7)): os.kill(os.getpid(), signal.SIGKILL)",
+        "    if (attempt, step) == (3, 6): raise RuntimeError('another failure')",
+    )
+    ended = rehearse(laptop, "--nodes", "1", "--devices-per-node", "1", *options, training, more=AT_ONCE)
+    assert ended.code == 0, ended.output
+    assert restarts(laptop) == 4 * [0]
+
+
 def test_a_broken_card_ends_the_job_for_new_pods(laptop: Path) -> None:
     training = write(laptop, *HEAD, "time.sleep(600)")
     ended = rehearse(
