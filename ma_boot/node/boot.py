@@ -20,6 +20,7 @@ from ma_boot.modelarts import (
     start_slogd,
 )
 from ma_boot.node.checkpoint_phase import (
+    RESTART_SHARE,
     NodeCheckpoints,
     last_sets,
     restored_checkpoints,
@@ -130,13 +131,19 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
     with journal.only_helps("what the setup left running was not stopped"):
         stop_setup(request.run.stop_timeout, inbox, journal.say, journal.event)
     all_expected = bool(run and run.succeeded and not inbox.stops and placement and 0 in placement.ranks)
-    nothing, timeout = NOTHING_LEFT if all_expected else "", request.transfers.upload_timeout
+    nothing, timeout = NOTHING_LEFT if all_expected else "", _time_left(request, checkpoints)
     last = last_sets(checkpoints.outputs, run, bool(inbox.stops), journal)
     lost = upload_outputs(transfers, journal, inbox, timeout, nothing, before=last)
     form, empty = _form(world, all_expected) if run is not None else ((), None)
     with journal.only_helps("the driver's script for the end was not run"):
         call_post_stop(environ, journal.say)
     return Ending.of(job, inbox.stops, error, others.judged(run), lost or empty, form)
+
+
+def _time_left(request: BootRequest, checkpoints: NodeCheckpoints) -> float:
+    """The seconds for the last uploads, of which a restart for which OBS was away has used a part."""
+    timeout = request.transfers.upload_timeout
+    return max(timeout - checkpoints.waited_in_vain(), timeout * (1 - 2 * RESTART_SHARE))
 
 
 def _open(others: OtherNodes, request: BootRequest, job: JobEnvironment) -> None:
@@ -251,9 +258,11 @@ def _checkpoints(
     """The checkpoints in their place, before which nothing of an earlier start may write there."""
     if transfers is None or not with_checkpoints(transfers):
         return NodeCheckpoints()
-    inbox, journal, timeout = world.inbox, world.journal, request.ranks.rank_table_timeout
+    timeout, upload_timeout = request.ranks.rank_table_timeout, request.transfers.upload_timeout
     _stop_leftovers(request, world)
-    return restored_checkpoints(transfers, placement, table, job, timeout, inbox, journal)
+    return restored_checkpoints(
+        transfers, placement, table, job, timeout, upload_timeout, world.inbox, world.journal
+    )
 
 
 def _reset(
