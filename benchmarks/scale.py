@@ -71,11 +71,11 @@ class NodeZero:
         }  # fmt: skip
         self.others = OtherNodes(World(environ, "host", place, inbox, Silent()))
         self.others.open(read_job(environ, "host"), port)
-        self.others.restart_together(RestartPolicy(budget=1), None)
+        self.others.begin(RestartPolicy(budget=1))
 
     def failure(self) -> None:
         """Hears of a failure, and tells the job's cause."""
-        self._look_until(lambda: self.others.failed_elsewhere() is not None)
+        self._look_until(lambda: bool(self.others.check([], False)))
 
     def hang(self) -> None:
         """Asks all nodes for their stacks, and tells who is suspected."""

@@ -1,6 +1,6 @@
 """Checkpoint sets in OBS: a step counts when every saver has published its part."""
 
-from ma_boot.checkpoints.attempts import Notices as Notices, Restored as Restored
+from ma_boot.checkpoints.attempts import Restored as Restored
 from ma_boot.checkpoints.by_hand import SetsByHand as SetsByHand, foreseen as foreseen
 from ma_boot.checkpoints.formats import damage as damage
 from ma_boot.checkpoints.manifest import CheckpointSet as CheckpointSet

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import threading
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain, count, groupby, islice
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from ma_boot.checkpoints.keys import Attempt, Place, SetName, nodes_named
 from ma_boot.checkpoints.manifest import CheckpointSet, read_part, whole_set
@@ -33,8 +32,6 @@ SIGN_SECONDS = 20.0  # between two signs of life of a node that fetches
 WITHDRAWAL_SECONDS = 30.0  # for which the first of two jobs waits until the second has given way
 
 _MOST_ATTEMPTS = 200  # that are looked through for the newest of this start: about a page
-
-NOTICE = re.compile(r"notice-(\d{5})-\d{4}-([a-z]+)\.json")
 
 
 class Restored(NamedTuple):
@@ -345,45 +342,6 @@ class Start:
     def _write(self, attempt: Attempt, name: str, document: Dict[str, object]) -> None:
         whose = {"job": self.start.job, "start": self.start.start}
         self.documents.write(self.place.of_attempt(attempt, name), {**whose, **document})
-
-
-class Notice(NamedTuple):
-    """What a node tells the others in an attempt."""
-
-    node: int
-    kind: str
-    body: Dict[str, Any]
-
-
-class Notices:
-    """What the nodes of an attempt tell each other, each notice in a key that is written once.
-
-    Node 0 reads those of all others, and they read those of node 0: so the number of requests grows with the
-    number of nodes, not with its square. Every method raises `StoreError` and `Cancelled`.
-    """
-
-    def __init__(self, documents: Documents, attempt: Attempt, node: int) -> None:
-        self._documents, self._attempt, self._node = documents, attempt, node
-        self._known: Set[str] = set()
-
-    def write(self, number: int, kind: str, body: Mapping[str, Any]) -> None:
-        """Writes the notice `number` of this node; once more, if it is not known whether it was written."""
-        self._documents.write(self._key(f"notice-{self._node:05}-{number:04}-{kind}.json"), body)
-
-    def unread(self) -> Iterator[Notice]:
-        """The notices for this node that were not read yet, of each other node in order."""
-        start = len(self._key(""))
-        for key in list(self._documents.keys(self._key("notice-00000-" if self._node else "notice-"))):
-            name = NOTICE.fullmatch(key[start:])
-            if name is None or key in self._known or int(name[1]) == self._node:
-                continue
-            body = self._documents.read(key)
-            self._known.add(key)
-            if isinstance(body, dict):
-                yield Notice(int(name[1]), name[2], body)
-
-    def _key(self, name: str) -> str:
-        return self._documents.place.of_attempt(self._attempt, name)
 
 
 def write_end(documents: Documents, attempt: Attempt) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Callable, Dict, Iterator, Optional, Sequence, Set, Tuple
 
-from ma_boot.checkpoints.attempts import Notices, Restored, Start, write_end
+from ma_boot.checkpoints.attempts import Restored, Start, write_end
 from ma_boot.checkpoints.disk import is_own, own_directory, tree
 from ma_boot.checkpoints.keys import Place
 from ma_boot.checkpoints.layout import UNFINISHED, matches
@@ -29,7 +29,6 @@ from path_mapping.mapping import Route, selected
 from path_mapping.stores import Store
 from path_mapping.transfer import Progress, RetriedStore, RetryPolicy, abort_unfinished, be_nice
 
-NOTICE_SECONDS = 5.0  # for which a request for a notice is tried again: the next look does so, too
 WORD_SECONDS = 0.2  # between two looks for what the training says
 
 
@@ -222,12 +221,6 @@ class CheckpointOutput:
     def is_ordinary_by_now(self, path: str) -> bool:
         """Returns whether a file, relative to the output, is in no step while the training runs."""
         return self.publisher is not None and self.publisher.watch.is_ordinary(path)
-
-    def notices(self, cancel: threading.Event) -> Notices:
-        """The way to tell the other nodes of this attempt something; only once it has begun."""
-        assert self.publisher is not None
-        documents = self._documents(cancel, RetryPolicy(NOTICE_SECONDS))
-        return Notices(documents, self.publisher.what.attempt, self.start.node)
 
     @contextmanager
     def _alone(self, cancel: threading.Event) -> Iterator[None]:

@@ -47,7 +47,10 @@ class Publisher:
         self.what = what
         self.watch = watch
         self.upkeep = Upkeep(what)
-        self.newest_whole: Optional[Tuple[str, float]] = None  # the step, and when it was seen to count
+        # The step, and when it was seen to count. The set that this attempt resumed from counts already: an
+        # attempt that makes no newer one has not advanced.
+        resumed = what.resumed
+        self.newest_whole = None if resumed is None else (step_text(resumed.step), time.monotonic())
         self._newest: Optional[SetName] = None
         self.arrived = threading.Event()  # a step has been taken
         self._is_refusal_told = False  # that this node is no saver

@@ -15,6 +15,7 @@ from ma_boot.job.manifest import (
     as_yaml as as_yaml,
     documents as documents,
     manifest_problems as manifest_problems,
+    token_secret as token_secret,
 )
 from ma_boot.job.readers import JobChannel as JobChannel, JobProblem as JobProblem
 from ma_boot.job.request import (

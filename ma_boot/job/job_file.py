@@ -23,6 +23,7 @@ from ma_boot.job.readers import (
     read_url,
     read_words,
 )
+from ma_boot.modelarts import JOB_TOKEN
 from path_mapping.mapping import DictValue, ObsUrl, ScalarValue, Value, read_yaml
 
 
@@ -83,7 +84,7 @@ class JobFile:
         "`lr: 0.1` becomes `--lr=0.1`, after inputs and outputs; numbers stay as they are written",
     )
     environment: Mapping[str, str] = _key(
-        read_texts_by_name, {}, "at most 99 variables; no names that begin with `MA_`"
+        read_texts_by_name, {}, "at most 97 variables; no names that begin with `MA_`"
     )
     secrets: Tuple[str, ...] = _key(
         read_texts, (), "variables of the shell that submits the job, whose values the job gets"
@@ -129,6 +130,11 @@ class JobFile:
     def has_mapping(self) -> bool:
         """Whether a path mapping is among its options."""
         return any(word.startswith("--path-mapping=") for word in self.options)
+
+    @property
+    def needs_token(self) -> bool:
+        """True for several nodes without a job token: one has to be made for each submission."""
+        return self.nodes > 1 and JOB_TOKEN not in (*self.environment, *self.secrets)
 
     @property
     def arguments(self) -> Tuple[str, ...]:

@@ -16,6 +16,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 from ma_boot.job.job_file import JobFile, merged
 from ma_boot.job.readers import PLAIN, JobChannel, JobProblem
 from ma_boot.job.request import boot_words
+from ma_boot.modelarts import JOB_TOKEN
 from path_mapping.mapping import ObsUrl
 
 HOME = "/home/ma-user"
@@ -203,7 +204,7 @@ def _pod(pods: PodJob, cluster: Cluster, files: bool) -> Dict[str, Any]:
     training = {
         "name": "training",
         "image": pods.image,
-        "env": [*_of_the_pod(cluster), *_values(pods, cluster)],
+        "env": [*_of_the_pod(cluster), *_values(pods, cluster), *_token(pods.job)],
         "command": [_literal(word) for word in _words(pods)],
         "workingDir": HOME,
         "resources": {"requests": requests, "limits": limits},
@@ -302,6 +303,17 @@ def _values(pods: PodJob, cluster: Cluster) -> List[Dict[str, Any]]:
             for name in pods.job.secrets
         ),
     ]
+
+
+def token_secret(job: JobFile) -> str:
+    """The Secret with the job token of one submission; empty for a job that needs none of its own."""
+    return f"{job.name}-job-token" if job.needs_token else ""
+
+
+def _token(job: JobFile) -> List[Dict[str, Any]]:
+    """The job token, by reference: a manifest is printed and kept in files, so it must not contain it."""
+    reference = {"secretKeyRef": {"name": token_secret(job), "key": JOB_TOKEN}}
+    return [{"name": JOB_TOKEN, "valueFrom": reference}] if job.needs_token else []
 
 
 def _literal(text: str) -> str:

@@ -15,7 +15,7 @@ from ma_boot.job.readers import JobProblem
 from ma_boot.redact import is_secret
 from path_mapping.mapping import ObsUrl
 
-MOST_VARIABLES = 99  # of 100: one is the request's own
+MOST_VARIABLES = 97  # of 100: MABOOT_SUBMISSION, MABOOT_JOB_TOKEN and MABOOT_TIME_LIMIT are added
 LONGEST_VALUE = 4096
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -20,6 +20,7 @@ from ma_boot.modelarts import (
     start_slogd,
 )
 from ma_boot.node.checkpoint_phase import (
+    RESTART_SHARE,
     NodeCheckpoints,
     restored_checkpoints,
     sending_outputs,
@@ -53,7 +54,7 @@ from ma_boot.observe import ResetWatch, reset_watch
 from ma_boot.processes import limit_reached, stop_leftovers, stop_setup
 from ma_boot.rank_table import RankTable
 from ma_boot.redact import remember_secrets
-from ma_boot.reporting import Ending
+from ma_boot.reporting import Ending, exit_status
 from ma_boot.transfers import (
     NOTHING_LEFT,
     NodeTransfers,
@@ -96,9 +97,8 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
     try:
         with journal.phase("job") as phase:
             job = _job(request, world)
-            others.open(job, request.run.channel_port)
+            _open(others, request, job)
             transfers = _transfers(request, world, job, others)
-            check_restarts(request.run, job, others.talks or with_checkpoints(transfers))
             _check_before(request, world, job, transfers)
             phase.detail = job.summary()
         with journal.phase("environment") as phase:
@@ -125,18 +125,37 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
             phase.outcome, phase.detail = run.outcome, run.summary()
     except Exception as caught:  # also what no check has foreseen: the outputs come first
         error = limit_reached(caught) or caught
+    _leave(others, Ending.of(job, inbox.stops, error, run, None))
     if reset is not None:
         reset.end()
     with journal.only_helps("what the setup left running was not stopped"):
         stop_setup(request.run.stop_timeout, inbox, journal.say, journal.event)
     all_expected = bool(run and run.succeeded and not inbox.stops and placement and 0 in placement.ranks)
-    nothing, timeout = NOTHING_LEFT if all_expected else "", request.transfers.upload_timeout
+    nothing, timeout = NOTHING_LEFT if all_expected else "", _time_left(request, checkpoints)
     sets = sets_first(transfers, checkpoints.outputs, run, bool(inbox.stops), journal)
     lost = upload_outputs(transfers, journal, inbox, timeout, nothing, sets=sets, listen=others.listen)
     form, empty = _left(world, look, transfers, all_expected) if run is not None else ((), None)
     with journal.only_helps("the driver's script for the end was not run"):
         call_post_stop(environ, journal.warn)
-    return Ending.of(job, inbox.stops, error, run, lost or empty, form)
+    return Ending.of(job, inbox.stops, error, others.judged(run), lost or empty, form)
+
+
+def _time_left(request: BootRequest, checkpoints: NodeCheckpoints) -> float:
+    """The seconds for the last uploads, of which a restart for which OBS was away has used a part."""
+    timeout = request.transfers.upload_timeout
+    return max(timeout - checkpoints.waited_in_vain(), timeout * (1 - 2 * RESTART_SHARE))
+
+
+def _open(others: OtherNodes, request: BootRequest, job: JobEnvironment) -> None:
+    """Opens the channel to the other nodes; raises `ConfigError` where the job needs one and has no token."""
+    others.open(job, request.run.channel_port)
+    check_restarts(request.run, job, others.talks)
+
+
+def _leave(others: OtherNodes, so_far: Ending) -> None:
+    """Tells the other nodes, before the uploads, that this one takes part in no further attempt."""
+    code, succeeded = exit_status(so_far).code, so_far.run is not None and so_far.run.succeeded
+    others.leave(code if succeeded else code or 1)  # ranks that were stopped for another node's failure
 
 
 def _left(
@@ -251,9 +270,11 @@ def _checkpoints(
     """The checkpoints in their place, before which nothing of an earlier start may write there."""
     if transfers is None or not with_checkpoints(transfers):
         return NodeCheckpoints()
-    inbox, journal, timeout = world.inbox, world.journal, request.ranks.rank_table_timeout
+    timeout, upload_timeout = request.ranks.rank_table_timeout, request.transfers.upload_timeout
     _stop_leftovers(request, world)
-    return restored_checkpoints(transfers, placement, table, job, timeout, inbox, journal)
+    return restored_checkpoints(
+        transfers, placement, table, job, timeout, upload_timeout, world.inbox, world.journal
+    )
 
 
 def _reset(
@@ -271,9 +292,11 @@ def _reset(
     return watch
 
 
-def _renew(request: BootRequest, world: World, job: JobEnvironment, placement: Placement) -> None:
-    """Reads the rank table again, as a further attempt begins."""
-    now, table, changed = _ranks(request, world, job, world.inbox.check)
+def _renew(
+    request: BootRequest, world: World, job: JobEnvironment, placement: Placement, check: Callable[[], None]
+) -> None:
+    """Reads the rank table again, as a further attempt begins; raises what `check` does while it waits."""
+    now, table, changed = _ranks(request, world, job, check)
     if (now.ranks, now.world_size) != (placement.ranks, placement.world_size):
         raise ConfigError(
             f"after the restart this node has {own_ranks(now)}, before it {own_ranks(placement)}: only "

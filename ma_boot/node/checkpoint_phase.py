@@ -26,7 +26,7 @@ from typing import (
 )
 
 from ma_boot.environment import applied
-from ma_boot.errors import CannotCreate, described
+from ma_boot.errors import CannotCreate, StoreUnavailable, described
 from ma_boot.launch import Placement, WorkerSpec
 from ma_boot.modelarts import JobEnvironment
 from ma_boot.node.restart_protocol import AGREE_SECONDS
@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from ma_boot.checkpoints import CheckpointOutput, Restored, RunEnd
     from path_mapping.transfer import RetryPolicy
 
+RESTART_SHARE = 0.25  # of --upload-timeout, for which OBS may be away while what was saved is published
+# before a restart, and again while it is restored
+
 # What publishes and restores is imported where an output has checkpoints.
 
 STEP, FROM, ALL = "MABOOT_RESTORED_STEP", "MABOOT_RESTORED_FROM", "MABOOT_RESTORED"
@@ -61,13 +64,17 @@ class NodeCheckpoints(NamedTuple):
 
     `variables` tell the training what was restored, unset if nothing was, and where to say what is complete.
     Before a restart of the processes, `publish` publishes what the dead ones had saved, for at most so many
-    seconds; `again` goes on from the newest whole set.
+    seconds; `again` goes on from the newest whole set. Both call a `check` while they wait, which may raise.
+    `waited_in_vain` is for how many seconds OBS has been away between attempts, up to now.
     """
 
     outputs: Tuple[CheckpointOutput, ...] = ()
     variables: Mapping[str, Optional[str]] = {}
-    publish: Callable[[float], None] = lambda seconds: None
-    again: Callable[[Sequence[WorkerSpec]], Sequence[WorkerSpec]] = lambda workers: workers
+    publish: Callable[[float, Callable[[], None]], None] = lambda seconds, check: None
+    again: Callable[[Sequence[WorkerSpec], Callable[[], None]], Sequence[WorkerSpec]] = (
+        lambda workers, check: workers
+    )
+    waited_in_vain: Callable[[], float] = lambda: 0.0
 
     def whole(self) -> str:
         """The newest steps that are known to count in OBS, one for each output; empty if there is none."""
@@ -85,36 +92,64 @@ def restored_checkpoints(
     table: Optional[RankTable],
     job: JobEnvironment,
     timeout: float,
+    upload_timeout: float,
     inbox: SignalInbox,
     journal: Journal,
 ) -> NodeCheckpoints:
     """Agrees with the other nodes on the newest whole set of each output, and puts it in place.
 
-    `timeout` is the longest wait, in seconds, without news from any other node. Raises `NodesLate`,
+    `timeout` is the longest wait, in seconds, without news from any other node. Between two attempts, OBS
+    may be away for a part of `upload_timeout`, of which the rest is for the last uploads. Raises `NodesLate`,
     `ConfigError` if this job cannot go on from the newest set, `StoreUnavailable`, `CannotCreate` if the disk
     failed, and `Stopped`.
     """
     outputs = _outputs(transfers, placement, _start(table, job), job, journal)
 
-    def resume(timeout: float) -> NodeCheckpoints:
-        restored = _begun(transfers, outputs, timeout, inbox, journal)
-        return NodeCheckpoints(outputs, _variables(outputs, restored), publish, again)
+    patience = min(transfers.retry_seconds, upload_timeout * RESTART_SHARE)
+    away = _Away()
 
-    def publish(seconds: float) -> None:
-        _publish_before_restart(transfers, outputs, seconds, inbox, journal)
+    def publish(seconds: float, check: Callable[[], None]) -> None:
+        began, at_most = time.monotonic(), min(seconds, upload_timeout * RESTART_SHARE)
+        reached = _publish_before_restart(transfers, outputs, at_most, patience, inbox, check, journal)
+        away.note(began, reached)
 
-    def again(workers: Sequence[WorkerSpec]) -> Sequence[WorkerSpec]:
-        changed = resume(min(timeout, AGREE_SECONDS)).variables
+    def again(workers: Sequence[WorkerSpec], check: Callable[[], None]) -> Sequence[WorkerSpec]:
+        began, longest = time.monotonic(), min(timeout, AGREE_SECONDS)
+        try:
+            restored = _begun(transfers, outputs, longest, patience, inbox, check, journal)
+        except StoreUnavailable:
+            away.note(began, False)
+            raise
+        away.note(began, True)
+        changed = _variables(outputs, restored)
         return [worker._replace(environ=applied(worker.environ, changed)) for worker in workers]
 
-    return resume(timeout)
+    restored = _begun(transfers, outputs, timeout, transfers.retry_seconds, inbox, inbox.check, journal)
+    return NodeCheckpoints(outputs, _variables(outputs, restored), publish, again, away.seconds)
+
+
+class _Away:
+    """Since when OBS has been away between attempts."""
+
+    def __init__(self) -> None:
+        self._since: Optional[float] = None
+
+    def note(self, began: float, reached: bool) -> None:
+        """Takes note whether something that began at this time has reached OBS."""
+        self._since = None if reached else began if self._since is None else self._since
+
+    def seconds(self) -> float:
+        """For how long it has been away, 0 if it is there."""
+        return 0.0 if self._since is None else time.monotonic() - self._since
 
 
 def _begun(
     transfers: NodeTransfers,
     outputs: Sequence[CheckpointOutput],
     timeout: float,
+    retry_seconds: float,
     inbox: SignalInbox,
+    check: Callable[[], None],
     journal: Journal,
 ) -> List[Restored]:
     """The beginning of an attempt, as a phase of its own."""
@@ -123,14 +158,14 @@ def _begun(
     def restore(cancel: threading.Event) -> List[Restored]:
         from path_mapping.transfer import RetryPolicy
 
-        patience = RetryPolicy(transfers.retry_seconds)
+        patience = RetryPolicy(retry_seconds)
         with progress.shown() as update:
             return [output.begin(cancel, update, patience, timeout) for output in outputs]
 
     with journal.phase("checkpoints") as phase:
         task = Task("checkpoints", restore, inbox)
         try:
-            task.wait(inbox.check, remind=progress.say)
+            task.wait(check, remind=progress.say)
             sets = task.result()
         except mapping_errors.PathMappingError as error:
             raise boot_error(error, transfers.store, "checkpoints") from error
@@ -152,23 +187,29 @@ def _publish_before_restart(
     transfers: NodeTransfers,
     outputs: Sequence[CheckpointOutput],
     seconds: float,
+    retry_seconds: float,
     inbox: SignalInbox,
+    check: Callable[[], None],
     journal: Journal,
-) -> None:
-    """Publishes what is complete; what fails is said: the restart goes on from what there is."""
+) -> bool:
+    """Publishes what is complete; what fails is said: the restart goes on from what there is. Returns whether
+    nothing failed."""
     from path_mapping.transfer import RetryPolicy
 
     publish = last_sets(outputs, None, False, journal, goes_on=True)
-    task = Task("publishing", lambda cancel: publish(cancel, RetryPolicy(transfers.retry_seconds)), inbox)
+    task = Task("publishing", lambda cancel: publish(cancel, RetryPolicy(retry_seconds)), inbox)
     try:
-        in_time = task.wait(inbox.check, time.monotonic() + seconds)
+        in_time = task.wait(check, time.monotonic() + seconds)
     except BaseException:
         cancelled_soon(task)
         raise
     if not in_time:
         cancelled_soon(task)
-    for problem in task.result() if in_time else [f"not every checkpoint was published in {seconds:.0f} s"]:
+    late = f"not every checkpoint was published in {seconds:.0f} s"
+    problems = task.result() if in_time else [late]
+    for problem in problems:
         journal.warn(problem)
+    return not problems
 
 
 def _outputs(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from contextlib import contextmanager, suppress
-from ipaddress import ip_address
-from itertools import chain
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -18,51 +17,50 @@ from typing import (
     Mapping,
     Optional,
     Sequence,
+    Set,
     Tuple,
-    Union,
 )
 
-from ma_boot.errors import ConfigError, ExitCode, described
+from ma_boot.errors import ExitCode, described
 from ma_boot.launch import Placement
 from ma_boot.modelarts import JOB_TOKEN, JobEnvironment
-from ma_boot.node.document_way import DocumentWay
 from ma_boot.node.job_restart import AttemptEnd, RestartPolicy, Verdict
-from ma_boot.node.restart_protocol import Agreement
+from ma_boot.node.open_channel import check_token, meet_by_table, open_channel
+from ma_boot.node.own_causes import OwnCauses
+from ma_boot.node.restart_protocol import ENDED, MUTE, Agreement, Over, over_body
 from ma_boot.node.upload_barrier import UploadBarrier
 from ma_boot.node.world import World
 from ma_boot.observe import PeerMessage
-from ma_boot.rank_table import RankTable, own_pod
+from ma_boot.rank_table import RankTable
 from ma_boot.redact import masked
 from ma_boot.reporting import (
     OWN,
     Cause,
     Ending,
     ExitStatus,
-    HangSuspect,
     JobFailure,
     RunResult,
     cause_of,
     causes_of,
     exit_status,
-    readable,
 )
 from ma_boot.supervisor import Worker
-from ma_boot.wording import Message, coded, lines_of
+from ma_boot.wording import coded
 
 if TYPE_CHECKING:
-    from ma_boot.checkpoints import CheckpointOutput
     from ma_boot.observe.channel import NodeChannel
 
 CAUSE_SECONDS = 0.8  # that the end of a node whose ranks lost others waits for their words, at most
 STOPPED_SECONDS = 0.5  # if nothing failed here: others tell theirs before the platform stops this node
 TOGETHER_SECONDS = 0.3  # that a node which has failed waits for failures of others at the same time
 MOST_UNREAD = 4096  # messages about hangs, and about saves
-VERDICT_SECONDS = 10.0  # for node 0's verdict to be written to OBS before it is told
-LEFT_SECONDS = 3.0  # for what a node says last, in OBS
-READ_SECONDS = 2.5  # for others to read the verdict there: the end of the first node is the end of the job
 _OF_FAILURES = ("failed", "cause", "go")
 _FLUSH_SECONDS = 0.15
 _POLL_SECONDS = 0.02
+
+
+class PeerOver(Exception):
+    """A node takes part no more, so no further attempt of all nodes can run."""
 
 
 class OtherNodes:
@@ -87,7 +85,6 @@ class OtherNodes:
         self._in_order = False  # each node has as many ranks as this one, in the order of the nodes
         self.nodes = 1
         self._channel: Optional[NodeChannel] = None
-        self._documents: Optional[DocumentWay] = None
         self._failures: Dict[Tuple[int, int], List[Cause]] = {}  # by attempt and node
         self._left: Dict[int, object] = {}  # the exit codes of nodes that have said that they end
         self._told: List[Tuple[int, int, Optional[int], str]] = []
@@ -97,62 +94,51 @@ class OtherNodes:
         self.uploads = UploadBarrier(self)
         self._workers: Sequence[Worker] = ()
         self._has_failed = False  # a process of this node
-        self.together = False  # a failure anywhere ends the attempt on all nodes, for a restart
         self._agreement = Agreement()
         self._decided: Tuple[Optional[Cause], bool] = None, False  # cause; whether no attempt follows it
+        self._boot = os.urandom(8).hex()  # of this process: another one of the same node is another peer
+        self._has_left = False
+        self._passed_on: Set[int] = set()  # nodes of which the others know that they take part no more
 
     def __enter__(self) -> OtherNodes:
         return self
 
     def __exit__(self, *exc: object) -> None:
         with self._only_helping():
-            for way in self._ways:
-                way.close()
+            if self._channel is not None:
+                self._channel.close()
 
     @contextmanager
     def _only_helping(self) -> Iterator[None]:
-        """Gives up the ways to the other nodes if the block raises."""
+        """Gives up the channel if the block raises."""
         try:
             yield
         except Exception as error:
             self._give_up(described(error))
 
     def _give_up(self, reason: str) -> None:
-        ways, self._channel, self._documents = self._ways, None, None
+        channel, self._channel = self._channel, None
         self.world.journal.warn(f"{self.without}: {reason}")
-        for way in ways:
+        if channel is not None:
+            with suppress(Exception):  # without a word, this node would count as lost
+                channel.tell("over", over_body(self.node, Over(MUTE)))
+                channel.flush(_FLUSH_SECONDS)
             with suppress(Exception):
-                way.close()
+                channel.close()
 
     @property
     def talks(self) -> bool:
-        """Whether there is a way to the other nodes."""
-        return bool(self._ways)
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether there is a way for what cannot wait for OBS."""
+        """Whether there is a channel to the other nodes."""
         return self._channel is not None
 
+    def begin(self, policy: RestartPolicy) -> None:
+        """The run begins; with restarts, a failure of any node ends the attempt on all."""
+        self._agreement = self._agreement.begin(policy, bool(policy.budget and self.nodes > 1))
+
     @property
-    def _ways(self) -> Sequence[Union[NodeChannel, DocumentWay]]:
-        """What is told is told by all of them, by documents first: they stay."""
-        return [way for way in (self._documents, self._channel) if way is not None]
-
-    def restart_together(self, policy: RestartPolicy, checkpoints: Optional[CheckpointOutput]) -> None:
-        """From here on a failure of any node ends the attempt on all.
-
-        With `checkpoints` in OBS the nodes agree there, too: no connection between them is needed.
-        """
-        self.together, self._agreement = True, Agreement(self.node, self.nodes, policy)
-        if checkpoints is not None:
-            with self._only_helping():
-                self._documents = DocumentWay(checkpoints.notices, self.world.inbox)
-
-    def begin(self) -> None:
-        """All nodes have begun the attempt."""
-        if self._documents is not None:
-            self._documents.begin()
+    def together(self) -> bool:
+        """Whether a failure anywhere ends the attempt on all nodes, for a restart."""
+        return self._agreement.together
 
     @property
     def attempt(self) -> int:
@@ -175,53 +161,41 @@ class OtherNodes:
         Raises `ConfigError` for a token that is too short.
         """
         self.node, self.nodes = job.node_rank, job.node_count
-        if not self._token or job.node_count < 2:
+        self._agreement = Agreement(self.node, self.nodes)
+        if job.node_count < 2:
             return
-        from ma_boot.observe.channel import (  # only for jobs that ask for it
-            SHORTEST_TOKEN,
-            Address,
-            NodeChannel,
-        )
-
-        if len(self._token) < SHORTEST_TOKEN:
-            raise ConfigError(
-                f"{JOB_TOKEN} has {len(self._token)} characters: expected at least {SHORTEST_TOKEN}, the "
-                "same on all nodes and in no other job, for example from `openssl rand -hex 16`"
+        if not self._token:
+            self.world.journal.warn(
+                f"{JOB_TOKEN} is not set: failures, hangs and losses of the other {job.node_count - 1} nodes "
+                "are not detected here; set it to the same random text on all nodes, and to another one in "
+                "each job, for example from `openssl rand -hex 16`"
             )
-        own, name = Address(_own_address(job), port), job.place.job or ""
+            return
+        check_token(self._token)
         with self._only_helping():
-            self._channel = NodeChannel(self._token, name, self.node, job.node_count, own, self.world.inbox)
-            if self._channel.problem:
-                self.world.journal.warn(
-                    f"this node hears nothing of the others: {self._channel.problem} (MABOOT_CHANNEL_PORT)"
-                )
-            self._channel.tell("here", {})
-            if len(job.place.hosts) == job.node_count:
-                self._channel.meet(Address(job.place.hosts[0], port))
+            self._channel = open_channel(self._token, job, port, self.world)
+            self._channel.tell("here", {"boot": self._boot})
 
     def meet(self, placement: Placement, table: Optional[RankTable], job: JobEnvironment, port: int) -> None:
         """Knows the ranks of this node from now on, and the address of node 0 if only the table has it.
 
-        A table with more nodes than the variables told of (HyperJob) ends the ways, which are of a part.
+        A table with more nodes than the variables told of (HyperJob) closes the channel, which is of a part.
         """
-        if job.node_count != self.nodes and self.talks:
-            self._give_up(f"the rank table has {job.node_count} nodes, the variables told of {self.nodes}")
+        if job.node_count != self.nodes:
+            if self.talks:
+                self._give_up(
+                    f"the rank table has {job.node_count} nodes, the variables told of {self.nodes}"
+                )
+            self._agreement = Agreement(job.node_rank, job.node_count)
         self.node, self.nodes = job.node_rank, job.node_count
         self._own, each = placement.ranks, len(placement.ranks)
         first = self.node * each
         self._in_order = placement.world_size == job.node_count * each and [*self._own] == [
             *range(first, first + each)
         ]
-        if self._channel is None or table is None or len(job.place.hosts) == job.node_count:
-            return
-        from ma_boot.observe.channel import Address
-
         with self._only_helping():
-            pods = table.pods
-            if len(pods) == job.node_count and pods.index(own_pod(table, job.identity)) == self.node:
-                node_0 = pods[0]
-                host = node_0.more.get("container_ip") or node_0.more.get("host_ip") or node_0.server_id
-                self._channel.meet(Address(str(host), port))
+            if self._channel is not None:
+                meet_by_table(self._channel, table, job, port)
 
     def has_rank(self, node: int, rank: int) -> bool:
         """Whether another node may speak of this rank as its own."""
@@ -230,10 +204,8 @@ class OtherNodes:
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
         """Sends a message to node 0, or from there to all others, in the background; without secrets."""
         with self._only_helping():
-            for way in self._ways:
-                way.tell(kind, coded(masked(body)))
-                if kind == "go" and way is self._documents:  # who has lost the connection reads it there
-                    way.flush(VERDICT_SECONDS)
+            if self._channel is not None:
+                self._channel.tell(kind, coded(masked(body)))
 
     def _tell(self, kind: str, failures: Sequence[Cause]) -> None:
         """Tells what was not told yet."""
@@ -245,28 +217,40 @@ class OtherNodes:
             self.tell(kind, {"attempt": self.attempt, **failures_body(failures)})
 
     def patience(self) -> float:
-        """Forever but for uploads: a message wakes the inbox."""
+        """Until the next report of uploads; a message wakes the inbox."""
         return self.uploads.patience()
 
     def check(self, workers: Sequence[Worker], stopping: bool) -> str:
         """Tells the first failure of this node at once, and who has raised here after one of another node.
 
-        Where the job restarts together, a failure of another node is why the ranks of this one are stopped.
+        The ranks of this node are stopped for a lost node; where the job restarts together, also for a
+        failure or the end of another node.
         """
+        if self.world.inbox.stops:  # what is left to do may take long, and the others need not wait for it
+            self.leave(128 + self.world.inbox.stops[0])
         if self.talks:
             with self._only_helping():
                 self._check(workers)
                 self.uploads.relay()
-        return self._why_stop() if self.together else ""
+        elsewhere = self._cause_elsewhere() if self.together else None
+        return str(elsewhere) if elsewhere is not None else self._agreement.why_stop
 
-    def _why_stop(self) -> str:
-        """Why the processes of this node have to end for a restart; empty if they have not."""
-        elsewhere, agreement = self.failed_elsewhere(), self._agreement
-        if elsewhere is not None:
-            return str(elsewhere)
-        if agreement.verdict is not None:
-            return agreement.verdict.why
-        return f"node {min(agreement.ends)} has stopped its processes" if agreement.ends else ""
+    def check_peers(self) -> None:
+        """For waits between two attempts: raises `Stopped`, and `PeerOver` once a node takes part no more."""
+        self.world.inbox.check()
+        with self._only_helping():
+            self._take()
+        if self.together and self._agreement.why_over:
+            raise PeerOver(self._agreement.why_over)
+
+    def leave(self, code: int) -> None:
+        """Tells that this node takes part in no further attempt; its exit code is `code`, as far as is known.
+
+        Before its uploads: the other nodes need not wait for these. Later calls do nothing.
+        """
+        if not self._has_left:
+            self._has_left = True
+            self.tell("over", over_body(self.node, Over(ENDED, code)))
 
     def _check(self, workers: Sequence[Worker]) -> None:
         if workers is not self._workers:  # of a further run
@@ -308,12 +292,12 @@ class OtherNodes:
 
     def _take(self) -> bool:
         """Takes what has come; whether another node has told a failure."""
-        if not self.talks:
+        if self._channel is None:
             return False
         from ma_boot.observe.channel import read_failures
 
         another_failed = False
-        for message in chain.from_iterable(way.heard() for way in self._ways):
+        for message in self._channel.heard():
             self._agreement = self._agreement.with_message(message.node, message.kind, message.body)
             if message.kind in _OF_FAILURES:
                 attempt = message.body.get("attempt", self.attempt)
@@ -325,27 +309,34 @@ class OtherNodes:
                 self._left[message.node] = message.body.get("code")
             elif message.kind in ("save", "uploads"):
                 (self._of_saves if message.kind == "save" else self._of_uploads).append(message)
-            elif message.kind != "stopped":
+            elif message.kind not in ("stopped", "over", "here"):
                 self._of_hangs.append(message)
+        for node in self._channel.dead:
+            self._agreement = self._agreement.with_lost(node)
+        self._pass_on()
         return another_failed
+
+    def _pass_on(self) -> None:
+        """Node 0 tells the others, which are connected to it alone, by whose end the job has failed."""
+        for node, over in self._agreement.over.items() if not self.node else ():
+            if over.is_failure and node not in self._passed_on:
+                self._passed_on.add(node)
+                self.tell("over", over_body(node, over))
 
     def agreed(self, own: AttemptEnd, run: RunResult) -> Verdict:
         """What node 0 decides after an attempt, once all processes of all nodes are dead.
 
         Where that cannot be agreed, no node starts again. Raises `Stopped`.
         """
-        failures = self._failures_of(run)
+        failures = self._own_causes.of_attempt(run)
         self._first(failures, run)  # node 0 hears of a failure before it decides
         self._agreement = self._agreement.stopped(own, time.monotonic())
         if self.node:
             self._tell_agreement(None)
-        elif self._documents is not None:
-            self._documents.hurry()
         while True:
             cause = self._first(failures, run)
             if self.talks:
-                lost = () if self._documents is not None else self.unreached
-                self._agreement = self._agreement.decided(cause, lost, time.monotonic())
+                self._agreement = self._agreement.decided(cause, time.monotonic())
             else:
                 self._agreement = self._agreement.ended("there is no way to the other nodes")
             if self._agreement.verdict is not None:
@@ -368,18 +359,9 @@ class OtherNodes:
             kind, body = self._agreement.message
             self.tell(kind, {**body, **failures_body([cause] if cause is not None else [])})
 
-    def _failures_of(self, run: RunResult) -> List[Cause]:
-        """What has failed on this node in an attempt."""
-        failures = causes_of(run.exits, self.node, self._epoch)
-        if not failures and run.not_started is not None:
-            words = readable(str(run.not_started))
-            failures = [Cause(self.node, None, run.not_started.exit_code, words, self._now())]
-        hang = self._own_hang(run)
-        if failures or not run.hung:
-            return failures
-        if hang is None or hang.node != self.node:  # a node speaks of its own ranks only
-            hang = Cause(self.node, None, ExitCode.HUNG, Message("the ranks hung"), self._now())
-        return [hang]
+    @property
+    def _own_causes(self) -> OwnCauses:
+        return OwnCauses(self.node, self._epoch)
 
     def given_up(self, why: str) -> Optional[JobFailure]:
         """The failure that ends a job that restarts together: its cause, else `why`; None if it is stopped.
@@ -391,9 +373,39 @@ class OtherNodes:
             return None
         return JobFailure(1, why) if cause is None else JobFailure(cause.code or 1, str(cause))
 
-    def failed_elsewhere(self) -> Optional[Cause]:
-        """The failure of another node for which the ranks of this one have to stop."""
-        return cause_of(failure for failure in self._of_others() if failure.node != self.node)
+    def judged(self, run: Optional[RunResult]) -> Optional[RunResult]:
+        """The result of the run, with the failure of another node by which the job has failed here, too.
+
+        A node that has vanished without an exit code is one. So a run that has succeeded waits, for no longer
+        than an outage of the network may take, until it is known of each node that it is still there, or how
+        it has ended.
+        """
+        if run is None or self.world.inbox.stops:
+            return run
+        with self._only_helping():
+            self._take()
+            while run.succeeded and self._channel is not None and not self.world.inbox.stops:
+                if not self._channel.away - self._agreement.over.keys():
+                    break
+                time.sleep(_POLL_SECONDS)
+                self._take()
+        return run._replace(stopped_for=run.stopped_for or self._failure_elsewhere(run))
+
+    def _failure_elsewhere(self, run: RunResult) -> Optional[JobFailure]:
+        """The failure of another node for which this one was stopped, or cannot have succeeded."""
+        agreement, lost = self._agreement, sorted(self._agreement.lost)
+        if not lost and (run.succeeded or not self.together):
+            return None
+        elsewhere, failed, verdict = self._cause_elsewhere(lost), agreement.failed_over, agreement.verdict
+        if elsewhere is not None:
+            return JobFailure(elsewhere.code or 1, str(elsewhere))
+        if failed is not None:
+            return JobFailure(failed[1].code, failed[1].why(failed[0]))
+        return None if verdict is None else JobFailure(1, verdict.why)
+
+    def _cause_elsewhere(self, lost: Sequence[int] = ()) -> Optional[Cause]:
+        """The first failure that is not of this node, as it is known here."""
+        return cause_of((failure for failure in self._of_others() if failure.node != self.node), lost)
 
     def _of_others(self) -> List[Cause]:
         """The failures that other nodes have told."""
@@ -411,8 +423,8 @@ class OtherNodes:
         event.
         """
         status, agreed = exit_status(ending), False
-        own = self._own_causes(ending, status)
-        cause = cause_of(own) or self._own_hang(ending.run)
+        own = self._own_causes.of_end(ending, status)
+        cause = cause_of(own) or self._own_causes.hang_of(ending.run)
         if status.by == "signal" and (ending.run is None or ending.run.first_failure is None):
             cause = None
         with self._only_helping():
@@ -423,37 +435,13 @@ class OtherNodes:
         self.world.journal.event("job cause", cause=cause.fields())
         return cause, agreed
 
-    def _own_causes(self, ending: Ending, status: ExitStatus) -> List[Cause]:
-        """What has failed on this node."""
-        run = ending.run
-        own = causes_of(run.exits, self.node, self._epoch) if run is not None else []
-        if run is not None and run.advice and run.first_failure is not None:
-            first = run.first_failure.rank
-            own = [cause._replace(hint=run.advice[0]) if cause.rank == first else cause for cause in own]
-        hung = self._own_hang(run) is not None
-        if status.by in ("ma_boot", "output") and not hung and not any(failure.code for failure in own):
-            words = readable(lines_of(status.cause)[0])
-            own = [Cause(self.node, None, status.code, words, self._now())]
-        return own
-
-    def _own_hang(self, run: Optional[RunResult]) -> Optional[Cause]:
-        """The hang that has ended this node, if somebody is suspected."""
-        return self._hang(run.suspect) if run is not None and run.hung and run.suspect is not None else None
-
-    def _hang(self, suspect: HangSuspect) -> Cause:
-        words = Message.of("it hung: {}", readable(suspect.in_words()))
-        return Cause(suspect.node, suspect.rank, ExitCode.HUNG, words, self._now())
-
-    def _now(self) -> float:
-        return round(time.monotonic() + self._epoch, 3)
-
     def _agreed(self, status: ExitStatus, own: List[Cause], ending: Ending) -> Optional[Cause]:
         """The cause by what all nodes tell.
 
         One that has failed by itself waits for what fails elsewhere at the same time, so that all name the
         same; one of which no rank has failed, or ranks have lost others, waits longer.
         """
-        hung = self._own_hang(ending.run) is not None
+        hung = self._own_causes.hang_of(ending.run) is not None
         began, first = time.monotonic(), self._first(own, ending.run)
         if self.node:
             self.tell("left", {"code": status.code})
@@ -471,10 +459,8 @@ class OtherNodes:
         if self._channel is not None:  # it may have been given up meanwhile
             unsent = began + CAUSE_SECONDS - time.monotonic() if own else 0.0  # a later start is tried again
             self._channel.flush(max(_FLUSH_SECONDS, unsent))
-        if self._documents is not None:
-            self._documents.flush(LEFT_SECONDS)
-            if self._channel is None and self._agreement.verdict is not None:
-                time.sleep(READ_SECONDS)
+            if not status.code:  # a node whose success is not known to the others counts as lost
+                self._channel.settle()
         return first
 
     def _first(self, own: List[Cause], run: Optional[RunResult]) -> Optional[Cause]:
@@ -489,25 +475,15 @@ class OtherNodes:
             if first is not None and (mine is None or first.evidence <= mine.evidence):
                 return first
         theirs = self._of_others()
-        lost = sorted(set(self.unreached) - self._left.keys() - set(self._failed_nodes))
+        silent = set(self.unreached) - self._agreement.over.keys() - self._left.keys()
+        lost = sorted((silent - set(self._failed_nodes)) | self._agreement.lost)
         suspect = run.suspect if run is not None else None
         failures = [f for f in (*own, *theirs) if (f.code, f.rank) != (ExitCode.HUNG, None)]  # no mere hangs
         hung = (run is not None and run.hung) or ExitCode.HUNG in self._left.values()
         if suspect is not None and not failures and (hung or own or theirs):
-            first = self._hang(suspect)
+            first = self._own_causes.hang(suspect)
         else:
             first = cause_of(failures or [*own, *theirs], lost)
         if not self.node and first is not None:
             self._tell("cause", [first])
         return first
-
-
-def _own_address(job: JobEnvironment) -> str:
-    """This node's address if the variables have it as such, else all addresses: no name is looked up here."""
-    known = len(job.place.hosts) == job.node_count
-    for host in (job.place.hosts[job.node_rank],) if known else job.identity.addresses:
-        try:
-            return str(ip_address(host))
-        except ValueError:
-            continue
-    return ""

@@ -7,7 +7,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Iterable, Iterator, Optional
+from typing import Callable, Iterable, Iterator, Optional
 
 from ma_boot.node.world import World
 from ma_boot.observe import CardTools, NpuState
@@ -22,29 +22,29 @@ BROKEN = ("Alarm", "Critical")  # of npu-smi's OK, Warning, Alarm, Critical
 LEAST_FREE = 1 << 20  # bytes of a disk on which something can still be written
 
 
-def wait_for_cards(world: World) -> None:
-    """Returns once no process uses an NPU any more, or after half a minute. Raises `Stopped`.
+def wait_for_cards(world: World, check: Callable[[], None]) -> None:
+    """Returns once no process uses an NPU any more, or after half a minute; raises what `check` does.
 
     Where that cannot be seen, the NPUs have the time that they need.
     """
     began = time.monotonic()
     while True:
-        state = _npus(world)
+        state = _npus(world, check)
         if state is None and not NPU.exists():
             return
         seconds = FREE_SECONDS if state is not None and state.processes is not None else RELEASE_SECONDS
         left = began + seconds - time.monotonic()
         if left <= 0 or (state is not None and state.processes == 0):
             return
-        _sleep(world, min(left, _BETWEEN_LOOKS) if state is not None else left)
+        _sleep(world, min(left, _BETWEEN_LOOKS) if state is not None else left, check)
 
 
-def _sleep(world: World, seconds: float) -> None:
+def _sleep(world: World, seconds: float, check: Callable[[], None]) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        world.inbox.check()
+        check()
         world.inbox.wait(until - time.monotonic())
-    world.inbox.check()
+    check()
 
 
 def what_is_broken(world: World, cards: int, directories: Iterable[str]) -> str:
@@ -52,7 +52,7 @@ def what_is_broken(world: World, cards: int, directories: Iterable[str]) -> str:
 
     Its processes use so many `cards`, and write to the `directories`. Raises `Stopped`.
     """
-    problems = [*broken_cards(_npus(world), cards), *_full_disks(directories)]
+    problems = [*broken_cards(_npus(world, world.inbox.check), cards), *_full_disks(directories)]
     return problems[0] if problems else ""
 
 
@@ -74,15 +74,15 @@ def _full_disks(directories: Iterable[str]) -> Iterator[str]:
                 yield Message.of("the disk of {} is full", directory)
 
 
-def _npus(world: World) -> Optional[NpuState]:
-    """What npu-smi shows now; None where it is not, or fails. Raises `Stopped`."""
+def _npus(world: World, check: Callable[[], None]) -> Optional[NpuState]:
+    """What npu-smi shows now; None where it is not, or fails. Raises what `check` does."""
 
     def query(cancel: threading.Event) -> Optional[NpuState]:
         return CardTools(world.environ).npus(cancel)
 
     task = Task("npu-smi", query, world.inbox)
     try:
-        task.wait(world.inbox.check)
+        task.wait(check)
     finally:
         task.cancel()
     return task.result()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 import os
+from contextlib import suppress
 from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import BootError, ConfigError, Stopped
 from ma_boot.launch import LaunchPlan, WorkerSpec
 from ma_boot.modelarts import JOB_TOKEN, JobEnvironment, instance_name
 from ma_boot.node.checkpoint_phase import CutFiles, NodeCheckpoints
-from ma_boot.node.job_channel import OtherNodes
+from ma_boot.node.job_channel import OtherNodes, PeerOver
 from ma_boot.node.job_restart import AttemptEnd, Failed, RestartPolicy, Verdict, decide, failure_of
 from ma_boot.node.node_health import wait_for_cards, what_is_broken
 from ma_boot.node.world import World
@@ -56,14 +57,14 @@ class RunOptions(NamedTuple):
     reset_file: Optional[str] = None
 
 
-def check_restarts(options: RunOptions, job: JobEnvironment, agrees: bool) -> None:
-    """Raises `ConfigError` for restarts in a job whose nodes have no way to agree on them."""
-    if options.max_restarts and job.node_count > 1 and not agrees:
+def check_restarts(options: RunOptions, job: JobEnvironment, has_channel: bool) -> None:
+    """Raises `ConfigError` for restarts in a job whose nodes have no channel to agree on them."""
+    if options.max_restarts and job.node_count > 1 and not has_channel:
         raise ConfigError(
             Message.of(
-                "--max-restarts in a job of {} nodes needs a token, by which they agree: "
-                "MABOOT_JOB_TOKEN, the same on all nodes and in no other job, for example from "
-                "`openssl rand -hex 16`; or an output with 'checkpoint', beside which they agree in OBS",
+                "--max-restarts with {} nodes requires a job token: set MABOOT_JOB_TOKEN to the same "
+                "random text on all nodes, and to another one in each job, for example from "
+                "`openssl rand -hex 16`",
                 job.node_count,
             )
         )
@@ -76,19 +77,18 @@ def train(
     checkpoints: NodeCheckpoints,
     others: OtherNodes,
     reset: Optional[ResetWatch],
-    renew: Callable[[], None],
+    renew: Callable[[Callable[[], None]], None],
 ) -> RunResult:
     """Runs the processes; after a failure that a restart may fix, or for `reset`, runs all of them again.
 
     Each attempt has its own log files: those of the previous one get a number. `checkpoints` prepare a
-    restart, and `renew` reads the rank table again. A job of several nodes restarts together: all stop, node
-    0 decides, all start again or none.
+    restart, and `renew` reads the rank table again, with the check of its waits. A job of several nodes
+    restarts together: all stop, node 0 decides, all start again or none.
     """
     inbox, journal = world.inbox, world.journal
     workers: Sequence[WorkerSpec] = plan.workers
     policy, earlier = RestartPolicy(options.max_restarts, options.start_seconds), list[Failed]()
-    if options.max_restarts and others.nodes > 1:
-        others.restart_together(policy, next(iter(checkpoints.outputs), None))
+    others.begin(policy)
     for attempt in itertools.count(1):
         if options.max_restarts:
             workers = [_with_variable(worker, "MABOOT_ATTEMPT", str(attempt)) for worker in workers]
@@ -110,9 +110,10 @@ def train(
         of = "" if asked else f" of {options.max_restarts + 1}"
         journal.say(f"attempt {attempt}: {why}; starting attempt {attempt + 1}{of}")
         try:
-            workers = _prepared(workers, world, reset if asked else None, renew, checkpoints)
-            others.begin()
-        except (BootError, Stopped) as error:
+            workers = _prepared(
+                workers, world, reset if asked else None, renew, checkpoints, others.check_peers
+            )
+        except (BootError, PeerOver, Stopped) as error:
             journal.warn(f"no restart: {error}")
             if asked and isinstance(error, BootError):
                 result = result._replace(not_started=error)
@@ -165,16 +166,20 @@ def _prepared(
     workers: Sequence[WorkerSpec],
     world: World,
     reset: Optional[ResetWatch],
-    renew: Callable[[], None],
+    renew: Callable[[Callable[[], None]], None],
     checkpoints: NodeCheckpoints,
+    check: Callable[[], None],
 ) -> Sequence[WorkerSpec]:
-    """The processes of the next attempt, once their cards are free. Raises `BootError` and `Stopped`."""
-    wait_for_cards(world)
+    """The processes of the next attempt, once their cards are free.
+
+    Raises `BootError`, and what `check` raises, which is called during the waits.
+    """
+    wait_for_cards(world, check)
     if reset is not None:
-        checkpoints.publish(math.inf)
+        checkpoints.publish(math.inf, check)
         reset.start()
-    renew()
-    return checkpoints.again(workers)
+    renew(check)
+    return checkpoints.again(workers, check)
 
 
 def _with_variable(worker: WorkerSpec, name: str, value: str) -> WorkerSpec:
@@ -186,7 +191,7 @@ def _save_requests(
 ) -> Optional[SaveRequests]:
     """The way to ask the ranks for a checkpoint; None where they could not agree on a step."""
     journal, requests = world.journal, None
-    if others.nodes == 1 or others.is_connected:
+    if others.nodes == 1 or others.talks:
         with journal.only_helps(SaveRequests.without):
             asking = SaveOptions(os.path.dirname(plan.workers[0].log_file), options.time_limit)
             agreement = SaveAgreement(others.node, others.nodes, attempt)
@@ -227,8 +232,8 @@ def _decided(
     """
     directories = [workers[0].cwd, *(str(output.root) for output in checkpoints.outputs)]
     try:
-        others.world.inbox.check()
-        checkpoints.publish(PUBLISH_SECONDS if others.together else math.inf)
+        with suppress(PeerOver):  # the decision takes note of it
+            checkpoints.publish(PUBLISH_SECONDS if others.together else math.inf, others.check_peers)
         problem = what_is_broken(
             others.world, sum(worker.rank is not None for worker in workers), directories
         )

@@ -33,7 +33,7 @@ class NodeMessages(Protocol):
     nodes: int
 
     @property
-    def is_connected(self) -> bool: ...
+    def talks(self) -> bool: ...
 
     @property
     def others(self) -> Collection[int]: ...
@@ -72,7 +72,7 @@ class UploadBarrier:
     def wait(self, until: float, cancel: threading.Event) -> None:
         """See `UploadPeers`. Without a channel it returns at once."""
         began = time.monotonic()
-        while self._others.is_connected and time.monotonic() < until:
+        while self._others.talks and time.monotonic() < until:
             self.relay()
             if self._is_over(time.monotonic() - began) or cancel.wait(POLL_SECONDS):
                 return
@@ -83,7 +83,7 @@ class UploadBarrier:
 
     def relay(self) -> None:
         """Takes the reports that have come; node 0 sends its own if that has changed."""
-        if not self._others.is_connected:
+        if not self._others.talks:
             return
         with self._lock:
             for message in self._others.heard_of_uploads():
@@ -103,7 +103,7 @@ class UploadBarrier:
             own = UploadState(self._number, state)
             if not self._others.node:
                 self._states = self._states.with_state(0, own)
-            elif self._others.is_connected:
+            elif self._others.talks:
                 self._others.tell(KIND, own.body())
         self.relay()
 

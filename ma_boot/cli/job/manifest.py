@@ -23,8 +23,10 @@ from ma_boot.job import (
     exposed_secrets,
     in_order,
     manifest_problems,
+    token_secret,
 )
 from ma_boot.job_service import JobCode, job_code, upload_code
+from ma_boot.modelarts import JOB_TOKEN
 from ma_boot.redact import MASK, is_secret, masked, without_secrets
 from ma_boot.reporting import print_lines
 
@@ -158,9 +160,16 @@ def _to_do(pods: PodJob, upload_to: str) -> List[str]:
     job = pods.job
     if upload_to:
         steps.append(f"the code must be at {upload_to}: --upload uploads it")
+    where = f" --namespace {pods.namespace}" if pods.namespace else ""
+    token = token_secret(job)
+    if token:
+        steps.append(
+            f"before each apply: kubectl create secret generic {token}{where} "
+            f'--from-literal={JOB_TOKEN}="$(openssl rand -hex 16)" --dry-run=client --output yaml | '
+            "kubectl apply --filename -"
+        )
     if job.secrets:
         values = " ".join(f'--from-literal={name}="${name}"' for name in job.secrets)
-        where = f" --namespace {pods.namespace}" if pods.namespace else ""
         steps.append(f"once, before: kubectl create secret generic {pods.secret}{where} {values}")
     if not (pods.code or job.channels or job.has_mapping):
         return steps

@@ -46,6 +46,7 @@ from ma_boot.job_service import (
     may_appear,
     upload_code,
 )
+from ma_boot.modelarts import JOB_TOKEN
 from ma_boot.redact import remember_secrets
 from ma_boot.reporting import print_lines
 
@@ -261,6 +262,9 @@ def planned_submission(ctx: click.Context, words: Sequence[str], changes: Sequen
     problems += [*form_problems(job), *(field for field in missing_fields(job) if field.key not in wrong)]
     if problems:
         raise ConfigError(listed("the job cannot be submitted:", in_order(problems)))
+    if job.needs_token:
+        secrets[JOB_TOKEN] = os.urandom(16).hex()
+        remember_secrets(secrets, [JOB_TOKEN])
     more = {**secrets, MARK: uuid.uuid4().hex}
     body = request_body(job, boot_command(code.options, code.command), code.url, more)
     return Planned(job, body, code, tuple(map(str, [*exposed_secrets(job), *keys_missing(job)])), secrets)

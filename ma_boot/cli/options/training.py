@@ -323,7 +323,7 @@ RUNNING = Topic(
             type=Whole(min=0),
             metavar="N",
             default=0,
-            help="Restart all processes after a failure, on all nodes; several need a token or checkpoints.",
+            help="Restart all processes after a failure, on all nodes; several nodes need a job token.",
         ),
         RunVariable(
             "--start-seconds", **SECONDS, default=10, help="Do not restart after a failure earlier than this."

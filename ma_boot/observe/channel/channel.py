@@ -37,7 +37,11 @@ from ma_boot.processes import SignalInbox
 GREETING_SECONDS = 2.0  # from the first byte to both proofs
 CONNECT_SECONDS = 1.5
 FIRST_RETRY, LONGEST_RETRY = 0.2, 2.0  # seconds
-LOST_SECONDS = 0.5  # without a connection, until a node counts as lost
+LOST_SECONDS = 0.5  # without a connection, until a node counts as unreached
+# Without a new connection, until a node is dead. The kernel closes the connections of a process that dies,
+# and refuses new ones; a living one calls again within LONGEST_RETRY + CONNECT_SECONDS. Where nothing has
+# closed the connection, the network may be down, which a job survives for 30 s.
+DIED_SECONDS, OUTAGE_SECONDS = 6.0, 35.0
 DEAD_SECONDS = 4  # without an answer of the other machine, until its connection counts as broken
 QUIET_SECONDS = 10  # after which the kernel asks whether the other machine is there
 MOST_STRANGERS = 64  # connections that have proved nothing yet: a further one ends the oldest
@@ -58,7 +62,10 @@ class _Told(NamedTuple):
 
 
 class _Link:
-    """What waits to be sent to a node, and since when there is no connection (None while there is one)."""
+    """What waits to be sent to a node, and since when there is no connection (None while there is one).
+
+    `closed` is since when the node's machine has closed the connection: its process may have died.
+    """
 
     def __init__(self) -> None:
         self.waiting: Deque[_Told] = deque(maxlen=MOST_WAITING)
@@ -67,7 +74,21 @@ class _Link:
         self.task: Optional[asyncio.Task[None]] = None
         self.connected = False
         self.broken: Optional[float] = time.monotonic()
+        self.closed: Optional[float] = None
         self.times: Deque[float] = deque()
+
+    @property
+    def is_dead(self) -> bool:
+        """True once a node that was connected has been away for too long to come back."""
+        now, broken, closed = time.monotonic(), self.broken, self.closed  # another thread may change them
+        if not self.connected or broken is None:
+            return False
+        return now - broken > OUTAGE_SECONDS or (closed is not None and now - closed > DIED_SECONDS)
+
+    @property
+    def may_read(self) -> bool:
+        """Whether a node that was connected may still get what is told, as far as is known."""
+        return self.connected and self.closed is None and not self.is_dead
 
 
 class _Kept(NamedTuple):
@@ -119,6 +140,16 @@ class NodeChannel:
         limit = time.monotonic() - LOST_SECONDS
         return {node for node, link in self._links.items() if link.broken is not None and link.broken < limit}
 
+    @property
+    def away(self) -> Set[int]:
+        """The nodes that were connected, and are not at this moment."""
+        return {node for node, link in self._links.items() if link.connected and link.broken is not None}
+
+    @property
+    def dead(self) -> Set[int]:
+        """The nodes whose process has died, or that are away for longer than an outage of the network."""
+        return {node for node, link in self._links.items() if link.is_dead}
+
     def meet(self, first: Address) -> None:
         """Where node 0 listens: another node calls it from now on, and sends what was told before."""
 
@@ -161,6 +192,18 @@ class NodeChannel:
         while self._coming or any(
             link.waiting for link in self._links.values() if not link.connected or link.broken is None
         ):
+            if time.monotonic() >= until:
+                return False
+            time.sleep(FLUSH_PAUSE)
+        return True
+
+    def settle(self) -> bool:
+        """Waits until all nodes that may still read have what was told.
+
+        It waits through an outage of the network; False if it took longer than one.
+        """
+        until = time.monotonic() + OUTAGE_SECONDS
+        while self._coming or any(link.waiting and link.may_read for link in self._links.values()):
             if time.monotonic() >= until:
                 return False
             time.sleep(FLUSH_PAUSE)
@@ -253,12 +296,16 @@ class NodeChannel:
         """Calls node 0, again whenever the connection ends."""
         pause = FIRST_RETRY
         while True:
-            with contextlib.suppress(*BROKEN):
+            try:
                 calling = asyncio.wait_for(asyncio.open_connection(*first), CONNECT_SECONDS)
                 async with _opened(calling) as streams:
                     session = await asyncio.wait_for(self._greeting(*streams), GREETING_SECONDS)
                     pause = FIRST_RETRY
                     await self._connected(link, _Wire(session, "client", "server", *streams), 0)
+            except ConnectionRefusedError:  # the machine is there, and no process of it listens
+                self._note_closed(link)
+            except BROKEN:
+                pass
             await asyncio.sleep(pause)
             pause = min(LONGEST_RETRY, 2 * pause)
 
@@ -272,9 +319,9 @@ class NodeChannel:
 
     async def _connected(self, link: _Link, wire: _Wire, node: int) -> None:
         """Sends what waits, and keeps what comes, until the connection ends."""
-        link.connected, link.broken = True, None
+        link.connected, link.broken, link.closed = True, None, None
         sending = self._loop.create_task(self._send(link, wire))
-        task = link.task
+        task, closed = link.task, False
         try:
             while True:
                 data = await wire.read()
@@ -284,11 +331,23 @@ class NodeChannel:
                 self._keep(_Kept(node, data, time.monotonic()))
                 wire.write(b"")
                 await _not_too_many(link.times)
+        except (EOFError, ConnectionError):
+            closed = True
+            raise
         finally:
             sending.cancel()
             if link.task is task:  # there is no newer connection
                 link.broken = time.monotonic()
+                self._loop.call_later(OUTAGE_SECONDS + FLUSH_PAUSE, self._inbox.wake)
+                if closed:
+                    self._note_closed(link)
             self._inbox.wake()
+
+    def _note_closed(self, link: _Link) -> None:
+        """Takes note that the other machine has closed the connection, or has refused one."""
+        if link.closed is None:
+            link.closed = time.monotonic()
+            self._loop.call_later(DIED_SECONDS + FLUSH_PAUSE, self._inbox.wake)
 
     async def _send(self, link: _Link, wire: _Wire) -> None:
         while True:

@@ -27,18 +27,8 @@ MOST_VALUES = 50_000  # in a message: each costs more memory than its bytes
 LONGEST_NUMBER = 40  # characters: Python takes seconds for a million digits
 KINDS = frozenset(
     (
-        "here",
-        "failed",
-        "cause",
-        "hanging",
-        "stacks",
-        "verdict",
-        "ended",
-        "left",
-        "stopped",
-        "go",
-        "save",
-        "uploads",
+        *("here", "failed", "cause", "hanging", "stacks", "verdict"),
+        *("ended", "left", "stopped", "go", "over", "save", "uploads"),
     )
 )
 SHORTEST_TOKEN = 16  # a shorter one can be found by trying, by who has seen one exchange

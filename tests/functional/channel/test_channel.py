@@ -298,3 +298,24 @@ def test_after_the_end_the_port_is_free_and_nothing_runs(job: TalkingJob) -> Non
         assert threading.active_count() > before
     eventually(lambda: threading.active_count() <= before, "the threads' ends")
     socket.create_server(job.at).close()
+
+
+def test_a_node_is_dead_once_its_machine_has_closed_the_connection_for_long_enough(
+    job: TalkingJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not before it could have called again, and no longer once it has; one that was never there is not dead."""
+    monkeypatch.setattr("ma_boot.observe.channel.channel.DIED_SECONDS", 0.5)
+    nodes = job.start(3, 2)
+    works(nodes[1], nodes[0])
+    nodes[1].close()
+    eventually(lambda: nodes[0].away == {1}, "its end is seen", 2)
+    assert nodes[0].dead == set()
+    eventually(lambda: nodes[0].dead == {1}, "it has not called again", 2)
+    nodes[0].tell("cause", BODY)
+    began = time.monotonic()
+    assert nodes[0].settle(), "nobody waits for the dead"
+    assert time.monotonic() - began < 1
+    again = job.node(1)
+    again.meet(job.at)
+    works(again, nodes[0])
+    assert (nodes[0].away, nodes[0].dead) == (set(), set())

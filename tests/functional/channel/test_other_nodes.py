@@ -13,6 +13,7 @@ from ma_boot.launch import Placement
 from ma_boot.modelarts import read_job
 from ma_boot.node.job_channel import OtherNodes
 from ma_boot.node.job_restart import AttemptEnd, RestartPolicy
+from ma_boot.node.restart_protocol import Agreement
 from ma_boot.node.world import World
 from ma_boot.observe import PeerMessage
 from ma_boot.observe.channel import NodeChannel
@@ -31,8 +32,10 @@ def others(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> OtherNodes:
     """This node, whose channel keeps what is sent."""
     others = OtherNodes(World({}, "host", str(tmp_path), inbox, journal))
     channel: Any = Others(0, node=1)
-    channel.others, channel.connected, channel.unreached = frozenset({0}), set(), set()
+    channel.others, channel.unreached = frozenset({0}), set()
+    channel.connected, channel.away, channel.dead = set(), set(), set()
     others.node, others._channel = 1, cast(NodeChannel, channel)
+    others._agreement = Agreement(1, 2)
     return others
 
 
@@ -123,8 +126,10 @@ STOPPED = AttemptEnd(1)._asdict()
     ("fault", "why"),
     [
         ("the way is given up", "there is no way to the other nodes"),
-        ("node 2 ends", "node 2 has ended"),
-        ("node 2 is lost", "node 2 does not answer"),
+        ("node 2 ends", "node 2 has ended with exit code 1"),
+        ("node 2 ends after it has stopped", "node 2 has ended with exit code 1"),
+        ("node 2 is lost", "node 2 does not answer any more"),
+        ("node 2 is lost after it has stopped", "node 2 does not answer any more"),
         ("node 2 is silent", "node 2 has not answered in "),
         ("node 2 stops another attempt", "node 2 has not answered in "),
         ("none", ""),
@@ -133,13 +138,14 @@ STOPPED = AttemptEnd(1)._asdict()
 def test_node_0_starts_nobody_again_before_all_have_stopped(
     others: OtherNodes, monkeypatch: pytest.MonkeyPatch, fault: str, why: str
 ) -> None:
-    monkeypatch.setattr("ma_boot.node.restart_protocol.GONE_SECONDS", 0.1)
     monkeypatch.setattr("ma_boot.node.restart_protocol.AGREE_SECONDS", 0.5)
-    others.node, others.nodes = 0, 3
-    others.restart_together(RestartPolicy(1), None)
+    others.node, others.nodes, others._agreement = 0, 3, Agreement(0, 3)
+    others.begin(RestartPolicy(1))
     channel: Any = others._channel
     channel.others = frozenset({1, 2})
-    stopped = {"none": STOPPED, "node 2 stops another attempt": {**STOPPED, "attempt": 2}}.get(fault)
+    stopped = {"node 2 stops another attempt": {**STOPPED, "attempt": 2}}.get(fault)
+    if fault == "none" or "after" in fault:
+        stopped = STOPPED
     messages = [
         (1, "stopped", STOPPED),
         (2, "stopped", stopped),
@@ -148,7 +154,7 @@ def test_node_0_starts_nobody_again_before_all_have_stopped(
     channel.messages += [
         PeerMessage(node, kind, body, 0.0) for node, kind, body in messages if body is not None
     ]
-    channel.connected, channel.unreached = {1, 2}, {2} if "lost" in fault else set()
+    channel.connected, channel.dead = {1, 2}, {2} if "lost" in fault else set()
     if "given up" in fault:
         others._channel = None
     verdict = others.agreed(AttemptEnd(1), RunResult(()))

@@ -64,6 +64,7 @@ def test_the_pods_boot_the_ranks_of_the_rehearsal(desk: Desk, platform: str) -> 
     done = desk.job("manifest", "job.yaml", "--platform", platform, "--upload", *of_server)
     assert done.code == 0, done.err
     assert "kubectl create secret generic first-secrets" in done.err
+    assert "before each apply: kubectl create secret generic first-job-token" in done.err
     pods = Pods(list(yaml.safe_load_all(done.out)), desk.project.parent / "cluster", platform)
     outputs = pods.run()
     assert ranks("\n".join(outputs)) == rehearsed
@@ -102,6 +103,10 @@ class Pods:
         self.maps = {object["metadata"]["name"]: object["data"] for object in maps}
         self.spec = objects[-1]["spec"]["tasks"][0]["template"]["spec"]
         self.place, self.platform = place, platform
+        self.secrets = {
+            "first-secrets": CREDENTIALS,
+            "first-job-token": {"MABOOT_JOB_TOKEN": "9f1c0a2e55d04c7f"},
+        }
 
     def run(self) -> List[str]:
         """Runs all pods at once, each with its initContainers first; returns what they print."""
@@ -169,7 +174,7 @@ class Pods:
             if "fieldRef" in source:
                 environ[name] = self._fields(node)[source["fieldRef"]["fieldPath"]]
             elif "secretKeyRef" in source:
-                environ[name] = CREDENTIALS[source["secretKeyRef"]["key"]]
+                environ[name] = self.secrets[source["secretKeyRef"]["name"]][source["secretKeyRef"]["key"]]
             else:
                 environ[name] = self._here(variable["value"], node)
         return subprocess.Popen(

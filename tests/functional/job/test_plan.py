@@ -65,7 +65,8 @@ def test_the_plan_is_the_request_and_the_code(project: Path) -> None:
         "exec ma_boot --path-mapping=conf/map.py --source=/usr/local/Ascend/set_env.sh train.py --epochs 90"
     )
     variables = algorithm["environments"]
-    assert variables == {"OBS_SECRET_ACCESS_KEY": "******", MARK: variables[MARK]}
+    secrets = {"OBS_SECRET_ACCESS_KEY": "******", "MABOOT_JOB_TOKEN": "******"}
+    assert variables == {**secrets, MARK: variables[MARK]}
     assert algorithm["engine"] == {"image_url": "vision/resnet:1"}
     text = plan(project).output
     assert "-> obs://bucket/jobs/first/src/: 2 files, 0.0 MB" in text

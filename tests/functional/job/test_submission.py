@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from ma_boot.job import MARK
 from tests.functional.job.conftest import Desk
@@ -250,7 +250,33 @@ def test_a_secret_is_in_the_request_only_if_it_is_named(desk: Desk) -> None:
     assert "PLANTED" not in str(desk.submitted().body)
     job = desk.submitted("--set", "secrets=OBS_SECRET_ACCESS_KEY")
     variables = job.body["algorithm"]["environments"]
+    token = variables.pop("MABOOT_JOB_TOKEN")
     assert variables == {"OBS_SECRET_ACCESS_KEY": "SKPLANTED", MARK: variables[MARK]}
+    assert re.fullmatch("[0-9a-f]{32}", token)
+
+
+def test_each_submission_of_several_nodes_has_a_token_of_its_own(desk: Desk) -> None:
+    def token(*words: str) -> Optional[str]:
+        variables: Dict[str, str] = desk.submitted(*words).body["algorithm"]["environments"]
+        return variables.get("MABOOT_JOB_TOKEN")
+
+    tokens = [token(), token()]
+    assert None not in tokens
+    assert tokens[0] != tokens[1]
+    assert token("--set", "environment.MABOOT_JOB_TOKEN=0123456789abcdef") == "0123456789abcdef"
+    assert token("--set", "environment.MABOOT_JOB_TOKEN=") == "", "a job without the channel, on purpose"
+    assert token("--set", "nodes=1") is None
+
+
+def test_nothing_prints_the_token_of_a_submission(desk: Desk) -> None:
+    (desk.project / "train.py").write_text("import os\nassert 'MABOOT_JOB_TOKEN' not in os.environ\n")
+    done = desk.job("submit", "job.yaml", "--watch", "--set", "command=train.py")
+    assert done.code == 0, done
+    (job,) = desk.api.jobs.values()
+    token = job.body["algorithm"]["environments"]["MABOOT_JOB_TOKEN"]
+    assert token not in done.out + done.err
+    files = [file for file in desk.project.parent.rglob("*") if file.is_file()]
+    assert [file for file in files if token.encode() in file.read_bytes()] == []
 
 
 def test_the_page_of_a_job_is_made_from_its_log_path(desk: Desk) -> None:

@@ -166,11 +166,9 @@ SAVES = [
 ]
 
 
-@pytest.mark.parametrize("token", ["9f1c0a2e55d04c7fa3c1", ""])
-def test_all_go_on_from_the_newest_whole_checkpoint(laptop: Path, token: str) -> None:
-    """Without a token they agree in OBS alone."""
-    options, more = with_outputs(laptop, ckpt=CHECKPOINTS), {**AT_ONCE, "MABOOT_JOB_TOKEN": token}
-    ended = rehearse(laptop, *SHAPE, *options, "--max-restarts", "1", write(laptop, *SAVES), more=more)
+def test_all_go_on_from_the_newest_whole_checkpoint(laptop: Path) -> None:
+    options = with_outputs(laptop, ckpt=CHECKPOINTS)
+    ended = rehearse(laptop, *SHAPE, *options, "--max-restarts", "1", write(laptop, *SAVES), more=AT_ONCE)
     assert ended.code == 0, ended.output
     assert restarts(laptop) == [0, 1]
     steps = {
@@ -181,21 +179,44 @@ def test_all_go_on_from_the_newest_whole_checkpoint(laptop: Path, token: str) ->
     again = {step for step in steps if step.isdecimal()} - {"0"}
     assert len(again) == 1, f"all ranks go on from the same step: {steps}"
     assert int(again.pop()) >= 20
-    notices = [file.name for file in laptop.glob("obs/bucket/ckpt/.ma_boot/attempts/*/notice-*.json")]
-    assert len(notices) <= 4 * 2 + 2, f"the requests are few: {notices}"
-    assert any(name.startswith("notice-00000-") and name.endswith("-go.json") for name in notices)
 
 
-def test_without_a_token_the_nodes_agree_on_the_end_and_its_cause(laptop: Path) -> None:
-    options, more = with_outputs(laptop, ckpt=CHECKPOINTS), {"MABOOT_JOB_TOKEN": ""}
-    training = write(laptop, *HEAD, "time.sleep(1)", "if rank == 3: sys.exit(2)", "time.sleep(600)")
-    ended = rehearse(laptop, *SHAPE, *options, "--max-restarts", "1", training, more=more)
-    assert ended.code == 2, ended.output
-    assert ended.output.count("no restart: a configuration error (wrong use of the command)") == 2
-    assert restarts(laptop) == []
-    lines = last_lines(ended)
-    assert lines[0] == lines[1]
-    assert lines[0].startswith("[ma_boot] the job's cause: node 1, rank 3")
+RESUMES = [
+    *HEAD,
+    "import signal",
+    "from ma_boot.training import checkpoint, restored_step",
+    "for step in range(int(restored_step('ckpt') or 0) + 1, 11):",
+    "    print(f'step: {step} loss: 1.0', flush=True)",
+    "    if step % 4 == 0:",
+    "        os.makedirs(f'ckpt/iter_{step}', exist_ok=True)",
+    "        open(f'ckpt/iter_{step}/rank_{rank}.bin', 'w').write(str(step))",
+    "        checkpoint(step)",
+    "        time.sleep(1)",
+]
+
+
+def test_the_same_failure_after_the_same_checkpoint_ends_the_job(laptop: Path) -> None:
+    """The second attempt resumes from the checkpoint of the first, and makes no newer one."""
+    options = [*with_outputs(laptop, ckpt=CHECKPOINTS), "--max-restarts", "5"]
+    training = write(laptop, *RESUMES, "    if step == 6: raise RuntimeError('always')")
+    ended = rehearse(laptop, "--nodes", "1", "--devices-per-node", "1", *options, training, more=AT_ONCE)
+    assert ended.code == 1
+    assert "no restart: the same failure came twice without a newer whole checkpoint" in ended.output
+    assert restarts(laptop) == [0], ended.output
+
+
+def test_a_job_that_advances_restarts_after_a_failure_that_came_before(laptop: Path) -> None:
+    """Killed twice before the first checkpoint, and once more after it, in an attempt that makes no newer one."""
+    options = [*with_outputs(laptop, ckpt=CHECKPOINTS), "--max-restarts", "5"]
+    training = write(
+        laptop,
+        *RESUMES,
+        "    if (attempt, step) in ((1, 3), (2, 3), (4, 7)): os.kill(os.getpid(), signal.SIGKILL)",
+        "    if (attempt, step) == (3, 6): raise RuntimeError('another failure')",
+    )
+    ended = rehearse(laptop, "--nodes", "1", "--devices-per-node", "1", *options, training, more=AT_ONCE)
+    assert ended.code == 0, ended.output
+    assert restarts(laptop) == 4 * [0]
 
 
 def test_a_broken_card_ends_the_job_for_new_pods(laptop: Path) -> None:
@@ -224,12 +245,16 @@ def test_a_stop_while_the_nodes_agree_ends_them(laptop: Path) -> None:
     assert restarts(laptop) == []
 
 
-def test_without_a_token_it_is_refused_with_the_reason(laptop: Path) -> None:
+@pytest.mark.parametrize("checkpoints", [False, True])
+def test_restarts_of_several_nodes_without_a_token_are_a_configuration_error(
+    laptop: Path, checkpoints: bool
+) -> None:
+    """Also with checkpoints in OBS: the channel is the only transport between nodes."""
     node = Node(laptop, 1)
     node.variables.update(MA_NUM_HOSTS="2", VC_TASK_INDEX="0", VC_WORKER_HOSTS="127.77.1.1,127.77.1.2")
-    ended = node.boot("--max-restarts", "1", RANK)
+    options = with_outputs(laptop, ckpt=CHECKPOINTS) if checkpoints else []
+    if options:
+        options[1] = str(laptop / "mapping.py")
+    ended = node.boot("--max-restarts", "1", *options, RANK)
     assert ended.code == 78
-    assert (
-        "--max-restarts in a job of 2 nodes needs a token, by which they agree: MABOOT_JOB_TOKEN"
-        in ended.output
-    )
+    assert "--max-restarts with 2 nodes requires a job token: set MABOOT_JOB_TOKEN" in ended.output

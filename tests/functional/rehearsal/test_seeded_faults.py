@@ -19,8 +19,8 @@ STEPS = 40
 FIRST = int(os.environ.get("SEED", "0"))
 
 
-def case(seed: int) -> Tuple[int, int, List[str], str]:
-    """The job of a seed: its nodes and their devices, its faults, and the token of its nodes, which may be empty.
+def case(seed: int) -> Tuple[int, int, List[str]]:
+    """The job of a seed: its nodes, their devices, and its faults.
 
     The faults are one to three of ranks, some with a store that fails for a while.
     """
@@ -32,7 +32,7 @@ def case(seed: int) -> Tuple[int, int, List[str], str]:
     faults = [f"{chance.choice(kinds)} rank={rank} line={chance.randint(1, STEPS // 4)}" for rank in ranks]
     if chance.random() < 0.3:
         faults.append(f"obs-503 method={chance.choice(['PUT', 'GET'])} times={chance.randint(1, 6)}")
-    return nodes, each, faults, chance.choice(["", "9f1c0a2e55d04c7fa3c1"])
+    return nodes, each, faults
 
 
 @pytest.mark.timeout(240)
@@ -40,7 +40,7 @@ def case(seed: int) -> Tuple[int, int, List[str], str]:
     "seed", [FIRST + n if n < 4 else pytest.param(FIRST + n, marks=pytest.mark.kill) for n in range(64)]
 )
 def test_the_sum_of_the_losses_is_that_of_an_undisturbed_job(laptop: Path, seed: int) -> None:
-    nodes, each, faults, token = case(seed)
+    nodes, each, faults = case(seed)
     world, shared = nodes * each, laptop / "shared"
     shutil.copy(PROGRAMS / "summing.py", laptop / "project")
     options = [word for fault in faults for word in ("--fault", fault)]
@@ -48,7 +48,7 @@ def test_the_sum_of_the_losses_is_that_of_an_undisturbed_job(laptop: Path, seed:
         laptop, "--nodes", str(nodes), "--devices-per-node", str(each), "--stop-timeout", "5", *options,
         "--max-restarts", "6", *with_outputs(laptop, ckpt=CHECKPOINTS),
         "project/summing.py", str(STEPS), str(seed), str(shared),
-        delay="0", more={**AT_ONCE, "MABOOT_JOB_TOKEN": token},
+        delay="0", more=AT_ONCE,
     )  # fmt: skip
     ended = end(running, 200)
     assert ended.code == 0, f"{faults}\n{ended.output}"

@@ -163,6 +163,21 @@ def test_the_words_are_those_of_the_boot_command_with_what_modelarts_would_appen
     assert code == {"input": {"/home/ma-user/modelarts/user-job-dir/src": "obs://bucket/jobs/first/src/"}}
 
 
+def test_several_nodes_get_the_job_token_from_a_secret_of_its_own() -> None:
+    """A manifest is printed and kept in files: it has no token, and the code's container has no need of one."""
+    of_secret = {"secretKeyRef": {"name": "first-job-token", "key": "MABOOT_JOB_TOKEN"}}
+    token = {"name": "MABOOT_JOB_TOKEN", "valueFrom": of_secret}
+    pod = pod_of(made("volcano"))
+    assert token in pod["containers"][0]["env"]
+    assert token not in pod["initContainers"][0]["env"]
+    for text in (
+        JOB.replace("nodes: 2", "nodes: 1"),
+        JOB.replace("secrets: [", "secrets: [MABOOT_JOB_TOKEN, "),
+    ):
+        env = pod_of(made("volcano", text))["containers"][0]["env"]
+        assert not [row for row in env if row.get("valueFrom") == of_secret]
+
+
 def test_who_runs_it_how_long_and_what_a_failure_does() -> None:
     manifest = made("mindcluster")
     spec, pod = manifest[-1]["spec"], pod_of(manifest)

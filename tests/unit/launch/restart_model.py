@@ -1,7 +1,7 @@
 """A job of several nodes in virtual time, each with the agreement of a restart: a schedule is a seed.
 
-Messages are lost, late, repeated and reordered, links are parted, nodes are killed, OBS fails, also after it has
-written. What is broken of the promises is in `broken`.
+Messages are lost, late, repeated and reordered, links are parted, nodes are killed, or stopped by the platform
+at any time. What is broken of the promises is in `broken`.
 """
 
 from __future__ import annotations
@@ -11,26 +11,32 @@ import random
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple, Type
 
 from ma_boot.node.job_restart import AttemptEnd, RestartPolicy
-from ma_boot.node.restart_protocol import DECIDED_SECONDS, Agreement
+from ma_boot.node.restart_protocol import DECIDED_SECONDS, ENDED, Agreement, Over, over_body
+from ma_boot.observe.channel.channel import DIED_SECONDS, OUTAGE_SECONDS
 from ma_boot.reporting import Cause
 
 TICK = 1.0
-WATCH = 5.0
 HORIZON = 1200.0
+NOTICED_SECONDS = 10.0  # after the end or death of a node, until no other one runs
 
 
 class Faults(NamedTuple):
-    """How much goes wrong: shares of messages and requests, and the seconds of the longest delay."""
+    """How much goes wrong: shares of messages and nodes, and the seconds of the longest delay."""
 
     lost: float = 0.0
     repeated: float = 0.0
     late: float = 0.1
     killed: float = 0.0
+    left: float = 0.0
     parted: float = 0.0
-    outage: float = 0.0
     slow_stop: float = 20.0
     final: float = 0.0
     same: float = 0.0
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether every message arrives at once."""
+        return not self.lost and not self.parted and self.late <= 0.1
 
 
 QUIET = Faults()
@@ -40,22 +46,27 @@ def wild(chance: random.Random) -> Faults:
     """Faults of all kinds, of each much, little, or none."""
     much = chance.choice
     return Faults(
-        much([0, 0, 0.1, 0.5]), much([0, 0.3]), much([0.1, 5, 300]), much([0, 0, 0.3]), much([0, 0.3, 0.8]),
-        much([0, 0.3, 0.8]), much([1, 20, 100, 200]), much([0, 0.1]), much([0, 0.3]),
+        much([0, 0, 0.1, 0.5]), much([0, 0.3]), much([0.1, 5, 300]), much([0, 0, 0.3]), much([0, 0.2]),
+        much([0, 0.3, 0.8]),
+        much([1, 20, 100, 200]), much([0, 0.1]), much([0, 0.3]),
     )  # fmt: skip
 
 
 class SimulatedNode:
-    """A node: `state` is one of running, stopping, stopped, ended and dead."""
+    """A node: `state` is one of running, stopping, stopped, leaving, ended and dead.
+
+    `away` is since when its process has ended, or has been killed, and `told_over` are the nodes of which it was
+    told that they take part no more.
+    """
 
     def __init__(self, agreement: Agreement) -> None:
         self.agreement = agreement
         self.state = "running"
+        self.away: Optional[float] = None
+        self.told_over: Set[int] = set()
+        self.passed_on: Set[int] = set()
         self.failed: Dict[int, Cause] = {}  # by attempt, as it is known here
         self.told_failure: Set[int] = set()
-        self.read: Set[Tuple[int, int, int]] = set()
-        self.unwritten: List[Tuple[int, str, Mapping[str, Any]]] = []
-        self.written = 0
 
     @property
     def alive(self) -> bool:
@@ -70,9 +81,10 @@ class SimulatedJob:
         self.faults = wild(self.chance) if faults is None else faults
         self.size = self.chance.randint(2, 5)
         self.budget = self.chance.randint(0, 3)
-        self.ways = self.chance.choice(["connection", "documents", "both"])
-        self.nodes = [SimulatedNode(kind(n, self.size, RestartPolicy(self.budget))) for n in range(self.size)]
-        self.documents: Dict[Tuple[int, int, int], Tuple[str, Mapping[str, Any]]] = {}
+        self.nodes = [
+            SimulatedNode(kind(node, self.size).begin(RestartPolicy(self.budget), True))
+            for node in range(self.size)
+        ]
         self.verdicts: Dict[int, Set[str]] = {}
         self.begun: Dict[int, Set[int]] = {1: set(range(self.size))}
         self.broken: List[str] = []
@@ -80,10 +92,9 @@ class SimulatedJob:
         self._count = 0
         self._queue: List[Tuple[float, int, Callable[[], None]]] = []
         self.parted = self._spans(self.faults.parted)
-        self.outages = self._spans(self.faults.outage)
 
     def _spans(self, share: float) -> List[Tuple[int, float, float]]:
-        """The times for which a link, or OBS, is away."""
+        """The times for which the links of a node are down."""
         spans = []
         for _ in range(3):
             if self.chance.random() < share:
@@ -103,6 +114,8 @@ class SimulatedJob:
             self.at(TICK, lambda node=node: self._tick(node))  # type: ignore[misc]
             if self.chance.random() < self.faults.killed:
                 self.at(self.chance.uniform(0, 400), lambda node=node: self._kill(node))  # type: ignore[misc]
+            if self.chance.random() < self.faults.left:
+                self.at(self.chance.uniform(0, 200), lambda node=node: self._leave(node))  # type: ignore[misc]
         while self._queue and self.now < HORIZON and not self.broken:
             self.now, _, action = heapq.heappop(self._queue)
             action()
@@ -146,6 +159,8 @@ class SimulatedJob:
             here.agreement = here.agreement.stopped(AttemptEnd(attempt, final), self.now)
             if node:
                 self._tell_agreement(node)
+            if self.chance.random() < self.faults.left / 2:  # just after it has said so
+                self._leave(node)
 
     def _tell_agreement(self, node: int) -> None:
         message = self.nodes[node].agreement.message
@@ -156,30 +171,55 @@ class SimulatedJob:
             self._tell(node, kind, body)
 
     def _kill(self, node: int) -> None:
-        self.nodes[node].state = "dead"
+        if self.nodes[node].alive:
+            self.nodes[node].state, self.nodes[node].away = "dead", self.now
+            self.at(NOTICED_SECONDS, self._check_nobody_runs)
+
+    def _leave(self, node: int) -> None:
+        """The platform stops a node: it tells so, uploads what it has, and ends."""
+        here = self.nodes[node]
+        if here.state in ("leaving", "ended", "dead"):
+            return
+        here.state = "leaving"
+        self._tell(node, "over", over_body(node, Over(ENDED, 143)))
+        self.at(NOTICED_SECONDS, self._check_nobody_runs)
+        self.at(self.chance.uniform(0, 60), lambda: self._end(node, 143))
+
+    def _end(self, node: int, code: int) -> None:
+        here = self.nodes[node]
+        if here.alive:
+            self._tell(node, "left", {"code": code})
+            here.state, here.away = "ended", self.now
+
+    def _check_nobody_runs(self) -> None:
+        running = [number for number, node in enumerate(self.nodes) if node.state == "running"]
+        first = self.nodes[0].away  # the others learn it by node 0, or that this one has died itself
+        if running and self.faults.is_prompt and (first is None or self.now - first >= NOTICED_SECONDS):
+            self.broken.append(f"nodes {running} still run {NOTICED_SECONDS:.0f} s after the end of a node")
 
     def _tick(self, node: int) -> None:
-        """What a node does from time to time: it reads, writes, and looks whether there is a verdict."""
+        """What a node does from time to time: it looks whether there is a verdict."""
         here = self.nodes[node]
         if not here.alive:
             return
-        self._write(node)
-        self._read(node)
+        for other in self._lost(node):
+            here.agreement = here.agreement.with_lost(other)
         self._look(node)
-        self.at(WATCH if here.state == "running" else TICK, lambda: self._tick(node))
+        self.at(TICK, lambda: self._tick(node))
 
     def _look(self, node: int) -> None:
         here = self.nodes[node]
-        if here.state == "running" and (
-            here.agreement.verdict or here.agreement.ends or here.agreement.attempt in here.failed
-        ):
+        for other, over in here.agreement.over.items() if not node else ():
+            if other not in here.passed_on:
+                here.passed_on.add(other)
+                self._tell(node, "over", over_body(other, over))
+        if here.state == "running" and (here.agreement.why_stop or here.agreement.attempt in here.failed):
             self._stop(node)
         if here.state != "stopped":
             return
         since = here.agreement.stopped_at
-        lost = self._lost(node) if self.ways == "connection" else ()
         cause = here.failed.get(here.agreement.attempt)
-        here.agreement = here.agreement.decided(cause, lost, self.now)
+        here.agreement = here.agreement.decided(cause, self.now)
         verdict = here.agreement.verdict
         if since is not None and self.now - since > DECIDED_SECONDS + 2 * TICK:
             self.broken.append(f"node {node} has waited for {self.now - since:.0f} s")
@@ -190,9 +230,9 @@ class SimulatedJob:
         if verdict.again:
             self._begin(node)
         else:
-            self._tell(node, "left", {})
-            self._write(node)
-            here.state = "ended"
+            here.state = "leaving"
+            self._tell(node, "over", over_body(node, Over(ENDED)))
+            self.at(self.chance.uniform(0, 60), lambda: self._end(node, 1))
 
     def _begin(self, node: int) -> None:
         here, before = self.nodes[node], self.nodes[node].agreement.attempt
@@ -204,6 +244,8 @@ class SimulatedJob:
             still = peer.state in ("running", "stopping") and peer.agreement.attempt <= before
             if still and other != node:
                 self.broken.append(f"node {node} begins {attempt}, node {other} runs {before}")
+        if here.told_over:
+            self.broken.append(f"node {node} begins {attempt}, though {here.told_over} take part no more")
         if attempt > self.budget + 1:
             self.broken.append(f"attempt {attempt} with a budget of {self.budget}")
         if not node and len(here.agreement.earlier) != attempt - 1:
@@ -215,22 +257,21 @@ class SimulatedJob:
         self._fail_some_time(node)
 
     def _lost(self, node: int) -> List[int]:
-        """The nodes to which there is no connection."""
+        """The nodes to which there has been no connection for too long."""
         others = [0] if node else range(1, self.size)
-        return [other for other in others if not self._linked(node, other)]
+        return [other for other in others if self._is_lost(node, other)]
+
+    def _is_lost(self, a: int, b: int) -> bool:
+        silent = [s for n, s, end in self.parted if n in (a, b) and s + OUTAGE_SECONDS <= self.now < end]
+        away = [since for since in (self.nodes[a].away, self.nodes[b].away) if since is not None]
+        return bool(silent) or any(self.now - since > DIED_SECONDS for since in away)
 
     def _linked(self, a: int, b: int) -> bool:
-        if "dead" in (self.nodes[a].state, self.nodes[b].state):
+        if self.nodes[a].away is not None or self.nodes[b].away is not None:
             return False
         return not any(n in (a, b) and start <= self.now < end for n, start, end in self.parted)
 
     def _tell(self, node: int, kind: str, body: Mapping[str, Any]) -> None:
-        here = self.nodes[node]
-        if self.ways != "connection":
-            here.unwritten.append((here.agreement.attempt, kind, body))
-            self._write(node)
-        if self.ways == "documents":
-            return
         for other in range(1, self.size) if not node else [0]:
             for _ in range(2 if self.chance.random() < self.faults.repeated else 1):
                 if self._linked(node, other) and self.chance.random() >= self.faults.lost:
@@ -242,6 +283,8 @@ class SimulatedJob:
         if not here.alive:
             return
         here.agreement = here.agreement.with_message(sender, kind, body)
+        if kind in ("over", "left") and body.get("node") != node:
+            here.told_over.add(body.get("node", sender))
         if kind == "failed":
             attempt, cause = body["attempt"], body["cause"]
             known = here.failed.get(attempt, cause)
@@ -250,27 +293,3 @@ class SimulatedJob:
                 self._tell_failure(node)
         if here.state == "running":
             self._look(node)
-
-    def _write(self, node: int) -> None:
-        """Writes documents; after a fault it may be there nevertheless, and is written again."""
-        here = self.nodes[node]
-        while here.unwritten:
-            attempt, kind, body = here.unwritten[0]
-            away = any(start <= self.now < end for _, start, end in self.outages)
-            if not away or self.chance.random() < 0.2:
-                self.documents[attempt, node, here.written] = (kind, body)
-            if away:
-                return
-            here.unwritten.pop(0)
-            here.written += 1
-
-    def _read(self, node: int) -> None:
-        here = self.nodes[node]
-        if any(start <= self.now < end for _, start, end in self.outages):
-            return
-        for key in sorted(self.documents):
-            attempt, sender, _ = key
-            to_me = not sender if node else sender
-            if attempt == here.agreement.attempt and to_me and key not in here.read:
-                here.read.add(key)
-                self._hear(node, sender, *self.documents[key])
