@@ -371,7 +371,9 @@ class OtherNodes:
         (cause, is_decided), is_stopped = self._decided, bool(self.world.inbox.stops)
         if not self.together or (is_stopped and not is_decided):
             return None
-        return JobFailure(1, why) if cause is None else JobFailure(cause.code or 1, str(cause))
+        if cause is not None:
+            return JobFailure(cause.code or 1, str(cause))
+        return self._agreement.failure or JobFailure(1, why)
 
     def judged(self, run: Optional[RunResult]) -> Optional[RunResult]:
         """The result of the run, with the failure of another node by which the job has failed here, too.
@@ -396,12 +398,10 @@ class OtherNodes:
         agreement, lost = self._agreement, sorted(self._agreement.lost)
         if not lost and (run.succeeded or not self.together):
             return None
-        elsewhere, failed, verdict = self._cause_elsewhere(lost), agreement.failed_over, agreement.verdict
+        elsewhere, verdict = self._cause_elsewhere(lost), agreement.verdict
         if elsewhere is not None:
             return JobFailure(elsewhere.code or 1, str(elsewhere))
-        if failed is not None:
-            return JobFailure(failed[1].code, failed[1].why(failed[0]))
-        return None if verdict is None else JobFailure(1, verdict.why)
+        return agreement.failure or (None if verdict is None else JobFailure(1, verdict.why))
 
     def _cause_elsewhere(self, lost: Sequence[int] = ()) -> Optional[Cause]:
         """The first failure that is not of this node, as it is known here."""

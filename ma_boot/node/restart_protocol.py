@@ -24,7 +24,7 @@ from ma_boot.node.job_restart import (
     read_end,
     read_verdict,
 )
-from ma_boot.reporting import Cause
+from ma_boot.reporting import Cause, JobFailure
 from ma_boot.wording import Message
 
 AGREE_SECONDS = 120.0  # after an attempt, until all nodes have stopped theirs
@@ -165,6 +165,12 @@ class Agreement(NamedTuple):
     def failed_over(self) -> Optional[Tuple[int, Over]]:
         """The node by whose end the job has failed, the first one known here; None if there is none."""
         return next(((node, over) for node, over in self.over.items() if over.is_failure), None)
+
+    @property
+    def failure(self) -> Optional[JobFailure]:
+        """The end of a node by which the job has failed, as a failure; None if there is none."""
+        failed = self.failed_over
+        return None if failed is None else JobFailure(failed[1].code or 1, failed[1].why(failed[0]))
 
     @property
     def why_over(self) -> str:

@@ -131,7 +131,7 @@ def test_a_node_whose_table_has_changed_ends_with_the_code_of_the_cause(laptop: 
         "time.sleep(600)",
     )
     ended = rehearse(laptop, *SHAPE, "--max-restarts", "1", training, more=AT_ONCE)
-    assert "[node 0] [ma_boot] no restart: " in ended.output
+    assert "[node 0] [ma_boot] warning: no restart: " in ended.output
     assert ends(laptop)[0] == 3, ended.output
     assert ended.code == 3
     page = next(laptop.glob("ma_boot-rehearsal/*/node-0/home/ma-user/modelarts/log/*-report.html"))

@@ -46,8 +46,10 @@ def stored(laptop: Path) -> Dict[str, str]:
 @WAYS
 def test_second_node_does_not_replace_the_file_of_the_first(laptop: Path, token: Dict[str, str]) -> None:
     plain = laptop / "obs" / "bucket" / "out" / "model.pt"
-    wait = f"while rank and not os.path.exists({str(plain)!r}): time.sleep(0.05)"
-    ended = run(laptop, write(laptop, wait, f"{SAVE}(str(rank))"), {**token, **QUIET})
+    started = laptop / "node 1 has started"
+    begin = f"if rank: open({str(started)!r}, 'w').close()"
+    wait = f"while not os.path.exists([{str(started)!r}, {str(plain)!r}][rank]): time.sleep(0.05)"
+    ended = run(laptop, write(laptop, begin, wait, f"{SAVE}(str(rank))"), {**token, **QUIET})
     assert ended.code == 0, ended.output
     assert stored(laptop) == {"model.pt": "0", "conflicts/node-1/model.pt": "1"}
     named = "uploaded as obs://bucket/out/conflicts/node-1/model.pt"
