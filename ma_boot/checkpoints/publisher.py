@@ -131,7 +131,7 @@ class Publisher:
         self._tended, self._pause = now, min(2 * self._pause, LONGEST_PAUSE)
         savers = what.savers(self.watch.layout)
         if len(savers) > 1:
-            self._check_others(documents, savers, ending is not None and not goes_on)
+            self._check_others(documents, savers, None if goes_on else ending)
         self.upkeep.find_rivals(documents)
         versions = any(len(published) > 1 for published in self._published.values())
         if (
@@ -301,7 +301,7 @@ class Publisher:
             shutil.rmtree(own_directory(self.what.root, "aside"), ignore_errors=True)
         self._uncounted = False
 
-    def _check_others(self, documents: Documents, savers: Tuple[int, ...], at_end: bool) -> None:
+    def _check_others(self, documents: Documents, savers: Tuple[int, ...], ending: Optional[RunEnd]) -> None:
         """Looks through the newest sets of this attempt down to the first that counts."""
         newer: List[KnownSet] = []
         for known in documents.known_sets(self.what.attempt):
@@ -310,15 +310,16 @@ class Publisher:
                 break
             newer.append(known)
         mine = max(self._published, default=-1)
-        self._uncounted = any(known.name.step <= mine for known in newer) and not at_end
+        self._uncounted = any(known.name.step <= mine for known in newer) and ending is None
         now = time.monotonic()
         for index, node in enumerate(savers):
             lacked = [known for known in newer if known.of == len(savers) and index in known.missing]
-            if len({known.name.step for known in lacked}) > 1:
-                since = self._lacking.setdefault(node, now)
-            else:
-                since = now
-            if now - since >= self.what.pause or (at_end and lacked and since <= now):
+            has_many = len({known.name.step for known in lacked}) > 1
+            since = self._lacking.setdefault(node, now) if has_many else now
+            # When all ends well, a peer may still be publishing its part of the last step: it reports itself.
+            is_own = node == self.what.start.node
+            is_final = ending is not None and (has_many or is_own or ending is not RunEnd.WELL)
+            if now - since >= self.what.pause or (is_final and lacked and since <= now):
                 self._lacking[node] = math.inf  # it is said once
                 self._tell_of_lacking(node, lacked, savers, documents)
 

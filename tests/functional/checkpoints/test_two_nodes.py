@@ -14,7 +14,16 @@ from ma_boot.checkpoints import RunEnd
 from ma_boot.errors import ConfigError, NodesLate
 from path_mapping.stores import Store
 from path_mapping.transfer import RetryPolicy
-from tests.functional.checkpoints.output import TestNode, keys, make_nodes, publish, put, start, step_of
+from tests.functional.checkpoints.output import (
+    TestNode,
+    keys,
+    make_nodes,
+    printed,
+    publish,
+    put,
+    start,
+    step_of,
+)
 from tests.functional.node import eventually
 
 
@@ -138,3 +147,16 @@ def test_a_restart_in_place_raises_no_alarm(store: Store, tmp_path: Path) -> Non
     assert [line for line in first.printed if "DOES NOT COUNT" in line], (
         "the job is over, and node 1 has gone"
     )
+
+
+def test_a_good_end_raises_no_alarm_for_a_step_that_a_peer_still_publishes(
+    store: Store, tmp_path: Path
+) -> None:
+    first, second = nodes = make_nodes(store, tmp_path)
+    start(nodes)
+    publish(nodes, 10)
+    first.publish(20)
+    first.end()
+    assert not printed(nodes, "DOES NOT COUNT")
+    second.end()
+    assert len(printed(nodes, "DOES NOT COUNT")) == 1, "node 1 has never published step 20"
