@@ -137,7 +137,7 @@ class FileHistory:
         }
 
     def seen(self, paths: Iterable[str]) -> Dict[str, Seen]:
-        """When these files came, and when they changed last; now, if no look has seen them."""
+        """Returns the times of these files; the present time for a file that no look has seen."""
         now = time.monotonic()
         return {
             path: Seen(self._came.get(path, now), self._since[path][1] if path in self._since else now)

@@ -50,7 +50,7 @@ _CERTAIN, _LIKELY, _UNKNOWN = 3, 2, 1  # how much a number's word says: step_N; 
 
 
 class Seen(NamedTuple):
-    """When a file was seen first, and when it changed last, in seconds of one clock."""
+    """Times of a file, in seconds of one clock: of the first look that showed it, and of its last change."""
 
     first: float
     last: float
@@ -75,7 +75,7 @@ class PathNumber(NamedTuple):
 
     @property
     def trust(self) -> int:
-        """How much its word says; 0: it is not a step."""
+        """Trust in its word; 0: it is not a step."""
         word = self.word.lower()
         if word in _STEP_WORDS:
             return _CERTAIN

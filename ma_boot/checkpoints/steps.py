@@ -70,7 +70,7 @@ class Disk:
 
 
 class CallTimes(NamedTuple):
-    """When the ranks of a node called `checkpoint` for a step: the first of them, and the last.
+    """Times of the first and the last call of `checkpoint` by a node's ranks for a step.
 
     Nanoseconds of the clock that also dates files: what a rank has saved is not younger than its call, and
     what it saves next is.
@@ -81,7 +81,7 @@ class CallTimes(NamedTuple):
 
 
 class Notes(NamedTuple):
-    """How often all ranks of a node have called `checkpoint` for each step, and when they did so last.
+    """Calls of `checkpoint` by all ranks of a node: their number for each step, and the last times.
 
     `silent` are the other steps, with the rank that has not called. A step without times was called by code
     that sends none.
@@ -407,7 +407,7 @@ def _may_be_of_a_step(path: str, layout: Optional[Layout]) -> bool:
 
 
 def _why_torn(files: Files, gone: AbstractSet[str], later: AbstractSet[str], alone: bool) -> str:
-    """Why the files of a step are not as they were at its call; empty if they are.
+    """Returns why the files of a step are not as they were at its call; empty if they are.
 
     `gone` were files of it that are not there any more as they were, `later` were written after the call.
     """

@@ -132,7 +132,7 @@ class StepWatch:
         savers = what.savers(layout)
         if notes is not None and self._is_auto:
             alone = savers == (what.start.node,)
-            known = NodeSteps(what.start.ranks, self._before, newest, None, self._torn, alone)
+            known = NodeSteps(what.start.ranks, self._before, newest, rested=self._torn, alone=alone)
             return decide_by_calls(Disk(here.files, here.errors), known, notes, layout)
         assert layout is not None
         disk = Disk(here.files, here.errors, pointers(what.root, layout, here.files), resting)
@@ -140,8 +140,14 @@ class StepWatch:
             path for path in resting if self._before.get(path) != here.files[path]
         ).items():
             self._rested.setdefault(step.number, set()).update(paths)
-        alone = len(savers) == 1
-        known = NodeSteps(what.start.ranks, self._before, newest, self._shape(layout), self._rested, alone)
+        known = NodeSteps(
+            what.start.ranks,
+            self._before,
+            newest,
+            shape=self._shape(layout),
+            rested=self._rested,
+            alone=len(savers) == 1,
+        )
         return decide(layout, disk, known, notes, ending)
 
     def _shape(self, layout: Layout) -> Optional[Set[str]]:

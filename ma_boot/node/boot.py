@@ -161,7 +161,7 @@ def _leave(others: OtherNodes, so_far: Ending) -> None:
 def _left(
     world: World, look: Optional[Look], transfers: Optional[NodeTransfers], all_expected: bool
 ) -> Tuple[Sequence[ChannelContent], Optional[OutputLost]]:
-    """What the training has left in the directories of the job form, and the error of an empty output.
+    """Returns the contents of the job form's directories, and the error of an empty output.
 
     Files outside of all outputs are reported, and those that other nodes would have replaced.
     """
@@ -273,7 +273,14 @@ def _checkpoints(
     timeout, upload_timeout = request.ranks.rank_table_timeout, request.transfers.upload_timeout
     _stop_leftovers(request, world)
     return restored_checkpoints(
-        transfers, placement, table, job, timeout, upload_timeout, world.inbox, world.journal
+        transfers,
+        placement,
+        table,
+        job,
+        timeout=timeout,
+        upload_timeout=upload_timeout,
+        inbox=world.inbox,
+        journal=world.journal,
     )
 
 

@@ -110,13 +110,29 @@ def restored_checkpoints(
 
     def publish(seconds: float, check: Callable[[], None]) -> None:
         began, at_most = time.monotonic(), min(seconds, upload_timeout * RESTART_SHARE)
-        reached = _publish_before_restart(transfers, outputs, at_most, patience, inbox, check, journal)
+        reached = _publish_before_restart(
+            transfers,
+            outputs,
+            at_most,
+            retry_seconds=patience,
+            inbox=inbox,
+            check=check,
+            journal=journal,
+        )
         away.note(began, reached)
 
     def again(workers: Sequence[WorkerSpec], check: Callable[[], None]) -> Sequence[WorkerSpec]:
         began, longest = time.monotonic(), min(timeout, AGREE_SECONDS)
         try:
-            restored = _begun(transfers, outputs, longest, patience, inbox, check, journal)
+            restored = _begun(
+                transfers,
+                outputs,
+                longest,
+                retry_seconds=patience,
+                inbox=inbox,
+                check=check,
+                journal=journal,
+            )
         except StoreUnavailable:
             away.note(began, False)
             raise
@@ -124,7 +140,15 @@ def restored_checkpoints(
         changed = _variables(outputs, restored)
         return [worker._replace(environ=applied(worker.environ, changed)) for worker in workers]
 
-    restored = _begun(transfers, outputs, timeout, transfers.retry_seconds, inbox, inbox.check, journal)
+    restored = _begun(
+        transfers,
+        outputs,
+        timeout,
+        retry_seconds=transfers.retry_seconds,
+        inbox=inbox,
+        check=inbox.check,
+        journal=journal,
+    )
     return NodeCheckpoints(outputs, _variables(outputs, restored), publish, again, away.seconds)
 
 
@@ -339,7 +363,7 @@ def sets_first(
     stopped: bool,
     journal: Journal,
 ) -> SetsFirst:
-    """What is uploaded after the end of the processes: the complete checkpoints, then all other files."""
+    """The last uploads, after the end of the processes: complete checkpoints, then all other files."""
     return SetsFirst(last_sets(outputs, run, stopped, journal), _ordinary(transfers, outputs, has_ended=True))
 
 

@@ -128,7 +128,7 @@ class OtherNodes:
 
     @property
     def talks(self) -> bool:
-        """Whether there is a channel to the other nodes."""
+        """True while there is a channel to the other nodes."""
         return self._channel is not None
 
     def begin(self, policy: RestartPolicy) -> None:
@@ -137,7 +137,7 @@ class OtherNodes:
 
     @property
     def together(self) -> bool:
-        """Whether a failure anywhere ends the attempt on all nodes, for a restart."""
+        """True if a failure anywhere ends the attempt on all nodes, for a restart."""
         return self._agreement.together
 
     @property

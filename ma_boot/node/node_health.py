@@ -75,7 +75,7 @@ def _full_disks(directories: Iterable[str]) -> Iterator[str]:
 
 
 def _npus(world: World, check: Callable[[], None]) -> Optional[NpuState]:
-    """What npu-smi shows now; None where it is not, or fails. Raises what `check` does."""
+    """Returns the state that npu-smi shows now; None where it is not, or fails. Raises what `check` does."""
 
     def query(cancel: threading.Event) -> Optional[NpuState]:
         return CardTools(world.environ).npus(cancel)

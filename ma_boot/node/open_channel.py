@@ -33,7 +33,14 @@ def open_channel(token: str, job: JobEnvironment, port: int, world: World) -> No
     from ma_boot.observe.channel import Address, NodeChannel
 
     own = Address(_own_address(job), port)
-    channel = NodeChannel(token, job.place.job or "", job.node_rank, job.node_count, own, world.inbox)
+    channel = NodeChannel(
+        token,
+        job=job.place.job or "",
+        node=job.node_rank,
+        nodes=job.node_count,
+        own=own,
+        inbox=world.inbox,
+    )
     if channel.problem:
         world.journal.warn(f"this node hears nothing of the others: {channel.problem} (MABOOT_CHANNEL_PORT)")
     if len(job.place.hosts) == job.node_count:

@@ -34,7 +34,7 @@ ENDED, LOST, REPLACED, MUTE = "ended", "lost", "replaced", "mute"
 
 
 class Over(NamedTuple):
-    """Why a node takes part no more.
+    """The end of a node's part in the job.
 
     It has `ended` (its exit code will be `code`, as far as it is known), was `lost` (it does not answer), was
     `replaced` (another process of the same node has called), or is `mute` (it runs, but without its channel).
@@ -45,7 +45,7 @@ class Over(NamedTuple):
 
     @property
     def is_failure(self) -> bool:
-        """Whether the job has failed by it."""
+        """True if the job has failed by it."""
         return self.code != 0 if self.how == ENDED else self.how != MUTE
 
     def why(self, node: int) -> str:
@@ -62,7 +62,7 @@ class Over(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """What node `node` of `nodes` knows of its peers in this `attempt`; each method returns the next value.
+    """Knowledge of node `node` of `nodes` about its peers in an attempt; each method returns the next value.
 
     `facts` has one fact for each node that does not run: how its processes of this attempt have ended, or
     why it takes part no more, which is final. `boots` are the identities of the peers' processes: once the
@@ -148,7 +148,7 @@ class Agreement(NamedTuple):
 
     @property
     def ends(self) -> Dict[int, AttemptEnd]:
-        """How the processes of nodes have ended that take part in the decision."""
+        """The ends of the nodes that take part in the decision."""
         return {node: fact for node, fact in self.facts.items() if isinstance(fact, AttemptEnd)}
 
     @property
@@ -174,13 +174,13 @@ class Agreement(NamedTuple):
 
     @property
     def why_over(self) -> str:
-        """Why no further attempt of all nodes can run; empty as long as all nodes take part."""
+        """The reason that no further attempt of all nodes can run; empty as long as all nodes take part."""
         first = self.failed_over or next(iter(self.over.items()), None)
         return first[1].why(first[0]) if first is not None else ""
 
     @property
     def why_stop(self) -> str:
-        """Why the processes of this node have to stop; empty if they may run."""
+        """The reason that the processes of this node have to stop; empty if they may run."""
         failed = self.failed_over
         if failed is not None and (self.together or failed[1].how != ENDED):
             return failed[1].why(failed[0])

@@ -37,7 +37,7 @@ ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")  # in the top directory of a Py
 
 
 class Look(NamedTuple):
-    """Where stray files are looked for: below `roots`, except for the paths in `kept`.
+    """The directories that are searched for stray files: `roots`, except for the paths in `kept`.
 
     A file is stray if its content was written after `since_ns` (nanoseconds since the epoch). Paths are real
     ones, without links. Names in messages are relative to the first root.

@@ -27,7 +27,7 @@ POLL_SECONDS = 0.05
 
 
 class NodeMessages(Protocol):
-    """What the barrier needs of the other nodes: see `OtherNodes`."""
+    """Messages of the other nodes, as `OtherNodes` has them."""
 
     node: int
     nodes: int
@@ -108,7 +108,7 @@ class UploadBarrier:
         self.relay()
 
     def _is_changed(self) -> bool:
-        """Whether node 0 knows more than it has reported. Without shared outputs it knows nothing."""
+        """Returns whether node 0 knows more than it has reported. Without shared outputs it knows nothing."""
         return bool(self._states.known) and self._states.seen(self._alive()) != self._reported
 
     def _alive(self) -> Collection[int]:
@@ -116,7 +116,7 @@ class UploadBarrier:
         return {0, *self._others.others} - set(self._others.unreached)
 
     def _is_over(self, seconds: float) -> bool:
-        """Whether the wait is over after so many seconds."""
+        """Returns whether the wait is over after so many seconds."""
         with self._lock:
             if not self._others.node:
                 seen = self._states.seen(self._alive())
@@ -130,5 +130,5 @@ class UploadBarrier:
         return not seen.writing - own and (not seen.unfinished - own or seconds >= IDLE_SECONDS)
 
     def _alive_as_seen_here(self) -> bool:
-        """Whether node 0 is reached: it has neither ended nor lost its connection."""
+        """Returns whether node 0 is reached: it has neither ended nor lost its connection."""
         return bool(set(self._others.others) - set(self._others.unreached))

@@ -1,4 +1,4 @@
-"""Which nodes upload to shared outputs, as values: what node 0 collects, and what it reports to all. Pure."""
+"""Upload states of the nodes with shared outputs: node 0 collects them and reports them to all. Pure."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def read_state(body: Mapping[str, Any]) -> Optional[UploadState]:
 
 
 class UploadsSeen(NamedTuple):
-    """What node 0 reports: the last report of each node, and which nodes are writing or not finished."""
+    """Node 0's report: the last report of each node, and the nodes that are writing or not finished."""
 
     heard: Mapping[int, int]
     writing: FrozenSet[int]
     unfinished: FrozenSet[int]
 
     def has_heard(self, node: int, number: int) -> bool:
-        """Whether it knows this report of a node, or a later one."""
+        """Returns whether it has this report of a node, or a later one."""
         return self.heard.get(node, -1) >= number
 
     def body(self) -> Dict[str, Any]:
@@ -44,7 +44,7 @@ class UploadsSeen(NamedTuple):
 
 
 def read_seen(body: Mapping[str, Any], nodes: int) -> Optional[UploadsSeen]:
-    """What node 0 reports in a message, None for anything else."""
+    """Returns node 0's report in a message, None for anything else."""
     heard = _pairs(body.get("heard"), nodes)
     writing, unfinished = _nodes(body.get("writing"), nodes), _nodes(body.get("unfinished"), nodes)
     if heard is None or writing is None or unfinished is None:
@@ -65,7 +65,7 @@ class UploadStates(NamedTuple):
         return UploadStates({**self.known, node: state})
 
     def seen(self, alive: Collection[int]) -> UploadsSeen:
-        """What is known of the nodes that are alive."""
+        """Returns the report about the nodes that are alive."""
         states = {node: self.known.get(node, UploadState(-1, IDLE)).state for node in alive}
         return UploadsSeen(
             {node: state.number for node, state in self.known.items()},

@@ -34,7 +34,7 @@ class BriefLines:
         return b"".join(map(self._shown, _LINE.findall(data)))
 
     def _shown(self, line: bytes) -> bytes:
-        """What is shown in place of a line: itself, nothing, or a warning that was held back and itself."""
+        """Returns what is shown for a line: itself, nothing, or a warning that was held back and itself."""
         match = _OF_NODE.match(line)
         if match is None:
             return line

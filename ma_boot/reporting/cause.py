@@ -115,7 +115,7 @@ def _failure(ended: WorkerExit, node: int, epoch: float) -> Optional[Cause]:
 
 
 def lost_its_peer(ended: WorkerExit) -> bool:
-    """Whether a process failed only because it had lost another one."""
+    """Returns whether a process failed only because it had lost another one."""
     failure = _failure(ended, 0, 0.0) if ended.code else None
     return failure is not None and failure.evidence == LOST_PEER
 

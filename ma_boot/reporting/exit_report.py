@@ -122,7 +122,7 @@ def _by_failure(ending: Ending) -> Optional[ExitStatus]:
 
 
 def _is_of(ending: Ending, cause: Cause, ended: WorkerExit) -> bool:
-    """Whether the cause is the end of this process."""
+    """Returns whether the cause is the end of this process."""
     return _is_here(ending, cause) and cause.rank == ended.rank
 
 

@@ -76,7 +76,7 @@ def node_and_rank(node: int, rank: Optional[int]) -> str:
 
 
 class JobFailure(NamedTuple):
-    """Why the job was given up: the exit code of its cause, and the cause in words."""
+    """The failure by which the job was given up: the exit code of its cause, and the cause in words."""
 
     code: int
     text: str
@@ -106,7 +106,7 @@ class RunResult(NamedTuple):
 
     @property
     def succeeded(self) -> bool:
-        """Whether every process was started and ended with 0 by itself.
+        """True if every process was started and ended with 0 by itself.
 
         A process that ended with 0 while it was being stopped may have a handler of SIGTERM: its work is not
         done. Nor is that of a job that was given up.

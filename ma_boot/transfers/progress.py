@@ -22,7 +22,7 @@ TROUBLE_SECONDS = 30.0  # between two lines about retries
 
 
 def told_of_credentials(journal: Journal) -> Callable[[str], None]:
-    """What takes the message that renewed credentials are waited for."""
+    """Returns the function that reports a wait for renewed credentials."""
 
     def tell(text: str) -> None:
         journal.say(text)

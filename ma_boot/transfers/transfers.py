@@ -286,7 +286,7 @@ def _explained(error: Exception) -> Exception:
 
 
 def ordinary_by_mapping(transfers: NodeTransfers) -> Callable[[str], bool]:
-    """Which files are uploaded where no checkpoints are published: all but unfinished ones of checkpoints."""
+    """Returns the predicate of the files that are uploaded where no checkpoints are published."""
     routes = outputs_of(transfers)
     if all(route.more is None for route in routes):
         return lambda path: True

@@ -20,7 +20,7 @@ MOST_RECORDED = 200  # files in the event
 
 
 class Unsent(NamedTuple):
-    """How many files were not sent, their bytes, and the first paths, relative to where outputs start."""
+    """The number of files that were not sent, their bytes, and the first paths, relative to the base."""
 
     files: int
     size: int

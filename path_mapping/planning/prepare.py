@@ -330,7 +330,7 @@ class UploadChoice(NamedTuple):
     others_done: bool = False
 
     def is_shared(self, route: Route) -> bool:
-        """Whether other writers upload to this output's URL."""
+        """Returns whether other writers upload to this output's URL."""
         return self.shared is not None and self.shared.has(route)
 
 

@@ -97,12 +97,12 @@ class RouteScan:
 
     @property
     def selects_nothing(self) -> bool:
-        """Whether the patterns select none of the source's files. Only after the steps were read."""
+        """True if the patterns select none of the source's files. Only after the steps were read."""
         return bool(self.unselected) and not self.selected
 
     @property
     def is_empty(self) -> bool:
-        """Whether the source has no files at all. Only after the steps were read."""
+        """True if the source has no files at all. Only after the steps were read."""
         return not self.selected and not self.unselected
 
     def why_nothing(self, kind: str) -> str:
@@ -118,7 +118,7 @@ class RouteScan:
         return f"none of its {count} ({', '.join([*names, *more])}) is selected by {', '.join(patterns)}"
 
     def has_sent(self) -> bool:
-        """Whether the record has a file that the patterns select: it was uploaded, and removed here since."""
+        """True if the record has a file that the patterns select: it was uploaded, and removed here since."""
         chosen = selected(self.route.include, self.route.exclude)
         return any(chosen is None or chosen(entry.name) for entry in self.record.entries())
 

@@ -12,7 +12,7 @@ from path_mapping.stores import StoredObject
 CONFLICTS = "conflicts"  # below an output's URL: a directory for each writer
 
 HasContent = Callable[[Copy], bool]
-"""Whether the object that exists at the key of a copy has the content of its file."""
+"""Predicate: the object that exists at the key of a copy has the content of its file."""
 
 
 def conflict_key(ends: Ends, key: str, writer: str) -> str:
@@ -23,7 +23,7 @@ def conflict_key(ends: Ends, key: str, writer: str) -> str:
 
 
 class SharedTarget:
-    """What one writer knows of the objects at URLs that other writers use, too.
+    """The knowledge of one writer about the objects at URLs that other writers use, too.
 
     An object may be replaced if it is as it was before the job (`note`), or if this writer has written it.
     All others are another writer's: a file with other content is diverted to `conflicts/WRITER/`. Listings
@@ -43,7 +43,7 @@ class SharedTarget:
         self._diverted: Dict[str, Copy] = {}  # by the local path
 
     def has(self, route: Route) -> bool:
-        """Whether other writers upload to this output's URL."""
+        """Returns whether other writers upload to this output's URL."""
         return route.remote in self._urls
 
     def note(self, bucket: str, objects: Iterable[StoredObject]) -> None:

@@ -10,7 +10,7 @@ from path_mapping.workers import RetriedStore
 
 
 def has_content(to: RetriedStore, copy: Copy) -> bool:
-    """Whether the object at the copy's key has the content of its file: by its checksum, else by its bytes.
+    """Returns whether the object at a copy's key has the content of its file, by checksum, else by its bytes.
 
     An ETag only looks like an MD5 if the object is encrypted, which a listing does not tell. False also if
     one of them cannot be read: what is not known to be the same is not.

@@ -87,7 +87,7 @@ class _Link:
 
     @property
     def may_read(self) -> bool:
-        """Whether a node that was connected may still get what is told, as far as is known."""
+        """Returns whether a node that was connected may still receive messages, as far as is known."""
         return self.connected and self.closed is None and not self.is_dead
 
 
