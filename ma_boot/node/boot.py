@@ -169,7 +169,7 @@ def _left(
     form: Sequence[ChannelContent] = ()
     empty: Optional[OutputLost] = None
     with world.journal.only_helps("files outside of the outputs were not looked for"):
-        report_stray_files(look, world.journal, bool(world.inbox.stops))
+        report_stray_files(look, world.journal, world.inbox)
     with world.journal.only_helps("inputs and outputs of the job form were not looked at"):
         form = form_channels(world.environ, world.journal, bool(world.inbox.stops))
         empty = empty_outputs(form, all_expected)

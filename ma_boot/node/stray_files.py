@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import time
 from collections import deque
 from fnmatch import translate
-from typing import Deque, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from pathlib import Path
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ma_boot.launch import LaunchPlan
 from ma_boot.modelarts import JobEnvironment, read_channels
 from ma_boot.node.launch_phase import ENVIRONMENT_FILE
 from ma_boot.node.rank_table_phase import own_table_file
 from ma_boot.node.world import World
+from ma_boot.processes import SignalInbox, Task
 from ma_boot.reporting import Journal
 from ma_boot.transfers import NodeTransfers, outputs_of
 from ma_boot.wording import counted, size
@@ -22,6 +23,7 @@ from path_mapping.errors import printable
 
 MOST_ENTRIES = 20_000  # files and directories that are looked at
 LOOK_SECONDS = 2.0  # for all of them
+GIVEN_UP_SECONDS = 0.5  # after the deadline
 HURRIED_SECONDS = 0.2  # after a stop signal, whose grace period is for uploads
 MOST_NAMED = 3  # in the line; the largest files
 
@@ -33,6 +35,7 @@ CACHES = (
     "akg_build_tmp.key", "trace_code_graph_*",
 )  # fmt: skip
 _CACHES = re.compile("|".join(translate(pattern if "/" in pattern else f"*/{pattern}") for pattern in CACHES))
+_ESCAPED = re.compile(r"\\([0-7]{3})")  # a blank, tab, newline or backslash in mountinfo
 ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")  # in the top directory of a Python environment
 
 
@@ -95,11 +98,17 @@ def _real(paths: Sequence[str]) -> Tuple[str, ...]:
     return tuple(dict.fromkeys(os.path.realpath(path) for path in paths if path))
 
 
-def report_stray_files(look: Optional[Look], journal: Journal, hurry: bool) -> None:
+def report_stray_files(look: Optional[Look], journal: Journal, inbox: SignalInbox) -> None:
     """Prints a warning that names stray files, and writes its event; nothing if there are none."""
     if look is None:
         return
-    found = find_stray_files(look, time.monotonic() + (HURRIED_SECONDS if hurry else LOOK_SECONDS))
+    deadline = time.monotonic() + (HURRIED_SECONDS if inbox.stops else LOOK_SECONDS)
+    # In a thread that can be abandoned: a file system that does not answer blocks even a stat.
+    task = Task("stray files", lambda cancel: find_stray_files(look, deadline), inbox)
+    if not task.wait(lambda: None, deadline + GIVEN_UP_SECONDS):
+        journal.warn("files outside of the outputs were not looked for: a file system does not answer")
+        return
+    found = task.result()
     if not found.files:
         return
     names = [name for name, _ in found.files[:MOST_NAMED]]
@@ -118,11 +127,13 @@ def find_stray_files(look: Look, deadline: float) -> StrayFiles:
         if looked_at > MOST_ENTRIES or time.monotonic() >= deadline:
             complete = False
             break
+        if entry.path in kept or not entry.is_file(follow_symlinks=False):
+            continue
         try:
             status = entry.stat(follow_symlinks=False)
         except OSError:  # removed meanwhile
             continue
-        if stat.S_ISREG(status.st_mode) and status.st_mtime_ns >= look.since_ns and entry.path not in kept:
+        if status.st_mtime_ns >= look.since_ns:
             files.append((_name(entry.path, look.roots[0]), status.st_size))
     return StrayFiles(tuple(sorted(files, key=lambda file: (-file[1], file[0]))), complete)
 
@@ -134,17 +145,12 @@ def _name(path: str, root: str) -> str:
 def _entries(roots: Sequence[str], kept: Set[str]) -> Iterator[os.DirEntry[str]]:
     """All entries below the roots that may be stray or lead to stray files, the topmost ones first.
 
-    Neither links nor mounts are followed: what is mounted is kept somewhere else.
+    Neither links nor mounts are followed: what is mounted is kept somewhere else. A mount is not even looked
+    at, as its file system may not answer, and a process cannot end before that.
     """
-    waiting: Deque[Tuple[str, int]] = deque()
-    for root in roots:
-        try:
-            waiting.append((root, os.stat(root).st_dev))
-        except OSError:
-            continue
-    seen: Set[str] = set()
+    waiting, seen, mounts = deque(roots), set[str](), _mounts()
     while waiting:
-        directory, device = waiting.popleft()
+        directory = waiting.popleft()
         if directory in seen or directory in kept:
             continue
         seen.add(directory)
@@ -156,15 +162,14 @@ def _entries(roots: Sequence[str], kept: Set[str]) -> Iterator[os.DirEntry[str]]
         if directory not in roots and any(entry.name in ENVIRONMENT_MARKS for entry in entries):
             continue
         for entry in entries:
-            if _CACHES.match(f"{os.path.basename(directory)}/{entry.name}"):
+            if entry.path in mounts or _CACHES.match(f"{os.path.basename(directory)}/{entry.name}"):
                 continue
             yield entry
-            if entry.is_dir(follow_symlinks=False) and _device(entry) == device:
-                waiting.append((entry.path, device))
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
 
 
-def _device(entry: os.DirEntry[str]) -> int:
-    try:
-        return entry.stat(follow_symlinks=False).st_dev
-    except OSError:
-        return -1
+def _mounts() -> Set[str]:
+    """The paths where something is mounted."""
+    lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    return {_ESCAPED.sub(lambda code: chr(int(code[1], 8)), line.split(" ")[4]) for line in lines}
