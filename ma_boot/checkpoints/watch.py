@@ -90,15 +90,15 @@ class StepWatch:
 
     def take(self, ending: Optional[RunEnd] = None) -> List[Snapshot]:
         """The steps that have become complete since the last look, the oldest first."""
-        has_died = self._has_died
+        # Both before the look at the disk, which then shows what was written by the death and by the calls.
+        has_died, notes = self._has_died, self._notes()
         if has_died:
-            self._has_died = False  # before the look at the disk: it shows what has been written by then
+            self._has_died = False
         here = self._tree()
         if has_died:
             self._history.cut(here)
         if ending is None:
             self._history.look(here)
-        notes = self._notes()
         unclear = self._recognise(here)
         self._by_calls = by_calls = notes is not None and self._is_auto
         if not by_calls:

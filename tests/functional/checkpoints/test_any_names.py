@@ -6,6 +6,7 @@ Each layout is tried with `auto` and with calls of `checkpoint`, on one node and
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
@@ -184,3 +185,32 @@ def test_a_name_that_shows_no_step_is_reported_at_the_second_step(
     training.save(STEPS[2])
     training.look()
     assert len(printed(training.nodes[:1], "show no step")) == 1
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_step_that_is_saved_during_a_look_has_its_own_files(
+    store: Store, tmp_path: Path, nodes: int
+) -> None:
+    """The look at the disk and the calls of `checkpoint` overlap in all ways."""
+    job = make_nodes(store, tmp_path, nodes, layout=("auto",), said=True, interval=0.02)
+    start(job)
+    steps = range(1, 61)
+
+    def train() -> None:
+        for step in steps:
+            for node in job:
+                write(node.out, {f"step_{step}/{name}": b"%d" % step for name in "abc"})
+                node.call(step)
+
+    with ThreadPoolExecutor(1) as pool:
+        trained = pool.submit(train)
+        while not trained.done():
+            for node in job:
+                node.cycle(1)
+        trained.result()
+    for node in job:
+        node.end()
+    sets = SetsByHand(store, ObsUrl("bucket", "ckpt"), threading.Event(), RetryPolicy())
+    files = {row.whole.name.step: row.whole.files for row in sets.rows() if row.whole is not None}
+    assert files == dict.fromkeys(steps, 3 * nodes)
+    assert not printed(job, "not published")
