@@ -250,9 +250,11 @@ class StepWatch:
             return
         self._are_strangers_named = True
         more = f" and {len(files) - MOST_NAMED} more" if len(files) > MOST_NAMED else ""
+        names = " ".join(self.what.options.layout)
+        how = "show no step" if self._is_auto else f"are none of a step as {names!r} has them"
         self.what.say(
             f"checkpoints: the names of {', '.join(files[:MOST_NAMED])}{more} in {self.what.way.local} "
-            "show no step, so these files are in no checkpoint and no start resumes from them; they are "
+            f"{how}, so these files are in no checkpoint and no start resumes from them; they are "
             "uploaded as ordinary files. Call ma_boot.training.checkpoint(step) when a step is saved, or "
             "write a pattern, as in 'checkpoint': 'step_{step}'"
         )
