@@ -287,6 +287,6 @@ def test_warnings_reach_the_terminal_without_verbose(laptop: Path) -> None:
     options = with_outputs(laptop, ckpt=CHECKPOINTS)
     ended = rehearse(laptop, *SHAPE[:4], *options, program, more={"MABOOT_VERBOSE": ""})
     warning = (
-        r"\[node [01]\] \[ma_boot\] warning: checkpoints: the names of other-\d, other-\d in ckpt show no"
+        r"\[node [01]\] \[ma_boot\] warning: checkpoints: the names of other-\d, other-\d in ckpt are none"
     )
     assert re.search(warning, ended.output), ended.output
