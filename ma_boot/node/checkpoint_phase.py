@@ -106,33 +106,20 @@ def restored_checkpoints(
     outputs = _outputs(transfers, placement, _start(table, job), job, journal)
 
     patience = min(transfers.retry_seconds, upload_timeout * RESTART_SHARE)
+    begun = partial(_begun, transfers, outputs, inbox=inbox, journal=journal)
     away = _Away()
 
     def publish(seconds: float, check: Callable[[], None]) -> None:
         began, at_most = time.monotonic(), min(seconds, upload_timeout * RESTART_SHARE)
         reached = _publish_before_restart(
-            transfers,
-            outputs,
-            at_most,
-            retry_seconds=patience,
-            inbox=inbox,
-            check=check,
-            journal=journal,
+            transfers, outputs, at_most, retry_seconds=patience, inbox=inbox, check=check, journal=journal
         )
         away.note(began, reached)
 
     def again(workers: Sequence[WorkerSpec], check: Callable[[], None]) -> Sequence[WorkerSpec]:
         began, longest = time.monotonic(), min(timeout, AGREE_SECONDS)
         try:
-            restored = _begun(
-                transfers,
-                outputs,
-                longest,
-                retry_seconds=patience,
-                inbox=inbox,
-                check=check,
-                journal=journal,
-            )
+            restored = begun(longest, retry_seconds=patience, check=check)
         except StoreUnavailable:
             away.note(began, False)
             raise
@@ -140,15 +127,7 @@ def restored_checkpoints(
         changed = _variables(outputs, restored)
         return [worker._replace(environ=applied(worker.environ, changed)) for worker in workers]
 
-    restored = _begun(
-        transfers,
-        outputs,
-        timeout,
-        retry_seconds=transfers.retry_seconds,
-        inbox=inbox,
-        check=inbox.check,
-        journal=journal,
-    )
+    restored = begun(timeout, retry_seconds=transfers.retry_seconds, check=inbox.check)
     return NodeCheckpoints(outputs, _variables(outputs, restored), publish, again, away.seconds)
 
 
