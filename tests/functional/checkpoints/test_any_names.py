@@ -61,8 +61,10 @@ STEPS = (5, 10, 15)
 class Training:
     """The nodes of a job that saves by a layout, two ranks on each node."""
 
-    def __init__(self, store: Store, base: Path, names: Sequence[str], nodes: int, by_calls: bool) -> None:
-        options = {"layout": ("auto",), "said": by_calls, "interval": 0.06}
+    def __init__(
+        self, store: Store, base: Path, names: Sequence[str], nodes: int, by_calls: bool, **more: object
+    ) -> None:
+        options = {"layout": ("auto",), "said": by_calls, "interval": 0.06, **more}
         self.nodes = make_nodes(store, base, nodes, **options)
         for node in self.nodes:
             node.ranks = (2 * node.node, 2 * node.node + 1)
@@ -214,3 +216,17 @@ def test_a_step_that_is_saved_during_a_look_has_its_own_files(
     files = {row.whole.name.step: row.whole.files for row in sets.rows() if row.whole is not None}
     assert files == dict.fromkeys(steps, 3 * nodes)
     assert not printed(job, "not published")
+
+
+def test_removing_old_steps_of_one_name_keeps_the_newest_intact(store: Store, tmp_path: Path) -> None:
+    training = Training(store, tmp_path, ["best.pt"], nodes=2, by_calls=True, keep=1)
+    training.start()
+    for step in STEPS:
+        training.save(step)
+        training.look()
+    assert training.end(RunEnd.WELL) == []
+    sets = SetsByHand(store, ObsUrl("bucket", "ckpt"), threading.Event(), RetryPolicy())
+    (row,) = sets.rows()
+    assert row.whole is not None
+    assert (row.step, sets.problems(row.whole, contents=True)) == (str(STEPS[-1]), [])
+    assert len([key for key in keys(store) if "/.ma_boot/" not in key]) == 2, "one file of each node"
