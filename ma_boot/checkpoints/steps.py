@@ -83,8 +83,8 @@ class CallTimes(NamedTuple):
 class Notes(NamedTuple):
     """Calls of `checkpoint` by all ranks of a node: their number for each step, and the last times.
 
-    `silent` are the other steps, with the rank that has not called. A step without times was called by code
-    that sends none.
+    `silent` are the other steps, with the rank that has not called. The times are those of all steps, or none
+    if one of them is not known: a step without a time has no place in their order.
     """
 
     steps: Mapping[int, int]
@@ -460,7 +460,7 @@ def read_notes(texts: Iterable[str], ranks: Collection[int], root: str = "/") ->
         else:
             missing: Set[int] = set(ranks) - set(by_rank)
             silent[number] = f"rank {min(missing)} has not said that it is complete" if missing else ""
-    return Notes(steps, silent, times) if calls else None
+    return Notes(steps, silent, times if len(times) == len(steps) else {}) if calls else None
 
 
 def _note(line: str, ranks: Collection[int], root: str) -> Optional[_Note]:

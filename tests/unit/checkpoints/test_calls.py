@@ -102,6 +102,12 @@ def test_the_times_of_a_call_are_those_of_its_first_and_last_rank() -> None:
     assert read_notes(['{"step": 7, "rank": 0, "time_ns": "x"}'], (0,)) is None
 
 
+def test_the_times_of_calls_are_known_for_all_steps_or_for_none() -> None:
+    notes = read_notes(['{"step": 7, "rank": 0, "time_ns": 5}', '{"step": 8, "rank": 0}'], (0,))
+    assert notes is not None
+    assert (notes.steps, notes.times) == ({7: 1, 8: 1}, {})
+
+
 FILES = st.dictionaries(
     st.sampled_from(["step_1/a", "step_2/a", "1.pt", "2.pt", "best.pt", "m_0.pt", "m_1.pt"]),
     st.integers(0, 9),
