@@ -90,12 +90,15 @@ def planned_look(
     for worker in plan.workers:
         ours += [worker.environ.get("ASCEND_PROCESS_LOG_PATH", ""), os.path.dirname(worker.log_file)]
         ours += [os.path.join(worker.cwd, ENVIRONMENT_FILE)]
-    roots = [world.cwd, *(worker.cwd for worker in plan.workers), job.job_dir, plan.code or ""]
+    searched = {place for worker in plan.workers for place in worker.environ.get("PATH", "").split(":")}
+    code = plan.code if plan.code is not None and plan.code not in searched else ""  # not /usr/bin
+    roots = [world.cwd, *(worker.cwd for worker in plan.workers), job.job_dir, code]
     return Look(_real(roots), _real([*outputs, *form, *ours]), time.time_ns())
 
 
 def _real(paths: Sequence[str]) -> Tuple[str, ...]:
-    return tuple(dict.fromkeys(os.path.realpath(path) for path in paths if path))
+    named = dict.fromkeys(path for path in paths if path)  # all ranks name the same: each costs a look
+    return tuple(dict.fromkeys(map(os.path.realpath, named)))
 
 
 def report_stray_files(look: Optional[Look], journal: Journal, inbox: SignalInbox) -> None:
