@@ -21,7 +21,7 @@ from ma_boot.checkpoints.manifest import CheckpointSet, read_part, whole_set
 from ma_boot.checkpoints.publication import JobStart
 from ma_boot.checkpoints.sets import Documents, read_sets
 from ma_boot.errors import CheckpointDamaged, ConfigError, NodesLate
-from ma_boot.wording import Message
+from ma_boot.wording import Message, ProgressLine
 from path_mapping.errors import Cancelled, PathMappingError
 from path_mapping.transfer import RetriedStore, RetryPolicy
 
@@ -166,7 +166,7 @@ class Start:
         raise ConfigError(why)
 
     def _choice(self, damaged: Set[SetName]) -> Optional[CheckpointSet]:
-        """The set to go on from; what was passed over is said."""
+        """Returns the set to resume from; logs the incomplete ones that are skipped."""
         if self.restorer is None:
             return None
         chosen: Optional[CheckpointSet] = None
@@ -177,7 +177,7 @@ class Start:
                 break
             passed_over.append(f"{row.known.name}: {row.why}")
         for line in passed_over[:3]:
-            self.say(f"does not count, so passed over: {line}")
+            self.say(ProgressLine(f"skipping incomplete checkpoint: {line}"))
         if damaged and chosen is None:
             raise ConfigError(
                 Message.of(

@@ -20,7 +20,7 @@ from ma_boot.checkpoints.manifest import CheckpointSet, SetFile
 from ma_boot.checkpoints.sets import Documents
 from ma_boot.checkpoints.steps import Files
 from ma_boot.errors import CheckpointDamaged, ConfigError
-from ma_boot.wording import Message
+from ma_boot.wording import Message, ProgressLine
 from path_mapping.errors import Corrupted, NoSpace, NotFound, Replaced
 from path_mapping.localfs import contained, make_directories, printable
 from path_mapping.planning import Copy, SpaceNeed, free_space, local_entry, shortages
@@ -194,9 +194,8 @@ class Restorer:
         steps = sorted(layout.steps(old))
         if steps:
             named = ", ".join(step.name for step in steps[-3:])
-            self.say(
-                f"moved aside to {aside}: {len(old)} files of step {named}, which are not of the set restored"
-            )
+            files = f"{len(old)} files of step {named}, which are not of the set restored"
+            self.say(ProgressLine(f"moved aside to {aside}: {files}"))
 
     def _move_in(self, layout: Layout, fetched: Sequence[SetFile]) -> None:
         """Moves the fetched files into their places, what describes others last."""

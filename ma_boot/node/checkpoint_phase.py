@@ -391,10 +391,13 @@ def last_sets(
                 problems.append(f"not every checkpoint was published: {error}")
                 continue
             for step, why in given_up.items():
-                journal.warn(
-                    f"checkpoint step {step} was never published: {why}; its files are uploaded as "
-                    "ordinary files, and no start resumes from them"
-                )
+                lost = f"checkpoint step {step} was never published: {why}"
+                if goes_on:  # the next attempt saves it again
+                    journal.say(ProgressLine(lost))
+                else:
+                    journal.warn(
+                        f"{lost}; its files are uploaded as ordinary files, no start resumes from them"
+                    )
             _report(output, *before, journal)
         return problems
 

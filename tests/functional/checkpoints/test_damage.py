@@ -51,7 +51,7 @@ def test_a_damaged_manifest_is_no_manifest(store: Store, tmp_path: Path, content
     put(store, manifests(store)[0], content)
     other = TestNode(tmp_path / "b", store)
     assert step_of(other.start()) == "10"
-    assert any("does not count, so passed over: step 20" in line for line in other.printed), other.printed
+    assert any("skipping incomplete checkpoint: step 20" in line for line in other.printed), other.printed
 
 
 def test_a_manifest_cannot_lead_out_of_the_output(store: Store, tmp_path: Path) -> None:
