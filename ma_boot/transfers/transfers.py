@@ -29,7 +29,7 @@ from path_mapping import errors as mapping_errors
 
 if TYPE_CHECKING:
     from path_mapping.mapping import Route
-    from path_mapping.planning import EmptyRoute
+    from path_mapping.planning import Copy, EmptyRoute
     from path_mapping.stores import Store
     from path_mapping.transfer import RetriedStore, RetryPolicy, Transferred, UploadChoice
 
@@ -218,7 +218,8 @@ def upload_outputs(
         problems = first.publish(cancel, patience)
         with progress.shown() as update:
             to = RetriedStore(transfers.store, cancel, patience, progress.retrying)
-            return _sent(transfers, to, update, first.ordinary(), hurry, left), problems
+            sent = _sent(transfers, to, update, is_ordinary=first.ordinary(), hurry=hurry, unsent=left.take)
+            return sent, problems
 
     progress = TransferProgress("outputs", "upload", journal)
     stops, deadline = max(spared, len(inbox.stops)), time.monotonic() + timeout
@@ -261,15 +262,16 @@ def _sent(
     transfers: NodeTransfers,
     to: RetriedStore,
     update: Update,
+    *,
     is_ordinary: Callable[[str], bool],
     hurry: bool,
-    left: FilesLeft,
+    unsent: Callable[[Iterator[Copy]], None],
 ) -> Transferred:
     """Uploads all outputs; the shared ones are compared with the objects afterwards."""
     from path_mapping.transfer import UploadChoice, upload
 
     def send(routes: Sequence[Route], choice: UploadChoice) -> Transferred:
-        return upload(routes, transfers.base, to, update, choice=choice, unsent=left.take)
+        return upload(routes, transfers.base, to, update, choice=choice, unsent=unsent)
 
     choice = UploadChoice(listed=not hurry, hurry=hurry, wanted=lambda path, local: is_ordinary(path))
     shared, routes = transfers.shared, upload_routes(transfers)
