@@ -48,6 +48,11 @@ class Over(NamedTuple):
         """True if the job has failed by it."""
         return self.code != 0 if self.how == ENDED else self.how != MUTE
 
+    @property
+    def is_success(self) -> bool:
+        """True if it has ended well."""
+        return self.how == ENDED and self.code == 0
+
     def why(self, node: int) -> str:
         """The reason in words."""
         if self.how == LOST:
@@ -174,8 +179,14 @@ class Agreement(NamedTuple):
 
     @property
     def why_over(self) -> str:
-        """The reason that no further attempt of all nodes can run; empty as long as all nodes take part."""
-        first = self.failed_over or next(iter(self.over.items()), None)
+        """The reason that no further attempt of all nodes can run; empty as long as all nodes take part.
+
+        A node that has ended well takes part in no decision. After the go it may have ended the next attempt,
+        before this node has begun it: that is no reason.
+        """
+        awaits_decision = self.stopped_at is not None and self.verdict is None
+        reasons = [(node, over) for node, over in self.over.items() if awaits_decision or not over.is_success]
+        first = self.failed_over or next(iter(reasons), None)
         return first[1].why(first[0]) if first is not None else ""
 
     @property
