@@ -175,7 +175,9 @@ def listening(pid: int) -> List[str]:
     links: List[str] = []
     for process in (pid, *descendants(pid, {})):
         with suppress(OSError):  # it has just ended
-            links += [os.readlink(link) for link in Path(f"/proc/{process}/fd").iterdir()]
+            for link in Path(f"/proc/{process}/fd").iterdir():
+                with suppress(OSError):  # it was just closed: the others still count
+                    links.append(os.readlink(link))
     inodes = {link[len("socket:[") : -1] for link in links if link.startswith("socket:")}
     rows = [
         line.split()
