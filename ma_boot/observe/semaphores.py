@@ -1,6 +1,6 @@
 """Removes the POSIX semaphores that killed ranks leave in /dev/shm.
 
-A semaphore lives until somebody unlinks its file, `sem.NAME`. A process that is killed does not, and its
+A semaphore lives until its file, `sem.NAME`, is unlinked. A process that is killed does not do so, and its
 resource tracker (of Python's multiprocessing) is killed with it: each restart leaves more of them.
 
 What is removed, as /dev/shm may be shared with other jobs and users: a file that

@@ -65,7 +65,7 @@ class SharedTarget:
         """The copy to make, None for none, and an earlier diverted one whose object is no longer needed.
 
         `others_done`: no writer writes to the keys of files any more, so a file whose object differs is
-        diverted, whoever has written that.
+        diverted, regardless of its writer.
         """
         if not others_done and (not copy.etag or _state(copy) in self._replaceable):
             return copy, self._diverted.pop(copy.path, None)

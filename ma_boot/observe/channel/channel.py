@@ -62,7 +62,7 @@ class _Told(NamedTuple):
 
 
 class _Link:
-    """What waits to be sent to a node, and since when there is no connection (None while there is one).
+    """Messages that wait for a node, and the time since which it has no connection (None while it has one).
 
     `closed` is since when the node's machine has closed the connection: its process may have died.
     """
