@@ -107,6 +107,11 @@ def numbers_in(path: str) -> List[PathNumber]:
     return numbers
 
 
+def has_number(path: str, number: int) -> bool:
+    """Returns whether a path has this number."""
+    return any(found.value == number for found in numbers_in(path))
+
+
 class _Family(NamedTuple):
     """Files whose paths differ in their numbers only."""
 

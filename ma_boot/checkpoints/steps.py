@@ -36,7 +36,7 @@ from ma_boot.checkpoints.layout import (
     compiled,
     matches,
 )
-from ma_boot.checkpoints.step_names import LOGS, names_another_step, numbers_in
+from ma_boot.checkpoints.step_names import LOGS, has_number, names_another_step
 from path_mapping.localfs import FileState
 
 Files = Mapping[str, FileState]
@@ -422,8 +422,7 @@ def _linked_out(number: int, files: Files, errors: Mapping[str, str]) -> str:
     """An unusable path that seems to belong to a step; empty if there is none."""
     directories = {path.rpartition("/")[0] for path in files} - {""}
     for path, why in errors.items():
-        is_named = number % EPOCH in {found.value for found in numbers_in(path)}
-        if is_named or path.rpartition("/")[0] in directories:
+        if has_number(path, number % EPOCH) or path.rpartition("/")[0] in directories:
             return f"{path}: {why}"
     return ""
 

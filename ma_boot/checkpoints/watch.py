@@ -16,7 +16,7 @@ from ma_boot.checkpoints.disk import FileHistory, Snapshot, Tree, own_directory,
 from ma_boot.checkpoints.layout import EPOCH, UNFINISHED, Layout, TrainingStep, matches
 from ma_boot.checkpoints.layouts import AUTO, recognised
 from ma_boot.checkpoints.publication import Publication
-from ma_boot.checkpoints.step_names import LOGS, numbers_in
+from ma_boot.checkpoints.step_names import LOGS, has_number
 from ma_boot.checkpoints.steps import (
     Decision,
     Disk,
@@ -183,8 +183,7 @@ class StepWatch:
         """The files of an explicit step that the next one may write again: their names have no number."""
         if not (taken.by_word and self._is_auto):
             return set()
-        step = taken.step.number % EPOCH
-        return {path for path in taken.files if step not in {found.value for found in numbers_in(path)}}
+        return {path for path in taken.files if not has_number(path, taken.step.number % EPOCH)}
 
     def is_ordinary(self, path: str) -> bool:
         """Returns whether a file, relative to the output, is certain to be in no step."""

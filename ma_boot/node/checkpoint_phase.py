@@ -40,6 +40,7 @@ from ma_boot.transfers import (
     TransferProgress,
     boot_error,
     cancelled_soon,
+    ordinary_by_mapping,
     outputs_of,
     uploading_periodically,
 )
@@ -293,7 +294,7 @@ def sending_outputs(
         what = str(error) if expected else described(error)
         journal.warn(f"checkpoints: not published, the next look tries again: {what}")
 
-    ordinary = _ordinary(transfers, checkpoints.outputs, has_ended=False)()
+    ordinary = ordinary_by_mapping(transfers, checkpoints.outputs, has_ended=False)
     with uploading_periodically(transfers, journal, inbox, ordinary), ExitStack() as running:
         for output in checkpoints.outputs:
             for run in (output.watch, output.publish):
@@ -343,22 +344,8 @@ def sets_first(
     journal: Journal,
 ) -> SetsFirst:
     """The last uploads, after the end of the processes: complete checkpoints, then all other files."""
-    return SetsFirst(last_sets(outputs, run, stopped, journal), _ordinary(transfers, outputs, has_ended=True))
-
-
-def _ordinary(
-    transfers: Optional[NodeTransfers], outputs: Sequence[CheckpointOutput], has_ended: bool
-) -> Callable[[], Callable[[str], bool]]:
-    """Makes the predicate of the files that are uploaded one by one."""
-
-    def ordinary() -> Callable[[str], bool]:
-        if transfers is None or not with_checkpoints(transfers):
-            return lambda path: True
-        from ma_boot.checkpoints import ordinary_files
-
-        return ordinary_files(outputs_of(transfers), transfers.base, outputs, has_ended)
-
-    return ordinary
+    ordinary = partial(ordinary_by_mapping, transfers, outputs)
+    return SetsFirst(last_sets(outputs, run, stopped, journal), ordinary)
 
 
 def last_sets(

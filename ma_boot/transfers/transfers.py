@@ -28,6 +28,7 @@ from ma_boot.wording import Message, ProgressLine, in_lines
 from path_mapping import errors as mapping_errors
 
 if TYPE_CHECKING:
+    from ma_boot.checkpoints import CheckpointOutput
     from path_mapping.mapping import Route
     from path_mapping.planning import Copy, EmptyRoute
     from path_mapping.stores import Store
@@ -287,14 +288,19 @@ def _explained(error: Exception) -> Exception:
     return limit_reached(error) or InternalError.of(error)
 
 
-def ordinary_by_mapping(transfers: NodeTransfers) -> Callable[[str], bool]:
-    """Returns the predicate of the files that are uploaded where no checkpoints are published."""
+def ordinary_by_mapping(
+    transfers: Optional[NodeTransfers], outputs: Sequence[CheckpointOutput] = (), has_ended: bool = True
+) -> Callable[[str], bool]:
+    """Returns the predicate of the files that are uploaded one by one.
+
+    `outputs` publish checkpoints in this job; `has_ended`: its processes write no more.
+    """
     routes = outputs_of(transfers)
-    if all(route.more is None for route in routes):
+    if transfers is None or all(route.more is None for route in routes):
         return lambda path: True
     from ma_boot.checkpoints import ordinary_files
 
-    return ordinary_files(routes, transfers.base)
+    return ordinary_files(routes, transfers.base, outputs, has_ended)
 
 
 def cancelled_soon(task: Task[Any]) -> None:
