@@ -23,7 +23,7 @@ REHEARSE := ANACONDA_DIR=$(abspath $(CONDA)) DEFAULT_CONDA_ENV_NAME=mindspore \
 
 CONTEXT := $(REHEARSAL)/context
 SOURCES := Dockerfile .dockerignore entrypoint pyproject.toml README.md LICENSE image ma_boot path_mapping
-SCRIPTS := entrypoint .ci/run image/try_toolkit $(wildcard image/make_* ma_boot/image/*.sh)
+SCRIPTS := entrypoint .ci/run image/try_toolkit $(wildcard image/make_* ma_boot/desk/image/*.sh)
 EXAMPLE_IMAGE := ma-boot-example
 
 .PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-conformance test-browser test-mindspore test-torch test-rehearsals test-hangs test-kill soak fuzz mutants bench bench-large bench-sync bench-scale bench-image docs pictures guard check release-check clean
@@ -196,7 +196,6 @@ check: $(VENV)/made ## ruff, mypy, shellcheck, hadolint, and how large the proje
 	$(VENV)/bin/mypy
 	$(VENV)/bin/shellcheck $(SCRIPTS)
 	$(VENV)/bin/hadolint --no-color Dockerfile $(EXAMPLE)/base.Dockerfile
-	$(VENV)/bin/python -m tests.budget
 
 release-check: ## build sdist and wheel of HEAD, and test the wheel in an environment that has nothing else
 	rm -rf $(RELEASE) && mkdir -p $(RELEASE)/source $(RELEASE)/tree

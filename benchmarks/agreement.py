@@ -11,18 +11,20 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any
 
 import tables
 
-from ma_boot.checkpoints.attempts import Start
-from ma_boot.checkpoints.keys import Place
-from ma_boot.checkpoints.publication import JobStart
-from ma_boot.checkpoints.sets import Documents
+from ma_boot.node.checkpoints.attempts import Start
+from ma_boot.node.checkpoints.keys import Place
+from ma_boot.node.checkpoints.publication import JobStart
+from ma_boot.node.checkpoints.sets import Documents
 from path_mapping.errors import NotFound
-from path_mapping.stores import Store, StoredObject
-from path_mapping.workers import RetriedStore
+from path_mapping.stores.objects import StoredObject
+from path_mapping.stores.store import Store
+from path_mapping.workers.retry import RetriedStore
 
 ANSWERS_AFTER = 0.02  # seconds
 PAGE = 1000  # keys
@@ -35,10 +37,10 @@ class Counted(Store):
     """Objects in memory, whose requests are counted."""
 
     def __init__(self) -> None:
-        self.made: List[Tuple[str, int]] = []  # the kinds, and the second of each
+        self.made: list[tuple[str, int]] = []  # the kinds, and the second of each
         self._lock = threading.Lock()
-        self._objects: Dict[str, bytes] = {}
-        self._keys: List[str] = []
+        self._objects: dict[str, bytes] = {}
+        self._keys: list[str] = []
 
     def _answer(self, kind: str) -> None:
         self.made.append((kind, int(time.monotonic())))

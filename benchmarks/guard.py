@@ -20,10 +20,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Callable, Collection, Dict, List, Mapping, Sequence, Set
+from typing import Callable
 
 from guarded import BARE, KEYS, ROWS, Row, Run, calibration, make_files
 from launchers import PATH
@@ -48,9 +49,9 @@ def run_once(row: Callable[[Run], float], endpoint: str, **how: object) -> float
         return row(Run(Path(name), endpoint, variables=variables, **how))  # type: ignore[arg-type]
 
 
-def cpu_units(rows: Sequence[Row], endpoint: str, rounds: int) -> Dict[str, float]:
+def cpu_units(rows: Sequence[Row], endpoint: str, rounds: int) -> dict[str, float]:
     """The median CPU seconds of each row, in units of the calibration beside it."""
-    units: Dict[str, List[float]] = {row.name: [] for row in rows}
+    units: dict[str, list[float]] = {row.name: [] for row in rows}
     for number in range(rounds + 1):
         for row in rows:
             before = run_once(calibration, endpoint)
@@ -62,7 +63,7 @@ def cpu_units(rows: Sequence[Row], endpoint: str, rounds: int) -> Dict[str, floa
     return {name: statistics.median(times) for name, times in units.items()}
 
 
-def modules(row: Row, endpoint: str, log: Path) -> Set[str]:
+def modules(row: Row, endpoint: str, log: Path) -> set[str]:
     """The modules that the program loads, its worker processes included."""
     run_once(row.once, endpoint, options=["-X", "importtime"], stderr=log)
     return set(re.findall(r"^import time: +\d.*\| +([\w.]+)$", log.read_text(), re.MULTILINE))
@@ -82,9 +83,9 @@ def calls(row: Row, endpoint: str, log: Path) -> int:
     return sum(1 for line in ours if row.cheap or CHANGES.search(line))
 
 
-def measured(rows: Sequence[Row], endpoint: str, scratch: Path, rounds: int) -> Dict[str, Dict[str, float]]:
+def measured(rows: Sequence[Row], endpoint: str, scratch: Path, rounds: int) -> dict[str, dict[str, float]]:
     """The rows with all their figures, without what Python does by itself in this environment."""
-    figures: Dict[str, Dict[str, float]] = {row.name: {} for row in rows}
+    figures: dict[str, dict[str, float]] = {row.name: {} for row in rows}
     counts_calls = shutil.which("strace") is not None
     bare_calls = calls(BARE, endpoint, scratch / "calls") if counts_calls else 0
     bare_modules = modules(BARE, endpoint, scratch / "modules")
@@ -104,7 +105,7 @@ def allowed(budget: Figures, name: str, what: str) -> float:
     return budget.get(name, {}).get(what, 0.0) * MARGINS[what]
 
 
-def grown(measurements: Figures, budget: Figures, comparable: Collection[str] = MARGINS) -> List[str]:
+def grown(measurements: Figures, budget: Figures, comparable: Collection[str] = MARGINS) -> list[str]:
     """A line for each figure of these kinds that is above its budget and the margin."""
     return [
         f"{name}: {what} {figure:g}, at most {allowed(budget, name, what):.4g}"
@@ -146,7 +147,7 @@ def main() -> None:
         )
         make_files(Path(store, "bucket", "in"))
         port = free_port()
-        argv = [sys.executable, "-m", "ma_boot.rehearsal.obs_server", store, str(port)]
+        argv = [sys.executable, "-m", "ma_boot.desk.rehearsal.obs_server", store, str(port)]
         with subprocess.Popen(argv, env={**os.environ, **KEYS}, stdout=subprocess.PIPE) as server:
             assert server.stdout is not None
             server.stdout.readline()

@@ -9,13 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Dict, Optional, Sequence
+from typing import Callable
 
 from launchers import COUNT, environ
 
-from ma_boot.rank_table import fake
+from ma_boot.platform.rank_table import fake
 
 FILES = 2000
 FILE_BYTES = 4096
@@ -62,8 +63,8 @@ class Run:
     endpoint: str
     wrapper: Sequence[str] = ()
     options: Sequence[str] = ()
-    stderr: Optional[Path] = None
-    variables: Dict[str, str] = field(default_factory=dict)
+    stderr: Path | None = None
+    variables: dict[str, str] = field(default_factory=dict)
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Starts Python with these arguments."""

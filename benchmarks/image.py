@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, List
+from typing import Any
 
 import tables
 
@@ -68,7 +68,7 @@ def never_built_on(client: Any, base: str) -> str:
     return BASE
 
 
-def rows(client: Any, base: str, place: Path) -> List[str]:
+def rows(client: Any, base: str, place: Path) -> list[str]:
     """The table's rows; builds the image twice and checks it."""
     built = context(place)
     build = ["build", str(built), "--tag", TAG, "--build-arg", f"BASE_IMAGE={never_built_on(client, base)}"]

@@ -19,9 +19,10 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, List, Sequence, Union
+from typing import Callable
 
 import tables
 from launchers import (
@@ -54,7 +55,7 @@ class Sample:
     """
 
     value: float
-    columns: Sequence[Union[int, str]] = ()
+    columns: Sequence[int | str] = ()
     remark: str = ""
 
 
@@ -164,11 +165,11 @@ MEASUREMENTS = (
 )
 
 
-def measured(measurement: Measurement, runs: int) -> Dict[str, List[Sample]]:
+def measured(measurement: Measurement, runs: int) -> dict[str, list[Sample]]:
     """The samples of each launcher that is installed; one that cannot be used gets a remark instead."""
-    samples: Dict[str, List[Sample]] = {launcher.name: [] for launcher in LAUNCHERS if launcher.is_installed}
+    samples: dict[str, list[Sample]] = {launcher.name: [] for launcher in LAUNCHERS if launcher.is_installed}
     ahead = [launcher for launcher in LAUNCHERS if launcher.is_installed]
-    spent: Dict[str, List[float]] = {name: [] for name in samples}
+    spent: dict[str, list[float]] = {name: [] for name in samples}
     for _ in range(runs if measurement.repeated else 1):
         for launcher in random.sample(ahead, len(ahead)):
             began = time.monotonic()
@@ -191,7 +192,7 @@ def _enough(spent: Sequence[float]) -> bool:
     return max(spent) > LONG_SECONDS or (len(spent) >= FEWEST_RUNS and sum(spent) > LONG_SECONDS)
 
 
-def table(measurement: Measurement, samples: Dict[str, List[Sample]]) -> str:
+def table(measurement: Measurement, samples: dict[str, list[Sample]]) -> str:
     """One Markdown table; what is not installed is in it too."""
     names = [
         "launcher",
@@ -230,7 +231,7 @@ def _row(name: str, samples: Sequence[Sample], ours: float) -> str:
     return _cells([name, _figure(median), spread, str(len(samples)), ratio, *columns])
 
 
-def _merged(values: Sequence[Union[int, str]]) -> str:
+def _merged(values: Sequence[int | str]) -> str:
     numbers = [value for value in values if isinstance(value, int)]
     return f"{max(numbers):,}" if numbers else " / ".join(dict.fromkeys(map(str, values)))
 

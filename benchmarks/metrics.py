@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import List, NamedTuple
+from typing import NamedTuple
 
 import tables
 from launchers import COUNT, environ, process_tree
@@ -75,7 +75,7 @@ def measured(interval: str, seconds: float) -> Cost:
         return Cost(used, len(new), sum(map(len, new)))
 
 
-def events(directory: Path) -> List[bytes]:
+def events(directory: Path) -> list[bytes]:
     """The lines of the samples so far."""
     files = directory.glob("home/modelarts/log/*-events.jsonl")
     lines = [line for file in files for line in file.read_bytes().splitlines(keepends=True)]

@@ -16,19 +16,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Dict, List, Sequence
 
 import tables
 
-from ma_boot.rank_table import fake
+from ma_boot.platform.rank_table import fake
 
 SIZES = (2, 128, 2048)  # servers of eight cards
 RUNS = 5
 PEER = "import sys; from davincirunsdk.rank_table import RankTableV0; RankTableV0(sys.argv[1])"
 
 
-def seconds(argv: Sequence[str], environ: Dict[str, str]) -> float:
+def seconds(argv: Sequence[str], environ: dict[str, str]) -> float:
     """How long one process takes."""
     started = time.monotonic()
     subprocess.run(argv, env=environ, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -43,7 +43,7 @@ def compared(directory: Path, servers: int) -> str:
     target = str(directory / "one.json")
     ours = [sys.executable, "-m", "ma_boot", "rank-table", "convert", str(file), "-o", target]
     theirs = [sys.executable, "-c", PEER, str(file)]
-    times: Dict[str, List[float]] = {"ours": [], "theirs": []}
+    times: dict[str, list[float]] = {"ours": [], "theirs": []}
     for run in range(RUNS + 1):
         for name, argv in (("ours", ours), ("theirs", theirs)):
             taken = seconds(argv, environ)

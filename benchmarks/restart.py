@@ -18,8 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import NamedTuple
 
 import tables
 from launchers import process_tree
@@ -29,7 +30,7 @@ RANKS, RESTARTS, FAILS_AT, STEPS = 2, 3, 17, 25
 LIMIT_SECONDS = 60.0
 TRAINING = Path(__file__).parent / "launchers" / "restarted.py"
 COMMON = [f"--nproc-per-node={RANKS}", "--nnodes=1", f"--max-restarts={RESTARTS}", "--rdzv-backend=c10d"]
-LAUNCHERS: Dict[str, List[str]] = {
+LAUNCHERS: dict[str, list[str]] = {
     "ma_boot": [
         sys.executable, "-m", "ma_boot", "--python", sys.executable, "--rendezvous=torch",
         f"--max-restarts={RESTARTS}",
@@ -65,7 +66,7 @@ def once(launcher: str, each_time: bool, directory: Path) -> Sample:
             stdin=subprocess.DEVNULL,
         )
         try:
-            code: Optional[int] = process.wait(LIMIT_SECONDS)
+            code: int | None = process.wait(LIMIT_SECONDS)
         except subprocess.TimeoutExpired:
             code = None
     ended = time.monotonic() if code is not None else math.inf
@@ -81,13 +82,13 @@ def once(launcher: str, each_time: bool, directory: Path) -> Sample:
     return Sample(again, lost, len(_lines(directory / "attempts")), ended - failures[0], shown)
 
 
-def _lines(file: Path) -> List[str]:
+def _lines(file: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
-def measured(each_time: bool, runs: int) -> Dict[str, List[Sample]]:
+def measured(each_time: bool, runs: int) -> dict[str, list[Sample]]:
     """The samples of the launchers that are installed, which take turns in a random order."""
-    samples: Dict[str, List[Sample]] = {
+    samples: dict[str, list[Sample]] = {
         name: [] for name, argv in LAUNCHERS.items() if shutil.which(argv[0], path=PATH)
     }
     for _ in range(runs):
@@ -98,7 +99,7 @@ def measured(each_time: bool, runs: int) -> Dict[str, List[Sample]]:
     return samples
 
 
-def once_table(samples: Dict[str, List[Sample]]) -> str:
+def once_table(samples: dict[str, list[Sample]]) -> str:
     """The table of a failure that comes once."""
     rows = [
         "launcher | failure to the next step (s) | spread | runs | steps lost | exit code",
@@ -118,7 +119,7 @@ def _again(of: Sequence[Sample]) -> str:
     return f"{_figure(statistics.median(times))} | {spread} | {len(of)} | {lost} | {codes}"
 
 
-def always_table(samples: Dict[str, List[Sample]]) -> str:
+def always_table(samples: dict[str, list[Sample]]) -> str:
     """The table of a failure that comes at each attempt."""
     rows = ["launcher | attempts | first failure to the end (s) | runs | exit code", "---|" * 4 + "---"]
     for name in LAUNCHERS:

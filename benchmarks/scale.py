@@ -15,22 +15,28 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping
+from typing import Any, Callable
 
 import tables
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the made-up events of the tests
 
-from ma_boot.modelarts import free_port, read_job
-from ma_boot.node.job_channel import OtherNodes
-from ma_boot.node.job_restart import AttemptEnd, RestartPolicy
-from ma_boot.node.world import World
-from ma_boot.observe.channel import Address, NodeChannel, failures_body
-from ma_boot.observe.stacks import RankAtHang
-from ma_boot.observe.stacks_round import StacksRound
-from ma_boot.processes import SignalInbox
-from ma_boot.reporting import Cause, Journal, RunResult
+from ma_boot.node.boot.job_channel import OtherNodes
+from ma_boot.node.boot.job_restart import AttemptEnd, RestartPolicy
+from ma_boot.node.boot.world import World
+from ma_boot.node.observe.channel.channel import NodeChannel
+from ma_boot.node.observe.channel.failures import failures_body
+from ma_boot.node.observe.channel.protocol import Address
+from ma_boot.node.observe.stacks import RankAtHang
+from ma_boot.node.observe.stacks_round import StacksRound
+from ma_boot.platform.modelarts.job import read_job
+from ma_boot.platform.modelarts.network import free_port
+from ma_boot.processes.signals import SignalInbox
+from ma_boot.report.cause import Cause
+from ma_boot.report.journal import Journal
+from ma_boot.report.result import RunResult
 from tests.synthetic import synthetic_job
 
 TOKEN, JOB, EACH = "0123456789abcdef-of-the-benchmark", "ma-job-scale", 8

@@ -20,15 +20,16 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Callable, NamedTuple
 
 import tables
 from sync import emptied, make_trees, served, wait_for_disk
 from sync_tools import TOOLS, Job
 
-from path_mapping.localfs import crc64
+from path_mapping.localfs.source_file import crc64
 
 RUNS = 5
 TREE = "C"
@@ -52,7 +53,7 @@ class Used(NamedTuple):
 class Place(NamedTuple):
     """The files of the tree with their sizes, the store's URL and process, and a directory to write to."""
 
-    files: Sequence[Tuple[Path, int]]
+    files: Sequence[tuple[Path, int]]
     url: str
     store: int
     out: Path
@@ -159,9 +160,9 @@ def moved(place: Place, tool: str, way: str) -> None:
     subprocess.run(TOOLS[tool](job), env=job.environ(), stdout=subprocess.DEVNULL, check=True)
 
 
-def measured(place: Place, works: Dict[str, Callable[[], object]], runs: int) -> Dict[str, Used]:
+def measured(place: Place, works: dict[str, Callable[[], object]], runs: int) -> dict[str, Used]:
     """Each in turn; of each figure the least, as another job on the machine adds to CPU time, too."""
-    samples: Dict[str, List[Used]] = {name: [] for name in works}
+    samples: dict[str, list[Used]] = {name: [] for name in works}
     for _ in range(runs):
         for name, work in works.items():
             samples[name].append(used(place, work))
@@ -176,7 +177,7 @@ def measured(place: Place, works: Dict[str, Callable[[], object]], runs: int) ->
     }
 
 
-def stages_of(place: Place, way: str, workers: int) -> Dict[str, Callable[[], object]]:
+def stages_of(place: Place, way: str, workers: int) -> dict[str, Callable[[], object]]:
     """The stages of our transfer, in the order of the table."""
     common = {
         f"start of {workers + 1} processes: Python, imports": lambda: started(workers),
@@ -188,7 +189,7 @@ def stages_of(place: Place, way: str, workers: int) -> Dict[str, Callable[[], ob
     return {**common, "receive": lambda: received(place), "write, move": lambda: written(place)}
 
 
-def table(way: str, stages: Dict[str, Used], whole: Dict[str, Used], md5: Used) -> str:
+def table(way: str, stages: dict[str, Used], whole: dict[str, Used], md5: Used) -> str:
     """One Markdown table: the stages, what is left of ours, and the tools."""
     cores = len(os.sched_getaffinity(0))
     lines = [f"| C {'up' if way == 'upload' else 'down'} | client CPU s | store CPU s |", "|---|---|---|"]

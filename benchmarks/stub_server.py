@@ -23,11 +23,10 @@ import time
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
 from urllib.parse import parse_qs, quote, unquote
 from xml.sax.saxutils import escape
 
-from path_mapping.localfs import crc64, crc64_of_parts
+from path_mapping.localfs.source_file import crc64, crc64_of_parts
 
 PIECE = 4 << 20
 FIRST = 1 << 15  # bytes of a request that are looked at: its head, and a small object
@@ -54,9 +53,9 @@ class Objects:
     """Keys of all buckets, with the size and the file of each; the CRC-64 of files and of their parts."""
 
     def __init__(self, tree: Path, keys: int) -> None:
-        self.files: Dict[str, Tuple[int, Optional[str]]] = {}
-        self._crcs: Dict[str, int] = {}
-        self._part_crcs: Dict[Tuple[str, int, int], int] = {}  # by name, number and size
+        self.files: dict[str, tuple[int, str | None]] = {}
+        self._crcs: dict[str, int] = {}
+        self._part_crcs: dict[tuple[str, int, int], int] = {}  # by name, number and size
         for number in range(keys):
             self.files[f"bucket/many/{number // 1000:04}/{number:07}"] = (1000 + number % 1000, None)
         for path in tree.rglob("*"):
@@ -65,7 +64,7 @@ class Objects:
                 self.files[name] = (path.stat().st_size, str(path))
                 below = _below_its_tree(name)
                 self._crcs[below] = self._sum(below, path)
-        self._sorted: List[str] = []
+        self._sorted: list[str] = []
 
     def checksum(self, name: str) -> str:
         """The header that states the CRC-64 of an object, or of one of the same name in another tree."""
@@ -86,7 +85,7 @@ class Objects:
         crc = self._part_crcs.get((_below_its_tree(name), number, size))
         return "" if crc is None else f"x-obs-hash-crc64ecma: {crc}\r\n"
 
-    def below(self, prefix: str, after: str, most: int = 1001) -> List[str]:
+    def below(self, prefix: str, after: str, most: int = 1001) -> list[str]:
         """The names after `after` that begin with the prefix."""
         if len(self._sorted) != len(self.files):
             self._sorted = sorted(self.files)
@@ -98,9 +97,9 @@ class Objects:
         keys = self._sorted[start : start + most]
         return list(itertools.takewhile(lambda name: name.startswith(prefix), keys))
 
-    def level(self, prefix: str, after: str) -> List[str]:
+    def level(self, prefix: str, after: str) -> list[str]:
         """The names directly below the prefix: that of a folder ends in `/`, and what is in it is skipped."""
-        entries: List[str] = []
+        entries: list[str] = []
         while len(entries) <= 1000:
             names = self.below(prefix, after, 1)
             if not names:
@@ -126,14 +125,14 @@ class Server:
     def __init__(self, tree: Path, latency: float, keys: int) -> None:
         self.objects = Objects(tree, keys)
         self.latency = latency
-        self.parts: Dict[str, int] = {}
-        self._late: List[Tuple[float, int]] = []
+        self.parts: dict[str, int] = {}
+        self._late: list[tuple[float, int]] = []
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
         self.listener.setblocking(False)
         self.port = self.listener.getsockname()[1]
         self.poll = select.epoll()
         self.poll.register(self.listener, select.EPOLLIN)
-        self.clients: Dict[int, Client] = {}
+        self.clients: dict[int, Client] = {}
 
     def run(self) -> None:
         """The loop."""
@@ -297,7 +296,7 @@ class Server:
         self._body = text.encode()
         return len(self._body)
 
-    def _keys(self, bucket: str, asked: Dict[str, str]) -> str:
+    def _keys(self, bucket: str, asked: dict[str, str]) -> str:
         after = asked.get("continuation-token") or asked.get("start-after") or asked.get("marker") or ""
         prefix = f"{bucket}/{asked.get('prefix', '')}"
         keys_of = self.objects.level if asked.get("delimiter") else self.objects.below

@@ -7,7 +7,8 @@ that compare nothing (curl, cat, a shell loop).
 from __future__ import annotations
 
 import re
-from typing import Iterator, List, NamedTuple, Optional
+from collections.abc import Iterator
+from typing import NamedTuple
 
 OWN = ("ma_boot", "ours")
 AS_INPUTS = "ours as a job's inputs"
@@ -63,7 +64,7 @@ def summary(text: str) -> str:
 def _line(text: str, mark: str, title: str) -> Iterator[str]:
     block = re.search(rf"<!-- {mark} -->\n(.*?)<!-- /{mark} -->", text, re.DOTALL)
     rows = list(_rows(block.group(1))) if block else []
-    ours: Optional[Row] = next((row for row in rows if row.name in OWN), None)
+    ours: Row | None = next((row for row in rows if row.name in OWN), None)
     peers = [row for row in rows if row.right and row.name not in (*OWN, *NO_PEERS)]
     if block is None or ours is None or not peers:
         return
@@ -75,7 +76,7 @@ def _line(text: str, mark: str, title: str) -> Iterator[str]:
 
 
 def _rows(table: str) -> Iterator[Row]:
-    head: List[str] = []
+    head: list[str] = []
     for line in table.splitlines():
         cells = [cell.strip() for cell in line.split("|")[1:-1]]
         if not head:

@@ -26,9 +26,10 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, NamedTuple
 from urllib.parse import urlsplit
 
 import tables
@@ -53,7 +54,7 @@ class Measured(NamedTuple):
     end_cpu: float = 0.0
 
 
-RunsByTool = Dict[str, List[Measured]]
+RunsByTool = dict[str, list[Measured]]
 
 
 class ToolFailed(Exception):
@@ -64,7 +65,7 @@ def make_trees(root: Path, trees: Sequence[str]) -> None:
     """The same content every time."""
     chance = random.Random(1)
     noise = chance.randbytes(64 << 20)
-    sizes: Dict[str, List[Tuple[str, int]]] = {
+    sizes: dict[str, list[tuple[str, int]]] = {
         "A": [(f"{number // 100:03}/{number:05}", 16 << 10) for number in range(10_000)],
         "B": [(f"{number}", 512 << 20) for number in range(4)],
         "C": [
@@ -87,7 +88,7 @@ def make_trees(root: Path, trees: Sequence[str]) -> None:
                     size -= file.write(noise[start : start + min(size, len(noise) - start)])
 
 
-def measured(argv: List[str], environ: Mapping[str, str]) -> Measured:
+def measured(argv: list[str], environ: Mapping[str, str]) -> Measured:
     """Runs a tool to its end; raises `ToolFailed`."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.monotonic()
@@ -111,15 +112,15 @@ def measured(argv: List[str], environ: Mapping[str, str]) -> Measured:
     return Measured(seconds, cpu, peak[0])
 
 
-def _watch(pid: int, peak: List[float], over: threading.Event) -> None:
+def _watch(pid: int, peak: list[float], over: threading.Event) -> None:
     """Looks at the memory of the tool and its children ten times per second."""
     while not over.wait(0.1):
         peak[0] = max(peak[0], sum(_pss(member) for member in _family(pid)))
 
 
-def _family(pid: int) -> List[int]:
+def _family(pid: int) -> list[int]:
     """The process, its children, whichever of its threads started them, and theirs."""
-    children: List[str] = []
+    children: list[str] = []
     for thread in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):
             children += thread.read_text().split()
@@ -156,7 +157,7 @@ UPLOADING = tuple(tool for tool in TOOLS if tool not in ("curl", AS_INPUTS))
 FASTEST = ("ours", "rclone", "obstore", "opendal", "s5cmd", "awscrt")
 PLAN = "plan"
 TLS, RADOSGW = " TLS", " radosgw"
-PLAIN: Dict[str, Row] = {
+PLAIN: dict[str, Row] = {
     "A down": Row("A", "download"),
     "A up": Row("A", "upload", tools=UPLOADING),
     "A nothing": Row("A", "download", again=True, tools=("ours", "rclone", "aws")),
@@ -245,7 +246,7 @@ def radosgw_with(tree: Path, out: Path, name: str) -> Iterator[str]:
 
 
 @contextmanager
-def reached(url: str, tls: bool) -> Iterator[Optional[TlsEnd]]:
+def reached(url: str, tls: bool) -> Iterator[TlsEnd | None]:
     """The TLS end before the store at this URL; None without TLS."""
     if not tls:
         yield None

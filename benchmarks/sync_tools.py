@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, NamedTuple
+from typing import Callable, NamedTuple
 
 from summary import AS_INPUTS
 
@@ -196,23 +197,23 @@ class Job(NamedTuple):
     latency: float
     trusted: Mapping[str, str] = {}
 
-    def environ(self) -> Dict[str, str]:
+    def environ(self) -> dict[str, str]:
         """The variables of the tool: the keys, and which certificates it trusts."""
         return {**os.environ, **KEYS, **self.trusted, "OBS_ENDPOINT": self.url}
 
 
-def python(program: str) -> Callable[[Job], List[str]]:
+def python(program: str) -> Callable[[Job], list[str]]:
     """A tool that is a program of ours around a library. All start and end as ma_boot does."""
     whole = f"import gc\ngc.set_threshold(50_000)\n{program}\nimport os\nos._exit(0)"
     return lambda job: [sys.executable, "-c", whole, job.way, job.url, str(job.local), job.key]
 
 
-def ours(job: Job) -> List[str]:
+def ours(job: Job) -> list[str]:
     """The whole program, as a user calls it."""
     return [sys.executable, "-m", "ma_boot", "sync", job.way, mapping_of(job)]
 
 
-def as_inputs(job: Job) -> List[str]:
+def as_inputs(job: Job) -> list[str]:
     """The same transfer at the start of a whole job, whose command does nothing."""
     boot = ["--rendezvous", "none", "--per-node", "--path-mapping", mapping_of(job)]
     home = f"HOME={job.local}"  # where the logs are
@@ -227,14 +228,14 @@ def mapping_of(job: Job) -> str:
     return str(mapping)
 
 
-def cp(job: Job) -> List[str]:
+def cp(job: Job) -> list[str]:
     """A local copy: no network at all."""
     source = job.local if job.way == "upload" else Path(os.environ["BENCH_TREE"], "bucket", job.tree)
     target = job.local if job.way == "download" else Path(os.environ["BENCH_OUT"], "copy")
     return ["cp", "-r", str(source), str(target)]
 
 
-def curl(job: Job) -> List[str]:
+def curl(job: Job) -> list[str]:
     """What the network and the disk let a program in C do: no listing, no signature, nothing compared."""
     tree = Path(os.environ["BENCH_TREE"], "bucket", job.tree)
     names = [path.relative_to(tree) for path in tree.rglob("*") if path.is_file()]
@@ -246,7 +247,7 @@ def curl(job: Job) -> List[str]:
     return ["curl", *common, *trusted, "--config", str(config)]
 
 
-def rclone(job: Job) -> List[str]:
+def rclone(job: Job) -> list[str]:
     """With as many streams as it takes to be fast."""
     remote = f":s3,provider=Other,endpoint='{job.url}',access_key_id=a,secret_access_key=b:bucket/{job.key}"
     ends = [remote, str(job.local)] if job.way == "download" else [str(job.local), remote]
@@ -256,7 +257,7 @@ def rclone(job: Job) -> List[str]:
     return [str(BIN / "rclone"), "copy", *ends, *(few if job.tree in ("B", "E") else many), *common]
 
 
-def s5cmd(job: Job) -> List[str]:
+def s5cmd(job: Job) -> list[str]:
     """As it comes, with 256 workers."""
     ends = [f"s3://bucket/{job.key}*", f"{job.local}/"]
     if job.way == "upload":
@@ -264,14 +265,14 @@ def s5cmd(job: Job) -> List[str]:
     return [str(BIN / "s5cmd"), "--endpoint-url", job.url, "--log", "error", "sync", *ends]
 
 
-def aws(job: Job) -> List[str]:
+def aws(job: Job) -> list[str]:
     """As it comes."""
     remote = f"s3://bucket/{job.key}"
     ends = [remote, str(job.local)] if job.way == "download" else [str(job.local), remote]
     return [str(BIN / "aws"), "--endpoint-url", job.url, "s3", "sync", "--quiet", *ends]
 
 
-TOOLS: Dict[str, Callable[[Job], List[str]]] = {
+TOOLS: dict[str, Callable[[Job], list[str]]] = {
     "cp": cp,
     "curl": curl,
     "ours": ours,

@@ -9,9 +9,10 @@ import os
 import shutil
 import socket
 import subprocess
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple
+from typing import NamedTuple
 
 TICKS = os.sysconf("SC_CLK_TCK")
 CONFIG = """
@@ -52,7 +53,7 @@ class TlsEnd(NamedTuple):
         workers = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         return sum(map(_cpu, (self.pid, *map(int, workers))))
 
-    def trusted(self) -> Dict[str, str]:
+    def trusted(self) -> dict[str, str]:
         """The variables of a client."""
         return dict.fromkeys(VARIABLES, str(self.bundle))
 
@@ -88,7 +89,7 @@ def _make_certificate(here: Path) -> None:
     here.joinpath("bundle.pem").write_text(public + here.joinpath("ca.pem").read_text())
 
 
-def _openssl(here: Path, arguments: List[str]) -> None:
+def _openssl(here: Path, arguments: list[str]) -> None:
     subprocess.run(["openssl", *arguments], cwd=here, check=True, stderr=subprocess.DEVNULL)
 
 

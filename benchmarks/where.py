@@ -16,8 +16,9 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Callable, Collection, Dict, List, Mapping, Sequence
+from typing import Callable
 
 import tables
 from launchers import COUNT, LAUNCHERS, PATH, environ
@@ -40,7 +41,7 @@ moment("the command line: its modules, the options")
 import ma_boot.cli.execute as execute
 moment("the modules of a job")
 import contextlib, json, sys
-from ma_boot.reporting import Journal
+from ma_boot.report.journal import Journal
 original = Journal.phase
 @contextlib.contextmanager
 def phase(journal, name):
@@ -55,7 +56,7 @@ def phase(journal, name):
 Journal.phase = phase
 page_here = execute._page_here
 def page(*arguments):
-    import ma_boot.reporting.page
+    import ma_boot.report.page
     moment("the modules of the page")
     try:
         return page_here(*arguments)
@@ -70,13 +71,13 @@ with open(target, "w") as file:
 sys.exit(code)
 """.replace("RUN", RUN)
 IMPORTS = {
-    "a job": "import ma_boot.cli.run, ma_boot.cli.execute, ma_boot.reporting.page",
+    "a job": "import ma_boot.cli.run, ma_boot.cli.execute, ma_boot.report.page",
     "a download that has nothing to do": "import path_mapping.stores.obs_store, path_mapping.transfer",
     "honcho": "import honcho.command",
 }
 KINDS = ("of Python", "of packages", "its own")
 COMPLETION = {"_MA_BOOT_COMPLETE": "bash_complete", "COMP_WORDS": "ma_boot --re", "COMP_CWORD": "1"}
-COMMANDS: Dict[str, Sequence[str]] = {
+COMMANDS: dict[str, Sequence[str]] = {
     "`python -I -c pass`": ["-I", "-c", "pass"],
     "`python -c 'import click'`": ["-c", "import click"],
     "`ma_boot --version`": ["-m", "ma_boot", "--version"],
@@ -99,23 +100,23 @@ def cpu(argv: Sequence[str], variables: Mapping[str, str], cwd: Path) -> float:
     return (used.ru_utime + used.ru_stime) * 1000
 
 
-def least(runs: int, once: Callable[[Path], Dict[str, float]]) -> Dict[str, float]:
+def least(runs: int, once: Callable[[Path], dict[str, float]]) -> dict[str, float]:
     """The least of each figure, of runs in directories of their own."""
-    samples: List[Dict[str, float]] = []
+    samples: list[dict[str, float]] = []
     for _ in range(runs):
         with tempfile.TemporaryDirectory(prefix="bench-") as name:
             samples.append(once(Path(name)))
     return {name: min(sample[name] for sample in samples) for name in samples[0]}
 
 
-def parts(directory: Path) -> Dict[str, float]:
+def parts(directory: Path) -> dict[str, float]:
     """The milliseconds of each part of a job of ranks that do nothing."""
     target = directory / "moments"
     cpu([sys.executable, "-c", MOMENTS, str(target), "--", "true"], environ(directory), directory)
     return {name: seconds * 1000 for name, seconds in json.loads(target.read_text())}
 
 
-def commands(directory: Path) -> Dict[str, float]:
+def commands(directory: Path) -> dict[str, float]:
     """The milliseconds of the commands that do nothing."""
     variables = {"PATH": PATH, "HOME": str(directory), "LANG": "C.UTF-8"}
     return {
@@ -126,9 +127,9 @@ def commands(directory: Path) -> Dict[str, float]:
     }
 
 
-def imports(directory: Path) -> Dict[str, float]:
+def imports(directory: Path) -> dict[str, float]:
     """The milliseconds of what programs import: the program, the kind and the number are in the name."""
-    seconds: Dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for name, program in IMPORTS.items():
         argv = [sys.executable, "-X", "importtime", "-c", program]
         done = subprocess.run(argv, cwd=directory, stderr=subprocess.PIPE, text=True, check=True)
@@ -158,7 +159,7 @@ def imports_table(figures: Mapping[str, float]) -> str:
 
 def launchers(
     directory: Path, rank: Sequence[str] = ("true",), names: Collection[str] = ()
-) -> Dict[str, float]:
+) -> dict[str, float]:
     """The milliseconds of each launcher, or of those named, with all its processes."""
     rows = {}
     for launcher in LAUNCHERS:
@@ -170,7 +171,7 @@ def launchers(
     return rows
 
 
-def at_best(parts: Mapping[str, float], figures: Mapping[str, float]) -> Dict[str, float]:
+def at_best(parts: Mapping[str, float], figures: Mapping[str, float]) -> dict[str, float]:
     """The least wall time of a start, from its CPU time: only what runs beside the ranks can use all cores.
 
     `parts` are those of ma_boot's process, `figures` the CPU times of launchers with ranks that are Python.

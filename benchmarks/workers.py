@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Dict, List, NamedTuple
+from typing import NamedTuple
 
 import tables
 from sync import emptied, make_trees, served, wait_for_disk
@@ -35,8 +35,8 @@ PROGRAM = """
 import json, resource, sys
 from pathlib import Path
 from path_mapping import transfer
-from path_mapping.mapping import ObsUrl, Route
-from path_mapping.stores import Access, Credentials
+from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.stores.access import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import scheduler
 from path_mapping.transfer.parts import LEAST_AHEAD, THREADS_EACH, PoolSize
@@ -71,7 +71,7 @@ def download(url: str, local: Path, processes: int) -> Download:
     return Download(seconds, *json.loads(done.stdout))
 
 
-def measured(downloads: Dict[int, List[Download]]) -> str:
+def measured(downloads: dict[int, list[Download]]) -> str:
     """The table of what was measured: medians."""
     lines = [
         "| worker processes | s | spread | files/s | CPU ms of a file in its worker | in the one process |",
@@ -106,7 +106,7 @@ def modelled(each: Download) -> str:
     return "\n".join(lines)
 
 
-def _of_a_file(runs: List[Download]) -> Download:
+def _of_a_file(runs: list[Download]) -> Download:
     """The median CPU seconds of one file."""
     middles = (statistics.median(figures) / FILES for figures in zip(*runs))
     return Download(*middles)
@@ -119,7 +119,7 @@ def main() -> None:
     options.add_argument("--directory", type=Path, default=None, help="where a GB is free")
     options.add_argument("--print", action="store_true", help="leave README.md as it is")
     asked = options.parse_args()
-    downloads: Dict[int, List[Download]] = {processes: [] for processes in MEASURED}
+    downloads: dict[int, list[Download]] = {processes: [] for processes in MEASURED}
     with tempfile.TemporaryDirectory(dir=asked.directory) as directory:
         tree, out = Path(directory, "tree"), Path(directory, "out")
         out.mkdir()

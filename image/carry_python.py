@@ -16,10 +16,11 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Set
+from typing import Optional
 
-from ma_boot.image.toolkit_imports import imports_of
+from ma_boot.desk.image.toolkit_imports import imports_of
 
 # The C library is the image's own: one process cannot have two.
 OF_THE_C_LIBRARY = re.compile(
@@ -55,9 +56,9 @@ def sources_of(module: str) -> Iterator[Path]:
                 yield file
 
 
-def imported_by_toolkit() -> Set[str]:
+def imported_by_toolkit() -> set[str]:
     """The modules and packages that the installed packages import, and those that these import."""
-    reached: Set[str] = set()
+    reached: set[str] = set()
     packages = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
     sources = [file for place in packages for file in Path(place).rglob("*.py")]
     while sources:
@@ -67,7 +68,7 @@ def imported_by_toolkit() -> Set[str]:
     return reached
 
 
-def copy_interpreter(target: Path) -> Dict[Path, Path]:
+def copy_interpreter(target: Path) -> dict[Path, Path]:
     """The program and the standard library, each at its place below the prefix, where it looks for them.
 
     Returns where each of their programs and libraries came from.
@@ -88,24 +89,24 @@ def copy_interpreter(target: Path) -> Dict[Path, Path]:
     }
 
 
-def programs(target: Path) -> List[Path]:
+def programs(target: Path) -> list[Path]:
     """Every program and library below a directory."""
     files = (Path(folder) / name for folder, _, names in os.walk(target) for name in names)
     return [file for file in sorted(files) if not file.is_symlink() and file.open("rb").read(4) == ELF]
 
 
-def needed(file: Path) -> Dict[str, Optional[Path]]:
+def needed(file: Path) -> dict[str, Optional[Path]]:
     """The libraries with which the loader would start this file, also for one another, without those of the C
     library; None for what it does not find."""
     ldd = subprocess.run(["ldd", str(file)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     text = ldd.stdout.decode()
-    libraries: Dict[str, Optional[Path]] = dict.fromkeys(map(os.path.basename, MISSED.findall(text)))
+    libraries: dict[str, Optional[Path]] = dict.fromkeys(map(os.path.basename, MISSED.findall(text)))
     for match in filter(None, map(FOUND.match, text.splitlines())):
         libraries[os.path.basename(match.group(1) or match.group(2))] = Path(match.group(2))
     return {name: path for name, path in libraries.items() if not OF_THE_C_LIBRARY.fullmatch(name)}
 
 
-def elsewhere(file: Path, target: Path) -> List[str]:
+def elsewhere(file: Path, target: Path) -> list[str]:
     """The libraries that this file does not find below the directory."""
     root = target.resolve()
     return [name for name, path in needed(file).items() if path is None or root not in path.resolve().parents]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import signal
 import traceback
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import Sequence
 
 from ma_boot import __version__
 from ma_boot.wording import Message, in_lines

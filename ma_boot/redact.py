@@ -9,8 +9,10 @@ secret, but has none.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any, Collection, Dict, List, Mapping, Match, Optional, Sequence, Tuple
+from re import Match
+from typing import Any
 from urllib.parse import quote
 
 from ma_boot.wording import Message
@@ -100,7 +102,7 @@ _STEMS = (
 )
 _SHORT_STEMS = r"(?<![A-Za-z])[as]k(?![a-z])|[AS][Kk](?![a-z])"
 
-_known: Tuple[str, ...] = ()  # values that are masked wherever they stand, the longest first
+_known: tuple[str, ...] = ()  # values that are masked wherever they stand, the longest first
 
 
 def remember_secrets(
@@ -162,7 +164,7 @@ def _kind_of_word(word: str, before: str) -> str:
     return _OTHER if singular in _SINGLE or (singular.endswith(_SECRETS) and not of_a_text) else ""
 
 
-def without_secret_variables(environ: Mapping[str, str]) -> Dict[str, str]:
+def without_secret_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment for a tool that looks at the machine, or at a process: it needs no secret."""
     return {name: value for name, value in environ.items() if not is_secret(name, value)}
 
@@ -188,10 +190,10 @@ def masked(value: Any, name: str = "") -> Any:
     return value
 
 
-def without_secret_words(words: Sequence[str]) -> List[str]:
+def without_secret_words(words: Sequence[str]) -> list[str]:
     """The words of a command line with masked values of options and variables with a secret's name:
     `--token X`, `--token=X`, `TOKEN=X`; and without the secrets in the text of each word."""
-    shown: List[str] = []
+    shown: list[str] = []
     option = ""  # whose value comes next
     for word in words:
         name, equals, value = word.partition("=")
@@ -250,7 +252,7 @@ def _without_option(option: str, arguments: Match[str]) -> str:
 
 def _without_named(text: str) -> str:
     """The text with masked values behind names of secrets; in linear time for any text."""
-    pieces: List[str] = []
+    pieces: list[str] = []
     done = 0
     for pair in re.finditer(_NAMED, text):
         if pair.start() < done:
@@ -262,7 +264,7 @@ def _without_named(text: str) -> str:
     return "".join((*pieces, text[done:]))
 
 
-def _value_of(pair: Match[str]) -> Optional[Tuple[int, int]]:
+def _value_of(pair: Match[str]) -> tuple[int, int] | None:
     """Where the secret behind a name begins and ends; None without one."""
     option, mark, name, other_mark = pair.groups()
     name, mark, text, start = option or name, mark or other_mark, pair.string, pair.end()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Callable, Iterable, List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -21,9 +22,9 @@ class Message(str):
     """
 
     template: str
-    args: Tuple[str, ...]
+    args: tuple[str, ...]
 
-    def __new__(cls, template: str, args: Tuple[str, ...] = ()) -> Message:
+    def __new__(cls, template: str, args: tuple[str, ...] = ()) -> Message:
         first, *rest = template.split("{}")
         message = super().__new__(cls, first + "".join(arg + piece for arg, piece in zip(args, rest)))
         message.template, message.args = template, args
@@ -38,7 +39,7 @@ class Message(str):
         return self
 
     @property
-    def parts(self) -> List[Any]:
+    def parts(self) -> list[Any]:
         """The template and the args as a JSON value."""
         return [self.template, *(arg.parts if isinstance(arg, Message) else arg for arg in self.args)]
 
@@ -85,7 +86,7 @@ def in_lines(texts: Sequence[str]) -> str:
     return Message("\n".join(["{}"] * len(texts)), tuple(texts))
 
 
-def lines_of(text: str) -> List[str]:
+def lines_of(text: str) -> list[str]:
     """The lines of a text; those of a message of several stay messages."""
     if isinstance(text, Message) and re.fullmatch(_LINES, text.template):
         return [line for arg in text.args for line in lines_of(arg)]
@@ -112,7 +113,7 @@ def text_in(fields: Mapping[str, Any], name: str, clean: Callable[[str], str]) -
     return clean(text) if isinstance(text, str) else ""
 
 
-def _message(parts: object, clean: Callable[[str], str], depth: int) -> Optional[Message]:
+def _message(parts: object, clean: Callable[[str], str], depth: int) -> Message | None:
     if not isinstance(parts, list) or not depth or not all(isinstance(part, (str, list)) for part in parts):
         return None
     template, *args = parts or [""]
@@ -149,7 +150,7 @@ def counted(count: int, singular: str, plural: str = "") -> str:
 
 def ranges(numbers: Iterable[int], dash: str = "-") -> str:
     """`0-3, 8, 10-15` for whole numbers in any order; empty for none."""
-    spans: List[List[int]] = []
+    spans: list[list[int]] = []
     for number in sorted(set(numbers)):
         if spans and number == spans[-1][1] + 1:
             spans[-1][1] = number
@@ -164,7 +165,7 @@ def ranks_text(ranks: Iterable[int]) -> str:
     return Message.of("ranks {}" if len(known) > 1 else "rank {}", ranges(known))
 
 
-def columns(rows: Sequence[Sequence[str]]) -> List[str]:
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """A line for each row, with its cells padded to the widths of their columns."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

@@ -25,7 +25,8 @@ PathMappingError
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Callable, NamedTuple
 
 MOST_LISTED = 20  # lines of a message
 
@@ -83,7 +84,7 @@ class UnsafeTarget(PathMappingError):
         super().__init__(_listed("objects that cannot be stored below their target:", problems))
         self.problems = tuple(problems)
 
-    def __reduce__(self) -> Tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Any, ...]:
         return UnsafeTarget, (self.problems,)
 
 
@@ -135,9 +136,9 @@ class Expired(Refused):
     is called with what sleeps for some seconds, and returns True if the wait should end, like `Event.wait`.
     """
 
-    wait: Optional[Callable[[Callable[[float], bool]], bool]] = None
+    wait: Callable[[Callable[[float], bool]], bool] | None = None
 
-    def __reduce__(self) -> Tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self.args  # nothing can wait in another process
 
 
@@ -156,7 +157,7 @@ class Unreachable(StoreError):
 class SlowDown(Unreachable):
     """Too many requests; `after` is the number of seconds that the store asked to wait, if it did."""
 
-    def __init__(self, message: str, after: Optional[float] = None) -> None:
+    def __init__(self, message: str, after: float | None = None) -> None:
         super().__init__(message)
         self.after = after
 
@@ -191,7 +192,7 @@ class TransferFailed(PathMappingError):
     def __init__(self, failures: Sequence[Failure], done: int) -> None:
         lines = [str(failure) for failure in failures]
         super().__init__(_listed(f"{len(failures)} of {len(failures) + done} files failed:", lines))
-        self.failures: Tuple[Failure, ...] = tuple(failures)
+        self.failures: tuple[Failure, ...] = tuple(failures)
 
 
 def _listed(headline: str, lines: Sequence[str]) -> str:

@@ -4,35 +4,35 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import Iterator, List, Tuple
+from collections.abc import Iterator
 
 import click
 
 from ma_boot.cli.app import commands
-from ma_boot.cli.options import misfits
+from ma_boot.cli.options.option import misfits
 from ma_boot.cli.run import run
-from ma_boot.environment import read_command
-from ma_boot.node.request import conflicts, requested
+from ma_boot.node.boot.request import conflicts, requested
+from ma_boot.node.environment.command_words import read_command
 
 _BLOCK = re.compile(r"^```(?:\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"(?:\$ |exec |\w+=\S+ )*(ma_boot(?: .*)?)")
 
 
-def tree(command: click.Command, *names: str) -> Iterator[Tuple[Tuple[str, ...], click.Command]]:
+def tree(command: click.Command, *names: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     """A command and all below it, by their words after `ma_boot`."""
     yield names, command
     for name, below in command.commands.items() if isinstance(command, click.Group) else ():
         yield from tree(below, *names, name)
 
 
-def all_commands(group: click.Command) -> Iterator[Tuple[str, click.Command]]:
+def all_commands(group: click.Command) -> Iterator[tuple[str, click.Command]]:
     """Each command that is no group, by its words after `ma_boot`."""
     for names, command in tree(group):
         if not isinstance(command, click.Group):
             yield " ".join(names), command
 
 
-def options_of(command: click.Command) -> List[click.Option]:
+def options_of(command: click.Command) -> list[click.Option]:
     """The options of a command with long names, without those that only a variable sets."""
     options = [param for param in command.params if isinstance(param, click.Option) and not param.hidden]
     return [option for option in options if option.opts[-1].startswith("--")]
@@ -47,7 +47,7 @@ def parsed(line: str) -> click.Context:
     return command.make_context(command.name, words)
 
 
-def objections(line: str) -> List[object]:
+def objections(line: str) -> list[object]:
     """What is wrong with a command line."""
     try:
         context = parsed(line.replace("/*-", "/job-node-0-"))
@@ -75,6 +75,6 @@ def in_blocks(text: str) -> Iterator[str]:
             yield re.sub(r" +(# |> ).*", "", match[1])
 
 
-def wrong_command_lines(text: str) -> List[Tuple[str, List[object]]]:
+def wrong_command_lines(text: str) -> list[tuple[str, list[object]]]:
     """The command lines of a document that ma_boot would refuse, each with the reasons."""
     return [(line, reasons) for line in in_blocks(text) if (reasons := objections(line))]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from ma_boot.processes import adopt_orphans
-from ma_boot.rehearsal.obs_server import KeyPair
+from ma_boot.desk.rehearsal.obs_server.signatures import KeyPair
+from ma_boot.processes.children import adopt_orphans
 from tests.obs import MemoryObs
 from tests.requirement import unavailable
 from tests.survivors import close_ended, descendants, end_survivors

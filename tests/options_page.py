@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, List, Tuple
 
 import click
 
 from ma_boot.cli.app import COMMANDS, commands
-from ma_boot.cli.options import TOPICS, RunOption, RunVariable
-from ma_boot.job import KEYS
+from ma_boot.cli.options.option import RunOption, RunVariable
+from ma_boot.cli.options.topics import TOPICS
+from ma_boot.desk.job.job_file import KEYS
 from tests.command_lines import all_commands
 
 PAGE = Path(__file__).parents[1] / "docs" / "options.md"
@@ -42,7 +43,7 @@ def page() -> str:
 
 def _of_run() -> Iterator[str]:
     yield "## `ma_boot run`\n"
-    variables: List[RunOption] = []
+    variables: list[RunOption] = []
     for topic in TOPICS:
         yield f"### {topic.about[0].upper()}{topic.about[1:]}\n"
         variables += [option for option in topic.options if isinstance(option, RunVariable)]
@@ -66,7 +67,7 @@ def _of_others() -> Iterator[str]:
         parts = {
             words: command for words, command in all_commands(commands) if words.split()[0] == name != "run"
         }
-        rows: Dict[Tuple[str, str, str], List[str]] = {}
+        rows: dict[tuple[str, str, str], list[str]] = {}
         for words, command in parts.items():
             for option in command.params:
                 if isinstance(option, click.Option) and not option.hidden:
@@ -88,7 +89,7 @@ def _of_job_files() -> Iterator[str]:
     yield _table("key |", ([f"`{key}`", facts["about"]] for key, facts in KEYS.items()))
 
 
-def _names(of: List[str], most: int) -> str:
+def _names(of: list[str], most: int) -> str:
     return "all" if len(of) == most else ", ".join(f"`{name}`" for name in of)
 
 
@@ -119,7 +120,7 @@ def _code(text: str) -> str:
     return "`{}`".format(text.replace("|", "\\|"))
 
 
-def _table(head: str, rows: Iterable[List[str]]) -> str:
+def _table(head: str, rows: Iterable[list[str]]) -> str:
     columns = head.count("|") + 1
     lines = [f"| {head} |", "|" + "---|" * columns, *(f"| {' | '.join(row)} |" for row in rows)]
     return "\n".join([*lines, ""]).replace("|  |", "| |")

@@ -11,8 +11,9 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import NamedTuple
 
 from playwright.sync_api import sync_playwright
 from rich._export_format import CONSOLE_SVG_FORMAT
@@ -105,7 +106,7 @@ def terminal(output: str) -> str:
     return console.export_svg(title="a rehearsal", code_format=plain, unique_id="terminal")
 
 
-def photograph(pages: Dict[str, Path]) -> None:
+def photograph(pages: dict[str, Path]) -> None:
     """Writes the upper part of each page, in light and in dark."""
     width, height = WINDOW
     with sync_playwright() as driver:
@@ -123,7 +124,7 @@ def photograph(pages: Dict[str, Path]) -> None:
         browser.close()
 
 
-def rows_of(text: str, table: str) -> Iterator[Tuple[str, float]]:
+def rows_of(text: str, table: str) -> Iterator[tuple[str, float]]:
     """Launchers and their medians in seconds, of a table that a benchmark has written."""
     part = text.partition(f"<!-- {table} -->")[2].partition(f"<!-- /{table} -->")[0]
     for line in part.splitlines():
@@ -134,13 +135,13 @@ def rows_of(text: str, table: str) -> Iterator[Tuple[str, float]]:
 
 def chart(text: str) -> str:
     """Bars of two tables of benchmarks/README.md."""
-    parts: List[str] = []
+    parts: list[str] = []
     for number, (table, title) in enumerate(TABLES.items()):
         parts += _bars(title, sorted(rows_of(text, table), key=lambda row: row[1]), 20 + 440 * number)
     return _svg(900, 60 + 28 * len(LAUNCHERS), parts)
 
 
-def _bars(title: str, rows: Sequence[Tuple[str, float]], left: int) -> Iterator[str]:
+def _bars(title: str, rows: Sequence[tuple[str, float]], left: int) -> Iterator[str]:
     longest = max(seconds for _, seconds in rows)
     yield f'<text x="{left}" y="28" class="title">{title} (s)</text>'
     for number, (name, seconds) in enumerate(rows):

@@ -8,11 +8,11 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Collection
 from pathlib import Path
-from typing import Collection, Dict, Set
 
 GRACE_SECONDS = 10.0  # what has lost its ma_boot is killed by a guard, which needs a moment
-_lasting: Set[int] = set()
+_lasting: set[int] = set()
 
 
 def last(pids: Collection[int]) -> None:
@@ -20,12 +20,12 @@ def last(pids: Collection[int]) -> None:
     _lasting.update(pids)
 
 
-def descendants() -> Set[int]:
+def descendants() -> set[int]:
     """The processes below this one, also ended ones that nobody has waited for, without lasting ones.
 
     Call `adopt_orphans` before: the kernel then makes this process the parent of whatever loses its own.
     """
-    below: Set[int] = set()
+    below: set[int] = set()
     waiting = [os.getpid()]
     while waiting:
         new = _children(waiting.pop()) - below - _lasting
@@ -34,13 +34,13 @@ def descendants() -> Set[int]:
     return below
 
 
-def end_survivors(before: Collection[int], grace: float = GRACE_SECONDS) -> Dict[int, str]:
+def end_survivors(before: Collection[int], grace: float = GRACE_SECONDS) -> dict[int, str]:
     """Kills the descendants that were not there `before`; returns the command lines of those it had to kill.
 
     They have `grace` seconds to end by themselves. Those that have ended are taken off the kernel's table.
     """
     until = time.monotonic() + grace
-    killed: Dict[int, str] = {}
+    killed: dict[int, str] = {}
     while True:
         running = {pid for pid in descendants().difference(before) if not _taken_if_ended(pid)}
         if not running:
@@ -66,9 +66,9 @@ def close_ended(before: Collection[int]) -> None:
                         pipe.close()
 
 
-def _children(pid: int) -> Set[int]:
+def _children(pid: int) -> set[int]:
     """The children of all threads of a process, from the kernel's own list: a look at all of /proc is slow."""
-    children: Set[int] = set()
+    children: set[int] = set()
     for file in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
             children.update(map(int, file.read_text().split()))

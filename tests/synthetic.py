@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from ma_boot.wording import coded
 
@@ -18,7 +18,7 @@ class Writer:
 
     node: int
     clock: int  # the node's monotonic clock, in nanoseconds, when the job starts
-    entries: List[Tuple[float, Dict[str, Any]]] = field(default_factory=list)
+    entries: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
 
     def at(self, time: float, kind: str, **fields: Any) -> None:
         """Adds an event."""
@@ -40,16 +40,14 @@ class Writer:
         return "".join(json.dumps(entry) + "\n" for _, entry in ordered)
 
 
-def synthetic_job(
-    nodes: int, per_node: int, fails: Optional[int] = None, seconds: float = 600.0
-) -> List[str]:
+def synthetic_job(nodes: int, per_node: int, fails: int | None = None, seconds: float = 600.0) -> list[str]:
     """The event files of a job, by node; near the end the rank `fails` gets SIGKILL, all others SIGTERM."""
     chance = random.Random(5)
     return [_node(number, nodes, per_node, fails, seconds, chance) for number in range(nodes)]
 
 
 def _node(
-    number: int, nodes: int, per_node: int, fails: Optional[int], seconds: float, chance: random.Random
+    number: int, nodes: int, per_node: int, fails: int | None, seconds: float, chance: random.Random
 ) -> str:
     node = Writer(number, 10**13 + number * 10**11)
     node.phase("job", 0.0, 0.05, detail=f"node {number} of {nodes}")
@@ -89,7 +87,7 @@ def _download(node: Writer, start: float, end: float) -> None:
 
 
 def _run(
-    node: Writer, ranks: range, start: float, seconds: float, fails: Optional[int], chance: random.Random
+    node: Writer, ranks: range, start: float, seconds: float, fails: int | None, chance: random.Random
 ) -> float:
     """The processes; returns when the last one ended."""
     last = seconds
@@ -113,9 +111,7 @@ def _run(
     return last
 
 
-def measured_job(
-    nodes: int, per_node: int, slow: Optional[int] = None, fails: Optional[int] = None
-) -> List[str]:
+def measured_job(nodes: int, per_node: int, slow: int | None = None, fails: int | None = None) -> list[str]:
     """The event files of a made-up job with metrics each ten seconds; the rank `slow` gets slower."""
     chance = random.Random(3)
     files = []
@@ -130,8 +126,8 @@ def measured_job(
     return files
 
 
-def _measured(ranks: List[int], turn: int, slow: Optional[int], chance: random.Random) -> Dict[str, Any]:
-    def each(value: float, spread: float = 0.0) -> List[float]:
+def _measured(ranks: list[int], turn: int, slow: int | None, chance: random.Random) -> dict[str, Any]:
+    def each(value: float, spread: float = 0.0) -> list[float]:
         return [round(value + spread * chance.random(), 3) for _ in ranks]
 
     steps = [

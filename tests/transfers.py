@@ -5,19 +5,23 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Type, Union
+from typing import TYPE_CHECKING, Any, Callable
 
-from path_mapping.mapping import ObsUrl, Route
+from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.planning.record import is_record
-from path_mapping.stores import Access, Credentials, OpenConnections, Store, UnitRunner
+from path_mapping.stores.access import Access, Credentials
 from path_mapping.stores.directory_store import StorePath
+from path_mapping.stores.http_connection import OpenConnections
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.transfer import Progress, RetriedStore, RetryPolicy, Transferred, download, upload
-from path_mapping.transfer.transfer import ignored
-from path_mapping.workers.retry import Troubled, ignore_retry
+from path_mapping.stores.store import Store
+from path_mapping.stores.units import UnitRunner
+from path_mapping.transfer.scheduler import Progress
+from path_mapping.transfer.transfer import Transferred, download, ignored, upload
+from path_mapping.workers.retry import RetriedStore, RetryPolicy, Troubled, ignore_retry
 from tests.functional.node import alive
 
 if TYPE_CHECKING:
@@ -51,7 +55,7 @@ def fetch(
     store: Store,
     base: Path,
     *routes: Route,
-    cancel: Optional[threading.Event] = None,
+    cancel: threading.Event | None = None,
     progress: Callable[[Progress], None] = ignored,
     patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
     **options: Any,
@@ -65,7 +69,7 @@ def send(
     store: Store,
     base: Path,
     *routes: Route,
-    cancel: Optional[threading.Event] = None,
+    cancel: threading.Event | None = None,
     progress: Callable[[Progress], None] = ignored,
     patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
     troubled: Troubled = ignore_retry,
@@ -76,7 +80,7 @@ def send(
     return upload(chosen, base, RetriedStore(store, cancel, patience, troubled), progress, **options)
 
 
-def write(base: Path, files: Dict[str, bytes]) -> Path:
+def write(base: Path, files: dict[str, bytes]) -> Path:
     """Writes files below a directory; returns the directory."""
     for name, content in files.items():
         (base / name).parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +88,7 @@ def write(base: Path, files: Dict[str, bytes]) -> Path:
     return base
 
 
-def tree(base: Path) -> Dict[str, bytes]:
+def tree(base: Path) -> dict[str, bytes]:
     """The files below a directory without path_mapping's own records, unfinished ones too."""
     files = (path for path in base.rglob("*") if path.is_file() and not is_record(path.name))
     return {str(path.relative_to(base)): path.read_bytes() for path in files}
@@ -111,7 +115,7 @@ def tls_context(bundle: Path, name: str = "localhost") -> ssl.SSLContext:
 
 
 @contextmanager
-def serving(handler: Type[BaseHTTPRequestHandler]) -> Iterator[str]:
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     """The URL of a server with this handler."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
@@ -125,7 +129,7 @@ def names_are_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every host below example.com is this machine, so that buckets have names."""
     real = socket.getaddrinfo
 
-    def resolve(host: Union[bytes, str], *args: object, **settings: object) -> object:
+    def resolve(host: bytes | str, *args: object, **settings: object) -> object:
         name = host.decode() if isinstance(host, bytes) else host
         here = "127.0.0.1" if name.endswith(".example.com") else host
         return real(here, *args, **settings)  # type: ignore[arg-type]
@@ -133,9 +137,9 @@ def names_are_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
 
 
-def workers() -> List[int]:
+def workers() -> list[int]:
     """The worker processes of this process, whichever of its threads started them."""
-    pids: List[int] = []
+    pids: list[int] = []
     for task in Path("/proc/self/task").iterdir():
         pids += [int(child) for child in (task / "children").read_text().split() if is_worker(int(child))]
     return pids

@@ -9,8 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import List, Optional, Sequence
 
 from launchers import process_tree
 from launchers.peers import Launcher, environ
@@ -32,7 +32,7 @@ class Job:
         """What it prints goes to a file, with `piped` its standard output to a pipe."""
         self._launcher = launcher
         self._directory = directory
-        self._code: Optional[int] = None
+        self._code: int | None = None
         self._left = 0
         self._console = directory / "console"
         argv = launcher.argv(directory, command)
@@ -54,7 +54,7 @@ class Job:
         command = [sys.executable, "-I", "-S", str(RANK), mode, str(directory), *more]
         return cls(launcher, directory, command, piped)
 
-    def mark(self, name: str, count: int) -> List[str]:
+    def mark(self, name: str, count: int) -> list[str]:
         """What the ranks wrote as their `name`, once `count` of them did; raises `Unusable`."""
         until = time.monotonic() + READY_SECONDS
         while len(marks := self._marks(name)) < count:
@@ -66,7 +66,7 @@ class Job:
             time.sleep(0.002)
         return [file.read_text() for file in marks]
 
-    def _marks(self, name: str) -> List[Path]:
+    def _marks(self, name: str) -> list[Path]:
         return [file for file in self._directory.glob(f"{name}.*") if file.suffix != ".new"]
 
     def end(self, within: float) -> float:

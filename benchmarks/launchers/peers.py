@@ -12,12 +12,13 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, List, Sequence
+from typing import Callable
 
 from launchers.rank import COUNT
-from ma_boot.rank_table import fake
+from ma_boot.platform.rank_table import fake
 
 PATH = os.pathsep.join([os.path.dirname(sys.executable), "/usr/local/bin", "/usr/bin", "/bin"])
 STOP_TIMEOUT_SECONDS = 2
@@ -35,7 +36,7 @@ class Launcher:
 
     name: str
     program: str
-    argv: Callable[[Path, Command], List[str]]
+    argv: Callable[[Path, Command], list[str]]
     grace: str
     source: str
 
@@ -45,7 +46,7 @@ class Launcher:
         return shutil.which(self.program, path=PATH) is not None
 
 
-def environ(directory: Path, cards: int = COUNT) -> Dict[str, str]:
+def environ(directory: Path, cards: int = COUNT) -> dict[str, str]:
     """ModelArts' variables for a node whose rank table is complete; the same for all."""
     home, config = directory / "home", directory / "config"
     (home / "modelarts" / "log").mkdir(parents=True)
@@ -65,36 +66,36 @@ def environ(directory: Path, cards: int = COUNT) -> Dict[str, str]:
     }
 
 
-def _ma_boot(_: Path, command: Command) -> List[str]:
+def _ma_boot(_: Path, command: Command) -> list[str]:
     return [sys.executable, "-m", "ma_boot", "--stop-timeout", str(STOP_TIMEOUT_SECONDS), "--", *command]
 
 
-def _shell_loop(_: Path, command: Command) -> List[str]:
+def _shell_loop(_: Path, command: Command) -> list[str]:
     loop = f'for ((r = 0; r < {COUNT}; r++)); do RANK_ID=$r "$@" & done; wait'
     return ["bash", "-c", loop, "bash", *command]
 
 
-def _davincirun(_: Path, command: Command) -> List[str]:
+def _davincirun(_: Path, command: Command) -> list[str]:
     return ["davincirun", *command]
 
 
-def _torchrun(directory: Path, command: Command) -> List[str]:
+def _torchrun(directory: Path, command: Command) -> list[str]:
     options = ["--standalone", f"--nproc-per-node={COUNT}", "--tee=3", f"--log-dir={directory}/logs"]
     return ["torchrun", *options, "--no-python", *command]
 
 
-def _msrun(directory: Path, command: Command) -> List[str]:
+def _msrun(directory: Path, command: Command) -> list[str]:
     numbers = [f"--worker_num={COUNT}", f"--local_worker_num={COUNT}"]
     named = ["python" if word == sys.executable else word for word in command]  # the name that it knows
     return ["msrun", *numbers, "--join=True", f"--log_dir={directory}/logs", *named]
 
 
-def _mpirun(directory: Path, command: Command) -> List[str]:
+def _mpirun(directory: Path, command: Command) -> list[str]:
     logs = ["--tag-output", "--output-filename", str(directory / "logs")]
     return ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(COUNT), *logs, *command]
 
 
-def _honcho(directory: Path, command: Command) -> List[str]:
+def _honcho(directory: Path, command: Command) -> list[str]:
     procfile = directory / "Procfile"
     words = " ".join(map(shlex.quote, command))
     procfile.write_text("".join(f"r{rank}: RANK_ID={rank} exec {words}\n" for rank in range(COUNT)))

@@ -8,8 +8,8 @@ import os
 import re
 import signal
 import time
+from collections.abc import Container
 from pathlib import Path
-from typing import Container, Dict, List, Set
 
 _PR_SET_CHILD_SUBREAPER = 36
 _SECONDS_PER_TICK = 1 / os.sysconf("SC_CLK_TCK")
@@ -21,14 +21,14 @@ def adopt_orphans() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) is refused")
 
 
-def below(root: int) -> Set[int]:
+def below(root: int) -> set[int]:
     """The process's living descendants, without itself."""
-    children: Dict[int, List[int]] = {}
+    children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         fields = _stat(int(entry)) if entry.isdecimal() else []
         if fields and fields[0] not in "ZX":
             children.setdefault(int(fields[1]), []).append(int(entry))
-    pids: Set[int] = set()
+    pids: set[int] = set()
     ahead = [root]
     while ahead:
         new = children.get(ahead.pop(), [])
@@ -82,7 +82,7 @@ def _megabytes(pid: int, file: str, name: str) -> float:
     return int(match[1]) * 1024 / 1e6 if match else 0.0
 
 
-def _stat(pid: int) -> List[str]:
+def _stat(pid: int) -> list[str]:
     """/proc/PID/stat from the state on; empty for a process that does not exist."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

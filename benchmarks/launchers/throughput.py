@@ -9,9 +9,10 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator, NamedTuple
+from typing import NamedTuple
 
 from launchers.rank import COUNT, FILLING_BYTES, LINE_BYTES
 

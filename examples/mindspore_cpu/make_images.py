@@ -13,7 +13,6 @@ import argparse
 import math
 import random
 from pathlib import Path
-from typing import List
 
 CLASSES = 10
 SIDE = 32
@@ -37,7 +36,7 @@ def pattern(label: int, shift: int) -> int:
     )
 
 
-def write(path: Path, count: int, patterns: List[List[int]], dice: random.Random) -> None:
+def write(path: Path, count: int, patterns: list[list[int]], dice: random.Random) -> None:
     """Writes one file of records."""
     with path.open("wb") as file:
         for _ in range(count):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import Any, Tuple
+from typing import Any
 
 os.environ.setdefault("GLOG_v", "3")  # MindSpore's own log: errors only, unless the job asks for more
 
@@ -64,7 +64,7 @@ def images(options: argparse.Namespace) -> Any:
 def network() -> Any:
     """Three convolutions and a linear layer: 10 classes, about 24,000 parameters."""
 
-    def stage(channels_in: int, channels_out: int) -> Tuple[Any, ...]:
+    def stage(channels_in: int, channels_out: int) -> tuple[Any, ...]:
         convolution = nn.Conv2d(channels_in, channels_out, 3, pad_mode="same", has_bias=True)
         return convolution, nn.ReLU(), nn.MaxPool2d(2, 2)
 
@@ -84,7 +84,7 @@ def save(step: Any, directory: Path, epoch: int, steps: int) -> None:
         old.unlink()
 
 
-def numbers(path: Path) -> Tuple[int, ...]:
+def numbers(path: Path) -> tuple[int, ...]:
     """The epoch and the step in a checkpoint's name."""
     return tuple(map(int, path.stem.rpartition("-")[2].split("_")))
 

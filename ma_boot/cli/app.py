@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _PLACE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # of the package, as pip shows its own
 
 
-def main(argv: Optional[Sequence[str]] = None, environ: Optional[Mapping[str, str]] = None) -> int:
+def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> int:
     """Runs a command and returns its exit code; only an internal error prints a traceback."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     environment = _own_environment() if environ is None else dict(environ)
@@ -45,7 +46,7 @@ def main(argv: Optional[Sequence[str]] = None, environ: Optional[Mapping[str, st
     except Stopped as stopped:
         return _complain(str(stopped), 128 + stopped.signum)
     except Exception as error:
-        from ma_boot.processes import limit_reached  # as above
+        from ma_boot.processes.control_group import limit_reached  # as above
 
         failure = limit_reached(error) or InternalError.of(error)
         return _complain(str(failure), failure.exit_code)
@@ -60,7 +61,7 @@ def _only_a_variable(error: click.ClickException) -> str:
     return f"{name}: no option; set the environment variable {variable}" if variable else ""
 
 
-def _own_environment() -> Dict[str, str]:
+def _own_environment() -> dict[str, str]:
     """The environment of this process, whose secrets are taken away: no program inherits them by default.
 
     The kernel shows in `/proc/PID/environ` what this process was started with all the same.
@@ -73,7 +74,7 @@ def _own_environment() -> Dict[str, str]:
 
 
 def _complain(message: str, code: int) -> int:
-    from ma_boot.reporting import print_lines  # neither the help nor completion needs it
+    from ma_boot.report.console import print_lines  # neither the help nor completion needs it
 
     print_lines(Message.of("{}{}", "ma_boot: ", message), 2)
     return int(code)
@@ -120,7 +121,7 @@ class _RunByDefault(Group):
     def about(self, name: str) -> str:
         return COMMANDS[name][1]
 
-    def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:
             args = ["--help"]
         if args[:1] == ["help"]:
@@ -143,7 +144,7 @@ class _RunByDefault(Group):
                 ) from error
             raise
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> List[CompletionItem]:
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The commands, and what may follow `run`, since `run` can be omitted."""
         run = self.commands["run"]
         of_run = click.Context(run, ctx, "run", resilient_parsing=True)  # there are no words to parse

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any
 
 import click
 
-from ma_boot.checkpoints import CheckpointSet, Leftover, SetRow, SetsByHand, options_of
 from ma_boot.cli.help import Group
-from ma_boot.cli.options import StoreRequest, Whole, age, directories, store_command
+from ma_boot.cli.options.option import Whole, age, directories
+from ma_boot.cli.options.training import StoreRequest, store_command
 from ma_boot.errors import (
     CannotCreate,
     CheckpointDamaged,
@@ -24,13 +25,19 @@ from ma_boot.errors import (
     UsageError,
     listed,
 )
-from ma_boot.modelarts import read_job
-from ma_boot.reporting import print_lines, with_store_hint
-from ma_boot.transfers import TransferOptions, configured_store, load_mapping
+from ma_boot.node.checkpoints.by_hand import SetsByHand
+from ma_boot.node.checkpoints.manifest import CheckpointSet
+from ma_boot.node.checkpoints.options import options_of
+from ma_boot.node.checkpoints.retention import Leftover
+from ma_boot.node.checkpoints.sets import SetRow
+from ma_boot.node.transfers.mapping import TransferOptions, configured_store, load_mapping
+from ma_boot.platform.modelarts.job import read_job
+from ma_boot.report.console import print_lines
+from ma_boot.report.hints import with_store_hint
 from ma_boot.wording import columns, size
 from path_mapping.errors import PathMappingError
-from path_mapping.mapping import ObsUrl
-from path_mapping.transfer import RetryPolicy
+from path_mapping.mapping.routes import ObsUrl
+from path_mapping.workers.retry import RetryPolicy
 
 _HEADER = ("STEP", "ATTEMPT", "PUBLISHED (UTC)", "NODES", "FILES", "SIZE", "STATE")
 
@@ -78,7 +85,7 @@ def list_(request: StoreRequest, as_json: bool) -> int:
 @_command
 @_step
 @click.option("--contents", is_flag=True, help="Read all objects, too, and compare their checksums.")
-def verify(request: StoreRequest, step: Optional[str], contents: bool, as_json: bool) -> int:
+def verify(request: StoreRequest, step: str | None, contents: bool, as_json: bool) -> int:
     """Compares the objects of the newest whole set with its manifests.
 
     Exits with 65 if one is missing, has another size or was replaced, and with 66 if no set is whole.
@@ -87,7 +94,7 @@ def verify(request: StoreRequest, step: Optional[str], contents: bool, as_json: 
     Example:
       ma_boot checkpoint verify path_mapping_config.py --step 1200 --contents
     """
-    wrong: List[str] = []
+    wrong: list[str] = []
     with _errors():
         for sets, _ in _places(request):
             chosen = _chosen(sets, step)
@@ -109,7 +116,7 @@ def verify(request: StoreRequest, step: Optional[str], contents: bool, as_json: 
 @click.option(
     "--to", metavar="DIR", required=True, shell_complete=directories, help="Where to put the files."
 )
-def fetch(request: StoreRequest, step: Optional[str], to: str, as_json: bool) -> int:
+def fetch(request: StoreRequest, step: str | None, to: str, as_json: bool) -> int:
     """Downloads the newest whole set with the files of all nodes, each compared with its checksum.
 
     Other steps that DIR has are moved aside, as at the start of a job.
@@ -149,9 +156,7 @@ def fetch(request: StoreRequest, step: Optional[str], to: str, as_json: bool) ->
     help="Also remove the newest start's files without a set, if they are older: 7d, 36h.",
 )
 @click.option("--plan", "only_plan", is_flag=True, help="Print what would be removed; remove nothing.")
-def prune(
-    request: StoreRequest, keep: Optional[int], older_than: float, only_plan: bool, as_json: bool
-) -> int:
+def prune(request: StoreRequest, keep: int | None, older_than: float, only_plan: bool, as_json: bool) -> int:
     """Removes all whole sets but the newest N, and what earlier starts of the job could not complete.
 
     These are sets without the manifests of all nodes, and files that no manifest names. What the newest start
@@ -164,7 +169,7 @@ def prune(
     with _errors():
         for sets, of_mapping in _places(request):
             old, leftovers = sets.superfluous(keep or of_mapping), sets.leftovers(older_than)
-            rows: List[Tuple[str, str, Optional[List[Leftover]]]]
+            rows: list[tuple[str, str, list[Leftover] | None]]
             rows = [(str(whole.name), "one of the older whole sets", None) for whole in old.whole]
             rows += [(str(broken.name), broken.why_not(), None) for broken in old.broken]
             rows += [(name, "no manifest names them", files) for name, files in _by_step(leftovers).items()]
@@ -178,16 +183,16 @@ def prune(
     return 0
 
 
-def _by_step(leftovers: Sequence[Leftover]) -> Dict[str, List[Leftover]]:
+def _by_step(leftovers: Sequence[Leftover]) -> dict[str, list[Leftover]]:
     """Files of no set by the step and the node that they are of."""
-    by_step: Dict[str, List[Leftover]] = {}
+    by_step: dict[str, list[Leftover]] = {}
     for leftover in leftovers:
         by_step.setdefault(f"{leftover.name}, node {leftover.node}", []).append(leftover)
     return by_step
 
 
 def _pruned(
-    sets: SetsByHand, what: str, as_json: bool, name: str, why: str, leftovers: Optional[List[Leftover]]
+    sets: SetsByHand, what: str, as_json: bool, name: str, why: str, leftovers: list[Leftover] | None
 ) -> str:
     """A line for a set, or for the files of a step that are in no set."""
     files, amount = len(leftovers or ()), sum(leftover.size for leftover in leftovers or ())
@@ -197,13 +202,13 @@ def _pruned(
     return f"{name}: {'' if leftovers is None else f'{files} files, {size(amount)} '}{what}: {why}"
 
 
-def _places(request: StoreRequest) -> List[Tuple[SetsByHand, Optional[int]]]:
+def _places(request: StoreRequest) -> list[tuple[SetsByHand, int | None]]:
     """The sets of each output that is meant, and how many of them its mapping keeps.
 
     Raises `ConfigError` and `UsageError`.
     """
     options = TransferOptions(obs_root=request.obs_root, stall_timeout=request.stall_timeout)
-    outputs: List[Tuple[ObsUrl, Optional[int]]]
+    outputs: list[tuple[ObsUrl, int | None]]
     if "://" in request.where:
         try:
             outputs = [(ObsUrl.typed(request.where), None)]
@@ -231,7 +236,7 @@ def _errors() -> Iterator[None]:
         raise CannotCreate(str(error)) from error
 
 
-def _chosen(sets: SetsByHand, step: Optional[str]) -> CheckpointSet:
+def _chosen(sets: SetsByHand, step: str | None) -> CheckpointSet:
     chosen = sets.chosen(step)
     if chosen is None:
         of = f" of step {step}" if step else ""
@@ -239,11 +244,11 @@ def _chosen(sets: SetsByHand, step: Optional[str]) -> CheckpointSet:
     return chosen
 
 
-def _named(sets: SetsByHand, chosen: CheckpointSet) -> Dict[str, Any]:
+def _named(sets: SetsByHand, chosen: CheckpointSet) -> dict[str, Any]:
     return {"url": str(sets.place), "attempt": str(chosen.name.attempt), "step": chosen.step}
 
 
-def _as_json(sets: SetsByHand, row: SetRow) -> Dict[str, Any]:
+def _as_json(sets: SetsByHand, row: SetRow) -> dict[str, Any]:
     whole = row.whole
     return {
         "url": str(sets.place),
@@ -260,7 +265,7 @@ def _as_json(sets: SetsByHand, row: SetRow) -> Dict[str, Any]:
     }
 
 
-def _cells(row: SetRow) -> Tuple[str, ...]:
+def _cells(row: SetRow) -> tuple[str, ...]:
     whole, attempt = row.whole, str(row.known.name.attempt)
     if whole is None:
         return row.step, attempt, "", "", "", "", f"not whole: {row.why}"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Mapping, Optional
+from collections.abc import Mapping
 
 import click
 
-from ma_boot.cli.options import PLATFORMS, files
+from ma_boot.cli.options.option import files
+from ma_boot.cli.options.training import PLATFORMS
 from ma_boot.errors import ExitCode
-from ma_boot.modelarts import failed
-from ma_boot.reporting import print_lines
+from ma_boot.platform.modelarts.findings import failed
+from ma_boot.report.console import print_lines
 
 
 @click.command()
@@ -29,9 +30,9 @@ from ma_boot.reporting import print_lines
 def doctor(
     environ: Mapping[str, str],
     as_json: bool,
-    platform: Optional[str],
-    python: Optional[str],
-    conda_env: Optional[str],
+    platform: str | None,
+    python: str | None,
+    conda_env: str | None,
     configure: bool,
 ) -> int:
     """Checks this container before a job does; each finding says what is wrong and what to do.
@@ -42,7 +43,8 @@ def doctor(
     Example:
       ma_boot doctor --conda-env torch
     """
-    from ma_boot.doctor import System, examine, findings_json, findings_text
+    from ma_boot.node.doctor.container import System
+    from ma_boot.node.doctor.examination import examine, findings_json, findings_text
 
     findings = examine(System(environ, os.uname().nodename, platform), python, conda_env, configure)
     print_lines(findings_json(findings) if as_json else findings_text(findings))

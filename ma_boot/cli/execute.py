@@ -5,27 +5,22 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Callable
 
 from ma_boot.errors import ExitCode
-from ma_boot.launch import described, plan_text
-from ma_boot.node import BootRequest, World, boot, plan_only
-from ma_boot.processes import SignalInbox, Task, adopt_orphans, forbid_core_files
-from ma_boot.reporting import (
-    Console,
-    Ending,
-    Journal,
-    end_event,
-    exit_status,
-    has_colours,
-    is_interactive,
-    last_lines,
-    print_lines,
-    report_lines,
-    write_failure,
-)
+from ma_boot.node.boot.boot import boot, plan_only
+from ma_boot.node.boot.request import BootRequest
+from ma_boot.node.boot.world import World
+from ma_boot.node.launch.launch_plan import described, plan_text
+from ma_boot.processes.children import adopt_orphans, forbid_core_files
+from ma_boot.processes.signals import SignalInbox
+from ma_boot.processes.task import Task
+from ma_boot.report.console import Console, has_colours, is_interactive, print_lines
+from ma_boot.report.exit_report import Ending, end_event, exit_status, last_lines, report_lines, write_failure
+from ma_boot.report.journal import Journal
 
 FAILURE_FILE_SECONDS = 5.0  # a file system that does not answer is not waited for any longer
 
@@ -69,11 +64,11 @@ def _report(ending: Ending, world: World, again: bool = False) -> None:
         journal.say(line)
 
 
-def _page_here(ending: Ending, world: World) -> Optional[str]:
+def _page_here(ending: Ending, world: World) -> str | None:
     """The node's page, None if it could not be written; it has no effect on the exit code."""
     if ending.job is None:
         return None
-    from ma_boot.reporting.page import write_in_time  # only needed at the end
+    from ma_boot.report.page.read import write_in_time  # only needed at the end
 
     events, page = Path(ending.job.events_file), Path(ending.job.page_file)
     made = write_in_time([events], page, world.inbox, world.journal.warn)
@@ -87,8 +82,8 @@ def print_plan(request: BootRequest, options: Mapping[str, Any], environ: Mappin
     """Prints what would be started: here, or on each node of a rehearsal."""
     with _world(environ, Console(2)) as world:
         if options["local"]:
-            from ma_boot.rehearsal.rehearse import plan_rehearsal
-            from ma_boot.rehearsal.requested import rehearsal_of
+            from ma_boot.desk.rehearsal.rehearse import plan_rehearsal
+            from ma_boot.desk.rehearsal.requested import rehearsal_of
 
             plans = plan_rehearsal(rehearsal_of(request, options), world)
         else:
@@ -105,17 +100,17 @@ def rehearse_job(
 
     `typed` are the words of the command line, for the page.
     """
-    from ma_boot.rehearsal.brief import BriefLines
-    from ma_boot.rehearsal.requested import containers_of, rehearsal_of
+    from ma_boot.desk.rehearsal.brief import BriefLines
+    from ma_boot.desk.rehearsal.requested import containers_of, rehearsal_of
 
     rehearsal = rehearsal_of(request, options, typed)
     with _world(environ, _console(environ, bytes if options["verbose"] else BriefLines())) as world:
         adopt_orphans()
         if options["runner"] == "docker":
-            from ma_boot.rehearsal.in_containers import rehearse_in_containers
+            from ma_boot.desk.rehearsal.in_containers import rehearse_in_containers
 
             return rehearse_in_containers(rehearsal, containers_of(options), world)
-        from ma_boot.rehearsal.rehearse import rehearse
+        from ma_boot.desk.rehearsal.rehearse import rehearse
 
         return rehearse(rehearsal, world)
 
@@ -125,7 +120,7 @@ def _console(environ: Mapping[str, str], shown: Callable[[bytes], bytes] = bytes
 
 
 @contextmanager
-def _world(environ: Mapping[str, str], console: Optional[Console] = None) -> Iterator[World]:
+def _world(environ: Mapping[str, str], console: Console | None = None) -> Iterator[World]:
     """What surrounds this process, with standard output for the console unless it is another one."""
     output = console or _console(environ)
     with SignalInbox() as inbox, output as console:

@@ -6,8 +6,9 @@ import contextlib
 import io
 import os
 from collections import UserDict
+from collections.abc import Iterator
 from importlib import import_module
-from typing import Any, BinaryIO, Iterator, Optional, cast
+from typing import Any, BinaryIO, cast
 
 import click
 
@@ -25,11 +26,11 @@ class LazyCommands(UserDict[str, Any]):
 class Group(click.Group):
     """A group whose help shows the complete first sentence of each command."""
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> Optional[click.Command]:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of this name, None if it does not exist; variables `MABOOT_...` set its options."""
         command = super().get_command(ctx, cmd_name)
         if command is not None and not isinstance(command, click.Group) and not ctx.resilient_parsing:
-            from ma_boot.cli.options import from_environment  # the overview needs no option
+            from ma_boot.cli.options.option import from_environment  # the overview needs no option
 
             ctx.default_map = {cmd_name: from_environment(command, ctx.obj or {})}
         return command
@@ -75,7 +76,7 @@ class _Output(io.BufferedIOBase):
             while rest:
                 rest = rest[os.write(1, rest) :]
         except OSError:
-            from ma_boot.reporting import print_bytes  # it costs time, and mostly nothing is wrong
+            from ma_boot.report.console import print_bytes  # loaded on errors only
 
             print_bytes(rest)
         return len(data)

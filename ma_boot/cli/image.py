@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Iterator, Mapping, Optional, Sequence
 
 import click
 
-from ma_boot import image as images
 from ma_boot.cli.help import Group
-from ma_boot.cli.options import Number, directories
+from ma_boot.cli.options.option import Number, directories
+from ma_boot.desk.image.build import build_arguments, build_image, check_size
+from ma_boot.desk.image.check import check_image, findings_json, findings_text, reject_errors
+from ma_boot.desk.image.container_engine import engine, image_attributes
+from ma_boot.desk.image.push import configured_login, push_image
+from ma_boot.desk.image.swr import job_form, push_login, push_target
 from ma_boot.errors import Stopped
-from ma_boot.reporting import Console, is_interactive, print_lines
+from ma_boot.report.console import Console, is_interactive, print_lines
 
 
 @click.group("image", cls=Group)
@@ -48,9 +52,9 @@ def build_command(
     context: str,
     tag: str,
     arguments: Sequence[str],
-    platform: Optional[str],
-    arch: Optional[str],
-    size_budget: Optional[float],
+    platform: str | None,
+    arch: str | None,
+    size_budget: float | None,
 ) -> None:
     """Builds the image from the Dockerfile in DIR, then checks it.
 
@@ -58,15 +62,15 @@ def build_command(
     Example:
       ma_boot image build --tag my-training --platform linux/arm64 .
     """
-    values = images.build_arguments(arguments, environ)
-    with stopped_by_sigterm(), images.engine(environ) as client:
+    values = build_arguments(arguments, environ)
+    with stopped_by_sigterm(), engine(environ) as client:
         with Console(interactive=is_interactive(environ)) as console:
-            images.build_image(client, Path(context), tag, values, platform, console)
-        size = int(images.image_attributes(client, tag)["Size"])
-        images.check_size(size, size_budget, tag)
-        checked = images.check_image(client, tag, arch)
-    print_lines(images.findings_text(checked))
-    images.reject_errors(checked)
+            build_image(client, Path(context), tag, values, platform, console)
+        size = int(image_attributes(client, tag)["Size"])
+        check_size(size, size_budget, tag)
+        checked = check_image(client, tag, arch)
+    print_lines(findings_text(checked))
+    reject_errors(checked)
 
 
 @image.command(name="push")
@@ -84,11 +88,11 @@ def push_command(
     name: str,
     region: str,
     organization: str,
-    repository: Optional[str],
-    tag: Optional[str],
-    registry: Optional[str],
-    arch: Optional[str],
-    command: Optional[str],
+    repository: str | None,
+    tag: str | None,
+    registry: str | None,
+    arch: str | None,
+    command: str | None,
 ) -> None:
     """Pushes IMAGE to SWR if it passes the checks, and prints the values for the job form.
 
@@ -99,15 +103,15 @@ def push_command(
     Example:
       ma_boot image push my-training --region cn-north-4 --organization yours
     """
-    target = images.push_target(name, region, organization, repository, tag, registry)
-    with stopped_by_sigterm(), images.engine(environ) as client:
-        login = images.push_login(environ, images.configured_login(target.host), region, target.host)
-        checked = images.check_image(client, name, arch, command)
-        print_lines(images.findings_text(checked))
-        images.reject_errors(checked)
+    target = push_target(name, region, organization, repository, tag, registry)
+    with stopped_by_sigterm(), engine(environ) as client:
+        login = push_login(environ, configured_login(target.host), region, target.host)
+        checked = check_image(client, name, arch, command)
+        print_lines(findings_text(checked))
+        reject_errors(checked)
         with Console(interactive=is_interactive(environ)) as console:
-            digest = images.push_image(client, name, target, login, console)
-    print_lines(images.job_form(target, digest, checked.architecture, command or "exec ma_boot train.py"))
+            digest = push_image(client, name, target, login, console)
+    print_lines(job_form(target, digest, checked.architecture, command or "exec ma_boot train.py"))
 
 
 @image.command(name="check")
@@ -117,7 +121,7 @@ def push_command(
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.pass_obj
 def check_command(
-    environ: Mapping[str, str], name: str, arch: Optional[str], command: Optional[str], as_json: bool
+    environ: Mapping[str, str], name: str, arch: str | None, command: str | None, as_json: bool
 ) -> None:
     """Checks IMAGE against ModelArts' rules and prints all findings; exits with 65 if one is an error.
 
@@ -125,18 +129,18 @@ def check_command(
     Example:
       ma_boot image check my-training --arch aarch64
     """
-    with stopped_by_sigterm(), images.engine(environ) as client:
-        checked = images.check_image(client, name, arch, command)
-    formatted = images.findings_json if as_json else images.findings_text
+    with stopped_by_sigterm(), engine(environ) as client:
+        checked = check_image(client, name, arch, command)
+    formatted = findings_json if as_json else findings_text
     print_lines(formatted(checked))
-    images.reject_errors(checked)
+    reject_errors(checked)
 
 
 @contextmanager
 def stopped_by_sigterm() -> Iterator[None]:
     """SIGTERM raises `Stopped` in the block, so that what was created in it is removed."""
 
-    def stop(signum: int, frame: Optional[FrameType]) -> None:
+    def stop(signum: int, frame: FrameType | None) -> None:
         raise Stopped(signum)
 
     before = signal.signal(signal.SIGTERM, stop)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any
 
 import click
 
 from ma_boot.cli.help import Group
-from ma_boot.cli.options import FILE, PRODUCT, RANK_ORDER, SECONDS, Whole, files
+from ma_boot.cli.options.option import FILE, SECONDS, Whole, files
+from ma_boot.cli.options.training import PRODUCT, RANK_ORDER
 from ma_boot.errors import ConfigError, ExitCode, InputMissing, RankTableInvalid, listed
-from ma_boot.modelarts import card_addresses, own_address, own_super_pod, wait_until_completed
-from ma_boot.processes import SignalInbox
-from ma_boot.rank_table import (
+from ma_boot.platform.modelarts.machine import card_addresses, own_super_pod
+from ma_boot.platform.modelarts.network import own_address
+from ma_boot.platform.modelarts.rank_table_file import wait_until_completed
+from ma_boot.platform.rank_table import (
     NotYet,
     RankTable,
     TableFinding,
@@ -31,7 +34,9 @@ from ma_boot.rank_table import (
     rows,
     validate,
 )
-from ma_boot.reporting import print_lines, write_atomically
+from ma_boot.processes.signals import SignalInbox
+from ma_boot.report.console import print_lines
+from ma_boot.report.files import write_atomically
 from ma_boot.wording import columns
 
 _COLUMNS = ("rank", "pod", "server_id", "device_id", "device_ip")
@@ -82,7 +87,7 @@ def show(file: str, rank_order: str, as_json: bool) -> None:
 @click.argument("file", shell_complete=files)
 @click.option("--product", type=PRODUCT, help="Ascend product whose rules apply.")
 @_json
-def validate_command(file: str, product: Optional[str], as_json: bool) -> int:
+def validate_command(file: str, product: str | None, as_json: bool) -> int:
     """Checks the table in FILE against HCCL's rules and prints all findings; exits with 65 if one is fatal.
 
     \b
@@ -148,9 +153,7 @@ def merge(files: Sequence[str], output: str) -> None:
     help="Its version; 1.2 has the super pod of an A3, from npu-smi.",
 )
 @_output
-def generate(
-    devices: Optional[str], server_id: Optional[str], hccn_conf: str, version: str, output: str
-) -> None:
+def generate(devices: str | None, server_id: str | None, hccn_conf: str, version: str, output: str) -> None:
     """Generates the table of this machine, from hccn_tool or hccn.conf.
 
     \b
@@ -229,7 +232,7 @@ def diff(before: str, after: str, rank_order: str) -> int:
     return 1 if lines else 0
 
 
-def _addresses(wanted: Sequence[int], hccn_conf: Path, needed: bool) -> Dict[int, str]:
+def _addresses(wanted: Sequence[int], hccn_conf: Path, needed: bool) -> dict[int, str]:
     """The addresses of the cards; empty if there are none, which are `needed` only outside a super pod."""
     try:
         addresses = card_addresses(wanted, hccn_conf)
@@ -244,7 +247,7 @@ def _addresses(wanted: Sequence[int], hccn_conf: Path, needed: bool) -> Dict[int
     return {device: address for device, address in addresses.items() if not wanted or device in wanted}
 
 
-def _numbers(text: Optional[str]) -> List[int]:
+def _numbers(text: str | None) -> list[int]:
     words = [word.strip() for word in (text or "").split(",") if word.strip()]
     odd = [word for word in words if not word.isdecimal()]
     if odd:

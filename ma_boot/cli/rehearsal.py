@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Mapping, Optional, Sequence
 
 import click
 
 from ma_boot.cli.help import Group
-from ma_boot.cli.options import REHEARSAL_DIR, Whole
+from ma_boot.cli.options.option import Whole
+from ma_boot.cli.options.rehearsing import REHEARSAL_DIR
+from ma_boot.desk.rehearsal.kept import KeptRehearsal, kept_in, named, pruned, remove
 from ma_boot.errors import CannotCreate, ConfigError
-from ma_boot.rehearsal.kept import KeptRehearsal, kept_in, named, pruned, remove
-from ma_boot.reporting import print_lines
+from ma_boot.report.console import print_lines
 from ma_boot.wording import size
 
 _directory = click.option(
@@ -72,7 +73,7 @@ def _line(kept: KeptRehearsal) -> str:
 @click.argument("name", required=False)
 @_directory
 @click.pass_obj
-def open_page(environ: Mapping[str, str], name: Optional[str], rehearsal_dir: Path) -> int:
+def open_page(environ: Mapping[str, str], name: str | None, rehearsal_dir: Path) -> int:
     """Opens the page of a rehearsal in the browser, by default the newest one that has a page.
 
     NAME is as `ma_boot rehearsal list` prints it, or a part of it. The path is printed, too.
@@ -103,7 +104,7 @@ def open_page(environ: Mapping[str, str], name: Optional[str], rehearsal_dir: Pa
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @_directory
 @click.option("--keep", type=Whole(0), metavar="N", help="Keep the N newest; 0 removes all.")
-def clean(names: Sequence[str], rehearsal_dir: Path, keep: Optional[int]) -> int:
+def clean(names: Sequence[str], rehearsal_dir: Path, keep: int | None) -> int:
     """Removes rehearsals that are over, with all their files: those of these NAMES, or the oldest.
 
     What runs, and what no rehearsal has made, stays.

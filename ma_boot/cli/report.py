@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Optional, Sequence
 
 import click
 
-from ma_boot.cli.options import FILE
-from ma_boot.reporting import print_lines, write_atomically
+from ma_boot.cli.options.option import FILE
+from ma_boot.report.console import print_lines
+from ma_boot.report.files import write_atomically
 
 
 @click.command()
@@ -25,7 +26,7 @@ from ma_boot.reporting import print_lines, write_atomically
     type=click.Path(dir_okay=False, path_type=Path),
     help="The page to write; by default report.html in the directory, or beside the first of the EVENTS.",
 )
-def report(events: Sequence[Path], output: Optional[Path]) -> int:
+def report(events: Sequence[Path], output: Path | None) -> int:
     """Says why a job ended, and makes one page of it: all its nodes on one timeline.
 
     EVENTS are directories with logs of the job, such as its log directory or a rehearsal's, or files
@@ -36,7 +37,7 @@ def report(events: Sequence[Path], output: Optional[Path]) -> int:
     Example:
       ma_boot report log --output job.html
     """
-    from ma_boot.reporting.page import event_files, page_of
+    from ma_boot.report.page.read import event_files, page_of
 
     page = output or (events[0] / "report.html" if events[0].is_dir() else events[0].with_name("report.html"))
     made = page_of(event_files(events), page)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from ma_boot.cli.options import (
+from ma_boot.cli.options.option import (
     LOCAL,
-    TOPICS,
     RunOption,
     RunVariable,
     Topic,
@@ -23,13 +23,16 @@ from ma_boot.cli.options import (
     of_job,
     unknown_variables,
 )
-from ma_boot.environment import StartScript, TrainingCommand, read_command, start_script
-from ma_boot.modelarts import job_directory
+from ma_boot.cli.options.topics import TOPICS
+from ma_boot.node.environment.command import StartScript, start_script
+from ma_boot.node.environment.command_words import TrainingCommand, read_command
+from ma_boot.platform.modelarts.job import job_directory
 from ma_boot.redact import remember_secrets
-from ma_boot.reporting import print_lines
+from ma_boot.report.console import print_lines
 
 if TYPE_CHECKING:
-    from ma_boot.job import JobFile, JobProblem
+    from ma_boot.desk.job.job_file import JobFile
+    from ma_boot.desk.job.readers import JobProblem
 
 
 ALL = "all"
@@ -65,10 +68,10 @@ class _Run(click.Command):
         """The option `--help`, which takes a topic, unlike click's."""
         return self._help_with_topics
 
-    def _names(self) -> List[str]:
+    def _names(self) -> list[str]:
         return [*(topic.name for topic in TOPICS), ALL]
 
-    def _print_help(self, ctx: click.Context, option: click.Parameter, name: Optional[str]) -> None:
+    def _print_help(self, ctx: click.Context, option: click.Parameter, name: str | None) -> None:
         if name is None or ctx.resilient_parsing:
             return
         if name not in ("", *self._names()):
@@ -90,13 +93,13 @@ class _Run(click.Command):
         with formatter.section("All options by topic (--help TOPIC)"):
             formatter.write_dl([*((topic.name, topic.about) for topic in TOPICS), (ALL, "all of these")])
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> List[Any]:
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """Options, or files for the command and its arguments."""
         if incomplete.startswith("-") and not ctx.params.get("command"):
             return super().shell_complete(ctx, incomplete)
         return list(files(ctx, self.params[0], incomplete))
 
-    def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
             return self._parsed(ctx, args)
         except click.BadParameter as error:
@@ -106,12 +109,13 @@ class _Run(click.Command):
                 error.param_hint = option.variable
             raise
 
-    def _parsed(self, ctx: click.Context, args: List[str]) -> List[str]:
+    def _parsed(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[TYPED] = tuple(args)
         file = None if ctx.resilient_parsing else self._job_file(ctx, args)
         if not file:
             return super().parse_args(ctx, args)
-        from ma_boot.job import KEYS, load_job  # most starts have no job file
+        from ma_boot.desk.job.job_file import KEYS
+        from ma_boot.desk.job.load import load_job  # most starts have no job file
 
         job = load_job(file, self.problems_of_options)
         of_rehearsal = {
@@ -131,21 +135,21 @@ class _Run(click.Command):
             ctx.params["image"] = ctx.params["image"] or job.image or None
         return rest
 
-    def _job_file(self, ctx: click.Context, args: List[str]) -> Optional[str]:
+    def _job_file(self, ctx: click.Context, args: list[str]) -> str | None:
         """The file of `--job`, which is needed before the other options can be read."""
         is_given = any(word.startswith("--job") for word in args)  # else they are read only once
         given = self.make_parser(ctx).parse_args(list(args))[0] if is_given else {}
-        file: Optional[str] = given.get("job") or (ctx.default_map or {}).get("job")
+        file: str | None = given.get("job") or (ctx.default_map or {}).get("job")
         return file
 
-    def problems_of_options(self, job: JobFile) -> List[JobProblem]:
+    def problems_of_options(self, job: JobFile) -> list[JobProblem]:
         """What is wrong with the options of ma_boot in a job."""
         return [
             job.problem(f"options: {problem.option}", problem.text)
             for problem in of_job(self, job.options).problems
         ]
 
-    def defaults_of(self, job: JobFile) -> Dict[str, Any]:
+    def defaults_of(self, job: JobFile) -> dict[str, Any]:
         """The options that rehearse a job: its own, those of its variables, and what its form says."""
         form = {
             "nodes": job.nodes,
@@ -202,7 +206,7 @@ def run(ctx: click.Context, /, command: Sequence[str], **options: Any) -> int:
       ma_boot --local --nodes 2 --devices-per-node 4 train.py
     """
     from ma_boot.cli import execute
-    from ma_boot.node import check_platform, conflicts, requested
+    from ma_boot.node.boot.request import check_platform, conflicts, requested
 
     environ: Mapping[str, str] = ctx.obj
     training = read_command(("-m", *command) if options["as_module"] else command)
@@ -221,7 +225,7 @@ def run(ctx: click.Context, /, command: Sequence[str], **options: Any) -> int:
     return execute.boot_here(request, environ)
 
 
-def _start_script(command: TrainingCommand, environ: Mapping[str, str]) -> Optional[StartScript]:
+def _start_script(command: TrainingCommand, environ: Mapping[str, str]) -> StartScript | None:
     """The shell script of the command, in this directory or in the job's code."""
     try:
         return start_script(command, os.getcwd(), job_directory(environ))
@@ -229,7 +233,7 @@ def _start_script(command: TrainingCommand, environ: Mapping[str, str]) -> Optio
         return None
 
 
-def _notes(ctx: click.Context, training: TrainingCommand) -> List[str]:
+def _notes(ctx: click.Context, training: TrainingCommand) -> list[str]:
     """What is allowed, but hardly meant. Raises `click.UsageError` for a program that does not exist."""
     options = [option for option in ctx.command.params if isinstance(option, RunOption)]
     command, environ = ctx.params["command"], ctx.obj
@@ -247,7 +251,7 @@ def _notes(ctx: click.Context, training: TrainingCommand) -> List[str]:
     ]
 
 
-def _unused_variables(ctx: click.Context, options: Sequence[RunOption]) -> List[str]:
+def _unused_variables(ctx: click.Context, options: Sequence[RunOption]) -> list[str]:
     """A line for variables of the shell that the job would not get, and so its rehearsal does not, either."""
     shell = ctx.parent.obj if ctx.parent and ctx.params["job"] else {}
     names = [
@@ -264,7 +268,7 @@ def _unused_variables(ctx: click.Context, options: Sequence[RunOption]) -> List[
 
 def _what_was_meant(
     word: str, commands: Iterable[str], options: Mapping[str, object], environ: Mapping[str, str]
-) -> Optional[str]:
+) -> str | None:
     """A question for a first word that is no program: a similar command of ma_boot, or a script here.
 
     None where the word may be a program that only the training's environment has.

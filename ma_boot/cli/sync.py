@@ -8,48 +8,57 @@ import os
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Callable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Optional
 
 import click
 
 from ma_boot.cli.help import Group
-from ma_boot.cli.options import StoreRequest, age, store_command
+from ma_boot.cli.options.option import age
+from ma_boot.cli.options.training import StoreRequest, store_command
 from ma_boot.errors import CannotCreate, StoreUnavailable, listed
-from ma_boot.modelarts import read_job
-from ma_boot.processes import SignalInbox
-from ma_boot.reporting import Console, Journal, is_interactive, print_lines, with_store_hint
-from ma_boot.transfers import (
+from ma_boot.node.transfers.mapping import (
     NodeTransfers,
     TransferOptions,
-    boot_error,
     configured_store,
-    downloading_inputs,
     load_mapping,
+    upload_routes,
+)
+from ma_boot.node.transfers.transfers import (
+    boot_error,
+    downloading_inputs,
     look_at_outputs,
     ordinary_by_mapping,
     upload_outputs,
-    upload_routes,
 )
+from ma_boot.platform.modelarts.job import read_job
+from ma_boot.processes.signals import SignalInbox
+from ma_boot.report.console import Console, is_interactive, print_lines
+from ma_boot.report.hints import with_store_hint
+from ma_boot.report.journal import Journal
 from path_mapping.errors import (
     CredentialsMissing,
     MissingInputs,
     NothingSelected,
     PathMappingError,
     StoreError,
+    printable,
 )
-from path_mapping.localfs import printable
-from path_mapping.mapping import PathMapping, Route, Shard
-from path_mapping.planning import REFUSE, RouteScan, Step, scan_download, scan_upload, space_problems
-from path_mapping.stores import Store
-from path_mapping.transfer import LeftUpload, RetriedStore, RetryPolicy, abort_uploads, left_uploads
+from path_mapping.mapping.routes import PathMapping, Route
+from path_mapping.mapping.selection import Shard
+from path_mapping.planning.plan import REFUSE, Step
+from path_mapping.planning.route_scan import RouteScan, scan_download, scan_upload, space_problems
+from path_mapping.stores.store import Store
+from path_mapping.transfer.left_uploads import LeftUpload, abort_uploads, left_uploads
+from path_mapping.workers.retry import RetriedStore, RetryPolicy
 
 _BATCH = 1000  # lines that are printed at once
 
 PLAN_SECONDS = 10.0  # a plan has no line about retries, and somebody waits for it
 
-Scanned = Tuple[Route, Optional[RouteScan]]
+Scanned = tuple[Route, Optional[RouteScan]]
 
 
 _NOTHING = "there is nothing to upload at these output paths:"
@@ -57,7 +66,8 @@ _NOTHING = "there is nothing to upload at these output paths:"
 
 def _set_lines(store: Store, patience: RetryPolicy, as_json: bool, route: Route) -> Iterator[str]:
     """What a start would do with the checkpoint sets of an output; no line without `checkpoint`."""
-    from ma_boot.checkpoints import SetsByHand, foreseen, options_of
+    from ma_boot.node.checkpoints.by_hand import SetsByHand, foreseen
+    from ma_boot.node.checkpoints.options import options_of
 
     options = options_of(route)
     if options is None:
@@ -75,7 +85,7 @@ def _patience_of_a_plan(request: StoreRequest) -> RetryPolicy:
     return RetryPolicy(min(request.timeout, PLAN_SECONDS))
 
 
-def _shard(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> Optional[Shard]:
+def _shard(ctx: click.Context, param: click.Parameter, value: str | None) -> Shard | None:
     """`0/4` is the first of four shards."""
     if value is None:
         return None
@@ -108,7 +118,7 @@ _of_files = _command(
 
 @_of_files
 @click.option("--json", "as_json", is_flag=True, help="One JSON document per line, the totals last.")
-def plan(request: StoreRequest, shard: Optional[Shard], checksum: bool, as_json: bool) -> int:
+def plan(request: StoreRequest, shard: Shard | None, checksum: bool, as_json: bool) -> int:
     """Prints what would be done with each file, and why; transfers nothing.
 
     Exits with 66 if an input does not exist, and with 73 if one would be refused or does not fit.
@@ -121,7 +131,7 @@ def plan(request: StoreRequest, shard: Optional[Shard], checksum: bool, as_json:
     mapping, store = transfers.mapping, transfers.store
     patience = _patience_of_a_plan(request)
     lister = RetriedStore(store, patience=patience).listing
-    notices: List[str] = []
+    notices: list[str] = []
     try:
         inputs = [
             (route, scan_download(route, Path.cwd(), lister, transfers.shard)) for route in mapping.inputs
@@ -140,7 +150,7 @@ def plan(request: StoreRequest, shard: Optional[Shard], checksum: bool, as_json:
 
 
 @_of_files
-def download(request: StoreRequest, shard: Optional[Shard], checksum: bool) -> int:
+def download(request: StoreRequest, shard: Shard | None, checksum: bool) -> int:
     """Downloads the inputs, except for files that are already here.
 
     \b
@@ -156,7 +166,7 @@ def download(request: StoreRequest, shard: Optional[Shard], checksum: bool) -> i
 
 
 @_of_files
-def upload(request: StoreRequest, shard: Optional[Shard], checksum: bool) -> int:
+def upload(request: StoreRequest, shard: Shard | None, checksum: bool) -> int:
     """Uploads the outputs, except for files that are already in OBS.
 
     \b
@@ -195,7 +205,7 @@ def prune(request: StoreRequest, older_than: float, only_plan: bool, as_json: bo
     transfers = _opened(request)
     patience = _patience_of_a_plan(request) if only_plan else RetryPolicy(request.timeout)
     retried = RetriedStore(transfers.store, patience=patience)
-    failed: List[str] = []
+    failed: list[str] = []
     counts: Counter[str] = Counter()
 
     def lines() -> Iterator[str]:
@@ -222,7 +232,7 @@ def prune(request: StoreRequest, older_than: float, only_plan: bool, as_json: bo
 
 def _pruned(
     route: Route, store: RetriedStore, older_than: float, only_plan: bool
-) -> Iterator[Tuple[LeftUpload, Optional[Exception]]]:
+) -> Iterator[tuple[LeftUpload, Exception | None]]:
     """Each multipart upload of an output as it is now, with the error if it could not be aborted."""
     left = list(left_uploads(route, Path.cwd(), store, older_than))
     if only_plan:
@@ -232,7 +242,7 @@ def _pruned(
         yield (upload if error is None else upload._replace(action="fail")), error
 
 
-def _opened(request: StoreRequest, shard: Optional[Shard] = None, checksum: bool = False) -> NodeTransfers:
+def _opened(request: StoreRequest, shard: Shard | None = None, checksum: bool = False) -> NodeTransfers:
     """What is transferred, by default with the shard that the job's variables give this node."""
     job = read_job(request.environ, os.uname().nodename)
     mapping = load_mapping(request.where, job)
@@ -250,7 +260,7 @@ def _opened(request: StoreRequest, shard: Optional[Shard] = None, checksum: bool
 def _lines(
     inputs: Sequence[Scanned],
     outputs: Sequence[Scanned],
-    notices: List[str],
+    notices: list[str],
     as_json: bool,
     set_lines: Callable[[Route], Iterator[str]],
 ) -> Iterator[str]:
@@ -350,7 +360,7 @@ def _counted(files: Mapping[str, int], sizes: Mapping[str, int]) -> str:
 
 def _print(lines: Iterator[str]) -> None:
     """Prints the lines in batches, even those before an error."""
-    batch: List[str] = []
+    batch: list[str] = []
     try:
         for line in lines:
             batch.append(line)

@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Callable, Collection, Iterator, List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Callable
 
 from ma_boot.errors import Stopped, described
 from ma_boot.processes import orphan_guard
@@ -153,8 +154,8 @@ def run_child(
     inbox: SignalInbox,
     remind: Callable[[], None],
     *,
-    cwd: Optional[str] = None,
-    stdout: Optional[int] = None,
+    cwd: str | None = None,
+    stdout: int | None = None,
     pass_fds: Sequence[int] = (),
 ) -> int:
     """Runs a program and returns its exit code (-n for signal n), once its process group is gone too.
@@ -190,7 +191,7 @@ def adopt_orphans() -> None:
         raise OSError(error, os.strerror(error))
 
 
-def adopted_children(at: Optional[RunningProcesses] = None) -> List[int]:
+def adopted_children(at: RunningProcesses | None = None) -> list[int]:
     """The running children of this thread: what it started, and the orphans that the main thread adopts.
 
     Call it from the main thread: what other threads have started is left out.
@@ -211,13 +212,13 @@ def adopted_children(at: Optional[RunningProcesses] = None) -> List[int]:
     return pids
 
 
-def reap_orphans(own: Collection[int]) -> List[Tuple[int, int]]:
+def reap_orphans(own: Collection[int]) -> list[tuple[int, int]]:
     """Reaps adopted processes that have ended, and returns their pids and exit codes (128+n for signal n).
 
     The pids in `own` are left to whoever started them. Call it from the main thread after polling `own`: the
     kernel shows one ended child at a time.
     """
-    reaped: List[Tuple[int, int]] = []
+    reaped: list[tuple[int, int]] = []
     while True:
         try:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT | _WNOTHREAD)

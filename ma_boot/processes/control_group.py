@@ -6,8 +6,9 @@ import errno
 import os
 import resource
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator, NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
 from ma_boot.errors import LimitReached
 from ma_boot.processes.orphan_guard import process_stats
@@ -35,7 +36,7 @@ class OomCounters:
         self._group = next(((group, before) for group, before in counted if before is not None), None)
         self._machine_before = _counter(root / "proc/vmstat")
 
-    def evidence(self) -> Optional[str]:
+    def evidence(self) -> str | None:
         """What the kernel has killed since then; None if nothing."""
         if self._group is not None:
             group, before = self._group
@@ -68,7 +69,7 @@ def memory_groups(root: Path = Path("/")) -> Iterator[MemoryGroup]:
             )
 
 
-def _directories(controller: str, root: Path) -> Iterator[Tuple[Path, bool]]:
+def _directories(controller: str, root: Path) -> Iterator[tuple[Path, bool]]:
     """Where a control group may be, and whether it is of the first version.
 
     In a container, the path in /proc/self/cgroup may be that of the host, while the group is mounted as root.
@@ -89,7 +90,7 @@ def _processes(count: int) -> str:
     return Message.of("{} process" if count == 1 else "{} processes", count)
 
 
-def _counter(file: Path) -> Optional[int]:
+def _counter(file: Path) -> int | None:
     for line in file_text(file).splitlines():
         name, _, value = line.partition(" ")
         if name == "oom_kill" and value.strip().isdecimal():
@@ -113,7 +114,7 @@ _NEEDED = (
 )
 
 
-def limit_reached(error: Optional[BaseException]) -> Optional[LimitReached]:
+def limit_reached(error: BaseException | None) -> LimitReached | None:
     """The meaning of an error at a limit of processes, threads or open files; None for any other error."""
     if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
         return no_more_processes(Message("cannot start a thread"))

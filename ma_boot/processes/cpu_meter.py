@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Dict, Mapping, NamedTuple, Sequence
+from typing import NamedTuple
 
 from ma_boot.processes.orphan_guard import children_of, process_stats
 
@@ -39,7 +40,7 @@ class CpuMeter:
     def __init__(self, pid: int) -> None:
         self.seconds = 0.0
         self._pid = pid
-        self._members: Dict[int, ProcessUsage] = {}
+        self._members: dict[int, ProcessUsage] = {}
 
     def measure(self, processes: Mapping[int, ProcessUsage], reaper: int) -> float:
         """The seconds by now; `reaper` has adopted the orphans, and takes their times with it."""
@@ -66,11 +67,11 @@ class CpuMeter:
         """Whether it is the same process, not another one with its number."""
         return pid in self._members and self._members[pid].started == process.started
 
-    def _now_in(self, processes: Mapping[int, ProcessUsage]) -> Dict[int, ProcessUsage]:
+    def _now_in(self, processes: Mapping[int, ProcessUsage]) -> dict[int, ProcessUsage]:
         children = children_of((pid, usage.parent) for pid, usage in processes.items())
         waiting = [pid for pid, usage in processes.items() if pid == self._pid or usage.session == self._pid]
         waiting += [pid for pid, usage in processes.items() if self._is_member(pid, usage)]
-        members: Dict[int, ProcessUsage] = {}
+        members: dict[int, ProcessUsage] = {}
         while waiting:
             pid = waiting.pop()
             if pid not in members:
@@ -79,7 +80,7 @@ class CpuMeter:
         return members
 
 
-def process_usages() -> Dict[int, ProcessUsage]:
+def process_usages() -> dict[int, ProcessUsage]:
     """Every process, zombies included: what they used is lost to the sum only when they are reaped."""
     return {pid: usage_of(stat) for pid, stat in process_stats().items()}
 
@@ -92,7 +93,7 @@ def usage_of(stat: Sequence[str]) -> ProcessUsage:
     )
 
 
-def io_counters(pid: int) -> Dict[str, int]:
+def io_counters(pid: int) -> dict[str, int]:
     """The counters of /proc/PID/io (proc(5)), in bytes and calls; empty where that is hidden, or it is gone.
 
     What ended children had read and written is in it, once they are reaped.
@@ -105,9 +106,9 @@ def io_counters(pid: int) -> Dict[str, int]:
         return {}
 
 
-def runnable_seconds(pid: int) -> Dict[str, float]:
+def runnable_seconds(pid: int) -> dict[str, float]:
     """How long each thread has run, or waited for a core, since its start; empty where that is not known."""
-    seconds: Dict[str, float] = {}
+    seconds: dict[str, float] = {}
     with suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             with suppress(OSError, ValueError), open(f"/proc/{pid}/task/{thread}/schedstat", "rb") as file:

@@ -20,7 +20,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 RunningProcesses = dict[int, tuple[int, str]]  # their parents and start times, by pid
 MARKER_VARIABLE = "MABOOT_RUN"
@@ -39,7 +39,7 @@ def own_marker(container: str) -> str:
     return f"{_namespace()}:{os.getpid()}:{_started(os.getpid())}:{container}"
 
 
-def processes_marked(marker: str) -> List[int]:
+def processes_marked(marker: str) -> list[int]:
     """The running processes that carry the marker."""
     return [pid for pid, value in processes_with(MARKER_VARIABLE) if value == marker]
 
@@ -48,8 +48,8 @@ def processes_of(
     marker: str,
     roots: Collection[int] = (),
     apart: Collection[int] = (),
-    at: Optional[RunningProcesses] = None,
-) -> List[int]:
+    at: RunningProcesses | None = None,
+) -> list[int]:
     """The processes that carry the marker, and all that descend from these or from `roots`.
 
     They are looked for among the processes that ran `at` some moment just before, or run now. Left out are
@@ -63,7 +63,7 @@ def processes_of(
     children = children_of((pid, parent) for pid, (parent, _) in running.items())
     waiting = [pid for pid, carried in markers.items() if carried == marker] + list(roots)
     left_out = {os.getpid(), *apart}
-    members: Set[int] = set()
+    members: set[int] = set()
     while waiting:
         pid = waiting.pop()
         if pid in members or pid in left_out or pid not in running or markers.get(pid, marker) != marker:
@@ -73,9 +73,9 @@ def processes_of(
     return sorted(members)
 
 
-def children_of(parents: Iterable[Tuple[int, int]]) -> Dict[int, List[int]]:
+def children_of(parents: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
     """The children of each process, from pairs of a pid and its parent's."""
-    children: Dict[int, List[int]] = {}
+    children: dict[int, list[int]] = {}
     for pid, parent in parents:
         children.setdefault(parent, []).append(pid)
     return children
@@ -86,7 +86,7 @@ def running_processes() -> RunningProcesses:
     return {pid: (int(stat[1]), stat[19]) for pid, stat in process_stats().items() if stat[0] not in "ZX"}
 
 
-def leftovers(container: str) -> List[int]:
+def leftovers(container: str) -> list[int]:
     """This user's marked processes in this container whose ma_boot is gone.
 
     Several containers may share a PID namespace, in a rehearsal for example: their names tell them apart.
@@ -100,7 +100,7 @@ def leftovers(container: str) -> List[int]:
     return orphaned
 
 
-def processes_with(variable: str, among: Optional[Collection[int]] = None) -> Iterator[Tuple[int, str]]:
+def processes_with(variable: str, among: Collection[int] | None = None) -> Iterator[tuple[int, str]]:
     """The other processes that were started with this environment variable, each with its value.
 
     Of all processes, or `among` these. Those of other users are left out, as far as the kernel hides their
@@ -116,7 +116,7 @@ def processes_with(variable: str, among: Optional[Collection[int]] = None) -> It
             yield from ((pid, os.fsdecode(entry[len(start) :])) for entry in values)
 
 
-def process_stat(pid: int) -> Optional[List[str]]:
+def process_stat(pid: int) -> list[str] | None:
     """The fields of /proc/PID/stat (proc(5)) after the name, from the state on; None if it is gone."""
     return _contents(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split() or None
 
@@ -138,13 +138,13 @@ def _contents(file: str) -> bytes:
     return content
 
 
-def process_stats() -> Dict[int, List[str]]:
+def process_stats() -> dict[int, list[str]]:
     """`process_stat` of every process, zombies included."""
     stats = ((pid, process_stat(pid)) for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))))
     return {pid: stat for pid, stat in stats if stat is not None}
 
 
-def _started(pid: int) -> Optional[str]:
+def _started(pid: int) -> str | None:
     """The start time of the process in clock ticks after boot; None if it has ended."""
     stat = process_stat(pid)
     return None if stat is None or stat[0] in "ZX" else stat[19]
@@ -160,7 +160,7 @@ def guard(marker: str) -> None:
     Stop signals are for ma_boot: it has blocked them here (`guarded`).
     """
     owner = os.getppid()
-    known: Dict[int, str] = {}  # processes that were seen, and when they started: a pid may be used again
+    known: dict[int, str] = {}  # processes that were seen, and when they started: a pid may be used again
     pipe = select.poll()
     pipe.register(0, select.POLLIN)
     checked, newest, due = time.monotonic(), b"", 0.0
@@ -185,7 +185,7 @@ def guard(marker: str) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _of_the_same_owner(marker: str) -> Set[str]:
+def _of_the_same_owner(marker: str) -> set[str]:
     """This marker, and all others of the same ma_boot that processes carry."""
     owner = marker.split(":", 3)[:3]
     return {marker, *(text for _, text in processes_with(MARKER_VARIABLE) if text.split(":", 3)[:3] == owner)}
@@ -200,7 +200,7 @@ def _newest_process() -> bytes:
     return _contents("/proc/loadavg").rpartition(b" ")[2]
 
 
-def descendants(owner: int, known: Mapping[int, str]) -> Dict[int, str]:
+def descendants(owner: int, known: Mapping[int, str]) -> dict[int, str]:
     """All running descendants of a process and of the known processes, with their start times.
 
     This process is never among them.

@@ -9,7 +9,7 @@ import signal
 import threading
 from pathlib import Path
 from types import FrameType
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from ma_boot.errors import Stopped
 
@@ -38,8 +38,8 @@ class SignalInbox:
     """
 
     def __init__(self) -> None:
-        self.stops: List[int] = []
-        self._previous: Dict[int, Any] = {}
+        self.stops: list[int] = []
+        self._previous: dict[int, Any] = {}
         self._previous_wakeup = -1
         self._closing = threading.Lock()  # a thread must not write to a number that is another file's by now
 
@@ -68,7 +68,7 @@ class SignalInbox:
             self._writer.close()
         self._reader.close()
 
-    def _record(self, signum: int, frame: Optional[FrameType]) -> None:
+    def _record(self, signum: int, frame: FrameType | None) -> None:
         if signum in STOP_SIGNALS or signum not in (signal.SIGCHLD, *_DISREGARDED, *self.stops):
             self.stops.append(signum)
 
@@ -134,7 +134,7 @@ def catches_signal(pid: int, signum: int) -> bool:
 _SHELLS = {"sh", "bash", "dash", "ash", "busybox", "ksh", "mksh", "zsh"}
 
 
-def swallowing_shell() -> Optional[str]:
+def swallowing_shell() -> str | None:
     """The command of this process's parent if it is a shell that runs a command or a script and does not
     catch SIGTERM; else None.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import struct
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Dict, Iterator, List
 
 _NETLINK_SOCK_DIAG, _BY_FAMILY, _DUMP = 4, 20, 0x301
 _INFO = 2  # INET_DIAG_INFO: a `tcp_info`
@@ -20,10 +20,10 @@ _ANSWER = 1 << 16
 _SECONDS = 0.5
 
 
-def socket_bytes() -> Dict[int, int]:
+def socket_bytes() -> dict[int, int]:
     """The bytes that each TCP socket of this container has moved either way, by inode; neither keepalives nor
     repeats count. Empty where the kernel does not tell."""
-    moved: Dict[int, int] = {}
+    moved: dict[int, int] = {}
     with suppress(OSError), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as diag:
         diag.settimeout(_SECONDS)
         for family in (socket.AF_INET, socket.AF_INET6):
@@ -49,8 +49,8 @@ def _messages(diag: socket.socket) -> Iterator[bytes]:
             answer = answer[_aligned(length) :]
 
 
-def _attributes(data: bytes) -> Dict[int, bytes]:
-    attributes: Dict[int, bytes] = {}
+def _attributes(data: bytes) -> dict[int, bytes]:
+    attributes: dict[int, bytes] = {}
     while len(data) >= _ATTRIBUTE.size:
         length, kind = _ATTRIBUTE.unpack_from(data)
         attributes[kind] = data[_ATTRIBUTE.size : length]
@@ -62,9 +62,9 @@ def _aligned(length: int) -> int:
     return (length + 3) & ~3
 
 
-def sockets_of(pid: int) -> List[int]:
+def sockets_of(pid: int) -> list[int]:
     """The inodes of a process's sockets; none where that is another user's, or gone."""
-    inodes: List[int] = []
+    inodes: list[int] = []
     with suppress(OSError):
         for descriptor in os.listdir(f"/proc/{pid}/fd"):
             with suppress(OSError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from typing import Callable, Generic, List, Optional, TypeVar
+from typing import Callable, Generic, TypeVar
 
 from ma_boot.processes.signals import SignalInbox
 
@@ -24,8 +24,8 @@ class Task(Generic[Result]):
     def __init__(self, name: str, work: Callable[[threading.Event], Result], inbox: SignalInbox) -> None:
         self._cancel = threading.Event()
         self._finished = threading.Event()
-        self._results: List[Result] = []
-        self._error: Optional[BaseException] = None
+        self._results: list[Result] = []
+        self._error: BaseException | None = None
         self._inbox = inbox
         threading.Thread(target=self._run, args=(work,), name=name, daemon=True).start()
 

@@ -6,18 +6,19 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, List, Mapping, Optional
+from typing import Any
 
 SPOOL = "MABOOT_CHECKPOINT_SPOOL"  # the directory where ma_boot reads; not set: nobody listens
 STEP = "MABOOT_RESTORED_STEP"  # of the first output that has restored one
 ALL = "MABOOT_RESTORED"  # JSON: a list of all outputs with checkpoints, each with directory, step and source
 _RANKS = ("RANK", "RANK_ID", "OMPI_COMM_WORLD_RANK", "MS_NODE_ID")
 _LONGEST_TICK = 90  # milliseconds between two times that a file system can tell apart
-_printed: List[str] = []
+_printed: list[str] = []
 
 
-def restored_step(directory: Optional[str] = None) -> Optional[str]:
+def restored_step(directory: str | None = None) -> str | None:
     """The step that is in place, as the names of its files have it; None for the beginning.
 
     `directory` is that of an output with checkpoints, or one below it; without it the first output that has
@@ -38,9 +39,7 @@ def restored_step(directory: Optional[str] = None) -> Optional[str]:
     return outputs[max(around, key=len)] or None
 
 
-def checkpoint(
-    step: int, epoch: Optional[int] = None, node: bool = False, directory: Optional[str] = None
-) -> None:
+def checkpoint(step: int, epoch: int | None = None, node: bool = False, directory: str | None = None) -> None:
     """Says that the checkpoint of this step is complete: this process has closed all its files.
 
     `step` and `epoch` are the numbers in the names of the files, or of the directory; `epoch` only where
@@ -82,7 +81,7 @@ def _append(path: str, message: Mapping[str, Any]) -> None:
         os.close(descriptor)
 
 
-def _file_time(descriptor: int) -> Optional[int]:
+def _file_time(descriptor: int) -> int | None:
     """The time of this call by the clock that dates files; None if the file system has none this fine.
 
     It returns when that clock has moved on: so a file of the next step is younger, and tells by its time that
@@ -98,7 +97,7 @@ def _file_time(descriptor: int) -> Optional[int]:
     return None
 
 
-def _rank(environ: Mapping[str, str]) -> Optional[int]:
+def _rank(environ: Mapping[str, str]) -> int | None:
     """The rank of this process, as its rendezvous tells it; None if it does not."""
     ranks = [environ[name] for name in _RANKS if environ.get(name, "").isdigit()]
     return int(ranks[0]) if ranks else None

@@ -7,8 +7,9 @@ import ast
 import json
 import os
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 from ma_boot.redact import masked
 
@@ -27,7 +28,7 @@ class Config(SimpleNamespace):
     __repr__ = __str__
 
 
-def load_config(default: str = "default_config.yaml", argv: Optional[Sequence[str]] = None) -> Config:
+def load_config(default: str = "default_config.yaml", argv: Sequence[str] | None = None) -> Config:
     """The settings of a file, overridden by the command line: `--lr=0.1`, `--optimizer.momentum 0.9`.
 
     `default` is looked for next to the main script, then in the working directory; `--config_path FILE`
@@ -54,7 +55,7 @@ def load_config(default: str = "default_config.yaml", argv: Optional[Sequence[st
     defaults = dict(_leaves(config))
     for name, value in defaults.items():
         if name != CONFIG_PATH:
-            more: Dict[str, Any] = {"nargs": "?", "const": "true"} if isinstance(value, bool) else {}
+            more: dict[str, Any] = {"nargs": "?", "const": "true"} if isinstance(value, bool) else {}
             text = f"{helps.get(name, '')} ({value})"
             parser.add_argument("--" + name, metavar="VALUE", help=_plain(text.strip()), **more)
     given, unknown = parser.parse_known_args(words)
@@ -75,7 +76,7 @@ def load_config(default: str = "default_config.yaml", argv: Optional[Sequence[st
     return config
 
 
-def _first_words(unknown: Sequence[str]) -> List[str]:
+def _first_words(unknown: Sequence[str]) -> list[str]:
     """The words without the value of an option, as in `--nothing 3`."""
     pairs = zip(["", *unknown], unknown)
     return [
@@ -101,7 +102,7 @@ def typed(text: str, default: Any) -> Any:
     return _literal(text) if default is None else text
 
 
-def _list(text: str, default: Sequence[Any]) -> List[Any]:
+def _list(text: str, default: Sequence[Any]) -> list[Any]:
     items = _literal(text) if text.strip().startswith(("[", "(")) else text.split(",") if text else []
     if not isinstance(items, (list, tuple)):
         raise ValueError(f"found {text!r}, expected a list such as [1, 2] or 1,2")
@@ -120,7 +121,7 @@ def _literal(text: str) -> Any:
         return text
 
 
-def _find(named: Optional[str], default: str) -> str:
+def _find(named: str | None, default: str) -> str:
     if named:
         if not os.path.isfile(named):
             raise ValueError(f"--{CONFIG_PATH} {named}: no such file (in {os.getcwd()})")
@@ -134,7 +135,7 @@ def _find(named: Optional[str], default: str) -> str:
     raise ValueError(f"no such file: {' or '.join(files)}; give one with --{CONFIG_PATH}")
 
 
-def _read(file: str) -> Tuple[Dict[str, Any], Dict[str, Any], Dict[str, Any]]:
+def _read(file: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Settings, help texts and choices."""
     with open(file, encoding="utf-8") as stream:
         text = stream.read()
@@ -149,7 +150,7 @@ def _read(file: str) -> Tuple[Dict[str, Any], Dict[str, Any], Dict[str, Any]]:
     return settings, helps, choices
 
 
-def _yaml(text: str) -> List[Any]:
+def _yaml(text: str) -> list[Any]:
     try:
         import yaml
     except ImportError:
@@ -169,7 +170,7 @@ def _as_config(settings: Mapping[str, Any]) -> Config:
     )
 
 
-def _leaves(config: SimpleNamespace, before: str = "") -> Iterator[Tuple[str, Any]]:
+def _leaves(config: SimpleNamespace, before: str = "") -> Iterator[tuple[str, Any]]:
     """Each setting with its name, such as `optimizer.lr`."""
     for name, value in vars(config).items():
         if isinstance(value, SimpleNamespace):

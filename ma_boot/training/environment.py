@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Mapping, Tuple
+from collections.abc import Mapping
+from typing import Any
 
 TARGETS = ("None", "Ascend", "GPU", "CPU")
 MODES = ("graph", "pynative")
@@ -82,7 +83,7 @@ def _use_device(ms: Any, target: str, device_id: int) -> None:
         ms.set_context(device_target=target, device_id=device_id)
 
 
-def _join_group(ms: Any, cfg: Any) -> Tuple[int, int]:
+def _join_group(ms: Any, cfg: Any) -> tuple[int, int]:
     """Joins the group for data-parallel training; returns the rank and the size of the group."""
     from mindspore.communication import get_group_size, get_rank, init
 

@@ -7,7 +7,7 @@ import hashlib
 import os
 import socket
 import sys
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from ma_boot.training.environment import group_size
 
@@ -16,7 +16,7 @@ _DOWNLOADS = (("data_url", "data_path"), ("checkpoint_url", "load_path"), ("trai
 
 
 def moxing_wrapper(
-    pre_process: Optional[Step] = None, post_process: Optional[Step] = None, config: Any = None
+    pre_process: Step | None = None, post_process: Step | None = None, config: Any = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A decorator that downloads the inputs before a training and uploads the output after it.
 

@@ -6,7 +6,7 @@ import fcntl
 import os
 import struct
 import time
-from typing import Optional, Sequence
+from collections.abc import Sequence
 
 from ma_boot.training.checkpoint_note import tell
 
@@ -38,7 +38,7 @@ def should_save() -> bool:
         return False
 
 
-def answer(answers: Sequence[int], call: int) -> Optional[bool]:
+def answer(answers: Sequence[int], call: int) -> bool | None:
     """What a rank answers at a call: `answers` are those that are True, negative in doubt; then None."""
     return None if -call in answers else call in answers
 

@@ -6,11 +6,12 @@ import errno
 import os
 import posixpath
 import re
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable
 
 from path_mapping.errors import Replaced, StoreError, TransferFailed
 from path_mapping.file.file_tree import (
@@ -22,18 +23,13 @@ from path_mapping.file.file_tree import (
     store,
     url_of,
 )
-from path_mapping.localfs import FileState, chunks, state_of, write_verified
-from path_mapping.mapping import ObsUrl, Route
-from path_mapping.stores import StoredObject
-from path_mapping.transfer import (
-    RetriedStore,
-    Transferred,
-    UploadChoice,
-    download,
-    download_file,
-    upload,
-    upload_file,
-)
+from path_mapping.localfs.atomic_file import write_verified
+from path_mapping.localfs.source_file import FileState, chunks, state_of
+from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.planning.prepare import UploadChoice
+from path_mapping.stores.objects import StoredObject
+from path_mapping.transfer.transfer import Transferred, download, download_file, upload, upload_file
+from path_mapping.workers.retry import RetriedStore
 
 COPIES = 16  # requests at a time
 MOST_NAMED = 20  # missing files in a message
@@ -75,7 +71,7 @@ def _target_of(src_url: str, dst_url: str) -> str:
     return dst_url + posixpath.basename(src_url) if dst_url.endswith("/") else dst_url
 
 
-def copy_parallel(src_url: str, dst_url: str, file_list: Optional[Sequence[str]] = None, **_: Any) -> None:
+def copy_parallel(src_url: str, dst_url: str, file_list: Sequence[str] | None = None, **_: Any) -> None:
     """Copies everything below a directory, or only the relative paths in `file_list`; or a single file.
 
     Between local paths and OBS, files are skipped that are on both sides with the same content, as far as its
@@ -114,11 +110,11 @@ def copy_parallel(src_url: str, dst_url: str, file_list: Optional[Sequence[str]]
             copy(os.path.join(src_url, name), os.path.join(dst_url, name))
 
 
-def _copy_within(source: ObsUrl, target: ObsUrl, names: Optional[Set[str]]) -> None:
+def _copy_within(source: ObsUrl, target: ObsUrl, names: set[str] | None) -> None:
     """Copies objects by requests in parallel; the first that fails ends it after those in progress."""
     used = store()  # each thread would have its own
 
-    def copy_object(item: Tuple[str, StoredObject]) -> None:
+    def copy_object(item: tuple[str, StoredObject]) -> None:
         name, stored = item
         used.copy(source.bucket, stored.key, stored.size, target.bucket, target.prefix + name)
 
@@ -127,16 +123,16 @@ def _copy_within(source: ObsUrl, target: ObsUrl, names: Optional[Set[str]]) -> N
         list(pool.map(copy_object, chosen))
 
 
-def _patterns(names: Optional[Set[str]]) -> Tuple[str, ...]:
+def _patterns(names: set[str] | None) -> tuple[str, ...]:
     """The names as .gitignore patterns."""
     return tuple("/" + re.sub(r"([\\*?\[\]!# ])", r"\\\1", name) for name in sorted(names or ()))
 
 
-def _is_chosen(names: Optional[Set[str]], name: str) -> bool:
+def _is_chosen(names: set[str] | None, name: str) -> bool:
     return names is None or not names.isdisjoint(_with_parents(name))
 
 
-def _check_existence(src_url: str, names: Set[str]) -> None:
+def _check_existence(src_url: str, names: set[str]) -> None:
     """Raises `MoxFileNotExistsException` with the names that do not exist below the URL."""
     source = url_of(src_url)
     if source is None:
@@ -149,19 +145,19 @@ def _check_existence(src_url: str, names: Set[str]) -> None:
         raise MoxFileNotExistsException(f"{src_url}: found no {_shown(absent)}; nothing was copied")
 
 
-def _shown(names: List[str]) -> str:
+def _shown(names: list[str]) -> str:
     """The first names, as a message lists them."""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more
 
 
-def _objects_below(place: ObsUrl) -> Iterator[Tuple[str, StoredObject]]:
+def _objects_below(place: ObsUrl) -> Iterator[tuple[str, StoredObject]]:
     """The objects below a URL, each with its relative path."""
     start = len(place.prefix)
     return ((stored.key[start:], stored) for stored in store().list(place.bucket, place.prefix))
 
 
-def _with_parents(name: str) -> List[str]:
+def _with_parents(name: str) -> list[str]:
     parts = name.rstrip("/").split("/")
     return ["/".join(parts[: count + 1]) for count in range(len(parts))]
 
@@ -260,7 +256,7 @@ def _upload_and_delete(src_url: str, dst_url: str, target: ObsUrl) -> None:
     for path, state in _states(paths).items():
         if before.get(path) == state and sizes.get(os.path.relpath(path, src_url)) == state.size:
             os.unlink(path)
-    kept: List[str] = []
+    kept: list[str] = []
     for top, _, _ in os.walk(src_url, topdown=False):
         try:
             os.rmdir(top)
@@ -274,9 +270,9 @@ def _is_dir(path: str) -> bool:
     return os.path.isdir(path) and not os.path.islink(path)
 
 
-def _states(paths: List[str]) -> Dict[str, FileState]:
+def _states(paths: list[str]) -> dict[str, FileState]:
     """The states of the files that exist; links are followed, as the upload does."""
-    states: Dict[str, FileState] = {}
+    states: dict[str, FileState] = {}
     for path in paths:
         with suppress(FileNotFoundError):
             states[path] = state_of(os.stat(path))

@@ -8,18 +8,19 @@ import logging
 import os
 import tempfile
 import weakref
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional, Tuple, Union
+from typing import Any, Union
 
 from path_mapping.errors import NoWorkers
 from path_mapping.file.file_tree import store, url_of
 from path_mapping.file.object_reader import ObjectReader, warn_unclosed
-from path_mapping.localfs import CHUNK, FileState, chunks, md5_of, state_of
-from path_mapping.mapping import ObsUrl
-from path_mapping.stores import ObjectState
-from path_mapping.transfer import upload_file
+from path_mapping.localfs.source_file import CHUNK, FileState, chunks, md5_of, state_of
+from path_mapping.mapping.routes import ObsUrl
+from path_mapping.stores.objects import ObjectState
+from path_mapping.transfer.transfer import upload_file
 
 Data = Union[str, bytes]
 _log = logging.getLogger("path_mapping")
@@ -29,7 +30,7 @@ class RawFile(io.FileIO):
     """A local file; between `keep` and `close` it is the new content of an object, which `upload` stores."""
 
     complete = True  # whether the buffers above have written all that they had
-    stored: Optional[FileState] = None  # in which state the object has the content
+    stored: FileState | None = None  # in which state the object has the content
     entered = False  # whether a `with` block has begun
     given_up = ""  # why it is not uploaded when it is closed
     _held = _dropped = _lost = False
@@ -54,7 +55,7 @@ class RawFile(io.FileIO):
         self.stored = None
         return super().write(data)
 
-    def truncate(self, size: Optional[int] = None) -> int:
+    def truncate(self, size: int | None = None) -> int:
         self.stored = None
         return super().truncate(size)
 
@@ -119,10 +120,10 @@ class RawFile(io.FileIO):
         warn_unclosed(str(self.name), source)
 
 
-_kept: Dict[RawFile, Tuple[weakref.ref[io.IOBase], io.IOBase]] = {}
+_kept: dict[RawFile, tuple[weakref.ref[io.IOBase], io.IOBase]] = {}
 
 
-def temporary_file(name: str, mode: str, url: ObsUrl, known: Optional[ObjectState]) -> RawFile:
+def temporary_file(name: str, mode: str, url: ObsUrl, known: ObjectState | None) -> RawFile:
     """A file without a name on the disk, gone however the process ends; it begins with the `known` object."""
     with tempfile.TemporaryFile(prefix="path_mapping.") as file:
         if known is not None:
@@ -197,17 +198,17 @@ class _TextWriter(_Uploaded, io.TextIOWrapper):
         with self._raw.held():
             return super().seek(*place)
 
-    def truncate(self, size: Optional[int] = None) -> int:
+    def truncate(self, size: int | None = None) -> int:
         with self._raw.held():
             return super().truncate(size)
 
 
 def File(
-    name: Union[str, os.PathLike[str]],
+    name: str | os.PathLike[str],
     mode: str = "r",
-    encoding: Optional[str] = None,
-    errors: Optional[str] = None,
-    newline: Optional[str] = "\n",
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = "\n",
 ) -> Any:
     """Opens a local path or a URL as `open` does: the file is one of Python's own, with a `size()` besides.
 
@@ -259,7 +260,7 @@ def File(
     return file
 
 
-def _known(url: ObsUrl, name: Any, kind: str) -> Optional[ObjectState]:
+def _known(url: ObsUrl, name: Any, kind: str) -> ObjectState | None:
     """The object that is read, or whose content the new one begins with."""
     known = None if "w" in kind else store().find(url.bucket, url.key)
     if "r" in kind and known is None:

@@ -9,25 +9,27 @@ import posixpath
 import re
 import shutil
 import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union, cast
+from typing import Any, NamedTuple, cast
 
 from path_mapping.errors import NotFound, StoreError, Unreachable, UnsafeTarget
-from path_mapping.mapping import ObsUrl
-from path_mapping.stores import ObjectState, open_store
-from path_mapping.workers import RetriedStore
+from path_mapping.mapping.routes import ObsUrl
+from path_mapping.stores.objects import ObjectState
+from path_mapping.stores.open_store import open_store
+from path_mapping.workers.retry import RetriedStore
 
 OBS_ROOT = "PATH_MAPPING_OBS_ROOT"  # a directory that stands in for OBS, in a rehearsal
 
 _local = threading.local()
-_settings: Dict[str, str] = {}
+_settings: dict[str, str] = {}
 
 
 def set_auth(
-    ak: Optional[str] = None,
-    sk: Optional[str] = None,
-    server: Optional[str] = None,
-    port: Optional[int] = None,
+    ak: str | None = None,
+    sk: str | None = None,
+    server: str | None = None,
+    port: int | None = None,
     is_secure: bool = True,
     **_: Any,
 ) -> None:
@@ -81,7 +83,7 @@ class Stat(NamedTuple):
     is_directory: bool
 
 
-def url_of(path: Union[str, os.PathLike[str]]) -> Optional[ObsUrl]:
+def url_of(path: str | os.PathLike[str]) -> ObsUrl | None:
     """The URL, repeated slashes merged into one; None for a local path.
 
     Raises `ValueError` if the URL has no bucket, or is otherwise invalid.
@@ -156,13 +158,13 @@ def list_directory(
     skip_file: bool = False,
     skip_dir: bool = False,
     **_: Any,
-) -> List[str]:
+) -> list[str]:
     """The names in a directory, sorted; with `recursive` the relative paths of everything below it.
 
     Names of directories end with `/` if `remove_sep` is false. Raises `MoxFileNotExistsException` if there is
     no such directory.
     """
-    names: List[str] = []
+    names: list[str] = []
     for top, directories, files in walk(url):
         base = os.fspath(top)[len(os.fspath(url).rstrip("/")) :].strip("/")
         if not skip_dir:
@@ -174,7 +176,7 @@ def list_directory(
     return sorted(names)
 
 
-def walk(url: str, topdown: bool = True, **settings: Any) -> Iterator[Tuple[str, List[str], List[str]]]:
+def walk(url: str, topdown: bool = True, **settings: Any) -> Iterator[tuple[str, list[str], list[str]]]:
     """Like `os.walk`. Raises `MoxFileNotExistsException` if there is no such directory."""
     place = url_of(url)
     if not is_directory(url):
@@ -182,8 +184,8 @@ def walk(url: str, topdown: bool = True, **settings: Any) -> Iterator[Tuple[str,
     if place is None:
         yield from os.walk(url, topdown, **settings)
         return
-    directories: List[str] = []
-    files: List[str] = []
+    directories: list[str] = []
+    files: list[str] = []
     prefix = place.prefix
     for entry in store().level(place.bucket, prefix):
         name = entry.key[len(prefix) :]
@@ -227,7 +229,7 @@ class Entry(NamedTuple):
 class Entries(Iterator[Entry]):
     """The iterator of `scan_dir`, which may be closed early, as `os.scandir`'s."""
 
-    def __init__(self, entries: List[Entry]) -> None:
+    def __init__(self, entries: list[Entry]) -> None:
         self._left = iter(entries)
 
     def __next__(self) -> Entry:
@@ -257,7 +259,7 @@ def scan_dir(url: str) -> Any:
     return Entries([Entry(name, posixpath.join(url, name), directory) for name, directory in sorted(listed)])
 
 
-def glob(url: str) -> List[str]:
+def glob(url: str) -> list[str]:
     """The existing paths that match, sorted; a wildcard never matches a `/`."""
     place = url_of(url)
     if place is None:
@@ -316,7 +318,7 @@ def remove(url: str, recursive: bool = False, **_: Any) -> None:
         store().delete_all(place.bucket, keys)
 
 
-def state_of_object(place: ObsUrl) -> Optional[ObjectState]:
+def state_of_object(place: ObsUrl) -> ObjectState | None:
     """The state of the object with exactly this key; None if no object has it, and for a directory."""
     if not place.key or place.key.endswith("/"):
         return None

@@ -6,13 +6,15 @@ import io
 import os
 import tempfile
 import warnings
-from typing import Any, BinaryIO, Callable, Iterator, List, Optional, TypeVar
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Callable, TypeVar
 
 from path_mapping.errors import Unreachable
 from path_mapping.file.file_tree import store
-from path_mapping.localfs import crc64
-from path_mapping.mapping import ObsUrl
-from path_mapping.stores import UNSURE, WRONG, ContentSum, ObjectState
+from path_mapping.localfs.source_file import crc64
+from path_mapping.mapping.routes import ObsUrl
+from path_mapping.stores.contents import UNSURE, WRONG, ContentSum
+from path_mapping.stores.objects import ObjectState
 
 Result = TypeVar("Result")
 
@@ -38,15 +40,15 @@ class ObjectReader(io.RawIOBase):
     def __init__(self, url: ObsUrl, state: ObjectState, name: str) -> None:
         self._url, self._state, self.name = url, state, name
         self._position = 0
-        self._copy: Optional[BinaryIO] = None  # for who reads by a descriptor
-        self._pieces: Optional[Iterator[bytes]] = None
+        self._copy: BinaryIO | None = None  # for who reads by a descriptor
+        self._pieces: Iterator[bytes] | None = None
         self._rest = b""
-        self._seen: List[int] = []  # the CRC-64 of each reading
+        self._seen: list[int] = []  # the CRC-64 of each reading
         self._restart_check()
 
     def _restart_check(self) -> None:
         self._sum = ContentSum(self._state.sums)  # of the bytes from the beginning on
-        self._error: Optional[WrongContent] = None
+        self._error: WrongContent | None = None
 
     def _check(self, piece: bytes) -> None:
         """Takes a piece at the position; raises `WrongContent` if the whole is not what was stored."""

@@ -8,12 +8,12 @@ import glob
 import os
 import posixpath
 import shutil
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable
 
 from path_mapping.file import copying, file_object, file_tree
 
 _SCHEMES = ("obs://", "s3://")
-_originals: Dict[Tuple[Any, str], Any] = {}
+_originals: dict[tuple[Any, str], Any] = {}
 
 
 def _is_file(path: str) -> bool:
@@ -37,9 +37,9 @@ def _open(
     file: str,
     mode: str = "r",
     buffering: int = -1,
-    encoding: Optional[str] = None,
-    errors: Optional[str] = None,
-    newline: Optional[str] = None,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
     **settings: Any,
 ) -> Any:
     return file_object.File(file, mode, encoding, errors, newline)
@@ -86,7 +86,7 @@ def _inside(src: str, dst: str) -> str:
     return posixpath.join(dst, posixpath.basename(src.rstrip("/"))) if file_tree.is_directory(dst) else dst
 
 
-_FUNCTIONS: Tuple[Tuple[Any, str, Callable[..., Any]], ...] = (
+_FUNCTIONS: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
     (builtins, "open", _open),
     (glob, "glob", lambda pathname, **settings: file_tree.glob(pathname)),
     (glob, "iglob", lambda pathname, **settings: iter(file_tree.glob(pathname))),

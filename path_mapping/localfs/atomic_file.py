@@ -9,10 +9,11 @@ import hashlib
 import os
 import re
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import NamedTuple
 
 from path_mapping.errors import Unreachable, UnsafeTarget
 from path_mapping.localfs.names import LONGEST_NAME, TEMPORARY, is_temporary
@@ -133,11 +134,11 @@ class PartJournal:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         self._file = os.open(name, flags, 0o640, dir_fd=directory)
 
-    def known(self) -> Dict[int, int]:
+    def known(self) -> dict[int, int]:
         """The CRC of each range by its number; the last one written counts."""
         os.lseek(self._file, 0, os.SEEK_SET)
         with os.fdopen(os.dup(self._file), "rb") as file:
-            spans: Dict[int, int] = {}
+            spans: dict[int, int] = {}
             for line in file:
                 words = line.split()
                 if line.endswith(b"\n") and len(words) == 2 and all(word.isdigit() for word in words):
@@ -186,7 +187,7 @@ def put_mark(file: int, size: int, etag: str) -> None:
         return
 
 
-def read_mark(path: Union[str, os.PathLike[str]]) -> Optional[FileMark]:
+def read_mark(path: str | os.PathLike[str]) -> FileMark | None:
     """The mark of a file; None if it has none or does not exist."""
     try:
         text = os.getxattr(path, ATTRIBUTE, follow_symlinks=False).decode("utf-8")
@@ -207,7 +208,7 @@ def _check_inside(real: str, root: Path, shown: str) -> None:
         raise UnsafeTarget([f"{shown}: a link leads to {real}, outside of {root}"])
 
 
-def make_directories(path: Path) -> List[Path]:
+def make_directories(path: Path) -> list[Path]:
     """Makes a directory and its parents, each with mode 0750; returns those it made, the deepest first.
 
     `Path.mkdir(parents=True)` gives the mode to the last one only. Raises `OSError`.
@@ -246,7 +247,7 @@ class TargetDir:
             with suppress(OSError):
                 directory.rmdir()
 
-    def create(self, name: str, temporary: str = "") -> Tuple[str, int]:
+    def create(self, name: str, temporary: str = "") -> tuple[str, int]:
         """Creates an unfinished file for `name`, locked while it is open. Returns its name and descriptor.
 
         Without a `temporary` name it gets one that nobody else has. Raises `FileExistsError`.
@@ -257,7 +258,7 @@ class TargetDir:
         lock(file)
         return temporary, file
 
-    def resume(self, temporary: str, size: int) -> Optional[int]:
+    def resume(self, temporary: str, size: int) -> int | None:
         """Opens and locks an unfinished file of an earlier run; one of another size in bytes is removed.
 
         None without one, or if another process may work on it.
@@ -303,7 +304,7 @@ def write_all(file: int, data: memoryview, offset: int) -> None:
         done += written
 
 
-def write_verified(target: Path, pieces: Iterable[bytes], size: int, md5: Optional[str]) -> None:
+def write_verified(target: Path, pieces: Iterable[bytes], size: int, md5: str | None) -> None:
     """Writes a file with mode 0640, or leaves the disk as it was.
 
     Raises:
@@ -328,7 +329,7 @@ def write_verified(target: Path, pieces: Iterable[bytes], size: int, md5: Option
         directory.close()
 
 
-def _fill(file: int, pieces: Iterable[bytes], size: int, md5: Optional[str]) -> None:
+def _fill(file: int, pieces: Iterable[bytes], size: int, md5: str | None) -> None:
     digest, written = new_md5(), 0
     for piece in pieces:
         if written + len(piece) > size:

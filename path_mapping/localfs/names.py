@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import List, Optional, Set
 
 from path_mapping.errors import printable
 
@@ -23,7 +22,7 @@ def is_temporary(name: str) -> bool:
     return name.endswith(TEMPORARY) and _UNFINISHED.fullmatch(name) is not None
 
 
-def unsafe(name: str) -> Optional[str]:
+def unsafe(name: str) -> str | None:
     """Why a key must not become a file's path below its target; None if it may.
 
     Whoever may write to the bucket chooses the keys. What is merely unusual, such as a newline or a
@@ -49,7 +48,7 @@ def unsafe(name: str) -> Optional[str]:
     return None
 
 
-def key_problem(key: str) -> Optional[str]:
+def key_problem(key: str) -> str | None:
     """Why a file's path cannot be a key; None if it can."""
     try:
         length = len(key.encode("utf-8"))
@@ -71,10 +70,10 @@ class Clashes:
     """
 
     def __init__(self, folded: bool) -> None:
-        self._open: List[str] = []
-        self._seen: Optional[Set[int]] = set() if folded else None  # hashes: 64 MiB for a million names
+        self._open: list[str] = []
+        self._seen: set[int] | None = set() if folded else None  # hashes: 64 MiB for a million names
 
-    def problem(self, name: str) -> Optional[str]:
+    def problem(self, name: str) -> str | None:
         """What is wrong with the next name; None if nothing is."""
         while self._open and not name.startswith(self._open[-1]):
             self._open.pop()

@@ -9,10 +9,11 @@ import ctypes
 import hashlib
 import os
 import sys
+from collections.abc import Iterable, Iterator
 from ctypes import util
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Union
+from typing import Any, Callable, NamedTuple, Union
 
 Buffer = Union[bytes, bytearray, memoryview]
 Update = Callable[[Buffer, int], int]
@@ -28,7 +29,7 @@ def new_md5() -> hashlib._Hash:
     return hashlib.md5(usedforsecurity=False)  # allowed in FIPS mode, too
 
 
-def md5_of(pieces: Iterable[Union[bytes, memoryview]]) -> str:
+def md5_of(pieces: Iterable[bytes | memoryview]) -> str:
     """The MD5 of the pieces in hex, as an ETag has it."""
     digest = new_md5()
     for piece in pieces:
@@ -46,7 +47,7 @@ def _fastest() -> Update:
     return by_liblzma() or by_crcmod()
 
 
-def by_liblzma() -> Optional[Update]:
+def by_liblzma() -> Update | None:
     """`crc64` by liblzma, None if it is not installed; it releases the GIL."""
     native = _lzma_crc64("liblzma.so.5") or _lzma_crc64(util.find_library("lzma"))
     if native is None:
@@ -65,7 +66,7 @@ def by_liblzma() -> Optional[Update]:
     return by_address
 
 
-def _lzma_crc64(name: Optional[str]) -> Any:
+def _lzma_crc64(name: str | None) -> Any:
     try:
         return ctypes.CDLL(name).lzma_crc64 if name else None
     except (OSError, AttributeError):
@@ -82,7 +83,7 @@ def by_crcmod() -> Update:
     return lambda data, before: whole(bytes(data), before)
 
 
-def crc64_of_parts(crcs: List[int], sizes: List[int]) -> int:
+def crc64_of_parts(crcs: list[int], sizes: list[int]) -> int:
     """The CRC-64 of a whole from those of its consecutive parts, and their sizes in bytes."""
     whole = 0
     for crc, size in zip(crcs, sizes):
@@ -133,7 +134,7 @@ def state_of(status: os.stat_result) -> FileState:
     return FileState(status.st_size, status.st_mtime_ns, status.st_ino)
 
 
-def check_unchanged(file: int, before: Optional[FileState]) -> None:
+def check_unchanged(file: int, before: FileState | None) -> None:
     """Raises `FileChanged` if an open file is no longer in the state `before`."""
     if before is not None and state_of(os.fstat(file)) != before:
         raise FileChanged("the file changed during its upload")

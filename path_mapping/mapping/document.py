@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from typing import Any, List, Optional, Set, Tuple, Union
+from typing import Any
 
 
 class Value:
@@ -15,7 +15,7 @@ class Value:
     value as it is written, for messages.
     """
 
-    def __init__(self, line: Optional[int], shown: str) -> None:
+    def __init__(self, line: int | None, shown: str) -> None:
         self.line = line
         self.shown = shown[:60]
 
@@ -28,7 +28,7 @@ class Value:
 class ScalarValue(Value):
     """A string, a number, true, false or null."""
 
-    def __init__(self, line: Optional[int], shown: str, value: Union[str, int, float, bool, None]) -> None:
+    def __init__(self, line: int | None, shown: str, value: str | int | float | bool | None) -> None:
         super().__init__(line, shown)
         self.value = value
 
@@ -36,7 +36,7 @@ class ScalarValue(Value):
 class ListValue(Value):
     """A list."""
 
-    def __init__(self, line: Optional[int], shown: str, items: Tuple[Value, ...]) -> None:
+    def __init__(self, line: int | None, shown: str, items: tuple[Value, ...]) -> None:
         super().__init__(line, shown)
         self.items = items
 
@@ -44,7 +44,7 @@ class ListValue(Value):
 class DictValue(Value):
     """A dict with every pair that is written, so that duplicate keys can be found."""
 
-    def __init__(self, line: Optional[int], shown: str, pairs: Tuple[Tuple[Value, Value], ...]) -> None:
+    def __init__(self, line: int | None, shown: str, pairs: tuple[tuple[Value, Value], ...]) -> None:
         super().__init__(line, shown)
         self.pairs = pairs
 
@@ -52,7 +52,7 @@ class DictValue(Value):
 VARIABLE = "PATH_MAPPING_CONFIG"
 
 
-def read_literal(text: str, problems: List[str]) -> Optional[Value]:
+def read_literal(text: str, problems: list[str]) -> Value | None:
     """The value of the one assignment; None, and a problem, without it or with other code beside it.
 
     This is the file that X2MindSpore generates (x2ms_adapter/modelarts/path_mapping_config.py). Comments and
@@ -67,8 +67,8 @@ def read_literal(text: str, problems: List[str]) -> Optional[Value]:
         return None
 
 
-def _assigned(module: ast.Module, problems: List[str]) -> Optional[ast.expr]:
-    value: Optional[ast.expr] = None
+def _assigned(module: ast.Module, problems: list[str]) -> ast.expr | None:
+    value: ast.expr | None = None
     for statement in module.body:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
             continue  # a docstring
@@ -84,7 +84,7 @@ def _assigned(module: ast.Module, problems: List[str]) -> Optional[ast.expr]:
     return value
 
 
-def _target(statement: ast.stmt) -> Optional[str]:
+def _target(statement: ast.stmt) -> str | None:
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target: ast.expr = statement.targets[0]
     elif isinstance(statement, ast.AnnAssign):
@@ -114,7 +114,7 @@ _EXPONENT = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?[eE][+-]?\d+")
 _COLLECTIONS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 
 
-def read_json(text: str, problems: List[str]) -> Optional[Value]:
+def read_json(text: str, problems: list[str]) -> Value | None:
     """The document, without lines, which the JSON reader does not report; None, and a problem, if invalid."""
     try:
         return _from_json(json.loads(text, object_pairs_hook=_Object, parse_constant=_refuse_constant))
@@ -125,7 +125,7 @@ def read_json(text: str, problems: List[str]) -> Optional[Value]:
     return None
 
 
-class _Object(List[Tuple[str, Any]]):
+class _Object(list[tuple[str, Any]]):
     """The pairs of an object, as a type other than list."""
 
 
@@ -143,7 +143,7 @@ def _from_json(value: Any) -> Value:
     return ScalarValue(None, shown, value)
 
 
-def read_yaml(text: str, problems: List[str]) -> Optional[Value]:
+def read_yaml(text: str, problems: list[str]) -> Value | None:
     """The document as by `yaml.safe_load`; None, and a problem, if invalid. Aliases are problems, too."""
     import yaml  # slow to import, and few mappings are YAML
 
@@ -168,7 +168,7 @@ def read_yaml(text: str, problems: List[str]) -> Optional[Value]:
     return None
 
 
-def _from_yaml(node: Any, loader: Any, seen: Set[int], problems: List[str]) -> Value:
+def _from_yaml(node: Any, loader: Any, seen: set[int], problems: list[str]) -> Value:
     line, shown = node.start_mark.line + 1, _shown(node)
     if id(node) in seen:
         problems.append(f"line {line}: found an alias of this value, expected each value written out")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable
 
 from path_mapping.errors import MappingInvalid
 from path_mapping.mapping.document import (
@@ -34,10 +35,10 @@ class MappingReader:
     """
 
     def __init__(self, placeholders: Mapping[str, str], more: OutputOptions) -> None:
-        self.problems: List[str] = []
+        self.problems: list[str] = []
         self._placeholders = placeholders
         self._more = more
-        self._readers: Dict[str, Callable[[Value, str], object]] = {
+        self._readers: dict[str, Callable[[Value, str], object]] = {
             "include": self._patterns,
             "exclude": self._patterns,
             "interval": self._seconds,
@@ -49,7 +50,7 @@ class MappingReader:
 
     def mapping(self, root: Value, title: str) -> PathMapping:
         """The mapping in a document; `title` is the document's name in messages."""
-        sections: Dict[str, Value] = {}
+        sections: dict[str, Value] = {}
         if isinstance(root, DictValue):
             sections = self._by_key(root, SECTIONS, ())
         else:
@@ -57,8 +58,8 @@ class MappingReader:
         routes = {name: tuple(self._routes(value, name)) for name, value in sections.items()}
         return PathMapping(routes.get("input", ()), routes.get("output", ()))
 
-    def _by_key(self, value: DictValue, known: Sequence[str], where: Tuple[str, ...]) -> Dict[str, Value]:
-        values: Dict[str, Value] = {}
+    def _by_key(self, value: DictValue, known: Sequence[str], where: tuple[str, ...]) -> dict[str, Value]:
+        values: dict[str, Value] = {}
         for key, item in value.pairs:
             name = _string(key)
             if name is None or name not in known:
@@ -76,7 +77,7 @@ class MappingReader:
         if not isinstance(value, DictValue):
             self.problems.append(f"{value.place(section)}expected a dict {{local path: 'obs://...'}}")
             return
-        seen: Dict[str, Tuple[str, Value]] = {}
+        seen: dict[str, tuple[str, Value]] = {}
         for key, item in value.pairs:
             local = self._local(key, section)
             arguments = self._arguments(item, local or key.shown, section)
@@ -88,7 +89,7 @@ class MappingReader:
             elif arguments is not None:
                 yield Route(local, **arguments)
 
-    def _local(self, key: Value, section: str) -> Optional[str]:
+    def _local(self, key: Value, section: str) -> str | None:
         text = _string(key)
         if not text or not is_text(text):
             self.problems.append(f"{key.place(section)}found {key.shown}, expected a local path as a string")
@@ -105,7 +106,7 @@ class MappingReader:
             self.problems.append(f"{key.place(section)}{error}")
             return None
 
-    def _arguments(self, value: Value, local: str, section: str) -> Optional[Dict[str, Any]]:
+    def _arguments(self, value: Value, local: str, section: str) -> dict[str, Any] | None:
         """The arguments of the `Route`; None without a valid URL."""
         if not isinstance(value, DictValue):
             url = self._url(value, value.place(section))
@@ -127,7 +128,7 @@ class MappingReader:
         }
         return None if url is None else {"remote": url, "more": further, **options}
 
-    def _url(self, value: Value, where: str) -> Optional[ObsUrl]:
+    def _url(self, value: Value, where: str) -> ObsUrl | None:
         text = _string(value)
         try:
             if text is None:
@@ -137,7 +138,7 @@ class MappingReader:
             self.problems.append(f"{where}{error}")
             return None
 
-    def _patterns(self, value: Value, where: str) -> Tuple[str, ...]:
+    def _patterns(self, value: Value, where: str) -> tuple[str, ...]:
         if not isinstance(value, ListValue):
             self._wrong(value, where, "a list of patterns such as ['*.ckpt']")
             return ()
@@ -148,14 +149,14 @@ class MappingReader:
                 self.problems.append(f"{where}found {item.shown}, {problem}")
         return tuple(_string(item) or "" for item in value.items)
 
-    def _seconds(self, value: Value, where: str) -> Optional[float]:
+    def _seconds(self, value: Value, where: str) -> float | None:
         number = value.value if isinstance(value, ScalarValue) else None
         if isinstance(number, (int, float)) and not isinstance(number, bool) and 1 <= number < math.inf:
             return float(number)
         self._wrong(value, where, "a number of seconds, at least 1")
         return None
 
-    def _flag(self, value: Value, where: str) -> Optional[bool]:
+    def _flag(self, value: Value, where: str) -> bool | None:
         if isinstance(value, ScalarValue) and isinstance(value.value, bool):
             return value.value
         self._wrong(value, where, "true or false")
@@ -165,7 +166,7 @@ class MappingReader:
         self.problems.append(f"{where}found {value.shown}, expected {expected}")
 
 
-def _pattern_in(path: str) -> Tuple[str, str]:
+def _pattern_in(path: str) -> tuple[str, str]:
     """A local path as the directory before its first name with `*` or `?`, and the pattern from there on."""
     names = path.split("/")
     first = next((index for index, name in enumerate(names) if "*" in name or "?" in name), len(names))
@@ -179,7 +180,7 @@ def _duplicate(local: str, first: str, earlier: Value) -> str:
     return f"duplicate key {local!r}{same}{where}"
 
 
-def _string(value: Value) -> Optional[str]:
+def _string(value: Value) -> str | None:
     return value.value if isinstance(value, ScalarValue) and isinstance(value.value, str) else None
 
 

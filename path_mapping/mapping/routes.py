@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
+from collections.abc import Mapping
 from itertools import combinations, product
 from pathlib import Path
-from typing import Callable, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Callable, NamedTuple
 
 from path_mapping.mapping.document import Value
 
@@ -71,9 +72,9 @@ class Route(NamedTuple):
 
     local: str
     remote: ObsUrl
-    include: Tuple[str, ...] = ()
-    exclude: Tuple[str, ...] = ()
-    interval: Optional[float] = None
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    interval: float | None = None
     shard: bool = False
     required: bool = True
     delete: bool = False
@@ -88,8 +89,8 @@ class Route(NamedTuple):
 class PathMapping(NamedTuple):
     """What is downloaded before the training, and what is uploaded while it runs and after it."""
 
-    inputs: Tuple[Route, ...]
-    outputs: Tuple[Route, ...]
+    inputs: tuple[Route, ...]
+    outputs: tuple[Route, ...]
 
 
 class OutputOptions(NamedTuple):
@@ -100,9 +101,9 @@ class OutputOptions(NamedTuple):
     whose outputs with `more` are not compared with its inputs otherwise.
     """
 
-    names: Tuple[str, ...] = ()
-    read: Callable[[Mapping[str, Value], Tuple[str, ...], List[str]], object] = lambda *values: None
-    check: Callable[[PathMapping], List[str]] = lambda mapping: []
+    names: tuple[str, ...] = ()
+    read: Callable[[Mapping[str, Value], tuple[str, ...], list[str]], object] = lambda *values: None
+    check: Callable[[PathMapping], list[str]] = lambda mapping: []
 
 
 def expanded(text: str, placeholders: Mapping[str, str]) -> str:
@@ -147,11 +148,11 @@ def is_text(text: str) -> bool:
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-Steps = Tuple[str, ...]
+Steps = tuple[str, ...]
 _INSIDE = "is inside"
 
 
-def overlaps(mapping: PathMapping) -> List[str]:
+def overlaps(mapping: PathMapping) -> list[str]:
     """A message for each pair of routes that must not be combined.
 
     Targets (local paths of inputs, URLs of outputs) must not be the same, nor inside each other: the later

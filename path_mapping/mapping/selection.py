@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 import re
-from typing import Callable, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Callable
 
 FILE_COST = 64 << 10  # bytes: the cost of a request, so that empty files are balanced too
 
@@ -19,7 +20,7 @@ class Shard:
         self.count = count
 
 
-def selected(include: Sequence[str], exclude: Sequence[str]) -> Optional[Callable[[str], bool]]:
+def selected(include: Sequence[str], exclude: Sequence[str]) -> Callable[[str], bool] | None:
     """Whether a name below the route is selected; a directory's name ends in `/`. None if all are.
 
     The patterns are a .gitignore's: the last one that matches decides.
@@ -33,7 +34,7 @@ def selected(include: Sequence[str], exclude: Sequence[str]) -> Optional[Callabl
     return lambda name: (not include or wanted.match_file(name)) and not unwanted.match_file(name)
 
 
-def pattern_problem(pattern: str) -> Optional[str]:
+def pattern_problem(pattern: str) -> str | None:
     """What is wrong with a pattern; None if it can match a file."""
     import pathspec
 
@@ -53,7 +54,7 @@ def sharer(shard: Shard) -> Callable[[int], bool]:
     """
     if shard.count == 1:
         return lambda size: True
-    loads: List[Tuple[int, int]] = [(0, index) for index in range(shard.count)]
+    loads: list[tuple[int, int]] = [(0, index) for index in range(shard.count)]
 
     def mine(size: int) -> bool:
         load, index = loads[0]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import NamedTuple
 
-from path_mapping.localfs import is_temporary, shown
+from path_mapping.localfs.names import is_temporary, shown
 from path_mapping.planning.plan import LocalEntry
 from path_mapping.planning.record import is_record
 
 
-def local_entry(path: Union[str, Path]) -> Optional[LocalEntry]:
+def local_entry(path: str | Path) -> LocalEntry | None:
     """What exists at the path, without following a link; None if nothing does. Raises `OSError`."""
     try:
         status = os.lstat(path)
@@ -22,7 +23,7 @@ def local_entry(path: Union[str, Path]) -> Optional[LocalEntry]:
     return LocalEntry(kinds.get(stat.S_IFMT(status.st_mode), "special"), status.st_size, status.st_mtime_ns)
 
 
-def files_below(root: Path) -> Iterator[Tuple[str, LocalEntry]]:
+def files_below(root: Path) -> Iterator[tuple[str, LocalEntry]]:
     """Every file below the directory with its name, and `name/` for each empty directory.
 
     Links to files inside the directory are files; links to directories inside are skipped, as those are
@@ -51,14 +52,14 @@ def files_below(root: Path) -> Iterator[Tuple[str, LocalEntry]]:
         waiting.extend(name + child for child in reversed(names))
 
 
-def _sorted(directory: str) -> List[str]:
+def _sorted(directory: str) -> list[str]:
     """The names in a directory. A directory's name is sorted with its `/`, as keys are."""
     with os.scandir(directory) as entries:
         names = [f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name for entry in entries]
     return sorted(name for name in names if not is_record(name))
 
 
-def _file(path: str, inside: str) -> Optional[LocalEntry]:
+def _file(path: str, inside: str) -> LocalEntry | None:
     """What exists at the path of a file; None if it was removed, or is a link to a directory inside."""
     if is_temporary(os.path.basename(path)):
         return LocalEntry("special", 0, 0, "it has the name of an unfinished file of ma_boot")
@@ -80,7 +81,7 @@ def _file(path: str, inside: str) -> Optional[LocalEntry]:
     return LocalEntry("file", status.st_size, status.st_mtime_ns)
 
 
-def _link_problem(path: str, inside: str) -> Optional[str]:
+def _link_problem(path: str, inside: str) -> str | None:
     real = os.path.realpath(path)
     if not (real + os.sep).startswith(inside):
         return f"a link out of the output, to {shown(Path(real))}"
@@ -113,7 +114,7 @@ class SpaceNeed(NamedTuple):
     files: int = 0
     largest: int = 0
 
-    def plus(self, size: int, replaced: Optional[int]) -> SpaceNeed:
+    def plus(self, size: int, replaced: int | None) -> SpaceNeed:
         """With one more file; `replaced` is the size of the file in its place, None for a new one."""
         if replaced is None:
             return SpaceNeed(self.size + size, self.files + 1, self.largest)
@@ -125,12 +126,12 @@ class FreeSpace(NamedTuple):
 
     device: int
     size: int
-    files: Optional[int]
+    files: int | None
 
 
-def shortages(needs: Dict[Path, SpaceNeed], free: Dict[Path, FreeSpace]) -> List[str]:
+def shortages(needs: dict[Path, SpaceNeed], free: dict[Path, FreeSpace]) -> list[str]:
     """What does not fit; `free` is the space on each target's disk. Pure."""
-    problems: List[str] = []
+    problems: list[str] = []
     for device in dict.fromkeys(space.device for space in free.values()):
         targets = [target for target in needs if free[target].device == device]
         room = free[targets[0]]

@@ -7,14 +7,16 @@ what a local file would be in OBS.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Callable, Generic, Iterable, Iterator, NamedTuple, Optional, Sequence, Tuple, TypeVar
+from typing import Callable, Generic, NamedTuple, TypeVar
 
-from path_mapping.localfs import LONGEST_PATH, Clashes, key_problem, unsafe
-from path_mapping.mapping import Route, Shard, selected, sharer
-from path_mapping.stores import StoredObject, part_sizes_of
+from path_mapping.localfs.names import LONGEST_PATH, Clashes, key_problem, unsafe
+from path_mapping.mapping.routes import Route
+from path_mapping.mapping.selection import Shard, selected, sharer
+from path_mapping.stores.objects import StoredObject, part_sizes_of
 
 
 class Copy(NamedTuple):
@@ -88,10 +90,10 @@ def uploaded_file_ends(route: Route, base: Path) -> Ends:
     return Ends(local.parent, route.remote.bucket, key, local.name)
 
 
-Objects = Iterator[Tuple[str, StoredObject]]
+Objects = Iterator[tuple[str, StoredObject]]
 
 
-def find_input(route: Route, listed: Iterable[StoredObject], base: Path) -> Optional[Tuple[Ends, Objects]]:
+def find_input(route: Route, listed: Iterable[StoredObject], base: Path) -> tuple[Ends, Objects] | None:
     """The ends of an input, and its objects with their names. None if nothing exists at its URL.
 
     `listed` are the objects whose keys start with the URL's key, in order. A URL that ends in `/` is a
@@ -120,7 +122,7 @@ def _below(prefix: str, listed: Iterable[StoredObject]) -> Objects:
             return  # keys are in order: no later one starts with the prefix
 
 
-Etags = Callable[[str, Tuple[int, ...]], Sequence[str]]
+Etags = Callable[[str, tuple[int, ...]], Sequence[str]]
 """The ETags of a local file's content, by its name, for parts of each of these sizes; for none its MD5."""
 
 COPY, SKIP, REFUSE, MAKE, DELETE = "copy", "skip", "refuse", "make", "delete"
@@ -139,7 +141,7 @@ class LocalEntry(NamedTuple):
     problem: str = ""
 
     @property
-    def file_size(self) -> Optional[int]:
+    def file_size(self) -> int | None:
         """The size of a regular file, None for anything else."""
         return self.size if self.kind == "file" else None
 
@@ -175,7 +177,7 @@ class Step(NamedTuple):
     size: int
     reason: str
     etag: str = ""
-    local: Optional[LocalEntry] = None
+    local: LocalEntry | None = None
     md5: str = ""
     learned: bool = False
     named: bool = False
@@ -189,8 +191,8 @@ def unquoted(etag: str) -> str:
 def compare_download(
     name: str,
     stored: StoredObject,
-    local: Optional[LocalEntry],
-    entry: Optional[RecordEntry],
+    local: LocalEntry | None,
+    entry: RecordEntry | None,
     checksum: bool,
     etags: Etags,
 ) -> Step:
@@ -210,9 +212,9 @@ def compare_download(
 def compare_upload(
     name: str,
     local: LocalEntry,
-    stored: Optional[StoredObject],
+    stored: StoredObject | None,
     listed: bool,
-    entry: Optional[RecordEntry],
+    entry: RecordEntry | None,
     checksum: bool,
     etags: Etags,
 ) -> Step:
@@ -233,9 +235,9 @@ def _compared(
     step: Callable[..., Step],
     stored: StoredObject,
     local: LocalEntry,
-    entry: Optional[RecordEntry],
+    entry: RecordEntry | None,
     checksum: bool,
-    etags: Callable[[Tuple[int, ...]], Sequence[str]],
+    etags: Callable[[tuple[int, ...]], Sequence[str]],
 ) -> Step:
     """Two sides of the same size: by the record, else by content if the ETag tells it."""
     same_etag = entry is not None and entry.etag == unquoted(stored.etag) != ""
@@ -261,7 +263,7 @@ Item = TypeVar("Item")
 class InStep(Generic[Item]):
     """Items with sorted names, read in step with other names in the same order."""
 
-    def __init__(self, items: Iterable[Tuple[str, Item]]) -> None:
+    def __init__(self, items: Iterable[tuple[str, Item]]) -> None:
         self._items = iter(items)
         self._next = next(self._items, None)
 
@@ -269,13 +271,13 @@ class InStep(Generic[Item]):
         """Whether there are items before the name."""
         return self._next is not None and self._next[0] < name
 
-    def before(self, name: Optional[str]) -> Iterator[Item]:
+    def before(self, name: str | None) -> Iterator[Item]:
         """The items before the name, each once; all the rest for None."""
         while self._next is not None and (name is None or self._next[0] < name):
             yield self._next[1]
             self._next = next(self._items, None)
 
-    def at(self, name: str) -> Optional[Item]:
+    def at(self, name: str) -> Item | None:
         """The item of this name, if it exists. Those before it are skipped."""
         while self._next is not None and self._next[0] < name:
             self._next = next(self._items, None)
@@ -291,11 +293,11 @@ def plan_downloads(
     ends: Ends,
     objects: Objects,
     entries: Iterable[RecordEntry],
-    local_entry: Callable[[str], Optional[LocalEntry]],
+    local_entry: Callable[[str], LocalEntry | None],
     etags: Etags,
     shard: Shard,
     folded: bool,
-    noted: Callable[[str], Optional[RecordEntry]],
+    noted: Callable[[str], RecordEntry | None],
 ) -> Iterator[Step]:
     """A step for each object of an input, in the order of their names.
 
@@ -338,7 +340,7 @@ def plan_downloads(
     yield from _gone(recorded.before(None), route, local_entry)
 
 
-def _too_long(name: str, room: int) -> Optional[str]:
+def _too_long(name: str, room: int) -> str | None:
     """`room` is the number of bytes that the target leaves for a name."""
     if len(os.fsencode(name)) <= room:
         return None
@@ -352,7 +354,7 @@ def _own_directory(marker: StoredObject) -> Iterator[Step]:
         yield Step(SKIP, "", marker.size, reason, named=True)
 
 
-def _directory(name: str, local: Optional[LocalEntry]) -> Step:
+def _directory(name: str, local: LocalEntry | None) -> Step:
     if local is None:
         return Step(MAKE, name, 0, "an empty directory")
     if local.kind in ("directory", "link"):
@@ -361,7 +363,7 @@ def _directory(name: str, local: Optional[LocalEntry]) -> Step:
 
 
 def _gone(
-    entries: Iterable[RecordEntry], route: Route, local_entry: Callable[[str], Optional[LocalEntry]]
+    entries: Iterable[RecordEntry], route: Route, local_entry: Callable[[str], LocalEntry | None]
 ) -> Iterator[Step]:
     """Files that were downloaded by this route, have not changed since, and are no longer in OBS."""
     for entry in entries:
@@ -373,8 +375,8 @@ def _gone(
 def plan_uploads(
     route: Route,
     ends: Ends,
-    files: Iterable[Tuple[str, LocalEntry]],
-    objects: Optional[Objects],
+    files: Iterable[tuple[str, LocalEntry]],
+    objects: Objects | None,
     entries: Iterable[RecordEntry],
     etags: Etags,
     wanted: Callable[[str, LocalEntry], bool],
@@ -409,7 +411,7 @@ def plan_uploads(
 
 
 def _unsent(
-    entries: Iterable[RecordEntry], route: Route, complete: bool, listed: Optional[InStep[StoredObject]]
+    entries: Iterable[RecordEntry], route: Route, complete: bool, listed: InStep[StoredObject] | None
 ) -> Iterator[Step]:
     """Files that were uploaded by this route and are gone. None after a problem, which may hide them.
 

@@ -7,6 +7,7 @@ import os
 import pickle
 import tempfile
 import zlib
+from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import chain, islice
 from pathlib import Path
@@ -14,22 +15,18 @@ from typing import (
     IO,
     Any,
     Callable,
-    Dict,
     Generic,
-    Iterator,
-    List,
     NamedTuple,
-    Optional,
-    Sequence,
-    Set,
-    Tuple,
     TypeVar,
     Union,
 )
 
-from path_mapping.errors import Failure, MissingInputs, NoSpace, NothingSelected, UnsafeTarget
-from path_mapping.localfs import chunks, md5_of, printable, shown, write_all
-from path_mapping.mapping import PathMapping, Route, Shard, overlaps
+from path_mapping.errors import Failure, MissingInputs, NoSpace, NothingSelected, UnsafeTarget, printable
+from path_mapping.localfs.atomic_file import write_all
+from path_mapping.localfs.names import shown
+from path_mapping.localfs.source_file import chunks, md5_of
+from path_mapping.mapping.routes import PathMapping, Route, overlaps
+from path_mapping.mapping.selection import Shard
 from path_mapping.planning.local_tree import local_entry
 from path_mapping.planning.plan import (
     COPY,
@@ -58,8 +55,8 @@ IN_MEMORY = 20_000  # items, a few hundred bytes each: nearly every transfer
 _BATCH = 1000  # items
 _SORTED_BATCH = 100  # items: there is one of each sorted part in memory
 
-Item = TypeVar("Item", bound=Tuple[object, ...])
-_Kept = Union[bytes, Tuple[int, int]]  # a batch: compressed, or its place and length in the file
+Item = TypeVar("Item", bound=tuple[object, ...])
+_Kept = Union[bytes, tuple[int, int]]  # a batch: compressed, or its place and length in the file
 
 
 class Spool(Generic[Item]):
@@ -70,12 +67,12 @@ class Spool(Generic[Item]):
     """
 
     def __init__(self, in_memory: int = IN_MEMORY) -> None:
-        self._first: List[Item] = []
+        self._first: list[Item] = []
         self._in_memory = in_memory
-        self._file: Optional[IO[bytes]] = None
+        self._file: IO[bytes] | None = None
         self._end = 0  # of the file
-        self._kept: List[_Kept] = []
-        self._batch: List[Item] = []
+        self._kept: list[_Kept] = []
+        self._batch: list[Item] = []
 
     def add(self, item: Item) -> None:
         """Appends an item."""
@@ -94,7 +91,7 @@ class Spool(Generic[Item]):
     def in_order_of(self, key: Callable[[Item], Any]) -> Iterator[Item]:
         """The items, sorted by a key: parts of them are sorted and kept, then merged."""
         items, most = iter(self), max(self._in_memory, _BATCH)
-        runs: List[Iterator[Item]] = []
+        runs: list[Iterator[Item]] = []
         while True:
             run = sorted(islice(items, most), key=key)
             if len(run) < most:
@@ -166,19 +163,19 @@ class PreparedTransfer:
     def __init__(
         self,
         routes: Sequence[Route],
-        scans: Sequence[Optional[RouteScan]],
+        scans: Sequence[RouteScan | None],
         check: Check,
-        shared: Optional[Shared] = None,
+        shared: Shared | None = None,
     ) -> None:
         self._shared = shared
-        self.diverted: Set[str] = set()
-        self.stale: List[Copy] = []
+        self.diverted: set[str] = set()
+        self.stale: list[Copy] = []
         self._spared = self._spared_bytes = 0
         self.missing = tuple(route for route, scan in zip(routes, scans) if scan is None)
-        self.refused: List[Failure] = []
-        self.blocked: List[Failure] = []
-        self.notices: List[str] = []
-        self.unrecorded: Set[Tuple[str, str]] = set()
+        self.refused: list[Failure] = []
+        self.blocked: list[Failure] = []
+        self.notices: list[str] = []
+        self.unrecorded: set[tuple[str, str]] = set()
         self.copies: Spool[Copy] = Spool()
         self.directories: Spool[Copy] = Spool()
         self.deletions: Spool[Copy] = Spool()
@@ -231,7 +228,7 @@ class PreparedTransfer:
             self.diverted.add(copy.path)
         self.copies.add(redirected)
 
-    def _add_stale(self, copy: Optional[Copy]) -> None:
+    def _add_stale(self, copy: Copy | None) -> None:
         if copy is not None:
             self.stale.append(copy)
 
@@ -245,12 +242,12 @@ class PreparedTransfer:
             if len(failures) < MOST_KEPT:
                 failures.append(Failure(path, url, OSError(step.reason)))
 
-    def unselected_inputs(self) -> List[EmptyRoute]:
+    def unselected_inputs(self) -> list[EmptyRoute]:
         """The inputs whose patterns select none of their objects."""
         scans = self._scans.values()
         return [EmptyRoute(scan.route, scan.why_nothing("object")) for scan in scans if scan.selects_nothing]
 
-    def empty_outputs(self) -> Tuple[EmptyRoute, ...]:
+    def empty_outputs(self) -> tuple[EmptyRoute, ...]:
         """The outputs without a file to upload, unless an earlier upload has sent some of theirs."""
         return tuple(
             EmptyRoute(scan.route, scan.why_nothing("file") if scan.selects_nothing else "")
@@ -302,7 +299,7 @@ class PreparedTransfer:
             spool.close()
 
 
-def urgency(size: int, age_ns: int) -> Tuple[int, int]:
+def urgency(size: int, age_ns: int) -> tuple[int, int]:
     """The sort key of an urgent upload: by age in steps that double from a minute, then by size.
 
     `age_ns` is relative to the newest file. So the metadata of the last checkpoint goes before its weights,
@@ -326,7 +323,7 @@ class UploadChoice(NamedTuple):
     wanted: Callable[[str, LocalEntry], bool] = lambda path, local: True
     settled: bool = False
     recorded: bool = True
-    shared: Optional[SharedTarget] = None
+    shared: SharedTarget | None = None
     others_done: bool = False
 
     def is_shared(self, route: Route) -> bool:
@@ -373,7 +370,7 @@ def prepare_downloads(
 
 def _check_selection(prepared: PreparedTransfer) -> None:
     """Adds a notice for optional inputs without a selected object. Raises `NothingSelected` for others."""
-    lines: Dict[bool, List[str]] = {True: [], False: []}
+    lines: dict[bool, list[str]] = {True: [], False: []}
     for route, why in prepared.unselected_inputs():
         lines[route.required].append(f"{route.remote} (for {route.local}): {why}")
     if lines[True]:
@@ -395,7 +392,7 @@ def prepare_uploads(
     Raises `UnsafeTarget`: outputs overlap; and what `has_content` raises.
     """
     _refuse_overlaps(PathMapping((), tuple(routes)))
-    notices: List[str] = []
+    notices: list[str] = []
     scans = [
         scan_upload(
             route,

@@ -19,11 +19,12 @@ import os
 import sqlite3
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import NamedTuple
 
-from path_mapping.localfs import is_locked, stem_of
+from path_mapping.localfs.atomic_file import is_locked, stem_of
 from path_mapping.planning.plan import RecordEntry
 
 _SUFFIX = ".ma_sync"
@@ -58,7 +59,7 @@ class Record:
         self._path = record_path(target)
         self._way = way
         self._lock = threading.Lock()
-        self._pending: List[RecordEntry] = []
+        self._pending: list[RecordEntry] = []
         self._written = time.monotonic()
         self._usable = kept
 
@@ -143,14 +144,14 @@ class BegunUpload(NamedTuple):
 class NotedUploads(NamedTuple):
     """The ids that are noted for a route: `left` by dead processes, and `used` by processes that live."""
 
-    left: Tuple[BegunUpload, ...]
-    used: FrozenSet[str]
+    left: tuple[BegunUpload, ...]
+    used: frozenset[str]
 
 
 def noted_uploads(target: Path, way: str) -> NotedUploads:
     """What is noted for a route; changes nothing, unlike `BegunUploads`, whose arguments these are."""
-    left: List[BegunUpload] = []
-    used: Set[str] = set()
+    left: list[BegunUpload] = []
+    used: set[str] = set()
     for path in _files(target.parent, _prefix(target, way)):
         with suppress(OSError):
             unfinished = _unfinished(path.read_bytes())
@@ -169,17 +170,17 @@ class BegunUploads:
         self._directory = target.parent
         self._prefix = _prefix(target, way)
         self._lock = threading.Lock()
-        self._file: Optional[int] = None
+        self._file: int | None = None
         self._path = Path()
-        self._open: Dict[str, BegunUpload] = {}
-        self._left: Dict[str, BegunUpload] = {}
+        self._open: dict[str, BegunUpload] = {}
+        self._left: dict[str, BegunUpload] = {}
         self._take_over()
 
-    def left(self) -> List[BegunUpload]:
+    def left(self) -> list[BegunUpload]:
         """The uploads of earlier runs that no file has taken."""
         return list(self._left.values())
 
-    def take(self, bucket: str, key: str) -> Tuple[str, ...]:
+    def take(self, bucket: str, key: str) -> tuple[str, ...]:
         """The ids of this object's uploads that earlier runs left, the oldest first; each only once."""
         ids = [begun.upload for begun in self._left.values() if (begun.bucket, begun.key) == (bucket, key)]
         for upload in ids:
@@ -227,7 +228,7 @@ class BegunUploads:
         finally:
             os.close(file)
 
-    def _note(self, entry: Dict[str, str]) -> None:
+    def _note(self, entry: dict[str, str]) -> None:
         """Adds a line. A newline comes first, as the last line may be torn."""
         with self._lock, suppress(OSError):
             if self._file is None:
@@ -258,7 +259,7 @@ def _prefix(target: Path, way: str) -> str:
     return f".{stem_of(target.name)}.{named}."
 
 
-def _files(directory: Path, prefix: str) -> List[Path]:
+def _files(directory: Path, prefix: str) -> list[Path]:
     """The files of all processes, in the order of their names."""
     try:
         names = sorted(os.listdir(directory))
@@ -267,9 +268,9 @@ def _files(directory: Path, prefix: str) -> List[Path]:
     return [directory / name for name in names if name.startswith(prefix) and name.endswith(_OF_UPLOADS)]
 
 
-def _unfinished(content: bytes) -> List[BegunUpload]:
+def _unfinished(content: bytes) -> list[BegunUpload]:
     """The uploads in a file that were begun and not ended, in this order; torn lines are ignored."""
-    uploads: Dict[str, BegunUpload] = {}
+    uploads: dict[str, BegunUpload] = {}
     for line in content.splitlines():
         with suppress(ValueError, KeyError, TypeError):
             entry = json.loads(line)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, List, Optional, Tuple
+from typing import Callable
 
 from path_mapping.errors import StoreError, printable
-from path_mapping.localfs import chunks, read_mark
-from path_mapping.mapping import Route, Shard, selected
+from path_mapping.localfs.atomic_file import read_mark
+from path_mapping.localfs.source_file import chunks
+from path_mapping.mapping.routes import Route
+from path_mapping.mapping.selection import Shard, selected
 from path_mapping.planning.local_tree import (
     SpaceNeed,
     files_below,
@@ -36,7 +39,8 @@ from path_mapping.planning.plan import (
     uploaded_file_ends,
 )
 from path_mapping.planning.record import Record
-from path_mapping.stores import Checksums, ContentSum, StoredObject
+from path_mapping.stores.contents import ContentSum
+from path_mapping.stores.objects import Checksums, StoredObject
 
 Lister = Callable[[str, str], Iterator[StoredObject]]
 """The objects of a bucket whose keys start with a prefix, in order; none if the bucket does not exist."""
@@ -69,7 +73,7 @@ class RouteScan:
         self.same = 0
         self.need = SpaceNeed()
         self.selected = self.unselected = 0
-        self.examples: List[str] = []
+        self.examples: list[str] = []
         self._steps = steps
 
     def __iter__(self) -> Iterator[Step]:
@@ -123,7 +127,7 @@ class RouteScan:
         return any(chosen is None or chosen(entry.name) for entry in self.record.entries())
 
 
-def space_problems(scans: Iterable[RouteScan]) -> List[str]:
+def space_problems(scans: Iterable[RouteScan]) -> list[str]:
     """What does not fit on the disks, of inputs whose steps have been read."""
     needs = {scan.ends.local: scan.need for scan in scans if scan.need != SpaceNeed()}
     return shortages(needs, {target: free_space(target) for target in needs})
@@ -136,7 +140,7 @@ def scan_download(
     shard: Shard,
     check: Check = never_cancelled,
     recorded: bool = True,
-) -> Optional[RouteScan]:
+) -> RouteScan | None:
     """The scan of an input, None if it does not exist. Raises `StoreError`, now or as steps are read."""
     source = find_input(route, lister(route.remote.bucket, route.remote.key), base)
     if source is None:
@@ -144,13 +148,13 @@ def scan_download(
     ends, objects = source
     record, root = Record(ends.local, f"download {route.remote}", recorded), str(ends.root)
 
-    def entry_below(name: str) -> Optional[LocalEntry]:
+    def entry_below(name: str) -> LocalEntry | None:
         try:
             return local_entry(os.path.join(root, name.rstrip("/")))
         except OSError:  # no permission: the transfer will report it
             return None
 
-    def noted(name: str) -> Optional[RecordEntry]:
+    def noted(name: str) -> RecordEntry | None:
         mark = read_mark(os.path.join(root, name))
         return RecordEntry(name, mark.size, mark.mtime_ns, mark.etag) if mark is not None else None
 
@@ -162,13 +166,13 @@ def scan_download(
 def scan_upload(
     route: Route,
     base: Path,
-    lister: Optional[Lister],
-    notice: Optional[Callable[[str], None]],
+    lister: Lister | None,
+    notice: Callable[[str], None] | None,
     wanted: Callable[[str, LocalEntry], bool] = lambda path, local: True,
     check: Check = never_cancelled,
     recorded: bool = True,
     belongs: Callable[[str], bool] = lambda path: True,
-) -> Optional[RouteScan]:
+) -> RouteScan | None:
     """The scan of an output, None if nothing exists at its local path.
 
     `wanted` files are sent now, others later; what does not belong to the output is left out; both are asked
@@ -195,7 +199,7 @@ def scan_upload(
     return RouteScan(route, ends, record, steps)
 
 
-def _etags(check: Check, root: Path, name: str, sizes: Tuple[int, ...]) -> List[str]:
+def _etags(check: Check, root: Path, name: str, sizes: tuple[int, ...]) -> list[str]:
     content = ContentSum(Checksums(md5=None if sizes else "", etag="of parts", part_sizes=sizes))
     for piece in chunks(root / name):
         check()
@@ -203,7 +207,7 @@ def _etags(check: Check, root: Path, name: str, sizes: Tuple[int, ...]) -> List[
     return content.etags() if sizes else [content.md5()]
 
 
-def _output_entry(local: Path) -> Optional[LocalEntry]:
+def _output_entry(local: Path) -> LocalEntry | None:
     """What an output is: a link is followed, and what is neither a file nor a directory has a problem."""
     try:
         entry = local_entry(local)
@@ -216,7 +220,7 @@ def _output_entry(local: Path) -> Optional[LocalEntry]:
     return entry
 
 
-def _listed(ends: Ends, lister: Lister, route: Route, notice: Optional[Callable[[str], None]]) -> Objects:
+def _listed(ends: Ends, lister: Lister, route: Route, notice: Callable[[str], None] | None) -> Objects:
     """The objects at an output's URL with their names; a listing that fails ends there, with a notice."""
     try:
         for stored in lister(ends.bucket, ends.prefix):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Callable, Collection, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import Callable
 
-from path_mapping.mapping import Route
+from path_mapping.mapping.routes import Route
 from path_mapping.planning.plan import Copy, Ends, unquoted
-from path_mapping.stores import StoredObject
+from path_mapping.stores.objects import StoredObject
 
 CONFLICTS = "conflicts"  # below an output's URL: a directory for each writer
 
@@ -39,8 +40,8 @@ class SharedTarget:
         self._urls = {route.remote for route in routes}
         self._writer = writer
         self._announce = announce
-        self._replaceable: Set[int] = set()  # hashes of states: a million of them take 60 MB
-        self._diverted: Dict[str, Copy] = {}  # by the local path
+        self._replaceable: set[int] = set()  # hashes of states: a million of them take 60 MB
+        self._diverted: dict[str, Copy] = {}  # by the local path
 
     def has(self, route: Route) -> bool:
         """Returns whether other writers upload to this output's URL."""
@@ -61,7 +62,7 @@ class SharedTarget:
 
     def redirected(
         self, copy: Copy, ends: Ends, has_content: HasContent, others_done: bool
-    ) -> Tuple[Optional[Copy], Optional[Copy]]:
+    ) -> tuple[Copy | None, Copy | None]:
         """The copy to make, None for none, and an earlier diverted one whose object is no longer needed.
 
         `others_done`: no writer writes to the keys of files any more, so a file whose object differs is
@@ -76,7 +77,7 @@ class SharedTarget:
             return None, None
         return copy._replace(key=conflict_key(ends, copy.key, self._writer), etag=""), None
 
-    def same(self, path: str) -> Optional[Copy]:
+    def same(self, path: str) -> Copy | None:
         """Takes note that a file's object has its content; returns an earlier diverted copy of it."""
         return self._diverted.pop(path, None)
 
@@ -88,7 +89,7 @@ class SharedTarget:
             self._replaceable.add(_state(copy))
 
     @property
-    def diverted(self) -> List[Copy]:
+    def diverted(self) -> list[Copy]:
         """The diverted copies, in the order of their keys."""
         return sorted(self._diverted.values(), key=lambda copy: (copy.bucket, copy.key))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from path_mapping.errors import CredentialsMissing
@@ -33,7 +34,7 @@ class Credentials(NamedTuple):
 
     access_key: str
     secret_key: str
-    token: Optional[str] = None
+    token: str | None = None
 
     def __repr__(self) -> str:
         return "Credentials()"
@@ -60,14 +61,14 @@ class Access(NamedTuple):
 
     endpoint: str
     credentials: Credentials
-    bundle: Optional[str] = None
+    bundle: str | None = None
     timeout: float = STALL_SECONDS
     multipart_from: int = MULTIPART_FROM
     part: int = PART
-    proxy: Optional[Proxy] = None
+    proxy: Proxy | None = None
 
 
-def endpoint_of(environ: Mapping[str, str]) -> Optional[str]:
+def endpoint_of(environ: Mapping[str, str]) -> str | None:
     """The endpoint in the environment: OBS_ENDPOINT, else the platform's S3_ENDPOINT; None without both.
 
     S3_USE_HTTPS=0 means `http://` if S3_ENDPOINT has no scheme.
@@ -97,7 +98,7 @@ def address_of(endpoint: str) -> SplitResult:
     return address
 
 
-def credentials_of(environ: Mapping[str, str]) -> Optional[Credentials]:
+def credentials_of(environ: Mapping[str, str]) -> Credentials | None:
     """The credentials in OBS_ACCESS_KEY_ID, OBS_SECRET_ACCESS_KEY and, if set, OBS_SECURITY_TOKEN.
 
     None if one of the first two is missing.
@@ -156,7 +157,7 @@ def bucket_in_path(host: str) -> bool:
     return True
 
 
-def verifying(bundle: Optional[str]) -> ssl.SSLContext:
+def verifying(bundle: str | None) -> ssl.SSLContext:
     """A TLS context that verifies the certificate chain and the host name.
 
     Without a bundle, certifi's is used. Raises `CredentialsMissing` if the file is not a CA bundle.
@@ -173,7 +174,7 @@ def verifying(bundle: Optional[str]) -> ssl.SSLContext:
         raise CredentialsMissing(f"SSL_CERT_FILE: {bundle} is not a CA bundle: {error}") from error
 
 
-def is_untrusted(error: Optional[BaseException]) -> bool:
+def is_untrusted(error: BaseException | None) -> bool:
     """Whether a certificate was not accepted."""
     if not isinstance(error, OSError):
         return False
@@ -182,7 +183,7 @@ def is_untrusted(error: Optional[BaseException]) -> bool:
     return isinstance(error, ssl.SSLCertVerificationError)
 
 
-def proxy_for(address: SplitResult, environ: Mapping[str, str]) -> Optional[Proxy]:
+def proxy_for(address: SplitResult, environ: Mapping[str, str]) -> Proxy | None:
     """The proxy for this address, by https_proxy, http_proxy and no_proxy as curl reads them.
 
     Raises `CredentialsMissing` if the variable is not a URL of a proxy.

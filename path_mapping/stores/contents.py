@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
-from typing import Callable, Iterable, List, NamedTuple, Union
+from collections.abc import Iterable
+from typing import Callable, NamedTuple, Union
 
 from path_mapping.errors import Corrupted
-from path_mapping.localfs import crc64, md5_of, new_md5
+from path_mapping.localfs.source_file import crc64, md5_of, new_md5
 from path_mapping.stores.objects import Checksums, md5_of_etag
 
 RIGHT, WRONG, UNSURE, UNKNOWN = "right", "wrong", "unsure", "unknown"
@@ -60,7 +61,7 @@ class ContentSum:
         """The MD5 in hex, if the content was summed by it."""
         return self._digest.hexdigest()
 
-    def etags(self) -> List[str]:
+    def etags(self) -> list[str]:
         """The ETag of the whole for each size of parts, as of an object uploaded in such parts."""
         return [etag_of_parts([part.hexdigest() for part in parts]) for parts in self._digests.values()]
 

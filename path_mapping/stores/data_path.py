@@ -6,7 +6,8 @@ Each downloaded file is compared with the checksum of its object, each upload wi
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from collections.abc import Iterator, Sequence
+from typing import Any, Callable
 
 from path_mapping.errors import (
     Cancelled,
@@ -17,17 +18,15 @@ from path_mapping.errors import (
     TargetRemoved,
     Unreachable,
 )
-from path_mapping.localfs import (
+from path_mapping.localfs.atomic_file import TargetDir, put_mark, write_all
+from path_mapping.localfs.source_file import (
     CHANGED_ATTEMPTS,
     FileChanged,
     FileState,
     RangeReader,
-    TargetDir,
     check_unchanged,
     crc64,
-    put_mark,
     state_of,
-    write_all,
 )
 from path_mapping.stores.contents import (
     UNSURE,
@@ -68,10 +67,10 @@ class DataPath(UnitRunner):
         self._store = store
         self._exchange = exchange
         self._reader = RangeReader(buffer, exchange.check)
-        self._directory: Optional[TargetDir] = None
-        self._asked: Dict[int, Optional[SentAhead]] = {}  # by unit; None if its request could not be sent
-        self._wrong: Dict[int, str] = {}  # by unit: the ETag of the wrong object that it has stored
-        self._actions: Dict[type, Callable[[Any, Moved], Any]] = {
+        self._directory: TargetDir | None = None
+        self._asked: dict[int, SentAhead | None] = {}  # by unit; None if its request could not be sent
+        self._wrong: dict[int, str] = {}  # by unit: the ETag of the wrong object that it has stored
+        self._actions: dict[type, Callable[[Any, Moved], Any]] = {
             GetFile: self._get_file,
             GetRange: self._get_range,
             CheckFile: self._check_file,
@@ -86,7 +85,7 @@ class DataPath(UnitRunner):
         return self._exchange.signer.with_newest(lambda: action(unit, moved))
 
     def ask_ahead(self, units: Sequence[Unit]) -> None:
-        by_bucket: Dict[str, List[GetFile]] = {}
+        by_bucket: dict[str, list[GetFile]] = {}
         for unit in units:
             if isinstance(unit, GetFile):
                 by_bucket.setdefault(unit.bucket, []).append(unit)
@@ -107,7 +106,7 @@ class DataPath(UnitRunner):
             self._directory.close()
             self._directory = None
 
-    def _create(self, doing: str, path: str, root: str, name: str) -> Tuple[TargetDir, str, int]:
+    def _create(self, doing: str, path: str, root: str, name: str) -> tuple[TargetDir, str, int]:
         """A new temporary file in a directory, which stays open: it is made again if it was removed."""
         for _ in range(2):
             try:
@@ -143,7 +142,7 @@ class DataPath(UnitRunner):
             finally:
                 os.close(file)
 
-    def _get_range(self, unit: GetRange, moved: Moved) -> Optional[FetchedRange]:
+    def _get_range(self, unit: GetRange, moved: Moved) -> FetchedRange | None:
         try:
             file = os.open(unit.path, os.O_RDWR | os.O_NOFOLLOW)
         except FileNotFoundError:
@@ -176,7 +175,7 @@ class DataPath(UnitRunner):
                 raise Unreachable(f"{doing}: {done} bytes arrived, expected {unit.length}")
             return FetchedRange(crc, False)
 
-    def _check_file(self, unit: CheckFile, moved: Moved) -> Optional[ContentMatch]:
+    def _check_file(self, unit: CheckFile, moved: Moved) -> ContentMatch | None:
         """Asks for the object's checksum: what the response to a range states may be that of the range."""
         doing = f"checking obs://{unit.bucket}/{unit.key}"
         request = Request(doing, "HEAD", unit.bucket, unit.key, plain=if_match(unit.etag))
@@ -239,8 +238,8 @@ class DataPath(UnitRunner):
     def _put_request(
         self,
         doing: str,
-        unit: Union[PutFile, PutPart],
-        query: Dict[str, str],
+        unit: PutFile | PutPart,
+        query: dict[str, str],
         file: int,
         offset: int,
         size: int,
@@ -249,7 +248,7 @@ class DataPath(UnitRunner):
         headers = {"Content-MD5": base64_of_md5(md5)} if md5 else NOTHING
         return Request(doing, "PUT", unit.bucket, unit.key, query, headers)
 
-    def _body(self, file: int, offset: int, size: int, before: Optional[FileState]) -> Iterator[Piece]:
+    def _body(self, file: int, offset: int, size: int, before: FileState | None) -> Iterator[Piece]:
         """The bytes of a file.
 
         The last piece comes only if the file is still as `before`: OBS stores nothing without it.
@@ -268,7 +267,7 @@ class DataPath(UnitRunner):
     def _begin_parts(self, unit: BeginParts, moved: Moved) -> MultipartUpload:
         return self._store.begin_parts(unit.bucket, unit.key, unit.left)
 
-    def _end_parts(self, unit: EndParts, moved: Moved) -> Optional[str]:
+    def _end_parts(self, unit: EndParts, moved: Moved) -> str | None:
         bucket, key = unit.bucket, unit.key
         if unit.etags:
             return self._store.end_parts(bucket, key, unit.upload, unit.etags, unit.size, unit.compared)
@@ -302,7 +301,7 @@ class DataPath(UnitRunner):
         return "the wrong object was deleted"
 
 
-def if_match(etag: str) -> Dict[str, str]:
+def if_match(etag: str) -> dict[str, str]:
     """The header that asks for one version of an object, whichever it is without an ETag."""
     return {"If-Match": etag} if etag else {}
 
@@ -312,7 +311,7 @@ def _request(unit: GetFile) -> Request:
 
 
 def _fill(
-    doing: str, unit: GetFile, file: int, received: Tuple[Response, HttpConnection], moved: Moved
+    doing: str, unit: GetFile, file: int, received: tuple[Response, HttpConnection], moved: Moved
 ) -> ContentMatch:
     """Writes the body of a response to the file; checks its size, and its checksum."""
     response, connection = received

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable
 
 from path_mapping.errors import Cancelled, NotFound, Refused, Replaced, StoreError, Unreachable, UnsafeTarget
-from path_mapping.localfs import (
-    CHUNK,
-    chunks,
-    contained,
-    is_temporary,
-    make_directories,
-    md5_of,
-    state_of,
-    unsafe,
-    write_verified,
-)
+from path_mapping.localfs.atomic_file import contained, make_directories, write_verified
+from path_mapping.localfs.names import is_temporary, unsafe
+from path_mapping.localfs.source_file import CHUNK, chunks, md5_of, state_of
 from path_mapping.stores.contents import RIGHT, UNKNOWN, ContentMatch
 from path_mapping.stores.data_path import send_unchanged
 from path_mapping.stores.http_connection import OpenConnections
@@ -69,7 +62,7 @@ class DirectoryStore(Store):
                 last = name
                 yield StoredObject(f"{prefix}{name}/", 0, None)
 
-    def find(self, bucket: str, key: str) -> Optional[ObjectState]:
+    def find(self, bucket: str, key: str) -> ObjectState | None:
         path = self._path(bucket, key.rstrip("/"))
         if key.endswith("/"):
             empty = path.is_dir() and not any(path.iterdir())

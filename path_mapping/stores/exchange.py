@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, NamedTuple
 
 from path_mapping.errors import (
     Cancelled,
@@ -35,7 +36,7 @@ LONGEST_ERROR = 64 << 10  # bytes
 LONGEST_DOCUMENT = 32 << 20  # bytes: the largest is a page of 1,000 keys of 1,024 bytes, each as %XX
 _CODE = re.compile(rb"<Code>\s*([A-Za-z0-9.]{1,64})\s*</Code>")
 
-NOTHING: Dict[str, str] = {}
+NOTHING: dict[str, str] = {}
 
 Send = Callable[[HttpConnection, bytes], None]
 
@@ -50,9 +51,9 @@ class Request(NamedTuple):
     method: str
     bucket: str
     key: str
-    query: Dict[str, str] = NOTHING
-    headers: Dict[str, str] = NOTHING
-    plain: Dict[str, str] = NOTHING
+    query: dict[str, str] = NOTHING
+    headers: dict[str, str] = NOTHING
+    plain: dict[str, str] = NOTHING
 
 
 class SentAhead(NamedTuple):
@@ -70,8 +71,8 @@ class Exchange:
         self.signer = signer
         self._connections = connections
         self._buffer = buffer
-        self._idle: Dict[Origin, List[HttpConnection]] = {}
-        self._ahead: Optional[SentAhead] = None
+        self._idle: dict[Origin, list[HttpConnection]] = {}
+        self._ahead: SentAhead | None = None
         # That of the last upload's response: the next one's is most likely of the same kind.
         self._stated = Checksums(crc64=0)
 
@@ -93,7 +94,7 @@ class Exchange:
         """Gives up a request that was sent ahead."""
         self._connections.drop(asked.connection)
 
-    def ask_ahead(self, requests: Sequence[Request]) -> List[Optional[SentAhead]]:
+    def ask_ahead(self, requests: Sequence[Request]) -> list[SentAhead | None]:
         """Sends requests to one bucket, without bodies, whose responses `ask` reads later.
 
         None stands for what cannot be sent now: `ask` sends it, and says what is wrong.
@@ -106,7 +107,7 @@ class Exchange:
         self._open(address.origin, len(requests))
         return [self._sent_ahead(address.origin, head, keys) for head in heads]
 
-    def _sent_ahead(self, origin: Origin, head: bytes, keys: Credentials) -> Optional[SentAhead]:
+    def _sent_ahead(self, origin: Origin, head: bytes, keys: Credentials) -> SentAhead | None:
         """On an idle connection only: to open another one may take as long as a dead server is waited for."""
         idle = self._idle.get(origin)
         if not idle:
@@ -132,7 +133,7 @@ class Exchange:
             with suppress(ConnectionFailed):
                 idle.append(self._new(origin))
 
-        threads: List[threading.Thread] = []
+        threads: list[threading.Thread] = []
         with suppress(RuntimeError):  # the limit of threads, of the user or of the container
             for _ in range(wanted - len(idle) - 1):
                 thread = threading.Thread(target=open_one, daemon=True)
@@ -159,7 +160,7 @@ class Exchange:
                 raise
         return self._content(request, body, None)  # the server did not wait until this was read
 
-    def _content(self, request: Request, body: bytes, asked: Optional[SentAhead]) -> bytes:
+    def _content(self, request: Request, body: bytes, asked: SentAhead | None) -> bytes:
         def send(connection: HttpConnection, head: bytes) -> None:
             connection.send(head, body)
 
@@ -243,8 +244,8 @@ class Exchange:
 
     @contextmanager
     def ask(
-        self, request: Request, send: Send, asked: Optional[SentAhead] = None
-    ) -> Iterator[Tuple[Response, HttpConnection]]:
+        self, request: Request, send: Send, asked: SentAhead | None = None
+    ) -> Iterator[tuple[Response, HttpConnection]]:
         """The successful response to a request; the block must read the whole body.
 
         `send` sends the request: it is called with the connection and the head. If it was `asked` already, it
@@ -257,7 +258,7 @@ class Exchange:
             Refused: the certificate of the server is not accepted.
             Cancelled: the connection was shut by `OpenConnections.shut`.
         """
-        connection: Optional[HttpConnection] = None
+        connection: HttpConnection | None = None
         try:
             answered = self._answered(asked) if asked is not None else None
             if asked is not None and answered is not None:
@@ -286,7 +287,7 @@ class Exchange:
             if connection is not None:
                 self._connections.drop(connection)
 
-    def _sent(self, request: Request, send: Send) -> Tuple[Origin, HttpConnection, Response]:
+    def _sent(self, request: Request, send: Send) -> tuple[Origin, HttpConnection, Response]:
         address = self._address(request)
         return (address.origin, *self._exchanged(address.origin, self._head(address, request), send))
 
@@ -354,7 +355,7 @@ class Exchange:
         with self.ask(probe, HttpConnection.send):
             raise error_of_status(request.doing, status, None)  # its body is not read: it may be the object
 
-    def _exchanged(self, origin: Origin, head: bytes, send: Send) -> Tuple[HttpConnection, Response]:
+    def _exchanged(self, origin: Origin, head: bytes, send: Send) -> tuple[HttpConnection, Response]:
         """Sends on an idle connection, which the server may have closed by now, or on a new one."""
         while True:
             idle = self._idle.get(origin)
@@ -366,7 +367,7 @@ class Exchange:
                 if not (isinstance(error, ConnectionFailed) and error.stale):
                     raise
 
-    def _answered(self, asked: SentAhead) -> Optional[Tuple[HttpConnection, Response]]:
+    def _answered(self, asked: SentAhead) -> tuple[HttpConnection, Response] | None:
         """The response to a request that was sent ahead, None if it has to be sent again."""
         connection = asked.connection
         try:
@@ -414,7 +415,7 @@ def limited(doing: str, pieces: Iterable[memoryview], size: int) -> Iterator[mem
         yield piece
 
 
-def _code(connection: HttpConnection, response: Response) -> Optional[str]:
+def _code(connection: HttpConnection, response: Response) -> str | None:
     """The error code in the XML of the response, if there is one."""
     body = b""
     try:

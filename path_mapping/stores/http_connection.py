@@ -13,7 +13,8 @@ import socket
 import struct
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Type, Union
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from path_mapping.stores.access import Proxy
 
@@ -56,8 +57,8 @@ class Response(NamedTuple):
     """
 
     status: int
-    headers: Dict[bytes, bytes]
-    length: Optional[int]
+    headers: dict[bytes, bytes]
+    length: int | None
     chunked: bool
     closes: bool
 
@@ -76,10 +77,10 @@ class HttpConnection:
     def __init__(
         self,
         origin: Origin,
-        context: Optional[ssl.SSLContext],
+        context: ssl.SSLContext | None,
         stall: float,
         buffer: bytearray,
-        proxy: Optional[Proxy] = None,
+        proxy: Proxy | None = None,
     ) -> None:
         self._buffer, self._view = buffer, memoryview(buffer)
         self._start = self._end = 0
@@ -219,7 +220,7 @@ class HttpConnection:
         return int(digits, 16)
 
     def _text_line(self) -> bytes:
-        taken: List[bytes] = []
+        taken: list[bytes] = []
         while True:
             end = self._buffer.find(b"\n", self._start, self._end)
             taken.append(bytes(self._view[self._start : self._end if end < 0 else end]))
@@ -259,8 +260,8 @@ class HttpConnection:
             self._watched, self._arrived = now, 0
 
     def _broken(self, doing: str, error: OSError) -> ConnectionFailed:
-        late: Tuple[Type[OSError], ...] = (BlockingIOError, TimeoutError, socket.timeout)
-        ended: Tuple[Type[OSError], ...] = (ConnectionResetError, BrokenPipeError)
+        late: tuple[type[OSError], ...] = (BlockingIOError, TimeoutError, socket.timeout)
+        ended: tuple[type[OSError], ...] = (ConnectionResetError, BrokenPipeError)
         if not self._plain:
             import ssl  # slow to import
 
@@ -275,7 +276,7 @@ class OpenConnections:
     """All connections of a process, which `shut` makes fail, whatever their threads do."""
 
     def __init__(self) -> None:
-        self._connections: Set[HttpConnection] = set()
+        self._connections: set[HttpConnection] = set()
         self._lock = threading.Lock()
         self.shut_down = False
 
@@ -301,7 +302,7 @@ class OpenConnections:
 
 
 def _connected(
-    origin: Origin, context: Optional[ssl.SSLContext], stall: float, proxy: Optional[Proxy]
+    origin: Origin, context: ssl.SSLContext | None, stall: float, proxy: Proxy | None
 ) -> socket.socket:
     to = (origin.host, origin.port) if proxy is None else (proxy.host, proxy.port)
     # As bytes: for a str Python loads the codec "idna", which takes longer than to connect.
@@ -344,11 +345,11 @@ def _tunnel(raw: socket.socket, origin: Origin, proxy: Proxy) -> None:
         raise ConnectionError(f"the proxy refused with HTTP {b''.join(status).decode('latin-1')[:10]}")
 
 
-def _parsed(lines: List[bytes]) -> Response:
+def _parsed(lines: list[bytes]) -> Response:
     first = lines[0].split(b" ", 2)
     if len(first) < 2 or not first[0].startswith(b"HTTP/1.") or not _STATUS.fullmatch(first[1]):
         raise ConnectionFailed(f"not an HTTP response, it begins with {lines[0][:40]!r}")
-    headers: Dict[bytes, bytes] = {}
+    headers: dict[bytes, bytes] = {}
     for line in lines[1:]:
         name, _, value = line.partition(b":")
         headers[name.strip().lower()] = value.strip()
@@ -356,7 +357,7 @@ def _parsed(lines: List[bytes]) -> Response:
     chunked = headers.get(b"transfer-encoding", b"").lower() == b"chunked"
     connection = headers.get(b"connection", b"").lower()
     closes = connection == b"close" or (first[0] == b"HTTP/1.0" and connection != b"keep-alive")
-    length: Optional[int] = None
+    length: int | None = None
     text = headers.get(b"content-length")
     if text is not None:
         if not _LENGTH.fullmatch(text):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Mapping, NamedTuple, Optional, Tuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 CRC64_HEADERS = ("x-obs-checksum-crc64ecma", "x-amz-checksum-crc64ecma", "x-obs-hash-crc64ecma")
 _CRC64_NAMES = tuple(name.encode("ascii") for name in CRC64_HEADERS)
@@ -23,10 +24,10 @@ class Checksums(NamedTuple):
     any of them nothing is known about the content.
     """
 
-    crc64: Optional[int] = None
-    md5: Optional[str] = None
+    crc64: int | None = None
+    md5: str | None = None
     etag: str = ""
-    part_sizes: Tuple[int, ...] = ()
+    part_sizes: tuple[int, ...] = ()
 
     @classmethod
     def stated(cls, headers: Mapping[bytes, bytes], size: int = 0) -> Checksums:
@@ -81,17 +82,17 @@ class StoredObject(NamedTuple):
 
     key: str
     size: int
-    md5: Optional[str]
+    md5: str | None
     etag: str = ""
 
 
-def md5_of_etag(etag: Optional[str]) -> Optional[str]:
+def md5_of_etag(etag: str | None) -> str | None:
     """The MD5 in an ETag; None for that of a multipart upload (`...-3`), which is not one."""
     text = (etag or "").strip('"').lower()
     return text if len(text) == 32 and _MD5.fullmatch(text) else None
 
 
-def part_sizes_of(etag: str, size: int) -> Tuple[int, ...]:
+def part_sizes_of(etag: str, size: int) -> tuple[int, ...]:
     """The sizes in bytes that the parts of an object of `size` bytes may have; none if it has no parts.
 
     The usual ones first, then the smallest one, and that rounded up to MiB: some tools choose them by the

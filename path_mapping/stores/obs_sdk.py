@@ -7,8 +7,9 @@ some as a bare `Exception`; by default TLS is not verified, and the host name ne
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable
 from urllib.parse import urlsplit
 
 from path_mapping.errors import Corrupted, PathMappingError, Refused, Unreachable
@@ -31,7 +32,7 @@ class ObsSdk:
 
     def __init__(self, signer: Signer) -> None:
         self._signer = signer
-        self._clients: Dict[str, Any] = {}  # by endpoint
+        self._clients: dict[str, Any] = {}  # by endpoint
         self._keys = signer.access.credentials  # those of the clients
         self._lock = threading.Lock()
 
@@ -113,7 +114,7 @@ class ObsSdk:
             raise kind(f"{doing} at {host}: {type(error).__name__}: {error}") from error
 
 
-def _accept_ipv6(client: ObsClient, host: str, port: Optional[int]) -> None:
+def _accept_ipv6(client: ObsClient, host: str, port: int | None) -> None:
     """Has the SDK use an IPv6 address, which it cuts at its first colon: with brackets, but to connect."""
     client.server, client.port = f"[{host}]", port or client.port
     connect = client._get_server_connection_use_http1x

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Callable, Generator, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, TypeVar
+from typing import Any, Callable, TypeVar
 
 from path_mapping.errors import NotFound, Refused, Unreachable
-from path_mapping.localfs import chunks, md5_of
+from path_mapping.localfs.source_file import chunks, md5_of
 from path_mapping.stores.access import Access, Credentials
 from path_mapping.stores.contents import RIGHT, ContentSum, Piece, base64_of_md5, etag_of_parts
 from path_mapping.stores.data_path import DataPath, if_match
@@ -49,7 +50,7 @@ class ObsStore(Store):
     def __init__(
         self,
         access: Access,
-        renew: Optional[Callable[[], Credentials]] = None,
+        renew: Callable[[], Credentials] | None = None,
         patience: float = 0.0,
         announce: Callable[[str], None] = warned,
     ) -> None:
@@ -121,7 +122,7 @@ class ObsStore(Store):
         )
         return str(getattr(answer.body, "location", None) or "")
 
-    def find(self, bucket: str, key: str) -> Optional[ObjectState]:
+    def find(self, bucket: str, key: str) -> ObjectState | None:
         doing = f"looking up obs://{bucket}/{key}"
         request = Request(doing, "HEAD", bucket, key)
         try:
@@ -157,7 +158,7 @@ class ObsStore(Store):
                 skipped = max(0, skipped - len(piece))
 
     @contextmanager
-    def _opened(self, request: Request) -> Iterator[Tuple[Response, HttpConnection]]:
+    def _opened(self, request: Request) -> Iterator[tuple[Response, HttpConnection]]:
         """The response to a GET, whose body is read in the block."""
         with closing(self._exchange(BUFFER)) as exchange, ExitStack() as stack:
             yield self.signer.with_newest(
@@ -208,7 +209,7 @@ class ObsStore(Store):
         request = Request(f"writing obs://{bucket}/{key}", "PUT", bucket, key, headers=headers)
         return self._by_request(lambda exchange: exchange.put_object(request, body, size, sent)).etag
 
-    def begin_parts(self, bucket: str, key: str, left: Tuple[str, ...] = ()) -> MultipartUpload:
+    def begin_parts(self, bucket: str, key: str, left: tuple[str, ...] = ()) -> MultipartUpload:
         doing = f"writing obs://{bucket}/{key}"
         for upload in left[:-1]:
             self.abort_parts(bucket, key, upload)
@@ -218,7 +219,7 @@ class ObsStore(Store):
         request = Request(doing, "POST", bucket, key, {"uploads": ""}, plain={"Content-Length": "0"})
         return MultipartUpload(parsed_upload(doing, self._content_of(request)), ())
 
-    def _parts(self, doing: str, bucket: str, key: str, upload: str) -> Iterator[Tuple[int, int, str]]:
+    def _parts(self, doing: str, bucket: str, key: str, upload: str) -> Iterator[tuple[int, int, str]]:
         after = 0
 
         def page(sdk: Any) -> Any:
@@ -236,8 +237,8 @@ class ObsStore(Store):
                 return
 
     def end_parts(
-        self, bucket: str, key: str, upload: str, etags: Tuple[str, ...], size: int, compared: bool = True
-    ) -> Optional[str]:
+        self, bucket: str, key: str, upload: str, etags: tuple[str, ...], size: int, compared: bool = True
+    ) -> str | None:
         """See `Store.end_parts`.
 
         The response may get lost, or say nothing, after OBS made the object: then the upload has gone, and
@@ -260,7 +261,7 @@ class ObsStore(Store):
             return None
         return (etag or self._etag_of(bucket, key, size) or expected).strip('"')
 
-    def _etag_of(self, bucket: str, key: str, size: Optional[int]) -> str:
+    def _etag_of(self, bucket: str, key: str, size: int | None) -> str:
         """The ETag of an object without quotes; empty if there is none, or none of this size in bytes."""
         state = self.find(bucket, key)
         return state.version.strip('"') if state is not None and size in (None, state.size) else ""
@@ -283,7 +284,7 @@ class ObsStore(Store):
         from obs import ListMultipartUploadsRequest
 
         wanted = ListMultipartUploadsRequest(prefix=prefix or None, max_uploads=PAGE)
-        asked: Set[Tuple[Optional[str], Optional[str]]] = set()
+        asked: set[tuple[str | None, str | None]] = set()
 
         def page(sdk: Any) -> Any:
             return sdk.listMultipartUploads(bucket, wanted, encoding_type="url")
@@ -300,7 +301,7 @@ class ObsStore(Store):
             wanted.upload_id_marker = body.nextUploadIdMarker or None
 
 
-def _in_order(marker: str, page: ObjectPage) -> List[StoredObject]:
+def _in_order(marker: str, page: ObjectPage) -> list[StoredObject]:
     """The objects and common prefixes of a page in the order of their keys, without earlier ones."""
     entries = page.objects + [StoredObject(prefix, 0, None) for prefix in page.prefixes]
     return sorted((entry for entry in entries if entry.key > marker), key=lambda entry: entry.key)

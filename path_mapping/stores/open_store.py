@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Callable, Mapping, Optional
+from typing import Callable
 
 from path_mapping.errors import CredentialsMissing
 from path_mapping.stores.access import (
@@ -25,10 +26,10 @@ from path_mapping.stores.store import Store
 
 def open_store(
     environ: Mapping[str, str],
-    obs_root: Optional[Path],
-    renew: Optional[Callable[[], Credentials]] = None,
+    obs_root: Path | None,
+    renew: Callable[[], Credentials] | None = None,
     stall_timeout: float = STALL_SECONDS,
-    announce: Optional[Callable[[str], None]] = None,
+    announce: Callable[[str], None] | None = None,
     read_file: Callable[[Path], Credentials] = read_credentials,
 ) -> Store:
     """OBS with the environment's credentials, or the directory `obs_root` in its place.
@@ -67,7 +68,7 @@ def open_store(
 
 def open_store_of(
     access: Access,
-    renew: Optional[Callable[[], Credentials]],
+    renew: Callable[[], Credentials] | None,
     patience: float,
     announce: Callable[[str], None],
 ) -> Store:

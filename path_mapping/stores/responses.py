@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
-from typing import List, Mapping, NamedTuple, Optional, Sequence
+from typing import NamedTuple
 from urllib.parse import unquote_plus
 from xml.etree import ElementTree
 
@@ -35,9 +36,7 @@ LONGEST_WAIT = 60.0  # seconds, whatever Retry-After asks for
 _NUMBER = re.compile(r"[0-9]{1,18}")  # `int` takes signs, blanks, `_` and the digits of all scripts, too
 
 
-def error_of_status(
-    doing: str, status: int, code: Optional[str], after: Optional[float] = None
-) -> StoreError:
+def error_of_status(doing: str, status: int, code: str | None, after: float | None = None) -> StoreError:
     """The error for an HTTP status from 300 on.
 
     `code` is the error code of OBS, which the response to a HEAD does not have; `after` the seconds that
@@ -62,7 +61,7 @@ def error_of_status(
     return Rejected(f"{message}: {meaning}" if meaning else message)
 
 
-def seconds_to_wait(header: str) -> Optional[float]:
+def seconds_to_wait(header: str) -> float | None:
     """The seconds in a Retry-After header, at most 60; None if it is not a number."""
     return min(float(header), LONGEST_WAIT) if _NUMBER.fullmatch(header) else None
 
@@ -74,7 +73,7 @@ def checked_size(doing: str, text: object) -> int:
     return int(str(text))
 
 
-def object_state(doing: str, size: Optional[int], headers: Mapping[bytes, bytes]) -> ObjectState:
+def object_state(doing: str, size: int | None, headers: Mapping[bytes, bytes]) -> ObjectState:
     """The state of an object of this size in bytes, by the headers of the response to a HEAD.
 
     Raises `Corrupted` if the size is not known, or its modification time is no date.
@@ -93,8 +92,8 @@ def object_state(doing: str, size: Optional[int], headers: Mapping[bytes, bytes]
 class ObjectPage(NamedTuple):
     """The objects, and the common prefixes, of one page; `truncated`: there are more."""
 
-    objects: List[StoredObject]
-    prefixes: List[str]
+    objects: list[StoredObject]
+    prefixes: list[str]
     truncated: bool
 
 

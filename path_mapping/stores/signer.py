@@ -12,8 +12,9 @@ import logging
 import re
 import threading
 import time
+from collections.abc import Mapping
 from functools import lru_cache, partial
-from typing import Callable, Dict, Mapping, NamedTuple, Optional, Tuple, TypeVar
+from typing import Callable, NamedTuple, TypeVar
 from urllib.parse import SplitResult, quote, urlsplit
 
 from path_mapping.errors import CredentialsMissing, Expired, Refused, Rejected, printable
@@ -83,9 +84,9 @@ def signed(
     keys: Credentials,
     method: str,
     key: str,
-    query: Dict[str, str],
-    headers: Dict[str, str],
-) -> Tuple[str, Dict[str, str]]:
+    query: dict[str, str],
+    headers: dict[str, str],
+) -> tuple[str, dict[str, str]]:
     """The path with its query, and the headers, of a request for an object, or a bucket if the key is empty.
 
     Of `headers` the signature covers Content-MD5.
@@ -148,23 +149,23 @@ class Signer:
     def __init__(
         self,
         access: Access,
-        renew: Optional[Callable[[], Credentials]] = None,
+        renew: Callable[[], Credentials] | None = None,
         patience: float = 0.0,
         announce: Callable[[str], None] = warned,
     ) -> None:
         address = address_of(access.endpoint)
         self.access = access._replace(endpoint=f"{address.scheme}://{address.netloc}")
-        self._moved: Dict[str, SplitResult] = {}  # by bucket: the endpoint to which a redirect led
+        self._moved: dict[str, SplitResult] = {}  # by bucket: the endpoint to which a redirect led
         self._address = address
         self.patience = patience
         self._renew, self._announce = renew, announce
         self._until = 0.0  # how long new credentials are waited for, after the current ones were refused
         self.context = verifying(access.bundle) if address.scheme == "https" else None
-        self._buckets: Dict[str, BucketAddress] = {}
+        self._buckets: dict[str, BucketAddress] = {}
         self._lock = threading.RLock()  # for the credentials
         self.asking = threading.Lock()  # held while the service is asked for a bucket's kind of signature
 
-    def renewed(self, used: Credentials, pause: Optional[Pause] = None) -> bool:
+    def renewed(self, used: Credentials, pause: Pause | None = None) -> bool:
         """True if there are other credentials than `used`, with which a request was refused.
 
         With `pause` they may be late: then this waits, or until `pause` returns True. The time of the wait is
@@ -220,7 +221,7 @@ class Signer:
                 error.wait = partial(self.renewed, used)
             raise
 
-    def bucket(self, bucket: str) -> Optional[BucketAddress]:
+    def bucket(self, bucket: str) -> BucketAddress | None:
         """Where a bucket is; None as long as its kind of signature is not known: `learn` has to be called."""
         if bucket not in self._buckets and bucket_in_path(self._endpoint(bucket).hostname or ""):
             self.learn(bucket, S3)  # as the SDK does

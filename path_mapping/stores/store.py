@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Callable, Iterator, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, NamedTuple
 
 from path_mapping.errors import StoreError
 from path_mapping.stores.http_connection import OpenConnections
@@ -37,7 +38,7 @@ class Store(ABC):
     that is infinite, and nothing is ever unfinished.
     """
 
-    signer: Optional[Signer] = None
+    signer: Signer | None = None
     multipart_from: float = math.inf
     part: int = 0
 
@@ -63,7 +64,7 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def find(self, bucket: str, key: str) -> Optional[ObjectState]:
+    def find(self, bucket: str, key: str) -> ObjectState | None:
         """The object's state; None if it does not exist."""
 
     @abstractmethod
@@ -140,7 +141,7 @@ class Store(ABC):
         """
         return ""
 
-    def begin_parts(self, bucket: str, key: str, left: Tuple[str, ...] = ()) -> MultipartUpload:
+    def begin_parts(self, bucket: str, key: str, left: tuple[str, ...] = ()) -> MultipartUpload:
         """Begins a multipart upload, or resumes one; those of anybody else are not touched.
 
         `left` are the ids of our own earlier uploads of this key, the oldest first. The last one is resumed,
@@ -149,8 +150,8 @@ class Store(ABC):
         raise NotImplementedError
 
     def end_parts(
-        self, bucket: str, key: str, upload: str, etags: Tuple[str, ...], size: int, compared: bool = True
-    ) -> Optional[str]:
+        self, bucket: str, key: str, upload: str, etags: tuple[str, ...], size: int, compared: bool = True
+    ) -> str | None:
         """Makes one object of `size` bytes of the parts; returns its ETag, without quotes.
 
         None if the upload, or a part of it, has gone, and the object is not there: it must begin anew. If the

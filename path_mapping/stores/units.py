@@ -6,7 +6,8 @@ Each has a `number`, by which its outcome is told from others. Sizes, offsets an
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple, Union
+from collections.abc import Sequence
+from typing import Any, Callable, NamedTuple, Union
 
 
 class GetFile(NamedTuple):
@@ -22,7 +23,7 @@ class GetFile(NamedTuple):
     size: int
     path: str
     root: str
-    seen: Tuple[int, ...] = ()
+    seen: tuple[int, ...] = ()
 
 
 class GetRange(NamedTuple):
@@ -41,7 +42,7 @@ class GetRange(NamedTuple):
     offset: int
     length: int
     path: str
-    known: Optional[int]
+    known: int | None
 
 
 class CheckFile(NamedTuple):
@@ -84,7 +85,7 @@ class BeginParts(NamedTuple):
     number: int
     bucket: str
     key: str
-    left: Tuple[str, ...]
+    left: tuple[str, ...]
 
 
 class PutPart(NamedTuple):
@@ -119,7 +120,7 @@ class EndParts(NamedTuple):
     key: str
     upload: str
     size: int
-    etags: Tuple[str, ...]
+    etags: tuple[str, ...]
     compared: bool = True
 
 
@@ -156,7 +157,7 @@ class MultipartUpload(NamedTuple):
     """A multipart upload in progress, and the parts in it: number, size in bytes, ETag."""
 
     upload: str
-    parts: Tuple[Tuple[int, int, str], ...]
+    parts: tuple[tuple[int, int, str], ...]
 
 
 def bytes_of(unit: Unit) -> int:

@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
+from typing import Any
 
 from path_mapping.errors import TargetRemoved, Unreachable
-from path_mapping.localfs import (
-    TEMPORARY,
+from path_mapping.localfs.atomic_file import (
     PartJournal,
     TargetDir,
     allocate,
-    crc64_of_parts,
     host_mark,
     locks_are_local,
     put_mark,
     stem_of,
 )
-from path_mapping.planning import Copy
-from path_mapping.stores import (
-    RIGHT,
-    UNSURE,
-    WRONG,
-    CheckFile,
-    ContentMatch,
-    FetchedRange,
-    GetFile,
-    GetRange,
-    Store,
-    Unit,
-)
+from path_mapping.localfs.names import TEMPORARY
+from path_mapping.localfs.source_file import crc64_of_parts
+from path_mapping.planning.plan import Copy
+from path_mapping.stores.contents import RIGHT, UNSURE, WRONG, ContentMatch
+from path_mapping.stores.store import Store
+from path_mapping.stores.units import CheckFile, FetchedRange, GetFile, GetRange, Unit
 from path_mapping.transfer.jobs import Job, next_number
 from path_mapping.transfer.parts import RANGE, RANGES_FROM, identity, part_size, spans
 
@@ -57,7 +49,7 @@ class SmallDownload(Job):
 
     def __init__(self, copy: Copy) -> None:
         super().__init__(copy)
-        self._seen: List[int] = []
+        self._seen: list[int] = []
 
     def start(self) -> Iterable[Unit]:
         copy, seen = self.copy, tuple(self._seen)
@@ -105,8 +97,8 @@ class LargeDownload(Job):
         super().__init__(copy)
         self._part = part_size(copy.size, RANGE)
         self._spans = spans(copy.size, self._part)
-        self._crcs: Dict[int, int] = {}
-        self._seen: List[int] = []  # the CRC-64 of each reading so far
+        self._crcs: dict[int, int] = {}
+        self._seen: list[int] = []  # the CRC-64 of each reading so far
         self._files = 0  # how many unfinished ones it has had
         self._is_open = False
 
@@ -127,7 +119,7 @@ class LargeDownload(Job):
     def _path(self) -> str:
         return os.path.join(self._directory.path, self._temporary)
 
-    def _open(self) -> Dict[int, int]:
+    def _open(self) -> dict[int, int]:
         """Opens the temporary file of an earlier run, or a new one if another run may be working on that."""
         self._temporary, self._file = self._unfinished()
         try:
@@ -142,7 +134,7 @@ class LargeDownload(Job):
             os.close(self._file)
             raise
 
-    def _unfinished(self) -> Tuple[str, int]:
+    def _unfinished(self) -> tuple[str, int]:
         """The name and descriptor of the temporary file: the common name only for one that is locked."""
         name, common = self.copy.local.name, temporary_of(self.copy)
         if self.copy.etag and not self._files:
@@ -153,7 +145,7 @@ class LargeDownload(Job):
                 return self._directory.create(name, common)
         return self._directory.create(name)
 
-    def _known(self) -> Dict[int, int]:
+    def _known(self) -> dict[int, int]:
         """The journal of a file that has its full size; a new one gets that now, and has no journal."""
         if os.fstat(self._file).st_size == self.copy.size:
             return self._journal.known()
@@ -166,7 +158,7 @@ class LargeDownload(Job):
             self._directory.discard(self._temporary)
             self._directory.discard(journal_of(self._temporary))
 
-    def _units(self, known: Dict[int, int], path: str) -> Iterator[Unit]:
+    def _units(self, known: dict[int, int], path: str) -> Iterator[Unit]:
         copy = self.copy
         for index, span in enumerate(self._spans):
             if path != self._path:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import itertools
 import os
 from abc import ABC, abstractmethod
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from path_mapping.errors import Unreachable
-from path_mapping.localfs import CHANGED_ATTEMPTS, FileChanged, FileState, state_of
-from path_mapping.planning import BegunUploads, Copy
-from path_mapping.stores import (
+from path_mapping.localfs.source_file import CHANGED_ATTEMPTS, FileChanged, FileState, state_of
+from path_mapping.planning.plan import Copy
+from path_mapping.planning.record import BegunUploads
+from path_mapping.stores.store import Store
+from path_mapping.stores.units import (
     BeginParts,
     EndParts,
     MultipartUpload,
     PutFile,
     PutPart,
-    Store,
     StoredContent,
     StoredFile,
     Unit,
@@ -102,9 +104,9 @@ class LargeUpload(FileUpload):
         self._uploads = uploads
         self._attempts = 0
         self._upload = ""
-        self._stored: Dict[int, StoredContent] = {}
-        self._spans: List[Span] = []
-        self._before: Optional[FileState] = None
+        self._stored: dict[int, StoredContent] = {}
+        self._spans: list[Span] = []
+        self._before: FileState | None = None
 
     def start(self) -> Iterable[Unit]:
         """Starts the upload of the file in its current state."""
@@ -155,7 +157,7 @@ class LargeUpload(FileUpload):
     def _end(self) -> EndParts:
         """Completes the upload; if the file has changed meanwhile, aborts it, to begin again."""
         assert self._before is not None
-        etags: Tuple[str, ...] = ()
+        etags: tuple[str, ...] = ()
         if state_of(os.stat(self.copy.path)) == self._before:
             etags = tuple(self._stored[number].etag for number in sorted(self._stored))
         compared = all(stored.compared for stored in self._stored.values())

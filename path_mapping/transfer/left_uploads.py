@@ -5,24 +5,24 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple
 
-from path_mapping.errors import Refused, StoreError
-from path_mapping.localfs import printable
-from path_mapping.mapping import Route
-from path_mapping.planning import BegunUploads, noted_uploads
-from path_mapping.stores import Store, UnfinishedUpload
-from path_mapping.workers import RetriedStore, RetryPolicy
+from path_mapping.errors import Refused, StoreError, printable
+from path_mapping.mapping.routes import Route
+from path_mapping.planning.record import BegunUploads, noted_uploads
+from path_mapping.stores.store import Store, UnfinishedUpload
+from path_mapping.workers.retry import RetriedStore, RetryPolicy
 
 ABORT, KEEP = "abort", "keep"
 LONGEST_CHECK = 60.0  # seconds without an answer: the training must not wait for longer
 
 
 @contextmanager
-def unfinished_uploads(routes: Sequence[Route], base: Path) -> Iterator[List[BegunUploads]]:
+def unfinished_uploads(routes: Sequence[Route], base: Path) -> Iterator[list[BegunUploads]]:
     """The unfinished multipart uploads of each route: this process is their only owner in the block."""
     with ExitStack() as stack:
         yield [
@@ -94,7 +94,7 @@ def left_uploads(route: Route, base: Path, store: RetriedStore, older_than: floa
 
 def abort_uploads(
     route: Route, base: Path, store: RetriedStore, wanted: Sequence[LeftUpload]
-) -> Iterator[Tuple[LeftUpload, Optional[StoreError]]]:
+) -> Iterator[tuple[LeftUpload, StoreError | None]]:
     """Aborts those of `wanted` that are to be aborted; yields each with the error if that failed.
 
     One that another run of this output has taken over meanwhile is kept. What is noted here and has gone is
@@ -133,7 +133,7 @@ def check_outputs(routes: Sequence[Route], store: Store, cancel: threading.Event
         return
     to = RetriedStore(store, cancel, RetryPolicy(min(seconds, LONGEST_CHECK)))
     for url in dict.fromkeys(route.remote for route in routes):
-        refused: List[Refused] = []
+        refused: list[Refused] = []
         try:
             next(to.list(*url), None)
         except Refused as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import List, NamedTuple, Tuple
+from typing import NamedTuple
 
 MIB = 1 << 20
 RANGES_FROM = 32 * MIB  # larger objects are downloaded in ranges
@@ -48,7 +48,7 @@ def part_size(size: int, least: int) -> int:
     return max(least, math.ceil(size / MOST_PARTS / MIB) * MIB)
 
 
-def spans(size: int, part: int) -> List[Span]:
+def spans(size: int, part: int) -> list[Span]:
     """The file cut into consecutive parts, which cover it exactly."""
     return [Span(offset, min(part, size - offset)) for offset in range(0, size, part)]
 
@@ -108,7 +108,7 @@ def batch_limit(left: int, room: int, together: int) -> int:
     return max(1, min(together, left), min(BATCH, left // (2 * room)))
 
 
-def parts_that_count(stored: Tuple[Tuple[int, int, str], ...], planned: List[Span]) -> List[str]:
+def parts_that_count(stored: tuple[tuple[int, int, str], ...], planned: list[Span]) -> list[str]:
     """The ETag of each planned part that was found with this size, empty for the others."""
     known = {number: (length, etag) for number, length, etag in stored}
     etags = []

@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
-from typing import AbstractSet, Callable, Dict, Iterable, Mapping, Optional, Sequence, Set
+from typing import Callable
 
 from path_mapping.errors import Cancelled
-from path_mapping.mapping import Route
-from path_mapping.planning import LocalEntry, SharedTarget, UploadChoice, files_below, local_entry
+from path_mapping.mapping.routes import Route
+from path_mapping.planning.local_tree import files_below, local_entry
+from path_mapping.planning.plan import LocalEntry
+from path_mapping.planning.prepare import UploadChoice
+from path_mapping.planning.shared_target import SharedTarget
 from path_mapping.transfer.transfer import Transferred, upload
-from path_mapping.workers import RetriedStore
+from path_mapping.workers.retry import RetriedStore
 
 NICENESS = 10  # the training's processes come first
 SETTLE_SECONDS = 5.0  # between the two listings of the files, unless the interval is short
@@ -29,7 +33,7 @@ def upload_periodically(
     done: Callable[[Transferred], None],
     failed: Callable[[Exception], None],
     wanted: Callable[[str, LocalEntry], bool] = lambda path, local: True,
-    shared: Optional[SharedTarget] = None,
+    shared: SharedTarget | None = None,
 ) -> None:
     """Uploads each route at its interval until `cancel` of the store is set.
 
@@ -76,8 +80,8 @@ def _round(
     base: Path,
     to: RetriedStore,
     wanted: Callable[[str, LocalEntry], bool],
-    shared: Optional[SharedTarget],
-) -> Optional[Transferred]:
+    shared: SharedTarget | None,
+) -> Transferred | None:
     roots = [route.path(base) for route in routes]
     before = _entries(roots)
     if to.cancel.wait(min(settle_seconds(route.interval or 0.0) for route in routes)):
@@ -97,14 +101,14 @@ def settle_seconds(interval: float) -> float:
     return min(SETTLE_SECONDS, interval / 2)
 
 
-def idle_files(before: Entries, now: Entries, written: AbstractSet[str]) -> Set[str]:
+def idle_files(before: Entries, now: Entries, written: AbstractSet[str]) -> set[str]:
     """The files that have not changed since the earlier listing, and that nobody has open for writing."""
     return {path for path, entry in now.items() if before.get(path) == entry and path not in written}
 
 
 def _entries(roots: Iterable[Path]) -> Entries:
     """All files of the outputs, and the empty directories."""
-    entries: Dict[str, LocalEntry] = {}
+    entries: dict[str, LocalEntry] = {}
     for root in roots:
         single = local_entry(root)
         if single is not None and single.kind == "file":
@@ -114,14 +118,14 @@ def _entries(roots: Iterable[Path]) -> Entries:
     return entries
 
 
-def open_for_writing(roots: Iterable[Path]) -> Set[str]:
+def open_for_writing(roots: Iterable[Path]) -> set[str]:
     """The files below these paths that a process on this machine has open for writing, by /proc.
 
     Files of other users' processes, and files that are only memory-mapped, cannot be seen: for those, not
     changing between two listings must do.
     """
     inside = [(os.path.realpath(root), str(root)) for root in roots]
-    written: Set[str] = set()
+    written: set[str] = set()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             for number in os.listdir(process / "fd"):

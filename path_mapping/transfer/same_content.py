@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from path_mapping.errors import StoreError
-from path_mapping.localfs import chunks
-from path_mapping.planning import Copy
-from path_mapping.stores import RIGHT, WRONG, Store, matched
-from path_mapping.workers import RetriedStore
+from path_mapping.localfs.source_file import chunks
+from path_mapping.planning.plan import Copy
+from path_mapping.stores.contents import RIGHT, WRONG, matched
+from path_mapping.stores.store import Store
+from path_mapping.workers.retry import RetriedStore
 
 
 def has_content(to: RetriedStore, copy: Copy) -> bool:

@@ -7,13 +7,14 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import length_hint
-from typing import Callable, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Callable, NamedTuple
 
 from path_mapping.errors import Cancelled, PathMappingError
-from path_mapping.planning import Copy
-from path_mapping.stores import Unit, bytes_of
+from path_mapping.planning.plan import Copy
+from path_mapping.stores.units import Unit, bytes_of
 from path_mapping.transfer.jobs import Job
 from path_mapping.transfer.parts import (
     BATCH_BYTES,
@@ -25,7 +26,9 @@ from path_mapping.transfer.parts import (
     is_small,
     pool_size,
 )
-from path_mapping.workers import Batch, Outcome, Pool, RetriedStore, start_pool
+from path_mapping.workers.retry import RetriedStore
+from path_mapping.workers.start_pool import start_pool
+from path_mapping.workers.thread_pool import Batch, Outcome, Pool
 
 
 class Progress(NamedTuple):
@@ -48,9 +51,9 @@ class Tally:
         self._cancel = cancel
         self._lock = threading.RLock()
         self._done_files = self._done_bytes = self._partial = 0
-        self._moved: Dict[int, List[int]] = {}  # by unit: the bytes of its file so far, and at most
+        self._moved: dict[int, list[int]] = {}  # by unit: the bytes of its file so far, and at most
 
-    def book(self, number: int, account: List[int]) -> None:
+    def book(self, number: int, account: list[int]) -> None:
         """Books the bytes of this unit to the account of its file: `[so far, at most]`."""
         with self._lock:
             self._moved[number] = account
@@ -70,7 +73,7 @@ class Tally:
         if self._cancel.is_set():
             raise Cancelled
 
-    def end(self, numbers: Iterable[int], account: List[int]) -> None:
+    def end(self, numbers: Iterable[int], account: list[int]) -> None:
         """Counts a file as done, whether it succeeded or not."""
         with self._lock:
             for number in numbers:
@@ -112,10 +115,10 @@ class RunningJob:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.account = [0, job.copy.size]
-        self.numbers: Set[int] = set()
+        self.numbers: set[int] = set()
         self.outstanding = 0  # units handed out
         self.waiting = 0  # lists of units that are not handed out yet
-        self.error: Optional[BaseException] = None
+        self.error: BaseException | None = None
         self.cleaning = False
 
 
@@ -133,10 +136,10 @@ class Scheduler:
         self._count_outcomes = count_outcomes
         self._abreast = DOWN_ABREAST if work.down else 1  # files from which units are taken in turn
         self.whole = self.retries = 0
-        self._running: Set[RunningJob] = set()
-        self._ready: Deque[Tuple[RunningJob, Iterator[Unit]]] = deque()
-        self._known: Dict[int, Tuple[RunningJob, Unit]] = {}  # by unit: its job, and itself
-        self._ends: Set[int] = set()  # the last unit of each batch in progress
+        self._running: set[RunningJob] = set()
+        self._ready: deque[tuple[RunningJob, Iterator[Unit]]] = deque()
+        self._known: dict[int, tuple[RunningJob, Unit]] = {}  # by unit: its job, and itself
+        self._ends: set[int] = set()  # the last unit of each batch in progress
 
     def run(self, copies: Iterable[Copy], left: int) -> None:
         """Moves these files of the work; `left` is their number.
@@ -180,7 +183,7 @@ class Scheduler:
             size += bytes_of(unit) or BATCH_BYTES
         return batch
 
-    def _next_unit(self, source: Iterator[Job]) -> Optional[Unit]:
+    def _next_unit(self, source: Iterator[Job]) -> Unit | None:
         """A unit of the jobs that have begun, in turn; more of them begin as long as there are too few."""
         while True:
             job = next(source, None) if len(self._ready) < self._abreast else None
@@ -266,7 +269,7 @@ PROBES = 2  # small files that go first, one by one: the time of the second is t
 PROBED = 500  # files among which the smallest are searched
 
 
-def move_files(work: Work, to: RetriedStore, progress: Callable[[Progress], None]) -> Tuple[int, int]:
+def move_files(work: Work, to: RetriedStore, progress: Callable[[Progress], None]) -> tuple[int, int]:
     """Moves all files; returns the number of complete files, and of retried requests.
 
     Raises:
@@ -312,7 +315,7 @@ def move_files(work: Work, to: RetriedStore, progress: Callable[[Progress], None
     return whole, retries
 
 
-def _smallest(copies: Sequence[Copy]) -> List[Copy]:
+def _smallest(copies: Sequence[Copy]) -> list[Copy]:
     """Small files to measure the round trip time with, if there are any."""
     small = [copy for copy in copies if copy.size < MIB]
     return sorted(small, key=lambda copy: copy.size)[:PROBES]

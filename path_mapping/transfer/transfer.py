@@ -4,38 +4,34 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tuple
+from typing import Callable, NamedTuple
 
-from path_mapping.errors import Corrupted, Failure, StoreError, TransferFailed, UnsafeTarget
-from path_mapping.localfs import (
-    CHANGED_ATTEMPTS,
-    FileChanged,
-    contained,
-    leftovers,
-    make_directories,
-    printable,
-    shown,
-)
-from path_mapping.mapping import ObsUrl, Route, Shard
-from path_mapping.planning import (
-    Copy,
+from path_mapping.errors import Corrupted, Failure, StoreError, TransferFailed, UnsafeTarget, printable
+from path_mapping.localfs.atomic_file import contained, leftovers, make_directories
+from path_mapping.localfs.names import shown
+from path_mapping.localfs.source_file import CHANGED_ATTEMPTS, FileChanged
+from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.mapping.selection import Shard
+from path_mapping.planning.plan import Copy, unquoted
+from path_mapping.planning.prepare import (
     EmptyRoute,
     PreparedTransfer,
     UploadChoice,
     prepare_downloads,
     prepare_uploads,
-    unquoted,
 )
-from path_mapping.stores import ObjectState, Store
+from path_mapping.stores.objects import ObjectState
+from path_mapping.stores.store import Store
 from path_mapping.transfer.download_jobs import download_job, journal_of, ranges_of, temporary_of
 from path_mapping.transfer.jobs import Job, upload_job
 from path_mapping.transfer.left_uploads import abort_left, unfinished_uploads
 from path_mapping.transfer.same_content import has_content
 from path_mapping.transfer.scheduler import Progress, Work, move_files
-from path_mapping.workers import RetriedStore
+from path_mapping.workers.retry import RetriedStore
 
 
 class Sending:
@@ -45,15 +41,15 @@ class Sending:
     a file that has changed since it was listed is one of the `deferred`, else it has failed.
     """
 
-    def __init__(self, prepared: PreparedTransfer, failures: List[Failure], choice: UploadChoice) -> None:
+    def __init__(self, prepared: PreparedTransfer, failures: list[Failure], choice: UploadChoice) -> None:
         self.files = self.size = self.deferred = 0
-        self.uncompared: Set[str] = set()
+        self.uncompared: set[str] = set()
         self._prepared = prepared
         self._failures = failures
         self._settled, self._shared = choice.settled, choice.shared
-        self._others: Dict[str, Copy] = {}  # sent in another state than that in which they were listed
-        self._sent: Set[str] = set()
-        self._unsent: Set[str] = set()
+        self._others: dict[str, Copy] = {}  # sent in another state than that in which they were listed
+        self._sent: set[str] = set()
+        self._unsent: set[str] = set()
 
     def run(self, work: Work, to: RetriedStore, progress: Callable[[Progress], None]) -> int:
         """Sends the files, and those again that have changed meanwhile; returns the number of retries.
@@ -134,13 +130,13 @@ class Transferred(NamedTuple):
     files: int
     bytes: int
     seconds: float
-    missing: Tuple[Route, ...]
+    missing: tuple[Route, ...]
     skipped: int = 0
-    notices: Tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
     retries: int = 0
     by_length: int = 0
     deferred: int = 0
-    empty: Tuple[EmptyRoute, ...] = ()
+    empty: tuple[EmptyRoute, ...] = ()
 
 
 def ignored(progress: Progress) -> None:
@@ -275,7 +271,7 @@ def _transferred(
 
 
 @contextmanager
-def _noting(failures: List[Failure], source: str, target: str) -> Iterator[None]:
+def _noting(failures: list[Failure], source: str, target: str) -> Iterator[None]:
     """Turns an error of the block into a failure of one file."""
     try:
         yield
@@ -283,7 +279,7 @@ def _noting(failures: List[Failure], source: str, target: str) -> Iterator[None]
         failures.append(Failure(source, target, error))
 
 
-def _change_directories(prepared: PreparedTransfer, failures: List[Failure]) -> None:
+def _change_directories(prepared: PreparedTransfer, failures: list[Failure]) -> None:
     """Creates the directories of the inputs, empty ones too, and deletes files that are no longer in OBS."""
     for target in prepared.targets():
         with _noting(failures, "", shown(target)):
@@ -299,14 +295,14 @@ def _change_directories(prepared: PreparedTransfer, failures: List[Failure]) -> 
             prepared.forget(copy)
 
 
-def _mark_directories(prepared: PreparedTransfer, to: RetriedStore, failures: List[Failure]) -> None:
+def _mark_directories(prepared: PreparedTransfer, to: RetriedStore, failures: list[Failure]) -> None:
     """Uploads a marker `name/` for each empty directory of the outputs."""
     for copy in prepared.directories:
         with _noting(failures, shown(copy.local), copy.url):
             prepared.uploaded(copy._replace(etag=to.write_bytes(copy.bucket, copy.key, b"")))
 
 
-def _delete_objects(prepared: PreparedTransfer, to: RetriedStore, failures: List[Failure]) -> None:
+def _delete_objects(prepared: PreparedTransfer, to: RetriedStore, failures: list[Failure]) -> None:
     """Deletes objects that a route once uploaded and no longer has, unless somebody has changed them."""
     for copy in prepared.deletions:
         with _noting(failures, "", copy.url):
@@ -319,12 +315,12 @@ def _delete_objects(prepared: PreparedTransfer, to: RetriedStore, failures: List
             prepared.forget(copy)
 
 
-def _unfinished(prepared: PreparedTransfer, ranges_from: float) -> Tuple[Set[str], Set[Tuple[str, str]]]:
+def _unfinished(prepared: PreparedTransfer, ranges_from: float) -> tuple[set[str], set[tuple[str, str]]]:
     """The names of the temporary files that this run, or the next, resumes; and where there may be others.
 
     The latter are directories, each with the root of its route.
     """
-    own: Set[str] = set()
+    own: set[str] = set()
     places = set(prepared.unrecorded)
     for copy in prepared.copies:
         places.add((os.path.dirname(copy.path), copy.root))
@@ -333,7 +329,7 @@ def _unfinished(prepared: PreparedTransfer, ranges_from: float) -> Tuple[Set[str
     return own, places
 
 
-def _sweep(own: Set[str], places: Set[Tuple[str, str]]) -> None:
+def _sweep(own: set[str], places: set[tuple[str, str]]) -> None:
     """Removes the temporary files of dead processes in these places, except our own."""
     for directory, root in places:
         for path in leftovers(directory):
@@ -353,8 +349,8 @@ class FailedCopy(NamedTuple):
 class Moved(NamedTuple):
     """The files that were moved, in the state in which they were sent, and those that were not."""
 
-    done: List[Copy]
-    failed: List[FailedCopy]
+    done: list[Copy]
+    failed: list[FailedCopy]
 
 
 def fetch_files(
@@ -390,7 +386,7 @@ def send_files(
         return _moved(list(copies), job, to)
 
 
-def abort_unfinished(to: RetriedStore, way: Route, base: Path) -> List[str]:
+def abort_unfinished(to: RetriedStore, way: Route, base: Path) -> list[str]:
     """Aborts the multipart uploads that killed runs of `send_files` have left; returns a notice for each."""
     with unfinished_uploads([way], base) as uploads:
         return list(abort_left(uploads, to))
@@ -422,7 +418,7 @@ def _raise_failure(moved: Moved) -> None:
 
 
 def _moved(
-    copies: List[Copy],
+    copies: list[Copy],
     job: Callable[[Copy], Job],
     to: RetriedStore,
     progress: Callable[[Progress], None] = ignored,

@@ -6,12 +6,14 @@ import math
 import random
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, TypeVar
+from typing import TYPE_CHECKING, Callable, NamedTuple, TypeVar
 
 from path_mapping.errors import Cancelled, Corrupted, Expired, NotFound, SlowDown, TargetRemoved, Unreachable
-from path_mapping.stores import MOST_DELETED, ObjectState, Store, StoredObject
+from path_mapping.stores.objects import ObjectState, StoredObject
+from path_mapping.stores.store import MOST_DELETED, Store
 
 if TYPE_CHECKING:
     import tenacity
@@ -29,14 +31,14 @@ class RetryPolicy(NamedTuple):
     processes of a machine share. If `seconds` is None, five times.
     """
 
-    seconds: Optional[float] = None
+    seconds: float | None = None
     deadline: float = math.inf
 
     def until(self, since: float) -> float:
         """When a request that first failed at `since` is given up."""
         return min(self.deadline, since + (math.inf if self.seconds is None else self.seconds))
 
-    def is_over(self, error: Optional[BaseException], attempts: int, since: float, now: float) -> bool:
+    def is_over(self, error: BaseException | None, attempts: int, since: float, now: float) -> bool:
         """Whether a request that has failed so often is given up; only the network is waited for."""
         limited = self.seconds is None or isinstance(error, (Corrupted, TargetRemoved))
         return now >= self.until(since) or (limited and attempts >= ATTEMPTS)
@@ -60,7 +62,7 @@ def ignore_retry(trouble: Trouble) -> None:
     """The `Troubled` of those who do not want to know."""
 
 
-def seconds_before(attempts: int, error: Optional[BaseException]) -> float:
+def seconds_before(attempts: int, error: BaseException | None) -> float:
     """How long the next attempt waits after so many that have failed, the last one with this error."""
     asked = error.after if isinstance(error, SlowDown) and error.after else 0.0
     longest = min(LONGEST_WAIT, 0.3 * 2.0 ** min(attempts - 1, 10))
@@ -73,7 +75,7 @@ class RetriedStore:
     def __init__(
         self,
         store: Store,
-        cancel: Optional[threading.Event] = None,
+        cancel: threading.Event | None = None,
         patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
         troubled: Troubled = ignore_retry,
     ) -> None:
@@ -141,7 +143,7 @@ class RetriedStore:
             over = self.patience.is_over(error_of(state), state.attempt_number, since, time.monotonic())
             return self.cancel.is_set() or over
 
-        def error_of(state: tenacity.RetryCallState) -> Optional[BaseException]:
+        def error_of(state: tenacity.RetryCallState) -> BaseException | None:
             return state.outcome.exception() if state.outcome is not None else None
 
         return tenacity.Retrying(
@@ -180,7 +182,7 @@ class RetriedStore:
         """Yields the entries of a listing, which is resumed after the last key when it breaks off."""
         last = ""
 
-        def start() -> Tuple[List[StoredObject], Iterator[StoredObject]]:
+        def start() -> tuple[list[StoredObject], Iterator[StoredObject]]:
             rest = (entry for entry in list_again() if entry.key > last)
             return list(islice(rest, 1)), rest
 
@@ -195,7 +197,7 @@ class RetriedStore:
             except (Unreachable, Expired):  # resumed, until `retrying` fails without a further key
                 continue
 
-    def find(self, bucket: str, key: str) -> Optional[ObjectState]:
+    def find(self, bucket: str, key: str) -> ObjectState | None:
         """See `Store.find`."""
         return self.retrying(partial(self.store.find, bucket, key))
 

@@ -8,10 +8,11 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from typing import Any, Callable, Deque, List, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple
 
 from path_mapping.errors import NoWorkers, SlowDown, StoreError, Unreachable
-from path_mapping.stores import OpenConnections, Unit, UnitRunner
+from path_mapping.stores.http_connection import OpenConnections
+from path_mapping.stores.units import Unit, UnitRunner
 from path_mapping.workers.retry import RetriedStore
 
 LOWEST = 0.5  # requests per second of one process
@@ -24,7 +25,7 @@ class RateLimit:
     """The permitted rate as a pure function of events; times are in seconds. There is no limit at first."""
 
     def __init__(self) -> None:
-        self.limit: Optional[float] = None
+        self.limit: float | None = None
         self._best = 0.0  # the rate before the first refusal
         self._refused = float("-inf")
         self._grown = 0.0
@@ -43,7 +44,7 @@ class RateLimit:
             self._next = start + 1.0 / self.limit
         return start - now
 
-    def refused(self, now: float, after: Optional[float]) -> None:
+    def refused(self, now: float, after: float | None) -> None:
         """The service refused a request with SlowDown; `after` is its Retry-After in seconds, if any."""
         self._next = max(self._next, now + (after or 0.0))
         if now - self._refused < BURST_SECONDS:
@@ -67,7 +68,7 @@ class RateLimit:
 class RateLimiter:
     """A `RateLimit` for all threads of a process; `report` passes each refusal on to other processes."""
 
-    def __init__(self, report: Callable[[Optional[float]], None] = lambda after: None) -> None:
+    def __init__(self, report: Callable[[float | None], None] = lambda after: None) -> None:
         self._rate = RateLimit()
         self._lock = threading.Lock()
         self._report = report
@@ -84,12 +85,12 @@ class RateLimiter:
         if seconds > 0:
             cancel.wait(seconds * random.uniform(1.0, 1.2))
 
-    def refused(self, after: Optional[float]) -> None:
+    def refused(self, after: float | None) -> None:
         """The service refused a request of this process with SlowDown."""
         self.slower(after)
         self._report(after)
 
-    def slower(self, after: Optional[float]) -> None:
+    def slower(self, after: float | None) -> None:
         """The service refused a request of another process."""
         with self._lock:
             self._rate.refused(time.monotonic(), after)
@@ -104,12 +105,12 @@ class Outcome(NamedTuple):
 
     number: int
     value: Any
-    error: Optional[BaseException]
+    error: BaseException | None
     retries: int
 
 
-Batch = List[Unit]
-Outcomes = List[Outcome]
+Batch = list[Unit]
+Outcomes = list[Outcome]
 Moved = Callable[[int, int], None]  # the number of a unit, and of its bytes that were moved
 
 
@@ -148,15 +149,15 @@ class ThreadPool(Pool):
         threads: int,
         ahead: int,
         moved: Moved = lambda number, size: None,
-        limiter: Optional[RateLimiter] = None,
+        limiter: RateLimiter | None = None,
     ) -> None:
         self.room = threads + max(1, threads // 2) if threads > 1 else 1
         self.ahead = ahead
         self._connections = OpenConnections()
         self._moved = moved
         self._limiter = limiter or RateLimiter()
-        self._batches: queue.SimpleQueue[Optional[Batch]] = queue.SimpleQueue()
-        self._done: Deque[Outcome] = deque()
+        self._batches: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
+        self._done: deque[Outcome] = deque()
         self._ended = threading.Event()  # a batch: nobody is woken up for each unit
         self._to = RetriedStore(to.store, None, to.patience, to.troubled)  # cancelled by `close`
         self._threads = [

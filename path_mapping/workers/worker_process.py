@@ -14,7 +14,8 @@ import threading
 from typing import Any, NamedTuple
 
 from path_mapping.errors import NoWorkers
-from path_mapping.stores import Access, Credentials, open_store_of
+from path_mapping.stores.access import Access, Credentials
+from path_mapping.stores.open_store import open_store_of
 from path_mapping.workers.retry import RetriedStore, RetryPolicy
 from path_mapping.workers.thread_pool import NO_THREADS, Batch, Outcomes, RateLimiter, ThreadPool
 

@@ -9,10 +9,9 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Dict, List, Set
 
 from path_mapping.errors import NoWorkers, WorkersLost
-from path_mapping.stores import Unit
+from path_mapping.stores.units import Unit
 from path_mapping.workers.retry import RetriedStore, Trouble
 from path_mapping.workers.thread_pool import NO_THREADS, Batch, Outcomes, Pool
 from path_mapping.workers.worker_process import MessageSocket, RenewalWanted, WorkerSetup
@@ -49,8 +48,8 @@ class WorkerProcess:
             raise
         finally:
             theirs.close()
-        self.units: Dict[int, Unit] = {}  # by their numbers, in the order of the batches
-        self.ends: Set[int] = set()
+        self.units: dict[int, Unit] = {}  # by their numbers, in the order of the batches
+        self.ends: set[int] = set()
         self.send(setup)
 
     def send(self, message: object) -> None:
@@ -76,7 +75,7 @@ class ProcessPool(Pool):
         assert to.store.signer is not None
         self._signer = signer = to.store.signer
         self._troubled = to.troubled
-        self._workers: List[WorkerProcess] = []
+        self._workers: list[WorkerProcess] = []
         self._ready = selectors.PollSelector()  # without a descriptor of its own
         self.ahead = ahead
         self.room = processes * (threads + max(2, threads // 2))

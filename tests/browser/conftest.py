@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from collections.abc import Iterator
+from typing import Callable
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -12,10 +13,10 @@ from tests.requirement import unavailable
 from tests.survivors import descendants, last
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-WINDOWS: Dict[str, Tuple[int, int]] = {"desktop": (1280, 900), "narrow": (390, 844)}
+WINDOWS: dict[str, tuple[int, int]] = {"desktop": (1280, 900), "narrow": (390, 844)}
 
 
-def program_of_browser() -> Optional[str]:
+def program_of_browser() -> str | None:
     """The system's browser; None if there is none."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
@@ -39,13 +40,13 @@ class Opened:
 
     def __init__(self, page: Page) -> None:
         self.page = page
-        self.complaints: List[str] = []
-        self.requests: List[str] = []
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
         page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("request", lambda request: self.requests.append(request.url))
 
-    def seen(self, selector: str) -> List[str]:
+    def seen(self, selector: str) -> list[str]:
         """The texts of the visible elements that match."""
         return [element.inner_text() for element in self.page.locator(selector).all() if element.is_visible()]
 

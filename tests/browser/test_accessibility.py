@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from ma_boot.reporting.page.compose import page_text
+from ma_boot.report.page.compose import page_text
 from tests.browser.conftest import Open
-from tests.unit.reporting.golden.jobs import tails
-from tests.unit.reporting.golden.test_pages import JOBS
-from tests.unit.reporting.page.seen import line_of
+from tests.unit.report.golden.jobs import tails
+from tests.unit.report.golden.test_pages import JOBS
+from tests.unit.report.page.seen import line_of
 
 pytestmark = pytest.mark.browser
 

@@ -7,14 +7,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import List
 
 import pytest
 from playwright.sync_api import expect
 
-from ma_boot.reporting.page.compose import page_text
-from ma_boot.reporting.timeline.events import read_events
-from ma_boot.reporting.timeline.merge import timeline_of
+from ma_boot.report.page.compose import page_text
+from ma_boot.report.timeline.events import read_events
+from ma_boot.report.timeline.merge import timeline_of
 from ma_boot.wording import Message, coded
 from tests.browser.conftest import Open
 from tests.functional.node import PROGRAMS
@@ -333,7 +332,7 @@ def test_a_broken_page_is_noticed(large: str, opened: Open, tmp_path: Path) -> N
     host, a script that is not the page's own, and one of its own that was changed."""
     text = Path(large).read_text()
 
-    def complaints(changed: str) -> List[str]:
+    def complaints(changed: str) -> list[str]:
         assert changed != text
         broken = tmp_path / "broken.html"
         broken.write_text(changed)

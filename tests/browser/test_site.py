@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Iterator, List
 
 import pytest
 from playwright.sync_api import Browser, Response, expect
@@ -41,7 +41,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_a_reader_opens_searches_and_changes_the_language(chromium: Browser, site: str) -> None:
     reader = Opened(chromium.new_page())
     page = reader.page
-    answers: List[Response] = []
+    answers: list[Response] = []
     page.on("response", lambda answer: answers.append(answer))  # a function that can have attributes
     page.goto(f"{site}index.html")
     page.get_by_role("link", name="from a script to a job on ModelArts").click()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Union
 
 import boto3
 from botocore.config import Config
@@ -28,7 +29,7 @@ class Account:
     url: str
     access_key: str
     secret_key: str
-    token: Optional[str] = None
+    token: str | None = None
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,11 @@ class Reply:
 class Page:
     """One page of a listing; `next` is the marker of the next one, None on the last."""
 
-    keys: List[str]
-    prefixes: List[str]
-    next: Optional[str]
-    sizes: List[int]
-    etags: List[str]
+    keys: list[str]
+    prefixes: list[str]
+    next: str | None
+    sizes: list[int]
+    etags: list[str]
 
 
 class Sdk:
@@ -83,9 +84,7 @@ class Sdk:
     def head_bucket(self) -> Reply:
         return _reply(self._client.headBucket(self._bucket))
 
-    def put(
-        self, key: str, content: bytes, md5: Optional[str] = None, kind: str = "", **metadata: str
-    ) -> Reply:
+    def put(self, key: str, content: bytes, md5: str | None = None, kind: str = "", **metadata: str) -> Reply:
         headers = PutObjectHeader(md5=md5, contentType=kind or None)
         return _reply(self._client.putContent(self._bucket, key, content, metadata or None, headers))
 
@@ -101,7 +100,7 @@ class Sdk:
     def delete(self, key: str) -> Reply:
         return _reply(self._client.deleteObject(self._bucket, key))
 
-    def delete_all(self, keys: Sequence[str]) -> Tuple[List[str], List[str]]:
+    def delete_all(self, keys: Sequence[str]) -> tuple[list[str], list[str]]:
         request = DeleteObjectsRequest(quiet=False, objects=[Object(key) for key in keys])
         body = _good(self._client.deleteObjects(self._bucket, request)).body
         return [entry.key for entry in body.deleted], [entry.key for entry in body.error]
@@ -135,18 +134,18 @@ class Sdk:
         whence = f"{self._bucket}/{source}"
         return _reply(self._client.copyPart(self._bucket, key, number, upload, whence, range))
 
-    def parts(self, key: str, upload: str, after: int = 0, limit: int = 1000) -> List[Tuple[int, int, str]]:
+    def parts(self, key: str, upload: str, after: int = 0, limit: int = 1000) -> list[tuple[int, int, str]]:
         answer = self._client.listParts(self._bucket, key, upload, maxParts=limit, partNumberMarker=after)
         return [(entry.partNumber, entry.size, entry.etag.strip('"')) for entry in _good(answer).body.parts]
 
-    def complete(self, key: str, upload: str, parts: Sequence[Tuple[int, str]]) -> Reply:
+    def complete(self, key: str, upload: str, parts: Sequence[tuple[int, str]]) -> Reply:
         request = CompleteMultipartUploadRequest([CompletePart(number, etag) for number, etag in parts])
         return _reply(self._client.completeMultipartUpload(self._bucket, key, upload, request))
 
     def abort(self, key: str, upload: str) -> Reply:
         return _reply(self._client.abortMultipartUpload(self._bucket, key, upload))
 
-    def uploads(self, prefix: str = "") -> List[Tuple[str, str]]:
+    def uploads(self, prefix: str = "") -> list[tuple[str, str]]:
         request = ListMultipartUploadsRequest(prefix=prefix or None)
         body = _good(self._client.listMultipartUploads(self._bucket, request)).body
         return [(entry.key, entry.uploadId) for entry in body.upload]
@@ -214,9 +213,7 @@ class Boto:
     def head_bucket(self) -> Reply:
         return _boto_reply(self._ask("head_bucket"))
 
-    def put(
-        self, key: str, content: bytes, md5: Optional[str] = None, kind: str = "", **metadata: str
-    ) -> Reply:
+    def put(self, key: str, content: bytes, md5: str | None = None, kind: str = "", **metadata: str) -> Reply:
         answer = self._ask(
             "put_object", Key=key, Body=content, ContentMD5=md5, ContentType=kind, Metadata=metadata
         )
@@ -234,7 +231,7 @@ class Boto:
     def delete(self, key: str) -> Reply:
         return _boto_reply(self._ask("delete_object", Key=key))
 
-    def delete_all(self, keys: Sequence[str]) -> Tuple[List[str], List[str]]:
+    def delete_all(self, keys: Sequence[str]) -> tuple[list[str], list[str]]:
         answer = self._ask("delete_objects", Delete={"Objects": [{"Key": key} for key in keys]})
         deleted, errors = answer.get("Deleted", []), answer.get("Errors", [])
         return [entry["Key"] for entry in deleted], [entry["Key"] for entry in errors]
@@ -283,14 +280,14 @@ class Boto:
         etag = answer.get("CopyPartResult", {}).get("ETag", "").strip('"')
         return replace(_boto_reply(answer), etag=etag)
 
-    def parts(self, key: str, upload: str, after: int = 0, limit: int = 1000) -> List[Tuple[int, int, str]]:
+    def parts(self, key: str, upload: str, after: int = 0, limit: int = 1000) -> list[tuple[int, int, str]]:
         answer = self._ask("list_parts", Key=key, UploadId=upload, MaxParts=limit, PartNumberMarker=after)
         return [
             (entry["PartNumber"], entry["Size"], entry["ETag"].strip('"'))
             for entry in answer.get("Parts", [])
         ]
 
-    def complete(self, key: str, upload: str, parts: Sequence[Tuple[int, str]]) -> Reply:
+    def complete(self, key: str, upload: str, parts: Sequence[tuple[int, str]]) -> Reply:
         named = {"Parts": [{"PartNumber": number, "ETag": etag} for number, etag in parts]}
         return _boto_reply(
             self._ask("complete_multipart_upload", Key=key, UploadId=upload, MultipartUpload=named)
@@ -299,7 +296,7 @@ class Boto:
     def abort(self, key: str, upload: str) -> Reply:
         return _boto_reply(self._ask("abort_multipart_upload", Key=key, UploadId=upload))
 
-    def uploads(self, prefix: str = "") -> List[Tuple[str, str]]:
+    def uploads(self, prefix: str = "") -> list[tuple[str, str]]:
         answer = self._ask("list_multipart_uploads", Prefix=prefix)
         return [(entry["Key"], entry["UploadId"]) for entry in answer.get("Uploads", [])]
 
@@ -320,7 +317,7 @@ def put_in_parts(client: Client, key: str, content: bytes, cuts: Sequence[int]) 
     assert client.complete(key, upload, etags).status == 200
 
 
-def _boto_reply(answer: Dict[str, Any]) -> Reply:
+def _boto_reply(answer: dict[str, Any]) -> Reply:
     about = answer["ResponseMetadata"]
     status, headers = about["HTTPStatusCode"], about["HTTPHeaders"]
     if status >= 300:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator
+from typing import Any, Callable
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import KeyPair
-from path_mapping.stores import Access, Credentials
+from ma_boot.desk.rehearsal.obs_server.signatures import KeyPair
+from path_mapping.stores.access import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
 from tests.conformance import radosgw as ceph
 from tests.conformance.clients import Account, Boto, Client, Sdk
@@ -44,7 +45,7 @@ def store_of(account: Account, url: str = "", **settings: Any) -> ObsStore:
     )
 
 
-def variables(account: Account, url: str) -> Dict[str, str]:
+def variables(account: Account, url: str) -> dict[str, str]:
     """The environment of `ma_boot sync` for the account's objects by this URL."""
     return {
         "PATH": os.environ["PATH"],

@@ -12,7 +12,7 @@ import urllib.request
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, List, Optional
+from typing import Callable
 
 PROGRAMS = ("ceph", "ceph-authtool", "ceph-mon", "ceph-osd", "monmaptool", "radosgw", "radosgw-admin")
 ACCESS_KEY, SECRET_KEY = "AKRADOSGW", "SKRADOSGW"
@@ -68,7 +68,7 @@ rgw gc processor period = 30
 """
 
 
-def missing() -> List[str]:
+def missing() -> list[str]:
     """The programs that are not installed."""
     return [name for name in PROGRAMS if shutil.which(name) is None]
 
@@ -85,7 +85,7 @@ class Radosgw:
 
     root: Path
     port: int = 0
-    _daemons: List[subprocess.Popen[bytes]] = field(default_factory=list)
+    _daemons: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -139,7 +139,7 @@ class Radosgw:
         self._run("radosgw-admin", *self._conf, "key", "create", "--uid=tests", "--key-type=s3", *keys)
 
     @property
-    def _conf(self) -> List[str]:
+    def _conf(self) -> list[str]:
         return ["-c", f"{self.root}/ceph.conf"]
 
     def _run(self, *command: str) -> str:
@@ -150,7 +150,7 @@ class Radosgw:
             raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}")
         return done.stdout
 
-    def _answer(self, *command: str) -> Optional[str]:
+    def _answer(self, *command: str) -> str | None:
         """What the monitor says; None as long as it is starting, or is too busy to know its commands."""
         try:
             return self._run("ceph", *self._conf, *command)

@@ -11,15 +11,15 @@ import select
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator, List
 
 from tests.conformance.radosgw import Radosgw
 from tests.survivors import last
 
 ROOT = Path(__file__).parents[2]
-_servers: List[subprocess.Popen[str]] = []  # nobody waits for them
+_servers: list[subprocess.Popen[str]] = []  # nobody waits for them
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 from dataclasses import replace
-from typing import Callable, Dict, Tuple
+from typing import Callable
 from urllib.parse import urlsplit
 
 import pytest
@@ -19,11 +19,11 @@ def target(url: str) -> str:
 
 
 @pytest.fixture
-def raw(account: Account) -> Callable[..., Tuple[int, Dict[str, str], bytes]]:
+def raw(account: Account) -> Callable[..., tuple[int, dict[str, str], bytes]]:
     """Sends a request for a signed URL, on a connection that is kept open."""
     connection = http.client.HTTPConnection(urlsplit(account.url).netloc, timeout=30)
 
-    def ask(method: str, url: str, body: object = None, **headers: str) -> Tuple[int, Dict[str, str], bytes]:
+    def ask(method: str, url: str, body: object = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, target(url), body, named)  # type: ignore[arg-type]
         before = connection.sock
@@ -35,7 +35,7 @@ def raw(account: Account) -> Callable[..., Tuple[int, Dict[str, str], bytes]]:
     return ask
 
 
-Ask = Callable[..., Tuple[int, Dict[str, str], bytes]]
+Ask = Callable[..., tuple[int, dict[str, str], bytes]]
 Connect = Callable[[Account], Client]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from typing import List, Tuple
 
 import pytest
 
@@ -17,7 +16,7 @@ def fill(client: Client, *keys: str) -> None:
 
 def pages(
     client: Client, limit: int, prefix: str = "", delimiter: str = ""
-) -> List[Tuple[List[str], List[str]]]:
+) -> list[tuple[list[str], list[str]]]:
     """All pages: each one's keys and common prefixes."""
     listed, marker = [], ""
     while True:

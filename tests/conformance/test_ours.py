@@ -7,14 +7,15 @@ import http.client
 import io
 import socket
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Iterator, List, Tuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from obs import AppendObjectContent, CompletePart, ListMultipartUploadsRequest, ObsClient, PutObjectHeader
 
-from ma_boot.rehearsal.obs_server import KeyPair
+from ma_boot.desk.rehearsal.obs_server.signatures import KeyPair
 from path_mapping.localfs.source_file import by_crcmod
 from tests.conformance.clients import Account, Boto, Sdk
 from tests.obs import MemoryObs
@@ -133,7 +134,7 @@ def test_a_payload_other_than_the_signed_one_is_refused(server: MemoryObs) -> No
 def test_what_is_replaced_or_deleted_takes_no_space(server: MemoryObs) -> None:
     client = connect(server, "v2", PLANTED)
 
-    def files() -> List[Path]:
+    def files() -> list[Path]:
         return list((server.root / "buckets" / "bucket").iterdir())
 
     for content in (b"one", b"two"):
@@ -162,7 +163,7 @@ def test_copying_on_condition_of_the_etag(server: MemoryObs, signature: str) -> 
 def test_uploads_are_listed_in_pages(sdk: Any) -> None:
     keys = ["a", "b", "b", "b", "c +%"]
     begun = [(key, sdk.initiateMultipartUpload("bucket", key).body.uploadId) for key in keys]
-    uploads: List[Tuple[str, str]] = []
+    uploads: list[tuple[str, str]] = []
     more = ListMultipartUploadsRequest(max_uploads=2)
     while True:
         body = sdk.listMultipartUploads("bucket", more, encoding_type="url").body

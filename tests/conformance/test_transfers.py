@@ -6,13 +6,13 @@ import random
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Dict
 
 import pytest
 
 from path_mapping.errors import MissingInputs, NotFound, Refused, Replaced, TransferFailed
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.transfer import Progress, Transferred
+from path_mapping.transfer.scheduler import Progress
+from path_mapping.transfer.transfer import Transferred
 from tests import transfers
 from tests.conformance.clients import Account, Client, Sdk
 from tests.conformance.conftest import MIB, ON_BOTH, store_of
@@ -45,7 +45,7 @@ def send(store: ObsStore, bucket: str, base: Path) -> Transferred:
     return transfers.send(store, base, route("out", "data/", bucket))
 
 
-def outputs(base: Path, files: Dict[str, bytes]) -> Path:
+def outputs(base: Path, files: dict[str, bytes]) -> Path:
     write(base / "out", files)
     return base
 

@@ -15,8 +15,9 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any
 
 SUITE, PACKAGES = "bookworm", "ca-certificates,python3,python3-venv"
 OLD_SUITE, OLD_PACKAGES = "bullseye", "ca-certificates"  # glibc 2.31, where bookworm has 2.36
@@ -192,13 +193,13 @@ def _pip_configuration() -> str:
     return "\n".join(["[global]", *(f"{name} = {value}" for name, value in _pip_settings()), ""])
 
 
-def _pip_settings() -> List[Tuple[str, str]]:
+def _pip_settings() -> list[tuple[str, str]]:
     """This machine's pip settings, without file: URLs, which a container cannot reach."""
     listed = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
     ).stdout
     wanted = {"index-url", "extra-index-url", "trusted-host", "default-timeout", "timeout"}
-    settings: Dict[str, str] = {}
+    settings: dict[str, str] = {}
     for line in sorted(listed.splitlines()):
         place, _, value = line.partition("=")
         name = place.rpartition(".")[2]

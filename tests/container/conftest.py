@@ -7,9 +7,10 @@ import shutil
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Callable
 
 import pytest
 
@@ -26,7 +27,7 @@ INDEX = f"https://reader:{SECRET}@index.invalid/simple"
 SESSION = f"maboot-image-test-{uuid.uuid4().hex[:8]}"
 
 
-def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test here needs an engine, and may have to wait for a busy one."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
@@ -137,8 +138,8 @@ def ma_boot(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Ran]:
 
     def run(
         *arguments: str,
-        environ: Optional[Mapping[str, str]] = None,
-        cwd: Optional[Path] = None,
+        environ: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
         prefix: Sequence[str] = (),
     ) -> Ran:
         kept = ("PATH", "HOME", "DOCKER_HOST", "LANG")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any
 
 LABEL = "ma_boot.test"
 
@@ -14,7 +14,7 @@ class Leftovers:
         self._client = client
         self._ours = {"label": f"{LABEL}={session}"}
 
-    def running(self) -> List[str]:
+    def running(self) -> list[str]:
         """Containers, networks and volumes."""
         client = self._client
         return [
@@ -23,7 +23,7 @@ class Leftovers:
             *(f"volume {volume.name}" for volume in client.volumes.list(filters=self._ours)),
         ]
 
-    def remaining(self) -> List[str]:
+    def remaining(self) -> list[str]:
         """The same, and images with and without a name."""
         images = self._client.images.list(filters=self._ours)
         return [*self.running(), *(f"image {image.tags or image.id}" for image in images)]

@@ -9,8 +9,9 @@ import subprocess
 import threading
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Callable, Iterator, List, Tuple
+from typing import Callable
 
 from tests.functional.node import eventually
 
@@ -70,7 +71,7 @@ def breaking(host: str, breaks: Callable[[bytes], bool]) -> Iterator[str]:
     """
     with contextlib.ExitStack() as stack:
         door = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        threads: List[threading.Thread] = []
+        threads: list[threading.Thread] = []
 
         def serve() -> None:
             with contextlib.suppress(OSError):
@@ -110,6 +111,6 @@ def _connected(host: str) -> socket.socket:
     return server
 
 
-def _received(source: object) -> Tuple[bytes, socket.socket]:
+def _received(source: object) -> tuple[bytes, socket.socket]:
     assert isinstance(source, socket.socket)
     return source.recv(1 << 16), source

@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable
 
 import pytest
 
@@ -43,10 +44,10 @@ def mounts(tmp_path: Path) -> Path:
 @pytest.fixture
 def start(engine: Any, good: Built, mounts: Path) -> Iterator[Start]:
     """Starts containers as the platform does, without network; the mounts belong to the container's user."""
-    made: List[Any] = []
+    made: list[Any] = []
 
     def run(
-        command: List[str], user: int = 1000, image: str = good.tag, volume: str = "", **more: Any
+        command: list[str], user: int = 1000, image: str = good.tag, volume: str = "", **more: Any
     ) -> Any:
         for place in [mounts / "modelarts", *(mounts / "modelarts").rglob("*")]:
             os.chown(place, user, 100)
@@ -101,7 +102,7 @@ def printed(container: Any) -> str:
 
 @pytest.mark.parametrize(("words", "code"), [(["leave", "7"], 7), (["die", "9"], 137)])
 def test_the_exit_code_of_the_training_is_that_of_the_container(
-    start: Start, words: List[str], code: int
+    start: Start, words: list[str], code: int
 ) -> None:
     assert ended(start(["ma_boot", "program.py", *words])) == code
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable
 
 import pytest
 
@@ -132,10 +132,10 @@ def test_without_network_by_buildkit(engine: Any, plain: str, offline: Path) -> 
     assert inside(engine, tag, "id", "-u") == "1000"
 
 
-def commands(name: str) -> List[str]:
+def commands(name: str) -> list[str]:
     """Every program of that name on PATH."""
     places = os.environ.get("PATH", "").split(os.pathsep)
-    programs: List[Optional[str]] = [shutil.which(name, path=place) for place in places]
+    programs: list[str | None] = [shutil.which(name, path=place) for place in places]
     return [path for path in programs if path]
 
 
@@ -167,7 +167,7 @@ def test_a_failed_build_reports_why(
     good: Built,
     ma_boot: Callable[..., Ran],
     context: Path,
-    arguments: List[str],
+    arguments: list[str],
     code: int,
     reason: str,
 ) -> None:

@@ -9,11 +9,11 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
-from typing import Any, Callable, List, Tuple
+from typing import Any, Callable
 
 import pytest
 
-from ma_boot.image.rules import LABEL
+from ma_boot.desk.image.rules.facts import LABEL
 from tests.container.conftest import SESSION, Built, Ran
 from tests.container.leftovers import LABEL as TEST_LABEL
 from tests.container.registry import breaking
@@ -33,7 +33,7 @@ def as_root(command: str) -> str:
     return f"USER root\nRUN {command}\nUSER 1000:100"
 
 
-WRONG: List[Tuple[str, str, List[str], str, str, str]] = [
+WRONG: list[tuple[str, str, list[str], str, str, str]] = [
     # name, layers on the good image, options of `check`; rule and severity of its one finding, part of the remedy
     ("root", "USER root", [], "user", "error", "end the Dockerfile with USER 1000"),
     ("other-user", as_root("echo me:x:1001:100::/home/ma-user:/bin/bash >>/etc/passwd") + "\nUSER me", [], "user", "error", "USER 1000"),
@@ -95,7 +95,7 @@ def test_a_wrong_image_is_reported_with_its_remedy(
     ma_boot: Callable[..., Ran],
     name: str,
     lines: str,
-    options: List[str],
+    options: list[str],
     rule: str,
     severity: str,
     remedy: str,
@@ -109,7 +109,7 @@ def test_a_wrong_image_is_reported_with_its_remedy(
     assert SECRET not in done.output + done.errors
 
 
-def found_in(done: Ran) -> List[Tuple[str, str]]:
+def found_in(done: Ran) -> list[tuple[str, str]]:
     """Rule and evidence of each finding."""
     return [(finding["rule"], finding["evidence"]) for finding in json.loads(done.output)["findings"]]
 

@@ -7,9 +7,10 @@ import contextlib
 import json
 import re
 import socket
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable
 
 import pytest
 
@@ -133,7 +134,7 @@ def uploads(push: Push, host: str) -> Iterator[Callable[[str, Callable[[bytes], 
 
 def test_a_registry_that_drops_uploads(uploads: Callable[..., Future[Ran]]) -> None:
     """The engine tries each layer five times, over almost a minute, before it gives up."""
-    broken: List[bytes] = []
+    broken: list[bytes] = []
 
     def first_upload(data: bytes) -> bool:
         is_upload = data.startswith(b"PATCH") and not broken

@@ -12,13 +12,14 @@ import signal
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable
 
 import pytest
 
-from path_mapping.stores import open_store
+from path_mapping.stores.open_store import open_store
 from tests.conftest import CREDENTIALS
 from tests.container.conftest import ROOT, SESSION, Built
 from tests.functional.frameworks.checkpoint_jobs import whole_sets
@@ -89,10 +90,10 @@ class Laptop:
     root: Path
     engine: Any
     image: str
-    started: List[subprocess.Popen[bytes]] = field(default_factory=list)
+    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def start(
-        self, *arguments: str, image: Optional[str] = None, more: Optional[Dict[str, str]] = None
+        self, *arguments: str, image: str | None = None, more: dict[str, str] | None = None
     ) -> Rehearsing:
         """Starts a rehearsal, as a user does."""
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "DOCKER_HOST") if name in os.environ}
@@ -115,13 +116,13 @@ class Laptop:
         self.started.append(process)
         return Rehearsing(process)
 
-    def rehearse(self, *arguments: str, image: Optional[str] = None, **more: Any) -> Rehearsing:
+    def rehearse(self, *arguments: str, image: str | None = None, **more: Any) -> Rehearsing:
         """Runs a rehearsal to its end."""
         running = self.start(*arguments, image=image, **more)
         running.end()
         return running
 
-    def made(self) -> List[str]:
+    def made(self) -> list[str]:
         """The names of what rehearsals in this directory have on the engine."""
         return [str(thing.name) for thing in self.things()]
 
@@ -130,14 +131,14 @@ class Laptop:
         for thing in self.things():  # containers before the network that they are on
             thing.remove(force=True, v=True) if hasattr(thing, "exec_run") else thing.remove()
 
-    def things(self) -> List[Any]:
+    def things(self) -> list[Any]:
         names = tuple(f"ma_boot-{path.name[-8:]}" for path in self.root.glob("ma_boot-rehearsal/ma-job-*"))
         label = {"label": "ma_boot=rehearsal"}
         containers = self.engine.containers.list(all=True, filters=label, ignore_removed=True)
         networks = self.engine.networks.list(filters=label)
         return [thing for thing in (*containers, *networks) if str(thing.name).startswith(names)]
 
-    def outputs(self) -> List[str]:
+    def outputs(self) -> list[str]:
         """The objects below obs://bucket/out/."""
         return sorted(path.name for path in (self.root / "obs" / "bucket" / "out").glob("*"))
 
@@ -367,7 +368,9 @@ def test_without_its_guard_a_rehearsal_cleans_up_itself(laptop: Laptop) -> None:
     running.read_until("] up\n")
     started = f"/proc/{running.process.pid}/task/{running.process.pid}/children"
     children = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in Path(started).read_text().split()}
-    [guard] = [int(pid) for pid, line in children.items() if b"ma_boot.rehearsal.containers\0guard" in line]
+    [guard] = [
+        int(pid) for pid, line in children.items() if b"ma_boot.desk.rehearsal.containers\0guard" in line
+    ]
     os.kill(guard, signal.SIGKILL)
     running.process.send_signal(signal.SIGTERM)
     running.end()
@@ -415,7 +418,7 @@ FAULTS = [
 
 @pytest.mark.parametrize(("faults", "words", "code", "message"), FAULTS, ids=[row[0][0] for row in FAULTS])
 def test_faults_in_containers(
-    laptop: Laptop, faults: List[str], words: List[str], code: int, message: str
+    laptop: Laptop, faults: list[str], words: list[str], code: int, message: str
 ) -> None:
     options = [word for fault in faults for word in ("--fault", fault)]
     shape = ["--nodes", "2", "--devices-per-node", "2", "--rank-table-timeout", "20"]
@@ -480,7 +483,7 @@ def foreign(engine: Any) -> Iterator[str]:
     engine.images.remove(tag, force=True)
 
 
-def _archive(files: Dict[str, bytes]) -> bytes:
+def _archive(files: dict[str, bytes]) -> bytes:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for name, content in files.items():
@@ -491,7 +494,7 @@ def _archive(files: Dict[str, bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("options", [[], ["--obs-root", "obs"]])
-def test_an_image_without_the_toolkit(laptop: Laptop, plain: str, options: List[str]) -> None:
+def test_an_image_without_the_toolkit(laptop: Laptop, plain: str, options: list[str]) -> None:
     ended = laptop.rehearse(*options, "project/train.py", image=plain)
     assert ended.code == 127, ended.output
     assert "ma_boot image build" in ended.output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Callable, Set
+from typing import Any, Callable
 
 from tests.container.conftest import SESSION, Build, Built, Ran
 from tests.container.test_build import grown, inside
@@ -13,7 +13,7 @@ PYTHON = "/home/ma-user/anaconda3/envs/theirs/bin/python"
 TOOLKIT_BYTES = 150_000_000
 
 
-def files(engine: Any, image: str) -> Set[str]:
+def files(engine: Any, image: str) -> set[str]:
     """Every file outside of the toolkit, with a digest of its contents."""
     command = "find / -xdev -type f -not -path '/opt/ma_boot/*' -not -path '/proc/*' -exec sha256sum {} +"
     return set(inside(engine, image, "sh", "-c", command, user="0").splitlines())

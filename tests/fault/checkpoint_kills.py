@@ -19,16 +19,18 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, NamedTuple
 
-from ma_boot.checkpoints import SetsByHand
-from path_mapping.mapping import ObsUrl
-from path_mapping.stores import Store, open_store
-from path_mapping.transfer import RetryPolicy
+from ma_boot.node.checkpoints.by_hand import SetsByHand
+from path_mapping.mapping.routes import ObsUrl
+from path_mapping.stores.open_store import open_store
+from path_mapping.stores.store import Store
+from path_mapping.workers.retry import RetryPolicy
 from tests.conftest import CREDENTIALS
 from tests.functional.node import Node, alive, eventually, template_two
 from tests.obs import MemoryObs
@@ -64,8 +66,8 @@ class Training(NamedTuple):
     command: Sequence[str]
     checkpoint: str
     devices: int = 2
-    rank_of: Optional[Callable[[str], int]] = None
-    content: Optional[Callable[[str], bytes]] = None
+    rank_of: Callable[[str], int] | None = None
+    content: Callable[[str], bytes] | None = None
 
 
 class WholeSet(NamedTuple):
@@ -74,21 +76,21 @@ class WholeSet(NamedTuple):
     `order` is ascending with time; `files` are the digests of the objects by path.
     """
 
-    order: Tuple[int, int]
+    order: tuple[int, int]
     step: str
-    files: Dict[str, str]
+    files: dict[str, str]
 
 
-class Moments(List[Any]):
+class Moments(list[Any]):
     """The log of an OBS server that notices the request of a moment."""
 
     def __init__(self, seen: Sequence[Any]) -> None:
         super().__init__(seen)
         self.come = Event()
-        self._waited: Optional[Tuple[str, str]] = None
+        self._waited: tuple[str, str] | None = None
         self._left = 0
 
-    def wait_for(self, request: Tuple[str, str], number: int) -> None:
+    def wait_for(self, request: tuple[str, str], number: int) -> None:
         """From now on, the request of this number sets `come`."""
         self.come.clear()
         self._waited, self._left = request, number
@@ -109,9 +111,9 @@ class Running:
     """A start of the job."""
 
     log: Path
-    boots: List[subprocess.Popen[bytes]]
+    boots: list[subprocess.Popen[bytes]]
 
-    def reports(self, word: str) -> List[Dict[str, Any]]:
+    def reports(self, word: str) -> list[dict[str, Any]]:
         """What the ranks have said, by rank; a line that is still being written is left out."""
         lines = self.log.read_text(errors="replace").splitlines(keepends=True)
         texts = [
@@ -137,7 +139,7 @@ class KilledJob:
         self.store: Store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
         self.requests = Moments(obs.seen)
         obs.seen = self.requests
-        self.weights: Dict[str, str] = {}
+        self.weights: dict[str, str] = {}
         first = Node(base / "node0", training.devices)
         others = (
             Node(base / f"node{n}", training.devices, index=n, task=first.task) for n in range(1, NODES)
@@ -162,7 +164,7 @@ class KilledJob:
         shared = self.base / f"shared-{self.starts}"  # a rank of the start before may still write to its own
         shared.mkdir()
         port = free_port()
-        boots: List[subprocess.Popen[bytes]] = []
+        boots: list[subprocess.Popen[bytes]] = []
         for node in self.nodes:
             words = [
                 "--path-mapping", str(node.root / "mapping.py"), "--stop-timeout", "2",
@@ -201,9 +203,9 @@ class KilledJob:
         )
         assert len(running.reports("restored")) == self.ranks, self.log.read_text(errors="replace")
 
-    def newest_whole(self) -> Optional[WholeSet]:
+    def newest_whole(self) -> WholeSet | None:
         """The set that the next start must go on from, with the digests of what the store has for its files."""
-        sets: Dict[Any, Dict[int, str]] = defaultdict(dict)
+        sets: dict[Any, dict[int, str]] = defaultdict(dict)
         for stored in self.store.list("bucket", "ckpt/.ma_boot/sets/"):
             match = _PART.fullmatch(stored.key)
             assert match is not None, stored.key
@@ -240,7 +242,7 @@ class KilledJob:
         """An object; it must be there."""
         return b"".join(self.store.read("bucket", key))
 
-    def compare(self, running: Running, expected: Optional[WholeSet]) -> None:
+    def compare(self, running: Running, expected: WholeSet | None) -> None:
         """Each rank has this set's step and, on the disk of its node, the set's files, byte for byte, and no others."""
         rank_of, content, devices = self.training.rank_of, self.training.content, self.training.devices
         for path, digest in expected.files.items() if expected else ():
@@ -283,7 +285,7 @@ def run_kills(job: KilledJob, chance: random.Random, kills: int) -> str:
     More often if it has never gone on from a set by then.
     """
     counted: Counter[str] = Counter()
-    expected: Optional[WholeSet] = None
+    expected: WholeSet | None = None
     trained = 0
     for number in range(4 * kills + 1):
         if number > kills and expected is not None:  # else all came before the first set was whole
@@ -375,9 +377,9 @@ def kill_all(pids: Sequence[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def descendants(pid: int) -> List[int]:
+def descendants(pid: int) -> list[int]:
     """The children of a process, and theirs."""
-    children: List[int] = []
+    children: list[int] = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):
             children += map(int, task.read_text().split())

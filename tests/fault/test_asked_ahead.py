@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
 from pathlib import Path
-from typing import Dict, Iterator, List, Tuple
 
 import pytest
 
 from path_mapping.errors import NotFound
-from path_mapping.stores import GetFile
-from path_mapping.workers import RetriedStore
+from path_mapping.stores.units import GetFile
+from path_mapping.workers.retry import RetriedStore
 from path_mapping.workers.thread_pool import Outcome, RateLimiter, ThreadPool
 from tests.obs import MemoryObs, obs_fault
 from tests.transfers import SilentHandler, names_are_here, obs_store, send, serving, tls_context, tree, write
@@ -28,7 +28,7 @@ class Together(SilentHandler):
 
     protocol_version = "HTTP/1.1"
     come = threading.Condition()
-    asked: List[str] = []  # noqa: RUF012 -- of all handlers
+    asked: list[str] = []  # noqa: RUF012 -- of all handlers
 
     def do_HEAD(self) -> None:
         """The kind of signature of a bucket with a name."""
@@ -50,7 +50,7 @@ class Together(SilentHandler):
         self.close_connection = self.path.endswith(("1", "3", "5", "7", "9"))  # without saying so
 
 
-def troubled(outcomes: Dict[str, Outcome]) -> List[Tuple[str, object, int]]:
+def troubled(outcomes: dict[str, Outcome]) -> list[tuple[str, object, int]]:
     """The objects that failed or were asked for again, with the error and the number of retries."""
     return [
         (name, outcome.error, outcome.retries)
@@ -68,7 +68,7 @@ class LateHandshakes(ThreadingHTTPServer):
         self._connections = 0
         super().__init__(("127.0.0.1", 0), Together)
 
-    def finish_request(self, request: socket.socket, client: Tuple[str, int]) -> None:  # type: ignore[override]
+    def finish_request(self, request: socket.socket, client: tuple[str, int]) -> None:  # type: ignore[override]
         with self._come:
             self._connections += 1
             self._come.notify_all()
@@ -93,8 +93,8 @@ def together() -> Iterator[str]:
 
 
 def fetched(
-    url: str, sizes: Dict[str, int], target: Path, batches: int = 1, bundle: str = ""
-) -> Dict[str, Outcome]:
+    url: str, sizes: dict[str, int], target: Path, batches: int = 1, bundle: str = ""
+) -> dict[str, Outcome]:
     """The outcomes of one thread, by the names of the objects."""
     root, names = os.fspath(target), list(sizes)
     units = [
@@ -106,7 +106,7 @@ def fetched(
     try:
         for start in range(0, len(units), each):
             pool.submit(list(units[start : start + each]))
-        outcomes: List[Outcome] = []
+        outcomes: list[Outcome] = []
         while len(outcomes) < len(units):
             new = pool.outcomes(30.0)
             assert new, "no outcome in 30 s"
@@ -189,7 +189,7 @@ def test_closing_the_pool_closes_what_was_asked_for_ahead(stored: MemoryObs, tmp
     assert len(ours(before)) <= before
 
 
-def ours(before: int) -> List[str]:
+def ours(before: int) -> list[str]:
     """The descriptors of this process, once the threads of the server have closed theirs."""
     for _ in range(200):
         descriptors = os.listdir("/proc/self/fd")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import fcntl
 import threading
 from pathlib import Path
-from typing import List
 
 import pytest
 
-from path_mapping.localfs import allocate
-from path_mapping.transfer import Transferred, download_jobs
+from path_mapping.localfs.atomic_file import allocate
+from path_mapping.transfer import download_jobs
+from path_mapping.transfer.transfer import Transferred
 from tests.fault.test_resume import LARGE, asked, names, put
 from tests.functional.node import eventually
 from tests.obs import MemoryObs, obs_fault
@@ -28,7 +28,7 @@ def test_the_second_node_has_the_whole_file_after_the_first_moved_the_common_one
 ) -> None:
     put(obs, "in/large", LARGE, tmp_path)
     obs.faults.append(obs_fault("hang", "GET", "/in/large", times=1))
-    done: List[Transferred] = []
+    done: list[Transferred] = []
     second = threading.Thread(target=lambda: done.append(fetch(obs_store(obs.url), tmp_path)))
     second.start()
     eventually(lambda: asked(obs, "GET", "/in/large"), "the second node asks for its first range")
@@ -46,7 +46,7 @@ def test_a_finished_file_is_never_emptied(
 ) -> None:
     """The first node does all its work between the look of the second at its file and what follows from that."""
     put(obs, "in/large", LARGE, tmp_path)
-    contents: List[bytes] = []
+    contents: list[bytes] = []
 
     def late(file: int, size: int) -> None:
         monkeypatch.setattr(download_jobs, "allocate", allocate)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Callable, Iterator, List, Optional, Sequence
+from typing import Callable
 
 import pytest
 
-from ma_boot.checkpoints import upkeep
-from ma_boot.rehearsal.obs_server.faults import RequestFault
-from path_mapping.stores import Credentials, Store, open_store
+from ma_boot.desk.rehearsal.obs_server.faults import RequestFault
+from ma_boot.node.checkpoints import upkeep
+from path_mapping.stores.access import Credentials
+from path_mapping.stores.open_store import open_store
+from path_mapping.stores.store import Store
 from tests.conftest import CREDENTIALS
 from tests.functional.checkpoints.output import TestNode, keys, step_of
 from tests.obs import MemoryObs, obs_fault
@@ -20,7 +23,7 @@ KINDS = ["503", "500", "reset", "cut", "reset-body", "empty", "flip"]
 STORM = 4  # times in a row
 
 
-class AtRequest(List[RequestFault]):
+class AtRequest(list[RequestFault]):
     """The faults of a server of which one breaks so many requests, from the one of this number on."""
 
     def __init__(self, number: int, kind: str, times: int) -> None:
@@ -49,7 +52,7 @@ def nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep, "ANSWER_LOOKS", 0)
 
 
-def story(store: Store, base: Path, step: int) -> Optional[str]:
+def story(store: Store, base: Path, step: int) -> str | None:
     """A start that restores, a step that is published and replaces another, and an end; what was restored."""
     node = TestNode(base, store, options={"keep": 1, "interval": 1000.0})
     restored = node.start()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import List
 
 import pytest
 
@@ -18,7 +17,7 @@ from tests.obs import MemoryObs
 KILLS = 4  # `make test-kill` has 200
 
 
-def numbers(path: str) -> List[int]:
+def numbers(path: str) -> list[int]:
     """The step, the rank and the number of a file."""
     return [int(number) for number in re.findall(r"\d+", path)]
 

@@ -10,14 +10,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Dict, Iterator, List
 
 import pytest
 
 from path_mapping.errors import Cancelled, WorkersLost
-from path_mapping.transfer import Progress
+from path_mapping.transfer.scheduler import Progress
 from tests.functional.node import eventually
 from tests.obs import MemoryObs
 from tests.transfers import fetch, is_worker, obs_store, route, send, workers
@@ -28,9 +28,9 @@ KILLS = 4  # `make test-kill` has hundreds
 PROGRAM = """
 import sys
 from pathlib import Path
-from path_mapping.mapping import ObsUrl, Route
+from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.errors import Cancelled, WorkersLost
-from path_mapping.stores import Access, Credentials
+from path_mapping.stores.access import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping import transfer
 way, url, base, local, key = sys.argv[1:]
@@ -53,7 +53,7 @@ def make_tree(root: Path, small: int, large: int, size: int) -> None:
         (root / f"large{number}").write_bytes(chance.randbytes(size + number))
 
 
-def sums(root: Path) -> Dict[str, str]:
+def sums(root: Path) -> dict[str, str]:
     """The checksum of every file, unfinished ones too."""
     return {
         path.relative_to(root).as_posix(): hashlib.md5(path.read_bytes()).hexdigest()
@@ -199,7 +199,7 @@ def slow_stub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_other_workers_take_over_from_a_dead_one(slow_stub: str, tmp_path: Path, all_of_them: bool) -> None:
     url, tree = slow_stub.split("|")
     store = obs_store(url)
-    killed: List[int] = []
+    killed: list[int] = []
 
     def kill(progress: Progress) -> None:
         if progress.files_done > 100 and not killed:
@@ -223,7 +223,7 @@ def test_cancelling_ends_all_workers_at_once(slow_stub: str, tmp_path: Path) -> 
     url, _ = slow_stub.split("|")
     store = obs_store(url)
     cancel = threading.Event()
-    asked: List[float] = []
+    asked: list[float] = []
 
     def stop(progress: Progress) -> None:
         if progress.files_done > 100 and not asked:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import List
 
 import pytest
 
-from path_mapping.stores import PutFile
-from path_mapping.workers import Batch, Outcome, Pool, RetriedStore, start_pool
+from path_mapping.stores.units import PutFile
+from path_mapping.workers.retry import RetriedStore
+from path_mapping.workers.start_pool import start_pool
+from path_mapping.workers.thread_pool import Batch, Outcome, Pool
 from tests.functional.node import eventually
 from tests.obs import MemoryObs, obs_fault
 from tests.transfers import obs_store, workers, write
@@ -30,9 +31,9 @@ def batch(base: Path, *names: str) -> Batch:
     ]
 
 
-def outcomes(pool: Pool, count: int) -> List[Outcome]:
+def outcomes(pool: Pool, count: int) -> list[Outcome]:
     """So many outcomes, and those that came with them."""
-    received: List[Outcome] = []
+    received: list[Outcome] = []
 
     def enough() -> bool:
         received.extend(pool.outcomes(0.1))

@@ -7,14 +7,15 @@ import http.client
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from obs import ObsClient
 
-from ma_boot.rehearsal.obs_server import KeyPair
+from ma_boot.desk.rehearsal.obs_server.signatures import KeyPair
 from tests.functional.node import eventually
 from tests.obs import MemoryObs, obs_fault
 
@@ -35,7 +36,7 @@ class Line:
         self,
         method: str = "GET",
         key: str = "a",
-        body: Optional[bytes] = None,
+        body: bytes | None = None,
         query: str = "",
         **headers: str,
     ) -> http.client.HTTPResponse:
@@ -45,7 +46,7 @@ class Line:
         self.connection.request(method, f"{url.path}?{url.query}", body, headers)
         return self.connection.getresponse()
 
-    def ask(self, *arguments: Any, **options: Any) -> Tuple[int, Dict[str, str], bytes]:
+    def ask(self, *arguments: Any, **options: Any) -> tuple[int, dict[str, str], bytes]:
         """The status, the headers and the body of the answer to what `send` sends."""
         answer = self.send(*arguments, **options)
         headers = {name.lower(): value for name, value in answer.getheaders()}

@@ -9,17 +9,19 @@ import threading
 import time
 from hashlib import shake_128
 from pathlib import Path
-from typing import List, Optional
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import KeyPair as Known
+from ma_boot.desk.rehearsal.obs_server.signatures import KeyPair as Known
 from path_mapping.errors import Cancelled, Refused, Replaced, TransferFailed
-from path_mapping.planning import BegunUploads
-from path_mapping.stores import Access, Credentials, OpenConnections, PutPart
+from path_mapping.planning.record import BegunUploads
+from path_mapping.stores.access import Access, Credentials
+from path_mapping.stores.http_connection import OpenConnections
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.transfer import Progress, scheduler
+from path_mapping.stores.units import PutPart
+from path_mapping.transfer import scheduler
 from path_mapping.transfer.parts import PoolSize
+from path_mapping.transfer.scheduler import Progress
 from tests.functional.node import eventually
 from tests.obs import MemoryObs, obs_fault
 from tests.transfers import KEYS, content_of, fetch, obs_store, route, send, write
@@ -41,11 +43,11 @@ def put(obs: MemoryObs, key: str, content: bytes, base: Path) -> None:
     send(direct, base, route("source", key))
 
 
-def asked(obs: MemoryObs, method: str, part: str) -> List[str]:
+def asked(obs: MemoryObs, method: str, part: str) -> list[str]:
     return [path for how, path in obs.requests if how == method and part in path]
 
 
-def names(directory: Path) -> List[str]:
+def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
@@ -106,11 +108,11 @@ class TestRanges:
 class TestInterruptedDownload:
     """An interrupted run and the next one."""
 
-    def interrupted(self, store: ObsStore, obs: MemoryObs, base: Path) -> List[str]:
+    def interrupted(self, store: ObsStore, obs: MemoryObs, base: Path) -> list[str]:
         """Leaves a download of which two ranges arrived and the third did not; returns the names of its files."""
         put(obs, "in/large", LARGE, base)
         obs.faults.append(obs_fault("403", "GET", "/in/large", times=0))
-        seen: List[Progress] = []
+        seen: list[Progress] = []
 
         def last_fails(progress: Progress) -> None:
             seen.append(progress)
@@ -270,7 +272,7 @@ class TestInterruptedUpload:
 class TestCredentials:
     """Keys that expire while files move."""
 
-    def renewing(self, obs: MemoryObs, new: Optional[str]) -> ObsStore:
+    def renewing(self, obs: MemoryObs, new: str | None) -> ObsStore:
         def renew() -> Credentials:
             obs.faults[:] = [fault for fault in obs.faults if new is None]
             self.asked += 1

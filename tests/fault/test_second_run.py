@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, Optional, Tuple
+from typing import Any, Callable
 
 import pytest
 
@@ -15,8 +16,11 @@ from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.mapping.selection import Shard
 from path_mapping.planning.prepare import UploadChoice
 from path_mapping.planning.record import is_record, record_path
-from path_mapping.stores import Store, StoredObject, open_store
-from path_mapping.transfer import RetriedStore, Transferred
+from path_mapping.stores.objects import StoredObject
+from path_mapping.stores.open_store import open_store
+from path_mapping.stores.store import Store
+from path_mapping.transfer.transfer import Transferred
+from path_mapping.workers.retry import RetriedStore
 from tests import transfers
 from tests.obs import MemoryObs, obs_fault
 from tests.transfers import PartialStore, obs_store, route, tree, write
@@ -82,7 +86,7 @@ def test_files_changed_on_either_side_are_moved_again(store: Store, tmp_path: Pa
 
 
 @pytest.mark.parametrize("damage", [b"", b"no database at all" * 300, None])
-def test_losing_the_record_costs_no_transfer(store: Store, tmp_path: Path, damage: Optional[bytes]) -> None:
+def test_losing_the_record_costs_no_transfer(store: Store, tmp_path: Path, damage: bytes | None) -> None:
     write(tmp_path, FILES)
     send(store, tmp_path)
     fetch(store, tmp_path)
@@ -224,7 +228,7 @@ class ObjectsLess(PartialStore):
 def test_the_newest_files_go_first_when_time_is_short(store: Store, tmp_path: Path) -> None:
     write(tmp_path, {"out/1-old.log": b"x", "out/2-weights": b"x" * 1000, "out/3-meta": b"x" * 10})
     os.utime(tmp_path / "out" / "1-old.log", (1, 1))
-    order: List[str] = []
+    order: list[str] = []
 
     class Watched(ObjectsLess):
         def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> str:
@@ -249,7 +253,7 @@ def test_a_single_file_has_its_record_beside_it(store: Store, tmp_path: Path) ->
     write(tmp_path, {"f.txt": b"x"})
     routes = [Route("f.txt", ObsUrl("bucket", "dir/"))]
     back = [Route("g.txt", ObsUrl("bucket", "dir/f.txt"))]
-    counts: List[Tuple[int, int]] = []
+    counts: list[tuple[int, int]] = []
     for _ in range(2):
         sent = transfers.send(store, tmp_path, *routes)
         got = transfers.fetch(store, tmp_path, *back)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.rehearsal.obs_server.faults import RequestFault
+from ma_boot.desk.rehearsal.obs_server.faults import RequestFault
 from tests.conftest import CREDENTIALS
 from tests.functional.node import RANK, Booting, Ended, Node, alive, eventually, pids
 from tests.obs import MemoryObs, obs_fault

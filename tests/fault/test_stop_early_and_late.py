@@ -7,8 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import List, Sequence, Tuple
 
 import pytest
 
@@ -35,7 +35,7 @@ def node(tmp_path: Path) -> Node:
     return node
 
 
-def as_pid_1() -> List[str]:
+def as_pid_1() -> list[str]:
     """What runs a program as the first process of a container."""
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     own = ["unshare", *user, "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -52,7 +52,7 @@ def child_of(pid: int) -> int:
         return 0
 
 
-def signalled(node: Node, module: str, signum: int, prefix: Sequence[str] = ()) -> Tuple[int, bytes]:
+def signalled(node: Node, module: str, signum: int, prefix: Sequence[str] = ()) -> tuple[int, bytes]:
     """The exit code and the output of a job that gets a signal when it imports a module."""
     process = subprocess.Popen(
         [*prefix, sys.executable, "-c", WATCHED, module, RANK, "print:trained"], cwd=node.home,
@@ -70,7 +70,7 @@ def signalled(node: Node, module: str, signum: int, prefix: Sequence[str] = ()) 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
 @pytest.mark.parametrize(
-    "module", ["ma_boot.cli.app", "click", "ma_boot.cli.options", "ma_boot.node", "subprocess"]
+    "module", ["ma_boot.cli.app", "click", "ma_boot.cli.options", "ma_boot.node.boot", "subprocess"]
 )
 def test_as_pid_1_while_modules_are_imported(node: Node, module: str, signum: int) -> None:
     """The kernel drops a signal to the first process of a container that has no handler for it."""
@@ -117,7 +117,7 @@ def catches(pid: int, signum: int) -> bool:
     return bool(int(caught, 16) >> (signum - 1) & 1)
 
 
-@pytest.mark.parametrize("mark", ["ma_boot.reporting.page", "ma_boot.reporting.page.read"])
+@pytest.mark.parametrize("mark", ["ma_boot.report.page", "ma_boot.report.page.read"])
 def test_while_the_page_is_made(node: Node, mark: str) -> None:
     code, output = signalled(node, mark, signal.SIGTERM)
     assert code == 143, output

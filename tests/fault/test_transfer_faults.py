@@ -9,8 +9,9 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List
+from typing import Callable
 
 import pytest
 
@@ -25,10 +26,12 @@ from path_mapping.errors import (
     TransferFailed,
     Unreachable,
 )
-from path_mapping.stores import Access, Credentials, Store, StoredObject
+from path_mapping.stores.access import Access, Credentials
+from path_mapping.stores.objects import StoredObject
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.stores.responses import error_of_status
-from path_mapping.transfer import Progress
+from path_mapping.stores.store import Store
+from path_mapping.transfer.scheduler import Progress
 from tests.obs import MemoryObs, obs_fault
 from tests.transfers import PartialStore, content_of, fetch, obs_store, route, send, tree
 
@@ -197,7 +200,7 @@ class Objects(PartialStore):
     """A store with given contents; `before_read` is called first and may raise."""
 
     def __init__(
-        self, contents: Dict[str, bytes], before_read: Callable[[int], None] = lambda number: None
+        self, contents: dict[str, bytes], before_read: Callable[[int], None] = lambda number: None
     ) -> None:
         self._contents = contents
         self._before_read = before_read
@@ -275,7 +278,7 @@ def test_cancelling_does_not_wait_for_a_listing(tmp_path: Path) -> None:
 def test_progress_neither_goes_back_nor_past_the_end(store: ObsStore, obs: MemoryObs, tmp_path: Path) -> None:
     obs.faults.append(obs_fault("cut", "GET", "/out/a", times=3))
     send(store, outputs(tmp_path, "a", "b", "c"), route("out", "out"))
-    seen: List[Progress] = []
+    seen: list[Progress] = []
     fetch(store, tmp_path, route("in", "out/"), progress=seen.append)
     assert [now.bytes_done for now in seen] == sorted(now.bytes_done for now in seen)
     assert seen[-1] == Progress(3, 3, 3 * len(CONTENT), 3 * len(CONTENT))
@@ -401,10 +404,11 @@ def test_a_full_disk_leaves_no_partial_file(obs: MemoryObs, store: ObsStore, tmp
     program = f"""
 import resource, signal
 from pathlib import Path
-from path_mapping.mapping import ObsUrl, Route
-from path_mapping.stores import Access, Credentials
+from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.stores.access import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.transfer import RetriedStore, download
+from path_mapping.workers.retry import RetriedStore
+from path_mapping.transfer.transfer import download
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # write() fails as on a full disk
 store = ObsStore(Access({obs.url!r}, Credentials("AKPLANTED", "SKPLANTED")))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Callable
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import Buckets, ObsServer
-from path_mapping.stores import Store, open_store
+from ma_boot.desk.rehearsal.obs_server.buckets import Buckets
+from ma_boot.desk.rehearsal.obs_server.server import ObsServer
+from path_mapping.stores.open_store import open_store
+from path_mapping.stores.store import Store
 from tests.conftest import CREDENTIALS, KNOWN
 from tests.functional.node import Node
 from tests.obs import MemoryObs

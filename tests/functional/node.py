@@ -9,11 +9,12 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable
 
-from ma_boot.rank_table import fake
+from ma_boot.platform.rank_table import fake
 
 PROGRAMS = Path(__file__).parent / "programs"
 RANK = str(PROGRAMS / "rank.py")
@@ -39,7 +40,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def events_in(file: Path) -> List[Dict[str, Any]]:
+def events_in(file: Path) -> list[dict[str, Any]]:
     """The events of a file that may be written at this moment: its last line counts once it is whole."""
     return [json.loads(line) for line in file.read_bytes().split(b"\n")[:-1]]
 
@@ -53,7 +54,7 @@ class Node:
 
     root: Path
     devices: int = 2
-    variables: Dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
     index: int = 0
     task: str = field(default_factory=lambda: f"{uuid.uuid4()}-worker")
 
@@ -75,7 +76,7 @@ class Node:
         """The name of this container, as the platform has it in its variables."""
         return f"modelarts-job-test-{self.task}-{self.index}"
 
-    def environ(self) -> Dict[str, str]:
+    def environ(self) -> dict[str, str]:
         """What the platform sets, without variables of the developer's shell."""
         return {
             "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
@@ -113,22 +114,22 @@ class Node:
         """Runs `ma_boot` to its end."""
         return self.start(*arguments).end()
 
-    def mapping(self, inputs: Dict[str, Any], outputs: Dict[str, Any]) -> List[str]:
+    def mapping(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> list[str]:
         """The options for a mapping, with the directory that stands in for OBS."""
         file = self.root / "path_mapping_config.py"
         file.write_text(f"PATH_MAPPING_CONFIG = { ({'input': inputs, 'output': outputs})!r}\n")
         return ["--path-mapping", str(file), "--obs-root", str(self.obs)]
 
-    def logs(self) -> Dict[str, bytes]:
+    def logs(self) -> dict[str, bytes]:
         """The log files by name."""
         return {file.name: file.read_bytes() for file in self.log_dir.glob("*") if file.is_file()}
 
-    def events(self) -> List[Dict[str, Any]]:
+    def events(self) -> list[dict[str, Any]]:
         """The events of all runs so far."""
         file = self.log_dir / "modelarts-job-test-node-0-events.jsonl"
         return events_in(file) if file.exists() else []
 
-    def in_phase(self, name: str) -> Optional[bool]:
+    def in_phase(self, name: str) -> bool | None:
         """True while the phase runs."""
         marks = [e["kind"] for e in self.events() if e.get("phase") == name]
         return bool(marks) and marks[-1] == "phase-start"
@@ -174,7 +175,7 @@ class Booting:
         return Ended(self.process.returncode, (self.read + output).decode("utf-8", "replace"))
 
 
-def template_two(pods: int, devices: int, names: str = "ma-job-test-worker-{}") -> Dict[str, Any]:
+def template_two(pods: int, devices: int, names: str = "ma-job-test-worker-{}") -> dict[str, Any]:
     """A completed table as ModelArts writes it."""
     return fake(pods, devices, names.format, lambda pod: f"10.0.0.{pod + 1}")
 

@@ -8,8 +8,9 @@ import pty
 import struct
 import subprocess
 import termios
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Sequence
+from typing import NamedTuple
 
 import pyte
 
@@ -19,10 +20,10 @@ class Shown(NamedTuple):
 
     code: int
     written: bytes
-    lines: List[str]
+    lines: list[str]
 
 
-def in_terminal(argv: Sequence[str], cwd: Path, environ: Dict[str, str], rows: int, columns: int) -> Shown:
+def in_terminal(argv: Sequence[str], cwd: Path, environ: dict[str, str], rows: int, columns: int) -> Shown:
     """Runs a program to its end in a terminal of this size."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -49,7 +50,7 @@ def in_terminal(argv: Sequence[str], cwd: Path, environ: Dict[str, str], rows: i
     return Shown(process.wait(), written, screen_lines(written, rows, columns))
 
 
-def screen_lines(written: bytes, rows: int, columns: int) -> List[str]:
+def screen_lines(written: bytes, rows: int, columns: int) -> list[str]:
     """The lines on a terminal of this size after this output, including those scrolled off its top."""
     screen = pyte.HistoryScreen(columns, rows, history=100_000, ratio=1.0)
     pyte.ByteStream(screen).feed(written)

@@ -11,11 +11,12 @@ import threading
 import time
 import uuid
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any
 
-from path_mapping.mapping import ObsUrl, Route
-from path_mapping.stores import open_store
-from path_mapping.transfer import RetriedStore, download, upload
+from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.stores.open_store import open_store
+from path_mapping.transfer.transfer import download, upload
+from path_mapping.workers.retry import RetriedStore
 
 CARDS = {"xlarge": 1, "2xlarge": 2, "4xlarge": 4, "8xlarge": 8, "16xlarge": 16}
 
@@ -27,18 +28,18 @@ def url_of(path: str) -> ObsUrl:
 class StandInJob:
     """One job; `phase`, `events`, `stages` and `logs` may be changed by a test."""
 
-    def __init__(self, body: Dict[str, Any], place: Path) -> None:
+    def __init__(self, body: dict[str, Any], place: Path) -> None:
         from tests.job_api.task_log import TaskLog
 
         self.id, self.body, self.place = str(uuid.uuid4()), body, place
         self.created = int(time.time() * 1000)
         self.phase = "Creating"
-        self.task_statuses: List[Dict[str, Any]] = []
-        self.events: List[Dict[str, Any]] = []
-        self.stages: List[Dict[str, Any]] = []
+        self.task_statuses: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
+        self.stages: list[dict[str, Any]] = []
         self.nodes = int(body["spec"]["resource"]["node_count"])
         self.logs = {f"worker-{node}": TaskLog() for node in range(self.nodes)}
-        self.process: Optional[subprocess.Popen[bytes]] = None
+        self.process: subprocess.Popen[bytes] | None = None
         self.stopped = False
 
     def say(self, message: str, level: str = "Info") -> None:
@@ -50,7 +51,7 @@ class StandInJob:
     def workspace(self) -> str:
         return str(self.body["metadata"].get("workspace_id", "0"))
 
-    def details(self) -> Dict[str, Any]:
+    def details(self) -> dict[str, Any]:
         metadata = {**self.body["metadata"], "id": self.id, "create_time": self.created}
         status = {
             "phase": self.phase,
@@ -71,18 +72,18 @@ class StandInJob:
         else:
             self.process.send_signal(signal.SIGTERM)
 
-    def rehearse(self, obs: Dict[str, str]) -> None:
+    def rehearse(self, obs: dict[str, str]) -> None:
         """Runs the job to its end in a thread; `obs` are the variables of the OBS."""
         threading.Thread(target=self._rehearse, args=(obs,), daemon=True).start()
 
-    def _rehearse(self, obs: Dict[str, str]) -> None:
+    def _rehearse(self, obs: dict[str, str]) -> None:
         try:
             self._run(obs)
         except Exception as error:
             self.say(f"{error}", "Error")
             self.phase = "Abnormal"
 
-    def _run(self, obs: Dict[str, str]) -> None:
+    def _run(self, obs: dict[str, str]) -> None:
         algorithm, spec = self.body["algorithm"], self.body["spec"]
         store = open_store(obs, None)
         code = url_of(algorithm["code_dir"])
@@ -113,7 +114,7 @@ class StandInJob:
         code_of_job = self.process.returncode
         self.phase = "Terminated" if self.stopped else "Failed" if code_of_job else "Completed"
 
-    def _form(self) -> List[str]:
+    def _form(self) -> list[str]:
         """What the platform knows of the job, as options of a rehearsal."""
         algorithm, resource = self.body["algorithm"], self.body["spec"]["resource"]
         cards = CARDS.get(resource["flavor_id"].rpartition(".")[2], 1)

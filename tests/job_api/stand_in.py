@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from huaweicloudsdkcore.sdk_request import SdkRequest
@@ -44,14 +44,14 @@ class ApiFault:
 class ModelArtsStandIn:
     """Serves as a context manager."""
 
-    def __init__(self, place: Path, obs: Dict[str, str], rehearse: bool = True) -> None:
+    def __init__(self, place: Path, obs: dict[str, str], rehearse: bool = True) -> None:
         self.place, self.obs, self.rehearse = place, obs, rehearse
-        self.jobs: Dict[str, StandInJob] = {}
-        self.faults: List[ApiFault] = []
-        self.flavors: List[Dict[str, Any]] = []
-        self.quotas: List[Dict[str, Any]] = []
-        self.requests: List[str] = []
-        self.agents: List[str] = []
+        self.jobs: dict[str, StandInJob] = {}
+        self.faults: list[ApiFault] = []
+        self.flavors: list[dict[str, Any]] = []
+        self.quotas: list[dict[str, Any]] = []
+        self.requests: list[str] = []
+        self.agents: list[str] = []
         self.answer_late, self.is_late = threading.Event(), False
         self._lock = threading.Lock()
 
@@ -122,7 +122,7 @@ class ModelArtsStandIn:
             content = content.replace('é", "lines"'.encode(), b'\xc3", "lines"')
         _send(handler, status, content, torn=kind == "torn")
 
-    def _answer(self, handler: BaseHTTPRequestHandler, body: bytes) -> Tuple[int, Any]:
+    def _answer(self, handler: BaseHTTPRequestHandler, body: bytes) -> tuple[int, Any]:
         if not signature_is_good(handler.command, handler.path, handler.headers, body):
             return 401, {"error_code": "APIGW.0301", "error_msg": "Incorrect IAM authentication information"}
         url = urlsplit(handler.path)
@@ -150,7 +150,7 @@ class ModelArtsStandIn:
             return 400, {"error_code": "ModelArts.2775", "error_msg": "The training job does not exist."}
         return self._of_job(job, match[2] or "", query, document)
 
-    def _create(self, body: Dict[str, Any]) -> Tuple[int, Any]:
+    def _create(self, body: dict[str, Any]) -> tuple[int, Any]:
         wrong = list(refusals(body))
         if wrong:
             return 400, {"error_code": "ModelArts.2788", "error_msg": f"invalid parameter: {wrong}"}
@@ -160,7 +160,7 @@ class ModelArtsStandIn:
             job.rehearse(self.obs)
         return 201, job.details()
 
-    def _search(self, body: Dict[str, Any]) -> Tuple[int, Any]:
+    def _search(self, body: dict[str, Any]) -> tuple[int, Any]:
         assert 1 <= body["limit"] <= 50
         jobs = [job for job in self.jobs.values() if job.workspace == body.get("workspace_id", "0")]
         jobs.sort(key=lambda job: -job.created)
@@ -177,8 +177,8 @@ class ModelArtsStandIn:
         return 200, {"total": len(jobs), "count": len(items), "items": items}
 
     def _of_job(
-        self, job: StandInJob, what: str, query: Dict[str, str], body: Dict[str, Any]
-    ) -> Tuple[int, Any]:
+        self, job: StandInJob, what: str, query: dict[str, str], body: dict[str, Any]
+    ) -> tuple[int, Any]:
         if what == "":
             return 200, job.details()
         if what == "/events":
@@ -202,7 +202,7 @@ class ModelArtsStandIn:
             return 400, {"error_code": "ModelArts.2788", "error_msg": "base_line"}
 
 
-def _canned(kind: str) -> Tuple[int, bytes, str]:
+def _canned(kind: str) -> tuple[int, bytes, str]:
     """The answer of a fault that is one; else a status of 0."""
     page = b"<html>Bad Gateway</html>"
     known = {"html": (502, page, "text/html"), "portal": (200, page, "text/html"), "empty": (204, b"", "")}
@@ -251,5 +251,5 @@ def _send(
         handler.connection.shutdown(socket.SHUT_RDWR)
 
 
-def job_named(stand_in: ModelArtsStandIn, name: str) -> Optional[StandInJob]:
+def job_named(stand_in: ModelArtsStandIn, name: str) -> StandInJob | None:
     return next((job for job in stand_in.jobs.values() if job.body["metadata"]["name"] == name), None)

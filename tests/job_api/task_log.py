@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 FIRST = 1_790_000_000_000_000_000  # identities are stamps of 19 digits, as those of the API's ancestor
 
@@ -18,7 +18,7 @@ class TaskLog:
 
     def __init__(
         self,
-        file: Optional[Path] = None,
+        file: Path | None = None,
         inclusive: bool = True,
         newest_first: bool = False,
         ancestor: bool = False,
@@ -27,7 +27,7 @@ class TaskLog:
         self.file, self.inclusive, self.newest_first = file, inclusive, newest_first
         self.ended = False
         self.served = 0
-        self._lines: List[str] = []
+        self._lines: list[str] = []
         self._start = 0  # of the log as it is now: a worker that restarts begins anew
         self._offset = 0
         self._rest = ""
@@ -42,7 +42,7 @@ class TaskLog:
         with self._lock:
             self._start = self.served
 
-    def page(self, base: Optional[str], order: str, most: int) -> Dict[str, Any]:
+    def page(self, base: str | None, order: str, most: int) -> dict[str, Any]:
         """A page of the API; without a log yet, an empty one."""
         if self.ancestor:
             order = "desc" if order == "asc" else "asc"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterator, Tuple
+from collections.abc import Iterator
+from typing import Any
 
 LIMITS = {
     "metadata.name": r"[A-Za-z0-9_-]{1,64}",
@@ -14,7 +15,7 @@ LIMITS = {
 }
 
 
-def unknown_fields(kind: str, value: Any, where: str = "body") -> Tuple[str, ...]:
+def unknown_fields(kind: str, value: Any, where: str = "body") -> tuple[str, ...]:
     """The fields of a value that its model of the SDK does not have."""
     from huaweicloudsdkmodelarts.v1 import model
 
@@ -24,14 +25,14 @@ def unknown_fields(kind: str, value: Any, where: str = "body") -> Tuple[str, ...
     if types is None:
         return ()
     names = {json: types[name] for name, json in getattr(model, kind).attribute_map.items()}
-    unknown: Tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
     for name, item in value.items():
         field = f"{where}.{name}"
         unknown += unknown_fields(names[name], item, field) if name in names else (field,)
     return unknown
 
 
-def refusals(body: Dict[str, Any]) -> Iterator[str]:
+def refusals(body: dict[str, Any]) -> Iterator[str]:
     """Why a job would not be created."""
     from huaweicloudsdkmodelarts.v1 import model
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable
 from urllib.parse import parse_qsl
 
-from ma_boot.rehearsal.obs_server import ObsFault
-from ma_boot.rehearsal.obs_server.faults import KINDS, PendingRequest, RequestFault
-from ma_boot.rehearsal.obs_server.request import Body, HttpRequest
-from ma_boot.rehearsal.obs_server.responses import HttpResponse, failed
+from ma_boot.desk.rehearsal.obs_server.faults import KINDS, ObsFault, PendingRequest, RequestFault
+from ma_boot.desk.rehearsal.obs_server.request import Body, HttpRequest
+from ma_boot.desk.rehearsal.obs_server.responses import HttpResponse, failed
 
 LONGEST_STALL = 300.0
 DRIP_SECONDS, DRIP_BYTES = 0.1, 1 << 18
@@ -40,12 +40,12 @@ class Seen(HttpRequest):
     number: int
 
     @property
-    def query(self) -> Dict[str, str]:
+    def query(self) -> dict[str, str]:
         """The parameters, decoded; also those that have no value, such as `uploads`."""
         return dict(parse_qsl(self.target.partition("?")[2], keep_blank_values=True))
 
     @property
-    def unsigned(self) -> Tuple[str, str]:
+    def unsigned(self) -> tuple[str, str]:
         """The method, and the target without its signature."""
         path, _, query = self.target.partition("?")
         query = _SIGNING.sub("", query).rstrip("&")
@@ -91,23 +91,23 @@ class Fault:
 
     when: Callable[[Seen], bool] = lambda seen: True
     times: int = 1
-    before: Optional[Callable[[Seen], None]] = None
+    before: Callable[[Seen], None] | None = None
     status: int = 0
     code: str = "InternalError"
-    body: Optional[bytes] = None
+    body: bytes | None = None
     forwarded: bool = False
     early: bool = False
-    flip_request: Optional[int] = None
-    flip_answer: Optional[int] = None
+    flip_request: int | None = None
+    flip_answer: int | None = None
     cut_request: bool = False
-    cut_answer: Optional[int] = None
+    cut_answer: int | None = None
     reset: bool = False
     stall: bool = False
     drip: bool = False
-    unasked: Tuple[str, ...] = ()
-    without: Tuple[str, ...] = ()
-    with_headers: Dict[str, str] = field(default_factory=dict)
-    change: Optional[Callable[[HttpResponse], HttpResponse]] = None
+    unasked: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    with_headers: dict[str, str] = field(default_factory=dict)
+    change: Callable[[HttpResponse], HttpResponse] | None = None
 
     def breaks(self, request: HttpRequest) -> bool:
         assert isinstance(request, Seen)
@@ -229,7 +229,7 @@ def _without_marker(response: HttpResponse) -> HttpResponse:
     return replace(response, body=re.sub(rb"<NextMarker>.*?</NextMarker>", b"", response.body))
 
 
-_SETTINGS: Dict[str, Dict[str, Any]] = {
+_SETTINGS: dict[str, dict[str, Any]] = {
     "429": {"status": 429, "code": "TooManyRequests"},
     "bad-digest": {"status": 400, "code": "BadDigest"},
     "reset-body": {"cut_request": True, "cut_answer": HALF, "reset": True},

@@ -8,16 +8,24 @@ import re
 import socket
 import ssl
 import uuid
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
-from ma_boot.rehearsal.obs_server import Buckets, KeyPair, ObsServer
-from ma_boot.rehearsal.obs_server.buckets import Bucket, BucketObject, ListingPage, Refusal, list_page
-from ma_boot.rehearsal.obs_server.request import Body, HttpRequest, parse_head
-from ma_boot.rehearsal.obs_server.responses import HttpResponse
-from ma_boot.rehearsal.obs_server.server import HttpServer
+from ma_boot.desk.rehearsal.obs_server.buckets import (
+    Bucket,
+    BucketObject,
+    Buckets,
+    ListingPage,
+    Refusal,
+    list_page,
+)
+from ma_boot.desk.rehearsal.obs_server.request import Body, HttpRequest, parse_head
+from ma_boot.desk.rehearsal.obs_server.responses import HttpResponse
+from ma_boot.desk.rehearsal.obs_server.server import HttpServer, ObsServer
+from ma_boot.desk.rehearsal.obs_server.signatures import KeyPair
 from tests.obs.faults import Seen
 
 _ETAG = re.compile(rb'(?i)(<etag>(?:"|&quot;|&#34;)?)([0-9a-f]{32})')
@@ -29,7 +37,7 @@ class MemoryBucket(Bucket):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self._objects: Dict[str, BucketObject] = {}
+        self._objects: dict[str, BucketObject] = {}
 
     def new_file(self) -> Path:
         return self._directory / uuid.uuid4().hex
@@ -47,7 +55,7 @@ class MemoryBucket(Bucket):
             raise Refusal("NoSuchKey", "the object does not exist")
         return self._objects[key]
 
-    def open(self, key: str) -> Tuple[BucketObject, BinaryIO]:
+    def open(self, key: str) -> tuple[BucketObject, BinaryIO]:
         with self._lock:
             stored = self.get(key)
             return stored, open(stored.path, "rb", buffering=0)
@@ -60,7 +68,7 @@ class MemoryBucket(Bucket):
 
     def page(
         self, prefix: str, marker: str, delimiter: str, limit: int
-    ) -> Tuple[ListingPage, List[BucketObject]]:
+    ) -> tuple[ListingPage, list[BucketObject]]:
         with self._lock:
             page = list_page(sorted(self._objects), prefix, marker, delimiter, limit)
             return page, [self._objects[key] for key in page.keys]
@@ -80,7 +88,7 @@ class SeeingServer(HttpServer):
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
-        self.seen: List[Seen] = []
+        self.seen: list[Seen] = []
 
     def receive(self, number: int, head: bytes) -> HttpRequest:
         request = parse_head(head)
@@ -89,7 +97,7 @@ class SeeingServer(HttpServer):
         return seen
 
     @property
-    def requests(self) -> List[Tuple[str, str]]:
+    def requests(self) -> list[tuple[str, str]]:
         """The method and target of each received request; targets without signatures."""
         return [seen.unsigned for seen in list(self.seen)]
 
@@ -107,12 +115,12 @@ class MemoryObs(SeeingServer, ObsServer):
         credentials: Iterable[KeyPair],
         host: str = "127.0.0.1",
         domain: str = "localhost",
-        tls: Optional[ssl.SSLContext] = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         super().__init__(MemoryBuckets(root / "buckets"), root / "uploads", credentials, host, 0, domain)
         self.root = root
         self._tls = tls
-        self._regions: Dict[str, str] = {}
+        self._regions: dict[str, str] = {}
 
     @property
     def url(self) -> str:

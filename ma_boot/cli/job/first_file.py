@@ -6,15 +6,18 @@ import os
 import re
 import shlex
 import sys
-from typing import Any, Callable, Mapping, Optional, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable
 
 import click
 
-from ma_boot.cli.options import FILE, Whole, files
+from ma_boot.cli.options.option import FILE, Whole, files
+from ma_boot.desk.job.job_file import JobFile, overridden
+from ma_boot.desk.job.rules import form_problems
+from ma_boot.desk.job.template import Answers, first_job_file, first_mapping
 from ma_boot.errors import CannotCreate, UsageError
-from ma_boot.job import Answers, JobFile, first_job_file, first_mapping, form_problems, overridden
-from ma_boot.reporting import print_lines
-from path_mapping.mapping import ObsUrl
+from ma_boot.report.console import print_lines
+from path_mapping.mapping.routes import ObsUrl
 
 _MAPPING = "path_mapping_config.py"
 
@@ -58,12 +61,12 @@ def _field(key: str) -> Callable[[str], str]:
 def init(
     environ: Mapping[str, str],
     output: str,
-    name: Optional[str],
-    image: Optional[str],
-    nodes: Optional[int],
-    devices_per_node: Optional[int],
-    pool: Optional[str],
-    bucket: Optional[str],
+    name: str | None,
+    image: str | None,
+    nodes: int | None,
+    devices_per_node: int | None,
+    pool: str | None,
+    bucket: str | None,
     mapping: bool,
     command: Sequence[str],
 ) -> int:

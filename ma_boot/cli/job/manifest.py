@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any
 
 import click
 
 from ma_boot.cli.job.running import note
 from ma_boot.cli.job.submit import SET, described_job, image_with_registry, run_of
-from ma_boot.cli.options import files, of_job
-from ma_boot.errors import ConfigError, listed
-from ma_boot.job import (
+from ma_boot.cli.options.option import files, of_job
+from ma_boot.desk.job.job_file import JobFile
+from ma_boot.desk.job.load import in_order
+from ma_boot.desk.job.manifest import (
     CLUSTERS,
     SCHEDULE_POLICIES,
-    JobFile,
-    JobProblem,
     PodJob,
     as_yaml,
     documents,
-    exposed_secrets,
-    in_order,
     manifest_problems,
     token_secret,
 )
-from ma_boot.job_service import JobCode, job_code, upload_code
-from ma_boot.modelarts import JOB_TOKEN
+from ma_boot.desk.job.readers import JobProblem
+from ma_boot.desk.job.rules import exposed_secrets
+from ma_boot.desk.job_service.in_obs import JobCode, job_code, upload_code
+from ma_boot.errors import ConfigError, listed
+from ma_boot.platform.modelarts.job import JOB_TOKEN
 from ma_boot.redact import MASK, is_secret, masked, without_secrets
-from ma_boot.reporting import print_lines
+from ma_boot.report.console import print_lines
 
 KILL_SECONDS = 30  # beyond the time that a stopped node needs by its own options
 
@@ -54,10 +55,10 @@ def manifest(
     /,
     words: Sequence[str],
     platform: str,
-    namespace: Optional[str],
-    secret_name: Optional[str],
-    pull_secret: Optional[str],
-    schedule_policy: Optional[str],
+    namespace: str | None,
+    secret_name: str | None,
+    pull_secret: str | None,
+    schedule_policy: str | None,
     upload: bool,
     changes: Sequence[str],
 ) -> int:
@@ -75,7 +76,7 @@ def manifest(
         text = f"found {job.image}, expected its registry, too: swr.REGION.myhuaweicloud.com/..., or "
         text += "HUAWEICLOUD_SDK_REGION"
         problems.append(job.problem("image", text))
-    code: Optional[JobCode] = job_code(job, os.getcwd(), problems) if job.code_url else None
+    code: JobCode | None = job_code(job, os.getcwd(), problems) if job.code_url else None
     if upload and code is None:
         problems.append(job.problem("code-url", "missing, expected where the code goes"))
     if problems:
@@ -103,7 +104,7 @@ def manifest(
     return 0
 
 
-def _policy_problems(platform: str, policy: Optional[str]) -> List[JobProblem]:
+def _policy_problems(platform: str, policy: str | None) -> list[JobProblem]:
     """MindCluster's scheduler must know the kind of server, and no other has a policy."""
     if platform != "mindcluster":
         text = "is of --platform mindcluster only" if policy else ""
@@ -122,7 +123,7 @@ def _with_secrets_apart(job: JobFile) -> JobFile:
     return replace(job, environment=plain, secrets=(*job.secrets, *names))
 
 
-def _text_of(documents: Sequence[Dict[str, Any]]) -> str:
+def _text_of(documents: Sequence[dict[str, Any]]) -> str:
     """The manifest. Raises `ConfigError` if it would show a secret: masked, it would be another job."""
     text, shown = as_yaml(documents).rstrip(), without_secrets(as_yaml(masked(documents)).rstrip())
     if text != shown:
@@ -154,9 +155,9 @@ def _grace(ctx: click.Context, options: Sequence[str], environment: Mapping[str,
     return round(total)
 
 
-def _to_do(pods: PodJob, upload_to: str) -> List[str]:
+def _to_do(pods: PodJob, upload_to: str) -> list[str]:
     """What the cluster and OBS need before the manifest is applied."""
-    steps: List[str] = []
+    steps: list[str] = []
     job = pods.job
     if upload_to:
         steps.append(f"the code must be at {upload_to}: --upload uploads it")

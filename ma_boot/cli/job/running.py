@@ -7,35 +7,32 @@ import math
 import signal
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any
 
 import click
 
-from ma_boot.cli.options import DIR, SECONDS_ABOVE_0, Whole, age, by_variable
-from ma_boot.errors import ConfigError, UsageError
-from ma_boot.job_service import (
+from ma_boot.cli.options.option import DIR, SECONDS_ABOVE_0, Whole, age, by_variable
+from ma_boot.desk.job_service.api import JobApi, PatientApi, api_access
+from ma_boot.desk.job_service.follow import Following, JobFollower, Recent
+from ma_boot.desk.job_service.in_obs import fetched_logs, log_place
+from ma_boot.desk.job_service.jobs import (
     ENDED,
     MAY_BE_STOPPED,
     STATES,
-    Following,
-    JobApi,
-    JobFollower,
-    PatientApi,
-    Recent,
-    api_access,
     cause_of,
     exit_code_of,
-    fetched_logs,
     job_id,
-    log_place,
     row_of,
     state_of,
 )
-from ma_boot.reporting import Console, is_interactive, print_lines, write_atomically
+from ma_boot.errors import ConfigError, UsageError
+from ma_boot.report.console import Console, is_interactive, print_lines
+from ma_boot.report.files import write_atomically
 from ma_boot.wording import duration
 
 
@@ -70,7 +67,7 @@ def note(text: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
 def list_jobs(
-    environ: Mapping[str, str], states: Sequence[str], name: Optional[str], limit: int, as_json: bool
+    environ: Mapping[str, str], states: Sequence[str], name: str | None, limit: int, as_json: bool
 ) -> int:
     """Lists jobs, the newest first.
 
@@ -78,7 +75,7 @@ def list_jobs(
     Example:
       ma_boot job list --state Running
     """
-    filters: List[Dict[str, Any]] = []
+    filters: list[dict[str, Any]] = []
     if states:
         filters.append({"key": "phase", "operator": "in", "value": list(states)})
     if name:
@@ -184,7 +181,7 @@ def logs(
     nodes: Sequence[int],
     follow: bool,
     since: float,
-    tail: Optional[int],
+    tail: int | None,
     interval: float,
 ) -> int:
     """Prints the logs of JOB, an id or a name, each line with its node.
@@ -256,7 +253,7 @@ def _printed(environ: Mapping[str, str], api: PatientApi, following: Following) 
     return follower.details
 
 
-def _view(follower: JobFollower, later: float) -> List[str]:
+def _view(follower: JobFollower, later: float) -> list[str]:
     """The line below the output: name, state and stage, time, and the lines of each node.
 
     `later` is the time since the service was asked, in seconds.
@@ -273,14 +270,14 @@ def _view(follower: JobFollower, later: float) -> List[str]:
 @click.argument("job")
 @click.option("--output", **DIR, help="Where logs and page go; default: ma_boot-report/NAME.")
 @click.pass_obj
-def report(environ: Mapping[str, str], /, job: str, output: Optional[str]) -> int:
+def report(environ: Mapping[str, str], /, job: str, output: str | None) -> int:
     """Fetches events and logs of JOB, an id or a name, from its log path and makes the page of all its nodes.
 
     \b
     Example:
       ma_boot job report resnet-2x8
     """
-    from ma_boot.reporting.page import page_of
+    from ma_boot.report.page.read import page_of
 
     api = opened(environ)
     identifier = job_id(api, job)

@@ -7,48 +7,38 @@ import os
 import shlex
 import time
 import uuid
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from ma_boot.cli.image import stopped_by_sigterm
 from ma_boot.cli.job.running import INTERVAL, note, opened, patient, watched
-from ma_boot.cli.options import RunOption, files, of_job
-from ma_boot.errors import BootError, ConfigError, InputMissing, Stopped, StoreUnavailable, listed
-from ma_boot.image import check_image, engine, image_attributes
-from ma_boot.job import (
+from ma_boot.cli.options.option import RunOption, files, of_job
+from ma_boot.desk.image.check import check_image
+from ma_boot.desk.image.container_engine import engine, image_attributes
+from ma_boot.desk.job.job_file import JobFile, overridden, with_settings
+from ma_boot.desk.job.load import in_order, read_job_file
+from ma_boot.desk.job.readers import JobProblem
+from ma_boot.desk.job.request import MARK, boot_command, request_body, shown_body
+from ma_boot.desk.job.rules import (
     LONGEST_VALUE,
-    MARK,
-    JobFile,
-    JobProblem,
-    boot_command,
     exposed_secrets,
     form_problems,
     image_region,
     image_url,
-    in_order,
     keys_missing,
     missing_fields,
-    overridden,
-    read_job_file,
-    request_body,
-    shown_body,
-    with_settings,
 )
-from ma_boot.job_service import (
-    Following,
-    JobApi,
-    JobCode,
-    checked_by_services,
-    created,
-    created_by,
-    job_code,
-    may_appear,
-    upload_code,
-)
-from ma_boot.modelarts import JOB_TOKEN
+from ma_boot.desk.job_service.api import JobApi
+from ma_boot.desk.job_service.checks import checked_by_services
+from ma_boot.desk.job_service.follow import Following
+from ma_boot.desk.job_service.in_obs import JobCode, job_code, upload_code
+from ma_boot.desk.job_service.jobs import created, created_by, may_appear
+from ma_boot.errors import BootError, ConfigError, InputMissing, Stopped, StoreUnavailable, listed
+from ma_boot.platform.modelarts.job import JOB_TOKEN
 from ma_boot.redact import remember_secrets
-from ma_boot.reporting import print_lines
+from ma_boot.report.console import print_lines
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -65,7 +55,7 @@ SET = click.option(
 
 def described_job(
     ctx: click.Context, words: Sequence[str], changes: Sequence[str]
-) -> Tuple[JobFile, List[JobProblem]]:
+) -> tuple[JobFile, list[JobProblem]]:
     """The job that a command line describes, and all mistakes in it and in its file but those of the form.
 
     `words` are `[FILE] [OPTIONS of ma_boot] COMMAND`, `changes` the values of `--set`. Raises `ConfigError`
@@ -92,7 +82,7 @@ def run_of(ctx: click.Context) -> click.Command:
     return root.commands["run"] if isinstance(root, click.Group) else root
 
 
-def split_words(run: click.Command, words: Sequence[str]) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
+def split_words(run: click.Command, words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Splits `[OPTIONS] COMMAND`, as after `ma_boot`, into options `--name=value` and the command.
 
     Raises `click.UsageError` for an option that ma_boot does not have.
@@ -100,7 +90,7 @@ def split_words(run: click.Command, words: Sequence[str]) -> Tuple[Tuple[str, ..
     values, command, order = run.make_parser(click.Context(run, **run.context_settings)).parse_args(
         list(words)
     )
-    options: List[str] = []
+    options: list[str] = []
     module = False
     for param in dict.fromkeys(order):
         if not isinstance(param, RunOption) or param.name is None:
@@ -119,7 +109,7 @@ def split_words(run: click.Command, words: Sequence[str]) -> Tuple[Tuple[str, ..
 
 def image_findings(
     job: JobFile, region: str, environ: Mapping[str, str]
-) -> Tuple[List[JobProblem], List[str]]:
+) -> tuple[list[JobProblem], list[str]]:
     """What is wrong with the image, and what is worth a note; nothing where no engine has it."""
     try:
         with stopped_by_sigterm(), engine(environ) as client:
@@ -136,7 +126,7 @@ def image_findings(
     return [job.problem("image", text) for text in texts], notes
 
 
-def _local_name(client: DockerClient, job: JobFile, region: str) -> Optional[str]:
+def _local_name(client: DockerClient, job: JobFile, region: str) -> str | None:
     """The name of the image on the engine: as in the job, as SWR has it, or without its registry."""
     url = image_url(job.image)
     for name in filter(None, dict.fromkeys((job.image, image_with_registry(url, region), url))):
@@ -159,9 +149,9 @@ class Planned(NamedTuple):
     """What a submission will do: the request's body, the code to upload, and what is worth a note."""
 
     job: JobFile
-    body: Dict[str, Any]
+    body: dict[str, Any]
     code: JobCode
-    notes: Tuple[str, ...]
+    notes: tuple[str, ...]
     secrets: Mapping[str, str]
 
 
@@ -239,7 +229,7 @@ def _print_id(job: str, planned: Planned, as_json: bool) -> None:
     print_lines(json.dumps({"id": job, "name": planned.body["metadata"]["name"]}) if as_json else job)
 
 
-def _checked(job: JobFile, environ: Mapping[str, str], api: JobApi) -> List[str]:
+def _checked(job: JobFile, environ: Mapping[str, str], api: JobApi) -> list[str]:
     """Asks the engine, OBS and ModelArts whether the job can run; returns what is worth a note."""
     problems, notes = checked_by_services(job, api, environ)
     region = image_region(job.image)
@@ -270,7 +260,7 @@ def planned_submission(ctx: click.Context, words: Sequence[str], changes: Sequen
     return Planned(job, body, code, tuple(map(str, [*exposed_secrets(job), *keys_missing(job)])), secrets)
 
 
-def _secrets(job: JobFile, environ: Mapping[str, str], problems: List[JobProblem]) -> Dict[str, str]:
+def _secrets(job: JobFile, environ: Mapping[str, str], problems: list[JobProblem]) -> dict[str, str]:
     missing = [name for name in job.secrets if not environ.get(name)]
     problems += [job.problem("secrets", f"{name} is not set in this shell") for name in missing]
     values = {name: environ[name] for name in job.secrets if name not in missing}

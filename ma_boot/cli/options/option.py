@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import (
     TYPE_CHECKING,
     Any,
     Callable,
-    Collection,
-    Dict,
-    Iterable,
-    List,
-    Mapping,
     NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
 )
 
 import click
@@ -26,24 +19,24 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
-def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> List[CompletionItem]:
+def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Lets the shell complete a file name."""
     return _paths("file", incomplete)
 
 
-def directories(ctx: click.Context, param: click.Parameter, incomplete: str) -> List[CompletionItem]:
+def directories(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Lets the shell complete a directory name."""
     return _paths("dir", incomplete)
 
 
-def _paths(kind: str, incomplete: str) -> List[CompletionItem]:
+def _paths(kind: str, incomplete: str) -> list[CompletionItem]:
     from click.shell_completion import CompletionItem  # needed for completion only
 
     return [CompletionItem(incomplete, type=kind)]
 
 
-FILE: Dict[str, Any] = {"metavar": "FILE", "shell_complete": files}
-DIR: Dict[str, Any] = {"metavar": "DIR", "shell_complete": directories}
+FILE: dict[str, Any] = {"metavar": "FILE", "shell_complete": files}
+DIR: dict[str, Any] = {"metavar": "DIR", "shell_complete": directories}
 
 
 _PREFIX = "MABOOT_"
@@ -55,7 +48,7 @@ _NO_OPTIONS = {  # what ma_boot sets for processes and for itself
 _OWN_WORDS = {"--local", "--nodes"}  # other options of one word may well be the training's
 
 
-def unknown_variables(environ: Mapping[str, str], known: Collection[str]) -> List[str]:
+def unknown_variables(environ: Mapping[str, str], known: Collection[str]) -> list[str]:
     """A line for each variable `MABOOT_...` that no option has; `known` are those of the options."""
     unknown = [name for name in sorted(environ) if name.startswith(_PREFIX)]
     names = [name[len(_PREFIX) :] for name in known if name]
@@ -67,7 +60,7 @@ def unknown_variables(environ: Mapping[str, str], known: Collection[str]) -> Lis
     ]
 
 
-def misplaced_options(command: Sequence[str], script: int, known: Iterable[str]) -> List[str]:
+def misplaced_options(command: Sequence[str], script: int, known: Iterable[str]) -> list[str]:
     """A line if options of ma_boot come after the script, where they belong to the training.
 
     `script` is the index of its word, `known` are all options.
@@ -96,7 +89,7 @@ def did_you_mean(name: str, names: Collection[str], before: str = "") -> str:
 class Whole(click.IntRange):
     """A whole number within bounds."""
 
-    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> Any:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number; raises `click.BadParameter`."""
         try:
             return super().convert(value, param, ctx)
@@ -107,7 +100,7 @@ class Whole(click.IntRange):
 class Number(click.FloatRange):
     """A number within bounds."""
 
-    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> Any:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number; raises `click.BadParameter`."""
         try:
             return super().convert(value, param, ctx)
@@ -121,11 +114,11 @@ def _bounds(kind: Any) -> str:
     return f" above {kind.min}" if kind.min_open else f" of at least {kind.min}"
 
 
-SECONDS: Dict[str, Any] = {"type": Number(min=0), "metavar": "SECONDS"}
-SECONDS_ABOVE_0: Dict[str, Any] = {"type": Number(min=0, min_open=True), "metavar": "SECONDS"}
+SECONDS: dict[str, Any] = {"type": Number(min=0), "metavar": "SECONDS"}
+SECONDS_ABOVE_0: dict[str, Any] = {"type": Number(min=0, min_open=True), "metavar": "SECONDS"}
 
 
-def age(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> float:
+def age(ctx: click.Context, param: click.Parameter, value: str | None) -> float:
     """`7d` in seconds; infinite without a value."""
     if value is None:
         return math.inf
@@ -158,7 +151,7 @@ class RunOption(click.Option):
     def __init__(
         self,
         *names: str,
-        requires: Tuple[Requirement, ...] = (),
+        requires: tuple[Requirement, ...] = (),
         common: bool = False,
         separator: str = r":(?!//)",
         **settings: Any,
@@ -190,7 +183,7 @@ class RunVariable(RunOption):
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         """Leaves the command line without it."""
 
-    def get_help_record(self, ctx: click.Context) -> Tuple[str, str]:
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
         """The variable, its value, and what it is for."""
         default = f"  [default: {self.default}]" if self.show_default and not self.is_flag else ""
         return f"{self.variable}={self.value}", f"{self.help}{default}"
@@ -216,19 +209,19 @@ class Topic(NamedTuple):
 
     name: str
     about: str
-    examples: Tuple[str, ...]
-    options: Tuple[RunOption, ...]
+    examples: tuple[str, ...]
+    options: tuple[RunOption, ...]
     more: str = ""
 
 
-def misfits(ctx: click.Context) -> List[str]:
+def misfits(ctx: click.Context) -> list[str]:
     """A line for each requirement that is not met, with the options given despite it.
 
     An option set by its environment variable is listed by the name of the variable, or of the key of the
     job file; the job file itself needs what its options for rehearsals need.
     """
     of_job = bool(ctx.params.get("job"))
-    unmet: Dict[Requirement, List[str]] = {}
+    unmet: dict[Requirement, list[str]] = {}
     for option in ctx.command.params:
         source = ctx.get_parameter_source(option.name or "")
         if isinstance(option, RunOption) and source is not ParameterSource.DEFAULT:
@@ -251,13 +244,13 @@ class OptionProblem(NamedTuple):
 class OptionsOfJob(NamedTuple):
     """Values for click's `default_map`, and what is wrong."""
 
-    values: Dict[str, Any]
-    problems: List[OptionProblem]
+    values: dict[str, Any]
+    problems: list[OptionProblem]
 
 
-def from_environment(command: click.Command, environ: Mapping[str, str]) -> Dict[str, Any]:
+def from_environment(command: click.Command, environ: Mapping[str, str]) -> dict[str, Any]:
     """The options that are set by variables `MABOOT_SOME_NAME`."""
-    values: Dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for option in command.params:
         if isinstance(option, RunOption) and option.name and environ.get(option.variable):
             value = environ[option.variable]
@@ -279,8 +272,8 @@ def of_job(command: click.Command, words: Sequence[str]) -> OptionsOfJob:
         and not any(need in (LOCAL, PLAN) or need.option == "runner" for need in option.requires)
         and option.opts[-1].startswith("--")
     }
-    values: Dict[str, Any] = {}
-    problems: List[OptionProblem] = []
+    values: dict[str, Any] = {}
+    problems: list[OptionProblem] = []
     context = click.Context(command)
     for word in words:
         name, given, text = word[2:].partition("=")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import List, Optional
 
 import click
 
@@ -116,8 +115,8 @@ REHEARSAL = Topic(
 )
 
 
-def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> List[str]:
-    from ma_boot.rehearsal.faults import KINDS  # needed for completion only
+def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from ma_boot.desk.rehearsal.faults import KINDS  # needed for completion only
 
     return [kind for kind in KINDS if kind.startswith(incomplete)]
 
@@ -164,7 +163,7 @@ launch, run and outputs.""",
 )
 
 
-def _bytes(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> Optional[int]:
+def _bytes(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
     if value is None:
         return None
     power = {"k": 10, "m": 20, "g": 30}.get(value[-1:].lower(), 0)

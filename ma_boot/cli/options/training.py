@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import wraps
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, NamedTuple
 
 import click
 
@@ -46,8 +47,8 @@ ENVIRONMENT = Topic(
 )
 
 
-_OBS_ROOT: Dict[str, Any] = {**DIR, "help": "Use DIR/BUCKET/KEY instead of obs://BUCKET/KEY."}
-_STALL_TIMEOUT: Dict[str, Any] = {
+_OBS_ROOT: dict[str, Any] = {**DIR, "help": "Use DIR/BUCKET/KEY instead of obs://BUCKET/KEY."}
+_STALL_TIMEOUT: dict[str, Any] = {
     **SECONDS_ABOVE_0,
     "default": 60,
     "help": "Retry a request to OBS that has transferred nothing for this long.",
@@ -87,7 +88,7 @@ class StoreRequest(NamedTuple):
 
     environ: Mapping[str, str]
     where: str
-    obs_root: Optional[str]
+    obs_root: str | None
     stall_timeout: float
     timeout: float
 
@@ -100,7 +101,7 @@ def store_command(
     The function takes a `StoreRequest`, and the values of `options` and of its own ones by their names.
     `timeout` is the default in seconds.
     """
-    common: Tuple[Callable[..., Any], ...] = (
+    common: tuple[Callable[..., Any], ...] = (
         click.pass_obj,
         *options,
         by_variable("--stall-timeout", **_STALL_TIMEOUT),
@@ -133,7 +134,7 @@ PRODUCT = click.Choice(["910a", "910b", "a3"])
 RANK_ORDER = click.Choice(["pod", "server"])
 
 
-def _devices(ctx: click.Context, param: click.Parameter, value: Any) -> Tuple[int, ...]:
+def _devices(ctx: click.Context, param: click.Parameter, value: Any) -> tuple[int, ...]:
     """Sorted; on 910 servers the devices of a job must be adjacent (PyTorch's guide for NPUs)."""
     parts = str(value).split(",") if value else []
     if not all(part.strip().isdecimal() for part in parts):
@@ -280,7 +281,7 @@ def _interval(ctx: click.Context, param: click.Parameter, value: str) -> float:
     raise click.BadParameter(f"found {value!r}, expected 1 to 3600 seconds, or off")
 
 
-def _address(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> Optional[str]:
+def _address(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     if value is None:
         return None
     host, colon, port = value.rpartition(":")
@@ -289,9 +290,9 @@ def _address(ctx: click.Context, param: click.Parameter, value: Optional[str]) -
     raise click.BadParameter(f"found {value!r}, expected PORT (all interfaces) or ADDRESS:PORT")
 
 
-def _patterns(ctx: click.Context, param: click.Parameter, values: Tuple[str, ...]) -> Tuple[str, ...]:
+def _patterns(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     if values:
-        from ma_boot.observe import given  # most jobs have no pattern of their own
+        from ma_boot.node.observe.progress import given  # most jobs have no pattern of their own
 
         try:
             for value in values:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import Dict, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -27,7 +27,7 @@ class Bucket:
         return store_of(self.account, self.proxy.url, timeout=2.0)
 
     @property
-    def variables(self) -> Dict[str, str]:
+    def variables(self) -> dict[str, str]:
         """The environment of `ma_boot sync` behind the proxy."""
         return variables(self.account, self.proxy.url)
 

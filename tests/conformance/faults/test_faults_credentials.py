@@ -6,15 +6,17 @@ import random
 import threading
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable
 
 import pytest
 
 import path_mapping as mox
 from path_mapping.errors import Cancelled, Expired, Refused, TransferFailed
 from path_mapping.file import file_tree
-from path_mapping.stores import Access, Credentials, obs_store
+from path_mapping.stores import obs_store
+from path_mapping.stores.access import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
 from tests import transfers
 from tests.conformance.clients import Account, Client
@@ -37,7 +39,7 @@ class Temporary:
     def __init__(self, account: Account) -> None:
         self.first = Credentials(account.access_key, account.secret_key)
         self.newest = self.first
-        self.late: List[threading.Timer] = []
+        self.late: list[threading.Timer] = []
 
     def renew(self) -> None:
         self.newest = Credentials(RENEWED.access_key, RENEWED.secret_key)
@@ -77,7 +79,7 @@ def temporary(account: Account) -> Iterator[Temporary]:
         timer.join()
 
 
-def chosen(pair: tuple[str, str], requests: int) -> List[int]:
+def chosen(pair: tuple[str, str], requests: int) -> list[int]:
     """All numbers of requests, and one more; with radosgw, which is slower, a sample by a seed."""
     numbers = list(range(1, requests + 1))
     return numbers if pair[0] == "embedded" else sorted(random.Random(17).sample(numbers, 5))
@@ -172,7 +174,7 @@ def test_mox_file_goes_on_too(
 ) -> None:
     url = f"obs://{client.bucket}"
     file: Any = mox.file  # whose functions return None
-    calls: List[Callable[[], Any]] = [
+    calls: list[Callable[[], Any]] = [
         lambda: file.exists(f"{url}/a"),
         lambda: file.read(f"{url}/a", binary=True) == b"content",
         lambda: file.stat(f"{url}/a").length == 7,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Callable, List
+from typing import Callable
 
 import pytest
 
 from path_mapping.errors import TransferFailed, Unreachable
-from path_mapping.transfer import Transferred
+from path_mapping.transfer.transfer import Transferred
 from tests import transfers
 from tests.conformance.clients import Account, Client, put_in_parts
 from tests.conformance.conftest import MIB, ON_BOTH, store_of
@@ -106,7 +106,7 @@ def test_a_small_object_of_parts_is_compared_too(
     client: Client,
     fetch: Callable[..., Transferred],
     tmp_path: Path,
-    cuts: List[int],
+    cuts: list[int],
 ) -> None:
     put_in_parts(client, "data/file", SMALL, cuts)
     usual = cuts[2] == 10 * MIB

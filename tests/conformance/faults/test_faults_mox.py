@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.transfers import tree, write
 pytestmark = pytest.mark.radosgw
 
 BODY = os.urandom(3_500_001)
-PASSING: Dict[str, Dict[str, Any]] = {
+PASSING: dict[str, dict[str, Any]] = {
     "500": {"status": 500},
     "503": {"status": 503, "code": "SlowDown"},
     "reset": {"reset": True},
@@ -148,7 +149,7 @@ def test_a_directory_is_deleted_in_bulk_and_what_fails_is_tried_again(
 
 @pytest.mark.parametrize("broken", [{"cut_answer": 1_500_000}, {"cut_answer": 1_500_000, "reset": True}, {"flip_answer": 1_500_000}])  # fmt: skip
 def test_what_is_read_as_a_whole_is_what_was_stored(
-    boto: Boto, url: str, proxy: FaultProxy, broken: Dict[str, Any]
+    boto: Boto, url: str, proxy: FaultProxy, broken: dict[str, Any]
 ) -> None:
     boto.put("a", BODY)
     for mode in ("rb", "r+b"):
@@ -206,7 +207,7 @@ def test_a_tree_is_compared_by_content_and_leaves_no_record(
 ) -> None:
     files = {"large": BODY * 20, "small": b"small"}  # 67 MiB go in parts
     write(tmp_path / "d", files)
-    copies: List[Callable[[], None]] = [
+    copies: list[Callable[[], None]] = [
         lambda: mox.file.copy_parallel(f"{tmp_path}/d", f"{url}/d"),
         lambda: mox.file.copy_parallel(f"{url}/d", f"{tmp_path}/in"),
     ]
@@ -299,7 +300,7 @@ def test_a_rename_deletes_only_what_it_has_copied(
 
 def _after_the_content_of(key: str) -> Callable[[Seen], bool]:
     """Picks the first listing after this object was read."""
-    read: List[Seen] = []
+    read: list[Seen] = []
 
     def when(seen: Seen) -> bool:
         if seen.operation == "GetObject" and seen.path.endswith(key):

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Dict, List
 
 import pytest
 
@@ -31,7 +30,7 @@ class Nodes:
     def __init__(self, bucket: Bucket, first: Path, second: Path) -> None:
         self.bucket = bucket
         self.places = (first, second)
-        self.running: List[subprocess.Popen[str]] = []
+        self.running: list[subprocess.Popen[str]] = []
 
     def start(self, number: int) -> None:
         place = self.places[number]
@@ -51,7 +50,7 @@ class Nodes:
             )
         )
 
-    def end(self) -> List[int]:
+    def end(self) -> list[int]:
         """Waits for those that run; returns their exit codes."""
         codes = []
         while self.running:
@@ -75,16 +74,16 @@ def nodes(request: pytest.FixtureRequest, bucket: Bucket, tmp_path: Path) -> Nod
     return Nodes(bucket, first, second)
 
 
-def written(nodes: Nodes) -> List[Dict[str, bytes]]:
+def written(nodes: Nodes) -> list[dict[str, bytes]]:
     """What either of them may have stored."""
     return [transfers.tree(place / "out") for place in nodes.places]
 
 
-def stored(bucket: Bucket) -> Dict[str, bytes]:
+def stored(bucket: Bucket) -> dict[str, bytes]:
     return {name: bucket.witness.get(f"out/{name}").content for name in ("large", "small")}
 
 
-def is_of_either(objects: Dict[str, bytes], nodes: Nodes) -> bool:
+def is_of_either(objects: dict[str, bytes], nodes: Nodes) -> bool:
     return all(objects[name] in [files[name] for files in written(nodes)] for name in objects)
 
 
@@ -96,9 +95,9 @@ def test_both_end_well(bucket: Bucket, nodes: Nodes) -> None:
         together.wait(ENDS_SECONDS)
 
     for name in ("UploadPart", "CompleteMultipartUpload"):
-        first_of_each: Dict[str, Seen] = {}
+        first_of_each: dict[str, Seen] = {}
 
-        def is_first(seen: Seen, name: str = name, known: Dict[str, Seen] = first_of_each) -> bool:
+        def is_first(seen: Seen, name: str = name, known: dict[str, Seen] = first_of_each) -> bool:
             upload = seen.query.get("uploadId", "")
             return seen.operation == name and known.setdefault(upload, seen) is seen
 
@@ -113,7 +112,7 @@ def test_both_end_well(bucket: Bucket, nodes: Nodes) -> None:
 
 def test_one_that_is_killed_costs_the_other_nothing(bucket: Bucket, nodes: Nodes) -> None:
     """The first is killed as its third part arrives, when the second has sent its own first part."""
-    begun: List[str] = []  # the ids of the uploads
+    begun: list[str] = []  # the ids of the uploads
     second_sends, first_is_dead = threading.Event(), threading.Event()
 
     def kill(seen: Seen) -> None:

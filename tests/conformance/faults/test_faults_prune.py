@@ -6,11 +6,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 
-from path_mapping.planning import BegunUploads
+from path_mapping.planning.record import BegunUploads
 from tests.conformance.conftest import RADOSGW
 from tests.conformance.faults.conftest import Bucket
 from tests.functional.node import eventually
@@ -45,11 +45,11 @@ def noted(bucket: Bucket, home: Path, key: str) -> BegunUploads:
     return uploads
 
 
-def keys(bucket: Bucket) -> List[str]:
+def keys(bucket: Bucket) -> list[str]:
     return sorted(key for key, _ in bucket.witness.uploads())
 
 
-def files(home: Path) -> Dict[str, bytes]:
+def files(home: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in home.iterdir() if path.is_file()}
 
 
@@ -85,7 +85,7 @@ def test_a_plan_changes_nothing(bucket: Bucket, home: Path) -> None:
     before = files(home)
     done = prune(bucket, home, "--plan", "--json")
     assert done.returncode == 0, done.stderr
-    documents: List[Dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
+    documents: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(row["name"], row["action"]) for row in documents[:-1]] == [
         ("dead", "abort"),
         ("foreign", "keep"),

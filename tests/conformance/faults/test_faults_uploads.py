@@ -6,12 +6,14 @@ import math
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 
 from path_mapping.errors import Cancelled
-from path_mapping.transfer import Progress, RetryPolicy, Transferred, Trouble
+from path_mapping.transfer.scheduler import Progress
+from path_mapping.transfer.transfer import Transferred
+from path_mapping.workers.retry import RetryPolicy, Trouble
 from tests import transfers
 from tests.conformance.conftest import MIB, RADOSGW
 from tests.conformance.faults.conftest import Bucket
@@ -89,7 +91,7 @@ class TestTheEndOfAMultipartUpload:
         ],
         ids=lambda how: "-".join(map(str, how.values())),
     )
-    def test_a_doubtful_end_ends_well(self, bucket: Bucket, tmp_path: Path, how: Dict[str, Any]) -> None:
+    def test_a_doubtful_end_ends_well(self, bucket: Bucket, tmp_path: Path, how: dict[str, Any]) -> None:
         fault = Fault(operation("CompleteMultipartUpload"), **how)
         bucket.proxy.faults.append(fault)
         assert send(bucket, node(tmp_path, LARGE)).files == 1
@@ -137,7 +139,7 @@ def test_a_store_that_is_away_for_longer_than_five_attempts(
     back = time.monotonic() + 6
     bucket.proxy.faults.append(Fault(lambda seen: time.monotonic() < back, times=10_000, status=500))
     transfers.write(tmp_path / "out", {str(number): b"%d" % number for number in range(files)})
-    troubles: List[Trouble] = []
+    troubles: list[Trouble] = []
     deadline = time.monotonic() + 60
     done = send(bucket, tmp_path, patience=RetryPolicy(math.inf, deadline), troubled=troubles.append)
     assert done.files == files

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterator
+from typing import Any
 
 import pytest
 
 from path_mapping.errors import Corrupted, Expired, TransferFailed
-from path_mapping.planning import UploadChoice
-from path_mapping.transfer import RetryPolicy, Transferred
+from path_mapping.planning.prepare import UploadChoice
+from path_mapping.transfer.transfer import Transferred
+from path_mapping.workers.retry import RetryPolicy
 from tests import transfers
 from tests.conformance.clients import Account
 from tests.conformance.conftest import RADOSGW
@@ -145,7 +147,7 @@ class TestAnEarlyAnswer:
         "headers", [{}, {"ETag": f'"{"0" * 32}"'}, OPAQUE], ids=["no", "another", "opaque"]
     )
     def test_to_a_small_file_is_not_taken_for_one_of_obs(
-        self, bucket: Bucket, tmp_path: Path, headers: Dict[str, str]
+        self, bucket: Bucket, tmp_path: Path, headers: dict[str, str]
     ) -> None:
         fault = Fault(operation("PutObject"), early=True, status=200, body=b"", with_headers=headers)
         bucket.proxy.faults.append(fault)
@@ -191,7 +193,7 @@ class TestAnEncryptedBucket:
 
     @pytest.mark.parametrize("how", [{"status": 200}, {"status": 500}])
     def test_nothing_is_sent_again_after_a_doubtful_end(
-        self, encrypted: Bucket, tmp_path: Path, how: Dict[str, Any]
+        self, encrypted: Bucket, tmp_path: Path, how: dict[str, Any]
     ) -> None:
         fault = Fault(operation("CompleteMultipartUpload"), **how, forwarded=True)
         encrypted.proxy.faults.append(fault)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
-from typing import Any, Callable, List
+from typing import Any, Callable
 
 import pytest
 
-from path_mapping.planning import UploadChoice
+from path_mapping.planning.prepare import UploadChoice
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.transfer import RetriedStore, Transferred, upload_periodically
+from path_mapping.transfer.periodic import upload_periodically
+from path_mapping.transfer.transfer import Transferred
+from path_mapping.workers.retry import RetriedStore
 from tests import transfers
 from tests.conformance.clients import Account, Client
 from tests.conformance.conftest import MIB, RADOSGW, store_of
@@ -50,7 +52,7 @@ def before(method: str, name: str, change: Callable[[], Any]) -> Fault:
     return Fault(lambda seen: seen.method == method and seen.path.endswith(name), before=changed)
 
 
-def names(client: Client) -> List[str]:
+def names(client: Client) -> list[str]:
     return client.page().keys
 
 
@@ -185,7 +187,7 @@ def test_a_periodic_round_sends_a_rewritten_file_once_it_is_whole(
     proxy: FaultProxy, store: ObsStore, client: Client, tmp_path: Path
 ) -> None:
     write(tmp_path, {"out/a": b"a", "out/b": CHECKPOINT})
-    rewriting: List[Any] = []
+    rewriting: list[Any] = []
 
     def rewrite() -> None:
         rewriting.append((tmp_path / "out/b").open("wb"))
@@ -194,8 +196,8 @@ def test_a_periodic_round_sends_a_rewritten_file_once_it_is_whole(
 
     proxy.faults.append(before("PUT", "out/a", rewrite))
     cancel = threading.Event()
-    done: List[Transferred] = []
-    failed: List[Exception] = []
+    done: list[Transferred] = []
+    failed: list[Exception] = []
     wanted = route("out", "out/", client.bucket, interval=1.0)
     rounds = threading.Thread(
         target=upload_periodically,

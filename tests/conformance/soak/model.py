@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from typing import Dict, List, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 
 Tree = Mapping[str, str]  # names, or keys, and the digests of their contents
 
@@ -23,10 +23,10 @@ class WriterModel:
 
     def __init__(self, prefixes: Mapping[str, str]) -> None:
         self.prefixes = prefixes
-        self.files: Dict[str, Dict[str, str]] = {directory: {} for directory in prefixes}
-        self._ever: Dict[str, Set[str]] = defaultdict(set)
-        self._foreign: Dict[str, str] = {}
-        self._doubtful: Set[str] = set()
+        self.files: dict[str, dict[str, str]] = {directory: {} for directory in prefixes}
+        self._ever: dict[str, set[str]] = defaultdict(set)
+        self._foreign: dict[str, str] = {}
+        self._doubtful: set[str] = set()
 
     def key(self, directory: str, name: str) -> str:
         return self.prefixes[directory] + name
@@ -50,7 +50,7 @@ class WriterModel:
         """Somebody else has deleted this object."""
         self._foreign.pop(key, None)
 
-    def torn(self, objects: Tree, named: Sequence[str]) -> List[str]:
+    def torn(self, objects: Tree, named: Sequence[str]) -> list[str]:
         """Objects that nobody ever wrote, which is never right."""
         return [
             f"{key} has a content that nobody wrote"
@@ -61,9 +61,9 @@ class WriterModel:
             and key not in self._doubtful
         ]
 
-    def problems(self, objects: Tree, named: Sequence[str], notices: Sequence[str]) -> List[str]:
+    def problems(self, objects: Tree, named: Sequence[str], notices: Sequence[str]) -> list[str]:
         """What is wrong after the uploads of all writers; `named` are the failures, `notices` what they said."""
-        owned: Dict[str, Set[str]] = defaultdict(set)
+        owned: dict[str, set[str]] = defaultdict(set)
         for directory, files in self.files.items():
             for name, content in files.items():
                 owned[self.key(directory, name)].add(content)
@@ -83,7 +83,7 @@ class WriterModel:
             wrong += self._not_deleted(objects, owned, notices)
         return wrong
 
-    def _not_deleted(self, objects: Tree, owned: Mapping[str, Set[str]], notices: Sequence[str]) -> List[str]:
+    def _not_deleted(self, objects: Tree, owned: Mapping[str, set[str]], notices: Sequence[str]) -> list[str]:
         """Objects of removed files: they are gone, unless somebody has changed them, which is said."""
         wrong = []
         for key in objects:
@@ -100,7 +100,7 @@ class ReaderModel:
     """The target of a download with `delete`, and what its user does there."""
 
     def __init__(self) -> None:
-        self._own: Dict[str, str] = {}
+        self._own: dict[str, str] = {}
 
     def changed(self, name: str, content: str) -> None:
         """The user has made or changed this file."""
@@ -110,7 +110,7 @@ class ReaderModel:
         """The user has removed this file."""
         self._own.pop(name, None)
 
-    def problems(self, here: Tree, objects: Tree, named: Sequence[str]) -> List[str]:
+    def problems(self, here: Tree, objects: Tree, named: Sequence[str]) -> list[str]:
         wrong = []
         for key, content in objects.items():
             if here.get(key) == content:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple
 
 from tests.conformance.soak.model import digest
 
@@ -36,17 +37,17 @@ class World:
     files: Contents
 
 
-def _below(contents: Contents, directory: str) -> Dict[str, bytes]:
+def _below(contents: Contents, directory: str) -> dict[str, bytes]:
     return {name: content for name, content in contents.items() if name.partition("/")[0] == directory}
 
 
-def _moved(contents: Contents, source: str, target: str) -> Dict[str, bytes]:
+def _moved(contents: Contents, source: str, target: str) -> dict[str, bytes]:
     return {
         f"{target}/{name.partition('/')[2]}": content for name, content in _below(contents, source).items()
     }
 
 
-def _without(contents: Contents, gone: str) -> Dict[str, bytes]:
+def _without(contents: Contents, gone: str) -> dict[str, bytes]:
     """Without this file, or all below this directory."""
     return {
         name: content for name, content in contents.items() if name != gone and name.partition("/")[0] != gone
@@ -102,7 +103,7 @@ def after(world: World, operation: Operation) -> World:
     return world
 
 
-def answer(world: World, operation: Operation) -> Optional[str]:
+def answer(world: World, operation: Operation) -> str | None:
     """What an operation that changes nothing returns."""
     if operation.kind in ("read", "read_pieces"):
         return digest(world.objects[operation.source])
@@ -116,7 +117,7 @@ def answer(world: World, operation: Operation) -> Optional[str]:
     return None
 
 
-def _choices(world: World, kind: str) -> Tuple[Sequence[str], Sequence[str]]:
+def _choices(world: World, kind: str) -> tuple[Sequence[str], Sequence[str]]:
     """The sources and targets that an operation of this kind may have."""
     if kind in COPIES:
         contents = getattr(world, COPIES[kind].source)
@@ -126,13 +127,13 @@ def _choices(world: World, kind: str) -> Tuple[Sequence[str], Sequence[str]]:
     return _directories(world.objects) if kind in OF_DIRECTORIES else sorted(world.objects), ("",)
 
 
-def _directories(contents: Contents) -> List[str]:
+def _directories(contents: Contents) -> list[str]:
     return sorted({name.partition("/")[0] for name in contents})
 
 
-def operations(chance: random.Random, world: World, count: int) -> List[Operation]:
+def operations(chance: random.Random, world: World, count: int) -> list[Operation]:
     """Operations that succeed one after the other, if nothing fails."""
-    chosen: List[Operation] = []
+    chosen: list[Operation] = []
     while len(chosen) < count:
         kind = chance.choice(KINDS)
         sources, targets = _choices(world, kind)
@@ -150,7 +151,7 @@ def operations(chance: random.Random, world: World, count: int) -> List[Operatio
     return chosen
 
 
-def problems(before: World, doubtful: Optional[Operation], actual: World) -> List[str]:
+def problems(before: World, doubtful: Operation | None, actual: World) -> list[str]:
     """What is wrong in the world, if `doubtful` was begun, and failed or was killed."""
     wrong = []
     whole = before if doubtful is None else after(before, doubtful)
@@ -169,5 +170,5 @@ def problems(before: World, doubtful: Optional[Operation], actual: World) -> Lis
     return wrong
 
 
-def _said(content: Optional[bytes]) -> str:
+def _said(content: bytes | None) -> str:
     return "missing" if content is None else f"another one, of {len(content)} bytes"

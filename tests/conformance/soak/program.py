@@ -6,14 +6,17 @@ import json
 import sys
 import threading
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable
 
-from path_mapping import file, transfer
+from path_mapping import file
 from path_mapping.errors import PathMappingError, TransferFailed
 from path_mapping.file import file_tree
-from path_mapping.mapping import ObsUrl, Route
-from path_mapping.stores import Access, Credentials
+from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.stores.access import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
+from path_mapping.transfer.periodic import upload_periodically
+from path_mapping.transfer.transfer import Transferred, download, upload
+from path_mapping.workers.retry import RetriedStore
 from tests.conformance.soak.model import digest
 from tests.conformance.soak.mox_model import Operation
 
@@ -26,7 +29,7 @@ def say(**line: Any) -> None:
     print(json.dumps(line), flush=True)
 
 
-def store_of(task: Dict[str, Any]) -> ObsStore:
+def store_of(task: dict[str, Any]) -> ObsStore:
     def read() -> Credentials:
         return Credentials(*json.loads(Path(task["keys"]).read_text()))
 
@@ -38,7 +41,7 @@ def ignore(moved: object) -> None:
     """Nobody looks at the progress."""
 
 
-def move(task: Dict[str, Any]) -> None:
+def move(task: dict[str, Any]) -> None:
     """Transfers the routes once; before an upload with `periodic`, in rounds until standard input ends."""
     store, base = store_of(task), Path(task["base"])
     routes = [
@@ -47,9 +50,9 @@ def move(task: Dict[str, Any]) -> None:
     ]
     if task.get("periodic"):
         until_the_end_of_input(routes, base, store)
-    way: Callable[..., transfer.Transferred] = getattr(transfer, task["way"])
+    ways: dict[str, Callable[..., Transferred]] = {"upload": upload, "download": download}
     try:
-        moved = way(routes, base, transfer.RetriedStore(store))
+        moved = ways[task["way"]](routes, base, RetriedStore(store))
         say(failures=[], notices=list(moved.notices))
     except TransferFailed as error:
         say(failures=[str(failure) for failure in error.failures], notices=[])
@@ -57,14 +60,14 @@ def move(task: Dict[str, Any]) -> None:
         say(failures=[f"* {error}"], notices=[])
 
 
-def until_the_end_of_input(routes: List[Route], base: Path, store: ObsStore) -> None:
+def until_the_end_of_input(routes: list[Route], base: Path, store: ObsStore) -> None:
     cancel = threading.Event()
 
     def rounds() -> None:
-        transfer.upload_periodically(
+        upload_periodically(
             routes,
             base,
-            transfer.RetriedStore(store, cancel),
+            RetriedStore(store, cancel),
             done=lambda moved: say(moved=moved.files),
             failed=lambda error: say(missed=str(error)),
         )
@@ -165,7 +168,7 @@ class Calls:
         return str(file.exists(self._objects + asked.source))
 
 
-def operate(task: Dict[str, Any]) -> None:
+def operate(task: dict[str, Any]) -> None:
     """Performs operations of `path_mapping.file` up to the first that fails."""
     vars(file_tree)["open_store"] = lambda environ, root: store_of(task)  # with small parts
     calls = Calls(task["bucket"], task["base"])

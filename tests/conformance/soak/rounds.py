@@ -10,9 +10,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable
 
 from tests.conformance import radosgw as ceph
 from tests.conformance.clients import Account, Boto
@@ -34,7 +35,7 @@ OTHERS = (
     *("ListParts", "AbortMultipartUpload", "DeleteObject", "CopyObject"),
 )
 
-Lines = List[Dict[str, Any]]
+Lines = list[dict[str, Any]]
 
 
 class Soak:
@@ -46,8 +47,8 @@ class Soak:
         self.number = 0
         self._writers, self._reader = WriterModel(PREFIXES), ReaderModel()
         self._world = World({}, {})
-        self._digests: Dict[Tuple[str, str], str] = {}
-        self._asked: Dict[str, List[str]] = {}  # what was asked of each multipart upload
+        self._digests: dict[tuple[str, str], str] = {}
+        self._asked: dict[str, list[str]] = {}  # what was asked of each multipart upload
         self._keys = [
             (account.access_key, account.secret_key),
             (ceph.NEW_ACCESS_KEY, ceph.NEW_SECRET_KEY),
@@ -70,7 +71,7 @@ class Soak:
 
     # What happens on the disk and in the bucket
 
-    def _rotate(self, observe: Optional[Callable[[], None]]) -> None:
+    def _rotate(self, observe: Callable[[], None] | None) -> None:
         """Each writer writes a checkpoint and its `latest`, and removes its oldest one; both write two shared keys.
 
         With `looked`, which is called in the middle, files are written slowly, as they are by a training.
@@ -90,9 +91,7 @@ class Soak:
                     old.unlink()
                     self._writers.removed(directory, old.name)
 
-    def _write(
-        self, directory: str, name: str, content: bytes, observe: Optional[Callable[[], None]]
-    ) -> None:
+    def _write(self, directory: str, name: str, content: bytes, observe: Callable[[], None] | None) -> None:
         path = self.base / directory / name
         path.parent.mkdir(exist_ok=True)
         self._writers.begins(directory, name, digest(content))
@@ -155,15 +154,15 @@ class Soak:
 
     # Processes, and what happens to them
 
-    def _upload(self, writer: str, **more: Any) -> Dict[str, Any]:
+    def _upload(self, writer: str, **more: Any) -> dict[str, Any]:
         routes = [(f"w{writer}", f"out{writer}/"), (f"s{writer}", "shared/")]
         return {"way": "upload", "routes": routes, **more}
 
-    def _calls(self) -> Optional[List[Operation]]:
+    def _calls(self) -> list[Operation] | None:
         count = self.chance.choice([0, 4, 10])
         return mox_model.operations(self.chance, self._world, count) if count else None
 
-    def _begin(self, url: str, task: Dict[str, Any]) -> subprocess.Popen[str]:
+    def _begin(self, url: str, task: dict[str, Any]) -> subprocess.Popen[str]:
         known = {"url": url, "base": str(self.base), "keys": f"{self.base}/keys.json"}
         argument = json.dumps({**known, "bucket": self.witness.bucket, **task})
         command = [sys.executable, "-m", "tests.conformance.soak.program", argument]
@@ -172,7 +171,7 @@ class Soak:
             command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, cwd=ROOT, start_new_session=True
         )
 
-    def _lines(self, process: subprocess.Popen[str]) -> Tuple[bool, Lines]:
+    def _lines(self, process: subprocess.Popen[str]) -> tuple[bool, Lines]:
         """Whether the process ended by itself, and what it said."""
         output, errors = process.communicate(timeout=ENDS_SECONDS)
         ended = process.returncode == 0
@@ -196,8 +195,8 @@ class Soak:
                     self._asked.setdefault(seen.query["uploadId"], []).append(request)
 
     def _until_ended(
-        self, tasks: Sequence[Dict[str, Any]], calls: Optional[List[Operation]]
-    ) -> Tuple[List[str], List[str]]:
+        self, tasks: Sequence[dict[str, Any]], calls: list[Operation] | None
+    ) -> tuple[list[str], list[str]]:
         """Runs these at once, with faults, kills and renewals, and those that are killed again.
 
         Returns their failures and notices. The calls of `mox.file` run beside them, and only once.
@@ -228,10 +227,10 @@ class Soak:
         assert not left
         return failures, notices
 
-    def _begin_calls(self, url: str, calls: Optional[List[Operation]]) -> Optional[subprocess.Popen[str]]:
+    def _begin_calls(self, url: str, calls: list[Operation] | None) -> subprocess.Popen[str] | None:
         return self._begin(url, {"way": "mox", "operations": calls}) if calls else None
 
-    def _train(self, calls: Optional[List[Operation]]) -> None:
+    def _train(self, calls: list[Operation] | None) -> None:
         """Writers that upload in rounds while their files are rotated, and then once more."""
         with self._proxy(observed=True) as proxy:
             tasks = [self._upload(writer, periodic=True) for writer in "01"]
@@ -261,10 +260,10 @@ class Soak:
             failures, notices = failures + more_failures, notices + more_notices
         self._check_uploads((failures, notices))
 
-    def _faults(self, flipped: Sequence[str]) -> List[Fault]:
+    def _faults(self, flipped: Sequence[str]) -> list[Fault]:
         chance = self.chance
         every = MOVES * 2 + OTHERS
-        kinds: List[Callable[[], Dict[str, Any]]] = [
+        kinds: list[Callable[[], dict[str, Any]]] = [
             lambda: {"when": self._some(*every), "status": chance.choice([500, 503, 429, 408])},
             lambda: {"when": self._some(*every), "status": 500, "forwarded": True},
             lambda: {"when": self._some(*every), "reset": True, "forwarded": chance.random() < 0.5},
@@ -310,7 +309,7 @@ class Soak:
 
     # What must be there
 
-    def _in_bucket(self, prefix: str = "") -> Dict[str, str]:
+    def _in_bucket(self, prefix: str = "") -> dict[str, str]:
         """The digests of all objects; an object with the same key and ETag is read only once."""
         page = self.witness.page(prefix)
         assert page.next is None
@@ -326,7 +325,7 @@ class Soak:
         """No object is ever torn, not even while files are written."""
         self._raise(self._writers.torn(self._in_bucket(), []))
 
-    def _check_uploads(self, outcome: Tuple[List[str], List[str]]) -> None:
+    def _check_uploads(self, outcome: tuple[list[str], list[str]]) -> None:
         failures, notices = outcome
         self.counted["named"] += len(failures)
         self._raise(self._writers.problems(self._in_bucket(), failures, notices))
@@ -345,7 +344,7 @@ class Soak:
             ]
         )
 
-    def _check_download(self, outcome: Tuple[List[str], List[str]]) -> None:
+    def _check_download(self, outcome: tuple[list[str], list[str]]) -> None:
         failures, _ = outcome
         self.counted["named"] += len(failures)
         here = {name: digest(content) for name, content in tree(self.base / "in").items()}
@@ -353,7 +352,7 @@ class Soak:
         assert not unfinished or failures, unfinished
         self._raise(self._reader.problems(here, self._in_bucket(), failures))
 
-    def _check_calls(self, calls: List[Operation], outcome: Tuple[bool, Lines]) -> None:
+    def _check_calls(self, calls: list[Operation], outcome: tuple[bool, Lines]) -> None:
         """What `mox.file` returned, what it has left in OBS, and here."""
         ended, lines = outcome
         world, doubtful = self._world, None

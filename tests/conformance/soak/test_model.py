@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import Dict, List, Optional
 
 import pytest
 
@@ -44,7 +43,7 @@ def writers() -> WriterModel:
         ({"out/a": "A0"}, [], ["out/theirs, which somebody else has stored, was deleted"]),
     ],
 )
-def test_what_the_writers_left(objects: Dict[str, str], named: List[str], expected: List[str]) -> None:
+def test_what_the_writers_left(objects: dict[str, str], named: list[str], expected: list[str]) -> None:
     assert writers().problems(objects, named, []) == expected
 
 
@@ -88,7 +87,7 @@ BEFORE = World({"d0/f0": b"one"}, {"d1/f1": b"two"})
         (Operation("move_up", "d1", "d2"), World({"d0/f0": b"one"}, {}), 1),
     ],
 )
-def test_what_mox_file_left(doubtful: Optional[Operation], actual: World, wrong: int) -> None:
+def test_what_mox_file_left(doubtful: Operation | None, actual: World, wrong: int) -> None:
     assert len(problems(BEFORE, doubtful, actual)) == wrong
 
 

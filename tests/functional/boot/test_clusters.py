@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 
@@ -20,7 +20,7 @@ RANKS = ("python", "-c", "import os; print(os.environ['RANK_ID'], 'of', os.envir
 class VolcanoPod(Node):
     """A pod of a Volcano job with a rank table; no variable is ModelArts'."""
 
-    def environ(self) -> Dict[str, str]:
+    def environ(self) -> dict[str, str]:
         """What Volcano's plugins env and svc set."""
         return {
             "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
@@ -31,11 +31,11 @@ class VolcanoPod(Node):
             **self.variables,
         }
 
-    def plan(self, *options: str) -> Dict[str, Any]:
+    def plan(self, *options: str) -> dict[str, Any]:
         """What this pod would start."""
         ended = self.boot("--plan", "--json", *options, *RANKS)
         assert ended.code == 0, ended.output
-        node: Dict[str, Any] = json.loads(ended.output[ended.output.index("{") :])["nodes"][0]
+        node: dict[str, Any] = json.loads(ended.output[ended.output.index("{") :])["nodes"][0]
         return node
 
 
@@ -43,13 +43,13 @@ TOKEN = "9f1c0a2e55d04c7fa3c1"
 TWO = {"VC_WORKER_NUM": "2", "VC_WORKER_HOSTS": "127.0.0.1,127.0.0.2"}
 
 
-def table(*order: int, devices: int = 2, **more: Any) -> Dict[str, Any]:
+def table(*order: int, devices: int = 2, **more: Any) -> dict[str, Any]:
     """A completed table of servers 10.0.0.1 and so on, in this order; ranks stay with the servers."""
     document = servers(max(order) + 1, devices, server_count=str(len(order)), **more)
     return {**document, "server_list": [document["server_list"][place] for place in order]}
 
 
-def ranks(plan: Dict[str, Any]) -> List[int]:
+def ranks(plan: dict[str, Any]) -> list[int]:
     return [worker["rank"] for worker in plan["workers"]]
 
 
@@ -77,7 +77,7 @@ def test_a_pod_that_nothing_tells_which_it_is_does_not_start_as_the_first(pod: V
 
 @pytest.mark.parametrize("more", [{"MA_NUM_HOSTS": "2"}, {}], ids=["told", "vcjob"])
 def test_a_table_with_more_servers_than_the_job_has_nodes_is_of_another_job(
-    pod: VolcanoPod, more: Dict[str, str]
+    pod: VolcanoPod, more: dict[str, str]
 ) -> None:
     """Only a HyperJob is more than Volcano's variables tell, and its table has super pods."""
     pod.variables.update(more, MA_CURRENT_HOST_IP="10.0.0.2")
@@ -87,7 +87,7 @@ def test_a_table_with_more_servers_than_the_job_has_nodes_is_of_another_job(
     assert "completed, but with 3 servers where the job has 2 nodes" in ended.output
 
 
-def of_children(document: Dict[str, Any], *sizes: int) -> Dict[str, Any]:
+def of_children(document: dict[str, Any], *sizes: int) -> dict[str, Any]:
     """The table of a HyperJob with children of so many pods."""
     names, children = iter(document["server_list"]), []
     for number, size in enumerate(sizes):
@@ -178,7 +178,7 @@ def test_a_master_at_an_address_of_ipv6(pod: VolcanoPod, address: str) -> None:
 def test_a_table_that_a_config_map_swaps_is_found_when_it_is_completed(pod: VolcanoPod) -> None:
     """As the kubelet does: a new directory, and a link to it that is renamed over the old one."""
 
-    def swap(number: int, document: Dict[str, Any]) -> None:
+    def swap(number: int, document: dict[str, Any]) -> None:
         directory = pod.config / f"..{number}"
         directory.mkdir()
         (directory / "jobstart_hccl.json").write_text(json.dumps(document))
@@ -207,7 +207,7 @@ MODELARTS = {"MA_NUM_HOSTS": "2", "MA_VJ_NAME": "ma-job-x", **TWO}
 OF_A_RANK = ("RANK_ID", "RANK_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "DEVICE_ID")
 
 
-def on(pod: VolcanoPod, variables: Dict[str, str]) -> VolcanoPod:
+def on(pod: VolcanoPod, variables: dict[str, str]) -> VolcanoPod:
     """The pod with these variables, and with Volcano's only if they are among them."""
     volcano = {"VC_TASK_INDEX": "1" if "VC_WORKER_NUM" in variables else "", "VK_TASK_INDEX": ""}
     pod.variables = {**volcano, **variables}
@@ -243,7 +243,7 @@ def test_the_training_sees_the_same_on_every_platform(pod: VolcanoPod, rendezvou
     ],
 )
 def test_the_first_line_says_on_which_platform_it_is(
-    pod: VolcanoPod, variables: Dict[str, str], first: str
+    pod: VolcanoPod, variables: dict[str, str], first: str
 ) -> None:
     pod.table.write_text(json.dumps(table(0, 1)))
     assert on(pod, variables).boot(*RANKS).output.splitlines()[0].rstrip() == f"[ma_boot] {first}"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import List
 
-from ma_boot.modelarts.platform_programs import call_post_stop, start_slogd
+from ma_boot.platform.modelarts.platform_programs import call_post_stop, start_slogd
 from tests.functional.node import eventually
 
 
@@ -16,7 +15,7 @@ def program(path: Path, text: str, mode: int = 0o755) -> None:
 
 
 def test_they_are_called_where_they_are(tmp_path: Path) -> None:
-    lines: List[str] = []
+    lines: list[str] = []
     program(tmp_path / "docker" / "slogd", f"echo $NAME >{tmp_path}/slogd.called\n")
     program(tmp_path / "docker_stop_post_sys.sh", f"touch {tmp_path}/stop.called; exit 3\n", 0o644)
     start_slogd({"NAME": "value"}, lines.append, tmp_path)
@@ -29,14 +28,14 @@ def test_they_are_called_where_they_are(tmp_path: Path) -> None:
 
 
 def test_a_driver_without_them(tmp_path: Path) -> None:
-    lines: List[str] = []
+    lines: list[str] = []
     start_slogd({}, lines.append, tmp_path)
     call_post_stop({}, lines.append, tmp_path)
     assert lines == []
 
 
 def test_one_that_cannot_be_started_is_said(tmp_path: Path) -> None:
-    lines: List[str] = []
+    lines: list[str] = []
     program(tmp_path / "docker" / "slogd", "", 0o644)
     start_slogd({}, lines.append, tmp_path)
     assert lines == [f"{tmp_path}/docker/slogd could not be started: Permission denied"]

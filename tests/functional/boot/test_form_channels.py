@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 
@@ -23,11 +23,11 @@ def node(node: Node) -> Node:
     return node
 
 
-def _entry(node: Node, name: str, place: str) -> Dict[str, Any]:
+def _entry(node: Node, name: str, place: str) -> dict[str, Any]:
     return {"name": name, "local_dir": str(node.home / place), "remote": {"obs": {"obs_url": URL}}}
 
 
-def channels(node: Node) -> List[List[Any]]:
+def channels(node: Node) -> list[list[Any]]:
     events = [event for event in node.events() if event["kind"] == "channel"]
     return [[event["direction"], event["name"], event["files"], event["bytes"]] for event in events]
 

@@ -46,23 +46,23 @@ def booted(node: Node, broken: str, code: int) -> Ended:
 @pytest.mark.parametrize(
     "broken",
     [
-        "ma_boot.observe.channel:told",
-        "ma_boot.observe.channel:told_by",
-        "ma_boot.observe.channel:NodeChannel:tell",
-        "ma_boot.observe.channel:NodeChannel:heard",
-        "ma_boot.observe.channel:NodeChannel:meet",
-        "ma_boot.observe.channel:NodeChannel:flush",
-        "ma_boot.observe.channel:NodeChannel:close",
-        "ma_boot.observe.channel.channel:listener",
-        "ma_boot.node.boot:stop_setup",
-        "ma_boot.node.boot:form_channels",
-        "ma_boot.node.boot:empty_outputs",
-        "ma_boot.node.boot:call_post_stop",
-        "ma_boot.node.run_phase:_advice_on_files",
+        "ma_boot.node.observe.channel.failures:told",
+        "ma_boot.node.observe.channel.failures:told_by",
+        "ma_boot.node.observe.channel.channel:NodeChannel:tell",
+        "ma_boot.node.observe.channel.channel:NodeChannel:heard",
+        "ma_boot.node.observe.channel.channel:NodeChannel:meet",
+        "ma_boot.node.observe.channel.channel:NodeChannel:flush",
+        "ma_boot.node.observe.channel.channel:NodeChannel:close",
+        "ma_boot.node.observe.channel.channel:listener",
+        "ma_boot.node.boot.boot:stop_setup",
+        "ma_boot.node.boot.boot:form_channels",
+        "ma_boot.node.boot.boot:empty_outputs",
+        "ma_boot.node.boot.boot:call_post_stop",
+        "ma_boot.node.boot.run_phase:_advice_on_files",
         "ma_boot.cli.execute:end_event",
         "ma_boot.cli.execute:write_failure",
         "ma_boot.cli.execute:report_lines",
-        "ma_boot.reporting:Journal:close",
+        "ma_boot.report.journal:Journal:close",
     ],
 )
 def test_the_end_of_the_job_is_as_without_it(node: Node, broken: str, code: int) -> None:
@@ -75,7 +75,7 @@ def test_the_end_of_the_job_is_as_without_it(node: Node, broken: str, code: int)
 
 
 def test_a_channel_that_fails_is_said_once_and_the_job_goes_on(node: Node) -> None:
-    ended = booted(node, "ma_boot.observe.channel:NodeChannel:heard", 0)
+    ended = booted(node, "ma_boot.node.observe.channel.channel:NodeChannel:heard", 0)
     assert ended.output.count("this node goes on without the others: ZeroDivisionError: planted") == 1
     events = [json.loads(line)["kind"] for line in (node.log_dir / _events(node)).read_text().splitlines()]
     assert events[-1] == "end"

@@ -9,12 +9,12 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ma_boot.reporting.timeline.time_spent import OPEN, PARTS
+from ma_boot.report.timeline.time_spent import OPEN, PARTS
 from tests.functional.node import Booting, Node, eventually
 from tests.unit.observe.test_cards import GPUS, NPU_910B
 
@@ -41,7 +41,7 @@ def node(tmp_path: Path) -> Node:
     return node
 
 
-def metrics(node: Node) -> List[Dict[str, Any]]:
+def metrics(node: Node) -> list[dict[str, Any]]:
     return [event for event in node.events() if event["kind"] == "metrics"]
 
 
@@ -108,7 +108,7 @@ def test_the_variable_has_a_pattern_in_each_line(node: Node) -> None:
         (["--metrics", "0.1"], "found '0.1', expected 1 to 3600 seconds, or off"),
     ],
 )
-def test_what_is_wrong_is_said_before_the_job(node: Node, options: List[str], message: str) -> None:
+def test_what_is_wrong_is_said_before_the_job(node: Node, options: list[str], message: str) -> None:
     ended = node.boot(*options, "true")
     assert ended.code == 64
     assert message in ended.output
@@ -139,7 +139,7 @@ def url_of(booting: Booting) -> str:
     return match.group(1).decode()
 
 
-def scraped(url: str) -> Dict[str, List[float]]:
+def scraped(url: str) -> dict[str, list[float]]:
     """The values of each metric, in the order of ranks or cards."""
     with urllib.request.urlopen(url, timeout=10) as answer:
         families = text_string_to_metric_families(answer.read().decode())

@@ -6,21 +6,34 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Set
 
 from tests.functional.node import Node, eventually
 
 # Of files that move, of images, rehearsals and checks: what is heavy, and what only those need.
 NEVER = {
-    *("ma_boot.checkpoints", "path_mapping.planning", "path_mapping.stores", "path_mapping.transfer"),
+    *("ma_boot.node.checkpoints", "path_mapping.planning", "path_mapping.stores", "path_mapping.transfer"),
     *("path_mapping.workers", "path_mapping.file", "obs", "pathspec", "tenacity", "yaml", "multiprocessing"),
-    *("ma_boot.doctor", "ma_boot.image", "ma_boot.rehearsal", "ma_boot.training", "docker", "rich"),
-    *("ma_boot.observe.channel", "ma_boot.job_service", "huaweicloudsdkcore", "requests", "ssl", "asyncio"),
+    *(
+        "ma_boot.node.doctor",
+        "ma_boot.desk.image",
+        "ma_boot.desk.rehearsal",
+        "ma_boot.training",
+        "docker",
+        "rich",
+    ),
+    *(
+        "ma_boot.node.observe.channel",
+        "ma_boot.desk.job_service",
+        "huaweicloudsdkcore",
+        "requests",
+        "ssl",
+        "asyncio",
+    ),
 }
-ONLY_AT_THE_END = {"ma_boot.reporting.page", "ma_boot.reporting.timeline"}
+ONLY_AT_THE_END = {"ma_boot.report.page", "ma_boot.report.timeline"}
 
 
-def loaded(log: Path) -> Set[str]:
+def loaded(log: Path) -> set[str]:
     """The modules that `python -X importtime` has named so far, with the packages that they are in."""
     names = re.findall(r"^import time:.*\| +([\w.]+)$", log.read_text(), re.MULTILINE)
     return {".".join(name.split(".")[:parts]) for name in names for parts in range(1, name.count(".") + 2)}
@@ -41,7 +54,9 @@ def test_a_plain_job_loads_nothing_that_it_does_not_need(node: Node, tmp_path: P
         go_on.touch()
         assert job.wait(60) == 0
     whole = loaded(log)
-    assert {"ma_boot.node.boot", "ma_boot.supervisor"} <= while_the_ranks_run, "it is this that is measured"
+    assert {"ma_boot.node.boot.boot", "ma_boot.node.supervisor"} <= while_the_ranks_run, (
+        "it is this that is measured"
+    )
     assert while_the_ranks_run & (NEVER | ONLY_AT_THE_END) == set()
     assert whole & NEVER == set()
     assert whole > ONLY_AT_THE_END, "the page is made of these"

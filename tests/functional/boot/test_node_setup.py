@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.node.environment_phase import pip_command
+from ma_boot.node.boot.environment_phase import pip_command
 from tests.functional.node import Node
 
 TRAIN = """

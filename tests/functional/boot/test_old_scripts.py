@@ -12,13 +12,13 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Dict, List, Mapping, Sequence
 
 import pytest
 
-from ma_boot.modelarts import free_port
-from ma_boot.rank_table import convert, fake, parse
+from ma_boot.platform.modelarts.network import free_port
+from ma_boot.platform.rank_table import convert, fake, parse
 from tests.functional.node import eventually
 
 ROOT = Path(__file__).parents[3]
@@ -43,7 +43,7 @@ os.rename(file.name, file.name[:-5])
 """
 
 
-def migration_table() -> Dict[str, str]:
+def migration_table() -> dict[str, str]:
     """The table of docs/migration.md: the start of each row, and the new line."""
     text = (ROOT / "docs" / "migration.md").read_text()
     rows = text.partition("<!-- migration table -->")[2].partition("<!-- end of the migration table -->")[0]
@@ -92,20 +92,20 @@ class Machine:
         directory: str = "scripts",
         more: Mapping[str, str] = {},
         ranks: int = 2,
-    ) -> List[Mapping[str, str]]:
+    ) -> list[Mapping[str, str]]:
         """Runs a start script from a directory of the project."""
         target = self.root / directory / script.name
         target.parent.mkdir(exist_ok=True)
         target.write_text(script.read_text().replace(GAP, COMMAND))
         return self.run(["bash", str(target.relative_to(self.root)), *arguments], more, ranks)
 
-    def run_line(self, line: str, more: Mapping[str, str] = {}, ranks: int = 2) -> List[Mapping[str, str]]:
+    def run_line(self, line: str, more: Mapping[str, str] = {}, ranks: int = 2) -> list[Mapping[str, str]]:
         """Runs a line as a user types it."""
         return self.run(["bash", "-c", line], more, ranks)
 
     def run(
         self, argv: Sequence[str], more: Mapping[str, str] = {}, ranks: int = 2
-    ) -> List[Mapping[str, str]]:
+    ) -> list[Mapping[str, str]]:
         """Runs a program to its end; returns the environment of each rank."""
         path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
         environ = {
@@ -122,7 +122,7 @@ class Machine:
         assert done.returncode == 0, done.stdout
         return self.seen(ranks)
 
-    def light_pytest(self) -> Dict[str, str]:
+    def light_pytest(self) -> dict[str, str]:
         """The variables for a python whose pytest only runs the file: where it starts dozens of times."""
         place = self.root / "light"
         place.mkdir()
@@ -134,7 +134,7 @@ class Machine:
         path = f"{place}:{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
         return {"PATH": path, "PYTHONPATH": str(place), "MABOOT_PYTHON": str(place / "python")}
 
-    def seen(self, count: int) -> List[Mapping[str, str]]:
+    def seen(self, count: int) -> list[Mapping[str, str]]:
         """What each rank saw, by rank, with paths as if all machines had the same."""
         files = eventually(
             lambda: (
@@ -166,7 +166,7 @@ def scripts(request: pytest.FixtureRequest) -> Path:
     return START_SCRIPTS[request.param]
 
 
-def given(environ: Mapping[str, str]) -> Dict[str, str]:
+def given(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if not name.startswith(NOISE)}
 
 
@@ -272,7 +272,7 @@ def test_main_py_of_pytorchs_guide(new: Machine) -> None:
     assert all(environ["MASTER_PORT"] for environ in replacement)
 
 
-def platform_table(machine: Machine) -> Dict[str, str]:
+def platform_table(machine: Machine) -> dict[str, str]:
     """Makes the machine a node of ModelArts, as far as its launcher looks; returns the platform's variables."""
     config = machine.root / "user-config"
     config.mkdir()

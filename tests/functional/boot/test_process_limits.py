@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 import pytest
 
@@ -16,11 +16,15 @@ from tests.functional.processes.limited import Limit, by_control_group, by_user
 DESCRIPTORS = """
 import os, sys
 from pathlib import Path
-from ma_boot.observe.channel import Address, NodeChannel
-from ma_boot.launch import WorkerSpec
-from ma_boot.processes import SignalInbox, guarded, own_marker, run_child
-from ma_boot.reporting import Console, Journal
-from ma_boot.supervisor.worker_group import Worker
+from ma_boot.node.observe.channel.protocol import Address
+from ma_boot.node.observe.channel.channel import NodeChannel
+from ma_boot.node.launch.launch_plan import WorkerSpec
+from ma_boot.processes.signals import SignalInbox
+from ma_boot.processes.children import guarded, run_child
+from ma_boot.processes.orphan_guard import own_marker
+from ma_boot.report.console import Console
+from ma_boot.report.journal import Journal
+from ma_boot.node.supervisor.worker_group import Worker
 
 def channel(): NodeChannel("a token of the job", "job", 0, 2, Address("", 0), inbox)
 def guard():
@@ -104,9 +108,10 @@ def test_a_start_that_fails_keeps_no_descriptor(limited: Limit) -> None:
 POOL = """
 import sys
 from path_mapping.errors import NoWorkers
-from path_mapping.stores import Access, Credentials
+from path_mapping.stores.access import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.workers import RetriedStore, start_pool
+from path_mapping.workers.retry import RetriedStore
+from path_mapping.workers.start_pool import start_pool
 
 to = RetriedStore(ObsStore(Access("http://127.0.0.1:9", Credentials("a", "s"))))
 try:

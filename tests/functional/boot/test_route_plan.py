@@ -6,14 +6,14 @@ import base64
 import gzip
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Dict, Iterator, List
 
 import pytest
 
-from ma_boot.modelarts.platform_programs import planned_route
-from ma_boot.processes import SignalInbox
-from ma_boot.rank_table import convert, fake, parse
+from ma_boot.platform.modelarts.platform_programs import planned_route
+from ma_boot.platform.rank_table import convert, fake, parse
+from ma_boot.processes.signals import SignalInbox
 from tests.functional.node import RANK, Node
 
 # Written from the call in ModelArts' own launcher: swaps the two nodes.
@@ -49,13 +49,13 @@ def table(tmp_path: Path) -> Path:
     return file
 
 
-def planned(tmp_path: Path, table: Path, inbox: SignalInbox, module: str, lines: List[str]) -> object:
+def planned(tmp_path: Path, table: Path, inbox: SignalInbox, module: str, lines: list[str]) -> object:
     (tmp_path / "route").mkdir()
     (tmp_path / "route" / "route_plan.py").write_text(module)
     topology = tmp_path / "ranktable_tor.json"
     if not topology.exists():
         topology.write_bytes(base64.b64encode(gzip.compress(b'{"status": "completed"}')))
-    environ: Dict[str, str] = {"TOPO_FILE_PATH": str(topology), "ROUTE_TOPO_WAIT_TIME": "0.2"}
+    environ: dict[str, str] = {"TOPO_FILE_PATH": str(topology), "ROUTE_TOPO_WAIT_TIME": "0.2"}
     route = str(tmp_path / "route")
     return planned_route(sys.executable, table, "192.168.0.1", environ, inbox, lines.append, route)
 
@@ -73,7 +73,7 @@ def test_the_planners_table_and_ranks_are_taken(tmp_path: Path, table: Path, inb
 def test_a_planner_that_fails_changes_nothing(
     tmp_path: Path, table: Path, inbox: SignalInbox, module: str
 ) -> None:
-    lines: List[str] = []
+    lines: list[str] = []
     assert planned(tmp_path, table, inbox, module, lines) is None
     assert "route_plan returned no table" in lines[-1]
 
@@ -87,7 +87,7 @@ def test_a_topology_that_does_not_come_changes_nothing(
     tmp_path: Path, table: Path, inbox: SignalInbox, content: bytes
 ) -> None:
     (tmp_path / "ranktable_tor.json").write_bytes(content)
-    lines: List[str] = []
+    lines: list[str] = []
     assert planned(tmp_path, table, inbox, STAND_IN, lines) is None
     assert "no topology for the route plan" in lines[-1]
 

@@ -6,8 +6,8 @@ import json
 import os
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Dict, List, Sequence, Tuple
 
 import pytest
 
@@ -46,12 +46,12 @@ def script(node: Node, text: str, name: str = "run.sh") -> str:
     return name
 
 
-def seen(node: Node) -> List[str]:
+def seen(node: Node) -> list[str]:
     """What each training has seen: rank, device, number of ranks, LOCAL_RANK, directory."""
     return sorted(file.read_text().strip() for file in Path(node.variables["SEEN"]).iterdir())
 
 
-def numbers(node: Node) -> List[str]:
+def numbers(node: Node) -> list[str]:
     return [line.split()[0] for line in seen(node)]
 
 
@@ -82,7 +82,7 @@ class TestOncePerNode:
         ) in ended.output
 
     @pytest.mark.parametrize("options", [[], ["--workdir", "code"]], ids=["shared", "code"])
-    def test_a_script_that_goes_to_its_directory(self, node: Node, options: List[str]) -> None:
+    def test_a_script_that_goes_to_its_directory(self, node: Node, options: list[str]) -> None:
         """MindSpore's migration guide does so by `./` and `$0`, which so cannot be an absolute path."""
         text = f'cd ./"$(dirname "$0")" || exit 9\n{LOOP}'
         ended = node.boot(*options, "bash", script(node, text))
@@ -143,13 +143,13 @@ class TestOncePerNode:
             ),
         ],
     )
-    def test_options_that_do_not_go_with_it(self, node: Node, options: List[str], message: str) -> None:
+    def test_options_that_do_not_go_with_it(self, node: Node, options: list[str], message: str) -> None:
         ended = node.boot(*options, "bash", script(node, LOOP))
         assert ended.code == 64
         assert message in ended.output
 
 
-NESTED: Dict[str, Tuple[str, ...]] = {
+NESTED: dict[str, tuple[str, ...]] = {
     "sourced": ("bash", "outer.sh"),
     "left behind": ("bash", "leaves.sh"),
     "Python": ("start.py",),
@@ -214,7 +214,7 @@ class TestStartedTwice:
 
 
 # The start scripts as they stand: their directory in the project, and their arguments.
-AS_THEY_STAND: Dict[str, Tuple[str, ...]] = {
+AS_THEY_STAND: dict[str, tuple[str, ...]] = {
     "run.sh": (".", "/path/dataset", "2"),
     "run_cluster.sh": (".", "/path/dataset", "{table}", "16", "{start}"),
     "run_distributed_ascend.sh": (".", "{table}", "2", "0", "4"),
@@ -266,7 +266,7 @@ def test_a_script_as_it_stands_sees_what_it_sees_by_hand(
             assert {key for key in more if not re.match(ADDED, key)} == set()
 
 
-def platform(machine: Machine, number: int, nodes: int, devices: int) -> Dict[str, str]:
+def platform(machine: Machine, number: int, nodes: int, devices: int) -> dict[str, str]:
     """Makes the machine a node of a job on the platform; returns its variables."""
     config = machine.root / "user-config"
     config.mkdir()

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
-from typing import List
 
 import pytest
 
-from ma_boot.node.stray_files import CACHES, MOST_ENTRIES, Look, StrayFiles, find_stray_files
+from ma_boot.node.boot.stray_files import CACHES, MOST_ENTRIES, Look, StrayFiles, find_stray_files
 from tests.functional.node import Ended, Node
 from tests.transfers import write
 from tests.unit.project.imports import ROOT
@@ -24,7 +23,7 @@ def node(tmp_path: Path) -> Node:
     return node
 
 
-def train(node: Node, *lines: str, options: List[str] = []) -> Ended:  # noqa: B006 -- never changed
+def train(node: Node, *lines: str, options: list[str] = []) -> Ended:  # noqa: B006 -- never changed
     """Runs a training of these lines, in the job's code directory."""
     script = node.home / "modelarts" / "user-job-dir" / "code" / "train.py"
     script.parent.mkdir(parents=True, exist_ok=True)
@@ -32,7 +31,7 @@ def train(node: Node, *lines: str, options: List[str] = []) -> Ended:  # noqa: B
     return node.boot(*node.mapping({}, OUTPUTS), *options, str(script))
 
 
-def strays(ended: Ended) -> List[str]:
+def strays(ended: Ended) -> list[str]:
     return re.findall(r"\[ma_boot\] (?:warning: )?(.*outside of the outputs.*)", ended.output)
 
 

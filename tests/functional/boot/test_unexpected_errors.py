@@ -6,24 +6,26 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, List
+from typing import Any
 
 import pytest
 
 from ma_boot.errors import OutputLost
-from ma_boot.processes import SignalInbox
-from ma_boot.reporting import Console, Journal
-from ma_boot.transfers import NodeTransfers, upload_outputs
-from ma_boot.transfers.transfers import uploading_periodically
-from path_mapping.mapping import ObsUrl, PathMapping, Route, Shard
-from path_mapping.stores import open_store
-from path_mapping.transfer import Transferred, upload
+from ma_boot.node.transfers.mapping import NodeTransfers
+from ma_boot.node.transfers.transfers import upload_outputs, uploading_periodically
+from ma_boot.processes.signals import SignalInbox
+from ma_boot.report.console import Console
+from ma_boot.report.journal import Journal
+from path_mapping.mapping.routes import ObsUrl, PathMapping, Route
+from path_mapping.mapping.selection import Shard
+from path_mapping.stores.open_store import open_store
+from path_mapping.transfer.transfer import Transferred, upload
 from tests.functional.node import RANK, Ended, Node, eventually
 
 TOO_LARGE = 1 << 46  # bytes: no thread gets a stack of this size, whoever the user is
 
 
-def with_output(node: Node) -> List[str]:
+def with_output(node: Node) -> list[str]:
     """The options for an output that exists already."""
     (node.home / "out").mkdir()
     (node.home / "out" / "kept.txt").write_text("kept")
@@ -161,7 +163,7 @@ class TestHelpersOfTheRun:
         assert output.read_text().count(failed) == 2, output.read_text()
 
     def test_the_last_upload(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("path_mapping.transfer.upload", broken)
+        monkeypatch.setattr("path_mapping.transfer.transfer.upload", broken)
         transfers = one_output(tmp_path)
         with (
             (tmp_path / "output").open("wb") as file,

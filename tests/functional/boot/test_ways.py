@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 
@@ -18,14 +18,14 @@ from tests.requirement import unavailable
 SEE = [RANK, "print-environment"]
 
 
-def environments(ended: Ended) -> List[Dict[str, str]]:
+def environments(ended: Ended) -> list[dict[str, str]]:
     """The environment of each process, by its local rank."""
     assert ended.code == 0, ended.output
     lines = [line[line.index("{") :] for line in ended.output.splitlines() if "] {" in line]
     return sorted((json.loads(line) for line in lines), key=lambda rank: str(rank.get("LOCAL_RANK")))
 
 
-def two_nodes(index: int, **more: str) -> Dict[str, str]:
+def two_nodes(index: int, **more: str) -> dict[str, str]:
     return {
         "MA_NUM_HOSTS": "2",
         "VC_TASK_INDEX": str(index),
@@ -172,7 +172,7 @@ class TestPerNode:
 
 class TestRankTable:
     def test_physical_device_numbers_as_mindspores_guide_has_them(self, node: Node) -> None:
-        document: Dict[str, Any] = template_two(1, 2)
+        document: dict[str, Any] = template_two(1, 2)
         for number, device in enumerate(document["group_list"][0]["instance_list"][0]["devices"]):
             device["device_id"] = str(number + 4)
         node.table.write_text(json.dumps(document))
@@ -200,7 +200,7 @@ class TestRankTable:
             (["--per-node", "--bind-cores", "equal"], "--bind-cores: with --per-node"),
         ],
     )
-    def test_options_that_do_not_go_together(self, node: Node, arguments: List[str], message: str) -> None:
+    def test_options_that_do_not_go_together(self, node: Node, arguments: list[str], message: str) -> None:
         ended = node.boot(*arguments, *SEE)
         assert ended.code == 64
         assert message in ended.output

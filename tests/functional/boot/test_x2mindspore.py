@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.rank_table import convert, fake, parse
+from ma_boot.platform.rank_table import convert, fake, parse
 from tests.functional.node import RANK, Ended, Node, eventually
 
 CONFIG = """\

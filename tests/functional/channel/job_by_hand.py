@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import Any
 
-from ma_boot.modelarts import free_port
-from ma_boot.processes import descendants
+from ma_boot.platform.modelarts.network import free_port
+from ma_boot.processes.orphan_guard import descendants
 from tests.functional.channel.nodes import TOKEN
 from tests.functional.node import Booting, Ended, Node, events_in, eventually
 
@@ -23,8 +24,8 @@ class JobByHand:
         self.port = free_port()
         port, hosts = str(self.port), ",".join(f"127.79.0.{node + 1}" for node in range(nodes))
         self.root = root
-        self.nodes: List[Node] = []
-        self.running: List[Booting] = []
+        self.nodes: list[Node] = []
+        self.running: list[Booting] = []
         for number in range(nodes):
             node = Node(root / f"node-{number}", 1, index=number)
             node.variables.update(
@@ -56,11 +57,11 @@ class JobByHand:
         rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
         return sum(row[1].endswith(f":{self.port:04X}") and row[3] == "01" for row in rows)
 
-    def others(self, *but: int) -> List[int]:
+    def others(self, *but: int) -> list[int]:
         """The numbers of all nodes, without some."""
         return [number for number in range(len(self.nodes)) if number not in but]
 
-    def events(self, node: int, kind: str) -> List[Dict[str, Any]]:
+    def events(self, node: int, kind: str) -> list[dict[str, Any]]:
         """The events of a node."""
         files = self.nodes[node].log_dir.glob("*-events.jsonl")
         return [event for file in files for event in events_in(file) if event["kind"] == kind]
@@ -73,7 +74,7 @@ class JobByHand:
         process.communicate()
         return at
 
-    def ends(self, since: float, *nodes: int) -> Dict[int, Ended]:
+    def ends(self, since: float, *nodes: int) -> dict[int, Ended]:
         """How these nodes end, each within `NOTICED_SECONDS` and a moment for its end."""
         ended = {node: self.running[node].end() for node in nodes}
         assert time.monotonic() - since < NOTICED_SECONDS + 2, {

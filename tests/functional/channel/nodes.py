@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import socket
 from contextlib import ExitStack, suppress
-from typing import List, Optional
 
-from ma_boot.modelarts import free_port
-from ma_boot.observe.channel import Address, NodeChannel
-from ma_boot.observe.channel.protocol import HELLO, NONCE, PROOF, Session, hello, key_of
-from ma_boot.processes import SignalInbox
+from ma_boot.node.observe.channel.channel import NodeChannel
+from ma_boot.node.observe.channel.protocol import HELLO, NONCE, PROOF, Address, Session, hello, key_of
+from ma_boot.platform.modelarts.network import free_port
+from ma_boot.processes.signals import SignalInbox
 
 TOKEN = "9f1c0a2e55d04c7fa3c1"
 JOB = "job"
@@ -29,15 +28,13 @@ class TalkingJob(ExitStack):
         self.at = address()
         self._inbox = inbox
 
-    def node(
-        self, node: int, nodes: int = 2, own: Optional[Address] = None, token: str = TOKEN
-    ) -> NodeChannel:
+    def node(self, node: int, nodes: int = 2, own: Address | None = None, token: str = TOKEN) -> NodeChannel:
         """The channel of a node, which does not know yet where node 0 is."""
         channel = NodeChannel(token, JOB, node, nodes, own or self.at, self._inbox)
         self.callback(channel.close)
         return channel
 
-    def start(self, nodes: int = 2, started: int = 0, **tokens: str) -> List[NodeChannel]:
+    def start(self, nodes: int = 2, started: int = 0, **tokens: str) -> list[NodeChannel]:
         """The channels of so many nodes, of which so many have `started` (all for 0).
 
         `tokens` are those of nodes with another one, as `node1="..."`.

@@ -10,19 +10,25 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, cast
+from typing import Any, NamedTuple, cast
 
-from ma_boot.modelarts import JobEnvironment, free_port, read_job
-from ma_boot.node.job_channel import OtherNodes
-from ma_boot.node.world import World
-from ma_boot.observe import HangDetector
-from ma_boot.observe.stacks_round import RankProcess
-from ma_boot.processes import SignalInbox
-from ma_boot.reporting import Console, Ending, Journal, RunResult, WorkerExit
-from ma_boot.supervisor import Observer, Worker
+from ma_boot.node.boot.job_channel import OtherNodes
+from ma_boot.node.boot.world import World
+from ma_boot.node.observe.hang_detector import HangDetector
+from ma_boot.node.observe.stacks_round import RankProcess
+from ma_boot.node.supervisor.supervise import Observer
+from ma_boot.node.supervisor.worker_group import Worker
+from ma_boot.platform.modelarts.job import JobEnvironment, read_job
+from ma_boot.platform.modelarts.network import free_port
+from ma_boot.processes.signals import SignalInbox
+from ma_boot.report.console import Console
+from ma_boot.report.exit_report import Ending
+from ma_boot.report.journal import Journal
+from ma_boot.report.result import RunResult, WorkerExit
 from tests.functional.channel.nodes import TOKEN
 from tests.functional.node import eventually
 
@@ -61,9 +67,9 @@ class SimulatedNodes:
 
     def __init__(self, case: Case, place: Path, inbox: SignalInbox) -> None:
         self.case = case
-        self.jobs: List[JobEnvironment] = []
-        self.others: List[OtherNodes] = []
-        self.journals: List[EventList] = []
+        self.jobs: list[JobEnvironment] = []
+        self.others: list[OtherNodes] = []
+        self.journals: list[EventList] = []
         port = free_port()
         hosts = ",".join(f"127.78.{node // 250}.{node % 250 + 1}" for node in range(case.nodes))
         for node in range(case.nodes):
@@ -85,7 +91,7 @@ class SimulatedNodes:
         for others in self.others:
             others.__exit__()
 
-    def workers(self, node: int) -> List[Any]:
+    def workers(self, node: int) -> list[Any]:
         """The ranks of a node, as the detector sees them."""
         ranks = range(node * self.case.each, (node + 1) * self.case.each)
         return [
@@ -97,7 +103,7 @@ class SimulatedNodes:
             for rank in ranks
         ]  # fmt: skip
 
-    def stacks_of(self, processes: Sequence[RankProcess]) -> List[str]:
+    def stacks_of(self, processes: Sequence[RankProcess]) -> list[str]:
         """In place of py-spy: what it has recorded of a rank in this kind of hang."""
         chance = random.Random(self.case.seed)
         usual = "usual-swapped" if self.case.kind == "swapped" else "usual"
@@ -108,7 +114,7 @@ class SimulatedNodes:
             stacks.append(STACKS[name].replace("4711", str(process.pid)))
         return stacks
 
-    def hang(self, inbox: SignalInbox) -> List[Optional[Dict[str, Any]]]:
+    def hang(self, inbox: SignalInbox) -> list[dict[str, Any] | None]:
         """The suspect that each node names, after one of them has found its ranks hanging."""
         alive = [
             node
@@ -117,7 +123,7 @@ class SimulatedNodes:
         ]
         if self.case.kind == "dead node":
             self.others[self.case.node].__exit__()
-        observers: List[Tuple[Observer, List[Worker]]] = []
+        observers: list[tuple[Observer, list[Worker]]] = []
         for node in alive:
             timeout = 0.05 if node == alive[self.case.seed % len(alive)] else None
             detector = HangDetector(timeout, "report", inbox, self.journals[node], self.others[node])
@@ -132,12 +138,12 @@ class SimulatedNodes:
             observer.close()
         return [self.journals[node].of("stacks")[0]["suspect"] for node in alive]
 
-    def fail(self) -> List[Optional[str]]:
+    def fail(self) -> list[str | None]:
         """The cause that each node names: a rank has raised, but ended after those that lost it.
 
         These are told at once, and all nodes end three seconds later: a stop takes its time.
         """
-        causes: List[Optional[str]] = [None] * self.case.nodes
+        causes: list[str | None] = [None] * self.case.nodes
         now = time.monotonic_ns()
 
         def end(node: int) -> None:
@@ -174,7 +180,7 @@ class EventList(Journal):
     """A journal that keeps its events, and prints nothing."""
 
     def __init__(self) -> None:
-        self.events: List[Dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
 
     def say(self, text: str) -> None:
         """Prints nothing."""
@@ -183,7 +189,7 @@ class EventList(Journal):
         """Keeps the event."""
         self.events.append({"kind": kind, **fields})
 
-    def of(self, kind: str) -> List[Dict[str, Any]]:
+    def of(self, kind: str) -> list[dict[str, Any]]:
         """The events of a kind."""
         return [event for event in self.events if event["kind"] == kind]
 

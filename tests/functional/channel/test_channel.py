@@ -6,16 +6,16 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from typing import Any, Iterator, List
+from typing import Any
 
 import pytest
 
-from ma_boot.modelarts import free_port
-from ma_boot.observe.channel import Address, NodeChannel
-from ma_boot.observe.channel.channel import MOST_OF_A_NODE, MOST_OF_ONE_NODE
-from ma_boot.observe.channel.protocol import LENGTH, Session, encoded, packed
-from ma_boot.processes import SignalInbox
+from ma_boot.node.observe.channel.channel import MOST_OF_A_NODE, MOST_OF_ONE_NODE, NodeChannel
+from ma_boot.node.observe.channel.protocol import LENGTH, Address, Session, encoded, packed
+from ma_boot.platform.modelarts.network import free_port
+from ma_boot.processes.signals import SignalInbox
 from tests.functional.channel.nodes import HELLO, NONCE, PROOF, TOKEN, Stranger, TalkingJob
 from tests.functional.node import eventually
 
@@ -148,7 +148,7 @@ def test_a_node_that_stops_or_lies_in_the_middle_is_dropped(job: TalkingJob, hal
 
 def test_what_was_heard_on_the_way_is_worth_nothing_later(job: TalkingJob) -> None:
     """A replay of all that a node has said, as somebody between the nodes has seen it."""
-    seen: List[bytes] = []
+    seen: list[bytes] = []
     nodes = job.start()
     with socket.create_server(("127.0.0.1", 0)) as between:
 
@@ -304,7 +304,7 @@ def test_a_node_is_dead_once_its_machine_has_closed_the_connection_for_long_enou
     job: TalkingJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not before it could have called again, and no longer once it has; one that was never there is not dead."""
-    monkeypatch.setattr("ma_boot.observe.channel.channel.DIED_SECONDS", 0.5)
+    monkeypatch.setattr("ma_boot.node.observe.channel.channel.DIED_SECONDS", 0.5)
     nodes = job.start(3, 2)
     works(nodes[1], nodes[0])
     nodes[1].close()

@@ -6,7 +6,6 @@ import signal
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import List
 
 import pytest
 
@@ -55,7 +54,7 @@ def test_a_lost_node_ends_a_job_with_restarts_with_and_without_checkpoints(
         assert "no restart: node 1 does not answer any more" in ended.output
 
 
-def with_checkpoints(job: JobByHand, wanted: bool) -> List[str]:
+def with_checkpoints(job: JobByHand, wanted: bool) -> list[str]:
     """The options for checkpoints in one OBS of all nodes."""
     job.nodes[0].obs = job.root / "obs"
     (job.root / "obs" / "bucket").mkdir(parents=True)

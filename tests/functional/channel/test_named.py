@@ -6,12 +6,12 @@ The nodes are simulated as `simulated_job` says. `make test-hangs` takes 64 seed
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Iterable, List, Tuple
 
 import pytest
 
-from ma_boot.processes import SignalInbox
+from ma_boot.processes.signals import SignalInbox
 from tests.functional.channel.simulated_job import KINDS, Case, case, simulated
 
 SEEDS = 64
@@ -19,7 +19,7 @@ FEW = 8
 SECONDS = 10.0
 
 
-def named(case: Case, place: Path, monkeypatch: pytest.MonkeyPatch) -> Tuple[float, List[str]]:
+def named(case: Case, place: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[float, list[str]]:
     """The seconds until all nodes have named somebody, and what was named wrongly."""
     with simulated(case, place) as nodes:
         began = time.monotonic()
@@ -27,7 +27,7 @@ def named(case: Case, place: Path, monkeypatch: pytest.MonkeyPatch) -> Tuple[flo
             right = f"node {case.node}, rank {case.ranks[0]}: ValueError: in {case.ranks[0]}, at train.py:1"
             wrong = [str(cause) for cause in nodes.fail() if cause != right]
             return time.monotonic() - began, wrong
-        monkeypatch.setattr("ma_boot.observe.stacks_round.stacks_of", nodes.stacks_of)
+        monkeypatch.setattr("ma_boot.node.observe.stacks_round.stacks_of", nodes.stacks_of)
         with SignalInbox() as inbox:
             suspects = nodes.hang(inbox)
     ranks = [None] if case.kind == "dead node" else list(case.ranks)
@@ -35,7 +35,7 @@ def named(case: Case, place: Path, monkeypatch: pytest.MonkeyPatch) -> Tuple[flo
     return time.monotonic() - began, wrong
 
 
-def judged(seeds: Iterable[int], place: Path, monkeypatch: pytest.MonkeyPatch) -> Tuple[List[str], float]:
+def judged(seeds: Iterable[int], place: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], float]:
     """The cases in which any node named the wrong one, and the longest time of a case."""
     wrong, longest = [], 0.0
     for seed in seeds:

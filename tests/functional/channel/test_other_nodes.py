@@ -5,21 +5,21 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, List, cast
+from typing import Any, cast
 
 import pytest
 
-from ma_boot.launch import Placement
-from ma_boot.modelarts import read_job
-from ma_boot.node.job_channel import OtherNodes
-from ma_boot.node.job_restart import AttemptEnd, RestartPolicy
-from ma_boot.node.restart_protocol import Agreement
-from ma_boot.node.world import World
-from ma_boot.observe import PeerMessage
-from ma_boot.observe.channel import NodeChannel
-from ma_boot.processes import SignalInbox
-from ma_boot.reporting import RunResult
-from ma_boot.supervisor import Worker
+from ma_boot.node.boot.job_channel import OtherNodes
+from ma_boot.node.boot.job_restart import AttemptEnd, RestartPolicy
+from ma_boot.node.boot.restart_protocol import Agreement
+from ma_boot.node.boot.world import World
+from ma_boot.node.launch.launch_plan import Placement
+from ma_boot.node.observe.channel.channel import NodeChannel
+from ma_boot.node.observe.peers import PeerMessage
+from ma_boot.node.supervisor.worker_group import Worker
+from ma_boot.platform.modelarts.job import read_job
+from ma_boot.processes.signals import SignalInbox
+from ma_boot.report.result import RunResult
 from tests.functional.observe.conftest import Others
 from tests.functional.supervisor.conftest import EventLog, Started, shell
 from tests.functional.supervisor.test_worker_group import end
@@ -39,7 +39,7 @@ def others(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> OtherNodes:
     return others
 
 
-def sent(others: OtherNodes) -> List[Any]:
+def sent(others: OtherNodes) -> list[Any]:
     return cast(Others, others._channel).sent
 
 
@@ -87,7 +87,7 @@ def test_node_0_tells_the_others_the_cause_and_again_if_there_is_a_better_one(
 ) -> None:
     others.node = 0
 
-    def tells(node: int, rank: int, words: str, evidence: int, at: float) -> List[Any]:
+    def tells(node: int, rank: int, words: str, evidence: int, at: float) -> list[Any]:
         row = {"node": node, "rank": rank, "code": 1, "words": words, "evidence": evidence, "at": at}
         cast(Others, others._channel).messages.append(
             PeerMessage(node, "failed", {"failures": [row]}, time.monotonic())
@@ -138,7 +138,7 @@ STOPPED = AttemptEnd(1)._asdict()
 def test_node_0_starts_nobody_again_before_all_have_stopped(
     others: OtherNodes, monkeypatch: pytest.MonkeyPatch, fault: str, why: str
 ) -> None:
-    monkeypatch.setattr("ma_boot.node.restart_protocol.AGREE_SECONDS", 0.5)
+    monkeypatch.setattr("ma_boot.node.boot.restart_protocol.AGREE_SECONDS", 0.5)
     others.node, others.nodes, others._agreement = 0, 3, Agreement(0, 3)
     others.begin(RestartPolicy(1))
     channel: Any = others._channel

@@ -12,9 +12,10 @@ import pytest
 # Node 0 and node 1 of a job in one process; `ip link` ends and begins the outage.
 PROGRAM = """
 import subprocess, sys, time
-from ma_boot.modelarts import free_port
-from ma_boot.observe.channel import Address, NodeChannel
-from ma_boot.processes import SignalInbox
+from ma_boot.platform.modelarts.network import free_port
+from ma_boot.node.observe.channel.protocol import Address
+from ma_boot.node.observe.channel.channel import NodeChannel
+from ma_boot.processes.signals import SignalInbox
 
 def link(state):
     subprocess.run(["ip", "link", "set", "lo", state], check=True)

@@ -6,15 +6,20 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Iterator, List, Mapping, Set
+from typing import Any
 
 import pytest
 
-from ma_boot.observe import PeerMessage, SaveAgreement, SaveOptions, SaveRequests, save_agreement, saving
-from ma_boot.observe.channel import Address, NodeChannel
-from ma_boot.processes import SignalInbox
+from ma_boot.node.observe import save_agreement, saving
+from ma_boot.node.observe.channel.channel import NodeChannel
+from ma_boot.node.observe.channel.protocol import Address
+from ma_boot.node.observe.peers import PeerMessage
+from ma_boot.node.observe.save_agreement import SaveAgreement
+from ma_boot.node.observe.saving import SaveOptions, SaveRequests
+from ma_boot.processes.signals import SignalInbox
 from tests.functional.channel.nodes import JOB, TOKEN, address
 from tests.functional.node import eventually
 from tests.functional.observe.conftest import Others
@@ -36,7 +41,7 @@ class Cable:
     def __init__(self, to: Address) -> None:
         self._to = to
         self._server = socket.create_server(("127.77.0.2", 0))
-        self._ends: List[socket.socket] = []
+        self._ends: list[socket.socket] = []
         self._is_cut = False
         self.address = Address(*self._server.getsockname())
         threading.Thread(target=self._accept, daemon=True).start()
@@ -92,7 +97,7 @@ class Peer(Others):
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
         self._channel.tell(kind, body)
 
-    def heard_of_saves(self) -> List[PeerMessage]:
+    def heard_of_saves(self) -> list[PeerMessage]:
         self.unreached = self._channel.unreached
         return list(self._channel.heard())
 
@@ -104,8 +109,8 @@ class Job:
         at = address()
         self.cable = Cable(at)
         stack.callback(self.cable.close)
-        self.requests: List[SaveRequests] = []
-        self.outputs: List[Path] = []
+        self.requests: list[SaveRequests] = []
+        self.outputs: list[Path] = []
         for node, meets in enumerate((at, self.cable.address)):
             channel = NodeChannel(TOKEN, JOB, node, 2, at, inbox)
             stack.callback(channel.close)
@@ -130,13 +135,13 @@ class Job:
         stack.callback(rank.wait)
         stack.callback(rank.kill)
 
-    def numbers(self, node: int) -> List[int]:
+    def numbers(self, node: int) -> list[int]:
         """The highest call of a node's ranks, and the answers that they read."""
         return [
             number for (number,) in saving.NUMBER.iter_unpack(Path(self.requests[node].path).read_bytes())
         ]
 
-    def saved(self) -> List[Set[str]]:
+    def saved(self) -> list[set[str]]:
         """The steps at which each rank has saved."""
         return [set(output.read_text().split()) for output in self.outputs]
 

@@ -13,10 +13,11 @@ from tests.requirement import unavailable
 
 SILENT = """
 import socket, sys, time
-from ma_boot.observe.channel import Address, NodeChannel
+from ma_boot.node.observe.channel.protocol import Address
+from ma_boot.node.observe.channel.channel import NodeChannel
 from ma_boot.errors import ConfigError
-from ma_boot.modelarts import address_of
-from ma_boot.processes import SignalInbox
+from ma_boot.platform.modelarts.network import address_of
+from ma_boot.processes.signals import SignalInbox
 
 silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 silent.bind(("127.0.0.1", 53))

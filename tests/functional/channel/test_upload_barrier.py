@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator, List
 
 import pytest
 
-from ma_boot.node.job_channel import OtherNodes
-from ma_boot.node.upload_barrier import ANSWER_SECONDS, IDLE_SECONDS
+from ma_boot.node.boot.job_channel import OtherNodes
+from ma_boot.node.boot.upload_barrier import ANSWER_SECONDS, IDLE_SECONDS
 from tests.functional.channel.simulated_job import Case, SimulatedNodes, simulated
 from tests.functional.node import eventually
 
@@ -25,7 +25,7 @@ def nodes(tmp_path: Path) -> Iterator[SimulatedNodes]:
 
 
 @contextmanager
-def listening(others: List[OtherNodes]) -> Iterator[None]:
+def listening(others: list[OtherNodes]) -> Iterator[None]:
     """Each node takes its messages, as its main thread does at each wake-up."""
     over = threading.Event()
 

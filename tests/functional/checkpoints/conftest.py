@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.checkpoints import upkeep
-from path_mapping.stores import Store, open_store
+from ma_boot.node.checkpoints import upkeep
+from path_mapping.stores.open_store import open_store
+from path_mapping.stores.store import Store
 
 
 @pytest.fixture

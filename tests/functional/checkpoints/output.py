@@ -6,31 +6,32 @@ import json
 import math
 import os
 import threading
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any
 from unittest.mock import patch
 
-from ma_boot.checkpoints import (
-    CheckpointOptions,
-    CheckpointOutput,
-    JobStart,
-    Restored,
-    RunEnd,
-    ordinary_files,
-)
-from ma_boot.checkpoints.keys import Place
-from ma_boot.checkpoints.publisher import Publisher
-from ma_boot.processes import SignalInbox
-from ma_boot.reporting import Console, Journal
+from ma_boot.node.checkpoints.attempts import Restored
+from ma_boot.node.checkpoints.keys import Place
+from ma_boot.node.checkpoints.options import CheckpointOptions
+from ma_boot.node.checkpoints.output import CheckpointOutput, ordinary_files
+from ma_boot.node.checkpoints.publication import JobStart
+from ma_boot.node.checkpoints.publisher import Publisher
+from ma_boot.node.checkpoints.steps import RunEnd
+from ma_boot.node.transfers.mapping import NodeTransfers
+from ma_boot.node.transfers.transfers import SetsFirst, upload_outputs
+from ma_boot.processes.signals import SignalInbox
+from ma_boot.report.console import Console
+from ma_boot.report.journal import Journal
 from ma_boot.training import checkpoint
 from ma_boot.training.checkpoint_note import SPOOL
-from ma_boot.transfers import NodeTransfers, SetsFirst, upload_outputs
-from path_mapping.mapping import ObsUrl, PathMapping, Route, Shard
-from path_mapping.stores import Store
-from path_mapping.transfer import RetryPolicy
+from path_mapping.mapping.routes import ObsUrl, PathMapping, Route
+from path_mapping.mapping.selection import Shard
+from path_mapping.stores.store import Store
+from path_mapping.workers.retry import RetryPolicy
 from tests.transfers import tree, write
 
 PLACE = Place("bucket", "ckpt/")
@@ -47,10 +48,10 @@ class TestNode:
     store: Store
     node: int = 0
     nodes: int = 1
-    options: Dict[str, Any] = field(default_factory=dict)
-    printed: List[str] = field(default_factory=list)
-    published: List[str] = field(default_factory=list)
-    ranks: Tuple[int, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+    printed: list[str] = field(default_factory=list)
+    published: list[str] = field(default_factory=list)
+    ranks: tuple[int, ...] = ()
     job: str = "job"
     job_start: str = "its start"
     take_over: bool = False
@@ -70,18 +71,18 @@ class TestNode:
         )  # fmt: skip
         return self.output.begin(self.ended, lambda now: None, RetryPolicy(), timeout)
 
-    def save(self, step: int, files: Optional[Dict[str, bytes]] = None) -> None:
+    def save(self, step: int, files: dict[str, bytes] | None = None) -> None:
         """Writes the files of a step."""
         contents = files or {f"rank_{self.node}.bin": f"{step} of node {self.node}".encode() * 99}
         write(self.out, {f"iter_{step}/{name}": content for name, content in contents.items()})
 
-    def say(self, step: int, rank: Optional[int] = None) -> None:
+    def say(self, step: int, rank: int | None = None) -> None:
         """The training says that a step is complete."""
         note = {"step": step, "rank": self.node if rank is None else rank}
         with (self.output.spool / f"{note['rank']}.jsonl").open("a") as file:
             file.write(json.dumps(note) + "\n")
 
-    def call(self, step: int, rank: Optional[int] = None) -> None:
+    def call(self, step: int, rank: int | None = None) -> None:
         """A rank of the training calls `checkpoint`."""
         environ = {SPOOL: str(self.output.spool), "RANK": str(self.node if rank is None else rank)}
         with patch.dict(os.environ, environ):
@@ -104,7 +105,7 @@ class TestNode:
             self.say(step)
             self.cycle(1)
 
-    def end(self, ending: RunEnd = RunEnd.WELL) -> Dict[str, str]:
+    def end(self, ending: RunEnd = RunEnd.WELL) -> dict[str, str]:
         """The training has ended."""
         return self.output.finish(self.ended, RetryPolicy(), ending)
 
@@ -121,7 +122,7 @@ class TestNode:
     def out(self) -> Path:
         return self.base / "out"
 
-    def files(self) -> Dict[str, bytes]:
+    def files(self) -> dict[str, bytes]:
         """What a loader finds in the directory."""
         files = tree(self.out) if self.out.exists() else {}
         return {path: content for path, content in files.items() if not path.startswith(".ma_boot/")}
@@ -135,11 +136,11 @@ def node_with(store: Store, base: Path, *steps: int, **options: object) -> TestN
     return node
 
 
-def make_nodes(store: Store, base: Path, count: int = 2, **options: object) -> List[TestNode]:
+def make_nodes(store: Store, base: Path, count: int = 2, **options: object) -> list[TestNode]:
     return [TestNode(base / f"disk{node}", store, node, count, dict(options)) for node in range(count)]
 
 
-def start(nodes: Sequence[TestNode]) -> List[Restored]:
+def start(nodes: Sequence[TestNode]) -> list[Restored]:
     """Starts all nodes at the same time."""
     with ThreadPoolExecutor(len(nodes)) as pool:
         return list(pool.map(lambda node: node.start(), nodes))
@@ -151,19 +152,19 @@ def publish(nodes: Sequence[TestNode], *steps: int) -> None:
         node.publish(*steps)
 
 
-def step_of(restored: Restored) -> Optional[str]:
+def step_of(restored: Restored) -> str | None:
     return restored.chosen.step if restored.chosen else None
 
 
-def keys(store: Store, prefix: str = "ckpt/") -> List[str]:
+def keys(store: Store, prefix: str = "ckpt/") -> list[str]:
     return [stored.key for stored in store.list("bucket", prefix)]
 
 
-def manifests(store: Store) -> List[str]:
+def manifests(store: Store) -> list[str]:
     return keys(store, PLACE.sets)
 
 
-def steps_of(keys_of_manifests: Iterable[str]) -> List[int]:
+def steps_of(keys_of_manifests: Iterable[str]) -> list[int]:
     """The steps of the sets that count, the newest first."""
     return [known.name.step for known in PLACE.known_sets(keys_of_manifests) if known.counts]
 
@@ -173,17 +174,17 @@ def put(store: Store, key: str, content: bytes) -> None:
     store.write_bytes("bucket", key, content)
 
 
-def printed(nodes: Sequence[TestNode], text: str) -> List[str]:
+def printed(nodes: Sequence[TestNode], text: str) -> list[str]:
     """The lines of these nodes with this text."""
     return [line for node in nodes for line in node.printed if text in line]
 
 
-def upload(node: TestNode, ending: RunEnd) -> List[str]:
+def upload(node: TestNode, ending: RunEnd) -> list[str]:
     """What a node does at its end."""
     route = node.output.route
     transfers = NodeTransfers(PathMapping((), (route,)), node.store, node.base, Shard(node.node, node.nodes))
 
-    def publish(cancel: threading.Event, patience: RetryPolicy) -> List[str]:
+    def publish(cancel: threading.Event, patience: RetryPolicy) -> list[str]:
         node.output.finish(cancel, patience, ending)
         return []
 

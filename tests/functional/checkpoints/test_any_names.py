@@ -6,23 +6,24 @@ Each layout is tried with `auto` and with calls of `checkpoint`, on one node and
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence
 
 import pytest
 
-from ma_boot.checkpoints import RunEnd, SetsByHand
-from path_mapping.mapping import ObsUrl
-from path_mapping.stores import Store
-from path_mapping.transfer import RetryPolicy
+from ma_boot.node.checkpoints.by_hand import SetsByHand
+from ma_boot.node.checkpoints.steps import RunEnd
+from path_mapping.mapping.routes import ObsUrl
+from path_mapping.stores.store import Store
+from path_mapping.workers.retry import RetryPolicy
 from tests.functional.checkpoints.output import keys, make_nodes, printed, start, step_of, upload
 from tests.transfers import tree, write
 
 pytestmark = pytest.mark.parametrize("store", ["directory"], indirect=True)
 
 # The names of a step: `{s}` is the step, `{r}` a rank. Every rank writes each name with its number.
-LAYOUTS: Dict[str, Sequence[str]] = {
+LAYOUTS: dict[str, Sequence[str]] = {
     "step_N/model.pt": ["step_{s}/model.pt"],
     "stepN/": ["step{s}/weights.bin"],
     "epoch_N/": ["epoch_{s}/model.ckpt", "epoch_{s}/optimizer.ckpt"],
@@ -69,9 +70,9 @@ class Training:
         for node in self.nodes:
             node.ranks = (2 * node.node, 2 * node.node + 1)
         self.names, self.by_calls, self.store = names, by_calls, store
-        self.saved: Dict[int, List[Dict[str, bytes]]] = {}  # by step, for each node
+        self.saved: dict[int, list[dict[str, bytes]]] = {}  # by step, for each node
 
-    def start(self) -> List[Optional[str]]:
+    def start(self) -> list[str | None]:
         return [step_of(restored) for restored in start(self.nodes)]
 
     def save(self, step: int) -> None:
@@ -106,7 +107,7 @@ class Training:
                 node.ended.wait(0.016)
                 node.cycle(1)
 
-    def end(self, ending: RunEnd) -> List[str]:
+    def end(self, ending: RunEnd) -> list[str]:
         """The processes end; returns what each node says that it lost."""
         return [lost for node in self.nodes for lost in upload(node, ending)]
 
@@ -130,7 +131,7 @@ KILLED = [(layout, None) for layout in ("step_N/model.pt", "N/w.bin", "N.pt", "s
 @pytest.mark.parametrize("by_calls", [False, True], ids=["auto", "calls"])
 @pytest.mark.parametrize(("layout", "end"), [*ENDS, *KILLED])
 def test_no_file_is_lost_and_a_start_resumes(
-    store: Store, tmp_path: Path, layout: str, by_calls: bool, nodes: int, end: Optional[RunEnd]
+    store: Store, tmp_path: Path, layout: str, by_calls: bool, nodes: int, end: RunEnd | None
 ) -> None:
     """Without an `end` ma_boot is killed as well, and nothing is uploaded after that."""
     names = LAYOUTS[layout]

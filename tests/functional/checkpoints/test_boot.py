@@ -5,11 +5,10 @@ from __future__ import annotations
 import signal
 import sys
 from pathlib import Path
-from typing import List
 
 import pytest
 
-from path_mapping.stores import open_store
+from path_mapping.stores.open_store import open_store
 from tests.conftest import CREDENTIALS
 from tests.functional.checkpoints.output import keys, manifests, steps_of
 from tests.functional.node import Node, eventually
@@ -44,7 +43,7 @@ class Job:
         mapping = {"output": {str(self.out): {"restore": "latest", "interval": 1, **route}}}
         (node.root / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = {mapping!r}\n")
 
-    def arguments(self, last: int) -> List[str]:
+    def arguments(self, last: int) -> list[str]:
         mapping = ["--path-mapping", str(self.node.root / "mapping.py"), "--python", sys.executable]
         return [*mapping, "train.py", str(self.out), str(last)]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 
 from ma_boot.cli.app import main
-from path_mapping.stores import Store
+from path_mapping.stores.store import Store
 from tests.functional.checkpoints.output import keys, make_nodes, publish, put, start
 
 WHERE = "obs://bucket/ckpt"
@@ -29,7 +29,7 @@ def run(*words: str) -> int:
     return main(["checkpoint", *words, "--obs-root", "obs"], {"HOME": "/nowhere"})
 
 
-def printed(capfd: pytest.CaptureFixture[str]) -> List[Dict[str, Any]]:
+def printed(capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
@@ -120,7 +120,7 @@ def test_prune_keeps_the_newest_and_what_is_in_use(
     ],
 )
 def test_a_mistake_is_said(
-    saved: Store, capfd: pytest.CaptureFixture[str], words: List[str], code: int, why: str
+    saved: Store, capfd: pytest.CaptureFixture[str], words: list[str], code: int, why: str
 ) -> None:
     assert run(*words) == code
     assert why in capfd.readouterr().err

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
 
 import pytest
 
 from ma_boot.errors import ConfigError
 from path_mapping.errors import NoSpace, UnsafeTarget
-from path_mapping.stores import Store
+from path_mapping.stores.store import Store
 from tests.functional.checkpoints.output import (
     TestNode,
     keys,
@@ -31,7 +30,7 @@ def key_of(store: Store, end: str) -> str:
 
 @pytest.mark.parametrize("content", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_file_sends_the_job_to_the_set_before(
-    store: Store, tmp_path: Path, content: Optional[bytes]
+    store: Store, tmp_path: Path, content: bytes | None
 ) -> None:
     node_with(store, tmp_path / "a", 10, 20)
     key = key_of(store, "iter_20/rank_0.bin")

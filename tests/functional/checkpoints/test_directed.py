@@ -9,13 +9,15 @@ import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, List
+from typing import Any
 
 import pytest
 
-from ma_boot.checkpoints import RunEnd, attempts, ordinary_files
-from ma_boot.checkpoints.restoring import Restorer
-from path_mapping.stores import Store
+from ma_boot.node.checkpoints import attempts
+from ma_boot.node.checkpoints.output import ordinary_files
+from ma_boot.node.checkpoints.restoring import Restorer
+from ma_boot.node.checkpoints.steps import RunEnd
+from path_mapping.stores.store import Store
 from tests.functional.checkpoints.output import (
     FIRST,
     TestNode,
@@ -35,7 +37,7 @@ from tests.transfers import write
 pytestmark = pytest.mark.parametrize("store", ["directory"], indirect=True)
 
 
-def stored(store: Store, end: str) -> List[bytes]:
+def stored(store: Store, end: str) -> list[bytes]:
     return [b"".join(store.read("bucket", key)) for key in keys(store) if key.endswith(end)]
 
 
@@ -138,8 +140,8 @@ def test_without_space_for_a_snapshot_steps_are_sent_from_their_place(
     def full(*of: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("ma_boot.checkpoints.disk.os.link", full)
-    monkeypatch.setattr("ma_boot.checkpoints.disk.free_bytes", lambda directory: 0)
+    monkeypatch.setattr("ma_boot.node.checkpoints.disk.os.link", full)
+    monkeypatch.setattr("ma_boot.node.checkpoints.disk.free_bytes", lambda directory: 0)
     node = node_with(store, tmp_path, 10, 20)
     (line,) = printed([node], "no snapshot can be made")
     assert "from step 10 on, steps are sent from where the training has them" in line

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Dict, List
 
 import pytest
 
 from ma_boot.cli.app import main
-from path_mapping.stores import Store
+from path_mapping.stores.store import Store
 from tests.functional.checkpoints.output import node_with
 from tests.transfers import write
 
@@ -22,7 +21,7 @@ def saved(tmp_path: Path, local_store: Store) -> None:
     write(node.out, {"train.log": b"logged"})
 
 
-def plan(tmp_path: Path, capfd: pytest.CaptureFixture[str], options: str, *words: str) -> List[str]:
+def plan(tmp_path: Path, capfd: pytest.CaptureFixture[str], options: str, *words: str) -> list[str]:
     (tmp_path / "mapping.yaml").write_text(
         f"output: {{out: {{obs: 'obs://bucket/ckpt', checkpoint: 'iter_{{step}}', {options}}}}}"
     )
@@ -57,7 +56,7 @@ def test_what_is_restored_kept_moved_aside_and_removed(
 def test_without_restore_what_is_on_the_disk_stays_and_is_sent_as_ordinary_files(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    rows: List[Dict[str, object]] = [json.loads(line) for line in plan(tmp_path, capfd, "", "--json")]
+    rows: list[dict[str, object]] = [json.loads(line) for line in plan(tmp_path, capfd, "", "--json")]
     sets = [(row["action"], row["name"], row["files"], row["bytes"]) for row in rows[:-1] if "files" in row]
     assert sets == [
         ("stay", f"step {step} on this disk", 1, size) for step, size in ((10, 1188), (20, 1188), (30, 4))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import List
 
 import pytest
 
-from ma_boot.checkpoints import upkeep
 from ma_boot.cli.app import main
-from path_mapping.stores import Store
+from ma_boot.node.checkpoints import upkeep
+from path_mapping.stores.store import Store
 from tests.functional.checkpoints.output import (
     TestNode,
     keys,
@@ -35,12 +34,12 @@ def at_once(monkeypatch: pytest.MonkeyPatch, nobody_answers: None) -> None:
     monkeypatch.setattr(upkeep, "SPARED_SECONDS", -2.0)
 
 
-def killed_in(node: TestNode, step: int) -> List[str]:
+def killed_in(node: TestNode, step: int) -> list[str]:
     """A step whose files go up, and then the node dies; returns their keys."""
     before = set(keys(node.store))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "ma_boot.checkpoints.sets.Documents.write",
+            "ma_boot.node.checkpoints.sets.Documents.write",
             lambda *of: (_ for _ in ()).throw(InterruptedError),
         )
         node.save(step)
@@ -130,7 +129,7 @@ def test_prune_by_hand_spares_the_newest_start_unless_an_age_is_given(
     for key in left:
         os.utime(tmp_path / "obs" / "bucket" / key, (1, 1))
 
-    def prune(*words: str) -> List[str]:
+    def prune(*words: str) -> list[str]:
         assert main(["checkpoint", "prune", WHERE, "--obs-root", "obs", *words], {"HOME": "/nowhere"}) == 0
         return capfd.readouterr().out.splitlines()
 

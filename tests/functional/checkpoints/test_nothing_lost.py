@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
-from typing import List, NamedTuple, Tuple
+from typing import NamedTuple
 
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from ma_boot.checkpoints import RunEnd
-from ma_boot.checkpoints.layout import UNFINISHED, matches
-from path_mapping.stores import Store, open_store
+from ma_boot.node.checkpoints.layout import UNFINISHED, matches
+from ma_boot.node.checkpoints.steps import RunEnd
+from path_mapping.stores.open_store import open_store
+from path_mapping.stores.store import Store
 from tests.functional.checkpoints.output import keys, make_nodes, start, upload
 from tests.transfers import tree, write
 
@@ -67,7 +68,7 @@ OPTIONS = st.sampled_from(
 @given(st.lists(EVENTS, max_size=14), OPTIONS, st.integers(1, 2), st.sampled_from(RunEnd), st.booleans())
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_every_file_of_an_output_is_in_obs_at_the_end(
-    events: List[Event], options: Tuple[Tuple[str, ...], bool], nodes: int, end: RunEnd, restore: bool
+    events: list[Event], options: tuple[tuple[str, ...], bool], nodes: int, end: RunEnd, restore: bool
 ) -> None:
     directory = Path(tempfile.mkdtemp())
     try:

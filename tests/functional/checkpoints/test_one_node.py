@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from path_mapping.stores import Store
+from path_mapping.stores.store import Store
 from tests.functional.checkpoints.output import TestNode, keys, node_with, step_of
 from tests.transfers import write
 

@@ -13,15 +13,16 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ma_boot.checkpoints import RunEnd, attempts
 from ma_boot.errors import ConfigError
-from path_mapping.stores import open_store
+from ma_boot.node.checkpoints import attempts
+from ma_boot.node.checkpoints.steps import RunEnd
+from path_mapping.stores.open_store import open_store
 from tests.functional.checkpoints.output import TestNode, step_of
 from tests.functional.frameworks.checkpoint_jobs import whole_sets
 
@@ -48,16 +49,16 @@ class TwoNodes(RuleBasedStateMachine):
         self.store = open_store({}, self.base / "obs")
         self.starts = 0
         self.by_word = True
-        self.saves: Dict[Tuple[int, int], int] = {}  # how often a node has saved a step in this start
+        self.saves: dict[tuple[int, int], int] = {}  # how often a node has saved a step in this start
         # Attempt, step and version of the newest that counted.
-        self.newest: Optional[Tuple[int, int, int]] = None
-        self.nodes: List[TestNode] = []
+        self.newest: tuple[int, int, int] | None = None
+        self.nodes: list[TestNode] = []
 
     def teardown(self) -> None:
         shutil.rmtree(self.base)
 
     @initialize(keep=st.sampled_from([None, 1, 2]), by_word=st.booleans())
-    def first_start(self, keep: Optional[int], by_word: bool) -> None:
+    def first_start(self, keep: int | None, by_word: bool) -> None:
         self.by_word = by_word
         patterns = ("iter_{step}",) if by_word else ("iter_{step}/a{rank}.bin", "iter_{step}/b{rank}.bin")
         options = {"keep": keep, "layout": patterns, "said": by_word}
@@ -65,7 +66,7 @@ class TwoNodes(RuleBasedStateMachine):
         self.start(None)
 
     @rule(lost_disk=st.sampled_from([None, 0, 1]))
-    def start(self, lost_disk: Optional[int]) -> None:
+    def start(self, lost_disk: int | None) -> None:
         """All nodes are killed and start again; one of them may have a new disk."""
         expected = self.whole()[-1] if self.whole() else None
         if lost_disk is not None:
@@ -144,7 +145,7 @@ class TwoNodes(RuleBasedStateMachine):
         with pytest.raises(ConfigError, match="is in use"):
             other.start(timeout=1)
 
-    def whole(self) -> List[Tuple[Tuple[int, int, int], Dict[str, bytes]]]:
+    def whole(self) -> list[tuple[tuple[int, int, int], dict[str, bytes]]]:
         """The sets that count with their files, the oldest first, as the store has them."""
         return [
             (known["order"], {path: file.read_bytes() for path, file in known["files"].items()})

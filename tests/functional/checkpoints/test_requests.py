@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.checkpoints import attempts
-from ma_boot.checkpoints.keys import Attempt, SetName
-from ma_boot.checkpoints.manifest import Part, SetFile
-from path_mapping.stores import Store, open_store
+from ma_boot.node.checkpoints import attempts
+from ma_boot.node.checkpoints.keys import Attempt, SetName
+from ma_boot.node.checkpoints.manifest import Part, SetFile
+from path_mapping.stores.open_store import open_store
+from path_mapping.stores.store import Store
 from tests.conftest import CREDENTIALS
 from tests.functional.checkpoints.output import PLACE, TestNode, put, step_of
 from tests.obs import MemoryObs

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.checkpoints import RunEnd
-from ma_boot.checkpoints.retention import finish_removals, remove_set
-from ma_boot.checkpoints.sets import Documents
+from ma_boot.node.checkpoints.retention import finish_removals, remove_set
+from ma_boot.node.checkpoints.sets import Documents
+from ma_boot.node.checkpoints.steps import RunEnd
 from path_mapping.errors import Cancelled
-from path_mapping.stores import Store
-from path_mapping.transfer import RetriedStore
+from path_mapping.stores.store import Store
+from path_mapping.workers.retry import RetriedStore
 from tests.functional.checkpoints.output import (
     FIRST,
     PLACE,

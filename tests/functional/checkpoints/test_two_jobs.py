@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import List, Union
 
 import pytest
 
-from ma_boot.checkpoints import Restored
 from ma_boot.errors import BootError, ConfigError, NodesLate
-from path_mapping.stores import Store
+from ma_boot.node.checkpoints.attempts import Restored
+from path_mapping.stores.store import Store
 from tests.functional.checkpoints.output import TestNode, manifests, printed, step_of, steps_of
 
 IN_USE = r"obs://bucket/ckpt/ is in use: job first has begun attempt-000001-"
 
 
-def loud(node: TestNode) -> List[str]:
+def loud(node: TestNode) -> list[str]:
     return printed([node], "TWO STARTS PUBLISH TO obs://bucket/ckpt/")
 
 
@@ -47,10 +46,10 @@ def test_of_two_jobs_that_begin_together_at_most_one_goes_on(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither has seen the attempt of the other when it chooses its number."""
-    monkeypatch.setattr("ma_boot.checkpoints.attempts.Start._last_number", lambda start: 0)
+    monkeypatch.setattr("ma_boot.node.checkpoints.attempts.Start._last_number", lambda start: 0)
     jobs = [TestNode(tmp_path / name, store, job=name) for name in ("one", "two")]
 
-    def begun(node: TestNode) -> Union[Restored, BootError]:
+    def begun(node: TestNode) -> Restored | BootError:
         try:
             return node.start()
         except ConfigError as error:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.checkpoints import RunEnd
 from ma_boot.errors import ConfigError, NodesLate
-from path_mapping.stores import Store
-from path_mapping.transfer import RetryPolicy
+from ma_boot.node.checkpoints.steps import RunEnd
+from path_mapping.stores.store import Store
+from path_mapping.workers.retry import RetryPolicy
 from tests.functional.checkpoints.output import (
     TestNode,
     keys,
@@ -52,7 +52,7 @@ def test_what_a_dead_start_has_said_is_no_answer(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Node 1 answered an attempt that nobody leads any more, and died."""
-    monkeypatch.setattr("ma_boot.checkpoints.attempts.write_end", lambda *of: None)  # it was killed
+    monkeypatch.setattr("ma_boot.node.checkpoints.attempts.write_end", lambda *of: None)  # it was killed
     nodes = make_nodes(store, tmp_path)
     for node in nodes:
         with pytest.raises(NodesLate):

@@ -9,19 +9,19 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator, List
 
 import pytest
 
-from ma_boot.rehearsal.faults import KINDS
+from ma_boot.desk.rehearsal.faults import KINDS
 
 BIN = str(Path(sys.executable).parent)
 PATH = f"{BIN}:/usr/bin:/bin"
 SECONDS = 60.0  # for one answer, on a machine that is busy with other tests
 
 
-def offered(cwd: Path, *words: str) -> List[str]:
+def offered(cwd: Path, *words: str) -> list[str]:
     """What zsh gets for the last of these words, as `type value`; the words need no quoting."""
     environ = {"PATH": PATH, "_MA_BOOT_COMPLETE": "zsh_complete", "COMP_WORDS": " ".join(["ma_boot", *words])}
     environ["COMP_CWORD"] = str(len(words))
@@ -136,7 +136,7 @@ def test_bash_completes(bash: Bash, typed: str, completed: str) -> None:
         (["report", "x"], ["file x"]),
     ],
 )
-def test_the_other_shells_are_offered_the_same(tmp_path: Path, words: List[str], expected: List[str]) -> None:
+def test_the_other_shells_are_offered_the_same(tmp_path: Path, words: list[str], expected: list[str]) -> None:
     assert offered(tmp_path, *words) == expected
 
 

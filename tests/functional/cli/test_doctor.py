@@ -10,17 +10,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 
-from ma_boot.doctor import System, examine
-from ma_boot.doctor.container import directories, limits, space
-from ma_boot.doctor.network import clock
-from ma_boot.doctor.platform import variables
-from ma_boot.modelarts import Finding, read_job
-from ma_boot.platforms import Around
-from ma_boot.rank_table import fake
+from ma_boot.node.doctor.container import System, directories, limits, space
+from ma_boot.node.doctor.examination import examine
+from ma_boot.node.doctor.network import clock
+from ma_boot.node.doctor.platform import variables
+from ma_boot.platform.modelarts.findings import Finding
+from ma_boot.platform.modelarts.job import read_job
+from ma_boot.platform.rank_table import fake
+from ma_boot.platform.recognition.place import Around
 from tests.conftest import CREDENTIALS
 from tests.functional.node import RANK, Node, template_two
 from tests.obs import MemoryObs
@@ -33,7 +34,7 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path, variables={"RANK_TABLE_FILE": ""})
 
 
-def doctor(node: Node, *arguments: str, code: int = 0) -> Dict[str, List[Dict[str, str]]]:
+def doctor(node: Node, *arguments: str, code: int = 0) -> dict[str, list[dict[str, str]]]:
     """The findings by their check."""
     done = subprocess.run(
         [sys.executable, "-m", "ma_boot", "doctor", "--json", *arguments],
@@ -42,7 +43,7 @@ def doctor(node: Node, *arguments: str, code: int = 0) -> Dict[str, List[Dict[st
     assert done.returncode == code, done.stdout + done.stderr
     document = json.loads(done.stdout)
     assert document["healthy"] is (code == 0)
-    findings: Dict[str, List[Dict[str, str]]] = {}
+    findings: dict[str, list[dict[str, str]]] = {}
     for finding in document["findings"]:
         assert finding["evidence"], finding
         assert finding["severity"] == "ok" or finding["remedy"] or finding["check"].startswith("space"), (
@@ -52,7 +53,7 @@ def doctor(node: Node, *arguments: str, code: int = 0) -> Dict[str, List[Dict[st
     return findings
 
 
-def only(findings: Dict[str, List[Dict[str, str]]], check: str) -> Dict[str, str]:
+def only(findings: dict[str, list[dict[str, str]]], check: str) -> dict[str, str]:
     assert len(findings[check]) == 1, findings[check]
     return findings[check][0]
 
@@ -94,7 +95,7 @@ def test_for_people_each_line_has_a_remedy_below(node: Node) -> None:
         ({"OBS_CREDENTIALS_FILE": "/no/such"}, "credentials", "/no/such: No such file"),
     ],
 )
-def test_contradictions_are_errors(node: Node, variables: Dict[str, str], check: str, evidence: str) -> None:
+def test_contradictions_are_errors(node: Node, variables: dict[str, str], check: str, evidence: str) -> None:
     node.variables.update(variables)
     findings = doctor(node, code=78)
     assert any(f["severity"] == "error" and evidence in f["evidence"] for f in findings[check]), findings[
@@ -192,7 +193,7 @@ class TestNpu:
         )  # fmt: skip
         return file
 
-    def change(self, cards: Path, **values: Any) -> Dict[str, Any]:
+    def change(self, cards: Path, **values: Any) -> dict[str, Any]:
         state = {**json.loads(cards.read_text()), **values}
         cards.write_text(json.dumps(state))
         return state

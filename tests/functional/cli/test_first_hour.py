@@ -6,11 +6,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, Optional, Tuple
 
 import pytest
 
-from ma_boot.reporting import hints_for
+from ma_boot.report.hints import hints_for
 from tests.functional.node import Ended
 
 
@@ -26,7 +25,7 @@ def project(tmp_path: Path) -> Path:
     return project
 
 
-def ma_boot(project: Path, *arguments: str, variables: Dict[str, str] = {}) -> Ended:  # noqa: B006 -- not changed
+def ma_boot(project: Path, *arguments: str, variables: dict[str, str] = {}) -> Ended:  # noqa: B006 -- not changed
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(project.parent / "home"), **variables}
     argv = [sys.executable, "-m", "ma_boot", *arguments]
     done = subprocess.run(
@@ -35,7 +34,7 @@ def ma_boot(project: Path, *arguments: str, variables: Dict[str, str] = {}) -> E
     return Ended(done.returncode, done.stdout.decode())
 
 
-def left(project: Path) -> Tuple[str, ...]:
+def left(project: Path) -> tuple[str, ...]:
     """What was left in the home and beside the script."""
     return (*os.listdir(project.parent / "home"), *(set(os.listdir(project)) - {"train.py"}))
 
@@ -66,7 +65,7 @@ def left(project: Path) -> Tuple[str, ...]:
     ],
 )  # fmt: skip
 def test_a_mistake_is_said_once_and_leaves_nothing(
-    project: Path, arguments: Tuple[str, ...], code: int, advice: Optional[str]
+    project: Path, arguments: tuple[str, ...], code: int, advice: str | None
 ) -> None:
     ended = ma_boot(project, *arguments)
     assert ended.code == code, ended.output
@@ -168,7 +167,7 @@ def test_an_invalid_mapping_is_said_once(project: Path) -> None:
 @pytest.mark.parametrize(
     "arguments", [["-h"], ["help"], ["help", "faults"], ["help", "sync"], ["sync", "-h"]]
 )
-def test_help_by_any_name(project: Path, arguments: Tuple[str, ...]) -> None:
+def test_help_by_any_name(project: Path, arguments: tuple[str, ...]) -> None:
     ended = ma_boot(project, *arguments)
     assert ended.code == 0
     assert ("--fault FAULT" if "faults" in arguments else "Usage: ma_boot") in ended.output

@@ -8,17 +8,17 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import List, Tuple
 
 import click
 import pytest
 
 from ma_boot.cli.app import commands, main
 from ma_boot.cli.help import Group
-from ma_boot.cli.options import TOPICS, RunOption, RunVariable
+from ma_boot.cli.options.option import RunOption, RunVariable
+from ma_boot.cli.options.topics import TOPICS
 from ma_boot.cli.run import ALL, run
-from ma_boot.rank_table import fake
-from ma_boot.rehearsal.faults import KINDS
+from ma_boot.desk.rehearsal.faults import KINDS
+from ma_boot.platform.rank_table import fake
 from tests.command_lines import objections, tree
 from tests.synthetic import synthetic_job
 
@@ -31,20 +31,20 @@ COMMANDS = [(*words, "--help") for words in ALL_COMMANDS]
 PAGES = [*COMMANDS, *(("--help", topic.name) for topic in TOPICS)]
 
 
-def shown(words: Tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> str:
+def shown(words: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> str:
     assert main(words, {}) == 0
     output = capfd.readouterr()
     assert output.err == ""
     return output.out
 
 
-def examples(page: str) -> List[str]:
+def examples(page: str) -> list[str]:
     """The command lines below `Example:`."""
     match = re.search(r"^ *Example:\n((?: +ma_boot .*\n)+)", page, re.MULTILINE)
     return [line.strip() for line in match.group(1).splitlines()] if match else []
 
 
-def all_examples() -> List[str]:
+def all_examples() -> list[str]:
     """The examples of every page, by the texts that the pages are made of."""
     of_topics = [line for topic in TOPICS for line in topic.examples]
     docs = [command.help or "" for command in ALL_COMMANDS.values()]
@@ -119,7 +119,7 @@ def test_every_kind_of_fault_is_explained(capfd: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize("words", [["--help", "nonsense"], ["run", "--help", "nonsense"]])
-def test_an_unknown_topic_names_the_topics(words: List[str], capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_topic_names_the_topics(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert main(words, {}) == 64
     message = capfd.readouterr().err
     assert [topic.name for topic in TOPICS if topic.name not in message] == []

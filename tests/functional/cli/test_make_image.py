@@ -6,14 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, Optional
 
 import pytest
 
 ROOT = Path(__file__).parents[3]
 
 
-def commands(*words: str, environ: Optional[Dict[str, str]] = None) -> str:
+def commands(*words: str, environ: dict[str, str] | None = None) -> str:
     """What make would run."""
     done = subprocess.run(
         ["make", "--dry-run", *words],

@@ -11,11 +11,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import pytest
 
-from ma_boot.rank_table import fake
+from ma_boot.platform.rank_table import fake
 from tests.functional.node import RANK, Node, eventually, template_two
 from tests.requirement import unavailable
 
@@ -28,7 +28,7 @@ class Run(NamedTuple):
     errors: str
 
 
-def run(*argv: str, given: str = "", environ: Optional[Dict[str, str]] = None) -> Run:
+def run(*argv: str, given: str = "", environ: dict[str, str] | None = None) -> Run:
     done = subprocess.run(argv, input=given, capture_output=True, text=True, env=environ, check=False)
     return Run(done.returncode, done.stdout, done.stderr)
 
@@ -149,7 +149,7 @@ def test_diff_tells_who_moved(tmp_path: Path, two: str) -> None:
         (["melt"], "", 64, "No such command 'melt'"),
     ],
 )
-def test_a_mistake_is_one_clear_message(arguments: List[str], given: str, code: int, message: str) -> None:
+def test_a_mistake_is_one_clear_message(arguments: list[str], given: str, code: int, message: str) -> None:
     ended = tool(*arguments, given=given)
     assert ended.code == code, ended.errors
     assert message in ended.errors
@@ -200,7 +200,7 @@ class TestWaiting:
         ],
         ids=["late", "odd", "initializing"],
     )
-    def test_every_writer_through_every_state(self, node: Node, write: Any, states: List[str]) -> None:
+    def test_every_writer_through_every_state(self, node: Node, write: Any, states: list[str]) -> None:
         running = node.start(RANK, "print:started")
         eventually(lambda: node.in_phase("rank table"), "the wait")
         for text in states:
@@ -222,7 +222,7 @@ class TestWaiting:
         ids=["count", "pod", "job"],
     )
     def test_a_table_of_an_earlier_attempt_is_not_taken(
-        self, node: Node, stale: Dict[str, Any], reason: str
+        self, node: Node, stale: dict[str, Any], reason: str
     ) -> None:
         node.variables.update(MA_NUM_HOSTS="2", VC_TASK_INDEX="0", MA_CURRENT_HOST_IP="10.0.0.1")
         node.table.write_text(json.dumps(stale))
@@ -309,7 +309,7 @@ class TestMountedByItself:
         table.write_text("")
         return table
 
-    def waits(self, table: Path, *command: str) -> List[Run]:
+    def waits(self, table: Path, *command: str) -> list[Run]:
         """The command with the mount, and without it."""
         source = table.parent.parent / "of the map.json"
         mounted = ("bwrap", "--dev-bind", "/", "/", "--bind", str(source), str(table), *command)
@@ -326,7 +326,7 @@ class TestMountedByItself:
         """With another time here: a minute is long for a test."""
         program = (
             "import sys, time\n"
-            "from ma_boot.modelarts import rank_table_file as waiting\n"
+            "from ma_boot.platform.modelarts import rank_table_file as waiting\n"
             "assert waiting.ALONE_SECONDS == 60\n"
             "waiting.ALONE_SECONDS, started = 0.3, time.monotonic()\n"
             "say = lambda text: print(f'{time.monotonic() - started:.1f}', text, flush=True)\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any
 
 import pytest
 
@@ -29,7 +29,7 @@ fi
 """  # as in Huawei's documents: there is no A3 here
 
 
-def super_pod_of(tmp_path: Path, server: int, super_pod: str = "3") -> Dict[str, Any]:
+def super_pod_of(tmp_path: Path, server: int, super_pod: str = "3") -> dict[str, Any]:
     """The table that a machine of a super pod generates."""
     tools = tmp_path / f"tools-{server}"
     tools.mkdir()
@@ -39,7 +39,7 @@ def super_pod_of(tmp_path: Path, server: int, super_pod: str = "3") -> Dict[str,
     words = ("generate", "--version", "1.2", "--server-id", f"10.0.0.{server}", "--hccn-conf", "/no/such")
     made = tool(*words, path=f"{tools}:/usr/bin:/bin")
     assert made.code == 0, made.errors
-    document: Dict[str, Any] = json.loads(made.output)
+    document: dict[str, Any] = json.loads(made.output)
     return document
 
 
@@ -81,7 +81,7 @@ def test_tables_of_super_pods_are_merged_by_their_ids(tmp_path: Path) -> None:
     ids=["no tool", "no card", "no super pod", "two super pods"],
 )
 def test_generate_says_why_there_is_no_super_pod(
-    tmp_path: Path, script: Optional[str], code: int, message: str
+    tmp_path: Path, script: str | None, code: int, message: str
 ) -> None:
     if script is not None:
         (tmp_path / "npu-smi").write_text(script.replace("SERVER", "1"))

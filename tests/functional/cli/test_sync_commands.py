@@ -13,13 +13,13 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 import pytest
 
 from ma_boot.cli.sync import sync as sync_group
-from ma_boot.rehearsal.obs_server import KeyPair
-from path_mapping.stores import STALL_SECONDS
+from ma_boot.desk.rehearsal.obs_server.signatures import KeyPair
+from path_mapping.stores.access import STALL_SECONDS
 from tests.conftest import CREDENTIALS
 from tests.functional.node import eventually
 from tests.functional.terminal import screen_lines
@@ -64,7 +64,7 @@ def start(home: Path, *arguments: str, **variables: str) -> subprocess.Popen[str
     )
 
 
-def documents(done: subprocess.CompletedProcess[str]) -> List[Dict[str, Any]]:
+def documents(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -139,7 +139,7 @@ def test_checksum_finds_what_size_and_time_do_not_show(home: Path) -> None:
     ],
 )
 def test_failures_are_reported_with_their_exit_codes(
-    home: Path, arguments: List[str], code: int, message: str
+    home: Path, arguments: list[str], code: int, message: str
 ) -> None:
     (home / "wrong.yaml").write_text("in: {}")
     (home / "missing.yaml").write_text("input: {a: 'obs://bucket/none'}\noutput: {gone: 'obs://bucket/x'}")
@@ -300,7 +300,7 @@ class TestCredentials:
         ],
     )
     def test_an_invalid_file_is_an_error_that_does_not_show_its_content(
-        self, home: Path, content: Optional[str], reason: str
+        self, home: Path, content: str | None, reason: str
     ) -> None:
         if content is not None:
             (home / "keys.json").write_text(content)

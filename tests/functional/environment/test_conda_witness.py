@@ -12,13 +12,12 @@ import subprocess
 import sys
 from itertools import product
 from pathlib import Path
-from typing import Dict
 
 import pytest
 
-from ma_boot.environment.conda import activation, find_environment
-from ma_boot.environment.shell import environment_in_shell
-from ma_boot.processes import SignalInbox
+from ma_boot.node.environment.conda import activation, find_environment
+from ma_boot.node.environment.shell import environment_in_shell
+from ma_boot.processes.signals import SignalInbox
 
 SOURCE = os.environ.get("MABOOT_CONDA_SOURCE", "")
 PYTHON = os.environ.get("MABOOT_CONDA_PYTHON", sys.executable)
@@ -72,7 +71,7 @@ def _configure(prefix: Path, name: str) -> None:
     (etc / "deactivate.d" / "f.sh").write_text("unset LEAK\n")
 
 
-def by_conda(script: str, environ: Dict[str, str]) -> Dict[str, str]:
+def by_conda(script: str, environ: dict[str, str]) -> dict[str, str]:
     """The environment after a script in a shell into which conda's hook has been loaded."""
     dump = "command -p env -0"
     done = subprocess.run(
@@ -84,7 +83,7 @@ def by_conda(script: str, environ: Dict[str, str]) -> Dict[str, str]:
     return {name: value for name, _, value in pairs if not re.fullmatch(NOT_COMPARED, name)}
 
 
-def start(root: Path, state: str, target: str) -> Dict[str, str]:
+def start(root: Path, state: str, target: str) -> dict[str, str]:
     """The environment in which `target` is activated."""
     environ = {
         "PATH": f"/first:{root}/envs/full/bin:/usr/local/bin::/usr/bin:/bin", "HOME": str(root.parent),

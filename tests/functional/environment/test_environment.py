@@ -8,12 +8,12 @@ import subprocess
 import timeit
 import venv
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import pytest
 
-from ma_boot.environment import select_environment
-from ma_boot.processes import SignalInbox
+from ma_boot.node.environment.training_environment import select_environment
+from ma_boot.processes.signals import SignalInbox
 from tests.functional.node import RANK, Ended, Node
 
 
@@ -39,11 +39,11 @@ def script(node: Node, name: str, text: str, directory: str = "activate.d") -> N
     (scripts / name).write_text(text)
 
 
-def seen(node: Node, *arguments: str) -> Dict[str, str]:
+def seen(node: Node, *arguments: str) -> dict[str, str]:
     """The environment of the rank."""
     ended = node.boot(*arguments, RANK, "print-environment")
     assert ended.code == 0, ended.output
-    environ: Dict[str, Any] = json.loads(node.logs()["modelarts-job-test-proc-rank-0-device-0.txt"])
+    environ: dict[str, Any] = json.loads(node.logs()["modelarts-job-test-proc-rank-0-device-0.txt"])
     return environ
 
 
@@ -141,7 +141,7 @@ def test_the_python_is_that_of_a_sourced_environment(node: Node) -> None:
     node.variables.update(DEFAULT_CONDA_ENV_NAME="train")
     ended = node.boot("--source", str(activate), RANK, "print-environment")
     assert f"{node.root}/v/bin/python by --source" in ended.output
-    environ: Dict[str, str] = json.loads(node.logs()["modelarts-job-test-proc-rank-0-device-0.txt"])
+    environ: dict[str, str] = json.loads(node.logs()["modelarts-job-test-proc-rank-0-device-0.txt"])
     assert environ["PATH"].split(":")[0] == f"{node.root}/v/bin"
 
 

@@ -12,9 +12,9 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any
 
-from ma_boot.checkpoints import damage
+from ma_boot.node.checkpoints.formats import damage
 from tests.functional.node import Ended, alive, eventually
 
 PATIENCE = 240.0  # seconds until a framework has been imported by all ranks on a busy machine
@@ -25,9 +25,9 @@ class Job:
     """A rehearsal of `count` nodes with two ranks each, whose OBS stays from one start to the next."""
 
     root: Path
-    arguments: List[str]
+    arguments: list[str]
     count: int = 2
-    started: List[subprocess.Popen[bytes]] = field(default_factory=list)
+    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
     def store(self) -> Path:
@@ -61,7 +61,7 @@ class Job:
         self.started[-1].wait()
         eventually(lambda: not any(map(alive, nodes)), "the nodes have ended")
 
-    def nodes(self) -> List[int]:
+    def nodes(self) -> list[int]:
         """The processes of the nodes: children of the rehearsal, beside its guard."""
         rehearsal = self.started[-1].pid
         children = Path(f"/proc/{rehearsal}/task/{rehearsal}/children").read_text().split()
@@ -85,7 +85,7 @@ class Job:
         )  # fmt: skip
         assert self.started[-1].poll() is None, log.read_text(errors="replace")
 
-    def whole_sets(self) -> List[Dict[str, Any]]:
+    def whole_sets(self) -> list[dict[str, Any]]:
         """The sets that count, the newest first."""
         return whole_sets(self.store)
 
@@ -95,12 +95,12 @@ class Job:
         options = ["--keep", str(keep), "--obs-root", str(self.root / "obs")]
         subprocess.run([*argv, *options], check=True, stdout=subprocess.DEVNULL)
 
-    def newest(self) -> Optional[Dict[str, Any]]:
+    def newest(self) -> dict[str, Any] | None:
         """The newest set that is whole, None for none."""
         return next(iter(self.whole_sets()), None)
 
 
-def whole_sets(store: Path) -> List[Dict[str, Any]]:
+def whole_sets(store: Path) -> list[dict[str, Any]]:
     """The sets of which every node has its manifest, the newest first: attempt, step, order in time, files by path.
 
     It shares no code with the toolkit.
@@ -115,14 +115,14 @@ def whole_sets(store: Path) -> List[Dict[str, Any]]:
     return [known for known in sets if known["files"]]
 
 
-def _set(store: Path, parts: List[Dict[str, Any]]) -> Dict[str, Any]:
+def _set(store: Path, parts: list[dict[str, Any]]) -> dict[str, Any]:
     files = {file["path"]: store / file["key"] for part in parts for file in part["files"]}
     attempt, step = parts[0]["attempt"], parts[0]["step_name"]
     order = int(attempt.split("-")[1]), parts[0]["step"], parts[0]["version"]
     return {"attempt": attempt, "step": step, "order": order, "files": files}
 
 
-def digests(files: Dict[str, Path]) -> Dict[str, str]:
+def digests(files: dict[str, Path]) -> dict[str, str]:
     """What the store has at these places."""
     return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in sorted(files.items())}
 
@@ -132,7 +132,7 @@ def damage_in(name: str, content: bytes) -> str:
     return damage(name, len(content), lambda offset, length: content[offset : offset + length])
 
 
-def documents(output: str, word: str) -> List[Dict[str, Any]]:
+def documents(output: str, word: str) -> list[dict[str, Any]]:
     """What each rank has printed behind this word, by rank; not what a report quotes of it."""
     matches = (re.match(rf"(?:.*\] )?{word} (\{{.*)", line) for line in output.splitlines())
     return sorted((json.loads(match[1]) for match in matches if match), key=lambda facts: int(facts["rank"]))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 PLATFORMS = ("modelarts", "volcano", "mindcluster")
 # What a platform tells its nodes, by its own names; a training that reads these runs on that platform alone.
@@ -12,7 +13,7 @@ _NEW_EACH_TIME = re.compile(r"(MASTER|MS_SCHED|MABOOT_MASTER|MABOOT_CHANNEL)_POR
 _NAMES = re.compile(r"/ma-job-[0-9a-f]{8}/|/log/[^/]+(?=-node-\d)")  # of the rehearsal, and of its job
 
 
-def same_everywhere(environ: Mapping[str, str]) -> Dict[str, str]:
+def same_everywhere(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables of a rank on any platform; names of the rehearsal and of its job are the same in each."""
     return {
         name: _NAMES.sub("/NAME/", value)
@@ -21,7 +22,7 @@ def same_everywhere(environ: Mapping[str, str]) -> Dict[str, str]:
     }
 
 
-def differences(by_platform: Mapping[str, Sequence[Mapping[str, Any]]]) -> List[str]:
+def differences(by_platform: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
     """What a rank says in `environ`, or of its training, in another way than on ModelArts."""
     first, *others = by_platform
     lines = []

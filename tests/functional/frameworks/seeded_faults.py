@@ -6,7 +6,7 @@ import os
 import random
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -29,8 +29,8 @@ output:
 class Case(NamedTuple):
     """The faults of one job: options of ma_boot, and of the training."""
 
-    options: List[str]
-    training: List[str]
+    options: list[str]
+    training: list[str]
 
 
 class Restart(NamedTuple):
@@ -42,7 +42,7 @@ class Restart(NamedTuple):
     failed: float
     ended: float
     started: float
-    stepped: Optional[float]
+    stepped: float | None
 
 
 def case(seed: int) -> Case:
@@ -66,7 +66,7 @@ def case(seed: int) -> Case:
     return Case(options, [])
 
 
-def run(root: Path, training: Training, seed: Optional[int]) -> Tuple[Job, Ended]:
+def run(root: Path, training: Training, seed: int | None) -> tuple[Job, Ended]:
     """The job with the faults of a seed, or an undisturbed one, and its end."""
     (root / "mapping.yaml").write_text(MAPPING)
     faults = Case([], []) if seed is None else case(seed)
@@ -83,16 +83,16 @@ def run(root: Path, training: Training, seed: Optional[int]) -> Tuple[Job, Ended
     return job, ended
 
 
-def facts(ended: Ended, word: str, name: str) -> Dict[Tuple[int, Any], Any]:
+def facts(ended: Ended, word: str, name: str) -> dict[tuple[int, Any], Any]:
     """What the ranks have said of each step: the same in every attempt that has made it."""
-    known: Dict[Tuple[int, Any], Any] = {}
+    known: dict[tuple[int, Any], Any] = {}
     for line in documents(ended.output, word):
         value = known.setdefault((line["rank"], line["step"]), line[name])
         assert value == line[name], f"{word}: other than before: {line}"
     return known
 
 
-def seeds(of_ci: int, count: int) -> List[Any]:
+def seeds(of_ci: int, count: int) -> list[Any]:
     """The parameters of a test: so many seeds from SEED on, of which CI has the first few."""
     first = int(os.environ.get("SEED") or 0)
     return [first + n if n < of_ci else pytest.param(first + n, marks=pytest.mark.kill) for n in range(count)]
@@ -114,7 +114,7 @@ def check(
     assert all(restart.started - restart.ended <= AGAIN_SECONDS for restart in restarts), restarts
 
 
-def compare(job: Job, ended: Ended, undisturbed: Ended, training: Training) -> List[Restart]:
+def compare(job: Job, ended: Ended, undisturbed: Ended, training: Training) -> list[Restart]:
     """What the job has trained is what the undisturbed one has, from the newest whole sets; returns its restarts."""
     losses, expected = facts(ended, "step", "loss"), facts(undisturbed, "step", "loss")
     assert losses == expected
@@ -130,7 +130,7 @@ def compare(job: Job, ended: Ended, undisturbed: Ended, training: Training) -> L
     return restarts
 
 
-def _compare_restored(job: Job, line: Dict[str, Any], training: Training) -> None:
+def _compare_restored(job: Job, line: dict[str, Any], training: Training) -> None:
     """The rank has found the newest set of the attempts before, and its files, byte for byte, and no others."""
     earlier = [whole for whole in job.whole_sets() if whole["order"][0] < int(line["attempt"])]
     if not earlier:
@@ -147,11 +147,11 @@ def _compare_restored(job: Job, line: Dict[str, Any], training: Training) -> Non
     assert line["files"] == expected, f"rank {line['rank']}"
 
 
-def _restarts(job: Job, ended: Ended) -> List[Restart]:
+def _restarts(job: Job, ended: Ended) -> list[Restart]:
     """The restarts of a job; all of its nodes have made each of them."""
     attempts = [_attempts(job, node) for node in range(NODES)]
     assert len({len(events) for events in attempts}) == 1, "all nodes restart as often"
-    stepped: Dict[int, Set[float]] = defaultdict(set)
+    stepped: dict[int, set[float]] = defaultdict(set)
     for line in documents(ended.output, "step"):
         stepped[int(line["attempt"])].add(line["at"])
     pairs = [
@@ -168,10 +168,10 @@ def _restarts(job: Job, ended: Ended) -> List[Restart]:
     ]
 
 
-def _attempts(job: Job, node: int) -> List[List[Dict[str, Any]]]:
+def _attempts(job: Job, node: int) -> list[list[dict[str, Any]]]:
     """The events of a node, one list for each attempt."""
     (file,) = job.root.glob(f"nodes-0/*/node-{node}/home/ma-user/modelarts/log/*-events.jsonl")
-    attempts: List[List[Dict[str, Any]]] = [[]]
+    attempts: list[list[dict[str, Any]]] = [[]]
     for event in events_in(file):
         if event["kind"] == "restart":
             attempts.append([])
@@ -179,7 +179,7 @@ def _attempts(job: Job, node: int) -> List[List[Dict[str, Any]]]:
     return attempts
 
 
-def _failures(events: List[Dict[str, Any]]) -> List[float]:
+def _failures(events: list[dict[str, Any]]) -> list[float]:
     """When ranks have failed, or were found to hang."""
     ends = [event for event in events if event["kind"] == "exit" and event["code"] and not event["stopped"]]
     stops = [event for event in events if event["kind"] == "stop"]

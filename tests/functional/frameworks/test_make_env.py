@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 
@@ -64,13 +64,13 @@ def test_without_any_all_that_was_seen_is_named_with_what_helps() -> None:
     assert "`uv python install 3.12`" in text
 
 
-def probed(asked: Path, home: Path, environ: Dict[str, str]) -> List[Any]:
+def probed(asked: Path, home: Path, environ: dict[str, str]) -> list[Any]:
     silent = MAKE_ENV.Interpreter(str(asked), (3, 13, 0), "it did not answer")
-    interpreters: List[Any] = MAKE_ENV.probed(silent, MAKE_ENV.candidates(environ, str(home)))
+    interpreters: list[Any] = MAKE_ENV.probed(silent, MAKE_ENV.candidates(environ, str(home)))
     return interpreters
 
 
-def paths(asked: Path, home: Path, environ: Dict[str, str]) -> List[str]:
+def paths(asked: Path, home: Path, environ: dict[str, str]) -> list[str]:
     return [interpreter.path for interpreter in probed(asked, home, environ)]
 
 

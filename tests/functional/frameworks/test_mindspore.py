@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
-from typing import List
 
 import pytest
 
@@ -33,7 +32,7 @@ def make(target: str) -> Ended:
     return again_after_a_crash(run, "parameters equal on all 4 ranks")
 
 
-def losses(output: str, rank: int) -> List[float]:
+def losses(output: str, rank: int) -> list[float]:
     return [float(loss) for loss in re.findall(rf"\[rank {rank}\] epoch: .*, loss is ([0-9.]+)", output)]
 
 

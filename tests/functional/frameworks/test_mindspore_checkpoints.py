@@ -6,8 +6,8 @@ import hashlib
 import random
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 import pytest
 

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 
@@ -33,7 +33,7 @@ def rehearse(directory: Path, nodes: int, *arguments: str) -> Ended:
     return Ended(done.returncode, done.stdout)
 
 
-def events(directory: Path, kind: str) -> List[Dict[str, Any]]:
+def events(directory: Path, kind: str) -> list[dict[str, Any]]:
     """The events of the first node of the newest rehearsal in this directory."""
     files = directory.glob("ma_boot-rehearsal/*/node-0/home/ma-user/modelarts/log/*-events.jsonl")
     newest = max(files, key=lambda file: file.stat().st_mtime)

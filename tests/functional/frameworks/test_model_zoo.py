@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Dict, List
 
 import pytest
 
@@ -62,7 +61,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def start(home: Path, script: str, rank: int = 0, *arguments: str, **more: str) -> subprocess.Popen[str]:
-    environ: Dict[str, str] = {
+    environ: dict[str, str] = {
         **os.environ, "RANK_ID": str(rank), "RANK_SIZE": "4", "DEVICE_ID": str(rank),
         "PATH_MAPPING_OBS_ROOT": str(home / "obs"), **more,
     }  # fmt: skip
@@ -119,7 +118,7 @@ def test_without_enable_modelarts_nothing_moves(home: Path) -> None:
     assert (home / "data" / "a").read_text() == "mine"
 
 
-def waiting(home: Path, count: int) -> List[subprocess.Popen[str]]:
+def waiting(home: Path, count: int) -> list[subprocess.Popen[str]]:
     """So many processes at the same work, which one of them has begun."""
     (home / "hold").write_text("")
     processes = [start(home, "once.py") for _ in range(count)]

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 
@@ -30,7 +30,7 @@ def rehearse(directory: Path, *arguments: str) -> Ended:
     return Ended(done.returncode, done.stdout)
 
 
-def trained(ended: Ended, ranks: int = 4) -> List[Dict[str, Any]]:
+def trained(ended: Ended, ranks: int = 4) -> list[dict[str, Any]]:
     """What the processes said, by rank; they learned, and the same."""
     assert ended.code == 0, ended.output
     lines = [line for line in ended.output.splitlines() if "trained {" in line]
@@ -90,7 +90,7 @@ TORCHRUN_IN_FULL = [
 
 
 @pytest.mark.parametrize("options", [[], TORCHRUN_IN_FULL], ids=["plain", "in full"])
-def test_torchrun_starts_the_ranks_of_all_nodes(tmp_path: Path, options: List[str]) -> None:
+def test_torchrun_starts_the_ranks_of_all_nodes(tmp_path: Path, options: list[str]) -> None:
     ended = rehearse(tmp_path, "torchrun", *options, str(DDP))
     assert [rank["RANK"] for rank in trained(ended)] == ["0", "1", "2", "3"]
 
@@ -117,7 +117,7 @@ def test_step_loss_and_step_time_of_the_trainer_of_transformers_are_in_the_event
     assert last["loss"][0] < first["loss"][0]
 
 
-def events(directory: Path, node: int, kind: str) -> List[Dict[str, Any]]:
+def events(directory: Path, node: int, kind: str) -> list[dict[str, Any]]:
     """The events of a node of the only rehearsal in this directory."""
     (file,) = directory.glob(f"ma_boot-rehearsal/*/node-{node}/home/ma-user/modelarts/log/*-events.jsonl")
     return [event for event in events_in(file) if event["kind"] == kind]
@@ -137,7 +137,7 @@ dist.all_reduce(torch.ones(1))
 
 
 @pytest.mark.parametrize("launcher", [["--rendezvous", "torch"], ["torchrun"]], ids=["ma_boot", "torchrun"])
-def test_a_hang_names_the_rank_that_loads_data(tmp_path: Path, launcher: List[str]) -> None:
+def test_a_hang_names_the_rank_that_loads_data(tmp_path: Path, launcher: list[str]) -> None:
     script = tmp_path / "hangs.py"
     script.write_text(HANGS)
     ended = rehearse(tmp_path, "--hang-timeout", "8", "--hang-action", "stop", *launcher, str(script))

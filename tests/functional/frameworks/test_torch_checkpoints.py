@@ -7,8 +7,9 @@ import random
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterator
+from typing import Any
 
 import pytest
 
@@ -84,7 +85,7 @@ def test_a_killed_job_goes_on_from_the_newest_whole_set(job: Job, undisturbed: E
     )
 
 
-def killed_with_a_set(job: Job) -> Dict[str, Any]:
+def killed_with_a_set(job: Job) -> dict[str, Any]:
     """The newest set of a job that was killed when it had one."""
     job.arguments.append("1")
     job.wait_for_sets(1, job.start())

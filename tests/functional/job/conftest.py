@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Dict, Iterator, Mapping
 
 import pytest
 
-from path_mapping.mapping import ObsUrl, Route
-from path_mapping.stores import open_store
-from path_mapping.transfer import RetriedStore, upload
+from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.stores.open_store import open_store
+from path_mapping.transfer.transfer import upload
+from path_mapping.workers.retry import RetriedStore
 from tests.conftest import CREDENTIALS
 from tests.functional.node import PROGRAMS
 from tests.job_api.job import StandInJob
@@ -55,7 +56,7 @@ class Desk:
     obs: MemoryObs
 
     @property
-    def environ(self) -> Dict[str, str]:
+    def environ(self) -> dict[str, str]:
         return {
             "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
             "HOME": str(self.project.parent / "home"),

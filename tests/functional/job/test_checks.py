@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import tarfile
 import uuid
+from collections.abc import Iterator
 from contextlib import closing
-from typing import Dict, Iterator
 
 import docker
 import pytest
@@ -100,7 +100,7 @@ def test_a_check_can_be_skipped(desk: Desk) -> None:
 def test_a_name_that_is_taken_is_worth_a_note(desk: Desk) -> None:
     """The documents do not agree whether it is an error."""
     desk.api.rehearse = False
-    notes: Dict[int, str] = {}
+    notes: dict[int, str] = {}
     for number in range(2):
         done = desk.job("submit", "job.yaml")
         assert done.code == 0, done.err

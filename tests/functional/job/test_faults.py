@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 import pytest
 
+from ma_boot.desk.job_service.api import JobApi, PatientApi, ServiceBusy, api_access
+from ma_boot.desk.job_service.follow import Following, JobFollower, WorkerLog
 from ma_boot.errors import InputMissing
-from ma_boot.job_service import Following, JobApi, JobFollower, PatientApi, api_access
-from ma_boot.job_service.api import ServiceBusy
-from ma_boot.job_service.follow import WorkerLog
 from tests.functional.job.conftest import Desk
 from tests.functional.node import eventually
 from tests.job_api.stand_in import PROJECT, ApiFault, ModelArtsStandIn
@@ -55,7 +54,7 @@ def test_20_faults_take_no_line_away_and_show_none_twice(desk: Desk) -> None:
     assert b"<html>" not in err
 
 
-def _restart(logs: List[TaskLog]) -> None:
+def _restart(logs: list[TaskLog]) -> None:
     """Each worker's log begins anew once, in the middle."""
     for log in logs:
         eventually(partial(_was_read, log), "lines were read")
@@ -66,8 +65,8 @@ def _was_read(log: TaskLog) -> bool:
     return log.served > LINES // 3
 
 
-def _by_node(output: str) -> Dict[str, List[str]]:
-    lines: Dict[str, List[str]] = {}
+def _by_node(output: str) -> dict[str, list[str]]:
+    lines: dict[str, list[str]] = {}
     for line in output.splitlines():
         mark, _, text = line.partition("] ")
         lines.setdefault(f"{mark}]", []).append(text)
@@ -82,7 +81,7 @@ def test_a_log_is_read_from_its_first_line_whatever_the_pages_mean(
 ) -> None:
     log, reader = TaskLog(None, inclusive, newest_first, ancestor), WorkerLog("worker-1")
 
-    def read() -> List[str]:
+    def read() -> list[str]:
         return [line for page in reader.pages(log.page) for line in page]
 
     assert read() == []
@@ -106,15 +105,15 @@ def test_one_line_is_followed_by_others(ancestor: bool) -> None:
         assert [*reader.pages(log.page)] == [[f"line {number}"]]
 
 
-def followed(api: ModelArtsStandIn, job: str, nodes: Tuple[int, ...] = ()) -> Dict[str, List[str]]:
+def followed(api: ModelArtsStandIn, job: str, nodes: tuple[int, ...] = ()) -> dict[str, list[str]]:
     """The news of a job from now on to its end, by kind, or the node of a log."""
-    pauses: List[float] = []
+    pauses: list[float] = []
 
     def pause(seconds: float) -> None:
         pauses.append(seconds)
         api.jobs[job].phase = "Completed"
 
-    lines: Dict[str, List[str]] = {}
+    lines: dict[str, list[str]] = {}
     patient = PatientApi(lambda: opened(api), lambda text: None, lambda seconds: None)
     for news in JobFollower(patient, Following(job, nodes, interval=0.01), pause).all():
         lines.setdefault(news.source or news.kind, []).extend(news.lines)
@@ -168,7 +167,7 @@ def test_a_node_that_is_listed_later_is_waited_for(api: ModelArtsStandIn) -> Non
     assert [item.lines for item in news] == [("at last",)]
 
 
-BODY: Dict[str, Any] = {
+BODY: dict[str, Any] = {
     "kind": "job",
     "metadata": {"name": "scripted"},
     "algorithm": {"engine": {"image_url": "a/b:1"}, "code_dir": "/bucket/x/", "command": "exec ma_boot x.py"},
@@ -182,7 +181,7 @@ def opened(api: ModelArtsStandIn) -> JobApi:
 
 
 def test_states_events_and_logs_come_in_order_and_each_once(api: ModelArtsStandIn) -> None:
-    notes: List[str] = []
+    notes: list[str] = []
     steps = iter(["Pending", "Rescheduling", "Running", "Running", "Completed"])
     job = api.jobs[opened(api).create(BODY)]
     for number in range(250):
@@ -196,7 +195,7 @@ def test_states_events_and_logs_come_in_order_and_each_once(api: ModelArtsStandI
             job.logs["worker-0"].add(f"in {step}")
 
     follower = JobFollower(PatientApi(lambda: opened(api), notes.append, pause), Following(job.id), pause)
-    lines: Dict[str, List[str]] = {}
+    lines: dict[str, list[str]] = {}
     for news in follower.all():
         lines.setdefault(news.kind, []).extend(news.lines)
     assert lines["state"] == [
@@ -227,8 +226,8 @@ def test_a_base_line_of_an_earlier_start_does_not_end_the_watching(api: ModelArt
 
 
 def test_an_endpoint_that_never_answers_is_given_up(api: ModelArtsStandIn) -> None:
-    notes: List[str] = []
-    pauses: List[float] = []
+    notes: list[str] = []
+    pauses: list[float] = []
     patient = PatientApi(lambda: opened(api), notes.append, pauses.append)
     api.faults.append(ApiFault("portal", times=1000))
     with pytest.raises(ServiceBusy, match="expected JSON from"):

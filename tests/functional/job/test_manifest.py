@@ -7,13 +7,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 import yaml
 
-from ma_boot.rank_table import WRITERS
-from path_mapping.stores import open_store
+from ma_boot.platform.rank_table import WRITERS
+from path_mapping.stores.open_store import open_store
 from tests.conftest import CREDENTIALS
 from tests.functional.job.conftest import Desk
 
@@ -42,7 +42,7 @@ secrets: [OBS_ACCESS_KEY_ID, OBS_SECRET_ACCESS_KEY]
 NODES, DEVICES = 2, 2
 
 
-def ranks(output: str) -> Dict[str, Any]:
+def ranks(output: str) -> dict[str, Any]:
     """What each rank says of itself, without the directory of its run."""
     ranks = {}
     for line in output.splitlines():
@@ -98,7 +98,7 @@ def test_a_pod_at_its_time_limit_ends_by_the_code_of_the_policy_that_ends_the_jo
 class Pods:
     """Runs the containers of a manifest as processes, where kubelet and controllers would."""
 
-    def __init__(self, objects: List[Dict[str, Any]], place: Path, platform: str) -> None:
+    def __init__(self, objects: list[dict[str, Any]], place: Path, platform: str) -> None:
         maps = [object for object in objects if object["kind"] == "ConfigMap"]
         self.maps = {object["metadata"]["name"]: object["data"] for object in maps}
         self.spec = objects[-1]["spec"]["tasks"][0]["template"]["spec"]
@@ -108,11 +108,11 @@ class Pods:
             "first-job-token": {"MABOOT_JOB_TOKEN": "9f1c0a2e55d04c7f"},
         }
 
-    def run(self) -> List[str]:
+    def run(self) -> list[str]:
         """Runs all pods at once, each with its initContainers first; returns what they print."""
         for node in range(NODES):
             self._mount(node)
-        outputs: List[str] = []
+        outputs: list[str] = []
         for container in self.spec["initContainers"]:
             for node in range(NODES):
                 ended = self._start(container, node).communicate(timeout=60)
@@ -136,7 +136,7 @@ class Pods:
                     json.dumps(self._table()) if complete else self._here(text, node)
                 )
 
-    def _table(self) -> Dict[str, Any]:
+    def _table(self) -> dict[str, Any]:
         document = WRITERS[self.platform].document(NODES, DEVICES)
         for node, server in enumerate(document["server_list"]):
             of_pods = self.platform == "mindcluster"
@@ -151,7 +151,7 @@ class Pods:
         below = re.sub(r"(?<![\w/.])(/home/ma-user|/user/)", rf"{self._root(node)}\1", text)
         return below.replace("$$", "$")
 
-    def _fields(self, node: int) -> Dict[str, str]:
+    def _fields(self, node: int) -> dict[str, str]:
         cards = ",".join(f"Ascend910-{card}" for card in range(DEVICES))
         return {
             "status.hostIP": f"10.0.0.{node + 1}",
@@ -161,7 +161,7 @@ class Pods:
             "metadata.annotations['huawei.com/Ascend910']": cards,
         }
 
-    def _start(self, container: Dict[str, Any], node: int) -> subprocess.Popen[bytes]:
+    def _start(self, container: dict[str, Any], node: int) -> subprocess.Popen[bytes]:
         hosts = ",".join(f"first-worker-{number}.first" for number in range(NODES))
         environ = {  # PATH is of the image, VC_* of Volcano's plugins env and svc
             "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 
-from ma_boot.job import MARK
+from ma_boot.desk.job.request import MARK
 from tests.functional.job.test_rehearsal_of_a_job import ma_boot
 from tests.functional.node import Ended
 
@@ -41,12 +41,12 @@ def project(tmp_path: Path) -> Path:
 SECRET = {"OBS_SECRET_ACCESS_KEY": "SKPLANTED"}
 
 
-def plan(project: Path, *words: str, more: Dict[str, str] = SECRET) -> Ended:
+def plan(project: Path, *words: str, more: dict[str, str] = SECRET) -> Ended:
     """Plans the submission of the job file."""
     return ma_boot(project, "job", "submit", "job.yaml", "--plan", *words, more=more)
 
 
-def request(ended: Ended) -> Dict[str, Any]:
+def request(ended: Ended) -> dict[str, Any]:
     """The request of a plan in JSON."""
     assert ended.code == 0, ended.output
     return dict(json.loads(ended.output)["request"])
@@ -73,7 +73,7 @@ def test_the_plan_is_the_request_and_the_code(project: Path) -> None:
     assert "PLANTED" not in text + ended.output
 
 
-def settings(*changes: str) -> List[str]:
+def settings(*changes: str) -> list[str]:
     return [word for change in changes for word in ("--set", change)]
 
 
@@ -193,7 +193,7 @@ def test_a_mistake_of_syntax_comes_alone(project: Path) -> None:
     ],
 )
 def test_a_first_file_is_not_written_with_what_the_form_refuses(
-    tmp_path: Path, words: List[str], text: str
+    tmp_path: Path, words: list[str], text: str
 ) -> None:
     ended = ma_boot(tmp_path, "job", "init", *words)
     assert ended.code == 64

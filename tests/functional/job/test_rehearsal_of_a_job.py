@@ -6,15 +6,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, List, Optional
 
 import pytest
 
-from ma_boot.job import JobFile, JobProblem
-from ma_boot.job_service import job_code, upload_code
-from ma_boot.rehearsal.platform import code_files, copy_code
-from path_mapping.mapping import ObsUrl
-from path_mapping.stores import open_store
+from ma_boot.desk.job.job_file import JobFile
+from ma_boot.desk.job.readers import JobProblem
+from ma_boot.desk.job_service.in_obs import job_code, upload_code
+from ma_boot.desk.rehearsal.platform.code_directory import code_files, copy_code
+from path_mapping.mapping.routes import ObsUrl
+from path_mapping.stores.open_store import open_store
 from tests.conftest import CREDENTIALS
 from tests.functional.node import Ended
 from tests.obs import MemoryObs
@@ -52,7 +52,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ma_boot(project: Path, *arguments: str, more: Optional[Dict[str, str]] = None) -> Ended:
+def ma_boot(project: Path, *arguments: str, more: dict[str, str] | None = None) -> Ended:
     environ = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(project), **(more or {})}
     argv = [sys.executable, "-m", "ma_boot", *arguments]
     done = subprocess.run(
@@ -162,7 +162,7 @@ def test_the_rehearsed_code_is_that_which_is_submitted(tmp_path: Path, obs: Memo
     (code / "directory").symlink_to("sub")
     os.mkfifo(code / "pipe")
     job = JobFile(name="x", command=("train.py",), code_url=ObsUrl("bucket", "jobs"), exclude=("*.ckpt",))
-    problems: List[JobProblem] = []
+    problems: list[JobProblem] = []
     submitted = job_code(job, str(code), problems)
     assert problems == []
     environ = {"OBS_ENDPOINT": obs.url, **CREDENTIALS}

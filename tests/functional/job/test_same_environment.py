@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Dict, Set
+from typing import Any
 
 from tests.functional.job.conftest import JOB, Desk
 
@@ -25,7 +25,7 @@ secrets: [MY_TOKEN]
 OF_ONE_RUN = {"MABOOT_RUN", "MABOOT_SAVE_FILE", "MABOOT_SUBMISSION", "PWD", "OLDPWD", "SHLVL", "_"}
 
 
-def ranks(output: str) -> Dict[str, Any]:
+def ranks(output: str) -> dict[str, Any]:
     """What each rank printed, without what differs from run to run: names, paths and ports."""
     ranks = {}
     for line in output.splitlines():
@@ -37,7 +37,7 @@ def ranks(output: str) -> Dict[str, Any]:
     return ranks
 
 
-def without(names: Set[str], rank: Dict[str, Any]) -> Dict[str, Any]:
+def without(names: set[str], rank: dict[str, Any]) -> dict[str, Any]:
     """What a rank printed, without these variables."""
     environ = {name: value for name, value in rank["environ"].items() if name not in names}
     return {**rank, "environ": environ}

@@ -9,9 +9,8 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
 
-from ma_boot.job import MARK
+from ma_boot.desk.job.request import MARK
 from tests.functional.job.conftest import Desk
 from tests.functional.job.test_faults import BODY, opened
 from tests.functional.node import eventually
@@ -51,7 +50,7 @@ def test_the_exit_code_is_that_of_the_first_failing_task(desk: Desk) -> None:
 
 def test_each_end_of_a_job_has_its_exit_code(desk: Desk) -> None:
     job = desk.submitted()
-    ends: List[Tuple[str, List[Dict[str, object]], int]] = [
+    ends: list[tuple[str, list[dict[str, object]], int]] = [
         ("Completed", [], 0),
         ("Failed", [], 1),
         ("Failed", [{"task": "worker-0", "exit_code": 0}, {"task": "worker-1", "exit_code": 137}], 137),
@@ -155,7 +154,7 @@ def test_the_end_of_logs_with_each_combination_of_options(desk: Desk) -> None:
         log.add(*(f"2026-11-22 13:{minute:02}:00 node {node}" for minute in range(60)))
     job.logs["worker-1"].add("without a time")
 
-    def shown(*words: str) -> List[str]:
+    def shown(*words: str) -> list[str]:
         done = desk.job("logs", job.id, *words)
         assert done.code == 0, done.err
         return done.out.splitlines()
@@ -256,8 +255,8 @@ def test_a_secret_is_in_the_request_only_if_it_is_named(desk: Desk) -> None:
 
 
 def test_each_submission_of_several_nodes_has_a_token_of_its_own(desk: Desk) -> None:
-    def token(*words: str) -> Optional[str]:
-        variables: Dict[str, str] = desk.submitted(*words).body["algorithm"]["environments"]
+    def token(*words: str) -> str | None:
+        variables: dict[str, str] = desk.submitted(*words).body["algorithm"]["environments"]
         return variables.get("MABOOT_JOB_TOKEN")
 
     tokens = [token(), token()]

@@ -9,16 +9,17 @@ import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 
 from ma_boot import __version__
-from ma_boot.environment import how_to_install
+from ma_boot.desk.job.request import MARK
+from ma_boot.desk.job_service import api as api_module
+from ma_boot.desk.job_service.api import JobApi, PatientApi, ServiceBusy, ServiceRefused
+from ma_boot.desk.job_service.jobs import created
 from ma_boot.errors import BootError, ConfigError, InputMissing, StoreUnavailable
-from ma_boot.job import MARK
-from ma_boot.job_service import JobApi, PatientApi, api as api_module, created
-from ma_boot.job_service.api import ServiceBusy, ServiceRefused
+from ma_boot.node.environment.extras import how_to_install
 from tests.functional.job.conftest import Desk
 from tests.functional.job.test_faults import BODY, opened
 from tests.functional.node import eventually
@@ -57,14 +58,14 @@ def test_a_time_out_of_a_post_is_no_traceback(api: ModelArtsStandIn, monkeypatch
         client.search([], 10)
 
 
-def marked(mark: str, workspace: str) -> Dict[str, Any]:
+def marked(mark: str, workspace: str) -> dict[str, Any]:
     metadata = {"name": "scripted", "workspace_id": workspace}
     return {**BODY, "metadata": metadata, "algorithm": {**BODY["algorithm"], "environments": {MARK: mark}}}
 
 
 @pytest.mark.parametrize("workspace", ["0", "w" * 32])
 def test_a_job_is_created_once_though_its_answer_was_lost(api: ModelArtsStandIn, workspace: str) -> None:
-    notes: List[str] = []
+    notes: list[str] = []
     client = opened(api)
     client.create(marked("of another", workspace))
     api.faults += [ApiFault("lost", "POST .*/training-jobs$"), ApiFault("503", "POST .*-searches", times=2)]
@@ -238,7 +239,7 @@ def test_no_error_has_a_key(api: ModelArtsStandIn) -> None:
 
 
 def test_the_keys_are_read_again_once(api: ModelArtsStandIn) -> None:
-    clients: List[JobApi] = []
+    clients: list[JobApi] = []
 
     def renewed() -> JobApi:
         clients.append(opened(api))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-from typing import Any, Callable, Collection, ContextManager, Iterator, List, Mapping, Optional, Tuple
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, closing
+from typing import Any, Callable
 
 import pytest
 
-from ma_boot.observe import HangDetector, PeerMessage
-from ma_boot.observe.hang_detector import QuietLife
-from ma_boot.processes import SignalInbox
+from ma_boot.node.observe.hang_detector import HangDetector, QuietLife
+from ma_boot.node.observe.peers import PeerMessage
+from ma_boot.processes.signals import SignalInbox
 from tests.functional.supervisor.conftest import (
     EventLog,
     inbox as inbox,
@@ -26,8 +27,8 @@ class Others:
 
     def __init__(self, *others: int, node: int = 0) -> None:
         self.node = node
-        self.sent: List[Tuple[str, Mapping[str, Any]]] = []
-        self.messages: List[PeerMessage] = []
+        self.sent: list[tuple[str, Mapping[str, Any]]] = []
+        self.messages: list[PeerMessage] = []
         self.others = others or self.others
 
     def has_rank(self, node: int, rank: int) -> bool:
@@ -36,11 +37,11 @@ class Others:
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
         self.sent.append((kind, body))
 
-    def heard(self) -> List[PeerMessage]:
+    def heard(self) -> list[PeerMessage]:
         messages, self.messages = self.messages, []
         return messages
 
-    def heard_of_saves(self) -> List[PeerMessage]:
+    def heard_of_saves(self) -> list[PeerMessage]:
         return []
 
 
@@ -58,14 +59,14 @@ def life(inbox: SignalInbox) -> Iterator[QuietLife]:
         yield life
 
 
-Detecting = Callable[..., ContextManager[HangDetector]]
+Detecting = Callable[..., AbstractContextManager[HangDetector]]
 
 
 @pytest.fixture
 def detecting(inbox: SignalInbox, journal: EventLog) -> Detecting:
     """A detector that asks for a stop after a timeout; without `peers` there is no way to other nodes."""
 
-    def detect(timeout: Optional[float], peers: Optional[Others] = None) -> ContextManager[HangDetector]:
+    def detect(timeout: float | None, peers: Others | None = None) -> AbstractContextManager[HangDetector]:
         return closing(HangDetector(timeout, "stop", inbox, journal, peers or alone()))
 
     return detect

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from pathlib import Path
-from typing import List
 
 import pytest
 
@@ -35,7 +34,7 @@ time.sleep(100)
 """
 
 
-def hung(node: Node) -> List[str]:
+def hung(node: Node) -> list[str]:
     return [label for event in node.events() if event["kind"] == "hang" for label in event["labels"]]
 
 
@@ -104,7 +103,7 @@ card() {
 """
 
 
-def flickering(tools: Path, ways: List[str], chance: random.Random) -> None:
+def flickering(tools: Path, ways: list[str], chance: random.Random) -> None:
     """A stand-in of npu-smi: the cards of ranks that wait for them compute at some looks, at others they do not."""
     tools.mkdir()
     shares = [f"{chance.randint(15, 60)}" if way == "card" else "0" for way in ways]
@@ -113,7 +112,7 @@ def flickering(tools: Path, ways: List[str], chance: random.Random) -> None:
     (tools / "npu-smi").chmod(0o755)
 
 
-def alarms(seed: int, place: Path, ways: List[str], timeouts: int = TIMEOUTS) -> List[str]:
+def alarms(seed: int, place: Path, ways: list[str], timeouts: int = TIMEOUTS) -> list[str]:
     """The ways of the healthy ranks that were taken for hanging; another rank hangs."""
     chance = random.Random(seed)
     ways = [*ways, "hangs"]

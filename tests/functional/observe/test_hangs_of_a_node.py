@@ -8,8 +8,8 @@ import threading
 import time
 from pathlib import Path
 
-from ma_boot.observe import PeerMessage
-from ma_boot.observe.stacks_round import read_verdict
+from ma_boot.node.observe.peers import PeerMessage
+from ma_boot.node.observe.stacks_round import read_verdict
 from tests.functional.node import eventually
 from tests.functional.observe.conftest import Detecting, Others
 from tests.functional.observe.test_stacks_round import row

@@ -8,16 +8,18 @@ import shlex
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import List, Optional, Sequence, cast
+from typing import cast
 
 import pytest
 
-from ma_boot.launch import WorkerSpec
-from ma_boot.observe import PeerMessage, hang_detector
-from ma_boot.observe.hang_detector import HangDetector, QuietLife
-from ma_boot.processes import process_usages
-from ma_boot.supervisor.worker_group import Worker
+from ma_boot.node.launch.launch_plan import WorkerSpec
+from ma_boot.node.observe import hang_detector
+from ma_boot.node.observe.hang_detector import HangDetector, QuietLife
+from ma_boot.node.observe.peers import PeerMessage
+from ma_boot.node.supervisor.worker_group import Worker
+from ma_boot.processes.cpu_meter import process_usages
 from tests.functional.node import eventually
 from tests.functional.observe.conftest import Detecting, Others
 from tests.functional.supervisor.conftest import EventLog, Started, shell
@@ -63,7 +65,7 @@ class Tool:
         )
         tool.chmod(0o755)
 
-    def times(self) -> List[float]:
+    def times(self) -> list[float]:
         """When it was asked so far."""
         return [float(line) for line in self._asked.read_text().split()] if self._asked.exists() else []
 
@@ -73,7 +75,7 @@ def rank(directory: Path, number: int, script: str = "exec sleep 600", **environ
     return spec._replace(local_rank=number, environ={**spec.environ, **environ})
 
 
-def hung(detector: HangDetector, workers: List[Worker], clock: Clock) -> List[str]:
+def hung(detector: HangDetector, workers: list[Worker], clock: Clock) -> list[str]:
     """Whom a check names, as if stacks had been taken just now: so none are."""
     detector._last_round = clock.now
     return detector.hanging(workers)
@@ -83,7 +85,7 @@ def hung(detector: HangDetector, workers: List[Worker], clock: Clock) -> List[st
     ("timeout", "interval"), [(160.0, 20.0), (240.0, 30.0), (100_000.0, 30.0), (None, math.inf)]
 )
 def test_it_looks_eight_times_in_the_timeout_and_at_least_every_half_minute(
-    detecting: Detecting, timeout: Optional[float], interval: float
+    detecting: Detecting, timeout: float | None, interval: float
 ) -> None:
     with detecting(timeout) as detector:
         assert detector.patience() == pytest.approx(interval, abs=0.9)
@@ -101,7 +103,7 @@ class Broken:
 
 @pytest.mark.parametrize("timeout", [None, 600.0])
 def test_it_looks_at_no_process_before_it_is_time(
-    detecting: Detecting, journal: EventLog, timeout: Optional[float]
+    detecting: Detecting, journal: EventLog, timeout: float | None
 ) -> None:
     with detecting(timeout) as detector:
         assert detector.check([cast(Worker, Broken())], False) == ""
@@ -143,7 +145,7 @@ def test_what_an_orphan_of_a_rank_uses_is_the_ranks(
     clock: Clock,
     ranks: int,
     prefix: Sequence[str],
-    named: List[str],
+    named: list[str],
 ) -> None:
     """It has a session of its own, so only what it has inherited tells whose it is."""
     burn = [*prefix, sys.executable, "-c", BURNING, str(tmp_path / "pid")]
@@ -179,7 +181,7 @@ def test_the_time_in_which_stacks_are_taken_is_not_quiet(
 
 @pytest.mark.parametrize(("ranks", "named"), [(1, ["rank 0"]), (0, ["command"])])
 def test_what_is_no_rank_is_watched_where_there_are_none(
-    tmp_path: Path, started: Started, detecting: Detecting, clock: Clock, ranks: int, named: List[str]
+    tmp_path: Path, started: Started, detecting: Detecting, clock: Clock, ranks: int, named: list[str]
 ) -> None:
     """Beside ranks it is MindSpore's scheduler, which waits for them."""
     command = rank(tmp_path, 7)._replace(label="command", rank=None)
@@ -229,7 +231,7 @@ def test_cards_are_looked_at_from_half_the_timeout_on(
     monkeypatch.setattr(hang_detector, "IDLE_ANSWERS", 9)  # this clock hardly leaves time for more
     tool = Tool(tmp_path / "tools", IDLE, NPU_910B)
     specs = [rank(tmp_path, number, PATH=tool.path) for number in range(2)]
-    named: List[str] = []
+    named: list[str] = []
     with started(*specs) as group, detecting(TIMEOUT) as detector:
         clock.now += 17
         for quiet in range(0, 180, 20):

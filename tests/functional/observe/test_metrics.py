@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Iterator, List, Tuple, cast
+from typing import Any, cast
 
 import pytest
 
-from ma_boot.launch import WorkerSpec
-from ma_boot.observe.sampler import FINISH_SECONDS, Metrics, Sampler, Sampling
-from ma_boot.processes import SignalInbox, Task
-from ma_boot.supervisor import Worker
+from ma_boot.node.launch.launch_plan import WorkerSpec
+from ma_boot.node.observe.sampler import FINISH_SECONDS, Metrics, Sampler, Sampling
+from ma_boot.node.supervisor.worker_group import Worker
+from ma_boot.processes.signals import SignalInbox
+from ma_boot.processes.task import Task
 from tests.functional.node import eventually
 from tests.functional.supervisor.conftest import EventLog
 
@@ -27,7 +29,7 @@ class Output:
         self.text = text
         self.broken = broken
 
-    def since(self, position: int) -> Tuple[int, bytes, float]:
+    def since(self, position: int) -> tuple[int, bytes, float]:
         if self.broken:
             raise ZeroDivisionError("broken")
         return len(self.text), self.text[position:], time.monotonic()
@@ -48,7 +50,7 @@ def sampled(output: Output, journal: EventLog, interval: float = 0.01, **environ
     assert not thread.is_alive()
 
 
-def steps(journal: EventLog) -> List[Any]:
+def steps(journal: EventLog) -> list[Any]:
     """The steps that were written."""
     return [event["ranks"]["step"] for event in journal.events("metrics") if "step" in event["ranks"]]
 

@@ -7,11 +7,11 @@ import socket
 import threading
 import time
 import urllib.request
-from typing import Iterator, Tuple
+from collections.abc import Iterator
 
 import pytest
 
-from ma_boot.observe.endpoint import CLIENT_SECONDS, Endpoint
+from ma_boot.node.observe.endpoint import CLIENT_SECONDS, Endpoint
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def endpoint() -> Iterator[Endpoint]:
     served.close()
 
 
-def address(endpoint: Endpoint) -> Tuple[str, int]:
+def address(endpoint: Endpoint) -> tuple[str, int]:
     host, _, port = endpoint.at.rpartition(":")
     return host, int(port)
 

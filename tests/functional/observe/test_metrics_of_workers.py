@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Dict, Sequence
+from typing import Any
 
 import pytest
 
-from ma_boot.observe import Metrics, Sampling
-from ma_boot.processes import SignalInbox
-from ma_boot.supervisor import Worker
+from ma_boot.node.observe.sampler import Metrics, Sampling
+from ma_boot.node.supervisor.worker_group import Worker
+from ma_boot.processes.signals import SignalInbox
 from tests.functional.node import eventually
 from tests.functional.supervisor.conftest import EventLog, Started, shell
 
 
-def first_sample(workers: Sequence[Worker], inbox: SignalInbox, journal: EventLog) -> Dict[str, Any]:
+def first_sample(workers: Sequence[Worker], inbox: SignalInbox, journal: EventLog) -> dict[str, Any]:
     """The event of the first sample of these workers."""
     with closing(Metrics(Sampling(0.05), inbox, journal)) as task:
         eventually(lambda: task.patience() == 0, "the first interval is over")

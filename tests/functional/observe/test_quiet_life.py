@@ -9,13 +9,16 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Optional
 
 import pytest
 
-from ma_boot.observe.hang_detector import END_SECONDS, QuietLife
-from ma_boot.processes import SignalInbox, Task, process_stat, process_usages, socket_bytes, sockets_of
-from ma_boot.supervisor import Worker
+from ma_boot.node.observe.hang_detector import END_SECONDS, QuietLife
+from ma_boot.node.supervisor.worker_group import Worker
+from ma_boot.processes.cpu_meter import process_usages
+from ma_boot.processes.orphan_guard import process_stat
+from ma_boot.processes.signals import SignalInbox
+from ma_boot.processes.sockets import socket_bytes, sockets_of
+from ma_boot.processes.task import Task
 from tests.functional.boot.test_metrics import stand_in
 from tests.functional.node import eventually
 from tests.functional.supervisor.conftest import Started, shell
@@ -27,7 +30,7 @@ from tests.unit.observe.test_cards import NPU_910B
     [(0, "", True), (1, "", False), (1, "0", True), (0, "1", False), (0, "x", True), (None, "1", True)],
 )
 def test_a_card_that_computes_is_life(
-    tmp_path: Path, started: Started, life: QuietLife, local_rank: Optional[int], device: str, computes: bool
+    tmp_path: Path, started: Started, life: QuietLife, local_rank: int | None, device: str, computes: bool
 ) -> None:
     """Of the two cards the first one computes; a command that starts the ranks itself has both."""
     stand_in(tmp_path / "tools", "npu-smi", NPU_910B)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 
@@ -38,12 +38,12 @@ class Pod(Node):
         self.write_table(table(0, 1), 1)
         self.reset({"status": "initializing"})
 
-    def write_table(self, document: Dict[str, Any], version: int) -> None:
+    def write_table(self, document: dict[str, Any], version: int) -> None:
         """As MindCluster: the table, then the file that counts."""
         (self.config / "hccl.json").write_text(json.dumps(document))
         (self.config / "version").write_text(str(version))
 
-    def reset(self, document: Dict[str, Any], kind: str = "") -> None:
+    def reset(self, document: dict[str, Any], kind: str = "") -> None:
         """Writes it in place."""
         (self.root / "reset" / "restartType").write_text(kind)
         (self.root / "reset" / "reset.json").write_text(json.dumps(document))
@@ -51,7 +51,7 @@ class Pod(Node):
     def boots(self) -> Booting:
         return self.start("python", str(self.program))
 
-    def events_of(self, kind: str) -> List[Dict[str, Any]]:
+    def events_of(self, kind: str) -> list[dict[str, Any]]:
         (file,) = self.log_dir.glob("*-events.jsonl")
         return [event for event in events_in(file) if event["kind"] == kind]
 
@@ -61,7 +61,7 @@ def pod(tmp_path: Path) -> Pod:
     return Pod(tmp_path)
 
 
-def ranks(status: str, *numbers: int) -> List[Dict[str, Any]]:
+def ranks(status: str, *numbers: int) -> list[dict[str, Any]]:
     return [{"RankId": number, "LogicId": 0, "Status": status} for number in numbers]
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Set
 
 import pytest
 
-from ma_boot.observe import saving
+from ma_boot.node.observe import saving
 from ma_boot.training import save_request
 from tests.functional.node import Node, eventually
 
@@ -34,7 +33,7 @@ def training(node: Node) -> Node:
     return node
 
 
-def saved(node: Node, attempt: int = 1) -> Set[str]:
+def saved(node: Node, attempt: int = 1) -> set[str]:
     """The step at which the ranks have saved, once all have."""
     files = [node.home / f"saved.{rank}.{attempt}" for rank in range(4)]
     eventually(lambda: all(file.exists() and file.read_text() for file in files), "all ranks save")

@@ -6,11 +6,11 @@ import importlib
 import subprocess
 import sys
 import uuid
-from typing import Iterator, Set
+from collections.abc import Iterator
 
 import pytest
 
-from ma_boot.observe.semaphores import PLACE, semaphores_in
+from ma_boot.node.observe.semaphores import PLACE, semaphores_in
 from tests.functional.node import Booting, Node, eventually
 
 CREATE = """
@@ -40,7 +40,7 @@ def name() -> Iterator[str]:
         file.unlink()
 
 
-def there(name: str) -> Set[str]:
+def there(name: str) -> set[str]:
     return {file.name[len(f"sem.{name}") :] for file in PLACE.glob(f"sem.{name}*")}
 
 

@@ -6,15 +6,17 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any
 
 import pytest
 
-from ma_boot.environment import how_to_install
-from ma_boot.observe import PeerMessage, stacks_round
-from ma_boot.observe.stacks import RankAtHang
-from ma_boot.observe.stacks_round import (
+from ma_boot.node.environment.extras import how_to_install
+from ma_boot.node.observe import stacks_round
+from ma_boot.node.observe.peers import PeerMessage
+from ma_boot.node.observe.stacks import RankAtHang
+from ma_boot.node.observe.stacks_round import (
     StacksRound,
     _lines,
     _plogs,
@@ -23,7 +25,8 @@ from ma_boot.observe.stacks_round import (
     read_ranks,
     read_verdict,
 )
-from ma_boot.processes import SignalInbox, process_stat
+from ma_boot.processes.orphan_guard import process_stat
+from ma_boot.processes.signals import SignalInbox
 from tests.functional.node import eventually
 from tests.functional.observe.conftest import Others, alone
 from tests.functional.supervisor.conftest import Started, shell
@@ -40,7 +43,7 @@ def message(body: Any, kind: str = "stacks", node: int = 2) -> PeerMessage:
     return PeerMessage(node, kind, body, 0.0)
 
 
-def row(rank: Any, **more: Any) -> Dict[str, Any]:
+def row(rank: Any, **more: Any) -> dict[str, Any]:
     """A rank in the message of a node."""
     fields = RankAtHang(rank, 0, "s", 1.0, state="S", printed=9.0)._asdict()
     return {**fields, "waits_for": [], **more}
@@ -150,7 +153,7 @@ def test_equal_stacks_are_shown_once_and_at_most_six() -> None:
 @pytest.mark.parametrize(
     ("count", "more"), [(40, None), (41, "  ... 1 lines more"), (50, "  ... 10 lines more")]
 )
-def test_of_a_long_stack_forty_lines_are_shown(count: int, more: Optional[str]) -> None:
+def test_of_a_long_stack_forty_lines_are_shown(count: int, more: str | None) -> None:
     text = "".join(f"line {number}\n" for number in range(count))
     shown = _reported([], [("scheduler", text)], [])[0][0].split("\n")
     assert shown[:41] == ["scheduler:", *(f"  line {number}" for number in range(40))]
@@ -198,7 +201,7 @@ def test_nobody_and_somebody_is_suspected() -> None:
     ids=["two", "none", "ours", "twice", "no number", "no fields", "no row", "no list", "nothing", "below 0",
          "no stack", "no time", "no number of seconds"],
 )  # fmt: skip
-def test_what_another_node_tells_is_not_trusted(rows: Any, ranks: Optional[Sequence[int]]) -> None:
+def test_what_another_node_tells_is_not_trusted(rows: Any, ranks: Sequence[int] | None) -> None:
     read = read_ranks(message({"ranks": rows}), Others())
     assert (None if read is None else [rank.rank for rank in read]) == ranks
 
@@ -225,7 +228,7 @@ def test_how_another_nodes_ranks_have_ended_is_not_trusted_either(codes: Any, ra
 def test_whatever_the_way_to_the_stacks_raises_the_ranks_are_told(
     started: Started, inbox: SignalInbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(asked: object) -> List[str]:
+    def broken(asked: object) -> list[str]:
         raise ZeroDivisionError("broken")
 
     monkeypatch.setattr(stacks_round, "stacks_of", broken)

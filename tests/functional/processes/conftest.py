@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from ma_boot.processes import SignalInbox
+from ma_boot.processes.signals import SignalInbox
 
 
 @pytest.fixture

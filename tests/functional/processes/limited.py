@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Callable, Iterator, List
+from typing import Callable
 
 from tests.requirement import unavailable
 
@@ -15,7 +16,7 @@ _GROUPS = (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup"))
 _RIGHTS = "+dac_override,+dac_read_search,+fowner"  # of another user, who can use the directories of the test
 _ENTER = 'echo $$ > "$0/cgroup.procs"; exec "$@"'
 
-Limit = Callable[[int], List[str]]  # the words before a program that may have so many processes and threads
+Limit = Callable[[int], list[str]]  # the words before a program that may have so many processes and threads
 
 
 @contextmanager
@@ -31,7 +32,7 @@ def by_control_group() -> Iterator[Limit]:
         if not (own / "pids.max").exists():
             unavailable("a control group of processes: its controller is not there")
 
-        def limited(count: int) -> List[str]:
+        def limited(count: int) -> list[str]:
             (own / "pids.max").write_text(str(count))
             return ["sh", "-c", _ENTER, str(own)]
 

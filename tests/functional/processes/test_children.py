@@ -8,22 +8,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import List
 
 import pytest
 
 from ma_boot.errors import Stopped
-from ma_boot.processes import (
-    MARKER_VARIABLE,
-    SignalInbox,
-    guarded,
-    orphan_guard,
-    own_marker,
-    processes_marked,
-    reap_orphans,
-    run_child,
-    stop_leftovers,
-)
+from ma_boot.processes import orphan_guard
+from ma_boot.processes.children import guarded, reap_orphans, run_child, stop_leftovers
+from ma_boot.processes.orphan_guard import MARKER_VARIABLE, own_marker, processes_marked
+from ma_boot.processes.signals import SignalInbox
 from tests.functional.node import alive, eventually
 
 LOADED = """
@@ -111,8 +103,8 @@ class TestLeftovers:
             number_in(tmp_path / "pid")
             stop_leftovers("another container", 0.2, inbox, print, print)
             assert left.poll() is None
-            lines: List[str] = []
-            events: List[tuple[str, ...]] = []
+            lines: list[str] = []
+            events: list[tuple[str, ...]] = []
             began = time.monotonic()
             stop_leftovers(
                 container, 0.2, inbox, lines.append, lambda kind, **fields: events.append((kind, *fields))
@@ -123,7 +115,7 @@ class TestLeftovers:
         assert events == [("left-over", "pids")]
 
 
-def guards() -> List[int]:
+def guards() -> list[int]:
     """The guards of this process's marker."""
     lines = {
         int(file.parent.name): file.read_text()

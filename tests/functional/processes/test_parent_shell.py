@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import List
 
 import pytest
 
@@ -35,7 +34,7 @@ def below(node: Node, *shell: str) -> str:
     ],
     ids=["sh", "bash", "pipe"],
 )
-def test_a_shell_that_waits_is_reported_once_with_the_remedy(node: Node, shell: List[str]) -> None:
+def test_a_shell_that_waits_is_reported_once_with_the_remedy(node: Node, shell: list[str]) -> None:
     output = below(node, *shell)
     assert output.count(NOTE) == 1
     assert "let `exec ma_boot ...` be its last command" in output
@@ -59,7 +58,7 @@ def test_a_script_that_waits_is_one_too_and_shows_no_secret(node: Node, tmp_path
     ],
     ids=["sh", "bash", "trap"],
 )
-def test_a_shell_that_is_replaced_or_listens_is_none(node: Node, shell: List[str]) -> None:
+def test_a_shell_that_is_replaced_or_listens_is_none(node: Node, shell: list[str]) -> None:
     assert NOTE not in below(node, *shell)
 
 

@@ -9,12 +9,12 @@ import signal
 import sys
 import threading
 import time
-from typing import Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from ma_boot.errors import Stopped
-from ma_boot.processes import SignalInbox
+from ma_boot.processes.signals import SignalInbox
 
 
 def test_a_stop_signal_is_recorded_and_wakes() -> None:

@@ -8,7 +8,8 @@ import time
 import pytest
 
 from ma_boot.errors import Stopped
-from ma_boot.processes import SignalInbox, Task
+from ma_boot.processes.signals import SignalInbox
+from ma_boot.processes.task import Task
 
 
 def until_cancelled(cancel: threading.Event) -> str:

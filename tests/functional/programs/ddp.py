@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any, Dict
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -32,7 +32,7 @@ for step in range(60):
 weights = torch.cat([p.detach().flatten() for p in model.parameters()])
 highest = weights.clone()
 dist.all_reduce(highest, op=dist.ReduceOp.MAX)
-seen: Dict[str, Any] = {name: os.environ.get(name) for name in (*NAMES, "RANK_TABLE_FILE", "RANK_ID")}
+seen: dict[str, Any] = {name: os.environ.get(name) for name in (*NAMES, "RANK_TABLE_FILE", "RANK_ID")}
 if "environ" in sys.argv:
     seen.update(environ=dict(os.environ), losses=losses)
 line = {"first": losses[0], "last": losses[-1], "equal": bool(torch.equal(weights, highest)), **seen}

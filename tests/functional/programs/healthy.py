@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import List
 
 RANK = int(os.environ["RANK_ID"])
 TIMEOUT = float(sys.argv[1])
@@ -29,7 +28,7 @@ while time.process_time() < end:
 """  # what it works, and not when it ends, is the same on a busy machine
 
 
-def work(seconds: float = 1e6) -> List[str]:
+def work(seconds: float = 1e6) -> list[str]:
     """The command of a process that uses a part of a core, on a machine that is not busy for so long."""
     share = CHANCE.uniform(0.2, 0.4)
     return [sys.executable, "-S", "-c", WORK, f"{share}", f"{share * seconds}"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict
+from typing import Any
 
 import torch
 from transformers import PretrainedConfig, PreTrainedModel, Trainer, TrainingArguments
@@ -11,13 +11,13 @@ from transformers import PretrainedConfig, PreTrainedModel, Trainer, TrainingArg
 STEP_SECONDS = 0.1
 
 
-class Points(torch.utils.data.Dataset[Dict[str, Any]]):  # type: ignore[misc]  # without types here
+class Points(torch.utils.data.Dataset[dict[str, Any]]):  # type: ignore[misc]  # without types here
     """Points whose label is the sum of their coordinates."""
 
     def __len__(self) -> int:
         return 4000
 
-    def __getitem__(self, at: int) -> Dict[str, Any]:
+    def __getitem__(self, at: int) -> dict[str, Any]:
         x = torch.randn(8, generator=torch.Generator().manual_seed(at))
         return {"x": x, "labels": x.sum().reshape(1)}
 
@@ -32,7 +32,7 @@ class Line(PreTrainedModel):  # type: ignore[misc]  # without types here
         self.layer = torch.nn.Linear(8, 1)
         self.post_init()
 
-    def forward(self, x: Any, labels: Any = None) -> Dict[str, Any]:
+    def forward(self, x: Any, labels: Any = None) -> dict[str, Any]:
         """The loss and the prediction."""
         time.sleep(STEP_SECONDS)
         predicted = self.layer(x)

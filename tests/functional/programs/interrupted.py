@@ -14,7 +14,6 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Dict
 
 ROOT = Path("checkpoints")
 
@@ -53,7 +52,7 @@ def say_restored(rank: int) -> str:
     return step or ""
 
 
-def _contents() -> Dict[str, str]:
+def _contents() -> dict[str, str]:
     """The digest of each file that is there, by its path."""
     files = [path for path in sorted(ROOT.rglob("*")) if path.is_file() and ".ma_boot" not in path.parts]
     return {str(path.relative_to(ROOT)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Iterator, Tuple
+from collections.abc import Iterator
+from typing import Any
 
 import mindspore as ms
 import numpy as np
@@ -16,7 +17,7 @@ STEPS = 20
 EPOCHS = 3
 
 
-def points() -> Iterator[Tuple[Any, Any]]:
+def points() -> Iterator[tuple[Any, Any]]:
     """Points whose label is the sum of their coordinates, slowly."""
     chance = np.random.default_rng(1)
     for _ in range(STEPS):

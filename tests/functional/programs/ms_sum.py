@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from types import SimpleNamespace
-from typing import Any, Dict
+from typing import Any
 
 import numpy
 from mindspore import Tensor, ops
@@ -17,7 +17,7 @@ if "scheduler-fails" in sys.argv and os.environ.get("MS_ROLE") == "MS_SCHED":
     raise ValueError("planted in the scheduler")
 names = ("MS_NODE_ID", "MS_WORKER_NUM", "DEVICE_ID", "LOCAL_RANK", "RANK_TABLE_FILE")
 # Before MindSpore joins, which changes DEVICE_ID.
-seen: Dict[str, Any] = {name: os.environ.get(name) for name in names}
+seen: dict[str, Any] = {name: os.environ.get(name) for name in names}
 if "environ" in sys.argv:
     seen["environ"] = dict(os.environ)
 cfg = SimpleNamespace(seed=1, device_target="CPU", context_mode="pynative")

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Callable, Dict
+from typing import Callable
 
 RANK = os.environ.get("RANK_ID") or os.environ.get("MS_NODE_ID") or "-"
 
@@ -149,7 +149,7 @@ def raw() -> None:
     sys.stdout.flush()
 
 
-WORDS: Dict[str, Callable[..., object]] = {
+WORDS: dict[str, Callable[..., object]] = {
     "print-environment": lambda: print(json.dumps(dict(os.environ)), flush=True),
     "print-arguments": lambda: print(json.dumps(sys.argv), flush=True),
     "print": lambda text: print(text, flush=True),

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Sequence
 
 PRIME = 2_147_483_647
 SAVE_EVERY = 4

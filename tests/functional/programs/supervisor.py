@@ -7,10 +7,12 @@ import os
 import sys
 from pathlib import Path
 
-from ma_boot.launch import WorkerSpec
-from ma_boot.processes import SignalInbox, adopt_orphans
-from ma_boot.reporting import Console, Journal
-from ma_boot.supervisor import Limits, supervise
+from ma_boot.node.launch.launch_plan import WorkerSpec
+from ma_boot.node.supervisor.supervise import Limits, supervise
+from ma_boot.processes.children import adopt_orphans
+from ma_boot.processes.signals import SignalInbox
+from ma_boot.report.console import Console
+from ma_boot.report.journal import Journal
 
 root, limits, adopt, *command = sys.argv[1:]
 if adopt == "adopt":

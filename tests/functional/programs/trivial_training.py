@@ -15,13 +15,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Dict
 
 INPUT, OUTPUT = "data", "out"
 _PAUSE_SECONDS = 0.1
 
 
-def _table_is_right(environ: Dict[str, str], nodes: int, devices: int) -> bool:
+def _table_is_right(environ: dict[str, str], nodes: int, devices: int) -> bool:
     """Whether it has every device of every node, and ours with this rank.
 
     Servers are compared by address, which each platform tells by a name of its own.

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from tests.functional.node import Ended, alive, events_in, eventually
 
@@ -25,7 +25,7 @@ def start(
     *arguments: str,
     delay: str = "0.3",
     errors: int = subprocess.STDOUT,
-    more: Optional[Dict[str, str]] = None,
+    more: dict[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Starts a rehearsal; its rank table is complete after `delay` seconds, `more` are variables."""
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
@@ -41,7 +41,7 @@ def end(process: subprocess.Popen[bytes], seconds: float = 60) -> Ended:
     return Ended(process.returncode, output.decode())
 
 
-def rehearse(laptop: Path, *arguments: str, more: Optional[Dict[str, str]] = None) -> Ended:
+def rehearse(laptop: Path, *arguments: str, more: dict[str, str] | None = None) -> Ended:
     """Runs a rehearsal to its end."""
     return end(start(laptop, *arguments, more=more))
 
@@ -53,32 +53,32 @@ def write(laptop: Path, *lines: str) -> str:
     return "project/train.py"
 
 
-def with_outputs(laptop: Path, **outputs: object) -> List[str]:
+def with_outputs(laptop: Path, **outputs: object) -> list[str]:
     """The options for a mapping with these outputs."""
     (laptop / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = {{'output': {outputs!r}}}\n")
     return ["--path-mapping", "mapping.py", "--obs-root", "obs"]
 
 
-def node_events(laptop: Path, kind: str) -> List[Dict[str, Any]]:
+def node_events(laptop: Path, kind: str) -> list[dict[str, Any]]:
     """The events of this kind of all nodes."""
     files = sorted(laptop.glob("ma_boot-rehearsal/*/node-*/home/ma-user/modelarts/log/*-events.jsonl"))
     return [event for file in files for event in events_in(file) if event["kind"] == kind]
 
 
-def job_events(laptop: Path, kind: str) -> List[Dict[str, Any]]:
+def job_events(laptop: Path, kind: str) -> list[dict[str, Any]]:
     """The events of this kind of the rehearsal itself."""
     files = laptop.glob("ma_boot-rehearsal/*/log/*-events.jsonl")
     return [event for file in files for event in events_in(file) if event["kind"] == kind]
 
 
-def last_lines(ended: Ended, nodes: int = 2) -> List[str]:
+def last_lines(ended: Ended, nodes: int = 2) -> list[str]:
     """The last line of each node's report."""
     lines = ended.output.splitlines()
     prefixes = [f"[node {node}] " for node in range(nodes)]
     return [[line for line in lines if line.startswith(prefix)][-1][len(prefix) :] for prefix in prefixes]
 
 
-def processes(laptop: Path) -> List[int]:
+def processes(laptop: Path) -> list[int]:
     """All processes that run in a directory of the laptop."""
     running = []
     for pid in filter(str.isdecimal, os.listdir("/proc")):

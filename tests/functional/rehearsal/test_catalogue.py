@@ -7,13 +7,13 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
 import pytest
 
+from ma_boot.desk.rehearsal.faults import KINDS
+from ma_boot.desk.rehearsal.summary import FILE
 from ma_boot.errors import ExitCode
-from ma_boot.rehearsal.faults import KINDS
-from ma_boot.rehearsal.summary import FILE
 from tests.functional.node import PROGRAMS
 from tests.functional.rehearsal.jobs import end, processes, start
 
@@ -26,7 +26,7 @@ class Outcome(NamedTuple):
 
     code: int
     cause: str
-    uploaded: Optional[bool] = True
+    uploaded: bool | None = True
     starts: int = 1
 
 
@@ -38,7 +38,7 @@ REFUSED = Outcome(ExitCode.STORE_UNAVAILABLE, "obs://")  # outputs are looked at
 LOST = Outcome(ExitCode.OUTPUT_LOST, "not every output was uploaded", False)
 STALL = ("MABOOT_STALL_TIMEOUT=1",)
 STOP_HANG = ("--hang-timeout", "1.5", "--hang-action", "stop", "--stop-timeout", "1")
-CASES: Tuple[Tuple[str, Outcome, Tuple[str, ...]], ...] = (
+CASES: tuple[tuple[str, Outcome, tuple[str, ...]], ...] = (
     ("kill rank=1", Outcome(137, "rank 1 was killed by SIGKILL"), ()),
     ("kill rank=3 at=1s", Outcome(137, "rank 3 was killed by SIGKILL"), ()),
     ("kill rank=0 line=5", Outcome(137, "rank 0 was killed by SIGKILL"), ()),
@@ -109,7 +109,7 @@ KILLED = ("kill", "exit", "lost", "stop", "hang", "bad-card")
 @pytest.mark.usefixtures("bubblewrap")
 @pytest.mark.parametrize(("fault", "outcome", "options"), CASES, ids=[fault for fault, _, _ in CASES])
 def test_a_fault_ends_as_it_should(
-    laptop: Path, fault: str, outcome: Outcome, options: Tuple[str, ...]
+    laptop: Path, fault: str, outcome: Outcome, options: tuple[str, ...]
 ) -> None:
     content = os.urandom(16 << 10)
     (laptop / "obs" / "bucket" / "data" / "x").write_bytes(content)

@@ -9,15 +9,15 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 import pytest
 
-from ma_boot.rehearsal.faults import parse_faults
-from ma_boot.rehearsal.injection import Injector, LocalProcesses, StartedNode, Watch, force_exit
-from ma_boot.rehearsal.kept import kept_in, pruned
-from ma_boot.rehearsal.platform import SimulatedJob
-from ma_boot.rehearsal.summary import FILE
+from ma_boot.desk.rehearsal.faults import parse_faults
+from ma_boot.desk.rehearsal.injection import Injector, LocalProcesses, StartedNode, Watch, force_exit
+from ma_boot.desk.rehearsal.kept import kept_in, pruned
+from ma_boot.desk.rehearsal.platform.simulated_job import SimulatedJob
+from ma_boot.desk.rehearsal.summary import FILE
 from tests.conftest import CREDENTIALS
 from tests.functional.node import Ended, alive, eventually
 from tests.functional.rehearsal.jobs import (
@@ -35,9 +35,9 @@ from tests.obs import MemoryObs, obs_fault
 needs_bwrap = pytest.mark.usefixtures("bubblewrap")
 
 
-def verdicts(laptop: Path) -> List[Dict[str, Any]]:
+def verdicts(laptop: Path) -> list[dict[str, Any]]:
     (file,) = laptop.glob(f"ma_boot-rehearsal/*/{FILE}")
-    verdicts: List[Dict[str, Any]] = json.loads(file.read_text())
+    verdicts: list[dict[str, Any]] = json.loads(file.read_text())
     return verdicts
 
 
@@ -45,7 +45,7 @@ def with_fault(laptop: Path, *words: str) -> Ended:
     return rehearse(laptop, *SHAPE, "--tee", "none", *words)
 
 
-def environments(laptop: Path) -> Dict[int, Dict[str, str]]:
+def environments(laptop: Path) -> dict[int, dict[str, str]]:
     """The environment that each rank printed at its last start."""
     logs = laptop.glob("ma_boot-rehearsal/*/node-*/home/ma-user/modelarts/log/*-proc-rank-*.txt")
     last = [json.loads(log.read_text().splitlines()[0]) for log in logs if ".1.txt" not in log.name]
@@ -80,7 +80,7 @@ IN_THREADS = (
         ["sleep", "600"],
     ],
 )
-def test_an_exit_code_is_forced_on_any_program(command: List[str], code: int) -> None:
+def test_an_exit_code_is_forced_on_any_program(command: list[str], code: int) -> None:
     process = subprocess.Popen(command)
     force_exit(process.pid, code)
     assert process.wait(30) == code
@@ -125,7 +125,7 @@ def test_every_kind_whose_moment_never_comes_is_a_deviation(laptop: Path) -> Non
 
 
 @pytest.mark.parametrize("words", [["--input", "x=obs://bucket/none/", "--obs-root", "obs"], ["--plan"]])
-def test_a_rehearsal_that_did_not_begin_leaves_nothing(laptop: Path, words: List[str]) -> None:
+def test_a_rehearsal_that_did_not_begin_leaves_nothing(laptop: Path, words: list[str]) -> None:
     ended = rehearse(laptop, *words, "project/train.py")
     assert ended.code == (0 if words == ["--plan"] else 66), ended.output
     assert not (laptop / "ma_boot-rehearsal").exists()
@@ -205,7 +205,7 @@ AGAIN, NEW = ("1", "2"), ("2", "1")  # MA_SCHEDULE_CNT, MA_PROC_START_CNT
     ],
 )
 def test_a_rescheduled_node_is_new_and_any_other_keeps_its_container(
-    laptop: Path, fault: str, nodes_kept: List[str], counted: List[Tuple[str, str]]
+    laptop: Path, fault: str, nodes_kept: list[str], counted: list[tuple[str, str]]
 ) -> None:
     ended = starts_twice(laptop, fault)
     assert ended.code == 0, ended.output

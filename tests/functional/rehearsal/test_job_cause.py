@@ -10,12 +10,11 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import List
 
 import pytest
 
-from ma_boot.processes import descendants
-from ma_boot.reporting.timeline import job_cause
+from ma_boot.processes.orphan_guard import descendants
+from ma_boot.report.timeline.boot_run import job_cause
 from tests.functional.node import RANK, Ended, Node, eventually
 from tests.functional.rehearsal.jobs import (
     SHAPE,
@@ -40,7 +39,7 @@ FOUR = ["--nodes", "4", "--devices-per-node", "2", "--stop-timeout", "5"]
         (["--platform", "mindcluster", *SHAPE], 2),
     ],
 )
-def test_every_node_ends_with_the_jobs_cause(laptop: Path, options: List[str], nodes: int) -> None:
+def test_every_node_ends_with_the_jobs_cause(laptop: Path, options: list[str], nodes: int) -> None:
     rank = 2 * nodes - 1
     code = write(
         laptop,
@@ -126,7 +125,7 @@ def test_a_failure_before_the_ranks_start_is_told_too(laptop: Path) -> None:
 
 @pytest.mark.parametrize(("shape", "nodes", "seconds"), [(SHAPE, 2, "1.5"), (FOUR, 4, "3")])
 def test_a_hang_is_told_with_the_stacks_of_all_ranks_before_anything_is_ended(
-    laptop: Path, shape: List[str], nodes: int, seconds: str
+    laptop: Path, shape: list[str], nodes: int, seconds: str
 ) -> None:
     rank = nodes + 1
     code = write(
@@ -170,9 +169,9 @@ def test_no_rank_gets_the_token_and_nothing_shows_it(laptop: Path) -> None:
     assert shown == []
 
 
-def listening(pid: int) -> List[str]:
+def listening(pid: int) -> list[str]:
     """The addresses at which a process and its descendants listen, by /proc."""
-    links: List[str] = []
+    links: list[str] = []
     for process in (pid, *descendants(pid, {})):
         with suppress(OSError):  # it has just ended
             for link in Path(f"/proc/{process}/fd").iterdir():

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, List
 
 import pytest
 
@@ -30,7 +29,7 @@ FAILS_ONCE = ["time.sleep(0.5)", "if rank == 3 and attempt == 1: raise ValueErro
 AT_ONCE = {"MABOOT_START_SECONDS": "0"}
 
 
-def restarts(laptop: Path) -> List[int]:
+def restarts(laptop: Path) -> list[int]:
     """The nodes that have started again."""
     return sorted(event["node"] for event in node_events(laptop, "restart"))
 
@@ -81,7 +80,7 @@ def test_what_would_fail_in_the_same_way_is_not_tried_again_on_any_node(
     assert codes <= {ended.code, 128 + signal.SIGTERM}, "the code of the cause, also where nothing failed"
 
 
-def ends(laptop: Path) -> Dict[int, int]:
+def ends(laptop: Path) -> dict[int, int]:
     """The exit code that each node has reported."""
     return {event["node"]: event["exit_code"] for event in node_events(laptop, "end")}
 
@@ -140,7 +139,7 @@ def test_a_node_whose_table_has_changed_ends_with_the_code_of_the_cause(laptop: 
 
 @pytest.mark.parametrize(("more", "codes"), [(AT_ONCE, {0: 0, 1: 0}), ({}, {0: 1, 1: 1})])
 def test_a_handler_that_ends_stopped_ranks_with_0_does_not_end_the_job_well(
-    laptop: Path, more: Dict[str, str], codes: Dict[int, int]
+    laptop: Path, more: dict[str, str], codes: dict[int, int]
 ) -> None:
     """Where the job starts again these ranks do, too; else this node ends with the code of the cause."""
     handler = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))"

@@ -7,15 +7,14 @@ import shutil
 import sys
 import threading
 from pathlib import Path
-from typing import List
 
 import pytest
 
-from ma_boot.rehearsal.live_view import NodeEvents, painted, view
-from ma_boot.rehearsal.platform import SimulatedJob
-from ma_boot.reporting.console import Console
-from ma_boot.reporting.timeline.events import read_events
-from ma_boot.reporting.timeline.merge import timeline_of
+from ma_boot.desk.rehearsal.live_view import NodeEvents, painted, view
+from ma_boot.desk.rehearsal.platform.simulated_job import SimulatedJob
+from ma_boot.report.console import Console
+from ma_boot.report.timeline.events import read_events
+from ma_boot.report.timeline.merge import timeline_of
 from tests.functional.rehearsal.jobs import SHAPE
 from tests.functional.terminal import Shown, in_terminal, screen_lines
 from tests.synthetic import synthetic_job
@@ -58,7 +57,7 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines(tmp_path: Path)
 
 def test_what_is_written_meanwhile_is_whole_and_in_order() -> None:
     read_end, write_end = os.pipe()
-    taken: List[bytes] = []
+    taken: list[bytes] = []
 
     def take() -> None:
         while part := os.read(read_end, 1 << 16):

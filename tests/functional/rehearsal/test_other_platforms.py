@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 
@@ -25,7 +25,7 @@ def rehearse_on(platform: str, laptop: Path, *options: str, program: str = PROGR
     return rehearse(laptop, "--platform", platform, *SHAPE, *options, "project/train.py")
 
 
-def seen(ended: Ended) -> List[Dict[str, Any]]:
+def seen(ended: Ended) -> list[dict[str, Any]]:
     """What the ranks saw, in their order."""
     lines = [line.partition("SEEN ")[2] for line in ended.output.splitlines() if "SEEN {" in line]
     return sorted(map(json.loads, lines), key=lambda rank: int(rank["RANK_ID"] or rank["RANK"]))

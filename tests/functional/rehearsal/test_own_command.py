@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, Tuple
 
 import pytest
 
@@ -50,7 +49,7 @@ def project(tmp_path: Path) -> Path:
     return project
 
 
-def ma_boot(cwd: Path, *arguments: str, variables: Dict[str, str] = {}) -> Ended:  # noqa: B006
+def ma_boot(cwd: Path, *arguments: str, variables: dict[str, str] = {}) -> Ended:  # noqa: B006
     environ = {"PATH": f"{cwd.parent / 'bin'}:/usr/bin:/bin", **variables}
     argv = [sys.executable, "-m", "ma_boot", *arguments]
     done = subprocess.run(
@@ -78,7 +77,7 @@ def local(cwd: Path, *arguments: str) -> Ended:
         (("env", "A=b", "nice", "python3", "train.py"), "trained beside in ma-user"),
     ],
 )
-def test_the_usual_commands_work(project: Path, command: Tuple[str, ...], line: str) -> None:
+def test_the_usual_commands_work(project: Path, command: tuple[str, ...], line: str) -> None:
     ended = local(project, *command)
     assert ended.code == 0, ended.output
     assert line in ended.output
@@ -103,7 +102,7 @@ def test_a_launcher_that_may_start_too_few_ranks_is_warned_of(project: Path) -> 
 @pytest.mark.parametrize(
     "command", [("python3", "opens.py"), ("-m", "opens"), ("calls.sh",), ("sh", "calls.sh")]
 )
-def test_a_file_beside_the_script_gets_exactly_one_advice(project: Path, command: Tuple[str, ...]) -> None:
+def test_a_file_beside_the_script_gets_exactly_one_advice(project: Path, command: tuple[str, ...]) -> None:
     ended = local(project, *command)
     assert ended.code in (1, 2), ended.output
     name = "train.py" if "calls.sh" in command else "config.yaml"
@@ -127,7 +126,7 @@ def test_a_file_that_is_nowhere_gets_no_such_advice(project: Path) -> None:
     [((), "home/ma-user"), (("--workdir", "code"), "home/ma-user/modelarts/user-job-dir/project")],
 )
 def test_relative_paths_of_a_mapping_start_where_the_processes_run(
-    project: Path, options: Tuple[str, ...], place: str
+    project: Path, options: tuple[str, ...], place: str
 ) -> None:
     mapping = {"input": {"data": "obs://bucket/data/"}, "output": {"./out": "obs://bucket/out/"}}
     (project / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = {mapping!r}\n")
@@ -152,7 +151,7 @@ def test_workdir_code_needs_code(project: Path) -> None:
 
 @pytest.mark.parametrize("command", [("python3", "train.py"), ("-m", "pkg.train"), ("bash", "run.sh")])
 def test_on_the_platform_the_script_is_looked_for_in_the_jobs_code(
-    project: Path, tmp_path: Path, command: Tuple[str, ...]
+    project: Path, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     home = tmp_path / "home"
     jobs = home / "modelarts" / "user-job-dir"

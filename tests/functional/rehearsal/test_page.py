@@ -10,15 +10,14 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import List
 
 import pytest
 
-from ma_boot.processes import SignalInbox
-from ma_boot.reporting.console import Console
-from ma_boot.reporting.journal import Journal
-from ma_boot.transfers.progress import TransferProgress
-from path_mapping.transfer import Progress
+from ma_boot.node.transfers.progress import TransferProgress
+from ma_boot.processes.signals import SignalInbox
+from ma_boot.report.console import Console
+from ma_boot.report.journal import Journal
+from path_mapping.transfer.scheduler import Progress
 from tests.functional.node import DEADLINE_SECONDS, RANK, Ended, Node, eventually
 from tests.synthetic import synthetic_job
 
@@ -138,7 +137,7 @@ def test_a_transfer_reports_its_progress_from_time_to_time(tmp_path: Path) -> No
         updates = 0
         with TransferProgress("inputs", "download", journal).shown() as update:
 
-            def noted() -> List[str]:
+            def noted() -> list[str]:
                 nonlocal updates
                 updates += 1
                 update(Progress(1, 2, updates, 1 << 40))

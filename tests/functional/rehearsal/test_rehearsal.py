@@ -9,7 +9,6 @@ import signal
 import subprocess
 from html import escape
 from pathlib import Path
-from typing import List
 
 import pytest
 
@@ -181,7 +180,7 @@ def test_a_sigkill_of_the_rehearsal_leaves_nothing_behind(laptop: Path) -> None:
     eventually(lambda: processes(laptop) == [], "all are gone")
 
 
-def waiting_for_the_table(laptop: Path) -> List[int]:
+def waiting_for_the_table(laptop: Path) -> list[int]:
     """The nodes that have begun to wait."""
     return [event["node"] for event in node_events(laptop, "phase-start") if event["phase"] == "rank table"]
 
@@ -225,7 +224,7 @@ OF_RANKS = ["--fault", "kill rank=0", "--fault", "stop"]
         (["--rendezvous", "mpi", *OF_RANKS], 64, "ranks that ma_boot starts, found --rendezvous mpi"),
     ],
 )
-def test_a_mistake_is_one_clear_message(laptop: Path, options: List[str], code: int, message: str) -> None:
+def test_a_mistake_is_one_clear_message(laptop: Path, options: list[str], code: int, message: str) -> None:
     ended = rehearse(laptop, *options, "project/train.py")
     assert ended.code == code, ended.output
     assert message in ended.output

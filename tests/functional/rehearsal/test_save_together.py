@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import List
 
 import pytest
 
@@ -24,7 +23,7 @@ TRAINING = [
 ]
 
 
-def saved(place: Path) -> List[str]:
+def saved(place: Path) -> list[str]:
     """The step at which each rank has saved."""
     files = [place / f"saved-{rank}" for rank in range(4)]
     eventually(lambda: all(file.exists() for file in files), "all ranks save", 60)

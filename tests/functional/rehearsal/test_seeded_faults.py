@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 from pathlib import Path
-from typing import List, Tuple
 
 import pytest
 
@@ -19,7 +18,7 @@ STEPS = 40
 FIRST = int(os.environ.get("SEED", "0"))
 
 
-def case(seed: int) -> Tuple[int, int, List[str]]:
+def case(seed: int) -> tuple[int, int, list[str]]:
     """The job of a seed: its nodes, their devices, and its faults.
 
     The faults are one to three of ranks, some with a store that fails for a while.

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import pytest
 
@@ -31,20 +31,20 @@ def client(obs: MemoryObs) -> Sdk:
 WAYS = pytest.mark.parametrize("token", [TOKEN, {}], ids=["token", "no token"])
 
 
-def run(laptop: Path, program: str, more: Dict[str, str], **options: Any) -> Ended:
+def run(laptop: Path, program: str, more: dict[str, str], **options: Any) -> Ended:
     """Rehearses two nodes of one rank each, with one output for both."""
     outputs = with_outputs(laptop, out={"obs": "obs://bucket/out/", **options})
     outputs = outputs[:2] if "OBS_ENDPOINT" in more else outputs
     return rehearse(laptop, "--nodes", "2", *outputs, program, more=more)
 
 
-def stored(laptop: Path) -> Dict[str, str]:
+def stored(laptop: Path) -> dict[str, str]:
     root = laptop / "obs" / "bucket" / "out"
     return {str(path.relative_to(root)): path.read_text() for path in root.rglob("*") if path.is_file()}
 
 
 @WAYS
-def test_second_node_does_not_replace_the_file_of_the_first(laptop: Path, token: Dict[str, str]) -> None:
+def test_second_node_does_not_replace_the_file_of_the_first(laptop: Path, token: dict[str, str]) -> None:
     plain = laptop / "obs" / "bucket" / "out" / "model.pt"
     started = laptop / "node 1 has started"
     begin = f"if rank: open({str(started)!r}, 'w').close()"
@@ -83,7 +83,7 @@ def test_slow_upload_that_wins_leaves_the_other_file_below_conflicts(
 
 
 @WAYS
-def test_same_content_stays_one_object(laptop: Path, token: Dict[str, str]) -> None:
+def test_same_content_stays_one_object(laptop: Path, token: dict[str, str]) -> None:
     ended = run(laptop, write(laptop, f"{SAVE}('same')"), {**token, **QUIET})
     assert ended.code == 0, ended.output
     assert stored(laptop) == {"model.pt": "same"}

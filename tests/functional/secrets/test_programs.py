@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict
 
 from tests.functional.node import RANK, Node
 
@@ -21,7 +20,7 @@ exit 1
 """
 
 
-def variables(text: str) -> Dict[str, str]:
+def variables(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 

@@ -12,17 +12,18 @@ import shlex
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Dict, Iterator, List, Sequence
 
 import pytest
 
 from ma_boot.cli.app import main
-from ma_boot.observe.channel.failures import failures_body
-from ma_boot.observe.endpoint import Endpoint
+from ma_boot.node.observe.channel.failures import failures_body
+from ma_boot.node.observe.endpoint import Endpoint
+from ma_boot.node.transfers.mapping import TransferOptions, configured_store
 from ma_boot.redact import remember_secrets, without_secrets
-from ma_boot.reporting import WorkerExit, causes_of
-from ma_boot.transfers.mapping import TransferOptions, configured_store
+from ma_boot.report.cause import causes_of
+from ma_boot.report.result import WorkerExit
 from tests.functional.node import Node
 
 OPTIONS = [
@@ -58,9 +59,9 @@ def planted() -> Iterator[str]:
         yield f"Pl4nt3d{number:02}x"
 
 
-def words(values: Iterator[str]) -> List[str]:
+def words(values: Iterator[str]) -> list[str]:
     """A command line's words with secrets in all the spellings."""
-    spelt: List[str] = []
+    spelt: list[str] = []
     for option in OPTIONS:
         spelt += [option, next(values), f"{option}={next(values)}"]
     spelt += [f"{name}={next(values)}" for name in VARIABLES]
@@ -103,7 +104,7 @@ def of_ma_boot(output: str) -> str:
     return "\n".join(line for line in output.splitlines() if "[rank " not in line[:40])
 
 
-def files_of(directory: Path, *patterns: str) -> Dict[str, str]:
+def files_of(directory: Path, *patterns: str) -> dict[str, str]:
     """The files that match, by name."""
     return {str(file): file.read_text() for pattern in patterns for file in directory.rglob(pattern)}
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Sequence, Union
+from typing import Any, Callable
 
 import pytest
 
-from ma_boot.launch import WorkerSpec
-from ma_boot.processes import SignalInbox, own_marker
-from ma_boot.reporting import Console, Journal
-from ma_boot.supervisor.worker_group import WorkerGroup
+from ma_boot.node.launch.launch_plan import WorkerSpec
+from ma_boot.node.supervisor.worker_group import WorkerGroup
+from ma_boot.processes.orphan_guard import own_marker
+from ma_boot.processes.signals import SignalInbox
+from ma_boot.report.console import Console
+from ma_boot.report.journal import Journal
 from tests.functional.processes.conftest import inbox as inbox
 
 
@@ -36,7 +39,7 @@ class EventLog(Journal):
         self.console.flush()
         return self._screen.read_text()
 
-    def events(self, kind: str) -> List[Dict[str, Any]]:
+    def events(self, kind: str) -> list[dict[str, Any]]:
         self.logs.flush()
         events = map(json.loads, self._events.read_text().splitlines())
         return [event for event in events if event["kind"] == kind]
@@ -69,14 +72,14 @@ def group_of(specs: Sequence[WorkerSpec], inbox: SignalInbox, journal: EventLog)
             worker.process.wait(timeout=30)
 
 
-Started = Callable[..., ContextManager[WorkerGroup]]
+Started = Callable[..., AbstractContextManager[WorkerGroup]]
 
 
 @pytest.fixture
 def started(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> Started:
     """`group_of` ranks in the test's directory: each is a script for `shell`, or a whole spec."""
 
-    def start(*ranks: Union[str, WorkerSpec]) -> ContextManager[WorkerGroup]:
+    def start(*ranks: str | WorkerSpec) -> AbstractContextManager[WorkerGroup]:
         specs = [
             shell(tmp_path, at, rank) if isinstance(rank, str) else rank for at, rank in enumerate(ranks)
         ]

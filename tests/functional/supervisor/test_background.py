@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.launch import WorkerSpec
-from ma_boot.processes import signal_group
-from ma_boot.supervisor.exit_watch import Background
-from ma_boot.supervisor.worker_group import Worker
+from ma_boot.node.launch.launch_plan import WorkerSpec
+from ma_boot.node.supervisor.exit_watch import Background
+from ma_boot.node.supervisor.worker_group import Worker
+from ma_boot.processes.signals import signal_group
 from tests.functional.supervisor.conftest import EventLog
 
 GIVEN = {"PATH": os.environ["PATH"], "RANK": "0"}  # of the node, as MindCluster has it

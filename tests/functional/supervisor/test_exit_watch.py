@@ -5,24 +5,26 @@ from __future__ import annotations
 import os
 import signal
 import time
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Callable, ContextManager, Iterator, Optional, Tuple, Union
+from typing import Callable
 
 import pytest
 
-from ma_boot.launch import WorkerSpec
-from ma_boot.processes import OomCounters, SignalInbox
-from ma_boot.supervisor.exit_watch import ExitWatch
-from ma_boot.supervisor.output import OutputPump
-from ma_boot.supervisor.worker_group import WorkerGroup
+from ma_boot.node.launch.launch_plan import WorkerSpec
+from ma_boot.node.supervisor.exit_watch import ExitWatch
+from ma_boot.node.supervisor.output import OutputPump
+from ma_boot.node.supervisor.worker_group import WorkerGroup
+from ma_boot.processes.control_group import OomCounters
+from ma_boot.processes.signals import SignalInbox
 from tests.functional.node import alive, eventually
 from tests.functional.supervisor.conftest import EventLog, Started, shell
 
 FOREVER = 30.0  # of a test
 
 
-Watched = Callable[..., ContextManager[Tuple[ExitWatch, WorkerGroup]]]
+Watched = Callable[..., AbstractContextManager[tuple[ExitWatch, WorkerGroup]]]
 
 
 @pytest.fixture
@@ -30,9 +32,7 @@ def watched(started: Started, inbox: SignalInbox, journal: EventLog) -> Watched:
     """A watch of a group that runs, as `started` starts it; without `pidfd` as on a kernel before 5.3."""
 
     @contextmanager
-    def watch_group(
-        *ranks: Union[str, WorkerSpec], pidfd: bool = True
-    ) -> Iterator[Tuple[ExitWatch, WorkerGroup]]:
+    def watch_group(*ranks: str | WorkerSpec, pidfd: bool = True) -> Iterator[tuple[ExitWatch, WorkerGroup]]:
         with (
             OutputPump(journal, inbox, 1 << 29, 1 << 30) as pump,
             started(*ranks) as group,
@@ -91,7 +91,7 @@ def test_an_end_wakes_and_has_the_last_output(watched: Watched, journal: EventLo
     ("script", "code", "signum"),
     [("kill -HUP $$", 129, 1), ("kill -KILL $$", 137, 9), ("exit 255", 255, None), ("exit 0", 0, None)],
 )
-def test_codes_are_those_of_a_shell(watched: Watched, script: str, code: int, signum: Optional[int]) -> None:
+def test_codes_are_those_of_a_shell(watched: Watched, script: str, code: int, signum: int | None) -> None:
     with watched(script) as (watch, _):
         until(watch, 1)
         assert (watch.exits[0].code, watch.exits[0].signal) == (code, signum)

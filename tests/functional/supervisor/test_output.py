@@ -8,19 +8,18 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import List
 
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.supervisor.output import PROGRESS_SECONDS
+from ma_boot.node.supervisor.output import PROGRESS_SECONDS
 from tests.functional.node import RANK, Node, eventually, pids
 from tests.unit.supervisor.test_worker_output import Pipe
 
 LOG = "modelarts-job-test-proc-rank-{0}-device-{0}.txt"
 
 
-def printed(pieces: List[bytes], directory: Path) -> bytes:
+def printed(pieces: list[bytes], directory: Path) -> bytes:
     """Standard output after a rank has written the pieces; its log file must have them unchanged."""
     with closing(Pipe(directory)) as pipe:
         for piece in pieces:
@@ -48,7 +47,7 @@ class TestLines:
             ([b"10%\r", b"\n"], ["10%"]),
         ],
     )
-    def test_lines_are_whole(self, tmp_path: Path, pieces: List[bytes], shown: List[str]) -> None:
+    def test_lines_are_whole(self, tmp_path: Path, pieces: list[bytes], shown: list[str]) -> None:
         lines = printed(pieces, tmp_path).decode("latin-1").splitlines()
         assert lines == [f"[rank 0] {line}" for line in shown]
 
@@ -57,7 +56,7 @@ class TestLines:
             st.binary(min_size=1, max_size=40).map(lambda b: b.replace(b"\r", b"\n")), max_size=20
         )
     )
-    def test_everything_arrives(self, tmp_path_factory: pytest.TempPathFactory, pieces: List[bytes]) -> None:
+    def test_everything_arrives(self, tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes]) -> None:
         screen = printed(pieces, tmp_path_factory.mktemp("output"))
         text = b"".join(pieces)
         expected = text.split(b"\n")[:-1] + ([rest] if (rest := text.rpartition(b"\n")[2]) else [])
@@ -122,7 +121,7 @@ class TestLimits:
         assert running.process.poll() is None
         stdout = running.process.stdout
         assert stdout is not None
-        chunks: List[bytes] = []
+        chunks: list[bytes] = []
         thread = threading.Thread(target=lambda: chunks.append(stdout.read()))
         thread.start()
         eventually(lambda: drained(running.process.pid), "the reader has caught up")

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import select
 import threading
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator, List
 
 import pytest
 
-from ma_boot.processes import SignalInbox
-from ma_boot.reporting import Console, Journal
-from ma_boot.reporting.console import QUEUE_BYTES
-from ma_boot.supervisor import output
-from ma_boot.supervisor.output import OutputPump, WorkerOutput
+from ma_boot.node.supervisor import output
+from ma_boot.node.supervisor.output import OutputPump, WorkerOutput
+from ma_boot.processes.signals import SignalInbox
+from ma_boot.report.console import QUEUE_BYTES, Console
+from ma_boot.report.journal import Journal
 from tests.functional.node import eventually
 from tests.functional.supervisor.conftest import EventLog, shell
 
@@ -26,7 +26,7 @@ class Ranks:
     """The pipes of two ranks."""
 
     pump: OutputPump
-    sinks: List[int]
+    sinks: list[int]
 
     def print(self, rank: int, text: str) -> None:
         """Prints as a rank, and pumps."""

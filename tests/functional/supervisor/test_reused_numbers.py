@@ -25,7 +25,8 @@ sys.exit(3 if rank == "1" else 0)
 LOOK = """
 import os, sys
 from pathlib import Path
-from ma_boot.processes import SignalInbox, run_child
+from ma_boot.processes.signals import SignalInbox
+from ma_boot.processes.children import run_child
 
 def look(event, args):
     if event == "os.killpg" and not os.path.exists(f"/proc/{args[0]}"):

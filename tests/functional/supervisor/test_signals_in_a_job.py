@@ -5,19 +5,18 @@ from __future__ import annotations
 import signal
 import sys
 from pathlib import Path
-from typing import List
 
 import pytest
 
 from tests.functional.node import RANK, Node, pids
 
 
-def options(node: Node) -> List[str]:
+def options(node: Node) -> list[str]:
     """Those for an output, which every rank writes."""
     return node.mapping({}, {"out": "obs://bucket/out/"})
 
 
-def words(node: Node) -> List[str]:
+def words(node: Node) -> list[str]:
     """A rank that writes its output and then says that it is ready."""
     return [RANK, "write:out/RANK:x", f"ready:{node.root}/pid"]
 

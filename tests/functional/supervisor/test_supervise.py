@@ -9,12 +9,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import List
 
 import pytest
 
-from ma_boot.observe.stacks_round import RankProcess, stacks_of
-from ma_boot.processes import process_stat, process_usages, reap_orphans
+from ma_boot.node.observe.stacks_round import RankProcess, stacks_of
+from ma_boot.processes.children import reap_orphans
+from ma_boot.processes.cpu_meter import process_usages
+from ma_boot.processes.orphan_guard import process_stat
 from tests.functional.node import PROGRAMS, RANK, Node, alive, eventually, pids
 from tests.requirement import unavailable
 
@@ -337,7 +338,7 @@ class TestRestarts:
         ],
     )
     def test_what_a_restart_cannot_fix(
-        self, node: Node, start_seconds: str, words: List[str], why: str
+        self, node: Node, start_seconds: str, words: list[str], why: str
     ) -> None:
         node.variables["MABOOT_START_SECONDS"] = start_seconds
         ended = node.boot("--max-restarts", "2", RANK, *words)
@@ -416,7 +417,7 @@ def switches(pid: int) -> int:
     return sum(map(int, re.findall(r"voluntary_ctxt_switches:\s+(\d+)", status)))
 
 
-def children(pid: int) -> List[int]:
+def children(pid: int) -> list[int]:
     return [child for child, usage in process_usages().items() if usage.parent == pid]
 
 

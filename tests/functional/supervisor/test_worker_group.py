@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable
 
 import pytest
 
 from ma_boot.errors import CannotCreate, CommandNotFound, NotExecutable
-from ma_boot.processes import SignalInbox, own_marker, processes_marked
-from ma_boot.reporting import RunResult
-from ma_boot.supervisor import Limits, Observer, Worker, supervise
-from ma_boot.supervisor.worker_group import WorkerGroup
+from ma_boot.node.supervisor.supervise import Limits, Observer, supervise
+from ma_boot.node.supervisor.worker_group import Worker, WorkerGroup
+from ma_boot.processes.orphan_guard import own_marker, processes_marked
+from ma_boot.processes.signals import SignalInbox
+from ma_boot.report.result import RunResult
 from tests.functional.node import alive, eventually
 from tests.functional.supervisor.conftest import EventLog, Started, shell
 
@@ -95,7 +97,7 @@ class TestStart:
         started: Started,
         inbox: SignalInbox,
         journal: EventLog,
-        change: Dict[str, Any],
+        change: dict[str, Any],
         expected: type,
         message: str,
     ) -> None:
@@ -130,7 +132,7 @@ class TestEnd:
         ids=["in the group", "detached", "two", "nothing"],
     )
     def test_leftovers_are_named_and_signalled(
-        self, tmp_path: Path, started: Started, script: str, left: List[str]
+        self, tmp_path: Path, started: Started, script: str, left: list[str]
     ) -> None:
         with started(script) as group:
             end(group)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Callable, Dict, List
+from typing import Callable
 
 from tests.conftest import CREDENTIALS
 from tests.functional.node import Node
@@ -66,7 +66,7 @@ def output(count: int) -> None:
         (HOME / "out" / f"{number:06}").touch()
 
 
-def run(argv: List[str], environ: Dict[str, str]) -> int:
+def run(argv: list[str], environ: dict[str, str]) -> int:
     return subprocess.run(argv, cwd=HOME, env=environ, check=False).returncode
 
 
@@ -107,7 +107,7 @@ def job(endpoint: str, count: int, command: str) -> int:
     return ended.code
 
 
-CASES: Dict[str, Callable[[str, int, str], int]] = {
+CASES: dict[str, Callable[[str, int, str], int]] = {
     "upload": sync,
     "plan": sync,
     "outputs": job,

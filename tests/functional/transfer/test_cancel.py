@@ -10,18 +10,19 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Iterator, List
 
 import pytest
 
 from path_mapping.errors import Cancelled
-from path_mapping.localfs import is_temporary, md5_of
-from path_mapping.stores import GetFile
+from path_mapping.localfs.names import is_temporary
+from path_mapping.localfs.source_file import md5_of
 from path_mapping.stores.http_connection import ConnectionFailed, HttpConnection, Origin
-from path_mapping.transfer import Progress
-from path_mapping.workers import RetriedStore
+from path_mapping.stores.units import GetFile
+from path_mapping.transfer.scheduler import Progress
+from path_mapping.workers.retry import RetriedStore
 from path_mapping.workers.thread_pool import ThreadPool
 from tests.obs import MemoryObs
 from tests.transfers import fetch, obs_store, tls_context, tree
@@ -199,7 +200,7 @@ def _ignored(size: int) -> None:
     """Does nothing with what was sent."""
 
 
-def _descriptors(below: Path) -> List[str]:
+def _descriptors(below: Path) -> list[str]:
     """What this process has open below a directory: the server, in the same process, has its own."""
     paths = []
     for name in os.listdir("/proc/self/fd"):

@@ -7,18 +7,19 @@ import socket
 import ssl
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Callable, ClassVar, Dict, Iterator, List, Tuple
+from typing import Callable, ClassVar
 from urllib.parse import urlsplit
 
 import pytest
 
 from path_mapping.errors import CredentialsMissing, NotFound, Refused, TransferFailed, Unreachable
-from path_mapping.stores import Access, Credentials, open_store
-from path_mapping.stores.access import Proxy, address_of, proxy_for
+from path_mapping.stores.access import Access, Credentials, Proxy, address_of, proxy_for
 from path_mapping.stores.http_connection import ConnectionFailed, HttpConnection, Origin
 from path_mapping.stores.obs_store import ObsStore
+from path_mapping.stores.open_store import open_store
 from tests.conftest import CREDENTIALS
 from tests.obs import FaultProxy, MemoryObs
 from tests.transfers import (
@@ -43,7 +44,7 @@ class Canned:
         self.origin = Origin("127.0.0.1", self._listener.getsockname()[1], False)
         threading.Thread(target=self._serve, args=(answers,), daemon=True).start()
 
-    def _serve(self, answers: Tuple[bytes, ...]) -> None:
+    def _serve(self, answers: tuple[bytes, ...]) -> None:
         connection, _ = self._listener.accept()
         with connection:
             for answer in answers:
@@ -143,7 +144,7 @@ def over_tls(
 
 
 def test_a_small_body_goes_with_the_head_in_one_record(tmp_path: Path) -> None:
-    arrived: List[bytes] = []
+    arrived: list[bytes] = []
 
     def answer(connection: ssl.SSLSocket) -> None:
         arrived.append(connection.recv(65536))  # at most one record
@@ -201,7 +202,7 @@ def test_the_data_path_trusts_no_other_certificate(
 def test_a_host_name_gets_the_bucket_as_prefix_and_the_signature_that_it_knows(
     monkeypatch: pytest.MonkeyPatch, api: str, scheme: str
 ) -> None:
-    heads: List[str] = []
+    heads: list[str] = []
 
     class Recording(SilentHandler):
         def do_GET(self) -> None:
@@ -243,14 +244,14 @@ def test_a_host_name_gets_the_bucket_as_prefix_and_the_signature_that_it_knows(
         ({"https_proxy": "http://me:p%40ss@proxy"}, Proxy("proxy", 80, "me", "p@ss")),
     ],
 )
-def test_a_proxy_is_taken_from_the_environment(environ: Dict[str, str], proxy: object) -> None:
+def test_a_proxy_is_taken_from_the_environment(environ: dict[str, str], proxy: object) -> None:
     assert proxy_for(address_of("obs.example.com"), environ) == proxy
 
 
 class Tunnels(SilentHandler):
     """A proxy: CONNECT, then bytes both ways."""
 
-    opened: ClassVar[List[str]] = []
+    opened: ClassVar[list[str]] = []
 
     def do_CONNECT(self) -> None:
         self.opened.append(self.path)
@@ -314,7 +315,7 @@ def test_a_proxy_that_refuses_is_named(obs: MemoryObs) -> None:
         ({"S3_ENDPOINT": "a.example.com", "OBS_ENDPOINT": "b.example.com"}, "https://b.example.com"),
     ],
 )
-def test_the_platforms_variables_name_the_endpoint(environ: Dict[str, str], endpoint: str) -> None:
+def test_the_platforms_variables_name_the_endpoint(environ: dict[str, str], endpoint: str) -> None:
     store = open_store({**environ, **CREDENTIALS, "S3_VERIFY_SSL": "0"}, None)
     assert isinstance(store, ObsStore)
     assert store.signer.access.endpoint == endpoint

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict
 
 import pytest
 
@@ -32,10 +31,10 @@ def lines():
 """
 HALF = '{"one": 1, "two": '
 OLD = "as it was"
-CLOSED: Dict[str, str] = {
+CLOSED: dict[str, str] = {
     "closed in its with": "with open(url, 'w') as file:\n    file.write('{}')\n    file.close()",
 }
-DROPPED: Dict[str, str] = {  # uploaded while the program runs
+DROPPED: dict[str, str] = {  # uploaded while the program runs
     "temporary": "save({})",
     "called on": "open(url, 'w').write('{}')",
     "bytes": "open(url, 'wb').write(b'{}')",
@@ -50,7 +49,7 @@ DROPPED: Dict[str, str] = {  # uploaded while the program runs
     "try:\n    [][0]\nexcept IndexError:\n    gc.collect()",
     "in a frame of a cycle": "def f():\n    file = open(url, 'w')\n    file.write('{}')\n    me = lambda: (file, me)\nf()\ngc.collect()",
 }
-AS_IT_IS: Dict[str, str] = {  # an exception drops it: what there is goes up, as Python flushes its own
+AS_IT_IS: dict[str, str] = {  # an exception drops it: what there is goes up, as Python flushes its own
     "an exception": "try:\n    save(bad)\nexcept TypeError:\n    pass",
     "an exception, kept": "try:\n    save(bad)\nexcept TypeError as error:\n    print(error)",
     "an exception, suppressed": "with contextlib.suppress(TypeError): json.dump(bad, open(url, 'w'))",
@@ -60,7 +59,7 @@ AS_IT_IS: Dict[str, str] = {  # an exception drops it: what there is goes up, as
     + "')\n    yield\n"
     "once = f()\nnext(once)\nonce.close()",
 }
-AT_EXIT: Dict[str, str] = {  # each in a program of its own
+AT_EXIT: dict[str, str] = {  # each in a program of its own
     "open at the end": "file = open(url, 'w')\nfile.write('{}')",
     "open in a module": "sys.file = open(url, 'wb')\nsys.file.write(b'{}')",
     "open in a cycle": "cycle = [open(url, 'w')]\ncycle[0].write('{}')\ncycle.append(cycle)",
@@ -70,7 +69,7 @@ AT_EXIT: Dict[str, str] = {  # each in a program of its own
     "in a forked child": "file = open(url, 'w')\nfile.write('{}')\nif os.fork() == 0: sys.exit()\nos.wait()",
     "dropped in a forked child": "file = open(url, 'w')\nfile.write('{}')\nif os.fork() == 0:\n    del file\n    os._exit(0)\nos.wait()",
 }
-FAILED: Dict[str, str] = {  # a `with` that ends by an exception replaces nothing
+FAILED: dict[str, str] = {  # a `with` that ends by an exception replaces nothing
     "with": "with contextlib.suppress(TypeError), open(url, 'w') as file:\n    json.dump(bad, file)",
     "with, bytes": "with contextlib.suppress(TypeError), open(url, 'wb') as file:\n    file.write(b'{')\n    file.write(1)",
     "with, appended": "with contextlib.suppress(TypeError), open(url, 'a') as file:\n    json.dump(bad, file)",
@@ -83,7 +82,7 @@ FAILED: Dict[str, str] = {  # a `with` that ends by an exception replaces nothin
     "with, in a generator that is dropped": "once = lines()\nnext(once)\nonce.send('{')\ndel once",
     "with, in a generator that fails": "once = lines()\nnext(once)\nonce.send('{')\nwith contextlib.suppress(KeyError): once.throw(KeyError())",
 }
-FAILED_AT_EXIT: Dict[str, str] = {
+FAILED_AT_EXIT: dict[str, str] = {
     "with, in a daemon thread": "def f():\n    with open(url, 'w') as file:\n        file.write('{')\n        begun.set()\n"
     "        threading.Event().wait()\nbegun = threading.Event()\nthreading.Thread(target=f, daemon=True).start()\nbegun.wait()",
     "with, at exit": "with open(url, 'w') as file:\n    file.write('{')\n    sys.exit(1)",

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import obs
 import pytest
@@ -17,10 +17,10 @@ from tests.functional.transfer import everyday_uses
 from tests.obs import MemoryObs
 from tests.unit.project.imports import ROOT
 
-Results = Dict[str, Dict[str, Any]]
+Results = dict[str, dict[str, Any]]
 
 
-def pythons() -> List[str]:
+def pythons() -> list[str]:
     """This interpreter, and one of each other version from 3.7 on that pyenv has."""
     by_minor = {sys.version_info[1]: sys.executable}
     for python in sorted(Path.home().glob(".pyenv/versions/3.*/bin/python")):
@@ -28,7 +28,7 @@ def pythons() -> List[str]:
     return [python for minor, python in sorted(by_minor.items()) if minor >= 7]
 
 
-def environment(server: MemoryObs) -> Dict[str, str]:
+def environment(server: MemoryObs) -> dict[str, str]:
     """What training code needs to reach the server; of the packages beside the SDK only those that it has."""
     paths = [ROOT / "ma_boot" / "for_training", Path(obs.__file__).parents[1]]
     return {

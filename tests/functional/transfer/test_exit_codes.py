@@ -9,8 +9,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Dict, Iterator
 
 import pytest
 
@@ -41,7 +41,7 @@ def sync(
 
 
 @pytest.fixture
-def at_obs(obs: MemoryObs) -> Dict[str, str]:
+def at_obs(obs: MemoryObs) -> dict[str, str]:
     return {"OBS_ENDPOINT": obs.url, **CREDENTIALS}
 
 
@@ -51,7 +51,7 @@ def client(obs: MemoryObs) -> Sdk:
 
 
 def test_a_target_that_is_removed_during_the_download_is_a_local_cause(
-    tmp_path: Path, client: Sdk, at_obs: Dict[str, str], obs: MemoryObs
+    tmp_path: Path, client: Sdk, at_obs: dict[str, str], obs: MemoryObs
 ) -> None:
     client.put("data/a", b"a" * (4 << 20))
     obs.faults.append(obs_fault("drip", "GET", "/data/a"))  # so slowly that each attempt meets the removal
@@ -72,7 +72,7 @@ def test_a_target_that_is_removed_during_the_download_is_a_local_cause(
 
 
 def test_a_directory_in_the_place_of_a_file_is_a_local_cause(
-    tmp_path: Path, client: Sdk, at_obs: Dict[str, str]
+    tmp_path: Path, client: Sdk, at_obs: dict[str, str]
 ) -> None:
     client.put("data/a", b"a")
     (tmp_path / "in" / "a").mkdir(parents=True)
@@ -148,7 +148,7 @@ def test_an_upload_with_refused_credentials_is_69(tmp_path: Path, obs: MemoryObs
     assert ("PUT", "/bucket/out/a") not in obs.requests
 
 
-def test_a_first_ctrl_c_ends_an_upload(tmp_path: Path, obs: MemoryObs, at_obs: Dict[str, str]) -> None:
+def test_a_first_ctrl_c_ends_an_upload(tmp_path: Path, obs: MemoryObs, at_obs: dict[str, str]) -> None:
     write(tmp_path, {"out/a": b"a"})
     obs.faults.append(obs_fault("hang", "PUT", "/out/a"))
     running = start(tmp_path, "upload", "output: {out: 'obs://bucket/out/'}", **at_obs)

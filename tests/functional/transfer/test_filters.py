@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import pytest
 
@@ -22,7 +22,7 @@ def node(tmp_path: Path) -> Node:
     return node
 
 
-def boot(node: Node, inputs: Dict[str, Any], outputs: Dict[str, Any], *actions: str) -> Ended:
+def boot(node: Node, inputs: dict[str, Any], outputs: dict[str, Any], *actions: str) -> Ended:
     return node.boot(*node.mapping(inputs, outputs), RANK, *actions)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Iterator, List
 
 import pytest
 
 from path_mapping.errors import Corrupted, StoreError, TransferFailed, Unreachable
-from path_mapping.workers import RetryPolicy
+from path_mapping.workers.retry import RetryPolicy
 from tests.obs import Fault, FaultProxy, MemoryObs, Seen, operation
 from tests.transfers import SilentHandler, fetch, obs_store, route, send, serving, tree, write
 
@@ -98,7 +98,7 @@ def test_a_listing_of_parts_that_does_not_advance_ends(proxy: FaultProxy) -> Non
 
 
 def test_a_listing_of_uploads_that_goes_in_circles_ends(proxy: FaultProxy) -> None:
-    pages: List[Fault] = []
+    pages: list[Fault] = []
     for sent, returned in (("k1", "k2"), ("k2", "k1"), ("", "k1")):
 
         def asked(seen: Seen, marker: str = sent) -> bool:
@@ -222,7 +222,7 @@ def test_a_body_longer_than_its_listing_is_cut_at_once(
     monkeypatch.setattr(Longer, "size", 40 * MIB if kind == "range" else 10)
     monkeypatch.setattr(Longer, "sent", 0)
     store = obs_store(longer)
-    written: List[int] = []
+    written: list[int] = []
     write = os.pwrite
 
     def counted(file: int, data: bytes, offset: int) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Iterator, List, Optional
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -23,10 +23,10 @@ class Pages:
     """
 
     def __init__(self) -> None:
-        self.asked: List[str] = []
+        self.asked: list[str] = []
         self.second, self.hold, self.broken = threading.Event(), threading.Event(), False
         self.hold.set()
-        self.dropped: Optional[int] = None
+        self.dropped: int | None = None
         pages = self
 
         class Handler(SilentHandler):
@@ -101,7 +101,7 @@ def test_a_server_that_does_not_wait_until_its_answer_is_read_is_asked_again(pag
 
 def test_what_the_first_page_has_comes_before_the_failure_of_the_second(pages: Pages) -> None:
     pages.broken = True
-    listed: List[str] = []
+    listed: list[str] = []
     with pytest.raises(Unreachable, match="HTTP 500"):  # noqa: PT012 -- what came before counts
         for stored in obs_store(pages.url).list("bucket", "k"):
             listed.append(stored.key)

@@ -9,9 +9,10 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any
 
 import pytest
 
@@ -339,7 +340,7 @@ class TestUrls:
         assert len(mox.file.list_directory(obs_base, skip_dir=True)) == 503
 
     def test_each_thread_has_its_own_store(self, where: str) -> None:
-        stores: List[Any] = [file_tree.store(), file_tree.store()]
+        stores: list[Any] = [file_tree.store(), file_tree.store()]
         thread = threading.Thread(target=lambda: stores.append(file_tree.store()))
         thread.start()
         thread.join()
@@ -410,7 +411,7 @@ def test_a_script_in_the_trainings_own_environment(tmp_path: Path) -> None:
     shown = Path(ma_boot.__file__).parent / "for_training"
     (tmp_path / "root" / "bucket" / "data").mkdir(parents=True)
     (tmp_path / "root" / "bucket" / "data" / "a").write_text("x")
-    environ: Dict[str, str] = {"PYTHONPATH": str(shown), "PATH_MAPPING_OBS_ROOT": str(tmp_path / "root")}
+    environ: dict[str, str] = {"PYTHONPATH": str(shown), "PATH_MAPPING_OBS_ROOT": str(tmp_path / "root")}
     program = "import path_mapping as mox; mox.file.copy_parallel('s3://bucket/data', 'data'); print(mox.file.read('data/a'))"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True

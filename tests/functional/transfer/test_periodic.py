@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import List, Optional
 
 import pytest
 
@@ -34,7 +33,7 @@ def node(tmp_path: Path) -> Node:
     return node
 
 
-def start(node: Node, obs: Optional[MemoryObs] = None) -> Booting:
+def start(node: Node, obs: MemoryObs | None = None) -> Booting:
     """Starts the job with a directory in the place of OBS, or with this server."""
     options = node.mapping({}, {"out": {"obs": "obs://bucket/out/", "interval": 1}})
     if obs is not None:
@@ -43,7 +42,7 @@ def start(node: Node, obs: Optional[MemoryObs] = None) -> Booting:
     return node.start(*options, str(node.root / "train.py"))
 
 
-def stored(node: Node) -> List[str]:
+def stored(node: Node) -> list[str]:
     return sorted(path.name for path in (node.obs / "bucket" / "out").glob("[!.]*"))
 
 

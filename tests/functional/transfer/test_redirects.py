@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Callable
 from urllib.parse import urlsplit
 
 import pytest
 
 from path_mapping.errors import Refused, Rejected, TransferFailed
-from path_mapping.stores import Access, Credentials
-from path_mapping.stores.access import redirected
+from path_mapping.stores.access import Access, Credentials, redirected
 from path_mapping.stores.obs_store import ObsStore
 from tests.conftest import KNOWN
 from tests.obs import Fault, FaultProxy, MemoryObs, Seen

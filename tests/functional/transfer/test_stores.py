@@ -7,12 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import List
 
 import pytest
 
 from path_mapping.errors import CredentialsMissing, NotFound, Refused
-from path_mapping.stores import Store, open_store
+from path_mapping.stores.open_store import open_store
+from path_mapping.stores.store import Store
 from tests.conftest import CREDENTIALS
 from tests.obs import MemoryObs
 from tests.transfers import content_of, obs_store, route, send
@@ -22,7 +22,7 @@ CONTENT = os.urandom(MIB) * 7 + b"the end"
 PARTS = """
 import sys
 from pathlib import Path
-from path_mapping.transfer import upload_file
+from path_mapping.transfer.transfer import upload_file
 from tests.transfers import obs_store
 store = obs_store(sys.argv[1], multipart_from=6 << 20, part=5 << 20)
 upload_file(store, Path(sys.argv[2]), "bucket", "large")
@@ -36,7 +36,7 @@ def put(store: Store, key: str, content: bytes, tmp_path: Path) -> None:
     store.write("bucket", key, source, hashlib.md5(content).hexdigest(), lambda size: None)
 
 
-def keys(store: Store, prefix: str = "") -> List[str]:
+def keys(store: Store, prefix: str = "") -> list[str]:
     return [stored.key for stored in store.list("bucket", prefix)]
 
 
@@ -77,7 +77,7 @@ def test_the_callback_gets_every_byte_and_may_cancel(store: Store, tmp_path: Pat
     source = tmp_path / "source"
     source.write_bytes(b"x" * 3_000_000)
     md5 = hashlib.md5(source.read_bytes()).hexdigest()
-    sizes: List[int] = []
+    sizes: list[int] = []
     store.write("bucket", "all", source, md5, sizes.append)
     assert sum(sizes) == 3_000_000
 

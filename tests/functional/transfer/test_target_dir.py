@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import List
 
 import pytest
 
@@ -39,7 +38,7 @@ def test_a_link_that_comes_after_the_first_check_is_refused(
     root.mkdir()
     outside.mkdir()
 
-    def replaced_by_a_link(path: Path) -> List[Path]:
+    def replaced_by_a_link(path: Path) -> list[Path]:
         path.symlink_to(outside)
         return []
 

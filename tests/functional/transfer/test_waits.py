@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import KeyPair
+from ma_boot.desk.rehearsal.obs_server.signatures import KeyPair
 from tests.conformance.clients import Account, Sdk
 from tests.functional.node import Node, eventually
 from tests.obs import MemoryObs, obs_fault
@@ -30,7 +30,7 @@ def booted(node: Node) -> str:
     return node.boot(*options[:2], "true").output
 
 
-def waits(node: Node) -> List[Dict[str, Any]]:
+def waits(node: Node) -> list[dict[str, Any]]:
     return [event for event in node.events() if event["kind"] == "waiting"]
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from itertools import permutations
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 
-from ma_boot.observe.channel import failures_body, read_failures
-from ma_boot.reporting import Cause, WorkerExit, cause_of, causes_of, readable
-from ma_boot.reporting.cause import ENDED_EARLY, OWN, RAISED
+from ma_boot.node.observe.channel.failures import failures_body, read_failures
+from ma_boot.report.cause import ENDED_EARLY, OWN, RAISED, Cause, cause_of, causes_of, readable
+from ma_boot.report.result import WorkerExit
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\n{}\n'
 RESET = TRACEBACK.format(
@@ -19,7 +19,7 @@ RESET = TRACEBACK.format(
 SHAPE = TRACEBACK.format("ValueError: no such layer: 17")
 
 
-def ended(rank: Optional[int], code: int, at: float, output: str = "", stopped: bool = False) -> WorkerExit:
+def ended(rank: int | None, code: int, at: float, output: str = "", stopped: bool = False) -> WorkerExit:
     label = "command" if rank is None else f"rank {rank}"
     return WorkerExit(label, rank, rank, 1, code, None, int(at * 1e9), 1.0, stopped, "log", output)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.observe.channel.protocol import KINDS, MOST_BYTES, encoded, packed, unpacked
+from ma_boot.node.observe.channel.protocol import KINDS, MOST_BYTES, encoded, packed, unpacked
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Tuple
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.node.upload_states import (
+from ma_boot.node.boot.upload_states import (
     FINISHED,
     IDLE,
     WRITING,
@@ -27,7 +27,7 @@ REPORTS = st.lists(
 
 @given(REPORTS, st.sets(st.integers(0, 3)))
 def test_last_report_of_each_living_node_counts_in_whatever_order_they_come(
-    reports: List[Tuple[int, int, str]], alive: Any
+    reports: list[tuple[int, int, str]], alive: Any
 ) -> None:
     states = UploadStates()
     for node, number, state in reports:

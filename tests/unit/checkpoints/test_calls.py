@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, Optional, Tuple
+from collections.abc import Mapping
 
 from hypothesis import given, strategies as st
 
-from ma_boot.checkpoints.steps import CallTimes, Decision, Disk, NodeSteps, Notes, decide_by_calls, read_notes
-from path_mapping.localfs import FileState
+from ma_boot.node.checkpoints.steps import (
+    CallTimes,
+    Decision,
+    Disk,
+    NodeSteps,
+    Notes,
+    decide_by_calls,
+    read_notes,
+)
+from path_mapping.localfs.source_file import FileState
 
 
-def states(**times: int) -> Dict[str, FileState]:
+def states(**times: int) -> dict[str, FileState]:
     """Files and when they were written; `__` in a name is `/`, `_dot_` is `.`."""
     return {
         name.replace("__", "/").replace("_dot_", "."): FileState(1, time, 1) for name, time in times.items()
@@ -19,15 +27,15 @@ def states(**times: int) -> Dict[str, FileState]:
 
 def decide(
     files: Mapping[str, FileState],
-    calls: Mapping[int, Tuple[int, int]],
-    known: Optional[NodeSteps] = None,
+    calls: Mapping[int, tuple[int, int]],
+    known: NodeSteps | None = None,
     **errors: str,
 ) -> Decision:
     notes = Notes(dict.fromkeys(calls, 1), {}, {step: CallTimes(*times) for step, times in calls.items()})
     return decide_by_calls(Disk(files, errors), known or NodeSteps((0,)), notes)
 
 
-def taken(decision: Decision) -> List[Tuple[str, List[str]]]:
+def taken(decision: Decision) -> list[tuple[str, list[str]]]:
     return [(one.step.name, sorted(one.files)) for one in decision.complete]
 
 
@@ -116,7 +124,7 @@ FILES = st.dictionaries(
 
 @given(FILES, st.lists(st.integers(1, 9), unique=True, max_size=3).map(sorted), st.booleans())
 def test_no_file_is_in_two_steps_and_none_is_younger_than_its_call(
-    written: Dict[str, int], times: List[int], has_times: bool
+    written: dict[str, int], times: list[int], has_times: bool
 ) -> None:
     calls = {step: (time, time) for step, time in enumerate(times, 1)}
     files = {path: FileState(1, time, 1) for path, time in written.items()}

@@ -6,12 +6,11 @@ import io
 import json
 import struct
 import zipfile
-from typing import Dict, List
 
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.checkpoints import damage
+from ma_boot.node.checkpoints.formats import damage
 
 
 def problem(name: str, content: bytes) -> str:
@@ -56,7 +55,7 @@ def saved_by_mindspore(crc: bool = False) -> bytes:
     return whole + (b"crc_num" + (1234567).to_bytes(10, "big") if crc else b"")
 
 
-WHOLE: Dict[str, bytes] = {
+WHOLE: dict[str, bytes] = {
     "model.safetensors": safetensors(300, 17, 0),
     "empty.safetensors": safetensors(),
     "model.pt": saved_by_torch(),
@@ -129,9 +128,9 @@ def test_only_headers_and_directories_are_read() -> None:
         "a.safetensors": safetensors(1 << 20),
         "a-1_1.ckpt": parameter(b"w", 1 << 20) * 3,
     }.items():
-        asked: List[int] = []
+        asked: list[int] = []
 
-        def read(offset: int, length: int, content: bytes = content, asked: List[int] = asked) -> bytes:
+        def read(offset: int, length: int, content: bytes = content, asked: list[int] = asked) -> bytes:
             asked.append(length)
             return content[offset : offset + length]
 

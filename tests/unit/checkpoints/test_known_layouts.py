@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, List, Sequence
 
 import pytest
 
-from ma_boot.checkpoints.layouts import LAYOUTS, framework_of
-from ma_boot.checkpoints.steps import Disk, NodeSteps, decide
-from path_mapping.localfs import FileState
+from ma_boot.node.checkpoints.layouts import LAYOUTS, framework_of
+from ma_boot.node.checkpoints.steps import Disk, NodeSteps, decide
+from path_mapping.localfs.source_file import FileState
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Tree:
     beside: Sequence[str] = ()
     pointers: Sequence[str] = ()
     ranks: Sequence[int] = (0, 1)
-    markers: Dict[str, str] = field(default_factory=dict)
-    missed: Dict[str, str] = field(default_factory=dict)
+    markers: dict[str, str] = field(default_factory=dict)
+    missed: dict[str, str] = field(default_factory=dict)
     sent_last: Sequence[str] = ()
     marked: bool = False
     pointing: str = ""
@@ -204,7 +204,7 @@ def test_it_is_recognised_in_every_order_and_its_files_are_told_from_others(tree
 @trees
 def test_no_other_layout_is_recognised_while_it_is_written(tree: Tree) -> None:
     """In particular not that of what is inside, and not that of a file alone."""
-    begun: List[str] = []
+    begun: list[str] = []
     for path in tree.files:
         begun.append(path)
         assert framework_of(begun) in (None, LAYOUTS[tree.layout]), begun

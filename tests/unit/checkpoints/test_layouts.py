@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import List, Optional
-
 import pytest
 
-from ma_boot.checkpoints.layout import HIGHEST, TrainingStep
-from ma_boot.checkpoints.layouts import LAYOUTS, framework_of, layout_by_name, layout_of_set, pattern_layout
+from ma_boot.node.checkpoints.layout import HIGHEST, TrainingStep
+from ma_boot.node.checkpoints.layouts import (
+    LAYOUTS,
+    framework_of,
+    layout_by_name,
+    layout_of_set,
+    pattern_layout,
+)
 
 MINDSPORE = LAYOUTS["mindspore"]
 
 
-def ckpts(step: str, *ranks: int) -> List[str]:
+def ckpts(step: str, *ranks: int) -> list[str]:
     return [f"rank_{rank}/net-{step}.ckpt" for rank in ranks]
 
 
@@ -85,7 +89,7 @@ def test_a_manifest_names_the_layout_of_its_set() -> None:
         ("{epoch}_{step}.pt", f"1_{10**9}.pt", None),
     ],
 )
-def test_a_pattern_names_a_file_or_a_directory(pattern: str, path: str, step: Optional[str]) -> None:
+def test_a_pattern_names_a_file_or_a_directory(pattern: str, path: str, step: str | None) -> None:
     named = pattern_layout([pattern]).step_of(path)
     assert (named and named.name) == step
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import yaml
 
-from ma_boot.checkpoints import OPTIONS, CheckpointOptions, written
+from ma_boot.node.checkpoints.options import OPTIONS, CheckpointOptions, written
 from path_mapping.errors import MappingInvalid
-from path_mapping.mapping import ObsUrl, PathMapping, Route
 from path_mapping.mapping.mapping_file import parse_mapping as parsed
+from path_mapping.mapping.routes import ObsUrl, PathMapping, Route
 
 PLACES = {"job": "j1", "node": "3", "rank": "24"}
 URL = "obs://bucket/{job}/ckpt/"
 
 
-def parse_mapping(text: str, source: str, places: Dict[str, str]) -> PathMapping:
+def parse_mapping(text: str, source: str, places: dict[str, str]) -> PathMapping:
     return parsed(text, source, places, OPTIONS)
 
 
@@ -29,7 +30,7 @@ def in_format(source: str, mapping: Any) -> str:
     }[source]
 
 
-def problems_of(options: Dict[str, Any], section: str = "output", source: str = "m.json") -> Sequence[str]:
+def problems_of(options: dict[str, Any], section: str = "output", source: str = "m.json") -> Sequence[str]:
     with pytest.raises(MappingInvalid) as raised:
         parse_mapping(in_format(source, {section: {"ckpt": {"obs": URL, **options}}}), source, PLACES)
     return raised.value.problems
@@ -104,7 +105,7 @@ def test_without_it_nothing_changes_and_path_mapping_alone_knows_nothing_of_it()
         ({"checkpoint": "auto", "obs": "obs://bucket/{rank}/"}, "found {rank} in the URL of checkpoints, expected the same URL"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_said_with_its_place(options: Dict[str, Any], message: str) -> None:
+def test_a_mistake_is_said_with_its_place(options: dict[str, Any], message: str) -> None:
     (problem,) = problems_of(options)
     assert problem.startswith("output: 'ckpt': ")
     assert message in problem

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Collection, Dict, Iterable, Sequence, Tuple
+from collections.abc import Collection, Iterable, Sequence
 
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.checkpoints.step_names import Seen, names_another_step, numbers_in, step_names_of
+from ma_boot.node.checkpoints.step_names import Seen, names_another_step, numbers_in, step_names_of
 
 GAP = 1.0
 
 
-def seen(*files: Tuple[str, float]) -> Dict[str, Seen]:
+def seen(*files: tuple[str, float]) -> dict[str, Seen]:
     """Files and the seconds when they were written."""
     return {path: Seen(time, time) for path, time in files}
 
 
-def patterns(files: Dict[str, Seen], ranks: Collection[int] = ()) -> Sequence[str]:
+def patterns(files: dict[str, Seen], ranks: Collection[int] = ()) -> Sequence[str]:
     return step_names_of(files, ranks, GAP).patterns
 
 
@@ -43,7 +43,7 @@ def patterns(files: Dict[str, Seen], ranks: Collection[int] = ()) -> Sequence[st
 )
 @pytest.mark.parametrize("times", [(1.0, 1.0), (1.0, 9.0)], ids=["together", "apart"])
 def test_a_known_word_before_the_number_shows_the_step(
-    name: str, pattern: str, times: Tuple[float, float]
+    name: str, pattern: str, times: tuple[float, float]
 ) -> None:
     expected = [pattern.format(step="{step}", epoch="{epoch}") if "{{{{" in pattern else pattern]
     one, two = ((name.format(step), time) for step, time in zip((10, 20), times))
@@ -111,9 +111,9 @@ PATHS = st.builds(
 
 @given(st.dictionaries(PATHS, st.floats(0, 100), max_size=12), st.sets(st.integers(0, 3)))
 def test_every_pattern_can_be_read_and_matches_a_file(
-    files: Dict[str, float], ranks: Collection[int]
+    files: dict[str, float], ranks: Collection[int]
 ) -> None:
-    from ma_boot.checkpoints.layouts import pattern_layout
+    from ma_boot.node.checkpoints.layouts import pattern_layout
 
     for pattern in patterns(seen(*files.items()), ranks):
         layout = pattern_layout([pattern])

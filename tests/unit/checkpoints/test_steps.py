@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Collection, Dict, Iterable, Optional, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import pytest
 
-from ma_boot.checkpoints.layout import Layout
-from ma_boot.checkpoints.layouts import LAYOUTS, pattern_layout
-from ma_boot.checkpoints.steps import Disk, Files, NodeSteps, Notes, RunEnd, Taken, decide
-from path_mapping.localfs import FileState
+from ma_boot.node.checkpoints.layout import Layout
+from ma_boot.node.checkpoints.layouts import LAYOUTS, pattern_layout
+from ma_boot.node.checkpoints.steps import Disk, Files, NodeSteps, Notes, RunEnd, Taken, decide
+from path_mapping.localfs.source_file import FileState
 
 MINDSPORE = LAYOUTS["mindspore"]
 DIRECTORY = pattern_layout(["iter_{step}"])
@@ -20,11 +20,11 @@ def ckpts(step: str, *ranks: int) -> list[str]:
     return [f"rank_{rank}/net-{step}.ckpt" for rank in ranks]
 
 
-def states(paths: Iterable[str], time: int = 1) -> Dict[str, FileState]:
+def states(paths: Iterable[str], time: int = 1) -> dict[str, FileState]:
     return {path: FileState(1, time, 1) for path in paths}
 
 
-def disk(files: Files, resting: Optional[Collection[str]] = None, **more: Dict[str, str]) -> Disk:
+def disk(files: Files, resting: Collection[str] | None = None, **more: dict[str, str]) -> Disk:
     return Disk(files, resting=set(files if resting is None else resting), **more)
 
 
@@ -33,8 +33,8 @@ def why_not(
     paths: Sequence[str],
     step: str,
     known: NodeSteps,
-    ending: Optional[RunEnd] = None,
-    resting: Optional[Collection[str]] = None,
+    ending: RunEnd | None = None,
+    resting: Collection[str] | None = None,
 ) -> str:
     """Why this step is not complete; empty if it is."""
     decision = decide(layout, disk(states(paths), resting), known, ending=ending)
@@ -55,7 +55,7 @@ def why_not(
 )  # fmt: skip
 @pytest.mark.parametrize("ending", [None, RunEnd.WELL])
 def test_a_step_of_mindspore_is_complete_when_all_ranks_have_theirs(
-    paths: Sequence[str], message: str, ending: Optional[RunEnd]
+    paths: Sequence[str], message: str, ending: RunEnd | None
 ) -> None:
     assert why_not(MINDSPORE, paths, "1_10", NodeSteps((0, 1)), ending) == message
 
@@ -144,7 +144,7 @@ def test_a_link_out_of_the_output_is_an_error_of_its_step() -> None:
         assert len(decision.lost) == 1
 
 
-def taken_before(paths: Iterable[str], version: int = 1, time: int = 1) -> Dict[int, Taken]:
+def taken_before(paths: Iterable[str], version: int = 1, time: int = 1) -> dict[int, Taken]:
     (step,) = DIRECTORY.steps(paths)
     return {step.number: Taken(step, version, False, states(paths, time))}
 

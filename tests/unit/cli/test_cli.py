@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, List, Tuple
 
 import click
 import pytest
 from hypothesis import given, strategies as st
 
 from ma_boot.cli.app import main
-from ma_boot.cli.options import Number, RunOption, RunVariable, Whole, from_environment
+from ma_boot.cli.options.option import Number, RunOption, RunVariable, Whole, from_environment
 from ma_boot.cli.run import run
-from ma_boot.environment import read_command
-from ma_boot.launch.worker_specs import OF_RANK
-from ma_boot.node.request import BY_VARIABLE, as_options, as_variables, boot_command, requested, shown
-from ma_boot.rank_table import PRODUCTS
+from ma_boot.node.boot.request import BY_VARIABLE, as_options, as_variables, boot_command, requested, shown
+from ma_boot.node.environment.command_words import read_command
+from ma_boot.node.launch.worker_specs import OF_RANK
+from ma_boot.platform.rank_table import PRODUCTS
 from ma_boot.redact import remember_secrets
 
 
-def parsed(arguments: List[str], environ: Dict[str, str]) -> Dict[str, object]:
+def parsed(arguments: list[str], environ: dict[str, str]) -> dict[str, object]:
     """The values that `run` would get."""
     context = run.make_context("run", list(arguments), default_map=from_environment(run, environ))
     return dict(context.params)
@@ -48,7 +47,7 @@ def parsed(arguments: List[str], environ: Dict[str, str]) -> Dict[str, object]:
     ],
 )
 def test_a_wrong_command_line_is_one_message_and_64(
-    arguments: List[str], message: str, capfd: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments, {}) == 64
     output = capfd.readouterr()
@@ -132,7 +131,7 @@ def test_with_a_job_file_only_variables_of_the_rehearsal_itself_come_from_the_sh
         (["-m", "pkg.train", "-m", "x"], ("pkg.train", "-m", "x")),
     ],
 )
-def test_everything_after_the_command_is_its_own(arguments: List[str], command: Tuple[str, ...]) -> None:
+def test_everything_after_the_command_is_its_own(arguments: list[str], command: tuple[str, ...]) -> None:
     values = parsed(arguments, {})
     assert (values["command"], values["plan"]) == (command, False)
 
@@ -159,7 +158,7 @@ def values_of(option: RunOption) -> st.SearchStrategy[str]:
     return st.sampled_from(["0", "1"]) if option.is_flag else TEXT
 
 
-def options_of_a_request() -> List[RunOption]:
+def options_of_a_request() -> list[RunOption]:
     request = requested(read_command(["x"]), parsed(["x"], {}))
     names = {"preflight", *(name for group in request[1:] for name in getattr(group, "_fields", ()))}
     return [option for option in run.params if isinstance(option, RunOption) and option.name in names]
@@ -172,7 +171,7 @@ def options_of_a_request() -> List[RunOption]:
     ),
 )
 def test_a_request_survives_the_way_through_a_command_line(
-    command: Tuple[str, ...], environ: Dict[str, str]
+    command: tuple[str, ...], environ: dict[str, str]
 ) -> None:
     request = requested(read_command(command), parsed(["x"], environ))
     values = parsed(list(as_options(request)), as_variables(request))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Tuple
 
 import pytest
 
-from ma_boot.environment import read_command
-from ma_boot.environment.command import find_command
 from ma_boot.errors import CommandNotFound, NotExecutable, UsageError
+from ma_boot.node.environment.command import find_command
+from ma_boot.node.environment.command_words import read_command
 
 
 @pytest.fixture
@@ -32,7 +31,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def argv(home: Path, *command: str) -> Tuple[str, ...]:
+def argv(home: Path, *command: str) -> tuple[str, ...]:
     places = (str(home / "bin"), str(home), str(home / "jobs"))
     training = find_command(read_command(command), "/env/bin/python", *places)
     return tuple(word.replace(str(home), "~") for word in training.words)
@@ -53,7 +52,7 @@ def argv(home: Path, *command: str) -> Tuple[str, ...]:
     ],
 )
 def test_the_command_is_run_as_what_it_is(
-    home: Path, command: Tuple[str, ...], expected: Tuple[str, ...]
+    home: Path, command: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
     assert argv(home, *command) == expected
 
@@ -72,7 +71,7 @@ def test_the_command_is_run_as_what_it_is(
     ],
 )
 def test_a_command_that_cannot_be_run(
-    home: Path, command: Tuple[str, ...], error: type, message: str
+    home: Path, command: tuple[str, ...], error: type, message: str
 ) -> None:
     with pytest.raises(error, match=message):
         argv(home, *command)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Tuple
-
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.environment.command_words import Script, read_command
+from ma_boot.node.environment.command_words import Script, read_command
 
 
-def script(line: str) -> Optional[str]:
+def script(line: str) -> str | None:
     """The script of a command line, marked as `module MODULE` where it is one."""
     named = read_command(line.split()).script
     if named is None:
@@ -64,7 +62,7 @@ def script(line: str) -> Optional[str]:
         ("timeout -k 5 1h nohup numactl -N 0 -m 0 stdbuf -oL taskset -c 0-3 python train.py", "train.py"),
     ],
 )
-def test_the_script_is_found(line: str, expected: Optional[str]) -> None:
+def test_the_script_is_found(line: str, expected: str | None) -> None:
     assert script(line) == expected
 
 
@@ -80,7 +78,7 @@ def test_the_script_is_found(line: str, expected: Optional[str]) -> None:
         ("bash run.sh", None),
     ],
 )
-def test_a_launcher_is_recognised(line: str, launcher: Optional[str]) -> None:
+def test_a_launcher_is_recognised(line: str, launcher: str | None) -> None:
     assert read_command(line.split()).launcher == launcher
 
 
@@ -95,7 +93,7 @@ KNOWN = (
 
 
 @given(st.lists(st.one_of(st.text(max_size=6), st.sampled_from(KNOWN))))
-def test_no_command_breaks_it(command: List[str]) -> None:
+def test_no_command_breaks_it(command: list[str]) -> None:
     named = read_command(command).script
     assert named is None or (0 <= named.place < len(command) and named.name in command[named.place])
 
@@ -115,5 +113,5 @@ def test_no_command_breaks_it(command: List[str]) -> None:
         ("python train.py", ()),
     ],
 )
-def test_a_launcher_that_is_not_told_how_many_ranks(line: str, counts: Tuple[str, ...]) -> None:
+def test_a_launcher_that_is_not_told_how_many_ranks(line: str, counts: tuple[str, ...]) -> None:
     assert read_command(line.split()).counts == counts

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Dict, Optional
 
 import pytest
 
-from ma_boot.environment.conda import PythonEnvironment, activation, find_environment
-from ma_boot.environment.patch import applied
 from ma_boot.errors import ConfigError
+from ma_boot.node.environment.conda import PythonEnvironment, activation, find_environment
+from ma_boot.node.environment.patch import applied
 
 
 def make_env(prefix: Path, conda: bool = True) -> Path:
@@ -47,9 +46,9 @@ IMAGE = {"ANACONDA_DIR": "{root}", "DEFAULT_CONDA_ENV_NAME": "python-3.7.10", "P
 )
 def test_the_four_ways_of_the_document_develop_modelarts_1416(
     root: Path,
-    python: Optional[str],
-    conda_env: Optional[str],
-    environ: Dict[str, str],
+    python: str | None,
+    conda_env: str | None,
+    environ: dict[str, str],
     name: str,
     origin: str,
 ) -> None:
@@ -132,7 +131,7 @@ class TestWhereCondaLooks:
 class TestActivation:
     """The patch, against what conda's own activator sets."""
 
-    def patched(self, prefix: Path, environ: Dict[str, str]) -> Dict[str, str]:
+    def patched(self, prefix: Path, environ: dict[str, str]) -> dict[str, str]:
         selected = PythonEnvironment(f"{prefix}/bin/python", str(prefix), "e", "test")
         return applied(environ, activation(selected, environ, str(prefix)).patch)
 
@@ -187,7 +186,7 @@ class TestActivation:
 class TestAsCondaDoes:
     """What `conda activate` of conda 26 does; test_conda_witness.py compares with conda itself, where it is."""
 
-    def patched(self, root: Path, environ: Dict[str, str], name: str = "other") -> Dict[str, str]:
+    def patched(self, root: Path, environ: dict[str, str], name: str = "other") -> dict[str, str]:
         (root / "bin" / "conda").touch()
         home = str(root.parent)
         selected = find_environment(None, name, {**environ, "ANACONDA_DIR": str(root)}, home)
@@ -215,7 +214,7 @@ class TestAsCondaDoes:
         ids=["active", "not active any more", "no level"],
     )
     def test_an_environment_gives_its_place_only_if_it_is_active(
-        self, root: Path, before: Dict[str, str], path: str, level: str, saved: Dict[str, str]
+        self, root: Path, before: dict[str, str], path: str, level: str, saved: dict[str, str]
     ) -> None:
         places = {"root": root, "old": root / "envs" / "python-3.7.10", "new": root / "envs" / "other"}
         old_path = "/first:{old}/bin:/usr/bin".format(**places)
@@ -243,7 +242,7 @@ class TestAsCondaDoes:
 
 
 @pytest.mark.parametrize("prefix", [True, None])
-def test_activation_scripts_in_order(tmp_path: Path, prefix: Optional[bool]) -> None:
+def test_activation_scripts_in_order(tmp_path: Path, prefix: bool | None) -> None:
     scripts = tmp_path / "etc" / "conda" / "activate.d"
     scripts.mkdir(parents=True)
     for name in ("b.sh", "a.sh", "c.csh"):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ma_boot.environment.extras import how_to_install
+from ma_boot.node.environment.extras import how_to_install
 
 
 @pytest.fixture

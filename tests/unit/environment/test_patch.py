@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Dict
-
 from hypothesis import given, strategies as st
 
-from ma_boot.environment.patch import applied, difference, put_first, without
+from ma_boot.node.environment.patch import applied, difference, put_first, without
 
 ENVIRON = st.dictionaries(st.sampled_from("ABCDE"), st.text(max_size=3))
 
 
 @given(ENVIRON, ENVIRON)
-def test_the_difference_leads_from_one_to_the_other(before: Dict[str, str], after: Dict[str, str]) -> None:
+def test_the_difference_leads_from_one_to_the_other(before: dict[str, str], after: dict[str, str]) -> None:
     assert applied(before, difference(before, after)) == after
 
 
 @given(ENVIRON)
-def test_nothing_differs_from_itself(environ: Dict[str, str]) -> None:
+def test_nothing_differs_from_itself(environ: dict[str, str]) -> None:
     assert difference(environ, environ) == {}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.environment import software_of
+from ma_boot.node.environment.software import software_of
 
 
 def test_versions_of_a_python_and_of_the_frameworks_beside_it(tmp_path: Path) -> None:

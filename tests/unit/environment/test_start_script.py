@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
 
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.environment.command import ranks_started_in
+from ma_boot.node.environment.command import ranks_started_in
 
 LOOP = "for ((i = 0; i < 8; i++)); do\n    export RANK_ID=$i\n    python train.py &\ndone\n"
 OWN = Path(__file__).parents[2] / "functional" / "start_scripts"
 
 
-def numbered(text: str) -> Optional[int]:
+def numbered(text: str) -> int | None:
     start = ranks_started_in(text)
     return None if start is None else start.line
 

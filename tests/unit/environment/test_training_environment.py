@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Dict
 
 import pytest
 
-from ma_boot.environment.conda import find_on_path
-from ma_boot.environment.training_environment import Outside, outside_of
+from ma_boot.node.environment.conda import find_on_path
+from ma_boot.node.environment.training_environment import Outside, outside_of
 
 
 def environment(place: Path, *names: str) -> Path:
@@ -30,7 +29,7 @@ def system(tmp_path: Path) -> Path:
     return environment(tmp_path / "system", "python3")
 
 
-def path(*places: Path) -> Dict[str, str]:
+def path(*places: Path) -> dict[str, str]:
     return {"PATH": os.pathsep.join(str(place / "bin") for place in places)}
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from typing import Dict, Set
 
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.image import check
-from ma_boot.image.rules.credentials import PRIVATE_KEY, SECRET, TOKEN, credential_in, parsed_search
+from ma_boot.desk.image import check
+from ma_boot.desk.image.rules.credentials import PRIVATE_KEY, SECRET, TOKEN, credential_in, parsed_search
 
 KEY = "q7" * 20
-PLANTED: Dict[str, str] = {
+PLANTED: dict[str, str] = {
     "home/ma-user/code/settings.py": f"secret_access_key='{KEY}'",
     "home/ma-user/code/aws.cfg": f"aws_secret_access_key={KEY}",
     "home/ma-user/code/obs.py": f"client = ObsClient(ak='{KEY}', sk='{KEY}')",
@@ -30,7 +29,7 @@ PLANTED: Dict[str, str] = {
     "opt/work/id": "AKIA" + "A1B2" * 4,
     "root/key.txt": "-----BEGIN RSA PRIVATE KEY-----",
 }
-INNOCENT: Dict[str, str] = {
+INNOCENT: dict[str, str] = {
     "home/ma-user/code/model.py": "tokens = 4096; secret_access_key = os.environ['SK']; max_tokens=40960",
     "home/ma-user/code/tokenizer.py": "pad_token = '<|pad12|>'; tokenizer = 'bert-base-v1'; token = self.next2()",
     "home/ma-user/code/.env.example": "OBS_SECRET_ACCESS_KEY=your-key-1234",
@@ -44,7 +43,7 @@ INNOCENT: Dict[str, str] = {
 }
 
 
-def credentials_below(root: Path, files: Dict[str, str]) -> Dict[str, Set[str]]:
+def credentials_below(root: Path, files: dict[str, str]) -> dict[str, set[str]]:
     """The files with credentials, each with what it holds, as the script and its reader tell."""
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +51,7 @@ def credentials_below(root: Path, files: Dict[str, str]) -> Dict[str, Set[str]]:
     done = subprocess.run(["sh", "-c", check.CREDENTIALS, "sh", str(root)], capture_output=True, text=True)
     pairs, whole = parsed_search(done.stdout)
     assert whole, done.stderr
-    kinds: Dict[str, Set[str]] = {}
+    kinds: dict[str, set[str]] = {}
     for kind, file in pairs:
         kinds.setdefault(file.partition(" (")[0].lstrip("/"), set()).add(kind)
     return kinds

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, List, Tuple
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
 from ma_boot import __version__
-from ma_boot.image.check import (
+from ma_boot.desk.image.check import (
     CheckedImage,
     ImageRejected,
     findings_json,
@@ -17,8 +17,8 @@ from ma_boot.image.check import (
     judged,
     reject_errors,
 )
-from ma_boot.image.rules.boot import this_toolkit
-from ma_boot.image.rules.facts import (
+from ma_boot.desk.image.rules.boot import this_toolkit
+from ma_boot.desk.image.rules.facts import (
     GB,
     Account,
     ImageFacts,
@@ -28,7 +28,7 @@ from ma_boot.image.rules.facts import (
     from_metadata,
     parsed_probe,
 )
-from ma_boot.modelarts import Finding
+from ma_boot.platform.modelarts.findings import Finding
 
 ENVIRONMENT = "/home/ma-user/anaconda3/envs/training"
 VERSION = f"ma_boot {__version__} from /opt/ma_boot/lib/python3.11/site-packages/ma_boot (Python 3.11.2)"
@@ -70,7 +70,7 @@ def environ(**changes: str) -> ImageFacts:
     return replace(GOOD, environ={**GOOD.environ, **changes})
 
 
-def named(*accounts: Tuple[str, int, int, str]) -> ImageFacts:
+def named(*accounts: tuple[str, int, int, str]) -> ImageFacts:
     return inside(accounts=tuple(Account(*account) for account in accounts))
 
 
@@ -116,7 +116,7 @@ CLOSED = "/home/ma-user/anaconda3/envs/training/lib/python3.11/site-packages/tor
 TORCH_CLOSED = Python(ENVIRONMENT, True, "3.11.2", closed_packages=(CLOSED, f"{CLOSED}-2.dist-info"))
 
 
-BROKEN: List[Tuple[str, ImageFacts, str, str, str]] = [
+BROKEN: list[tuple[str, ImageFacts, str, str, str]] = [
     # what is wrong, the facts, rule and severity of the finding, a part of its remedy
     ("no USER", replace(GOOD, user=""), "user", "error", "USER 1000"),
     ("USER root", replace(GOOD, user="root"), "user", "error", "USER 1000"),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Iterator, List
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from ma_boot.desk.image import build, push
+from ma_boot.desk.image.check import ImageRejected
+from ma_boot.desk.image.container_engine import EngineProgress, EngineRefused, shown
 from ma_boot.errors import UsageError
-from ma_boot.image import build, push
-from ma_boot.image.check import ImageRejected
-from ma_boot.image.container_engine import EngineProgress, EngineRefused, shown
-from ma_boot.reporting.console import Console
+from ma_boot.report.console import Console
 from tests.functional.terminal import screen_lines
 
 DIGEST = "sha256:" + "0" * 64
@@ -39,7 +40,7 @@ def pipe(request: pytest.FixtureRequest) -> Iterator[Pipe]:
         os.close(end)
 
 
-def steps() -> Iterator[Dict[str, Any]]:
+def steps() -> Iterator[dict[str, Any]]:
     yield {"stream": "Step 1/2 : FROM https://me:planted@host/base\n"}
     yield {"stream": "earlier output\n"}
     yield {"stream": "Step 2/2 : RUN make\n"}
@@ -102,7 +103,7 @@ def test_a_failure_says_what_to_do(pipe: Pipe, step: str, error: str, advice: st
 
 def test_a_push_shows_each_layer_and_returns_the_digest(pipe: Pipe) -> None:
     layer = {"current": 2_000_000, "total": 4_000_000}
-    stream: List[Dict[str, Any]] = [
+    stream: list[dict[str, Any]] = [
         {"status": "The push refers to repository [host/org/name]"},
         {"status": "Pushing", "id": "aa", "progressDetail": layer},
         {"status": "Layer already exists", "id": "bb"},
@@ -117,7 +118,7 @@ def test_a_push_shows_each_layer_and_returns_the_digest(pipe: Pipe) -> None:
 
 
 @pytest.mark.parametrize(("stream", "message"), [([{"error": "EOF"}], "EOF"), ([], "without a digest")])
-def test_a_push_that_fails(pipe: Pipe, stream: List[Dict[str, Any]], message: str) -> None:
+def test_a_push_that_fails(pipe: Pipe, stream: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(push.PushFailed, match=message):
         push.follow(stream, pipe.progress)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-from typing import Dict, Optional
 
 import pytest
 
+from ma_boot.desk.image import swr
+from ma_boot.desk.image.push import failure_of
 from ma_boot.errors import ConfigError, UsageError
-from ma_boot.image import swr
-from ma_boot.image.push import failure_of
 
 REGION = "cn-north-4"
 HOST = "swr.cn-north-4.myhuaweicloud.com"
@@ -61,7 +60,7 @@ def test_the_long_term_login_is_what_the_documented_command_makes() -> None:
     ],
 )
 def test_the_order_of_logins(
-    environ: Dict[str, str], entry: Optional[Dict[str, str]], user: str, origin: str
+    environ: dict[str, str], entry: dict[str, str] | None, user: str, origin: str
 ) -> None:
     login = swr.push_login(environ, entry, REGION, HOST)
     assert login.user == user
@@ -77,7 +76,7 @@ def test_the_order_of_logins(
         ({**KEYS, "OBS_SECURITY_TOKEN": "planted"}, "temporary, so no login can be made"),
     ],
 )
-def test_no_login_says_what_was_looked_for(environ: Dict[str, str], reason: str) -> None:
+def test_no_login_says_what_was_looked_for(environ: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigError) as raised:
         swr.push_login(environ, None, REGION, HOST)
     assert reason in str(raised.value)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.image import toolkit_imports
-from ma_boot.image.toolkit_imports import Imported, imports_of
+from ma_boot.desk.image import toolkit_imports
+from ma_boot.desk.image.toolkit_imports import Imported, imports_of
 
 PROGRAM = Path(toolkit_imports.__file__).read_text()
 

@@ -9,20 +9,12 @@ import pytest
 import yaml
 from hypothesis import given, strategies as st
 
-from ma_boot.job import (
-    KEYS,
-    Answers,
-    JobFile,
-    first_job_file,
-    form_problems,
-    overridden,
-    parse_job,
-    request_body,
-    shown_body,
-    with_settings,
-)
-from ma_boot.job.readers import JobChannel
-from path_mapping.mapping import ObsUrl
+from ma_boot.desk.job.job_file import KEYS, JobFile, overridden, parse_job, with_settings
+from ma_boot.desk.job.readers import JobChannel
+from ma_boot.desk.job.request import request_body, shown_body
+from ma_boot.desk.job.rules import form_problems
+from ma_boot.desk.job.template import Answers, first_job_file
+from path_mapping.mapping.routes import ObsUrl
 
 WHOLE = """\
 name: resnet-2x8

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 import yaml
 from hypothesis import example, given, strategies as st
 
-from ma_boot.job import CLUSTERS, PodJob, as_yaml, documents, manifest_problems, parse_job
-from path_mapping.mapping import ObsUrl
+from ma_boot.desk.job.job_file import parse_job
+from ma_boot.desk.job.manifest import CLUSTERS, PodJob, as_yaml, documents, manifest_problems
+from path_mapping.mapping.routes import ObsUrl
 from tests.requirement import unavailable
 
 JOB = """\
@@ -34,7 +35,7 @@ COUNT = {"type": "integer", "minimum": 0}
 EVENTS = ["*", "PodPending", "PodRunning", "PodFailed", "PodEvicted", "Unknown", "TaskCompleted", "OutOfSync"]
 
 
-def only(**properties: Any) -> Dict[str, Any]:
+def only(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
@@ -63,7 +64,7 @@ VOLCANO = only(
 )
 
 
-def made(platform: str, text: str = JOB, **changes: Any) -> List[Dict[str, Any]]:
+def made(platform: str, text: str = JOB, **changes: Any) -> list[dict[str, Any]]:
     """The documents, as a reader of the YAML finds them."""
     job, problems = parse_job(text)
     assert [*problems, *manifest_problems(job)] == []
@@ -80,8 +81,8 @@ def made(platform: str, text: str = JOB, **changes: Any) -> List[Dict[str, Any]]
     return list(yaml.safe_load_all(as_yaml(documents(replace(pods, **changes), CLUSTERS[platform]))))
 
 
-def pod_of(manifest: List[Dict[str, Any]]) -> Dict[str, Any]:
-    spec: Dict[str, Any] = manifest[-1]["spec"]["tasks"][0]["template"]["spec"]
+def pod_of(manifest: list[dict[str, Any]]) -> dict[str, Any]:
+    spec: dict[str, Any] = manifest[-1]["spec"]["tasks"][0]["template"]["spec"]
     return spec
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import List, Optional
-
 import pytest
 
-from ma_boot.job_service.follow import Recent, Tail, time_in
+from ma_boot.desk.job_service.follow import Recent, Tail, time_in
 
 LOG = [
     "[ma_boot] job: done in 0.0 s: node 0 of 2",
@@ -33,7 +31,7 @@ LOG = [
         (None, 99, LOG),
     ],
 )
-def test_what_is_left(seconds: Optional[float], lines: Optional[int], left: List[str]) -> None:
+def test_what_is_left(seconds: float | None, lines: int | None, left: list[str]) -> None:
     for size in (1, 3, len(LOG)):
         tail = Tail(Recent(lines, seconds))
         for start in range(0, len(LOG), size):

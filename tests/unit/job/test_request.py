@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any
 
-from ma_boot.job import JobFile, boot_command, code_place, parse_job, request_body, shown_body
-from path_mapping.mapping import ObsUrl
+from ma_boot.desk.job.job_file import JobFile, parse_job
+from ma_boot.desk.job.request import boot_command, code_place, request_body, shown_body
+from path_mapping.mapping.routes import ObsUrl
 from tests.job_api.validation import unknown_fields
 from tests.unit.job.test_job_file import WHOLE
 
 
-def body_of(text: str = WHOLE) -> Dict[str, Any]:
+def body_of(text: str = WHOLE) -> dict[str, Any]:
     job, problems = parse_job(text)
     assert problems == []
     command = boot_command(job.options, job.command)

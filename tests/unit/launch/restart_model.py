@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import heapq
 import random
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple, Type
+from collections.abc import Mapping
+from typing import Any, Callable, NamedTuple
 
-from ma_boot.node.job_restart import AttemptEnd, RestartPolicy
-from ma_boot.node.restart_protocol import DECIDED_SECONDS, ENDED, Agreement, Over, over_body
-from ma_boot.observe.channel.channel import DIED_SECONDS, OUTAGE_SECONDS
-from ma_boot.reporting import Cause
+from ma_boot.node.boot.job_restart import AttemptEnd, RestartPolicy
+from ma_boot.node.boot.restart_protocol import DECIDED_SECONDS, ENDED, Agreement, Over, over_body
+from ma_boot.node.observe.channel.channel import DIED_SECONDS, OUTAGE_SECONDS
+from ma_boot.report.cause import Cause
 
 TICK = 1.0
 HORIZON = 1200.0
@@ -62,11 +63,11 @@ class SimulatedNode:
     def __init__(self, agreement: Agreement) -> None:
         self.agreement = agreement
         self.state = "running"
-        self.away: Optional[float] = None
-        self.told_over: Set[int] = set()
-        self.passed_on: Set[int] = set()
-        self.failed: Dict[int, Cause] = {}  # by attempt, as it is known here
-        self.told_failure: Set[int] = set()
+        self.away: float | None = None
+        self.told_over: set[int] = set()
+        self.passed_on: set[int] = set()
+        self.failed: dict[int, Cause] = {}  # by attempt, as it is known here
+        self.told_failure: set[int] = set()
 
     @property
     def alive(self) -> bool:
@@ -76,7 +77,7 @@ class SimulatedNode:
 class SimulatedJob:
     """One schedule: `run` goes through it."""
 
-    def __init__(self, seed: int, faults: Optional[Faults], kind: Type[Agreement] = Agreement) -> None:
+    def __init__(self, seed: int, faults: Faults | None, kind: type[Agreement] = Agreement) -> None:
         self.chance = random.Random(seed)
         self.faults = wild(self.chance) if faults is None else faults
         self.size = self.chance.randint(2, 5)
@@ -85,15 +86,15 @@ class SimulatedJob:
             SimulatedNode(kind(node, self.size).begin(RestartPolicy(self.budget), True))
             for node in range(self.size)
         ]
-        self.verdicts: Dict[int, Set[str]] = {}
-        self.begun: Dict[int, Set[int]] = {1: set(range(self.size))}
-        self.broken: List[str] = []
+        self.verdicts: dict[int, set[str]] = {}
+        self.begun: dict[int, set[int]] = {1: set(range(self.size))}
+        self.broken: list[str] = []
         self.now = 0.0
         self._count = 0
-        self._queue: List[Tuple[float, int, Callable[[], None]]] = []
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self.parted = self._spans(self.faults.parted)
 
-    def _spans(self, share: float) -> List[Tuple[int, float, float]]:
+    def _spans(self, share: float) -> list[tuple[int, float, float]]:
         """The times for which the links of a node are down."""
         spans = []
         for _ in range(3):
@@ -256,7 +257,7 @@ class SimulatedJob:
             self.broken.append(f"node {node} begins {attempt} without a verdict of node 0")
         self._fail_some_time(node)
 
-    def _lost(self, node: int) -> List[int]:
+    def _lost(self, node: int) -> list[int]:
         """The nodes to which there has been no connection for too long."""
         others = [0] if node else range(1, self.size)
         return [other for other in others if self._is_lost(node, other)]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.node.job_restart import (
+from ma_boot.node.boot.job_restart import (
     AttemptEnd,
     Failed,
     RestartPolicy,
@@ -17,8 +18,8 @@ from ma_boot.node.job_restart import (
     read_end,
     read_verdict,
 )
-from ma_boot.reporting import LOST_PEER, Cause
-from ma_boot.reporting.page.language import in_both
+from ma_boot.report.cause import LOST_PEER, Cause
+from ma_boot.report.page.language import in_both
 from ma_boot.wording import Message, coded
 
 BAD = Cause(1, 3, 1, "ValueError: bad label 91", 5.0, place="train.py:7")
@@ -30,7 +31,7 @@ KILL = BAD._replace(words="was killed by SIGKILL", place="")
 LOST = BAD._replace(words="RuntimeError: Connection closed by peer [10.0.0.7]:41327", evidence=LOST_PEER)
 
 
-def ends(whole: str = "20", **more: Any) -> Dict[int, AttemptEnd]:
+def ends(whole: str = "20", **more: Any) -> dict[int, AttemptEnd]:
     """The ends of two nodes, of which the second has more to say."""
     return {0: AttemptEnd(1, whole=whole), 1: AttemptEnd(1, **{"whole": whole, **more})}
 
@@ -77,8 +78,8 @@ def failed(cause: Cause, whole: str = "20") -> Failed:
     ],
 )  # fmt: skip
 def test_the_rule_that_decides_is_named(
-    ends_of_nodes: Dict[int, AttemptEnd],
-    cause: Optional[Cause],
+    ends_of_nodes: dict[int, AttemptEnd],
+    cause: Cause | None,
     earlier: Sequence[Failed],
     again: bool,
     rule: str,
@@ -116,7 +117,7 @@ def test_no_schedule_of_failures_uses_more_than_the_budget(
      {"attempt": 1, "again": True, "why": "", "rule": 4}, {**END, "attempt": "1"}, {**END, "final": 3},
      {**END, "seconds": "1"}, {**END, "stepped": 0}, {**END, "unhealthy": None}],
 )  # fmt: skip
-def test_what_is_no_message_of_a_restart_is_none(body: Dict[str, object]) -> None:
+def test_what_is_no_message_of_a_restart_is_none(body: dict[str, object]) -> None:
     assert read_end(body) is None
     assert read_verdict(body) is None
 
@@ -151,7 +152,7 @@ def test_what_a_node_says_is_read_as_it_was_said(end: AttemptEnd) -> None:
     ],
 )
 def test_the_reason_is_chinese_on_the_chinese_page(
-    ends_of_nodes: Dict[int, AttemptEnd], cause: Cause, earlier: Sequence[Failed], chinese: str
+    ends_of_nodes: dict[int, AttemptEnd], cause: Cause, earlier: Sequence[Failed], chinese: str
 ) -> None:
     assert in_both(decide(1, ends_of_nodes, RestartPolicy(2, 10.0), cause, earlier).why).zh.startswith(
         chinese

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Dict, Tuple
-
 import pytest
 
-from ma_boot.environment import TrainingCommand
 from ma_boot.errors import ConfigError
-from ma_boot.launch import (
+from ma_boot.node.environment.command_words import TrainingCommand
+from ma_boot.node.launch.launch_plan import (
     LaunchOptions,
     LaunchPlan,
     Node,
     Placement,
     described,
     placed_by_count,
-    plan_launch,
     plan_text,
 )
-from ma_boot.modelarts.job import read_job
+from ma_boot.node.launch.worker_specs import plan_launch
+from ma_boot.platform.modelarts.job import read_job
 
 OUTSIDE = {"PATH": "/usr/bin", "MY_TOKEN": "planted", "RANK_TABLE_FILE": "/user/config", "RANK_ID": "9"}
 OF_LOCAL_RANK_1 = {
@@ -32,7 +30,7 @@ OF_LOCAL_RANK_1 = {
 
 
 def plan(
-    rendezvous: str, index: int = 1, given: Dict[str, str] = OUTSIDE, per_node: Tuple[str, ...] = ()
+    rendezvous: str, index: int = 1, given: dict[str, str] = OUTSIDE, per_node: tuple[str, ...] = ()
 ) -> LaunchPlan:
     job = read_job(
         {"MA_NUM_HOSTS": "2", "VC_TASK_INDEX": str(index), "MA_VJ_NAME": "ma-job-x", "MA_LOG_DIR": "/log"},
@@ -102,7 +100,7 @@ def test_what_the_user_set_for_hccl_stays() -> None:
         ({"MA_NUM_HOSTS": "2", "VC_TASK_INDEX": "1"}, 2, (1,)),
     ],
 )
-def test_ranks_by_counting(variables: Dict[str, str], world_size: int, ranks: tuple[int, ...]) -> None:
+def test_ranks_by_counting(variables: dict[str, str], world_size: int, ranks: tuple[int, ...]) -> None:
     assert placed_by_count(read_job(variables, "host")) == Placement(world_size, ranks, None)
 
 

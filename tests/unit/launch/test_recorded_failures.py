@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import List, NamedTuple, Optional
+from typing import NamedTuple
 
 import pytest
 
-from ma_boot.node.job_restart import AttemptEnd, Failed, RestartPolicy, Verdict, decide, failure_of
-from ma_boot.observe import has_step
-from ma_boot.reporting import WorkerExit, cause_of, causes_of
+from ma_boot.node.boot.job_restart import AttemptEnd, Failed, RestartPolicy, Verdict, decide, failure_of
+from ma_boot.node.observe.progress import has_step
+from ma_boot.report.cause import cause_of, causes_of
+from ma_boot.report.result import WorkerExit
 
 FILES = sorted((Path(__file__).parent / "failures").glob("*.txt"))
 MANY = 9  # restarts that a job has
@@ -24,7 +25,7 @@ class Recorded(NamedTuple):
 
     label: str
     code: int
-    signal: Optional[int]
+    signal: int | None
     out_of_memory: bool
     output: str
 
@@ -41,10 +42,10 @@ def of_attempt(output: str, attempt: int) -> str:
     return re.sub(r"\b\d{5,}\b", lambda number: str(int(number[0]) + 1000 * attempt), output)
 
 
-def verdicts(recorded: Recorded, with_progress: bool = False) -> List[Verdict]:
+def verdicts(recorded: Recorded, with_progress: bool = False) -> list[Verdict]:
     """The decisions of a job that fails in this way each time; `with_progress` it saves in between."""
-    decided: List[Verdict] = []
-    earlier: List[Failed] = []
+    decided: list[Verdict] = []
+    earlier: list[Failed] = []
     while not decided or decided[-1].again:
         attempt = len(decided) + 1
         output = of_attempt(recorded.output, attempt)

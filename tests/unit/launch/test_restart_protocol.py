@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional, Type, Union
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
-from ma_boot.node.job_restart import (
+from ma_boot.node.boot.job_restart import (
     AttemptEnd,
     RestartPolicy,
     Verdict,
@@ -15,7 +16,7 @@ from ma_boot.node.job_restart import (
     read_end,
     read_verdict,
 )
-from ma_boot.node.restart_protocol import (
+from ma_boot.node.boot.restart_protocol import (
     ENDED,
     LOST,
     MUTE,
@@ -25,7 +26,7 @@ from ma_boot.node.restart_protocol import (
     over_body,
     read_over,
 )
-from ma_boot.reporting import Cause
+from ma_boot.report.cause import Cause
 from tests.unit.launch.restart_model import QUIET, SimulatedJob
 
 SCHEDULES, IN_ONE = 10_000, 500
@@ -151,7 +152,7 @@ class KeepsEnds(Agreement):
 class DecidesEarly(Agreement):
     """Node 0 does not wait for a node that is lost."""
 
-    def decided(self, cause: Optional[Cause], now: float) -> Agreement:
+    def decided(self, cause: Cause | None, now: float) -> Agreement:
         if self.node or self.stopped_at is None or self.verdict is not None:
             return super().decided(cause, now)
         if set(range(self.nodes)) - self.ends.keys() - self.lost:
@@ -163,14 +164,14 @@ class DecidesEarly(Agreement):
 class WaitsForever(Agreement):
     """There is no deadline."""
 
-    def decided(self, cause: Optional[Cause], now: float) -> Agreement:
+    def decided(self, cause: Cause | None, now: float) -> Agreement:
         return super().decided(cause, min(now, (self.stopped_at or 0.0) + 60.0))
 
 
 class ForgetsWhoHasStopped(Agreement):
     """Of a node that has stopped its processes it does not matter whether it ends."""
 
-    def _with_fact(self, node: int, fact: Union[AttemptEnd, Over]) -> Agreement:
+    def _with_fact(self, node: int, fact: AttemptEnd | Over) -> Agreement:
         known = self.facts.get(node)
         return self if isinstance(known, AttemptEnd) else super()._with_fact(node, fact)
 
@@ -178,7 +179,7 @@ class ForgetsWhoHasStopped(Agreement):
 class FollowsTheGo(Agreement):
     """Once there is a go, nothing else counts."""
 
-    def decided(self, cause: Optional[Cause], now: float) -> Agreement:
+    def decided(self, cause: Cause | None, now: float) -> Agreement:
         return self if self.verdict is not None else super().decided(cause, now)
 
 
@@ -229,5 +230,5 @@ class DecidesTwice(Agreement):
     [TakesOldEnds, KeepsEnds, DecidesEarly, WaitsForever, ForgetsWhoHasStopped, FollowsTheGo, RunsOn,
      ForgetsTheBudget, TakesAnyVerdict, GoesOnAlone, DecidesTwice],
 )  # fmt: skip
-def test_the_model_sees_what_is_broken(kind: Type[Agreement]) -> None:
+def test_the_model_sees_what_is_broken(kind: type[Agreement]) -> None:
     assert any(SimulatedJob(seed, None, kind).run().broken for seed in range(3000))

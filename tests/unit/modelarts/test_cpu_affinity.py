@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Sequence, Tuple
 
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.modelarts.machine import Machine, bound_cores, cores_of, read_machine
+from ma_boot.platform.modelarts.machine import Machine, bound_cores, cores_of, read_machine
 
 
-def machine(cores: int, nodes: int = 1, devices: Tuple[int, ...] = ()) -> Machine:
+def machine(cores: int, nodes: int = 1, devices: tuple[int, ...] = ()) -> Machine:
     each = cores // nodes
     numa = {node: frozenset(range(node * each, (node + 1) * each)) for node in range(nodes)}
     return Machine(frozenset(range(cores)), numa, devices)
@@ -34,7 +34,7 @@ def machine(cores: int, nodes: int = 1, devices: Tuple[int, ...] = ()) -> Machin
     ],
 )
 def test_shares(
-    mode: str, node: Machine, device_ids: Sequence[int], expected: Tuple[Tuple[int, ...], ...]
+    mode: str, node: Machine, device_ids: Sequence[int], expected: tuple[tuple[int, ...], ...]
 ) -> None:
     assert bound_cores(mode, node, device_ids) == expected
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Dict
 
 import pytest
 
 from ma_boot.errors import ConfigError
-from ma_boot.modelarts.job import read_job
+from ma_boot.platform.modelarts.job import read_job
 
 PLATFORM = {
     "MA_HOME": "/home/ma-user",
@@ -52,7 +51,7 @@ def test_a_container_without_any_variable_has_the_platforms_defaults() -> None:
         ({"MA_NUM_GPUS": "0"}, "device_count", None),
     ],
 )
-def test_variables_that_differ(variables: Dict[str, str], name: str, value: object) -> None:
+def test_variables_that_differ(variables: dict[str, str], name: str, value: object) -> None:
     assert attrgetter(name)(read_job({**PLATFORM, **variables}, "host")) == value
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Dict
 
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.environment import TrainingCommand
-from ma_boot.launch import LaunchOptions, Node, Placement, plan_launch
-from ma_boot.launch.worker_specs import diagnosis
-from ma_boot.modelarts.job import Channel, read_channels, read_job
+from ma_boot.node.environment.command_words import TrainingCommand
+from ma_boot.node.launch.launch_plan import LaunchOptions, Node, Placement
+from ma_boot.node.launch.worker_specs import diagnosis, plan_launch
+from ma_boot.platform.modelarts.job import Channel, read_channels, read_job
 
 JOB = read_job({"MA_VJ_NAME": "ma-job-x", "MA_LOG_DIR": "/log"}, "host")
 MINDSPORE_LOG = "/log/modelarts-job-x/mindspore/log"
@@ -49,7 +48,7 @@ RECORDER = {**GLOG, "GLOG_v": "1", "MS_RDR_ENABLE": "1", "MS_RDR_PATH": MINDSPOR
         ({"MA_RUN_MODE_ENV": "normal", "GLOG_v": "0"}, {**GLOG, "GLOG_v": "0"}),
     ],
 )
-def test_diagnostic_modes(asked: Dict[str, str], given_to_the_rank: Dict[str, str]) -> None:
+def test_diagnostic_modes(asked: dict[str, str], given_to_the_rank: dict[str, str]) -> None:
     assert diagnosis(JOB, asked, 3) == given_to_the_rank
     node = Node(JOB, Placement(4, (3,), "/t.json"), TrainingCommand(("python",)), "/", asked, ("10.0.0.1", 1))
     for way in ("rank-table", "mindspore", "torch", "none"):

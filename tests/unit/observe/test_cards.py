@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ma_boot.observe.cards import gpu_samples, link_state, npu_rows, works
-from ma_boot.observe.record import CardSample
+from ma_boot.node.observe.cards import gpu_samples, link_state, npu_rows, works
+from ma_boot.node.observe.record import CardSample
 
 NPU_910B = """
 +------------------------------------------------------------------------------------------------+

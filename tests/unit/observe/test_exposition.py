@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Dict, Tuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from ma_boot.observe.progress import Reading
-from ma_boot.observe.record import CardSample, HostSample, RankSample, RankUsage, Sample, exposition
+from ma_boot.node.observe.progress import Reading
+from ma_boot.node.observe.record import CardSample, HostSample, RankSample, RankUsage, Sample, exposition
 
 HOST = HostSample(1234.5, 64, (1 << 30, 1 << 33), {'/a "b"\\c': (5, 9)}, 7, 8)
 SAMPLE = Sample(
@@ -28,9 +27,9 @@ SAMPLE = Sample(
 )
 
 
-def parsed(text: str) -> Dict[Tuple[str, str], float]:
+def parsed(text: str) -> dict[tuple[str, str], float]:
     """Each sample by its name and its label besides the node."""
-    figures: Dict[Tuple[str, str], float] = {}
+    figures: dict[tuple[str, str], float] = {}
     for family in text_string_to_metric_families(text):
         assert family.documentation
         for sample in family.samples:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ma_boot.observe.hang_detector import LastActivity
+from ma_boot.node.observe.hang_detector import LastActivity
 
 BEFORE = LastActivity(when=100.0, cpu=7.0, checked=100.0, used=7.0)
 

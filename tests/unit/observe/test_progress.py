@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Callable, Dict, Iterator, Optional, Tuple
+from collections.abc import Iterator
+from typing import Callable, Optional
 
 import pytest
 
-from ma_boot.observe.pattern_search import PatternSearch
-from ma_boot.observe.progress import KNOWN, Pattern, Reading, TrainingProgress, given
+from ma_boot.node.observe.pattern_search import PatternSearch
+from ma_boot.node.observe.progress import KNOWN, Pattern, Reading, TrainingProgress, given
 
-Expected = Tuple[Optional[int], Optional[float], Optional[float]]  # step, step time, loss
+Expected = tuple[Optional[int], Optional[float], Optional[float]]  # step, step time, loss
 
 # As the frameworks print them: MindSpore 2.9 and PyTorch's peers were run, the others are from their sources and from
 # public logs of trainings.
@@ -73,7 +74,7 @@ def read(text: bytes) -> Reading:
     return TrainingProgress().read(len(text), text, 10.0)
 
 
-PRINTED: Dict[str, Tuple[bytes, Expected]] = {
+PRINTED: dict[str, tuple[bytes, Expected]] = {
     "mindspore": (MINDSPORE, (5, None, 0.01726953126490116)),
     "time-monitor": (TIME_MONITOR, (None, 0.051261, None)),
     "mindformers": (MINDFORMERS, (120, 1.203, 4.263)),

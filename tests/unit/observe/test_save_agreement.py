@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import math
 import random
-from typing import Any, Dict, List, Mapping, Tuple
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.observe import SaveAgreement, SaveOptions
-from ma_boot.observe.save_agreement import AHEAD_SECONDS, ASK_SECONDS, PAUSE_SECONDS, bodies
-from ma_boot.observe.saving import MARGIN_SECONDS, POLL_SECONDS
+from ma_boot.node.observe.save_agreement import (
+    AHEAD_SECONDS,
+    ASK_SECONDS,
+    PAUSE_SECONDS,
+    SaveAgreement,
+    bodies,
+)
+from ma_boot.node.observe.saving import MARGIN_SECONDS, POLL_SECONDS, SaveOptions
 from ma_boot.training.save_request import answer
 
 RANKS = 2
@@ -28,10 +34,10 @@ class SimulatedNodes:
         self.nodes = [SaveAgreement(node, count) for node in range(count)]
         # That a rank has made, by node and rank.
         self.calls = {(node, rank): 0 for node in range(count) for rank in range(RANKS)}
-        self.answers: Dict[int, bool] = {}  # by call
-        self.differing: List[int] = []
-        self.waiting: List[Tuple[int, int]] = []
-        self.sent: List[Tuple[int, int, Mapping[str, Any]]] = []
+        self.answers: dict[int, bool] = {}  # by call
+        self.differing: list[int] = []
+        self.waiting: list[tuple[int, int]] = []
+        self.sent: list[tuple[int, int, Mapping[str, Any]]] = []
         self.now = 0.0
 
     def highest(self, node: int) -> int:
@@ -126,7 +132,7 @@ def test_no_schedule_makes_two_ranks_differ(first: int) -> None:
 def test_a_message_that_is_none_of_them_changes_nothing() -> None:
     for node in (0, 1):
         state = SaveAgreement(node, 2)._replace(asked=5, until=9.0, ready=frozenset((0,)))
-        bodies: List[Dict[str, object]] = [
+        bodies: list[dict[str, object]] = [
             {}, {"attempt": 2, "word": "yes", "call": 5}, {"attempt": 1, "word": "yes", "call": "5"},
             {"attempt": 1, "word": "yes", "call": 1 << 63}, {"attempt": 1, "word": None, "call": 5},
             {"attempt": 1, "word": "save", "call": 5},

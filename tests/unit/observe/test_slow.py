@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import random
-from typing import Dict
 
 import pytest
 
-from ma_boot.observe.sampler import Slow, SlowRanks
+from ma_boot.node.observe.sampler import Slow, SlowRanks
 
 EVEN = {rank: 1.0 + rank / 100 for rank in range(8)}
 
@@ -41,7 +40,7 @@ def test_after_three_samples_that_are_well_it_is_named_again() -> None:
     ],
     ids=["equal", "a little", "all vary", "too few", "none"],
 )
-def test_what_is_not_slow(times: Dict[int, float]) -> None:
+def test_what_is_not_slow(times: dict[int, float]) -> None:
     slow = SlowRanks()
     assert [slow.observe(times) for _ in range(4)] == [[]] * 4
 

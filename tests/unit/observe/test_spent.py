@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ma_boot.observe.spent import GrowingEvents
-from ma_boot.reporting.timeline.time_spent import COUNTED, LOST, OPEN, START
+from ma_boot.node.observe.spent import GrowingEvents
+from ma_boot.report.timeline.time_spent import COUNTED, LOST, OPEN, START
 
 
 def line(seconds: float, kind: str, **fields: Any) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Sequence
+from collections.abc import Sequence
 
 import pytest
 
-from ma_boot.observe.stacks import RankAtHang, folded, last_dump
-from ma_boot.observe.suspect import at_work, suspect
-from ma_boot.reporting import HangSuspect
+from ma_boot.node.observe.stacks import RankAtHang, folded, last_dump
+from ma_boot.node.observe.suspect import at_work, suspect
+from ma_boot.report.result import HangSuspect
 
 HEAD = (
     'Process {0}: python train.py\nPython v3.11.2 (/usr/bin/python3.11)\n\nThread {0} (idle): "MainThread"\n'
@@ -61,18 +61,18 @@ SYNC = """\
 OTHER_THREAD = 'Thread {0} (idle): "pin"\n    copy_pinned (data.py:70)\n    Thread.run (threading.py:982)\n'
 
 
-def job(usual: str, odd: Dict[int, str], size: int = 8, **more: object) -> List[RankAtHang]:
+def job(usual: str, odd: dict[int, str], size: int = 8, **more: object) -> list[RankAtHang]:
     """Ranks with these stacks, four on a node, each with a pid of its own."""
     stacks = {rank: HEAD.format(1000 + rank) + odd.get(rank, usual) for rank in range(size)}
     return [RankAtHang(rank, rank // 4, stack, **more) for rank, stack in stacks.items()]  # type: ignore[arg-type]
 
 
-def quiet(ranks: List[RankAtHang], but: Dict[int, float]) -> List[RankAtHang]:
+def quiet(ranks: list[RankAtHang], but: dict[int, float]) -> list[RankAtHang]:
     """These ranks, silent for a minute but for some."""
     return [rank._replace(quiet=but.get(rank.rank, 60.0)) for rank in ranks]
 
 
-def suspected(ranks: List[RankAtHang], silent: Sequence[int] = ()) -> HangSuspect:
+def suspected(ranks: list[RankAtHang], silent: Sequence[int] = ()) -> HangSuspect:
     """The suspect of a job in which there is one."""
     named = suspect(ranks, silent)
     assert named is not None
@@ -101,7 +101,7 @@ def suspected(ranks: List[RankAtHang], silent: Sequence[int] = ()) -> HangSuspec
     ids=["loader", "swapped", "two", "two of four", "device", "most load", "one elsewhere", "ddp", "ddp of 32", "message",
          "own place", "two ranks", "two and two", "alive", "who waits by polling"],
 )  # fmt: skip
-def test_who_does_something_else_is_suspected(ranks: List[RankAtHang], rank: int, why: str) -> None:
+def test_who_does_something_else_is_suspected(ranks: list[RankAtHang], rank: int, why: str) -> None:
     named = suspected(ranks)
     assert (named.rank, named.node) == (rank, rank // 4)
     assert why in named.why
@@ -121,7 +121,7 @@ def test_who_does_something_else_is_suspected(ranks: List[RankAtHang], rank: int
     ids=["evaluates", "of two", "no stacks", "another one hangs", "most work", "prints in a barrier", "all quiet"],
 )  # fmt: skip
 def test_nobody_hangs_while_the_rank_that_all_wait_for_prints(
-    ranks: List[RankAtHang], working: List[int]
+    ranks: list[RankAtHang], working: list[int]
 ) -> None:
     printing = [rank._replace(printed=rank.quiet) for rank in ranks]
     assert [rank.rank for rank in at_work(printing)] == working
@@ -187,7 +187,7 @@ WITHOUT_EVIDENCE = {
 
 
 @pytest.mark.parametrize("ranks", WITHOUT_EVIDENCE.values(), ids=list(WITHOUT_EVIDENCE))
-def test_without_evidence_nobody_is_suspected(ranks: List[RankAtHang]) -> None:
+def test_without_evidence_nobody_is_suspected(ranks: list[RankAtHang]) -> None:
     assert suspect(ranks) is None
 
 

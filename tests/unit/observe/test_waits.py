@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from ma_boot.observe.stacks import RankAtHang
-from ma_boot.observe.suspect import circle, roots, suspect, waited_for, waits_text
+from ma_boot.node.observe.stacks import RankAtHang
+from ma_boot.node.observe.suspect import circle, roots, suspect, waited_for, waits_text
 from tests.unit.observe.test_suspect import suspected
 
 # As in MindSpore's errors (CANN 6), in newer ones, and in a plog (CANN 8); addresses are made up.

@@ -8,37 +8,41 @@ import os
 import resource
 import stat
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator, List, Optional
 
 import pytest
 
 from path_mapping.errors import Unreachable, UnsafeTarget
-from path_mapping.localfs import (
-    FileChanged,
+from path_mapping.localfs import atomic_file
+from path_mapping.localfs.atomic_file import (
+    FileMark,
     PartJournal,
-    RangeReader,
     TargetDir,
-    atomic_file,
-    check_unchanged,
-    chunks,
+    _are_local,
     contained,
-    crc64,
     host_mark,
     is_locked,
-    is_temporary,
     leftovers,
+    lock,
     make_directories,
     put_mark,
     read_mark,
-    state_of,
     stem_of,
-    unsafe,
     write_all,
     write_verified,
 )
-from path_mapping.localfs.atomic_file import FileMark, _are_local, lock
-from path_mapping.localfs.source_file import _lzma_crc64, by_liblzma
+from path_mapping.localfs.names import is_temporary, unsafe
+from path_mapping.localfs.source_file import (
+    FileChanged,
+    RangeReader,
+    _lzma_crc64,
+    by_liblzma,
+    check_unchanged,
+    chunks,
+    crc64,
+    state_of,
+)
 from tests.requirement import unavailable
 
 ROOT = Path(__file__).parents[3]
@@ -309,7 +313,7 @@ class TestWriting:
         ],
     )
     def test_another_content_leaves_the_disk_as_it_was(
-        self, tmp_path: Path, pieces: List[bytes], md5: str, message: str
+        self, tmp_path: Path, pieces: list[bytes], md5: str, message: str
     ) -> None:
         (tmp_path / "a").write_text("earlier")
         for target in (tmp_path / "a", tmp_path / "new" / "deep" / "a"):
@@ -324,7 +328,7 @@ class TestReading:
 
     def test_ranges_in_pieces(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_bytes(b"0123456789")
-        checks: List[int] = []
+        checks: list[int] = []
         reader = RangeReader(bytearray(4), lambda: checks.append(1))
         with (tmp_path / "file").open("rb") as file:
             pieces = [bytes(piece) for piece in reader.pieces(file.fileno(), 1, 8)]
@@ -389,7 +393,7 @@ def test_liblzma_is_used_where_it_is_installed() -> None:
 
 
 @pytest.mark.parametrize("name", [None, "libnosuchthing.so.1", "libc.so.6"])
-def test_a_library_without_the_checksum_is_none(name: Optional[str]) -> None:
+def test_a_library_without_the_checksum_is_none(name: str | None) -> None:
     assert _lzma_crc64(name) is None
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Dict, Iterator, List, Tuple
 
 import pytest
 from hypothesis import given, strategies as st
@@ -14,8 +14,7 @@ from hypothesis import given, strategies as st
 from path_mapping.errors import Unreachable
 from path_mapping.localfs.atomic_file import PartJournal
 from path_mapping.localfs.source_file import by_crcmod, by_liblzma, crc64, crc64_of_parts, md5_of
-from path_mapping.stores import RIGHT, UNKNOWN, UNSURE, WRONG, ContentMatch
-from path_mapping.stores.contents import etag_of_parts, matched
+from path_mapping.stores.contents import RIGHT, UNKNOWN, UNSURE, WRONG, ContentMatch, etag_of_parts, matched
 from path_mapping.stores.objects import Checksums, part_sizes_of
 from path_mapping.stores.responses import seconds_to_wait
 from path_mapping.transfer.download_jobs import is_good
@@ -100,7 +99,7 @@ def test_each_version_of_an_object_has_its_own_name(key: str, other: str) -> Non
 
 
 @given(st.lists(st.binary(max_size=300), max_size=8))
-def test_crcs_of_parts_combine_to_the_crc_of_the_whole(parts: List[bytes]) -> None:
+def test_crcs_of_parts_combine_to_the_crc_of_the_whole(parts: list[bytes]) -> None:
     whole = crc64(b"".join(parts))
     assert crc64_of_parts([crc64(part) for part in parts], list(map(len, parts))) == whole
     running = 0
@@ -159,11 +158,11 @@ MD5 = "d41d8cd98f00b204e9800998ecf8427e"
         ({}, Checksums()),
     ],
 )
-def test_what_the_headers_of_a_response_state(headers: Dict[bytes, bytes], stated: Checksums) -> None:
+def test_what_the_headers_of_a_response_state(headers: dict[bytes, bytes], stated: Checksums) -> None:
     assert Checksums.stated(headers, 3) == stated
 
 
-def likely_part_sizes(size: int, parts: int) -> Tuple[int, ...]:
+def likely_part_sizes(size: int, parts: int) -> tuple[int, ...]:
     return part_sizes_of(f"{MD5}-{parts}", size)
 
 
@@ -211,11 +210,11 @@ def test_an_empty_object_of_one_part_has_a_part_size() -> None:
         (UNSURE, [1, 7], True),
     ],
 )
-def test_when_a_file_moves_into_its_place(verdict: str, seen: List[int], good: bool) -> None:
+def test_when_a_file_moves_into_its_place(verdict: str, seen: list[int], good: bool) -> None:
     assert is_good(ContentMatch(verdict), 7, seen, "obs://b/k") is good
 
 
 @pytest.mark.parametrize(("verdict", "seen"), [(WRONG, [7]), (WRONG, [1]), (UNSURE, [1, 2])])
-def test_a_file_is_not_read_for_ever(verdict: str, seen: List[int]) -> None:
+def test_a_file_is_not_read_for_ever(verdict: str, seen: list[int]) -> None:
     with pytest.raises(Unreachable, match="reading obs://b/k: the MD5 differs, after"):
         is_good(ContentMatch(verdict, why="the MD5 differs"), 7, seen, "obs://b/k")

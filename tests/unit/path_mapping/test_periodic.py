@@ -6,11 +6,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict
 
 from hypothesis import given, strategies as st
 
-from path_mapping.planning import LocalEntry
+from path_mapping.planning.plan import LocalEntry
 from path_mapping.transfer.periodic import idle_files, open_for_writing, settle_seconds
 
 ENTRIES = st.dictionaries(
@@ -20,7 +19,7 @@ ENTRIES = st.dictionaries(
 
 @given(ENTRIES, ENTRIES, st.sets(st.sampled_from("abcd")))
 def test_only_unchanged_and_closed_files_are_idle(
-    before: Dict[str, LocalEntry], now: Dict[str, LocalEntry], written: set[str]
+    before: dict[str, LocalEntry], now: dict[str, LocalEntry], written: set[str]
 ) -> None:
     for path in "abcd":
         still = path in before and path in now and before[path] == now[path]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import List
 
 from tests.requirement import unavailable
 from tests.unit.project.imports import MODULES, ROOMS, reached, room_of
@@ -24,7 +23,7 @@ def test_nothing_that_training_code_reaches_needs_more_than_python_37() -> None:
     entries += [name for name in MODULES if room_of(name) == "ma_boot.training"]
     names = {name for entry in entries for name in [entry, *reached(entry)]}
     names |= {room_of(name) for name in names} & ROOMS
-    files: List[str] = sorted(str(MODULES[name]) for name in names)
+    files: list[str] = sorted(str(MODULES[name]) for name in names)
     assert len(files) > 40
     done = subprocess.run(
         [

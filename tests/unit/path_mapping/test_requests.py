@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -49,11 +49,11 @@ PAGE = b"""<?xml version="1.0" encoding="UTF-8"?>
 def test_a_signature_is_that_of_the_sdk(
     kind: SignatureKind,
     in_path: bool,
-    token: Optional[str],
+    token: str | None,
     method: str,
     key: str,
-    query: Dict[str, str],
-    headers: Dict[str, str],
+    query: dict[str, str],
+    headers: dict[str, str],
 ) -> None:
     address = BucketAddress("bucket", HOST, "obs.example.com", in_path, kind)
     _, ours = signed(address, Credentials("AK", "SK", token), method, key, query, headers)
@@ -82,7 +82,7 @@ def test_the_path_of_a_request_is_escaped() -> None:
         ({"a b": "1"}, "found the header 'a b'"),
     ],
 )
-def test_what_would_end_a_header_is_never_sent(headers: Dict[str, str], named: str) -> None:
+def test_what_would_end_a_header_is_never_sent(headers: dict[str, str], named: str) -> None:
     with pytest.raises(Rejected, match=f"^reading: not sent: {re.escape(named)}") as raised:
         request_head("reading", "GET", "/a", headers)
     assert "SECRET" not in str(raised.value)
@@ -146,7 +146,7 @@ ODD = [
 
 
 @given(st.lists(st.tuples(st.integers(0, len(PAGE)), st.integers(0, 12), st.sampled_from(ODD)), max_size=3))
-def test_an_odd_page_is_read_or_damaged(changes: List[Tuple[int, int, bytes]]) -> None:
+def test_an_odd_page_is_read_or_damaged(changes: list[tuple[int, int, bytes]]) -> None:
     """Odd pieces are put in, and others left out."""
     page = PAGE
     for at, omitted, piece in changes:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Tuple
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.cli.options import PLATFORMS as OPTIONS
+from ma_boot.cli.options.training import PLATFORMS as OPTIONS
 from ma_boot.errors import ConfigError
-from ma_boot.modelarts import JobEnvironment, read_job
-from ma_boot.platforms import PLATFORMS, Around, place_of, recognised
-from ma_boot.platforms.launchers import hosts_in
+from ma_boot.platform.modelarts.job import JobEnvironment, read_job
+from ma_boot.platform.recognition.launchers import hosts_in
+from ma_boot.platform.recognition.place import Around
+from ma_boot.platform.recognition.recognise import PLATFORMS, place_of, recognised
 
 VOLCANO = {
     "VC_TASK_INDEX": "1",
@@ -85,7 +86,7 @@ OPENMPI = {
 }
 
 
-def job_of(environ: Dict[str, str], hostname: str = "train-worker-1", **around: Any) -> JobEnvironment:
+def job_of(environ: dict[str, str], hostname: str = "train-worker-1", **around: Any) -> JobEnvironment:
     """The job as a node of it reads it."""
     return read_job(environ, hostname, None, lambda environ, name: Around(environ, name, **around))
 
@@ -129,12 +130,12 @@ def test_the_option_offers_every_platform() -> None:
     ],
 )
 def test_each_platform_tells_the_same(
-    environ: Dict[str, str],
+    environ: dict[str, str],
     platform: str,
     job: str,
-    place: Tuple[int, int],
+    place: tuple[int, int],
     devices: int,
-    master: Tuple[str, int],
+    master: tuple[str, int],
 ) -> None:
     read = job_of(environ)
     assert read.platform.name == platform
@@ -231,7 +232,7 @@ def test_a_pod_knows_its_uid_and_its_addresses() -> None:
         ({**ACJOB, "RANK": "2"}, ["RANK is 2", "expected 0 to 1"]),
     ],
 )
-def test_what_contradicts_itself_is_an_error_that_names_both(environ: Dict[str, str], messages: Any) -> None:
+def test_what_contradicts_itself_is_an_error_that_names_both(environ: dict[str, str], messages: Any) -> None:
     with pytest.raises(ConfigError) as raised:
         job_of(environ, "elsewhere")
     for text in messages:
@@ -259,7 +260,7 @@ NAMES = sorted({*VOLCANO, *PYTORCH, *ACJOB, *ACJOB_MINDSPORE, *SLURM, *KUBEFLOW,
         st.sampled_from(NAMES), st.sampled_from(["0", "1", "2", "8", "x", "", "a,b", "a.b,c.b", "n[1-2]"])
     )
 )
-def test_no_variables_break_the_search(environ: Dict[str, str]) -> None:
+def test_no_variables_break_the_search(environ: dict[str, str]) -> None:
     """What cannot be is an error of ours, nothing else; and no node is beyond the last."""
     try:
         job = job_of(environ)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.platforms import Reset, parse_reset
+from ma_boot.platform.recognition.mindcluster import Reset, parse_reset
 
 OWN = (2, 3)
 
@@ -19,7 +19,7 @@ def state(**fields: Any) -> Reset:
     return reset
 
 
-def rank(number: int, status: str) -> Dict[str, Any]:
+def rank(number: int, status: str) -> dict[str, Any]:
     """An entry as ClusterD and the device plugin write it (clusters.md, 6.3)."""
     return {
         "RankId": number, "LogicId": number % 2, "Status": status, "Policy": "restart", "InitialPolicy": "restart",
@@ -81,7 +81,7 @@ def test_what_is_no_document_is_a_moment_of_its_writing(text: str) -> None:
         ),
     )
 )
-def test_wrong_types_ask_for_nothing_and_break_nothing(fields: Dict[str, Any]) -> None:
+def test_wrong_types_ask_for_nothing_and_break_nothing(fields: dict[str, Any]) -> None:
     reset = state(**fields)
     assert reset.closed_to(OWN) == "" or reset.flushing
     assert reset.restarts(Reset(round=2**70)) == ""

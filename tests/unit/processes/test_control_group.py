@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, Optional
 
 import pytest
 
-from ma_boot.processes import OomCounters
+from ma_boot.processes.control_group import OomCounters
 
 V2 = {"proc/self/cgroup": "0::/job\n", "sys/fs/cgroup/job/memory.events": "low 0\noom 0\noom_kill {}\n",
       "sys/fs/cgroup/job/memory.max": "536870912\n"}  # fmt: skip
@@ -21,7 +20,7 @@ V1 = {
 MACHINE = {"proc/self/cgroup": "", "proc/vmstat": "nr_free_pages 1\noom_kill {}\n"}
 
 
-def write(root: Path, files: Dict[str, str], kills: int) -> None:
+def write(root: Path, files: dict[str, str], kills: int) -> None:
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text.format(kills))
@@ -38,7 +37,7 @@ def write(root: Path, files: Dict[str, str], kills: int) -> None:
     ],
     ids=["v2", "container", "one", "v1", "machine"],
 )
-def test_a_counter_that_grew(tmp_path: Path, files: Dict[str, str], kills: int, part: str) -> None:
+def test_a_counter_that_grew(tmp_path: Path, files: dict[str, str], kills: int, part: str) -> None:
     write(tmp_path, files, 3)
     counters = OomCounters(tmp_path)
     assert counters.evidence() is None
@@ -47,6 +46,6 @@ def test_a_counter_that_grew(tmp_path: Path, files: Dict[str, str], kills: int, 
 
 
 @pytest.mark.parametrize("files", [None, {"proc/self/cgroup": "0::/\n"}])
-def test_no_counter_no_evidence(tmp_path: Path, files: Optional[Dict[str, str]]) -> None:
+def test_no_counter_no_evidence(tmp_path: Path, files: dict[str, str] | None) -> None:
     write(tmp_path, files or {}, 0)
     assert OomCounters(tmp_path).evidence() is None

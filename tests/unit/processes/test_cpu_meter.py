@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Dict, List
 
-from ma_boot.processes import CpuMeter, ProcessUsage, process_usages
+from ma_boot.processes.cpu_meter import CpuMeter, ProcessUsage, process_usages
 
 
-def measured(*states: Dict[int, ProcessUsage]) -> List[float]:
+def measured(*states: dict[int, ProcessUsage]) -> list[float]:
     """The seconds of worker 10 in each state; 1 is the reaper."""
     meter = CpuMeter(10)
     return [meter.measure(state, reaper=1) for state in states]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Set, Tuple
+from typing import NamedTuple
 
 import ma_boot
 
@@ -27,9 +28,9 @@ def tree(path: Path) -> ast.Module:
 
 
 @cache
-def imports(path: Path) -> Tuple[Import, ...]:
+def imports(path: Path) -> tuple[Import, ...]:
     """Every import of a file, wherever it stands: those for type checkers only, too."""
-    statements: List[Import] = []
+    statements: list[Import] = []
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             statements += [Import(alias.name, "", node.lineno) for alias in node.names]
@@ -44,8 +45,8 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES: Dict[str, Path] = {name_of(path): path for path in SOURCES}
-ROOMS: Set[str] = {name for name, path in MODULES.items() if path.name == "__init__.py"}
+MODULES: dict[str, Path] = {name_of(path): path for path in SOURCES}
+ROOMS: set[str] = {name for name, path in MODULES.items() if path.name == "__init__.py"}
 
 
 def room_of(module: str) -> str:
@@ -57,52 +58,40 @@ def room_of(module: str) -> str:
 
 
 @cache
-def exports(room: str) -> Dict[str, str]:
-    """The names that a room's `__init__.py` hands on, each with the module that has it, or is it."""
-    return {
-        used.name: f"{room}.{used.name}" if used.module == room else used.module
-        for used in imports(MODULES[room])
-        if used.module in MODULES
-    }
-
-
-@cache
 def target(used: Import) -> str:
-    """The module of ours that an import loads; empty where it is somebody else's.
-
-    An exported name hides the module of the same name: `from path_mapping.stores import open_store` is the function.
-    """
-    if used.module in ROOMS and used.name in exports(used.module):
-        return used.module
+    """Returns the imported module of this project, or an empty string for foreign modules."""
     whole = f"{used.module}.{used.name}"
     return whole if whole in MODULES else used.module if used.module in MODULES else ""
 
 
 @cache
-def definition(used: Import) -> str:
-    """The module that defines what an import names: through the exports of a room, if it is one's."""
-    at = target(used)
-    if at in ROOMS and used.name in exports(at):
-        exporter = exports(at)[used.name]
-        return definition(Import(exporter, used.name, used.line)) if exporter in ROOMS else exporter
-    return at
-
-
-@cache
-def own_imports(path: Path) -> Tuple[Import, ...]:
+def own_imports(path: Path) -> tuple[Import, ...]:
     """The imports of our own modules."""
     return tuple(used for used in imports(path) if target(used))
 
 
-def reached(module: str) -> Dict[str, str]:
+def reached(module: str) -> dict[str, str]:
     """All modules of ours that a module needs, directly or not, each with the one that imports it."""
-    seen: Dict[str, str] = {}
+    seen: dict[str, str] = {}
     todo = [module]
     while todo:
         at = todo.pop()
         for used in own_imports(MODULES[at]):
-            needed = definition(used)
+            needed = target(used)
             if needed not in seen and needed != module and needed not in {"ma_boot", "path_mapping"}:
                 seen[needed] = at
                 todo.append(needed)
     return seen
+
+
+def messages(path: Path) -> Iterator[tuple[int, str]]:
+    """Yields the string constants of a module that are not docstrings, with their line numbers."""
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree(path))
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.lineno, node.value

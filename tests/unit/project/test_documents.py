@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 import importlib.metadata
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Iterator, List, Set, Tuple
 
 import pytest
 
 from ma_boot import __version__
 from ma_boot.errors import ExitCode
-from ma_boot.reporting.hints import OUTPUT_HINTS, STORE_HINTS
+from ma_boot.report.hints import OUTPUT_HINTS, STORE_HINTS
 from tests import options_page
 from tests.command_lines import in_blocks, wrong_command_lines
 from tests.unit.project.imports import SOURCES, tree
@@ -28,13 +28,13 @@ PAIRS = [(path.with_name(path.name.replace(".zh-CN", "")), path) for path in CHI
 VALUE = "\0"  # stands for a value in a message
 
 
-def code_blocks(text: str) -> List[str]:
+def code_blocks(text: str) -> list[str]:
     """The blocks of commands and code; comments may be in another language."""
     blocks = re.findall(r"^ *```(?:sh|python|yaml)\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
     return [re.sub(r" *#.*", "", block) for block in blocks]
 
 
-def rows(text: str, title: str) -> List[List[str]]:
+def rows(text: str, title: str) -> list[list[str]]:
     """The cells of the first table below a title."""
     chapter = re.split(r"^#+ ", text, flags=re.MULTILINE)
     below = next(part for part in chapter if part.startswith(title + "\n"))
@@ -42,7 +42,7 @@ def rows(text: str, title: str) -> List[List[str]]:
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table[2:]]
 
 
-def options_in(text: str) -> Set[str]:
+def options_in(text: str) -> set[str]:
     return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", text))
 
 
@@ -63,18 +63,18 @@ def test_the_tables_of_exit_codes_have_those_of_the_code() -> None:
         assert single == {int(code) for code in ExitCode}, page.name
 
 
-def chapters(text: str) -> List[Tuple[str, str]]:
+def chapters(text: str) -> list[tuple[str, str]]:
     """The title of each chapter and its text, without blocks of code."""
     outside = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
     parts = (part.partition("\n") for part in re.split(r"^#+ ", outside, flags=re.MULTILINE)[1:])
     return [(title, body) for title, _, body in parts]
 
 
-def names_in(chapter: str) -> Set[str]:
+def names_in(chapter: str) -> set[str]:
     return set(re.findall(r"`([^`]+)`", chapter))
 
 
-def items(chapter: str) -> Tuple[int, int, int]:
+def items(chapter: str) -> tuple[int, int, int]:
     """How many items of lists, numbered items and rows of tables there are."""
     lines = (re.findall(start, chapter, re.MULTILINE) for start in (r"^- ", r"^\d+\. ", r"^\|"))
     bullets, numbers, table = map(len, lines)
@@ -115,11 +115,11 @@ class TestLanguages:
         assert english == chinese
 
 
-def first_cells(text: str) -> List[str]:
+def first_cells(text: str) -> list[str]:
     return [line.split("|")[1].strip() for line in text.splitlines() if line.startswith(("| `", "| ``"))]
 
 
-def anchors(text: str) -> Set[str]:
+def anchors(text: str) -> set[str]:
     """The anchors that GitHub makes of titles: lower case, hyphens for blanks, no punctuation."""
     outside = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     titles = re.findall(r"^#+ (.+)$", outside, re.MULTILINE)
@@ -192,7 +192,7 @@ def in_one_line(text: str) -> bool:
     return any(pattern.search(line) for line in lines_with(max(parts, key=len)))
 
 
-def kinds_of_events() -> Set[str]:
+def kinds_of_events() -> set[str]:
     """The first argument of each call of `event` or `_event`."""
     return {
         str(node.args[0].value)
@@ -213,7 +213,7 @@ def test_every_kind_of_event_is_described() -> None:
     assert kinds_of_events() == described
 
 
-def quoted(text: str, kind: str) -> List[str]:
+def quoted(text: str, kind: str) -> list[str]:
     """The texts in the first column of the tables that are marked as of ma_boot, of OBS or of others."""
     marked = re.findall(rf"<!-- texts of {kind} -->(.*?)<!-- end of", text, re.DOTALL)
     cells = [line.split("|")[1] for part in marked for line in part.splitlines() if line.startswith("| `")]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Dict, Iterator, List, Tuple
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -25,7 +25,7 @@ def asked_for(name: str, python: str) -> Iterator[Requirement]:
             yield from asked_for(requirement.name, python)
 
 
-def own_requirements() -> List[str]:
+def own_requirements() -> list[str]:
     """The requirements of pyproject.toml, which an earlier installation may lack."""
     text = (LOCK.parents[1] / "pyproject.toml").read_text()
     match = re.search(r"^dependencies = \[(.*?)^\]", text, re.MULTILINE | re.DOTALL)
@@ -33,7 +33,7 @@ def own_requirements() -> List[str]:
     return re.findall(r'"([^"]+)"', match.group(1))
 
 
-def locked(python: str) -> Dict[str, str]:
+def locked(python: str) -> dict[str, str]:
     """Name and version of each locked package for a Python."""
     environment = {"python_version": python, "python_full_version": f"{python}.0", "sys_platform": "linux"}
     return {
@@ -43,7 +43,7 @@ def locked(python: str) -> Dict[str, str]:
     }
 
 
-def entries(lock: Path) -> Iterator[Tuple[Requirement, List[str]]]:
+def entries(lock: Path) -> Iterator[tuple[Requirement, list[str]]]:
     """Each requirement of a file, and its hashes."""
     text = "".join(line for line in lock.read_text().splitlines(True) if not line.startswith("#"))
     for line in filter(None, text.replace("\\\n", " ").splitlines()):

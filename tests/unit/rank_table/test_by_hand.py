@@ -17,17 +17,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, Set, Tuple
+from typing import Any
 
 import pytest
 
-from ma_boot.rank_table import convert, errors, parse, rows, validate
+from ma_boot.platform.rank_table import convert, errors, parse, rows, validate
 from tests.unit.rank_table.writers import WRITERS
 
 BY_HAND = sorted((Path(__file__).parent / "by_hand").glob("*.json"))
 NAMES = [file.stem for file in BY_HAND]
 ONE = "modelarts-one"  # `fake --template one`, not a writer of its own
-Place = Tuple[int, Any, Any]  # rank, server, device
+Place = tuple[int, Any, Any]  # rank, server, device
 
 
 def shape(value: Any) -> Any:
@@ -40,14 +40,14 @@ def shape(value: Any) -> Any:
     return type(value).__name__
 
 
-def made(name: str) -> Dict[str, Any]:
+def made(name: str) -> dict[str, Any]:
     """The table that `fake` makes for two nodes with two devices."""
     if name == ONE:
         return dict(convert(parse(WRITERS["modelarts"].document(2, 2))).document)
     return WRITERS[name].document(2, 2)
 
 
-def places(document: Dict[str, Any]) -> Set[Place]:
+def places(document: dict[str, Any]) -> set[Place]:
     """Who has which rank, by the document alone."""
     if "rank_list" in document:
         return {(rank["rank_id"], None, rank["device_id"]) for rank in document["rank_list"]}

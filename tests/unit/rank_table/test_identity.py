@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import base64
 import gzip
-from typing import Any, Dict, Optional
+from typing import Any
 
 import pytest
 
 from ma_boot.errors import ConfigError
-from ma_boot.rank_table import Identity, fake, own_pod, parse, validate
-from ma_boot.rank_table.read import unpacked
+from ma_boot.platform.rank_table import Identity, fake, own_pod, parse, validate
+from ma_boot.platform.rank_table.read import unpacked
 from tests.unit.rank_table.test_rank_table import a3
 from tests.unit.rank_table.test_versions import servers
 from tests.unit.rank_table.writers import packed
 
 
-def named(*ids: str, cards: int = 1) -> Dict[str, Any]:
+def named(*ids: str, cards: int = 1) -> dict[str, Any]:
     """A table of servers with these names."""
     document = servers(len(ids), cards)
     for server, name in zip(document["server_list"], ids):
@@ -48,7 +48,7 @@ ELSEWHERE = NODE_0._replace(host="10.0.0.9")
     ],
 )
 def test_a_number_counts_if_nothing_speaks_against_it(
-    document: Dict[str, Any], who: Identity, name: Optional[str]
+    document: dict[str, Any], who: Identity, name: str | None
 ) -> None:
     if name is None:
         with pytest.raises(ConfigError, match="was not found"):
@@ -66,7 +66,7 @@ def test_a_server_of_several_nodes_without_the_cards_of_this_one_is_refused() ->
         own_pod(table, who._replace(devices=frozenset({8, 9})))
 
 
-def without_addresses(document: Dict[str, Any]) -> Dict[str, Any]:
+def without_addresses(document: dict[str, Any]) -> dict[str, Any]:
     for server in document["server_list"]:
         for device in server["device"]:
             device.pop("device_ip", None)
@@ -74,7 +74,7 @@ def without_addresses(document: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def test_the_cards_of_one_super_pod_need_no_addresses() -> None:
-    def asked(document: Dict[str, Any]) -> bool:
+    def asked(document: dict[str, Any]) -> bool:
         return any(finding.path.endswith("device_ip") for finding in validate(parse(document)))
 
     assert not asked(without_addresses(a3()))

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any
 
 import pytest
 
-from ma_boot.rank_table import Unreadable, convert, errors, fake, merged, parse, validate
+from ma_boot.platform.rank_table import Unreadable, convert, errors, fake, merged, parse, validate
 from tests.unit.rank_table.test_versions import servers
 
 LONG = "9" * 5000
 
 
-def with_names(*names: str) -> Dict[str, Any]:
+def with_names(*names: str) -> dict[str, Any]:
     document = fake(len(names), 1)
     for pod, name in zip(document["group_list"][0]["instance_list"], names):
         pod["pod_name"] = name
     return document
 
 
-def one_server(server: str, **more: str) -> Dict[str, Any]:
+def one_server(server: str, **more: str) -> dict[str, Any]:
     document = servers(1, 1)
     document["server_list"][0]["server_id"] = server
     document["server_list"][0]["device"][0].update(more)

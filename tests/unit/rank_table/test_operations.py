@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 import pytest
 
-from ma_boot.rank_table import SuperPod, errors, fake, machine_table, merged, moved, parse, rows, validate
+from ma_boot.platform.rank_table import (
+    SuperPod,
+    errors,
+    fake,
+    machine_table,
+    merged,
+    moved,
+    parse,
+    rows,
+    validate,
+)
 
 
-def one_server(server: str, *devices: int, super_pod: str = "") -> Dict[str, Any]:
+def one_server(server: str, *devices: int, super_pod: str = "") -> dict[str, Any]:
     """The document of a single server with these cards, the last card listed first."""
     cards = [
         {"device_id": str(device), "device_ip": f"192.{device}.0.1", "rank_id": str(rank)}
@@ -27,7 +37,7 @@ def one_server(server: str, *devices: int, super_pod: str = "") -> Dict[str, Any
     return document
 
 
-def ranks(document: Dict[str, Any]) -> Dict[str, List[str]]:
+def ranks(document: dict[str, Any]) -> dict[str, list[str]]:
     return {
         server["server_id"]: [f"{card['device_id']}:{card['rank_id']}" for card in server["device"]]
         for server in document["server_list"]
@@ -153,7 +163,7 @@ def test_the_addresses_of_a_fake(node: int, server: str, address: str) -> None:
     ],
 )
 def test_version_2_is_shown_with_the_address_between_servers(
-    addresses: List[Tuple[str, str]], shown: Optional[str]
+    addresses: list[tuple[str, str]], shown: str | None
 ) -> None:
     levels = [
         {"net_layer": layer, "rank_addr_list": [{"addr_type": kind, "addr": address}]}

@@ -7,13 +7,14 @@ import copy
 import ipaddress
 import json
 import random
-from typing import Any, Dict, List, Optional, Sequence, Union
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
 from ma_boot.errors import ConfigError
-from ma_boot.rank_table import (
+from ma_boot.platform.rank_table import (
     Identity,
     NotYet,
     TableFinding,
@@ -28,10 +29,10 @@ from ma_boot.rank_table import (
     rows,
     validate,
 )
-from ma_boot.rank_table.table import address_family
+from ma_boot.platform.rank_table.table import address_family
 
 # One pod with one card, whose device_id is its number on the server.
-SAMPLE: Dict[str, Any] = {
+SAMPLE: dict[str, Any] = {
     "group_count": "1",
     "group_list": [
         {
@@ -70,7 +71,7 @@ SAMPLE_AS_ONE = """{
 """
 
 # Template one of MindSpore r1.7's train_ascend, shortened to two servers of two devices.
-TEMPLATE_ONE: Dict[str, Any] = {
+TEMPLATE_ONE: dict[str, Any] = {
     "version": "1.0",
     "server_count": "2",
     "server_list": [
@@ -88,13 +89,13 @@ TEMPLATE_ONE: Dict[str, Any] = {
 }
 
 
-def instance(number: int, server: str, devices: int = 1, name: str = "") -> Dict[str, Any]:
+def instance(number: int, server: str, devices: int = 1, name: str = "") -> dict[str, Any]:
     """A pod, as the platform writes it."""
     ips = [{"device_id": str(d), "device_ip": f"192.{number}.0.{d + 1}"} for d in range(devices)]
     return {"pod_name": name or f"job-{number}", "server_id": server, "devices": ips}
 
 
-def template_two(*groups: List[Dict[str, Any]]) -> Dict[str, Any]:
+def template_two(*groups: list[dict[str, Any]]) -> dict[str, Any]:
     """A completed table of these groups of pods, its counts right."""
     return {
         "status": "completed",
@@ -136,7 +137,7 @@ class TestConvert:
         ],
     )
     def test_ranks_are_numbered_through_in_this_order(
-        self, groups: List[List[Dict[str, Any]]], rank_order: str, order: List[str]
+        self, groups: list[list[dict[str, Any]]], rank_order: str, order: list[str]
     ) -> None:
         table = convert(parse(template_two(*groups)), rank_order)
         ranks = {device.rank: pod.name for pod in table.pods for device in pod.devices}
@@ -216,7 +217,7 @@ class TestOtherTemplates:
         assert '"节点"' in parse(changed([*SERVER, "server_id"], "节点", TEMPLATE_ONE)).dumps()
 
 
-def a3() -> Dict[str, Any]:
+def a3() -> dict[str, Any]:
     """Two servers of an A3, in one super pod."""
     document = copy.deepcopy(TEMPLATE_ONE)
     document["version"] = "1.2"
@@ -228,7 +229,7 @@ def a3() -> Dict[str, Any]:
     return document
 
 
-def changed(path: List[Any], value: Any, document: Dict[str, Any]) -> Dict[str, Any]:
+def changed(path: list[Any], value: Any, document: dict[str, Any]) -> dict[str, Any]:
     """The document with another value at a path; None takes the key away."""
     document = copy.deepcopy(document)
     holder: Any = document
@@ -241,9 +242,9 @@ def changed(path: List[Any], value: Any, document: Dict[str, Any]) -> Dict[str, 
     return document
 
 
-POD: List[Any] = ["group_list", 0, "instance_list", 0]
-SERVER: List[Any] = ["server_list", 0]
-DEVICE: List[Any] = ["server_list", 0, "device", 0]
+POD: list[Any] = ["group_list", 0, "instance_list", 0]
+SERVER: list[Any] = ["server_list", 0]
+DEVICE: list[Any] = ["server_list", 0, "device", 0]
 EIGHT = fake(2, 8)
 A3 = a3()
 
@@ -301,7 +302,7 @@ MUTATIONS = [
 ]  # fmt: skip
 
 
-def problems(document: Dict[str, Any], product: Optional[str] = None) -> List[TableFinding]:
+def problems(document: dict[str, Any], product: str | None = None) -> list[TableFinding]:
     """Everything fatal about a document."""
     try:
         return errors(validate(parse(document), product))
@@ -310,7 +311,7 @@ def problems(document: Dict[str, Any], product: Optional[str] = None) -> List[Ta
 
 
 @pytest.mark.parametrize(("document", "expected"), MUTATIONS)
-def test_a_mutation_is_found_and_named(document: Dict[str, Any], expected: str) -> None:
+def test_a_mutation_is_found_and_named(document: dict[str, Any], expected: str) -> None:
     assert expected in text(problems(document))
 
 
@@ -322,7 +323,7 @@ def test_a_mutation_is_found_and_named(document: Dict[str, Any], expected: str) 
         (["super_pod_list", 0, "super_pod_id"], "", "super_pod_list[0].super_pod_id: found ''"),
     ],
 )
-def test_an_a3_needs_the_ids_of_its_super_pods(path: List[Any], value: Any, expected: str) -> None:
+def test_an_a3_needs_the_ids_of_its_super_pods(path: list[Any], value: Any, expected: str) -> None:
     assert expected in text(problems(changed(path, value, A3), "a3"))
     assert expected not in text(problems(changed(path, value, A3), "910b"))
 
@@ -428,7 +429,7 @@ def test_a_wrong_structure_hides_no_rule_of_the_product() -> None:
         (["server_list"], {}, TEMPLATE_ONE),
     ],
 )
-def test_one_wrong_part_is_one_problem(path: List[Any], value: Any, document: Dict[str, Any]) -> None:
+def test_one_wrong_part_is_one_problem(path: list[Any], value: Any, document: dict[str, Any]) -> None:
     assert len(problems(changed(path, value, document))) == 1
 
 
@@ -437,11 +438,11 @@ def test_a_server_id_of_64_characters_is_allowed() -> None:
 
 
 @pytest.mark.parametrize("document", [SAMPLE, TEMPLATE_ONE, EIGHT, A3, fake(1, 1), fake(1, 4), fake(300, 8)])
-def test_a_good_table_has_no_problem(document: Dict[str, Any]) -> None:
+def test_a_good_table_has_no_problem(document: dict[str, Any]) -> None:
     assert problems(document) == []
 
 
-def on_910(*devices: int, servers: int = 1) -> Dict[str, Any]:
+def on_910(*devices: int, servers: int = 1) -> dict[str, Any]:
     """Servers with these cards each."""
     document = fake(servers, len(devices))
     for pod in document["group_list"][0]["instance_list"]:
@@ -468,7 +469,7 @@ def on_910(*devices: int, servers: int = 1) -> Dict[str, Any]:
     ],
 )
 def test_what_the_product_forbids_is_fatal_only_where_it_is_known(
-    document: Dict[str, Any], product: str, expected: str
+    document: dict[str, Any], product: str, expected: str
 ) -> None:
     assert expected in text(problems(document, product))
     assert problems(document) == []
@@ -493,7 +494,7 @@ def test_what_may_be_wrong_on_some_product_is_a_warning_on_an_unknown_one() -> N
         *((fake(1, devices), "910a") for devices in (1, 2, 4, 8)),
     ],
 )
-def test_what_the_product_allows_is_allowed(document: Dict[str, Any], product: str) -> None:
+def test_what_the_product_allows_is_allowed(document: dict[str, Any], product: str) -> None:
     assert validate(parse(document), product) == []
 
 
@@ -536,7 +537,7 @@ def test_what_is_not_utf_8_is_not_completed() -> None:
 
 
 @given(st.text() | st.binary())
-def test_no_text_breaks_the_wait(content: Union[str, bytes]) -> None:
+def test_no_text_breaks_the_wait(content: str | bytes) -> None:
     completed_document(content)
 
 
@@ -554,7 +555,7 @@ VALUES = st.recursive(
 )
 
 
-def use(document: Dict[str, Any]) -> None:
+def use(document: dict[str, Any]) -> None:
     """All that the library does with a document; it may say that it is unreadable, and nothing else."""
     with contextlib.suppress(Unreadable):
         table = parse(document)
@@ -568,7 +569,7 @@ def use(document: Dict[str, Any]) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6))
-def test_no_document_breaks_the_library(document: Dict[str, Any]) -> None:
+def test_no_document_breaks_the_library(document: dict[str, Any]) -> None:
     use(document)
 
 
@@ -585,10 +586,10 @@ def test_the_order_in_the_file_does_not_matter(
 
 
 def who(
-    name: Optional[str] = None,
-    ip: Optional[str] = None,
-    index: Optional[int] = None,
-    job: Optional[str] = None,
+    name: str | None = None,
+    ip: str | None = None,
+    index: int | None = None,
+    job: str | None = None,
 ) -> Identity:
     """What ModelArts tells a container of a job of three nodes."""
     return Identity(name, job, addresses=(ip,) if ip else (), number=index, nodes=3)
@@ -626,14 +627,12 @@ class TestWhoAmI:
         ],
     )
     def test_the_first_rule_that_fits_one_pod(
-        self, name: Optional[str], ip: Optional[str], index: Optional[int], number: str
+        self, name: str | None, ip: str | None, index: int | None, number: str
     ) -> None:
         assert own_pod(self.table, who(name, ip, index)).name == f"ma-job-x-worker-{number}"
 
     @pytest.mark.parametrize(("ip", "index"), [(None, None), ("10.0.0.2", None), ("10.9.9.9", 7)])
-    def test_none_or_several_is_an_error_with_the_candidates(
-        self, ip: Optional[str], index: Optional[int]
-    ) -> None:
+    def test_none_or_several_is_an_error_with_the_candidates(self, ip: str | None, index: int | None) -> None:
         with pytest.raises(ConfigError) as raised:
             own_pod(self.table, who(None, ip, index))
         assert "pod ma-job-x-worker-1 on server 10.0.0.2, 1 devices" in str(raised.value)
@@ -651,7 +650,7 @@ class TestWhoAmI:
             own_pod(parse(SAMPLE), who("ma-job-other-worker-3", "10.9.9.9", 3))
 
     @pytest.mark.parametrize("job", ["ma-job-x", "modelarts-job-x", None, "mine"])
-    def test_the_jobs_own_table_fits_by_place_and_address(self, job: Optional[str]) -> None:
+    def test_the_jobs_own_table_fits_by_place_and_address(self, job: str | None) -> None:
         assert own_pod(self.table, who("unknown", None, 1, job)).name == "ma-job-x-worker-1"
         assert own_pod(self.table, who("unknown", "10.0.0.1", None, job)).name == "ma-job-x-worker-0"
 

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 import pytest
 
 from ma_boot.errors import ConfigError
-from ma_boot.rank_table import Identity, NotYet, completed_document, convert, errors, own_pod, parse, validate
+from ma_boot.platform.rank_table import (
+    Identity,
+    NotYet,
+    completed_document,
+    convert,
+    errors,
+    own_pod,
+    parse,
+    validate,
+)
 from tests.unit.rank_table.writers import packed
 
 
-def servers(count: int = 2, devices: int = 2, **more: Any) -> Dict[str, Any]:
+def servers(count: int = 2, devices: int = 2, **more: Any) -> dict[str, Any]:
     """A completed table of Volcano's controller: no pod has a name, the list is in the order of pods."""
     listed = [
         {
@@ -33,7 +42,7 @@ def servers(count: int = 2, devices: int = 2, **more: Any) -> Dict[str, Any]:
     return {**table, **more}
 
 
-def super_pods(document: Dict[str, Any]) -> Dict[str, Any]:
+def super_pods(document: dict[str, Any]) -> dict[str, Any]:
     """The table with each server in a super pod of its own, as of a HyperJob."""
     pods = [
         {"super_pod_id": f"hj-train-{i}", "server_list": [{"server_id": server["server_id"]}]}
@@ -47,7 +56,7 @@ class TestVersion:
 
     @pytest.mark.parametrize("version", ["1.3", "1.4", "v1", "v2", "", None])
     @pytest.mark.parametrize("pods", [False, True])
-    def test_is_written_as_one_that_hccl_reads(self, version: Optional[str], pods: bool) -> None:
+    def test_is_written_as_one_that_hccl_reads(self, version: str | None, pods: bool) -> None:
         document = servers(version=version, data_version=4)
         table = parse(super_pods(document) if pods else document)
         assert errors(validate(table)) == []
@@ -111,7 +120,7 @@ class TestPacked:
         )
 
     def test_a_small_file_does_not_fill_the_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("ma_boot.rank_table.read.LARGEST", 1000)
+        monkeypatch.setattr("ma_boot.platform.rank_table.read.LARGEST", 1000)
         state = completed_document(packed(json.dumps(servers(40)).encode()))
         assert isinstance(state, NotYet)
         assert "more than 1000 bytes when unpacked" in state.reason
@@ -128,7 +137,7 @@ def test_the_status_of_clusterd_is_written_as_hccl_reads_it() -> None:
     assert convert(parse(document)).document == servers()
 
 
-def uids() -> Dict[str, Any]:
+def uids() -> dict[str, Any]:
     """MindCluster's table of two pods on one node."""
     document = servers(2, 1)
     for pod, server in enumerate(document["server_list"]):
@@ -137,14 +146,14 @@ def uids() -> Dict[str, Any]:
     return document
 
 
-def swapped() -> Dict[str, Any]:
+def swapped() -> dict[str, Any]:
     """The table after both pods were restarted on each other's server."""
     document = servers()
     document["server_list"].reverse()
     return document
 
 
-def merged_pods() -> Dict[str, Any]:
+def merged_pods() -> dict[str, Any]:
     """Two pods on the same server, and one on another; the first server has four cards."""
     document = servers(2, 2)
     document["server_list"][0]["device"] = [
@@ -170,7 +179,7 @@ def merged_pods() -> Dict[str, Any]:
         (merged_pods(), Identity(addresses=("10.0.0.2",), device_count=2, nodes=3), [4, 5]),
     ],
 )
-def test_who_is_who_without_names(document: Dict[str, Any], who: Identity, ranks: List[int]) -> None:
+def test_who_is_who_without_names(document: dict[str, Any], who: Identity, ranks: list[int]) -> None:
     assert [device.rank for device in own_pod(parse(document), who).devices] == ranks
 
 
@@ -190,7 +199,7 @@ def test_who_is_who_without_names(document: Dict[str, Any], who: Identity, ranks
         (servers(1, 4), Identity(number=1, nodes=2)),
     ],
 )
-def test_who_is_not_known_is_not_guessed(document: Dict[str, Any], who: Identity) -> None:
+def test_who_is_not_known_is_not_guessed(document: dict[str, Any], who: Identity) -> None:
     with pytest.raises(ConfigError, match=r"known|not found in"):
         own_pod(parse(document), who)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 import json
 import random
-from typing import Any, Dict, Set, Tuple
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.rank_table import (
+from ma_boot.platform.rank_table import (
     NotYet,
     RankTable,
     completed_document,
@@ -30,7 +30,7 @@ WITH_SERVERS = [name for name in WRITERS if name != "mindcluster-2.0"]
 JOBS = (st.sampled_from(sorted(WRITERS)), st.integers(1, 9), st.integers(1, 16))
 
 
-def devices(table: RankTable) -> Set[Tuple[Any, ...]]:
+def devices(table: RankTable) -> set[tuple[Any, ...]]:
     """Every device of the table, by what tells it from the others."""
     return {(row["server_id"], row["device_id"], row["device_ip"]) for row in rows(table)}
 
@@ -90,7 +90,7 @@ def test_no_version_is_refused_for_its_number(writer: str, nodes: int, each: int
 def test_no_mutation_of_any_writers_table_breaks_the_library(
     writer: str, nodes: int, each: int, data: st.DataObject
 ) -> None:
-    document: Dict[str, Any] = copy.deepcopy(WRITERS[writer].document(min(nodes, 3), min(each, 3)))
+    document: dict[str, Any] = copy.deepcopy(WRITERS[writer].document(min(nodes, 3), min(each, 3)))
     holder: Any = document
     while isinstance(holder, (dict, list)) and holder:
         key = data.draw(st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder))))
@@ -120,7 +120,7 @@ def test_no_packed_bytes_break_the_library(content: bytes) -> None:
     ],
 )
 def test_addresses_of_many_nodes_stay_addresses(
-    writer: str, nodes: int, path: Tuple[Any, ...], last: str
+    writer: str, nodes: int, path: tuple[Any, ...], last: str
 ) -> None:
     value: Any = WRITERS[writer].document(nodes, 1)
     for step in path:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import base64
 import gzip
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable
 
-from ma_boot.rank_table.fake_table import WRITERS as REHEARSED, Document, Writer
+from ma_boot.platform.rank_table.fake_table import WRITERS as REHEARSED, Document, Writer
 
 
 def packed(text: bytes) -> bytes:
@@ -18,21 +18,21 @@ def packed(text: bytes) -> bytes:
     return base64.b64encode(gzip.compress(text, mtime=0))
 
 
-def _of_super_pods(nodes: int, devices: int) -> List[Document]:
+def _of_super_pods(nodes: int, devices: int) -> list[Document]:
     """Volcano's servers with the ids of A3s."""
-    servers: List[Document] = REHEARSED["volcano"].document(nodes, devices)["server_list"]
+    servers: list[Document] = REHEARSED["volcano"].document(nodes, devices)["server_list"]
     for server in servers:
         for device in server["device"]:
             device["super_device_id"] = str(16 * int(device["rank_id"]) + 1)
     return servers
 
 
-def _completed(version: str, servers: List[Document], **more: Any) -> Document:
+def _completed(version: str, servers: list[Document], **more: Any) -> Document:
     count = {"server_count": str(len(servers))}
     return {"status": "completed", "version": version, **count, "server_list": servers, **more}
 
 
-def _super_pods(servers: List[Document]) -> List[Document]:
+def _super_pods(servers: list[Document]) -> list[Document]:
     """A super pod of each server, called as the child jobs of a HyperJob."""
     return [
         {"super_pod_id": f"job-fake-train-{i}", "server_list": [{"server_id": server["server_id"]}]}
@@ -85,7 +85,7 @@ def _mindcluster_levels(nodes: int, devices: int) -> Document:
 
 
 def _level(
-    layer: int, instance: str, net_type: str, addr_type: str, address: str, ports: List[str]
+    layer: int, instance: str, net_type: str, addr_type: str, address: str, ports: list[str]
 ) -> Document:
     entry = {"addr_type": addr_type, "addr": address, "ports": ports, "plane_id": "0"}
     of_net = {"net_layer": layer, "net_instance_id": instance, "net_type": net_type, "net_attr": ""}
@@ -95,7 +95,7 @@ def _level(
 _WITHOUT_DATA = REHEARSED["volcano"].before[-1:]
 _OPERATOR = REHEARSED["mindcluster"].before
 
-WRITERS: Dict[str, Writer] = {
+WRITERS: dict[str, Writer] = {
     **REHEARSED,
     "hyperjob-1.2": Writer(_hyperjob("1.2"), _WITHOUT_DATA),
     "hyperjob-1.3": Writer(_hyperjob("1.3"), _WITHOUT_DATA),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import List, Tuple
-
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.rehearsal.brief import BriefLines
+from ma_boot.desk.rehearsal.brief import BriefLines
 from ma_boot.wording import ProgressLine, WarningLine, marked
 
 
@@ -56,7 +54,7 @@ def test_warning_with_other_lines_below_it_is_shown_for_each_node() -> None:
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.sampled_from("pw"), st.text("ab: ", max_size=3).map(str.lstrip)))
 )
-def test_no_warning_is_ever_left_out(lines: List[Tuple[int, str, str]]) -> None:
+def test_no_warning_is_ever_left_out(lines: list[tuple[int, str, str]]) -> None:
     kinds = {"p": ProgressLine, "w": WarningLine}
     output = [(node, printed(kinds[kind](text))) for node, kind, text in lines]
     seen = {line.partition("] ")[2] for line in shown(*(f"[node {node}] {line}" for node, line in output))}

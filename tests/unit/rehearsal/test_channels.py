@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from ma_boot.desk.rehearsal.node_specs import rerooted
+from ma_boot.desk.rehearsal.platform.simulated_job import (
+    SimulatedJob,
+    channel_arguments,
+    channel_variables,
+    parse_channels,
+)
+from ma_boot.desk.rehearsal.sandbox import exact_paths, small_disks
 from ma_boot.errors import UsageError
-from ma_boot.rehearsal.node_specs import rerooted
-from ma_boot.rehearsal.platform import SimulatedJob, channel_arguments, channel_variables, parse_channels
-from ma_boot.rehearsal.sandbox import exact_paths, small_disks
 from path_mapping.mapping.mapping_file import parse_mapping
 
 JOB = SimulatedJob("1234", "/sandbox", nodes=2, devices_per_node=2)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Mapping, Optional, Tuple
 
 import pytest
 from docker import DockerClient
 from hypothesis import given, strategies as st
 
-from ma_boot.errors import ConfigError
-from ma_boot.modelarts.job import read_job
-from ma_boot.rank_table import convert, own_pod, parse
-from ma_boot.rehearsal.containers.container_plan import (
+from ma_boot.desk.rehearsal.containers.container_plan import (
     ContainerOptions,
     ContainerPlan,
     job_on_network,
@@ -22,8 +19,17 @@ from ma_boot.rehearsal.containers.container_plan import (
     plan_obs,
     run_labels,
 )
-from ma_boot.rehearsal.containers.engine_calls import JobContainers
-from ma_boot.rehearsal.platform import CODE_DIRECTORY, DIRECTORIES, SIMULATED, SimulatedJob, rank_table
+from ma_boot.desk.rehearsal.containers.engine_calls import JobContainers
+from ma_boot.desk.rehearsal.platform.simulated_job import (
+    CODE_DIRECTORY,
+    DIRECTORIES,
+    SIMULATED,
+    SimulatedJob,
+    rank_table,
+)
+from ma_boot.errors import ConfigError
+from ma_boot.platform.modelarts.job import read_job
+from ma_boot.platform.rank_table import convert, own_pod, parse
 
 JOB = SimulatedJob("12345678-90ab", "/laptop/ma-job-12345678", nodes=3, devices_per_node=2)
 OPTIONS = ContainerOptions(
@@ -55,7 +61,7 @@ def test_a_node_has_the_platforms_user_names_and_limits() -> None:
         ("none", "A=1", ("sh", "-c", "A=1 ma_boot run --tee all -- x.py 'a b'")),
     ],
 )
-def test_a_shell_may_start_the_boot_command(shell: str, prefix: Optional[str], argv: Tuple[str, ...]) -> None:
+def test_a_shell_may_start_the_boot_command(shell: str, prefix: str | None, argv: tuple[str, ...]) -> None:
     options = replace(OPTIONS, boot_shell=shell, boot_prefix=prefix)
     words = ("--tee", "all", "--", "x.py", "a b")
     assert plan_node(INSIDE, 0, options, words, "code", {}).argv == argv

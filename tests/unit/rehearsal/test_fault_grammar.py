@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import signal
-from typing import Any, Dict, Optional
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
+from ma_boot.desk.rehearsal.faults import KINDS, NOT_IN_CONTAINERS, PHASES, Fault, parse_faults
 from ma_boot.errors import UsageError
-from ma_boot.rehearsal.faults import KINDS, NOT_IN_CONTAINERS, PHASES, Fault, parse_faults
 
 SPANS = st.integers(0, 10**7).map(lambda milliseconds: milliseconds / 1000)
-VALUES: Dict[str, st.SearchStrategy[Any]] = {
+VALUES: dict[str, st.SearchStrategy[Any]] = {
     "rank": st.integers(0, 255),
     "node": st.integers(0, 31),
     "pod": st.integers(0, 31),
@@ -105,7 +105,7 @@ def test_all_mistakes_are_told_at_once_with_what_was_expected() -> None:
         (["absent node=1", "absent node=0"], "expected fewer than the job's 2 nodes"),
     ],
 )
-def test_faults_that_exclude_each_other_are_refused(texts: list[str], problem: Optional[str]) -> None:
+def test_faults_that_exclude_each_other_are_refused(texts: list[str], problem: str | None) -> None:
     if problem is None:
         assert len(parse_faults(texts, 2, 2)) == len(texts)
         return

@@ -5,20 +5,26 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import List
 
 import pytest
 
-from ma_boot.rank_table import NotYet, completed_document, errors, parse, validate
-from ma_boot.rehearsal.faults import parse_faults
-from ma_boot.rehearsal.platform import SimulatedJob, StartCounts, first_start, rank_table, rescheduled, writes
-from ma_boot.rehearsal.summary import FaultVerdict, compared_outputs
+from ma_boot.desk.rehearsal.faults import parse_faults
+from ma_boot.desk.rehearsal.platform.simulated_job import (
+    SimulatedJob,
+    StartCounts,
+    first_start,
+    rank_table,
+    rescheduled,
+)
+from ma_boot.desk.rehearsal.platform.table_writes import writes
+from ma_boot.desk.rehearsal.summary import FaultVerdict, compared_outputs
+from ma_boot.platform.rank_table import NotYet, completed_document, errors, parse, validate
 from path_mapping.mapping.routes import ObsUrl, Route
 
 JOB = SimulatedJob("1234", "/sandbox", nodes=3, devices_per_node=2)
 
 
-def contents(words: str, node: int = 0) -> List[str]:
+def contents(words: str, node: int = 0) -> list[str]:
     """The successive contents of a node's file under a fault."""
     faults = parse_faults([words], 3, 2)
     return [write.text for write in writes(JOB, [0, 1, 2], 1.0, faults) if write.node == node]

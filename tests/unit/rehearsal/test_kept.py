@@ -7,24 +7,24 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 import pytest
 
 from ma_boot.cli.app import main
+from ma_boot.desk.rehearsal.kept import MARK, kept_in, named, pruned, remove, sandbox
 from ma_boot.errors import ConfigError
-from ma_boot.rehearsal.kept import MARK, kept_in, named, pruned, remove, sandbox
 
 NAMES = [f"ma-job-{number:08x}" for number in range(25)]
 
 
-def rehearsal(directory: Path, name: str, began: float, code: Optional[int] = 0) -> Path:
+def rehearsal(directory: Path, name: str, began: float, code: int | None = 0) -> Path:
     """A directory as a rehearsal leaves it."""
     root = directory / name
     (root / "log").mkdir(parents=True)
     (root / "node-0").mkdir()
     (root / "node-0" / "big").write_bytes(bytes(100_000))
-    events: List[Dict[str, Any]] = [{"kind": "rehearsal"}]
+    events: list[dict[str, Any]] = [{"kind": "rehearsal"}]
     if code is not None:
         events.append({"kind": "job-end", "exit_code": code, "cause": "why\nmore"})
     (root / "log" / "x-events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
@@ -34,12 +34,12 @@ def rehearsal(directory: Path, name: str, began: float, code: Optional[int] = 0)
     return root
 
 
-def names_in(directory: Path) -> List[str]:
+def names_in(directory: Path) -> list[str]:
     return sorted(os.listdir(directory))
 
 
 RUNS = (
-    "import sys; from pathlib import Path; from ma_boot.rehearsal.kept import sandbox\n"
+    "import sys; from pathlib import Path; from ma_boot.desk.rehearsal.kept import sandbox\n"
     "with sandbox(Path(sys.argv[1]), 'c', Path('none')): print('runs', flush=True); sys.stdin.read()"
 )
 
@@ -156,7 +156,7 @@ class TestCommands:
         assert (tmp_path / "opened").read_text() == f"file://{root}/report.html\n"
 
     @pytest.mark.parametrize("words", [["clean"], ["clean", "x", "--keep", "1"], ["clean", "--keep", "-1"]])
-    def test_clean_says_what_it_needs(self, tmp_path: Path, words: List[str]) -> None:
+    def test_clean_says_what_it_needs(self, tmp_path: Path, words: list[str]) -> None:
         rehearsal(tmp_path, NAMES[0], 1.0)
         assert main(["rehearsal", *words, "--rehearsal-dir", str(tmp_path)], {}) == 64
         assert names_in(tmp_path) == [NAMES[0]]

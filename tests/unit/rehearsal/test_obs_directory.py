@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator, Set
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import Buckets, ObsServer
+from ma_boot.desk.rehearsal.obs_server.buckets import Buckets
+from ma_boot.desk.rehearsal.obs_server.server import ObsServer
 from path_mapping.errors import NotFound, StoreError
-from path_mapping.stores import Store, open_store
+from path_mapping.stores.open_store import open_store
+from path_mapping.stores.store import Store
 from tests.conftest import CREDENTIALS, KNOWN
 
 
@@ -38,7 +40,7 @@ def write(store: Store, tmp_path: Path, key: str, content: bytes) -> None:
     store.write("bucket", key, source, hashlib.md5(content).hexdigest(), lambda sent: None)
 
 
-def keys(store: Store, bucket: str, prefix: str = "") -> Set[str]:
+def keys(store: Store, bucket: str, prefix: str = "") -> set[str]:
     return {stored.key for stored in store.list(bucket, prefix)}
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import List, Tuple
-
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.rehearsal.obs_server import ObsFault
-from ma_boot.rehearsal.obs_server.buckets import Refusal, list_page
-from ma_boot.rehearsal.obs_server.request import is_modified, parse_head, wanted_range
+from ma_boot.desk.rehearsal.obs_server.buckets import Refusal, list_page
+from ma_boot.desk.rehearsal.obs_server.faults import ObsFault
+from ma_boot.desk.rehearsal.obs_server.request import is_modified, parse_head, wanted_range
 
 KEYS = st.lists(st.text("ab/", min_size=1, max_size=6), unique=True, max_size=20).map(sorted)
 
 
-def entries(keys: List[str], prefix: str, delimiter: str) -> List[Tuple[str, bool]]:
+def entries(keys: list[str], prefix: str, delimiter: str) -> list[tuple[str, bool]]:
     """An unlimited listing in order: names, and whether they are common prefixes."""
     listed = set()
     for key in keys:
@@ -26,9 +24,9 @@ def entries(keys: List[str], prefix: str, delimiter: str) -> List[Tuple[str, boo
 
 @given(KEYS, st.text("ab/", max_size=2), st.sampled_from(["", "/"]), st.integers(1, 5))
 def test_the_pages_of_a_listing_are_the_whole_once(
-    keys: List[str], prefix: str, delimiter: str, limit: int
+    keys: list[str], prefix: str, delimiter: str, limit: int
 ) -> None:
-    listed: List[Tuple[str, bool]] = []
+    listed: list[tuple[str, bool]] = []
     marker = ""
     while True:
         page = list_page(keys, prefix, marker, delimiter, limit)
@@ -42,7 +40,7 @@ def test_the_pages_of_a_listing_are_the_whole_once(
 
 
 @given(KEYS, st.text("ab/", max_size=4))
-def test_a_marker_is_exclusive(keys: List[str], marker: str) -> None:
+def test_a_marker_is_exclusive(keys: list[str], marker: str) -> None:
     assert list(list_page(keys, "", marker, "", 1000).keys) == [key for key in keys if key > marker]
 
 

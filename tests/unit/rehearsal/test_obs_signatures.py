@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from email.utils import formatdate
-from typing import Any, Dict, Optional, Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import given, strategies as st
 from obs import ObsClient, auth, const, convertor
 
-from ma_boot.rehearsal.obs_server.buckets import Refusal
-from ma_boot.rehearsal.obs_server.request import HttpRequest
-from ma_boot.rehearsal.obs_server.signatures import SIGNED_PARAMETERS, KeyPair, verify
+from ma_boot.desk.rehearsal.obs_server.buckets import Refusal
+from ma_boot.desk.rehearsal.obs_server.request import HttpRequest
+from ma_boot.desk.rehearsal.obs_server.signatures import SIGNED_PARAMETERS, KeyPair, verify
 
 NOW = 1_780_000_000.0
 KNOWN = [KeyPair("AK", "SECRET")]
@@ -47,7 +48,7 @@ def refused(
 
 
 def signed(
-    signature: str, method: str, key: str, parameters: Any, headers: Dict[str, str], path_style: bool
+    signature: str, method: str, key: str, parameters: Any, headers: dict[str, str], path_style: bool
 ) -> HttpRequest:
     """A request that was signed by the SDK."""
     adapter = convertor.Adapter(signature)
@@ -71,7 +72,7 @@ def signed(
 @pytest.mark.parametrize("signature", ["obs", "v2", "v4"])
 @given(key=KEYS, parameters=PARAMETERS, headers=HEADERS)
 def test_what_the_sdk_signs_is_accepted(
-    signature: str, path_style: bool, key: str, parameters: Dict[str, Optional[str]], headers: Dict[str, str]
+    signature: str, path_style: bool, key: str, parameters: dict[str, str | None], headers: dict[str, str]
 ) -> None:
     request = signed(signature, "PUT", key, parameters, headers, path_style)
     bucket = "" if path_style else "bucket"
@@ -105,7 +106,7 @@ def test_a_date_in_a_header_of_the_dialect_stands_for_the_other(signature: str) 
 @pytest.mark.parametrize("signature", ["obs", "v2", "v4"])
 @given(key=KEYS, parameters=PARAMETERS)
 def test_the_urls_of_the_sdk_are_accepted_until_they_end(
-    signature: str, path_style: bool, token: Optional[str], key: str, parameters: Dict[str, Optional[str]]
+    signature: str, path_style: bool, token: str | None, key: str, parameters: dict[str, str | None]
 ) -> None:
     client = ObsClient(
         "AK",
@@ -177,7 +178,7 @@ def test_a_clock_that_is_wrong(signature: str) -> None:
 @pytest.mark.parametrize(
     "query", ["", "AccessKeyId=AK&Signature=x", "AccessKeyId=AK&Expires=x&Signature=x", "X-Amz-Signature=x"]
 )
-def test_what_is_no_signature_is_refused(headers: Dict[str, str], query: str) -> None:
+def test_what_is_no_signature_is_refused(headers: dict[str, str], query: str) -> None:
     assert refused(HttpRequest("GET", f"/bucket/a?{query}", headers)) in (
         "AccessDenied",
         "RequestTimeTooSkewed",

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Callable, List, Sequence, Tuple
+from typing import Callable
 
 import pytest
 
-from ma_boot.rehearsal.obs_server.buckets import Buckets, Refusal
-from ma_boot.rehearsal.obs_server.uploads import Upload, UploadPart, Uploads
+from ma_boot.desk.rehearsal.obs_server.buckets import Buckets, Refusal
+from ma_boot.desk.rehearsal.obs_server.uploads import Upload, UploadPart, Uploads
 
 CONTENT = bytes(1 << 20)
 ETAG = hashlib.md5(CONTENT).hexdigest()
@@ -26,7 +27,7 @@ class Storage:
         self.bucket = buckets.get("bucket")
         self.uploads = Uploads(root / "uploads")
 
-    def begun(self, parts: int) -> Tuple[Upload, Sequence[Tuple[int, str]]]:
+    def begun(self, parts: int) -> tuple[Upload, Sequence[tuple[int, str]]]:
         """An upload with all its parts, and what its completion names."""
         upload = self.uploads.initiate("bucket", "a", {}, {}, 0.0)
         for number in range(1, parts + 1):
@@ -44,7 +45,7 @@ def storage(tmp_path: Path) -> Storage:
     return Storage(tmp_path)
 
 
-def at_once(*actions: Callable[[], object]) -> List[str]:
+def at_once(*actions: Callable[[], object]) -> list[str]:
     """Does all at the same time; returns the codes of those that are refused, and empty ones of the others."""
     start = threading.Barrier(len(actions))
 

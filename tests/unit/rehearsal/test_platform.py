@@ -6,31 +6,41 @@ import ipaddress
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import List, Optional
 
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.environment import read_command
-from ma_boot.errors import CannotCreate, CommandNotFound, ConfigError
-from ma_boot.modelarts import JobEnvironment, read_job
-from ma_boot.rank_table import WRITERS, NotYet, completed_document, convert, errors, own_pod, parse, validate
-from ma_boot.rehearsal.faults import parse_faults
-from ma_boot.rehearsal.platform import (
-    PRODUCT,
-    SIMULATED,
-    SimulatedJob,
+from ma_boot.desk.rehearsal.faults import parse_faults
+from ma_boot.desk.rehearsal.platform.code_directory import (
     code_directory,
     code_files,
     command_in,
     copy_code,
-    first_start,
     mark_as_obs,
+    remove_copy,
+)
+from ma_boot.desk.rehearsal.platform.simulated_job import (
+    PRODUCT,
+    SIMULATED,
+    SimulatedJob,
+    first_start,
     node_environment,
     rank_table,
-    remove_copy,
     rescheduled,
-    writes,
+)
+from ma_boot.desk.rehearsal.platform.table_writes import writes
+from ma_boot.errors import CannotCreate, CommandNotFound, ConfigError
+from ma_boot.node.environment.command_words import read_command
+from ma_boot.platform.modelarts.job import JobEnvironment, read_job
+from ma_boot.platform.rank_table import (
+    WRITERS,
+    NotYet,
+    completed_document,
+    convert,
+    errors,
+    own_pod,
+    parse,
+    validate,
 )
 
 JOB = SimulatedJob("1234", "/sandbox", nodes=3, devices_per_node=2)
@@ -107,7 +117,7 @@ def test_the_states_of_the_table_are_those_of_its_writer(job: SimulatedJob) -> N
 
 @given(platform=st.sampled_from(SIMULATED), moved=st.lists(st.sampled_from([None, 0, 1, 2]), max_size=6))
 def test_after_any_reschedules_every_node_finds_itself_and_its_ranks(
-    platform: str, moved: List[Optional[int]]
+    platform: str, moved: list[int | None]
 ) -> None:
     counts = first_start(JOB.nodes)
     for node in moved:
@@ -159,7 +169,7 @@ class TestCode:
         ],
     )  # fmt: skip
     def test_it_is_that_of_the_script_unless_it_is_named(
-        self, project: Path, command: str, code_dir: Optional[str], code: Optional[str], on_node: str
+        self, project: Path, command: str, code_dir: str | None, code: str | None, on_node: str
     ) -> None:
         directory, relative = code_directory(read_command(command.split()), code_dir, str(project))
         assert directory == (None if code is None else project / code)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from ma_boot.desk.rehearsal.platform.simulated_job import SimulatedJob
+from ma_boot.desk.rehearsal.summary import cause, job_end_event, summary_lines, totals
 from ma_boot.errors import CannotCreate
-from ma_boot.rehearsal.platform import SimulatedJob
-from ma_boot.rehearsal.summary import cause, job_end_event, summary_lines, totals
-from ma_boot.reporting.result import RunResult, WorkerExit
+from ma_boot.report.result import RunResult, WorkerExit
 
 JOB_START = {"kind": "phase-start", "phase": "job"}
 FAILED = RunResult((WorkerExit("node 0", None, None, 1, 78, None, 0, 1.0, False, "/log"),))

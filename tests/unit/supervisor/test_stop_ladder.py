@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from signal import SIGINT, SIGKILL, SIGTERM
-from typing import List
 
 import pytest
 
-from ma_boot.supervisor.stop_ladder import StopLadder
+from ma_boot.node.supervisor.stop_ladder import StopLadder
 from tests.functional.supervisor.conftest import EventLog, journal as journal
 
 LEFT = ["rank 0", "rank 1"]
@@ -21,8 +20,8 @@ class Stopping:
 
     journal: EventLog
     now: float = 100.0
-    stops: List[int] = field(default_factory=list)
-    sent: List[int] = field(default_factory=list)
+    stops: list[int] = field(default_factory=list)
+    sent: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.ladder = self.with_hurry(SIGKILL)
@@ -30,7 +29,7 @@ class Stopping:
     def with_hurry(self, signum: int) -> StopLadder:
         return StopLadder(15.0, signum, self.stops, self.sent.append, self.journal, lambda: self.now)
 
-    def after(self, seconds: float, left: List[str]) -> List[int]:
+    def after(self, seconds: float, left: list[str]) -> list[int]:
         """What has been sent by then."""
         self.now += seconds
         self.ladder.escalate(left)
@@ -82,7 +81,7 @@ def test_a_stop_of_nothing_is_not_reported(stopping: Stopping) -> None:
 
 
 @pytest.mark.parametrize("before", [[], [SIGTERM]], ids=["after a failure", "after a stop signal"])
-def test_a_second_stop_signal_ends_the_grace_period(stopping: Stopping, before: List[int]) -> None:
+def test_a_second_stop_signal_ends_the_grace_period(stopping: Stopping, before: list[int]) -> None:
     stopping.stops += before
     stopping.ladder.begin("a reason", LEFT)
     if not before:  # the first signal may come just after the failure: the platform sends it to everybody

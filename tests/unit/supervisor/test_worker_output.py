@@ -9,21 +9,21 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Iterator, Sequence
 
 import pytest
 
-from ma_boot.launch import WorkerSpec
-from ma_boot.observe import stacks_round
-from ma_boot.observe.cards import LONGEST_ANSWER
-from ma_boot.observe.stacks_round import RankProcess, _printed, stacks_of
-from ma_boot.processes import catches_signal, process_stat, process_usages
-from ma_boot.processes.cpu_meter import usage_of
-from ma_boot.supervisor import Limits
-from ma_boot.supervisor.output import PROGRESS_SECONDS, WorkerOutput
-from ma_boot.supervisor.supervise import _reason
+from ma_boot.node.launch.launch_plan import WorkerSpec
+from ma_boot.node.observe import stacks_round
+from ma_boot.node.observe.cards import LONGEST_ANSWER
+from ma_boot.node.observe.stacks_round import RankProcess, _printed, stacks_of
+from ma_boot.node.supervisor.output import PROGRESS_SECONDS, WorkerOutput
+from ma_boot.node.supervisor.supervise import Limits, _reason
+from ma_boot.processes.cpu_meter import process_usages, usage_of
+from ma_boot.processes.orphan_guard import process_stat
+from ma_boot.processes.signals import catches_signal
 from tests.functional.node import eventually
 from tests.functional.supervisor.conftest import EventLog
 

@@ -7,18 +7,18 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Set
 
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.checkpoints.layout import EPOCH
-from ma_boot.checkpoints.steps import read_notes
+from ma_boot.node.checkpoints.layout import EPOCH
+from ma_boot.node.checkpoints.steps import read_notes
 from tests.unit.training.programs import train
 
 
-def python37() -> Optional[str]:
+def python37() -> str | None:
     """An interpreter of Python 3.7, on the PATH or installed by pyenv."""
     candidates = [shutil.which("python3.7"), *map(str, Path.home().glob(".pyenv/versions/3.7.*/bin/python"))]
     for python in filter(None, candidates):
@@ -38,12 +38,12 @@ def note(
     return train(imports + program, python, MABOOT_CHECKPOINT_SPOOL=str(spool), **environ)
 
 
-def steps_in(spool: Path, *ranks: int) -> List[int]:
+def steps_in(spool: Path, *ranks: int) -> list[int]:
     return sorted(noted_steps([path.read_text() for path in sorted(spool.iterdir())], ranks))
 
 
 def test_what_each_rank_says_is_heard_on_its_node(tmp_path: Path) -> None:
-    ranks: Dict[str, str] = {"RANK": "0", "RANK_ID": "1", "MS_NODE_ID": "2", "OMPI_COMM_WORLD_RANK": "3"}
+    ranks: dict[str, str] = {"RANK": "0", "RANK_ID": "1", "MS_NODE_ID": "2", "OMPI_COMM_WORLD_RANK": "3"}
     for name, rank in ranks.items():
         done = note("checkpoint(100)", tmp_path, **{name: rank})
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -114,7 +114,7 @@ def test_a_forked_child_has_a_file_of_its_own(tmp_path: Path) -> None:
     assert len(os.listdir(tmp_path)) == 2
 
 
-def noted_steps(texts: Sequence[str], ranks: Sequence[int], root: str = "/") -> Set[int]:
+def noted_steps(texts: Sequence[str], ranks: Sequence[int], root: str = "/") -> set[int]:
     notes = read_notes(texts, ranks, root)
     return set(notes.steps) if notes is not None else set()
 
@@ -145,7 +145,7 @@ def test_a_line_that_says_nothing_is_left_out(line: str) -> None:
 
 
 @given(st.lists(st.text()))
-def test_no_text_breaks_the_reader(texts: List[str]) -> None:
+def test_no_text_breaks_the_reader(texts: list[str]) -> None:
     assert isinstance(noted_steps(texts, [0]), set)
 
 

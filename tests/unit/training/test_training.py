@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Dict
 
 import pytest
 
@@ -40,7 +39,7 @@ def test_nothing_else_of_the_toolkit_is() -> None:
         ({"OMPI_COMM_WORLD_SIZE": "1"}, False),
     ],
 )
-def test_it_has_a_group_if_it_was_started_with_others(environ: Dict[str, str], expected: bool) -> None:
+def test_it_has_a_group_if_it_was_started_with_others(environ: dict[str, str], expected: bool) -> None:
     assert has_group(environ) is expected
 
 
@@ -81,7 +80,7 @@ sys.modules.update({"mindspore": ms, "mindspore.communication": communication})
     ],
 )
 def test_an_npus_process_joins_its_group_on_its_device(
-    device_num: str, environ: Dict[str, str], expected: str
+    device_num: str, environ: dict[str, str], expected: str
 ) -> None:
     program = (
         f"{FAKE_MINDSPORE}\n"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ma_boot.wording import ProgressLine, WarningLine, marked
-from tests.unit.project.imports import ROOT, SOURCES
-from tests.unit.project.test_words import messages
+from tests.unit.project.imports import ROOT, SOURCES, messages
 
 
 @pytest.mark.parametrize(

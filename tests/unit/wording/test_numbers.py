@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import List
-
 import pytest
 
 from ma_boot.wording import counted, duration, ranges, ranks_text, size
@@ -36,7 +34,7 @@ def test_sizes(count: float, text: str) -> None:
     ("numbers", "text"),
     [([], ""), ([3], "3"), ([1, 2], "1-2"), ([5, 0, 1, 2, 2, 7, 8], "0-2, 5, 7-8"), ([0, 2], "0, 2")],
 )
-def test_ranges(numbers: List[int], text: str) -> None:
+def test_ranges(numbers: list[int], text: str) -> None:
     assert ranges(numbers) == text
     assert ranges(numbers, "–") == text.replace("-", "–")
 
@@ -44,7 +42,7 @@ def test_ranges(numbers: List[int], text: str) -> None:
 @pytest.mark.parametrize(
     ("ranks", "text"), [([3], "rank 3"), ([3, 3], "rank 3"), ([0, 1, 2, 8, 6], "ranks 0-2, 6, 8")]
 )
-def test_ranks(ranks: List[int], text: str) -> None:
+def test_ranks(ranks: list[int], text: str) -> None:
     assert ranks_text(ranks) == text
 
 

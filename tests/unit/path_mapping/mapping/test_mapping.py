@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import Any
 
 import pytest
 import yaml
 from hypothesis import given, strategies as st
 
-from ma_boot.job.readers import JobProblem, read_url
+from ma_boot.desk.job.readers import JobProblem, read_url
 from path_mapping.errors import MappingInvalid
 from path_mapping.mapping.document import ScalarValue
 from path_mapping.mapping.mapping_file import parse_mapping, read_mapping
@@ -60,7 +61,7 @@ def problems_of(text: str, source: str = "m.yaml", places: Any = PLACES) -> Sequ
     return raised.value.problems
 
 
-def rendered(mapping: Any) -> Dict[str, str]:
+def rendered(mapping: Any) -> dict[str, str]:
     return {
         "m.py": f"PATH_MAPPING_CONFIG = {mapping!r}",
         "m.json": json.dumps(mapping),
@@ -224,7 +225,7 @@ output:
     ],
 )  # fmt: skip
 def test_routes_that_must_not_be_combined(
-    inputs: Dict[str, str], outputs: Dict[str, str], expected: Sequence[str]
+    inputs: dict[str, str], outputs: dict[str, str], expected: Sequence[str]
 ) -> None:
     sections = {"input": inputs, "output": outputs}
     mapping = {
@@ -269,7 +270,7 @@ MAPPINGS = st.dictionaries(
 @given(MAPPINGS)
 def test_any_mapping_is_the_same_in_each_format(mapping: Any) -> None:
     """Either the same routes, or the same number of mistakes."""
-    readings: List[Any] = []
+    readings: list[Any] = []
     for source, text in rendered(mapping).items():
         try:
             readings.append(parse_mapping(text, source, PLACES))
@@ -347,7 +348,7 @@ def test_what_nobody_sees_in_a_typed_url_is_named(text: str, name: str) -> None:
     assert ObsUrl.parse(text).bucket == "bucket"
     (problem,) = problems_of(f"PATH_MAPPING_CONFIG = {{'input': {{'a': {text!r}}}}}", "m.py")
     assert f"line 1: input: found {text!r}, expected a path without {name}" in problem
-    problems: List[JobProblem] = []
+    problems: list[JobProblem] = []
     assert read_url("code-url", ScalarValue(3, repr(text), text), problems) is None
     assert name in str(problems[0])
 

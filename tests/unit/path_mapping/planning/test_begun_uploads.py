@@ -7,12 +7,10 @@ import fcntl
 import os
 import stat
 from pathlib import Path
-from typing import List
 
 import pytest
 
-from path_mapping.planning import BegunUploads
-from path_mapping.planning.record import BegunUpload, noted_uploads
+from path_mapping.planning.record import BegunUpload, BegunUploads, noted_uploads
 
 WAY = "upload obs://bucket/out/"
 ONE, OTHER = BegunUpload("bucket", "out/a", "id-1"), BegunUpload("bucket", "out/b", "id-2")
@@ -27,7 +25,7 @@ def killed(target: Path, *uploads: BegunUpload, way: str = WAY) -> Path:
     return run._path
 
 
-def files(directory: Path) -> List[str]:
+def files(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 

@@ -8,14 +8,12 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
-from typing import List
 
 import pytest
 
-from path_mapping.localfs import allocate
-from path_mapping.mapping import ObsUrl, Route
-from path_mapping.planning import files_below
-from path_mapping.planning.local_tree import folds_case
+from path_mapping.localfs.atomic_file import allocate
+from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.planning.local_tree import files_below, folds_case
 from path_mapping.planning.plan import COPY, LocalEntry, Step
 from path_mapping.planning.route_scan import scan_upload
 from tests.requirement import unavailable
@@ -23,13 +21,13 @@ from tests.requirement import unavailable
 LISTED = """
 import sys
 from pathlib import Path
-from path_mapping.planning import files_below
+from path_mapping.planning.local_tree import files_below
 for name, entry in files_below(Path(sys.argv[1])):
     print(name, entry.kind, entry.problem, sep="|")
 """
 
 
-def listed_without_privileges(root: Path) -> List[str]:
+def listed_without_privileges(root: Path) -> list[str]:
     """What `files_below` finds as somebody whom permissions hold back."""
     plain = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
     done = subprocess.run(
@@ -119,7 +117,7 @@ def test_paths_that_are_too_long_are_named_and_hide_nothing_else(tmp_path: Path)
     }
 
 
-def scanned(output: Path) -> List[Step]:
+def scanned(output: Path) -> list[Step]:
     """The steps of an output to an empty bucket."""
     scan = scan_upload(Route(str(output), ObsUrl("bucket", "out/")), Path("/"), lambda *_: iter(()), print)
     return [] if scan is None else list(scan)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import resource
 import tempfile
 import tracemalloc
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Iterable
 
 import pytest
 

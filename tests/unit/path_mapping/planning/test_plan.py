@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable
 
 import pytest
 from hypothesis import given, strategies as st
@@ -33,8 +34,8 @@ from path_mapping.planning.plan import (
     plan_uploads,
 )
 from path_mapping.planning.prepare import urgency
-from path_mapping.stores import Checksums, ContentSum, StoredObject
-from path_mapping.stores.contents import etag_of_parts
+from path_mapping.stores.contents import ContentSum, etag_of_parts
+from path_mapping.stores.objects import Checksums, StoredObject
 
 BASE = Path("/base")
 ROUTE = Route("in", ObsUrl("bucket", "in/"))
@@ -48,12 +49,12 @@ def downloads(
     *objects: StoredObject,
     route: Route = ROUTE,
     entries: Sequence[RecordEntry] = (),
-    local: Optional[Dict[str, LocalEntry]] = None,
+    local: dict[str, LocalEntry] | None = None,
     md5: Callable[[str], str] = never,
     shard: Shard = Shard(),  # noqa: B008
     folded: bool = False,
-    noted: Callable[[str], Optional[RecordEntry]] = lambda name: None,
-) -> List[Step]:
+    noted: Callable[[str], RecordEntry | None] = lambda name: None,
+) -> list[Step]:
     source = find_input(route, objects, BASE)
     assert source is not None
     entry_of = (local or {}).get
@@ -65,15 +66,15 @@ def downloads(
 
 
 def uploads(
-    files: Dict[str, LocalEntry],
-    objects: Optional[Sequence[StoredObject]] = (),
+    files: dict[str, LocalEntry],
+    objects: Sequence[StoredObject] | None = (),
     route: Route = ROUTE,
     entries: Sequence[RecordEntry] = (),
     md5: Callable[[str], str] = never,
     wanted: Callable[[str, LocalEntry], bool] = lambda name, local: True,
-) -> List[Step]:
+) -> list[Step]:
     ends = Ends(BASE / "in", "bucket", "in/")
-    named: Optional[Iterator[Tuple[str, StoredObject]]] = None
+    named: Iterator[tuple[str, StoredObject]] | None = None
     if objects is not None:
         named = ((stored.key[len("in/") :], stored) for stored in objects)
     return list(
@@ -83,7 +84,7 @@ def uploads(
     )
 
 
-def stored(name: str, size: int = 1, mark: str = "", md5: Optional[str] = None) -> StoredObject:
+def stored(name: str, size: int = 1, mark: str = "", md5: str | None = None) -> StoredObject:
     return StoredObject("in/" + name, size, md5, f'"{mark or md5}"' if mark or md5 else "")
 
 
@@ -91,7 +92,7 @@ def file(size: int = 1, mtime_ns: int = 0) -> LocalEntry:
     return LocalEntry("file", size, mtime_ns)
 
 
-def decisions(steps: Sequence[Step]) -> List[Tuple[str, str, str]]:
+def decisions(steps: Sequence[Step]) -> list[tuple[str, str, str]]:
     return [(step.action, step.name, step.reason) for step in steps]
 
 
@@ -205,7 +206,7 @@ class TestKeys:
 
 
 @given(st.lists(st.text(st.sampled_from("ab/.-"), min_size=1, max_size=5), unique=True), st.booleans())
-def test_clashes_are_found_as_a_simpler_rule_finds_them(names: List[str], folded: bool) -> None:
+def test_clashes_are_found_as_a_simpler_rule_finds_them(names: list[str], folded: bool) -> None:
     names = sorted(name for name in names if not unsafe(name))
     clashes = Clashes(folded)
     clashing = [name for name in names if clashes.problem(name)]
@@ -213,7 +214,7 @@ def test_clashes_are_found_as_a_simpler_rule_finds_them(names: List[str], folded
 
 
 @given(st.lists(st.text(max_size=12), unique=True, max_size=8))
-def test_no_key_leaves_its_target(names: List[str]) -> None:
+def test_no_key_leaves_its_target(names: list[str]) -> None:
     objects = sorted((stored(name) for name in names), key=lambda item: item.key)
     if not objects:
         return
@@ -243,7 +244,7 @@ def test_no_key_leaves_its_target(names: List[str]) -> None:
     ],
 )
 def test_which_object_becomes_which_file(
-    local: str, key: str, keys: List[str], expected: Optional[List[str]]
+    local: str, key: str, keys: list[str], expected: list[str] | None
 ) -> None:
     objects = [StoredObject(name, 0 if name.endswith("/") else 1, None) for name in keys]
     route = Route(local, ObsUrl("bucket", key))
@@ -273,7 +274,7 @@ class TestSelection:
         ],
     )
     def test_patterns_are_those_of_a_gitignore(
-        self, include: List[str], exclude: List[str], taken: List[str]
+        self, include: list[str], exclude: list[str], taken: list[str]
     ) -> None:
         chosen = selected(include, exclude) or bool
         names = ["a.txt", "b.bin", "sub/", "sub/c.txt", "tmp/d.txt"]
@@ -299,7 +300,7 @@ class TestSelection:
 
 
 @given(st.lists(st.integers(0, 10_000_000), max_size=40), st.integers(1, 9))
-def test_shards_are_complete_distinct_and_balanced(sizes: List[int], count: int) -> None:
+def test_shards_are_complete_distinct_and_balanced(sizes: list[int], count: int) -> None:
     sharers = [sharer(Shard(index, count)) for index in range(count)]
     owners = [[index for index, mine in enumerate(sharers) if mine(size)] for size in sizes]
     assert all(len(owner) == 1 for owner in owners)
@@ -335,7 +336,7 @@ class TestDownloadAgain:
         ],
     )
     def test_a_file_that_says_what_it_is_a_copy_of_needs_no_record(
-        self, entry: Optional[str], mark: Optional[str], action: str, learned: bool
+        self, entry: str | None, mark: str | None, action: str, learned: bool
     ) -> None:
         """A run that was killed recorded nothing; the next one records what it finds so."""
         (step,) = downloads(
@@ -364,7 +365,7 @@ class TestDownloadAgain:
         ],
     )
     def test_what_may_have_changed_is_downloaded(
-        self, entry: Optional[RecordEntry], local: Optional[LocalEntry], reason: str
+        self, entry: RecordEntry | None, local: LocalEntry | None, reason: str
     ) -> None:
         entries = [entry] if entry else []
         steps = downloads(stored("a", mark="x-3"), entries=entries, local={"a": local} if local else {})
@@ -387,7 +388,7 @@ class TestDownloadAgain:
     ) -> None:
         """The ETag of two parts of a byte each; an upload has it without an MD5 in the record."""
 
-        def etags(name: str, sizes: Tuple[int, ...]) -> List[str]:
+        def etags(name: str, sizes: tuple[int, ...]) -> list[str]:
             assert 1 in sizes
             return [etag_of_parts((md5_of(b"a"), md5_of(b"b")))]
 
@@ -503,7 +504,7 @@ class TestUploadAgain:
         ids=["not listed", "gone in OBS, too", "as it was uploaded", "somebody else's"],
     )
     def test_delete_removes_what_was_uploaded_and_is_gone_here(
-        self, objects: Optional[List[Tuple[str, str]]], decided: List[Tuple[str, str, bool]]
+        self, objects: list[tuple[str, str]] | None, decided: list[tuple[str, str, bool]]
     ) -> None:
         route = Route("in", ObsUrl("bucket", "in/"), delete=True)
         entries = [RecordEntry(name, 1, 7, "x") for name in "abc"]
@@ -526,7 +527,7 @@ TIMES = st.integers(0, 2)
 
 @given(CONTENTS, CONTENTS, st.one_of(st.none(), CONTENTS), st.booleans(), st.booleans(), st.booleans())
 def test_what_is_skipped_has_the_right_content(
-    here: bytes, in_obs: bytes, moved: Optional[bytes], plain: bool, checksum: bool, sending: bool
+    here: bytes, in_obs: bytes, moved: bytes | None, plain: bool, checksum: bool, sending: bool
 ) -> None:
     """`moved` was the content on both sides when it was recorded; None for no record.
 
@@ -541,9 +542,9 @@ def test_what_is_skipped_has_the_right_content(
     if moved is not None:
         mark = item.etag.strip('"') if in_obs == moved else "before"
         entry = RecordEntry("k", len(moved), 0, mark, md5_of(moved) if checksum else "")
-    calls: List[bytes] = []
+    calls: list[bytes] = []
 
-    def read(name: str, sizes: Tuple[int, ...]) -> List[str]:
+    def read(name: str, sizes: tuple[int, ...]) -> list[str]:
         calls.append(here)
         parts = ContentSum(Checksums(part_sizes=sizes))
         parts.add(here)
@@ -561,7 +562,7 @@ def test_what_is_skipped_has_the_right_content(
 
 
 @given(st.lists(st.tuples(st.text("ab/", min_size=1, max_size=4), TIMES), max_size=6), st.booleans())
-def test_a_second_run_with_nothing_to_do_does_nothing(files: List[Tuple[str, int]], sending: bool) -> None:
+def test_a_second_run_with_nothing_to_do_does_nothing(files: list[tuple[str, int]], sending: bool) -> None:
     names = {name: time for name, time in files if not unsafe(name)}
     clashes = Clashes(False)
     names = {name: names[name] for name in sorted(names) if not clashes.problem(name)}

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Iterator, List, Sequence
 
 import pytest
 
 from path_mapping.errors import MissingInputs, NoSpace, StoreError, UnsafeTarget
-from path_mapping.mapping import ObsUrl, Route, Shard
-from path_mapping.planning import UploadChoice
+from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.mapping.selection import Shard
 from path_mapping.planning.local_tree import SpaceNeed
 from path_mapping.planning.plan import COPY, RecordEntry
-from path_mapping.planning.prepare import PreparedTransfer, prepare_downloads, prepare_uploads
+from path_mapping.planning.prepare import PreparedTransfer, UploadChoice, prepare_downloads, prepare_uploads
 from path_mapping.planning.record import Record
 from path_mapping.planning.route_scan import Lister, never_cancelled, scan_download, scan_upload
-from path_mapping.stores import StoredObject
+from path_mapping.stores.objects import StoredObject
 
 
 def bucket(*objects: StoredObject) -> Lister:
@@ -260,7 +260,7 @@ class TestUploads:
         for name in ("a", "b"):
             (tmp_path / "out" / name).touch()
         (tmp_path / "out" / "empty").mkdir()
-        asked: List[str] = []
+        asked: list[str] = []
 
         def wanted(path: str, local: object) -> bool:
             asked.append(path)

@@ -6,7 +6,6 @@ import sqlite3
 import threading
 import time
 from pathlib import Path
-from typing import List
 
 import pytest
 
@@ -18,7 +17,7 @@ from tests.functional.node import eventually
 YEAR_2262 = (1 << 63) - 1  # nanoseconds: the largest time that SQLite holds
 
 
-def names(target: Path, way: str = "way") -> List[str]:
+def names(target: Path, way: str = "way") -> list[str]:
     return [entry.name for entry in Record(target, way).entries()]
 
 

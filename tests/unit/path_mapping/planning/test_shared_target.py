@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 import pytest
 from hypothesis import given, strategies as st
 
-from path_mapping.mapping import ObsUrl, Route
+from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.planning.plan import Copy, Ends
 from path_mapping.planning.shared_target import SharedTarget, conflict_key
-from path_mapping.stores import StoredObject
+from path_mapping.stores.objects import StoredObject
 
 ROUTE = Route("out", ObsUrl("bucket", "out/"))
 ENDS = Ends(Path("out"), "bucket", "out/")
-Objects = Dict[str, bytes]
+Objects = dict[str, bytes]
 
 
 def etag(content: bytes) -> str:
@@ -53,14 +53,14 @@ class Writer:
                 self.target.wrote(chosen._replace(etag=etag(content)), chosen.key != key)
             self._delete(stale)
 
-    def _delete(self, copy: Optional[Copy]) -> None:
+    def _delete(self, copy: Copy | None) -> None:
         if copy is not None:
             self._objects.pop(copy.key, None)
 
 
-def run_rounds(writers: Sequence[Writer], schedule: Sequence[Tuple[int, str, Objects]]) -> None:
+def run_rounds(writers: Sequence[Writer], schedule: Sequence[tuple[int, str, Objects]]) -> None:
     """Rounds of uploads in the order of the schedule, while the training changes its files."""
-    running: Dict[int, Iterator[None]] = {}
+    running: dict[int, Iterator[None]] = {}
     for number, what, changes in schedule:
         if number >= len(writers):
             continue
@@ -78,7 +78,7 @@ CHANGES = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["next", "change
 
 @given(CONTENTS, st.lists(CONTENTS, min_size=2, max_size=3), CHANGES)
 def test_content_of_every_writer_stays_whatever_the_order(
-    before: Objects, files: List[Objects], schedule: List[Tuple[int, str, Objects]]
+    before: Objects, files: list[Objects], schedule: list[tuple[int, str, Objects]]
 ) -> None:
     objects = {f"out/{name}": content for name, content in before.items()}
     writers = [Writer(number, own, objects) for number, own in enumerate(files)]

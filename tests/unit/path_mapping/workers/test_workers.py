@@ -7,15 +7,13 @@ import socket
 import threading
 import time
 from pathlib import Path
-from typing import List, Tuple
 
 import pytest
 from hypothesis import given, strategies as st
 
 from path_mapping.errors import Corrupted, SlowDown, Unreachable
-from path_mapping.stores import GetFile
-from path_mapping.workers import RetriedStore, RetryPolicy, Trouble
-from path_mapping.workers.retry import seconds_before
+from path_mapping.stores.units import GetFile
+from path_mapping.workers.retry import RetriedStore, RetryPolicy, Trouble, seconds_before
 from path_mapping.workers.thread_pool import Outcome, RateLimit, ThreadPool
 from path_mapping.workers.worker_process import MessageSocket
 from tests.transfers import PartialStore, SilentHandler, obs_store, serving
@@ -43,7 +41,7 @@ def test_a_request_that_first_failed_at_100(
 
 
 def test_retries_end_at_the_deadline_and_each_is_told() -> None:
-    troubles: List[Trouble] = []
+    troubles: list[Trouble] = []
 
     def work() -> None:
         raise Unreachable("away")
@@ -57,7 +55,7 @@ def test_retries_end_at_the_deadline_and_each_is_told() -> None:
     assert troubles[0].since >= start
 
 
-def waits(attempt: int, error: Unreachable) -> List[float]:
+def waits(attempt: int, error: Unreachable) -> list[float]:
     """Many of the waits after this attempt."""
     return [seconds_before(attempt, error) for _ in range(500)]
 
@@ -73,7 +71,7 @@ def test_what_the_service_asks_for_comes_first() -> None:
     assert min(waits(1, SlowDown("503", 7.0))) >= 7.0
 
 
-def simulated(capacity: float, seconds: float, clients: int) -> Tuple[int, int, RateLimit]:
+def simulated(capacity: float, seconds: float, clients: int) -> tuple[int, int, RateLimit]:
     """The requests that a service served and refused that can serve `capacity` of them per second."""
     rate, served, refused = RateLimit(), 0, 0
     tokens, last = capacity / 10, 0.0
@@ -114,7 +112,7 @@ def test_the_limit_is_dropped_some_time_after_a_refusal() -> None:
     for step in range(100):
         rate.delay(1000.0 + step / 100)
     rate.refused(1001.0, None)
-    limits: List[float] = []
+    limits: list[float] = []
     now = 1001.0
     while rate.limit is not None and now < 1100.0:
         limits.append(rate.limit)
@@ -166,7 +164,7 @@ class Limited(SilentHandler):
 
 def test_many_threads_download_everything_from_a_service_that_first_refuses_most(tmp_path: Path) -> None:
     root = str(tmp_path / "in")
-    outcomes: List[Outcome] = []
+    outcomes: list[Outcome] = []
     with serving(Limited) as url:
         pool = ThreadPool(RetriedStore(obs_store(url)), 16, 0)
         for number in range(600):

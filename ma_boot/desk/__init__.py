@@ -1,0 +1,1 @@
+"""Runs on the laptop: rehearsals, job files, the job service, images."""

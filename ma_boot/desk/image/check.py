@@ -1,0 +1,203 @@
+"""Checks an image against ModelArts' rules: gathers facts, applies the rules, formats the findings.
+
+Probes and a boot command run in short-lived containers, without network, as ModelArts' user or root.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from ma_boot.desk.image.container_engine import image_attributes, layer_directories
+from ma_boot.desk.image.rules import boot, contents, variables
+from ma_boot.desk.image.rules.contents import architecture
+from ma_boot.desk.image.rules.credentials import parsed_search
+from ma_boot.desk.image.rules.facts import GB, LABEL, ImageFacts, Started, from_metadata, parsed_probe
+from ma_boot.errors import BootError, ExitCode, UsageError
+from ma_boot.platform.modelarts.findings import ERROR, Finding, failed
+from ma_boot.platform.modelarts.job import PLATFORM_HOME, PLATFORM_UID
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+PROBE, IMPORTS, CREDENTIALS = (
+    Path(__file__).with_name(name).read_text(encoding="utf-8")
+    for name in ("probe.sh", "toolkit_imports.py", "credentials.sh")
+)
+PROBE_SECONDS = 300.0
+START_SECONDS = 20.0
+_KEPT_CHARACTERS = 2000
+
+RULES = (
+    *(contents.user, contents.account, contents.group, contents.home, contents.places, contents.shell),
+    *(boot.toolkit, boot.stop_signal, boot.entry_point, boot.tried_command),
+    *(contents.environments, contents.size, contents.driver, contents.set_id),
+    *(variables.protected, variables.of_a_job, variables.everywhere, variables.named_files),
+    *(variables.search_paths, variables.in_configuration, variables.in_history, variables.in_files),
+)
+
+
+class ImageRejected(BootError):
+    """The image breaks rules, so that a job would fail."""
+
+    exit_code = ExitCode.RANK_TABLE_INVALID
+
+
+@dataclass(frozen=True)
+class CheckedImage:
+    """An image and all that was found, errors first; `architecture` as in `uname -m`, `size` in bytes."""
+
+    name: str
+    architecture: str
+    size: int
+    findings: tuple[Finding, ...] = ()
+
+
+def check_image(
+    client: DockerClient, image: str, arch: str | None = None, command: str | None = None
+) -> CheckedImage:
+    """Checks a local image.
+
+    `arch` is that of the job's servers, `command` a boot command to try. Raises `InputMissing` if there is no
+    such image, `UsageError` if its name or the command is malformed.
+    """
+    if command and "\n" in command:
+        raise UsageError("--command: a boot command cannot contain line breaks")
+    attributes = image_attributes(client, image)
+    layers = client.api.history(attributes["Id"])
+    facts = from_metadata(image, attributes, [str(layer.get("CreatedBy") or "") for layer in layers])
+    facts = probed(client, facts)
+    if not facts.refusal:
+        facts = searched(client, facts, layer_directories(attributes))
+        if command and "bash" in facts.inside.programs:
+            facts = started(client, facts, command)
+    return CheckedImage(image, facts.architecture, facts.size, tuple(judged(facts, arch)))
+
+
+def reject_errors(checked: CheckedImage) -> None:
+    """Raises `ImageRejected` if a finding is an error."""
+    count = len(failed(checked.findings))
+    if count:
+        raise ImageRejected(f"{checked.name} breaks {count} of ModelArts' rules: see above")
+
+
+def findings_text(checked: CheckedImage) -> str:
+    """Each finding with its remedy, then what the image is."""
+    lines = [f"{f.severity}: {f.check}: {f.evidence}\n    -> {f.remedy}" for f in checked.findings]
+    ready = "ready for ModelArts" if not failed(checked.findings) else "not ready for ModelArts"
+    return "\n".join(
+        [*lines, f"{checked.name}: {ready} ({checked.architecture}, {checked.size / GB:.2f} GB)"]
+    )
+
+
+def findings_json(checked: CheckedImage) -> str:
+    """The findings as a JSON document."""
+    rows = [
+        {"rule": f.check, "severity": f.severity, "evidence": f.evidence, "remedy": f.remedy}
+        for f in checked.findings
+    ]
+    document = {
+        "image": checked.name,
+        "architecture": checked.architecture,
+        "size": checked.size,
+        "findings": rows,
+    }
+    return json.dumps(document, indent=2)
+
+
+def judged(facts: ImageFacts, arch: str | None) -> list[Finding]:
+    """The findings for the facts, errors first; `arch` is that of the job's servers, None if unknown."""
+    findings = [finding for rule in RULES for finding in rule(facts)]
+    findings += architecture(facts, arch)
+    return sorted(findings, key=lambda finding: finding.severity != ERROR)
+
+
+@dataclass(frozen=True)
+class Run:
+    """The result of a container; `exit_code` is None if it was stopped at the timeout, `refusal` is the
+    engine's error if it could not start."""
+
+    exit_code: int | None
+    output: str
+    refusal: str = ""
+
+
+def run_inside(
+    client: DockerClient,
+    image: str,
+    command: Sequence[str],
+    seconds: float,
+    user: int = PLATFORM_UID,
+    mounts: Mapping[str, str] = MappingProxyType({}),
+) -> Run:
+    """Runs a command in a new container for at most so many seconds; `mounts` maps directories of the
+    engine's machine to their places inside. The container is removed with its anonymous volumes."""
+    import requests
+    from docker.errors import APIError
+
+    container = client.containers.create(
+        image,
+        entrypoint=list(command[:1]),
+        command=list(command[1:]),
+        user=str(user),
+        working_dir="/",
+        network_mode="none",
+        volumes={source: {"bind": target, "mode": "ro"} for source, target in mounts.items()},
+        labels={LABEL: "probe"},
+    )
+    try:
+        try:
+            container.start()
+        except APIError as error:
+            return Run(None, "", str(error.explanation or error))
+        code: int | None = None
+        try:
+            code = int(container.wait(timeout=seconds)["StatusCode"])
+        except (requests.exceptions.ReadTimeout, requests.exceptions.ConnectionError):
+            container.kill()
+        return Run(code, container.logs().decode(errors="replace"))
+    finally:
+        container.remove(force=True, v=True)
+
+
+def probed(client: DockerClient, facts: ImageFacts) -> ImageFacts:
+    """The facts with the results of the probe."""
+    run = run_inside(client, facts.name, ["/bin/sh", "-c", PROBE, "sh", IMPORTS], PROBE_SECONDS)
+    if run.refusal or "exec format error" in run.output:
+        return replace(facts, refusal=run.refusal or "exec format error")
+    if run.exit_code is None:
+        return replace(facts, refusal=f"the probe did not end within {PROBE_SECONDS:.0f} s")
+    inside = parsed_probe(run.output)
+    if inside is None:
+        last = (run.output.strip().splitlines() or ["no output"])[-1]
+        return replace(facts, refusal=f"the probe ended with {run.exit_code}: {last}")
+    return replace(facts, inside=inside)
+
+
+def searched(client: DockerClient, facts: ImageFacts, layers: Sequence[str]) -> ImageFacts:
+    """The facts with the files that hold credentials; root reads those of other users too.
+
+    `layers` are the directories where the engine keeps the layers. A file that a later layer removes is still
+    in its own; without `layers`, or where they cannot be mounted, such files are not found.
+    """
+    mounts = {directory: f"/.ma_boot-layers/{number}" for number, directory in enumerate(layers)}
+    run = Run(None, "")
+    for given in (mounts, {}) if mounts else ({},):
+        program = [CREDENTIALS, "sh", *(given.values() or ["/"])]
+        run = run_inside(client, facts.name, ["/bin/sh", "-c", *program], PROBE_SECONDS, user=0, mounts=given)
+        if not run.refusal:
+            break
+    credentials, whole = parsed_search(run.output)
+    return replace(facts, credential_files=credentials, searched=whole)
+
+
+def started(client: DockerClient, facts: ImageFacts, command: str) -> ImageFacts:
+    """The facts with the result of the boot command, run by bash in the home."""
+    shell = ["bash", "-c", f"cd {PLATFORM_HOME} || exit; {command}"]
+    run = run_inside(client, facts.name, shell, START_SECONDS)
+    output = (run.refusal or run.output).strip()[-_KEPT_CHARACTERS:]
+    return replace(facts, started=Started(command, run.exit_code, output))

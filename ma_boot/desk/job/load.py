@@ -1,0 +1,48 @@
+"""Reads a job file from the disk: the only effect of this room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Callable
+
+from ma_boot.desk.job.job_file import JobFile, parse_job
+from ma_boot.desk.job.readers import JobProblem
+from ma_boot.desk.job.rules import form_problems
+from ma_boot.errors import ConfigError, listed
+
+
+def read_job_file(file: str) -> tuple[JobFile, list[JobProblem]]:
+    """The job in a file, and what of it cannot be read; whether the form takes the rest is not judged.
+
+    Raises `ConfigError` if the file cannot be read.
+    """
+    try:
+        text = Path(file).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(
+            f"cannot read the job file {file}: {reason}; ma_boot job init writes a first one"
+        ) from error
+    job, problems = parse_job(text)
+    if any(not problem.key for problem in problems):  # of the syntax: nothing else is known
+        raise ConfigError(listed(f"{file} is not a valid job file:", in_order(problems)))
+    return job, problems
+
+
+def load_job(file: str, more: Callable[[JobFile], list[JobProblem]]) -> JobFile:
+    """The job in a file; `more` finds problems that only the caller knows, such as those of options.
+
+    Raises `ConfigError` if the file cannot be read, or with all its mistakes.
+    """
+    job, problems = read_job_file(file)
+    problems += [*form_problems(job), *more(job)]
+    if problems:
+        raise ConfigError(listed(f"{file} is not a valid job file:", in_order(problems)))
+    return job
+
+
+def in_order(problems: Iterable[JobProblem]) -> list[str]:
+    """The problems as texts, each once: those of the command line, then those of the file by their lines."""
+    by_line = sorted(dict.fromkeys(problems), key=lambda problem: problem.line or 0)
+    return [str(problem) for problem in by_line]

@@ -1,0 +1,146 @@
+"""A job's files in OBS: its code, as the nodes find it there, and the logs that they leave."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ma_boot.desk.job.job_file import JobFile
+from ma_boot.desk.job.readers import JobProblem
+from ma_boot.desk.job.request import code_place
+from ma_boot.desk.rehearsal.platform.code_directory import NOT_CODE, code_directory, code_files
+from ma_boot.errors import BootError, ConfigError, InputMissing, StoreUnavailable
+from ma_boot.node.environment.command_words import read_command
+from ma_boot.report.hints import with_store_hint
+from path_mapping.errors import CredentialsMissing, MissingInputs, PathMappingError
+from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.stores.open_store import open_store
+from path_mapping.transfer.transfer import download, upload
+from path_mapping.workers.retry import RetriedStore
+
+_FILES = ("path-mapping", "source", "requirements")  # options that name a file in the job's code
+
+
+@dataclass(frozen=True)
+class JobCode:
+    """The code of a job: its directory, its files relative to it, their size in bytes, and its place in OBS.
+
+    `command` and `options` are those of the job, with its script and files relative to the directory.
+    """
+
+    directory: Path
+    files: tuple[Path, ...]
+    bytes: int
+    url: ObsUrl
+    command: tuple[str, ...]
+    options: tuple[str, ...]
+
+
+def job_code(job: JobFile, cwd: str, problems: list[JobProblem]) -> JobCode:
+    """The job's code in this directory; its mistakes are added to `problems`."""
+    directory, command, size = Path(cwd), job.command, 0
+    files: tuple[Path, ...] = ()
+    try:
+        code, training = code_directory(read_command(job.command), job.code_dir or None, cwd)
+        command = training.words
+        if code is None and job.command:
+            problems.append(job.problem("code-dir", "missing, as the command names no file here"))
+        elif code is not None:
+            directory = code
+            files = code_files(directory, (), job.exclude)
+            size = sum((directory / file).stat().st_size for file in files)
+    except BootError as error:
+        problems.append(job.problem("code-dir" if isinstance(error, ConfigError) else "command", str(error)))
+    options = tuple(_in_code(job, word, directory, cwd, problems) for word in job.options)
+    url = code_place(job, directory.name) if job.code_url else ObsUrl("unknown", "")
+    return JobCode(directory, files, size, url, command, options)
+
+
+def _in_code(job: JobFile, word: str, code: Path, cwd: str, problems: list[JobProblem]) -> str:
+    """An option with its file relative to the code, where the nodes look for it."""
+    name, given, value = word[2:].partition("=")
+    if name not in _FILES or not given:
+        return word
+    for place in (Path(cwd, value), code / value):
+        if not place.is_file():
+            continue
+        if code in place.resolve().parents:
+            return f"--{name}={place.resolve().relative_to(code)}"
+        if not os.path.isabs(value):
+            problems.append(job.problem(f"options: {name}", f"{value} is not in the code directory {code}"))
+        return word
+    if name != "source" or not os.path.isabs(value):
+        problems.append(job.problem(f"options: {name}", f"{value}: no such file here, or in {code}"))
+    return word
+
+
+def _pattern(file: Path) -> str:
+    """A pattern of .gitignore for exactly this file."""
+    return "/" + re.sub(r"([\\*?\[\]!# ])", r"\\\1", file.as_posix())
+
+
+def upload_code(code: JobCode, environ: Mapping[str, str]) -> int:
+    """Uploads the changed files of the code; returns their number.
+
+    Files of an earlier upload that are no longer part of the code are removed. Raises `ConfigError`
+    without credentials of OBS, `StoreUnavailable` if OBS did not take the code.
+    """
+    include = tuple(map(_pattern, code.files))
+    exclude = tuple(f"{name}/" for name in sorted(NOT_CODE))
+    route = Route(str(code.directory), code.url, include=include, exclude=exclude, delete=True)
+    with _errors("the code was not uploaded"):
+        store = open_store(environ, None)
+        moved = upload([route], code.directory, RetriedStore(store))
+    return moved.files
+
+
+@contextmanager
+def _errors(what: str) -> Iterator[None]:
+    """Turns the errors of the block into those with an exit code."""
+    try:
+        yield
+    except CredentialsMissing as error:
+        raise ConfigError(with_store_hint(str(error))) from error
+    except PathMappingError as error:
+        raise StoreUnavailable(with_store_hint(f"{what}: {error}")) from error
+
+
+def log_place(details: Mapping[str, Any]) -> ObsUrl:
+    """Where the logs of a job are. Raises `InputMissing` for a job without a log path."""
+    path = details["spec"]["log_export_path"]["obs_url"] or ""
+    try:
+        return ObsUrl.parse(path if "://" in path else f"obs:/{path}")
+    except ValueError as error:
+        raise InputMissing(
+            "the job has no log path in OBS, where its nodes' events would be: set log-url in the job file "
+            "before the job is submitted"
+        ) from error
+
+
+def fetched_logs(url: ObsUrl, job: str, target: Path, environ: Mapping[str, str]) -> list[Path]:
+    """Downloads what is at the log path and not here yet; returns the files of the job's events.
+
+    Files are named after the job's id. Where none has it, those of the only job that left some are taken.
+    Raises `InputMissing` if no events are there, `ConfigError` without credentials of OBS, `StoreUnavailable`
+    if OBS does not answer, or refuses.
+    """
+    route = Route(str(target), url, include=("*.jsonl", "*.json", "*.log", "*.txt"))
+    with _errors(str(url)):
+        store = open_store(environ, None)
+        try:
+            download([route], Path.cwd(), RetriedStore(store))
+        except MissingInputs as error:
+            raise InputMissing(f"the log path {url} is empty: {error}") from error
+    events = sorted(target.rglob("*-events.jsonl"))
+    if not events:
+        raise InputMissing(f"{url} has no events of ma_boot; do the nodes run it, and has the job begun?")
+    of_job = [file for file in events if job in file.name]
+    others = {re.sub(r"(-node-\d+)?-events\.jsonl$", "", file.name) for file in events}
+    if not of_job and len(others) > 1:
+        raise InputMissing(f"{url} has events of {len(others)} other jobs, and none of {job}")
+    return of_job or events

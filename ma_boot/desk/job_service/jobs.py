@@ -1,0 +1,144 @@
+"""Creates a job exactly once, finds jobs by id or name, and reads their states."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Callable
+
+from ma_boot.desk.job.request import MARK
+from ma_boot.desk.job_service.api import AnswerOdd, JobApi, ServiceBusy
+from ma_boot.errors import BootError, InputMissing, StoreUnavailable
+from ma_boot.redact import without_secrets
+
+STATES = ("Creating", "Pending", "Running", "Terminating", "Completed", "Failed", "Terminated", "Abnormal")
+ENDED = {"Completed", "Failed", "Terminated", "Abnormal"}
+MAY_BE_STOPPED = {"Creating", "Pending", "Running"}
+
+
+def state_of(details: Mapping[str, Any]) -> str:
+    """The state of a job; a question mark if the answer has none."""
+    return details["status"]["phase"] or "?"
+
+
+def stages_of(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """The stages of a job's last start that have begun, in their order: an identity, and what is shown."""
+    newest: Mapping[str, Any] = max(
+        records, key=lambda record: record["record_order"] or 0, default={"stages": []}
+    )
+    begun: list[tuple[str, str]] = []
+    for stage in sorted(newest["stages"], key=lambda stage: stage["stage_order"] or 0):
+        name = stage["name"] or "?"
+        parts = [part for part in stage["sub_stages"] if part["create_time"]]
+        if stage["start_time"] or parts:
+            begun.append((f"{newest['record_order']} {name}", _in_words(name, stage)))
+        for part in parts:
+            text = f"{name}: {part['name'] or '?'}"
+            begun.append((f"{newest['record_order']} {text} {part['create_time']}", _in_words(text, part)))
+    return begun
+
+
+def _in_words(name: str, stage: Mapping[str, Any]) -> str:
+    text = " ".join((stage["en_message"] or "").split())
+    return f"{name}: {text}" if text and text != name else name
+
+
+def exit_code_of(details: Mapping[str, Any]) -> int:
+    """The exit code of a job that has ended: 0, that of the first task that failed (1 if none is known), 143
+    for a stop, 69 if the platform has lost it."""
+    state = state_of(details)
+    if state == "Failed":
+        codes = [task["exit_code"] or 0 for task in details["status"]["task_statuses"]]
+        return next((code for code in codes if 0 < code < 256), 1)
+    return {"Completed": 0, "Terminated": 143}.get(state, 69)
+
+
+def cause_of(details: Mapping[str, Any]) -> str:
+    """The first task that failed, and the last line of its message; empty if none is known."""
+    for task in details["status"]["task_statuses"]:
+        lines = [line for line in (task["message"] or "").splitlines() if line.strip()]
+        message = f": {without_secrets(lines[-1].strip())[:200]}" if lines else ""
+        return f"{task['task'] or 'a task'} ended with {task['exit_code']}{message}"
+    return ""
+
+
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ATTEMPTS = 4  # to find a job that may have been created by a request without an answer
+_NEWEST = 5  # jobs of the name, among which it is looked for
+
+
+def created(
+    api: JobApi, body: Mapping[str, Any], say: Callable[[str], None], pause: Callable[[float], None]
+) -> str:
+    """Creates the job; returns its id.
+
+    The request is sent once: where no answer came, the job may be there all the same, and it is looked for.
+    Raises `StoreUnavailable` if it is not known whether the job was created.
+    """
+    try:
+        return api.create(body)
+    except (ServiceBusy, AnswerOdd) as error:
+        say(f"{error}; looking whether the job was created all the same")
+        for attempt in range(_ATTEMPTS):
+            pause(2.0**attempt)
+            job = created_by(api, body)
+            if job:
+                return job
+        raise StoreUnavailable(f"{error}\nNo job of this request was found; {may_appear(body)}") from error
+
+
+def may_appear(body: Mapping[str, Any]) -> str:
+    """Where to look for a job that may have been created after all."""
+    metadata = body["metadata"]
+    workspace = f"MODELARTS_WORKSPACE={metadata['workspace_id']} " if metadata.get("workspace_id") else ""
+    mark = body["algorithm"]["environments"][MARK]
+    return (
+        f"it may still appear: {workspace}ma_boot job list --name {metadata['name']}; in its details its "
+        f"variable {MARK} is {mark}"
+    )
+
+
+def created_by(api: JobApi, body: Mapping[str, Any]) -> str:
+    """The id of the job that this request created, by its own value of `MARK`; empty if it is not seen."""
+    metadata, mark = body["metadata"], body["algorithm"]["environments"][MARK]
+    with suppress(BootError):  # it is looked for again
+        for job in of_name(api, metadata["name"], metadata.get("workspace_id", ""))[:_NEWEST]:
+            job_id = str(job["metadata"]["id"])
+            variables = job["algorithm"]["environments"] or api.details(job_id)["algorithm"]["environments"]
+            if mark in str(variables):
+                return job_id
+    return ""
+
+
+def of_name(api: JobApi, name: str, workspace: str | None = None) -> list[dict[str, Any]]:
+    """The jobs of exactly this name, the newest first."""
+    jobs = api.search([{"key": "name", "operator": "in", "value": [name]}], 50, workspace)
+    return [job for job in jobs if job["metadata"]["name"] == name]
+
+
+def job_id(api: JobApi, reference: str) -> str:
+    """The id of a job that is named by its id, or by its name: the newest one. Raises `InputMissing`."""
+    if _ID.fullmatch(reference):
+        return reference
+    jobs = of_name(api, reference)
+    if not jobs:
+        here = api.access.workspace or "the default one"
+        raise InputMissing(
+            f"{reference}: no job of this name, and no id of one; ma_boot job list shows those of the "
+            f"workspace, which MODELARTS_WORKSPACE names: {here}"
+        )
+    return str(jobs[0]["metadata"]["id"])
+
+
+def row_of(job: Mapping[str, Any]) -> dict[str, Any]:
+    """What a list shows of a job."""
+    metadata = job["metadata"]
+    return {
+        "id": metadata["id"],
+        "name": metadata["name"],
+        "state": state_of(job),
+        "created": metadata["create_time"],
+        "seconds": (job["status"]["duration"] or 0) // 1000,
+        "nodes": job["spec"]["resource"]["node_count"],
+    }

@@ -1,0 +1,1 @@
+"""Nodes as containers of the job's own image."""

@@ -1,0 +1,1 @@
+"""An OBS on loopback for rehearsals: serves directories, verifies signatures, injects faults."""

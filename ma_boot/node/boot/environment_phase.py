@@ -1,0 +1,193 @@
+"""The environment phase: the training's environment, and what is installed or run once before the processes.
+
+ModelArts' own launcher does the latter for its preset engines, in this order: packages, `ma-pre-start`,
+custom operators.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Callable, NamedTuple
+
+from ma_boot.errors import CommandNotFound, ConfigError
+from ma_boot.node.boot.world import Say
+from ma_boot.node.environment.command import find_command, find_file, find_program
+from ma_boot.node.environment.command_words import TrainingCommand
+from ma_boot.node.environment.patch import applied
+from ma_boot.node.environment.shell import environment_after, passable
+from ma_boot.node.environment.training_environment import TrainingEnvironment, package_place
+from ma_boot.node.transfers.transfers import boot_error
+from ma_boot.platform.modelarts.job import JobEnvironment
+from ma_boot.processes.children import run_child
+from ma_boot.processes.signals import SignalInbox
+from path_mapping.errors import PathMappingError
+
+if TYPE_CHECKING:
+    from path_mapping.mapping.routes import Route
+    from path_mapping.stores.store import Store
+
+PRE_START = ("ma-pre-start.sh", "ma-pre-start.py")
+OPERATOR = "MA_ALGORITHM_OPERATOR"
+
+
+class EnvironmentOptions(NamedTuple):
+    """The options for the training's environment."""
+
+    python: str | None = None
+    conda_env: str | None = None
+    source: tuple[str, ...] = ()
+    requirements: str | None = None
+
+
+def check_command(
+    command: TrainingCommand,
+    training: TrainingEnvironment,
+    cwd: str,
+    job: JobEnvironment,
+    inputs: Sequence[Route],
+    by_mpi: bool,
+) -> TrainingCommand | None:
+    """Reports a missing command before hours of download, also a missing `mpirun` if the rendezvous is
+    `by_mpi`; None if an input will bring the command.
+
+    Raises `CommandNotFound`, `NotExecutable` or `UsageError`.
+    """
+    if by_mpi:
+        find_program("mpirun", training.environ.get("PATH", ""))
+    try:
+        return training_command(command, training, cwd, job)
+    except CommandNotFound:
+        brought = [os.path.normpath(os.path.join(cwd, route.local)) for route in inputs]
+        script = os.path.normpath(
+            os.path.join(cwd, command.script.name if command.script else command.words[0])
+        )
+        if not any(script == local or script.startswith(local + os.sep) for local in brought):
+            raise
+        return None
+
+
+def training_command(
+    command: TrainingCommand, training: TrainingEnvironment, cwd: str, job: JobEnvironment
+) -> TrainingCommand:
+    """The command of the training; raises `CommandNotFound`, `NotExecutable` or `UsageError`."""
+    return find_command(command, training.python, training.environ.get("PATH", ""), cwd, job.job_dir)
+
+
+def pip_command(python: str, file: str, environ: Mapping[str, str]) -> list[str]:
+    """`pip install -r FILE`, from the index that the platform names: its containers have no Internet access.
+
+    An index that the user has configured for pip takes precedence.
+    """
+    argv = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "-r", file]
+    url, host = environ.get("MA_PIP_URL"), environ.get("MA_PIP_HOST")
+    if url and not environ.get("PIP_INDEX_URL"):
+        argv += ["--index-url", url, *(["--trusted-host", host] if host else [])]
+    return argv
+
+
+class NodeSetup(NamedTuple):
+    """What is done once on a node before its processes; the programs print to standard error.
+
+    Every method raises `ConfigError` for a program that fails, and `Stopped`.
+    """
+
+    environ: Mapping[str, str]
+    cwd: str
+    home: str
+    job_dir: str
+    inbox: SignalInbox
+    say: Say
+
+    def install_packages(self, requirements: str, training: TrainingEnvironment) -> TrainingEnvironment:
+        """Installs a requirements file into the training's environment, or into one of the job's own that the
+        training sees, where this user may not write to the former."""
+        try:
+            file = find_file(requirements, self.cwd, self.job_dir)
+        except CommandNotFound as error:
+            raise ConfigError(f"--requirements {error}") from error
+
+        python, training = package_place(training, self.home, self.inbox, self._reminder(training.python))
+        argv = pip_command(python, file, self.environ)
+        self.say(f"installing {file} into the environment of {python}")
+        self._run(argv, f"pip could not install {file}", training, os.path.dirname(file))
+        return training
+
+    def run_pre_start(self, beside: str | None, training: TrainingEnvironment) -> TrainingEnvironment:
+        """Runs `ma-pre-start.sh` and `.py` in the training script's directory `beside`, if there is one yet;
+        what the former exports is kept."""
+        if beside is None:
+            return training
+        for file in (os.path.join(beside, name) for name in PRE_START):
+            if not os.path.isfile(file):
+                continue
+            self.say(f"running {file} before the training")
+            if file.endswith(".py"):
+                self._run([training.python, file], f"{file} failed", training, beside)
+                continue
+            code, patch = environment_after(file, training.environ, self.inbox, self._reminder(file), beside)
+            _check(code, f"{file} failed")
+            training = training._replace(environ=passable(applied(training.environ, patch), self.say))
+        return training
+
+    def install_operators(
+        self, training: TrainingEnvironment, open_store: Callable[[], Store]
+    ) -> TrainingEnvironment:
+        """Downloads the job's custom CANN operators from OBS and runs their installer, if the job has any.
+
+        Like ModelArts' launcher (davincirun, `OpManager`). Raises a `BootError` for a failed download.
+        """
+        text = self.environ.get(OPERATOR, "").strip() or "{}"
+        try:
+            document = json.loads(text)
+            url = document.get("obs", {}).get("obs_url")
+        except (ValueError, AttributeError) as error:
+            raise ConfigError(
+                f"{OPERATOR}: found {text!r}, expected a JSON object with obs.obs_url"
+            ) from error
+        if url is None:
+            return training
+
+        with tempfile.TemporaryDirectory(prefix="operator_info-") as directory:
+            _fetch(str(url), directory, open_store())
+            installers = sorted(Path(directory).rglob("*.run"))
+            if not installers:
+                raise ConfigError(f"{OPERATOR}: there is no .run file in {url}")
+            self.say(f"installing the operators of {installers[0].name}")
+            installers[0].chmod(0o700)  # OBS does not keep the x bit
+            self._run([str(installers[0])], f"{installers[0].name} failed", training, directory)
+        more: dict[str, str] = {"SLOG_PRINT_TO_STDOUT": "1"} if document.get("ide_mode") else {}
+        return training._replace(environ={**training.environ, **more})
+
+    def _run(self, argv: Sequence[str], failure: str, training: TrainingEnvironment, cwd: str) -> None:
+        reminder = self._reminder(argv[0])
+        _check(run_child(argv, training.environ, self.inbox, reminder, cwd=cwd, stdout=2), failure)
+
+    def _reminder(self, program: str) -> Callable[[], None]:
+        return lambda: self.say(f"{program} is still running")
+
+
+def _check(code: int, failure: str) -> None:
+    if code != 0:
+        raise ConfigError(f"{failure}: exit code {code}; its output is above")
+
+
+def _fetch(url: str, directory: str, store: Store) -> None:
+    from path_mapping.mapping.routes import ObsUrl, Route
+    from path_mapping.transfer.transfer import download
+    from path_mapping.workers.retry import RetriedStore
+
+    written = url if "://" in url else "obs:/" + url  # the platform writes /bucket/key as well
+    try:
+        source = ObsUrl.typed(written)
+        is_file = source.key and not source.key.endswith("/")
+        target = os.path.join(directory, os.path.basename(source.key)) if is_file else directory
+        routes = [Route(target, source)]
+        download(routes, Path("/"), RetriedStore(store))
+    except ValueError as error:
+        raise ConfigError(f"{OPERATOR}: {error}") from error
+    except PathMappingError as error:
+        raise boot_error(error) from error

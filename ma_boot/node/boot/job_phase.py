@@ -1,0 +1,132 @@
+"""The job phase: what is checked and reported before anything is done, and what its form holds at the end."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ma_boot.errors import CannotCreate, ConfigError, OutputLost, listed
+from ma_boot.node.boot.world import Say
+from ma_boot.node.transfers.transfers import nothing_at
+from ma_boot.platform.modelarts.findings import failed
+from ma_boot.platform.modelarts.job import Channel, ChannelContent, JobEnvironment, read_channels, read_job
+from ma_boot.platform.modelarts.machine import look_around
+from ma_boot.processes.signals import swallowing_shell
+from ma_boot.redact import without_secrets
+from ma_boot.report.files import keep_earlier
+from ma_boot.report.journal import Journal
+from ma_boot.wording import Message, ProgressLine
+
+COUNT_SECONDS = 5.0  # for all files together; after a stop signal there is less time
+HURRIED_SECONDS = 0.5
+
+
+class JobOptions(NamedTuple):
+    """The options for what is known and checked first; `platform` is None if its variables tell."""
+
+    platform: str | None = None
+    preflight: bool = False
+
+
+def this_job(
+    options: JobOptions, environ: Mapping[str, str], hostname: str, say: Say = lambda text: None
+) -> JobEnvironment:
+    """The job of this node; says on which platform it is. Raises `ConfigError`."""
+    job = read_job(environ, hostname, options.platform, look_around)
+    say(ProgressLine(f"platform: {job.platform}"))
+    return job
+
+
+def set_failure_aside(job: JobEnvironment) -> None:
+    """Renames the failure file of an earlier start: from now on a file of that name is this start's.
+
+    Raises `CannotCreate`.
+    """
+    try:
+        keep_earlier(Path(job.failure_file))
+    except OSError as error:
+        raise CannotCreate(f"cannot rename {job.failure_file}: {error.strerror}") from error
+
+
+def report_shell(job: JobEnvironment, warn: Say) -> None:
+    """Prints a warning if a shell keeps the platform's stop signal from this process."""
+    shell = swallowing_shell()
+    if shell is None or not (job.place.job or os.getppid() == 1):  # in a terminal, people stop it by Ctrl-C
+        return
+    warn(
+        f"a stop of the job will not reach ma_boot, so no outputs would be uploaded: the shell above it, "
+        f"`{without_secrets(shell)[:120]}`, passes no signal on; let `exec ma_boot ...` be its last command"
+    )
+
+
+def check_container(environ: Mapping[str, str], hostname: str, job: JobEnvironment, warn: Say) -> None:
+    """Runs the quick checks of `ma_boot doctor` (`--preflight`) and prints their warnings.
+
+    Raises `ConfigError` with all errors that they found.
+    """
+    from ma_boot.node.doctor.container import System
+    from ma_boot.node.doctor.examination import quick_findings  # only for jobs that ask for it
+
+    findings = quick_findings(System(environ, hostname), job)
+    for finding in findings:
+        if finding.severity == "warning":
+            warn(f"preflight: {finding.check}: {finding.evidence}; {finding.remedy}")
+    problems = [f"{finding.check}: {finding.evidence}; {finding.remedy}" for finding in failed(findings)]
+    if problems:
+        raise ConfigError(
+            listed(Message("this container cannot run the job (see ma_boot doctor):"), problems)
+        )
+
+
+def report_channels(environ: Mapping[str, str], warn: Say) -> None:
+    """Prints what is wrong with the job form's inputs and outputs."""
+    channels, problems = read_channels(environ)
+    for problem in problems:
+        warn(problem)
+    for channel in channels:
+        if channel.kind == "inputs" and not os.path.exists(channel.local_dir):
+            warn(f"the job's input {channel.name} does not exist: {channel.local_dir} ({channel.url})")
+
+
+def form_channels(environ: Mapping[str, str], journal: Journal, hurry: bool) -> tuple[ChannelContent, ...]:
+    """What the inputs and outputs hold, outputs first; each gets an event."""
+    deadline = time.monotonic() + (HURRIED_SECONDS if hurry else COUNT_SECONDS)
+    channels = sorted(read_channels(environ)[0], key=lambda channel: channel.kind == "inputs")
+    contents = tuple(channel_content(channel, deadline) for channel in channels)
+    for content in contents:
+        channel = content.channel
+        journal.event(
+            "channel", direction=channel.kind[:-1], name=channel.name, local_dir=channel.local_dir,
+            url=channel.url, files=content.files, bytes=content.bytes, complete=content.complete,
+        )  # fmt: skip
+    return contents
+
+
+def channel_content(channel: Channel, deadline: float) -> ChannelContent:
+    """Counts the files of a channel, until the monotonic `deadline` (seconds)."""
+    files = size = 0
+    top = channel.local_dir
+    walk = [(os.path.dirname(top), [""], [os.path.basename(top)])] if os.path.isfile(top) else os.walk(top)
+    for place, _, names in walk:
+        for name in names:
+            if time.monotonic() >= deadline:
+                return ChannelContent(channel, files, size, False)
+            try:
+                size += os.stat(os.path.join(place, name)).st_size
+            except OSError:  # removed meanwhile, or a dangling link
+                continue
+            files += 1
+    return ChannelContent(channel, files, size, True)
+
+
+def empty_outputs(contents: Sequence[ChannelContent], all_expected: bool) -> OutputLost | None:
+    """The loss of outputs without any file, by the rule of the mapping's outputs: `all_expected`."""
+    empty = [content.channel for content in contents if content.channel.kind == "outputs" and content.empty]
+    if not all_expected or not empty:
+        return None
+    return nothing_at(
+        [f"{channel.local_dir} (the job form's {channel.name}, for {channel.url})" for channel in empty]
+    )

@@ -1,0 +1,1 @@
+"""Checkpoint sets in OBS: a step counts when every saver has published its part."""

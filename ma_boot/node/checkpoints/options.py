@@ -1,0 +1,156 @@
+"""The options of an output that has checkpoints: `checkpoint`, `savers`, `keep` and `restore`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from typing import Any, Callable, NamedTuple, Union
+
+from ma_boot.node.checkpoints.layouts import AUTO, LAYOUTS, layout_by_name
+from path_mapping.mapping.document import ListValue, ScalarValue, Value
+from path_mapping.mapping.routes import OutputOptions, PathMapping, Route, local_relation, remote_relation
+
+LATEST, ALL, FIRST, SAID = "latest", "all", "first", "said"
+Savers = Union[str, tuple[int, ...]]
+
+
+class CheckpointOptions(NamedTuple):
+    """How an output has checkpoints.
+
+    `layout` is `("auto",)`, the name of a layout, or patterns; `said`: only what the training says is
+    complete. `savers` are all nodes, the first, or these; None: as the layout has it. `keep` is how many
+    whole sets stay in OBS, None for all; `restore`: the training goes on from the newest one.
+    """
+
+    layout: tuple[str, ...]
+    said: bool = False
+    savers: Savers | None = None
+    keep: int | None = None
+    restore: bool = False
+
+
+def options_of(route: Route) -> CheckpointOptions | None:
+    """The options of an output with checkpoints; None for any other."""
+    return route.more if isinstance(route.more, CheckpointOptions) else None
+
+
+def _read(
+    values: Mapping[str, Value], where: tuple[str, ...], problems: list[str]
+) -> CheckpointOptions | None:
+    given = {name: values[name] for name in OPTIONS.names if name in values}
+    if "checkpoint" not in given:
+        problems += [
+            f"{value.place(*where)}{name!r} needs 'checkpoint', for example 'checkpoint': 'auto'"
+            for name, value in given.items()
+        ]
+        return None
+    problems += _refused_together(values, where)
+    checkpoint = given.pop("checkpoint")
+    layout = _layout(checkpoint, checkpoint.place(*where, "checkpoint"), problems)
+    names = tuple(name for name in layout if name != SAID) or (AUTO,)
+    read: dict[str, Any] = {}
+    for name, value in given.items():
+        reader, expected = _READERS[name]
+        read[name] = reader(value)
+        if read[name] is None:
+            problems.append(f"{value.place(*where, name)}found {value.shown}, expected {expected}")
+    return CheckpointOptions(names, SAID in layout, **read)
+
+
+def _layout(value: Value, where: str, problems: list[str]) -> tuple[str, ...]:
+    """`auto`, `said`, the name of a layout, a pattern, or a list of patterns, with or without `said`."""
+    items = value.items if isinstance(value, ListValue) else (value,)
+    texts = [item.value for item in items if isinstance(item, ScalarValue) and isinstance(item.value, str)]
+    expected = f"one of {', '.join([AUTO, SAID, *sorted(LAYOUTS)])}, or a pattern such as 'iter_{{step}}'"
+    if len(texts) != len(items) or not texts:
+        problems.append(f"{where}found {value.shown}, expected {expected}")
+        return ()
+    names = [text for text in texts if text != SAID]
+    if len(names) == 1 and (names[0] == AUTO or names[0] in LAYOUTS):
+        return tuple(texts)
+    for text in names:
+        if "{" not in text:
+            problems.append(f"{where}found {text!r}, expected {expected}")
+            continue
+        try:
+            layout_by_name([text])
+        except ValueError as error:
+            problems.append(f"{where}found {error}")
+    return tuple(texts)
+
+
+def _savers(value: Value) -> Savers | None:
+    if isinstance(value, ScalarValue) and value.value in (ALL, FIRST):
+        return str(value.value)
+    items = value.items if isinstance(value, ListValue) else ()
+    numbers = [item.value for item in items if isinstance(item, ScalarValue)]
+    nodes = sorted({number for number in numbers if type(number) is int and number >= 0})
+    return tuple(nodes) if nodes and len(nodes) == len(items) else None
+
+
+def _keep(value: Value) -> int | None:
+    number = value.value if isinstance(value, ScalarValue) else None
+    return number if type(number) is int and number >= 1 else None
+
+
+def _restore(value: Value) -> bool | None:
+    return True if isinstance(value, ScalarValue) and value.value == LATEST else None
+
+
+# What reads a value, None for a wrong one, and what is expected.
+_READERS: Mapping[str, tuple[Callable[[Value], object], str]] = {
+    "savers": (_savers, "'all', 'first', or a list of nodes such as [0, 2]"),
+    "keep": (_keep, "a number of sets, at least 1"),
+    "restore": (_restore, repr(LATEST)),
+}
+
+
+def _refused_together(values: Mapping[str, Value], where: tuple[str, ...]) -> list[str]:
+    """A message for each option of an output that does not go with `checkpoint`."""
+    problems = []
+    delete, url = values.get("delete"), values.get("obs")
+    if isinstance(delete, ScalarValue) and delete.value is True:
+        problems.append(
+            f"{delete.place(*where)}'delete' does not go with 'checkpoint': 'keep' says how many sets stay"
+        )
+    if isinstance(url, ScalarValue) and isinstance(url.value, str):
+        problems += [
+            f"{url.place(*where)}found {name} in the URL of checkpoints, expected the same URL on all nodes"
+            for name in ("{node}", "{rank}")
+            if name in url.value.replace("{{", "")
+        ]
+    return problems
+
+
+def _check(mapping: PathMapping) -> list[str]:
+    """An output of checkpoints and an input have nothing in common.
+
+    What is published is no tree of files, and what is restored replaces the directory's contents.
+    """
+    problems = []
+    for output, given in product(mapping.outputs, mapping.inputs):
+        if output.more is None:
+            continue
+        if remote_relation(given, output):
+            problems.append(
+                f"input: {given.remote}: {output.remote} has checkpoints, which are no input: "
+                f"'restore': 'latest' of the output {output.local!r} fetches them"
+            )
+        how = local_relation(given, output)
+        if how:
+            problems.append(
+                f"input: {given.local!r} {how} the directory of checkpoints {output.local!r}: use separate "
+                "paths"
+            )
+    return problems
+
+
+OPTIONS = OutputOptions(("checkpoint", "savers", "keep", "restore"), _read, _check)
+
+
+def written(options: CheckpointOptions) -> dict[str, object]:
+    """The options as a mapping has them."""
+    layout = [SAID, *options.layout] if options.said else list(options.layout)
+    savers = list(options.savers) if isinstance(options.savers, tuple) else options.savers
+    more = {"savers": savers, "keep": options.keep, "restore": LATEST if options.restore else None}
+    return {"checkpoint": layout, **{name: value for name, value in more.items() if value is not None}}

@@ -1,0 +1,115 @@
+"""Runs the checks, all of them or the quick ones, and formats their findings."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ma_boot.errors import ConfigError
+from ma_boot.node.doctor import ascend, container, network, platform
+from ma_boot.node.doctor.container import System
+from ma_boot.node.environment.conda import existing_environments
+from ma_boot.node.environment.training_environment import python_by
+from ma_boot.platform.modelarts.findings import ERROR, OK, WARNING, Finding, failed
+from ma_boot.platform.modelarts.job import JobEnvironment, read_job
+from ma_boot.platform.modelarts.machine import look_around, with_machine
+from ma_boot.platform.rank_table import NotYet, RankTable, Unreadable, completed_document, own_pod, parse
+from ma_boot.wording import counted
+
+
+def examine(
+    system: System, python: str | None = None, conda_env: str | None = None, configure: bool = False
+) -> list[Finding]:
+    """The findings of all checks; only `configure` lets one of them change something (`card_network`)."""
+    try:
+        job = read_job(system.environ, system.hostname, system.platform, look_around)
+    except ConfigError as error:
+        return [Finding("variables", ERROR, str(error), "do not set them in the job form or in the image")]
+    table, findings = _rank_table(system, job)
+    own, not_found = None, ""
+    try:
+        own = own_pod(table, with_machine(job.identity)) if table is not None and table.pods else None
+    except ConfigError as error:
+        not_found = str(error)
+    return [
+        platform.identified(system.environ, job),
+        *_container(system, job),
+        *_environment(system, job, python, conda_env),
+        *platform.channels(system.environ),
+        *findings,
+        *platform.table(job, table, own, not_found),
+        *network.names(system, job),
+        *network.ports(system, job),
+        *network.obs(system, job),
+        *ascend.devices(system, job),
+        *ascend.card_network(system, own, table, configure),
+    ]
+
+
+def quick_findings(system: System, job: JobEnvironment) -> list[Finding]:
+    """The findings of the checks that run no program and use no network, for the start of a job."""
+    return [*_container(system, job), *network.ports(system, job)]
+
+
+def findings_text(findings: Sequence[Finding]) -> str:
+    """A line for each finding, with its remedy below it, and a summary."""
+    lines: list[str] = []
+    for finding in findings:
+        head, *more = finding.evidence.split("\n")
+        lines.append(f"{finding.severity:8} {finding.check:12} {head}")
+        lines += [f"{'':21} {line}" for line in more]
+        if finding.remedy:
+            lines.append(f"{'':21} -> {finding.remedy}")
+    counts = {kind: sum(finding.severity == kind for finding in findings) for kind in (ERROR, WARNING, OK)}
+    return "\n".join(
+        [*lines, f"{counted(counts[ERROR], 'error')}, {counted(counts[WARNING], 'warning')}, {counts[OK]} ok"]
+    )
+
+
+def findings_json(findings: Sequence[Finding]) -> str:
+    """The findings as a JSON document; `healthy` is false if there are errors."""
+    document = {"healthy": not failed(findings), "findings": [finding._asdict() for finding in findings]}
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _container(system: System, job: JobEnvironment) -> Iterator[Finding]:
+    yield from platform.variables(system.environ, job)
+    for check in (container.user, container.directories, container.space, container.limits):
+        yield from check(system, job)
+
+
+def _environment(
+    system: System, job: JobEnvironment, python: str | None, conda_env: str | None
+) -> Iterator[Finding]:
+    try:
+        chosen = python_by(python, conda_env, system.environ, job.home)
+    except ConfigError as error:
+        yield Finding("python", ERROR, str(error), "select one that exists with --conda-env or --python")
+        return
+    yield Finding("python", OK, f"{chosen}; {existing_environments(system.environ, job.home)}")
+
+
+def _rank_table(system: System, job: JobEnvironment) -> tuple[RankTable | None, list[Finding]]:
+    """The table in its current state, and findings if there is none."""
+    if job.place.table is None:
+        if os.path.exists(os.path.join(system.devices, "davinci_manager")):
+            remedy = "set RANK_TABLE_FILE=/user/config in the job's environment variables"
+            return None, [
+                Finding("rank table", WARNING, "RANK_TABLE_FILE is not set, so there will be none", remedy)
+            ]
+        return None, []
+    later = "ma_boot run waits for it"
+    try:
+        document = completed_document(Path(job.place.table).read_bytes())
+        if isinstance(document, NotYet):
+            return None, [Finding("rank table", WARNING, f"{job.place.table}: {document.reason}", later)]
+        return parse(document), []
+    except OSError as error:
+        return None, [Finding("rank table", WARNING, f"{job.place.table}: {error.strerror}", later)]
+    except Unreadable as error:
+        problems = "\n".join(map(str, error.findings))
+        return None, [
+            Finding("rank table", ERROR, problems, "resubmit the job: the platform writes the file")
+        ]

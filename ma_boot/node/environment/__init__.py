@@ -1,0 +1,1 @@
+"""The environment and the command of the training."""

@@ -1,0 +1,223 @@
+"""The training command on this machine: its program, its script, and whether that starts the ranks."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ma_boot.errors import CommandNotFound, NotExecutable, UsageError, listed
+from ma_boot.node.environment.command_words import Script, TrainingCommand
+from ma_boot.wording import Message
+
+_ELSEWHERE = "--conda-env NAME or --python PATH selects the environment that has it"
+_MPI = (
+    "install Open MPI (Debian's openmpi-bin), or select the environment that has it (--conda-env, --python)"
+)
+
+
+def find_command(command: TrainingCommand, python: str, path: str, cwd: str, job_dir: str) -> TrainingCommand:
+    """Finds the program and the script of a command; only the word that names the script is changed.
+
+    A `.py` file or `-m MODULE` is run by `python`, a `.sh` file by bash (OBS does not preserve the executable
+    bit), anything else is a program on `path`. The script is found through interpreters and launchers, too
+    (`read_command`). Raises `UsageError` if `command` begins with another option, `CommandNotFound` if it
+    does not exist, `NotExecutable` if the user may not execute it.
+    """
+    first = command.words[0]
+    if first.startswith("-") and first != "-m":
+        raise UsageError(
+            f"no such option: {first}; options of ma_boot go before COMMAND, see ma_boot run --help"
+        )
+    if command.words == ("-m",):
+        raise UsageError("-m: expected the name of a module")
+    file, code = _file_and_code(command.script, cwd, job_dir)
+    command = command._replace(code=code)
+    if file is not None and command.script is not None and not command.script.is_module:
+        command = command.with_script(file)
+    if first == "-m" or first.endswith(".py"):
+        return command.run_by(python)
+    if first.endswith(".sh"):
+        return command.run_by(find_program("bash", path))
+    only_python3 = first == "python" and shutil.which(first, path=path) is None  # as in Debian
+    program = python if only_python3 else _program(command.words[0], path, cwd)
+    return command._replace(words=(program, *command.words[1:]))
+
+
+def code_of(command: TrainingCommand, cwd: str, job_dir: str) -> str | None:
+    """The directory of the command's script, or the one that its module is imported from; None without one.
+
+    Raises `CommandNotFound` if it does not exist.
+    """
+    return _file_and_code(command.script, cwd, job_dir)[1]
+
+
+def _file_and_code(script: Script | None, cwd: str, job_dir: str) -> tuple[str | None, str | None]:
+    """The file and its code's directory; None for an installed module, and for what may be no file at all."""
+    if script is None:
+        return None, None
+    for name in script.files:
+        try:
+            file = find_file(name, cwd, job_dir)
+        except CommandNotFound:
+            if script.is_certain:
+                raise
+        else:
+            return file, file[: -len(os.sep + name)] if script.is_module else os.path.dirname(file)
+    return None, None
+
+
+def find_file(name: str, cwd: str, job_dir: str) -> str:
+    """The file's absolute path: in the working directory, else the only match in the job's code.
+
+    ModelArts puts the code into `$MA_JOB_DIR/<last part of its OBS path>`, but runs the boot command in the
+    home directory. Raises `CommandNotFound` if there is no match, or more than one.
+    """
+    here = os.path.join(cwd, name)
+    if os.path.isfile(here):
+        return os.path.normpath(here)
+    code_dirs = sorted(entry.path for entry in os.scandir(job_dir)) if os.path.isdir(job_dir) else []
+    files = [os.path.join(code, name) for code in code_dirs if os.path.isfile(os.path.join(code, name))]
+    if len(files) == 1 and not os.path.isabs(name):
+        return os.path.normpath(files[0])
+    if files:
+        raise CommandNotFound(
+            listed(Message.of("{}: several files in the job's code have this name", name), files)
+        )
+    looked = [here, *(os.path.join(code, name) for code in code_dirs or [os.path.join(job_dir, "*")])]
+    raise no_such_file(name, list(dict.fromkeys(looked)))
+
+
+def no_such_file(name: str, looked_for: Sequence[str]) -> CommandNotFound:
+    """The error for a file that is at none of the paths `looked_for`, with a file there of a similar name."""
+    folder = next(filter(os.path.isdir, looked_for), None)
+    if folder is not None:
+        return CommandNotFound(Message.of("{}: expected a script, found the directory {}", name, folder))
+    near = _similar(looked_for)
+    headline = Message.of("{}: no such file", name)
+    if near:
+        near = os.path.join(os.path.dirname(name), near)
+        headline = Message.of("{}: no such file; did you mean {}?", name, near)
+    return CommandNotFound(listed(headline, [Message.of("looked for {}", place) for place in looked_for]))
+
+
+def _similar(paths: Sequence[str]) -> str | None:
+    """The name of a file beside one of the paths that a slip of the keyboard may have meant."""
+    for path in paths:
+        directory, name = os.path.split(path)
+        kind = os.path.splitext(name)[1]
+        if os.path.isdir(directory):
+            names = [entry for entry in sorted(os.listdir(directory)) if os.path.splitext(entry)[1] == kind]
+            for near in difflib.get_close_matches(name, names, n=1, cutoff=0.7):
+                return near
+    return None
+
+
+def _program(name: str, path: str, cwd: str) -> str:
+    if os.sep in name:
+        program = os.path.normpath(os.path.join(cwd, name))
+        if not os.path.isfile(program):
+            raise no_such_file(name, [program])
+        if not os.access(program, os.X_OK):
+            raise NotExecutable(
+                Message.of(
+                    "{}: not executable (OBS does not preserve the executable bit): put its "
+                    "interpreter before it",
+                    program,
+                )
+            )
+        return program
+    return find_program(name, path)
+
+
+def find_program(name: str, path: str) -> str:
+    """The absolute path of a program; raises `CommandNotFound` with how to get it."""
+    program: str | None = shutil.which(name, path=path)
+    if program is None:
+        remedy = Message(_MPI) if name in ("mpirun", "mpiexec") else Message(_ELSEWHERE)
+        what = Message.of("{}: no such program on the selected PATH={}: {}", name, path, remedy)
+        raise CommandNotFound(what)
+    return os.path.abspath(program)
+
+
+_MOST_BYTES = 1 << 20
+_SHELL = r"(?:.*/)?(?:ba|da|k|z)?sh$"
+_SHEBANG = r"#!.*\b(?:ba|da|k|z)?sh\b"
+_COMMENT = r"(?:^|(?<=\s))#.*"
+_ONLY_NAMED = r"^.*(?:\b(?:pip3?|conda) +install\b|\bcommand +-v\b|^\s*(?:echo|printf|which|type)\b).*"
+_TOKENS = (
+    r"(?:^|[;({|]|\b(?:do|then|else)\b)[ \t]*(?P<loop>for|while|until)(?=[ \t(])"
+    r"|(?P<done>\bdone\b)(?=\s*(?:$|[;&|)<>]))"
+    r"|(?<![\w${.-])(?P<rank>RANK_ID|DEVICE_ID|LOCAL_RANK)(?:=(?!=)|(?=[ \t]+in\b))"
+    r"|(?<![&>|<])(?P<background>&)(?![&>\d])"
+    r"|(?:^|(?<=[\s\"'=/(;&|]))(?P<launcher>torchrun|msrun|mpirun|mpiexec|deepspeed|accelerate +launch"
+    r"|-m +torch\.distributed\.(?:launch|run))(?=[\s\"'\\]|$)"
+)
+
+
+class RankStart(NamedTuple):
+    """The line of a script that starts ranks: it runs this launcher, or sets this variable in a loop."""
+
+    line: int
+    name: str
+    by_launcher: bool = False
+
+    def __str__(self) -> str:
+        return f"line {self.line} " + (
+            f"runs {self.name}" if self.by_launcher else f"sets {self.name} in a loop"
+        )
+
+
+def ranks_started_in(text: str) -> RankStart | None:
+    """The first line of a shell script that starts ranks; None if the text shows none.
+
+    A script does if it names a launcher, or if a loop sets `RANK_ID`, `DEVICE_ID` or `LOCAL_RANK` and puts a
+    command into the background. What another file, a function outside of the loop, `make` or Python starts is
+    not seen here, and a launcher that is named but not run counts. The supervisor notices the former while it
+    runs (`started_twice`), and `--per-node` and `--per-device` overrule both.
+    """
+    code = re.sub(f"{_COMMENT}|{_ONLY_NAMED}", "", text, flags=re.MULTILINE)
+    depth, in_background = 0, False
+    rank: RankStart | None = None
+    for token in re.finditer(_TOKENS, code, re.MULTILINE):
+        kind = str(token.lastgroup)
+        line = code.count("\n", 0, token.start(kind)) + 1
+        if kind == "launcher":
+            return RankStart(line, " ".join(token[kind].split()), by_launcher=True)
+        depth = max(0, depth + (kind == "loop") - (kind == "done"))
+        if depth == 0:
+            rank, in_background = None, False
+        elif kind == "rank":
+            rank = rank or RankStart(line, token[kind])
+        in_background = depth > 0 and (in_background or kind == "background")
+        if rank and in_background:
+            return rank
+    return None
+
+
+class StartScript(NamedTuple):
+    """A shell script that a command runs; `ranks` is where it starts ranks, None if nothing in it says so."""
+
+    name: str
+    ranks: RankStart | None
+
+
+def start_script(command: TrainingCommand, cwd: str, job_dir: str) -> StartScript | None:
+    """The shell script that a command runs, with what its text says; None if there is none here."""
+    script = command.script
+    if script is None or script.is_module or script.name.endswith(".py") or command.launcher is not None:
+        return None
+    try:
+        with open(
+            find_file(script.name, cwd, job_dir), encoding="utf-8", errors="replace", newline=""
+        ) as file:
+            text = file.read(_MOST_BYTES)
+    except (CommandNotFound, OSError, ValueError):
+        return None
+    by_shell = script.place > 0 and any(re.match(_SHELL, word) for word in command.words[: script.place])
+    if not (script.name.endswith(".sh") or by_shell or re.match(_SHEBANG, text)):
+        return None
+    return StartScript(os.path.basename(script.name), ranks_started_in(text))

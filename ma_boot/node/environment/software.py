@@ -1,0 +1,43 @@
+"""What software a job runs: the versions of its Python and frameworks, the commit of its code, from files."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+_PACKAGES = ("torch", "torch_npu", "mindspore", "mindformers", "transformers", "deepspeed")
+_INFO = ".dist-info"
+
+
+def software_of(python: str, code: str | None) -> dict[str, str]:
+    """The versions of a python and of frameworks beside it, and the git `commit` of the directory `code`.
+
+    Nothing is run or imported; what no file tells is left out.
+    """
+    software = {}
+    with suppress(OSError):
+        for packages in sorted(Path(python).parent.parent.glob("lib/python3*/site-packages")):
+            software["python"] = packages.parent.name[len("python") :]
+            for name in os.listdir(packages):
+                package, _, rest = name.partition("-")
+                if package in _PACKAGES and rest.endswith(_INFO):
+                    software[package.replace("_", "-")] = rest[: -len(_INFO)]
+    commit = _commit(Path(code)) if code else ""
+    return {**software, "commit": commit} if commit else software
+
+
+def _commit(code: Path) -> str:
+    """The commit that is checked out in a directory or the ones above; empty if there is none."""
+    for directory in (code, *code.parents):
+        git = directory / ".git"
+        with suppress(OSError, UnicodeDecodeError):
+            head = (git / "HEAD").read_text(encoding="ascii").strip()
+            if not head.startswith("ref: "):
+                return head[:12]
+            name = head[len("ref: ") :]
+            if (git / name).is_file():
+                return (git / name).read_text(encoding="ascii").strip()[:12]
+            packed = (git / "packed-refs").read_text(encoding="ascii").splitlines()
+            return next((line.split()[0][:12] for line in packed if line.endswith(f" {name}")), "")
+    return ""

@@ -1,0 +1,163 @@
+"""The launch plan and its parts, the values from which it is made, and how it is shown."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ma_boot.node.environment.command_words import TrainingCommand
+from ma_boot.node.environment.patch import difference
+from ma_boot.platform.modelarts.job import JobEnvironment
+from ma_boot.redact import masked
+from ma_boot.wording import counted
+
+
+class Placement(NamedTuple):
+    """The ranks of this node: `ranks[i]` is the rank of local rank i.
+
+    `devices[i]` is the number of its card within this container, i if the tuple is empty; `device_ids[i]` is
+    the card's physical number, if there is a rank table. `by_hand` is true if the user gave the ranks.
+    `server_id` is this node's in the table, None if it was not found by the table.
+    """
+
+    world_size: int
+    ranks: tuple[int, ...]
+    table_file: str | None
+    device_ids: tuple[int, ...] = ()
+    devices: tuple[int, ...] = ()
+    by_hand: bool = False
+    server_id: str | None = None
+
+    def device(self, local_rank: int) -> int:
+        """The number of a local rank's card within this container."""
+        return self.devices[local_rank] if self.devices else local_rank
+
+
+class LaunchOptions(NamedTuple):
+    """How the processes are started: the options of `ma_boot run` with these names."""
+
+    rendezvous: str = "rank-table"
+    rendezvous_port: int | None = None
+    per_node: bool = False
+    per_device: bool = False
+    device_id: str = "logical"
+    non_sink: bool = False
+    workdir: str = "shared"
+    copy_code: tuple[str, ...] = ()
+    bind_cores: str = "none"
+    tee: str = "all"
+
+    @property
+    def starts_ranks(self) -> bool:
+        """Whether ma_boot starts each rank itself; if not, the command or `mpirun` does."""
+        return not self.per_node and self.rendezvous != "mpi"
+
+
+class Node(NamedTuple):
+    """What the launch plan of a node depends on.
+
+    `environ` is the selected environment; `master` are address and port of the rendezvous on the first node,
+    None if it needs none.
+    """
+
+    job: JobEnvironment
+    placement: Placement
+    command: TrainingCommand
+    cwd: str
+    environ: Mapping[str, str]
+    master: tuple[str, int] | None = None
+    is_root: bool = False
+
+
+class WorkerSpec(NamedTuple):
+    """A process to start: `label` is its name in the output, `environ` its complete environment.
+
+    `rank` and `local_rank` are None for the scheduler, mpirun and a command that starts the ranks. `shown` is
+    whether its output is copied to standard output; `cores` are those it may use, all if empty. `fresh_cwd`
+    is whether `cwd` is created for this process alone. `starts_ranks` is whether ranks below it are meant,
+    `leaves_ranks` whether they may go on in the background when it has ended.
+    """
+
+    label: str
+    argv: tuple[str, ...]
+    cwd: str
+    environ: Mapping[str, str]
+    log_file: str
+    rank: int | None = None
+    local_rank: int | None = None
+    shown: bool = True
+    cores: tuple[int, ...] = ()
+    fresh_cwd: bool = False
+    starts_ranks: bool = False
+    leaves_ranks: bool = False
+
+
+class LaunchPlan(NamedTuple):
+    """The processes that a node starts, all or none.
+
+    `ports` are those that they will listen on; `copied` are files of the code, each with its path in the
+    directory of every rank; `code` is the directory of the script, None if there is none.
+    """
+
+    node_rank: int
+    world_size: int
+    workers: tuple[WorkerSpec, ...]
+    ports: tuple[int, ...] = ()
+    copied: tuple[tuple[str, str], ...] = ()
+    code: str | None = None
+
+
+def placed_by_count(job: JobEnvironment, devices: tuple[int, ...] = ()) -> Placement:
+    """The ranks without a rank table: one for each of `devices`, else `MA_NUM_GPUS` on each node.
+
+    There is one rank per node if the platform counts no cards (a CPU flavor).
+    """
+    each = len(devices) or job.device_count or 1
+    first = job.group_rank * each
+    return Placement(job.node_count * each, tuple(range(first, first + each)), None, devices=devices)
+
+
+def described(plan: LaunchPlan, outside: Mapping[str, str]) -> dict[str, Any]:
+    """The plan as JSON values; environments are given as differences from `outside`, with secrets masked.
+
+    The value of a removed variable is None.
+    """
+    return {
+        "node": plan.node_rank,
+        "world_size": plan.world_size,
+        "workers": [
+            {
+                "label": worker.label,
+                "rank": worker.rank,
+                "local_rank": worker.local_rank,
+                "argv": masked(worker.argv),
+                "cwd": worker.cwd,
+                "log_file": worker.log_file,
+                "shown": worker.shown,
+                "cores": list(worker.cores),
+                "environment": masked(difference(outside, worker.environ)),
+            }
+            for worker in plan.workers
+        ],
+    }
+
+
+def plan_text(descriptions: Sequence[Mapping[str, Any]]) -> str:
+    """The plans of some nodes as text; `+` sets a variable, `-` removes it."""
+    lines: list[str] = []
+    for node in descriptions:
+        lines.append(
+            f"node {node['node']}: {counted(len(node['workers']), 'process', 'processes')}, "
+            f"world size {node['world_size']}"
+        )
+        for worker in node["workers"]:
+            lines.append(f"  {worker['label']}")
+            lines.append(f"    argv  {shlex.join(worker['argv'])}")
+            lines.append(f"    cwd   {worker['cwd']}")
+            lines.append(f"    log   {worker['log_file']}" + ("" if worker["shown"] else " (only)"))
+            if worker["cores"]:
+                lines.append(f"    cores {','.join(map(str, worker['cores']))}")
+            for name, value in worker["environment"].items():
+                lines.append(f"    - {name}" if value is None else f"    + {name}={value}")
+    return "\n".join(lines)

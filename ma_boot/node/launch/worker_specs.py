@@ -1,0 +1,360 @@
+"""Makes the launch plan: the processes of a node, with the variables of their rendezvous and of all."""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Mapping, Sequence
+from typing import Callable, Optional
+
+from ma_boot.errors import ConfigError
+from ma_boot.node.environment.patch import applied
+from ma_boot.node.launch.launch_plan import LaunchOptions, LaunchPlan, Node, WorkerSpec
+from ma_boot.platform.modelarts.job import JobEnvironment
+
+Variables = dict[str, Optional[str]]
+CONNECT_TIMEOUT = "1800"  # seconds, as in ModelArts' launcher; nodes can take longer to start than HCCL's 120
+NO_TABLE: Variables = {"RANK_TABLE_FILE": None, "RANK_ID": None, "RANK_SIZE": None}
+TORCH_PORT = 29500  # torchrun's default
+MINDSPORE_PORT = 8118  # msrun's default
+
+
+def rank_table_of_rank(node: Node, local_rank: int) -> Variables:
+    """The variables of one rank; the user's values for HCCL's timeout and the process log are kept."""
+    rank = str(node.placement.ranks[local_rank])
+    log_path = os.path.join(node.job.log_dir, node.job.name, "ascend", "process_log", f"rank_{rank}")
+    return {
+        "RANK_TABLE_FILE": node.placement.table_file,
+        "RANK_ID": rank,
+        "RANK_SIZE": str(node.placement.world_size),
+        "JOB_ID": node.job.name,
+        "HCCL_CONNECT_TIMEOUT": node.environ.get("HCCL_CONNECT_TIMEOUT") or CONNECT_TIMEOUT,
+        "ASCEND_PROCESS_LOG_PATH": node.environ.get("ASCEND_PROCESS_LOG_PATH") or log_path,
+    }
+
+
+def rank_table_of_node(node: Node) -> Variables:
+    """The variables of a command that starts the ranks itself.
+
+    `RANK_START` is the first rank of this node, as in X2MindSpore's script and ModelArts' notebook library.
+    """
+    return {
+        "RANK_TABLE_FILE": node.placement.table_file,
+        "RANK_SIZE": str(node.placement.world_size),
+        "RANK_START": str(node.placement.ranks[0]),
+        "RANK_ID": None,
+        "HCCL_CONNECT_TIMEOUT": node.environ.get("HCCL_CONNECT_TIMEOUT") or CONNECT_TIMEOUT,
+    }
+
+
+def torch_of_rank(node: Node, local_rank: int) -> Variables:
+    """The variables of one rank; rank 0 listens on the master's address."""
+    return {
+        **torch_of_node(node),
+        "RANK": str(node.placement.ranks[local_rank]),
+        "WORLD_SIZE": str(node.placement.world_size),
+        "LOCAL_RANK": str(local_rank),
+        "LOCAL_WORLD_SIZE": str(len(node.placement.ranks)),
+        "GROUP_RANK": str(node.job.group_rank),
+    }
+
+
+def torch_of_node(node: Node) -> Variables:
+    """The address of the master; torch_npu could use a rank table instead of it."""
+    address, port = node.master or ("", 0)
+    return {"MASTER_ADDR": address, "MASTER_PORT": str(port), **NO_TABLE}
+
+
+def of_torchrun(node: Node, variables: dict[str, str], argv: Sequence[str]) -> dict[str, str]:
+    """What `torchrun` takes for options that are not given, so that `torchrun train.py` starts the whole job.
+
+    `variables` are the node's place in the job. Whatever the user set counts; `--standalone` is a job of this
+    node alone. The names are PyTorch's (torch/distributed/argparse_util.py).
+    """
+    if "--standalone" in argv:
+        return {}
+    defaults = {
+        "PET_NNODES": variables["MABOOT_NNODES"],
+        "PET_NODE_RANK": variables["MABOOT_NODE_RANK"],
+        "PET_NPROC_PER_NODE": variables["MABOOT_NPROC"],
+        "PET_MASTER_ADDR": variables["MABOOT_MASTER_ADDR"],
+        "PET_MASTER_PORT": variables["MABOOT_MASTER_PORT"],
+    }
+    return {name: value for name, value in defaults.items() if name not in node.environ}
+
+
+def mindspore_of_rank(node: Node, local_rank: int) -> Variables:
+    """The variables of one rank."""
+    return {
+        **mindspore_of_node(node),
+        "MS_ROLE": "MS_WORKER",
+        "MS_NODE_ID": str(node.placement.ranks[local_rank]),
+    }
+
+
+def scheduler(node: Node) -> WorkerSpec:
+    """The scheduler, which runs the same command but is not a rank."""
+    return WorkerSpec(
+        label="scheduler",
+        argv=node.command.words,
+        cwd=node.cwd,
+        environ=applied(node.environ, {**mindspore_of_node(node), "MS_ROLE": "MS_SCHED"}),
+        log_file=os.path.join(node.job.log_dir, f"{node.job.name}-scheduler.txt"),
+    )
+
+
+def mindspore_of_node(node: Node) -> Variables:
+    """The variables of the cluster; MindSpore would use a rank table instead of it."""
+    address, port = node.master or ("", 0)
+    return {
+        "MS_WORKER_NUM": str(node.placement.world_size),
+        "MS_SCHED_HOST": address,
+        "MS_SCHED_PORT": str(port),
+        **NO_TABLE,
+    }
+
+
+def mpirun(node: Node, more: Variables) -> WorkerSpec:
+    """The process `mpirun`, without the variables of a rank table, which MPI's ranks could contradict.
+
+    The number of slots is given, since Open MPI would count cores; ranks are not bound to cores, and their
+    output is tagged (`[1,3]<stdout>: ...`). Raises `ConfigError` for a job of several nodes.
+    """
+    if node.job.node_count > 1:
+        raise ConfigError(
+            f"--rendezvous mpi is for jobs of one node, this one has {node.job.node_count}: mpirun would "
+            "need an sshd on every node, which ModelArts does not start; use another --rendezvous"
+        )
+    count = str(len(node.placement.ranks))
+    root = ("--allow-run-as-root",) if node.is_root else ()
+    options = ("--bind-to", "none", "--tag-output", "--host", f"localhost:{count}", "-n", count)
+    patch = {"RANK_TABLE_FILE": None, "RANK_ID": None, "RANK_SIZE": str(node.placement.world_size), **more}
+    return WorkerSpec(
+        label="mpirun",
+        argv=("mpirun", *root, *options, *node.command.words),
+        cwd=node.cwd,
+        environ=applied(node.environ, patch),
+        log_file=os.path.join(node.job.log_dir, f"{node.job.name}-mpirun.txt"),
+    )
+
+
+OF_RANK: dict[str, Callable[[Node, int], Variables]] = {
+    "rank-table": rank_table_of_rank,
+    "mindspore": mindspore_of_rank,
+    "torch": torch_of_rank,
+    "none": lambda node, local_rank: dict(NO_TABLE),
+}
+OF_NODE: dict[str, Callable[[Node], Variables]] = {
+    "rank-table": rank_table_of_node,
+    "mindspore": mindspore_of_node,
+    "torch": torch_of_node,
+    "none": lambda node: dict(NO_TABLE),
+}
+
+
+# ModelArts' diagnostic modes: names and values are those of its launcher (davincirun, `fmk.py`).
+_FAULTS = {
+    "PRINT_MODEL": "1",
+    "DUMP_GE_GRAPH": "2",
+    "DUMP_GRAPH_LEVEL": "2",
+    "ASCEND_GLOBAL_LOG_LEVEL": "1",
+    "ASCEND_HOST_LOG_FILE_NUM": "1000",
+}
+_SINCE_MINDSPORE = (1, 4)
+NON_SINK: Variables = {"GRAPH_OP_RUN": "1", "HCCL_WHITELIST_DISABLE": "1"}  # MindSpore 1.7's guide
+_NAME = r"\$(?:\{(\w+)\}|(\w+))"
+
+
+def plan_launch(node: Node, options: LaunchOptions) -> LaunchPlan:
+    """What this node starts: a process per rank and MindSpore's scheduler, or `mpirun`, or the command once.
+
+    Log files have the platform's names, which other tools parse. Raises `ConfigError` if the node has no
+    device, or the options do not suit the job.
+    """
+    job, placement = node.job, node.placement
+    # MindCluster makes workers of all pods with ranks where a pod of its own runs the scheduler.
+    has_scheduler = "MS_ROLE" in job.per_node and node.environ.get("MS_ROLE") == "MS_WORKER"
+    if not placement.ranks:
+        raise ConfigError(f"node {job.node_rank} has no device in the rank table: nothing to start")
+    if options.rendezvous != "none":  # what a platform says of the node by names that are a rank's
+        node = node._replace(environ=applied(node.environ, dict.fromkeys(job.per_node)))
+    everywhere = _everywhere(node, options, placement.ranks[0])
+    workers: list[WorkerSpec]
+    if options.per_node:
+        workers = [_command(node, OF_NODE[options.rendezvous](node), everywhere)]
+    elif options.rendezvous == "mpi":
+        workers = [mpirun(node, everywhere)]
+    else:
+        workers = [_rank(node, options, local_rank) for local_rank in range(len(placement.ranks))]
+    ports: list[int] = []
+    is_first = job.node_rank == job.master_index and not has_scheduler
+    if not options.per_node and options.rendezvous == "mindspore" and is_first:
+        workers.insert(0, scheduler(node))
+        ports += [node.master[1]] if node.master else []
+    elif not options.per_node and options.rendezvous == "torch" and 0 in placement.ranks:
+        ports += [node.master[1]] if node.master else []
+    code = node.command.code
+    return LaunchPlan(job.node_rank, placement.world_size, tuple(workers), tuple(ports), code=code)
+
+
+def _everywhere(node: Node, options: LaunchOptions, rank: int) -> Variables:
+    """The variables of every process, whatever the rendezvous; `rank` is the first one in the process."""
+    return {
+        "MABOOT_FAILURE_FILE": node.job.failure_file,
+        **diagnosis(node.job, node.environ, rank),
+        **(NON_SINK if options.non_sink else {}),
+    }
+
+
+def diagnosis(job: JobEnvironment, environ: Mapping[str, str], rank: int) -> Variables:
+    """The variables that `MA_DIAG_MODE_ENV` and `MA_RUN_MODE_ENV` add to each rank, if they are not set."""
+    logs = os.path.join(job.log_dir, job.name)
+    mindspore_log = os.path.join(logs, "mindspore", "log")
+    glog = {"GLOG_log_dir": mindspore_log, "GLOG_logtostderr": "0", "MS_OM_PATH": mindspore_log}
+    mode, run_mode = environ.get("MA_DIAG_MODE_ENV"), environ.get("MA_RUN_MODE_ENV")
+    wanted: dict[str, str] = {}
+    if mode == "faults":
+        wanted = {**_FAULTS, "NPU_COLLECT_PATH": os.path.join(logs, "ascend", "npu_collect", f"rank_{rank}")}
+        if _mindspore_version(environ.get("MA_ENGINE_VERSION", "")) >= _SINCE_MINDSPORE:
+            wanted.update(glog, GLOG_v="1", MS_RDR_ENABLE="1", MS_RDR_PATH=mindspore_log)
+    elif mode in ("accuracy", "profile"):
+        wanted = {"MS_DIAGNOSTIC_DATA_PATH": os.path.join(logs, "mindspore", "diagnostic_data")}
+    elif run_mode == "performance":
+        wanted = {**glog, "ASCEND_GLOBAL_LOG_LEVEL": "3", "ASCEND_GLOBAL_EVENT_LEVEL": "0", "GLOG_v": "3"}
+    elif run_mode == "normal":
+        wanted = {**glog, "GLOG_v": "1"}
+    return {name: environ.get(name, value) for name, value in wanted.items()}
+
+
+def _mindspore_version(engine: str) -> tuple[int, ...]:
+    """(1, 7) for `mindspore_1.7.0-cann_5.1.0-...`, () for another engine.
+
+    ModelArts' launcher compares strings, by which 1.10 would be older than 1.4.
+    """
+    name, _, version = engine.split("-")[0].partition("_")
+    parts = version.split(".")[:2]
+    return tuple(map(int, parts)) if name == "mindspore" and all(part.isdecimal() for part in parts) else ()
+
+
+def _rank(node: Node, options: LaunchOptions, local_rank: int) -> WorkerSpec:
+    rank, device = node.placement.ranks[local_rank], str(node.placement.device(local_rank))
+    patch: Variables = {
+        "LOCAL_RANK": str(local_rank),
+        "DEVICE_ID": _device_id(node, options, local_rank),
+        "ASCEND_DEVICE_ID": device,
+        **OF_RANK[options.rendezvous](node, local_rank),
+        **_everywhere(node, options, rank),
+    }
+    return WorkerSpec(
+        label=f"rank {rank}",
+        argv=node.command.words,
+        cwd=node.cwd,
+        environ=applied(node.environ, patch),
+        log_file=os.path.join(node.job.log_dir, f"{node.job.name}-proc-rank-{rank}-device-{device}.txt"),
+        rank=rank,
+        local_rank=local_rank,
+        starts_ranks=options.per_device,
+    )
+
+
+def _device_id(node: Node, options: LaunchOptions, local_rank: int) -> str:
+    """The logical number, as in ModelArts' launcher, or the physical one, as in MindSpore 1.7's guide."""
+    if options.device_id == "logical":
+        return str(node.placement.device(local_rank))
+    if not node.placement.device_ids:
+        raise ConfigError("MABOOT_DEVICE_ID=physical: requires a rank table, and this job has none")
+    return str(node.placement.device_ids[local_rank])
+
+
+def _command(node: Node, of_node: Variables, everywhere: Variables) -> WorkerSpec:
+    """The command, which starts its processes itself.
+
+    Its arguments may contain `$MABOOT_...`, `$MA_JOB_DIR` and the variables of the rendezvous, which no shell
+    would expand; every other `$` is left to the command. A script may leave ranks in the background, a
+    launcher waits for them.
+    """
+    variables = _node_variables(node)
+    named = {name: value for name, value in of_node.items() if value is not None}
+    values = {**named, **variables, "MA_JOB_DIR": node.job.job_dir}
+
+    def value(match: re.Match[str]) -> str:
+        return values.get(match.group(1) or match.group(2), match.group(0))
+
+    patch: Variables = {
+        **of_node,
+        **everywhere,
+        **variables,
+        **of_torchrun(node, variables, node.command.words),
+    }
+    return WorkerSpec(
+        label="command",
+        argv=tuple(re.sub(_NAME, value, argument) for argument in _as_by_hand(node)),
+        cwd=node.cwd,
+        environ=applied(node.environ, patch),
+        log_file=os.path.join(node.job.log_dir, f"{node.job.name}-node-{node.job.node_rank}.txt"),
+        starts_ranks=True,
+        leaves_ranks=node.command.launcher is None,
+    )
+
+
+def _as_by_hand(node: Node) -> Sequence[str]:
+    """The command, with a relative path in the script's `$0`: scripts of the guides `cd ./$(dirname $0)`."""
+    script, below = node.command.script, os.path.join(node.cwd, "")
+    if script is None or not script.name.startswith(below) or not script.name.endswith(".sh"):
+        return node.command.words
+    return node.command.with_script(script.name[len(below) :]).words
+
+
+def _node_variables(node: Node) -> dict[str, str]:
+    """The node's place in the job."""
+    address, port = node.master or ("127.0.0.1", 0)
+    return {
+        "MABOOT_NNODES": str(node.job.node_count),
+        "MABOOT_NODE_RANK": str(node.job.group_rank),
+        "MABOOT_NPROC": str(len(node.placement.ranks)),
+        "MABOOT_WORLD_SIZE": str(node.placement.world_size),
+        "MABOOT_MASTER_ADDR": address,
+        "MABOOT_MASTER_PORT": str(port),
+    }
+
+
+def with_cores(plan: LaunchPlan, cores: Sequence[tuple[int, ...]]) -> LaunchPlan:
+    """The plan with each rank bound to its cores, by local rank."""
+    workers = (
+        worker if worker.local_rank is None else worker._replace(cores=cores[worker.local_rank])
+        for worker in plan.workers
+    )
+    return plan._replace(workers=tuple(workers))
+
+
+def with_tee(plan: LaunchPlan, tee: str) -> LaunchPlan:
+    """The plan with `shown` set by `tee`: `all`, `first` (rank of the node), `none`, or ranks such as `0,3`.
+
+    The scheduler is shown with the first rank.
+    """
+    named = set(map(int, tee.split(","))) if tee[:1].isdigit() else set()
+
+    def shown(worker: WorkerSpec) -> bool:
+        return tee == "all" or (tee == "first" and not worker.local_rank) or worker.rank in named
+
+    return plan._replace(workers=tuple(worker._replace(shown=shown(worker)) for worker in plan.workers))
+
+
+def with_rank_dirs(plan: LaunchPlan, log_inside: bool, copied: Sequence[tuple[str, str]]) -> LaunchPlan:
+    """The plan with a directory `device_<rank>` for each rank.
+
+    If `log_inside`, the rank's log is `train<rank>.log` in this directory. `copied` are files of the code and
+    their paths in the directory: a command that names one of them runs the copy, like `cd device_0 && python
+    train.py`.
+    """
+    places = dict(copied)
+
+    def moved(worker: WorkerSpec) -> WorkerSpec:
+        if worker.rank is None:
+            return worker
+        own = os.path.join(worker.cwd, f"device_{worker.rank}")
+        argv = (os.path.join(own, places[word]) if word in places else word for word in worker.argv)
+        log = os.path.join(own, f"train{worker.rank}.log") if log_inside else worker.log_file
+        return worker._replace(argv=tuple(argv), cwd=own, log_file=log, fresh_cwd=True)
+
+    return plan._replace(workers=tuple(map(moved, plan.workers)), copied=tuple(copied))

@@ -1,0 +1,43 @@
+"""The interface to the other nodes of a job: node 0 hears all others, and they hear node 0."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+
+class PeerMessage(NamedTuple):
+    """A message of another node: the kind, the fields, and when (this node's monotonic clock)."""
+
+    node: int
+    kind: str
+    body: Mapping[str, Any]
+    when: float
+
+
+class Peers(Protocol):
+    """The other nodes of a job. Nothing here waits, and nothing raises."""
+
+    @property
+    def node(self) -> int:
+        """The number of this node."""
+
+    @property
+    def others(self) -> Collection[int]:
+        """The nodes that hear what this one tells: node 0, or from there all others."""
+
+    @property
+    def unreached(self) -> Collection[int]:
+        """The nodes of `others` that were connected, and are not any more."""
+
+    def tell(self, kind: str, body: Mapping[str, Any]) -> None:
+        """Sends a message to `others`, in the background."""
+
+    def has_rank(self, node: int, rank: int) -> bool:
+        """Whether another node may speak of this rank as its own."""
+
+    def heard(self) -> Iterable[PeerMessage]:
+        """What has come about hangs since the last call."""
+
+    def heard_of_saves(self) -> Iterable[PeerMessage]:
+        """What has come about checkpoints that are asked for."""

@@ -1,0 +1,290 @@
+"""How far a training is, by what its processes print: known frameworks, and patterns of the user. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Callable, NamedTuple, Optional
+
+STEP_TIME = "step_time"
+# Words of the expressions below, with bounded repetitions: they take little time on whatever a rank prints.
+_WORDS = (
+    (b"NUMBER", rb"([-+]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][-+]?\d{1,3})?|[-+]?(?i:nan|inf))"),
+    (b"COUNT", rb"\d{1,20}"),
+    (b"PAD", rb" {0,40}"),
+    (b"CLOCK", rb"[\d:?]{1,20}"),
+)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
+
+
+class Pattern(NamedTuple):
+    """An expression whose groups have these names; every line that it matches contains `marker`.
+
+    `unit` is that of the group `step_time`: `s`, `ms` or `per s`. A pattern with `beside` counts only in an
+    output that has contained these bytes.
+    """
+
+    names: tuple[str, ...]
+    marker: bytes
+    expression: bytes
+    unit: str = "s"
+    beside: bytes = b""
+
+    def seconds(self, value: float) -> float:
+        """A `step_time` in seconds; 0 at 0 steps per second."""
+        if self.unit == "ms":
+            return value / 1000
+        if self.unit == "per s":
+            return 1 / value if value else 0.0
+        return value
+
+
+def _known(names: str, marker: bytes, expression: bytes, unit: str = "s", beside: bytes = b"") -> Pattern:
+    for word, meaning in _WORDS:
+        expression = expression.replace(word, meaning)
+    return Pattern(tuple(names.split()), marker, expression, unit, beside)
+
+
+_HF_LOSS = b"{'loss': "
+KNOWN = (
+    # MindSpore, mindspore/train/callback/_loss_monitor.py: "epoch: %s step: %s, loss is %s"
+    _known("epoch step loss", b", loss is ", rb"epoch: (COUNT),? step: (COUNT), loss is NUMBER"),
+    # MindSpore, mindspore/train/callback/_time_monitor.py:
+    # "{} epoch time: {:5.3f} ms, per step time: {:5.3f} ms"
+    _known(STEP_TIME, b"per step time: ", rb"per step time: PADNUMBER ms", "ms"),
+    # MindFormers, mindformers/core/callback/callback.py: "{ Epoch:[%3d/%3d], step:[%5d/%5d], " and
+    # "loss: %5.3f, " with data sinking, else "loss:[%5.3f/%5.3f], "; then "per_step_time: %dms, "
+    _known(
+        "epoch step loss",
+        b"], step:[",
+        rb"Epoch:\[PAD(COUNT)/PADCOUNT\], step:\[PAD(COUNT)/PADCOUNT\], loss: ?\[?PADNUMBER",
+    ),
+    _known(STEP_TIME, b"per_step_time: ", rb"per_step_time:PADNUMBER ?ms", "ms"),
+    # Megatron-LM, megatron/training/training.py, training_log: " iteration {:8d}/{:8d} |",
+    # " elapsed time per iteration (ms): {:.1f} |", " {}: {:.6E} |" with the key "lm loss"
+    _known(
+        "step",
+        b"iteration ",
+        rb"(?:^|\] |\s)iteration PAD(COUNT)/PADCOUNT \| (?:consumed samples|elapsed time)",
+    ),
+    _known(STEP_TIME, b"elapsed time per iteration", rb"elapsed time per iteration \(ms\): NUMBER", "ms"),
+    _known("loss", b"loss: ", rb"\| lm[ _]loss: NUMBER"),  # GPT-NeoX has lm_loss
+    # DeepSpeed, deepspeed/runtime/engine.py: "step={step}, skipped={skipped}, lr={lr}, mom={mom}"
+    _known("step", b", skipped=", rb"\] step=(COUNT), skipped="),
+    # Hugging Face transformers, trainer_callback.py: ProgressCallback prints the dictionary of logs, whose
+    # numbers are strings since release 5; its bar is tqdm's:
+    # "{n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}"
+    _known("loss", _HF_LOSS, rb"\{'loss': '?NUMBER"),
+    _known(
+        "step total step_time", b"s/it", rb"\| (COUNT)/(COUNT) \[CLOCK<CLOCK, PADNUMBERs/it", "s", _HF_LOSS
+    ),
+    _known(
+        "step total step_time",
+        b"it/s",
+        rb"\| (COUNT)/(COUNT) \[CLOCK<CLOCK, PADNUMBERit/s",
+        "per s",
+        _HF_LOSS,
+    ),
+)
+_LOSS_OR_BAR = rb"\{'loss': |\| \d{1,20}/(\d{1,20}) \["
+# What MMEngine, torchtitan, Lightning, tqdm, PyTorch's examples and others print in a line with a loss, or as
+# a line of JSON; a line of an evaluation does not count.
+_PLAIN = (
+    _known(
+        "loss", b"", rb"(?i)(?<![\w/.-])(?:train(?:ing)?[_/ ])?loss(?:[\"']?[ :=\t]{1,4}| is )PADNUMBER\b"
+    ),
+    _known("epoch", b"", rb"(?i)\bepoch(?:\(train\))?[ :=\"'\[]{1,8}(COUNT)\b"),
+    _known(
+        "step", b"", rb"(?i)\b(?:global_?|train_?)?(?:step|iter|iteration)s?[\"']?[ :=\[]{1,4}PAD(COUNT)\b"
+    ),
+    _known("step", b"", rb"\[PAD(COUNT)/PADCOUNT[\] ]"),
+    _known("step step_time", b"", rb"[|%]PAD(COUNT)/COUNT \[CLOCK<CLOCK, PADNUMBERs/it"),
+    _known("step step_time", b"", rb"[|%]PAD(COUNT)/COUNT \[CLOCK<CLOCK, PADNUMBERit/s", "per s"),
+    _known(STEP_TIME, b"", rb"\b(?:iter )?time(?: \(s\))?: NUMBER"),
+)
+_EVALUATION = rb"(?i)(?:^|[\s(\[])(?:eval\w{0,10}|val|valid\w{0,10}|test\w{0,10})(?:[\s:)\]]|$)"
+_COLOUR = rb"\x1b\[[\d;]{0,20}m"
+
+
+def given(text: str) -> Pattern:
+    """The pattern `NAME=REGEX`: the first group has the value, or the whole match if there is none.
+
+    `step`, `loss` and `step_time` (seconds; `step_time_ms`: milliseconds) replace what is known of them.
+
+    Raises:
+        ValueError: what is wrong with it.
+    """
+    name, equals, expression = text.partition("=")
+    if not equals or not _NAME.match(name) or not expression:
+        raise ValueError(
+            "expected NAME=REGEX, with a name of letters, digits and _, such as 'loss=loss: ([0-9.]+)'"
+        )
+    try:
+        re.compile(expression.encode())
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"{expression!r} is no regular expression: {error}") from error
+    if name == STEP_TIME + "_ms":
+        return Pattern((STEP_TIME,), b"", expression.encode(), "ms")
+    return Pattern((name,), b"", expression.encode())
+
+
+MOST_STEPS, LONGEST_STEP = 1e15, 1e9  # seconds
+LINES = 200  # the last ones of a text, that are searched for the user's patterns
+LINE_BYTES = 1000
+_LINE_ENDS = (b"\n", b"\r")
+
+Search = Callable[[Pattern, Sequence[bytes]], Optional[float]]
+
+
+class Reading(NamedTuple):
+    """What was printed last in a period: None for what was not; `step_time` in seconds."""
+
+    step: int | None = None
+    step_time: float | None = None
+    loss: float | None = None
+    values: Mapping[str, float] = {}
+
+
+class TrainingProgress:
+    """Reads the output of one process, piece by piece.
+
+    Where no step time is printed, it is the time between the last outputs of two pieces, divided by the steps
+    in between. `search` returns the last value of one of the user's patterns in lines.
+    """
+
+    def __init__(self, own: Sequence[Pattern] = (), search: Search = lambda pattern, lines: None) -> None:
+        self.position = 0  # of the first byte that was not read yet
+        self._own = own
+        self._search = search
+        self._replaced = {name for pattern in own for name in pattern.names}
+        self._seen: set[bytes] = set()
+        self._read: set[str] = set()  # names that a known framework has printed
+        self._total: float | None = None  # steps by the bar of transformers' training
+        self._bar_follows = False
+        self._last = (0, 0)  # epoch and step
+        self._counted_at: float | None = None
+
+    def read(self, received: int, text: bytes, at: float) -> Reading:
+        """What is new in `text`, the last of `received` bytes, which came at `at` (monotonic seconds).
+
+        A line that is not complete yet is left to the next piece.
+        """
+        if len(text) < received - self.position:  # the beginning is lost, with a part of a line
+            text = text[_first_end(text) :]
+        whole = text[: _last_end(text)] or (text if len(text) > LINE_BYTES else b"")
+        self.position = received - (len(text) - len(whole))
+        values, steps = self._known(whole)
+        plain, more = self._plain(whole)
+        values, steps = {**plain, **values}, steps + more
+        values = {name: value for name, value in values.items() if name not in self._replaced}
+        values.update(self._given(whole))
+        if steps and STEP_TIME not in values and self._counted_at is not None:
+            values[STEP_TIME] = (at - self._counted_at) / steps
+        if steps:
+            self._counted_at = at
+        step, took = values.pop("step", math.nan), values.pop(STEP_TIME, math.nan)
+        return Reading(
+            int(step) if abs(step) < MOST_STEPS else None,
+            took if 0 <= took < LONGEST_STEP else None,
+            values.pop("loss", None),
+            values,
+        )
+
+    def _known(self, text: bytes) -> tuple[dict[str, float], int]:
+        """The last values, and how many steps were made."""
+        latest: dict[str, float] = {}
+        times: list[float] = []
+        steps = 0
+        self._look_for_bar(text)
+        for pattern in KNOWN:
+            if pattern.marker not in text:
+                continue
+            self._seen.add(pattern.marker)
+            if pattern.beside and pattern.beside not in self._seen:
+                continue
+            for match in re.finditer(pattern.expression, text):
+                values = _values(pattern, match)
+                if values.pop("total", self._total) != self._total:
+                    continue
+                self._read.update(values)
+                if "step" in values:
+                    steps += self._advance(int(values.pop("epoch", 0)), int(values["step"]))
+                if STEP_TIME in values:
+                    times.append(values[STEP_TIME])
+                latest.update(values)
+        if times:
+            latest[STEP_TIME] = sum(times) / len(times)
+        return latest, steps
+
+    def _look_for_bar(self, text: bytes) -> None:
+        """How many steps the training has, by the bar after a line with a loss: an evaluation has its own."""
+        if _HF_LOSS in text or self._bar_follows:
+            for match in re.finditer(_LOSS_OR_BAR, text):
+                if self._bar_follows and match.group(1):
+                    self._total = float(match.group(1))
+                self._bar_follows = match.group(1) is None
+
+    def _plain(self, text: bytes) -> tuple[dict[str, float], int]:
+        """What lines with a loss have of what no known framework prints, as `_known`."""
+        plain: dict[str, float] = {}
+        steps = 0
+        if {"step", "loss"} <= self._read or b"loss" not in text.lower():
+            return plain, steps
+        for line in re.sub(_COLOUR, b"", text).replace(b"\r", b"\n").split(b"\n"):
+            values: dict[str, float] = {}
+            for pattern in _PLAIN:
+                match = re.search(pattern.expression, line[:LINE_BYTES])
+                if pattern is _PLAIN[0] and (match is None or re.search(_EVALUATION, line[:LINE_BYTES])):
+                    break
+                if match is not None:
+                    values = {**_values(pattern, match), **values}
+            if "step" in values and "step" not in self._read:
+                steps += self._advance(int(values.get("epoch", 0)), int(values["step"]))
+            plain.update((name, value) for name, value in values.items() if name not in self._read)
+        plain.pop("epoch", None)
+        return plain, steps
+
+    def _advance(self, epoch: int, step: int) -> int:
+        """The steps since the last line; in a new epoch they are counted from its beginning."""
+        before, self._last = self._last, (epoch, step)
+        if epoch == before[0]:
+            return max(0, step - before[1])
+        return step if epoch > before[0] else 0
+
+    def _given(self, text: bytes) -> dict[str, float]:
+        """The last value of each of the user's patterns."""
+        if not self._own:
+            return {}
+        lines = text.replace(b"\r", b"\n").rsplit(b"\n", LINES + 1)[-LINES - 1 :]
+        given: dict[str, float] = {}
+        for pattern in self._own:
+            value = self._search(pattern, [line[:LINE_BYTES] for line in lines])
+            if value is not None:
+                given[pattern.names[0]] = pattern.seconds(value)
+        return given
+
+
+def has_step(output: str) -> bool:
+    """Whether the end of an output has a step of a training, in a form that is known."""
+    text = output.encode() + b"\n"
+    return TrainingProgress().read(len(text), text, 0.0).step is not None
+
+
+def _values(pattern: Pattern, match: re.Match[bytes]) -> dict[str, float]:
+    """The numbers in the groups of a match, by name."""
+    values = {name: float(text) for name, text in zip(pattern.names, match.groups())}
+    if STEP_TIME in values:
+        values[STEP_TIME] = pattern.seconds(values[STEP_TIME])
+    return values
+
+
+def _first_end(text: bytes) -> int:
+    """Where the first whole line begins."""
+    ends = [at for at in map(text.find, _LINE_ENDS) if at >= 0]
+    return min(ends) + 1 if ends else len(text)
+
+
+def _last_end(text: bytes) -> int:
+    """Where the last whole line ends."""
+    return max(map(text.rfind, _LINE_ENDS)) + 1

@@ -1,0 +1,242 @@
+"""Names the rank, or the node, because of which a job hangs, and says why. Pure.
+
+The rules are in the order of what their evidence is worth: a node that does not answer; a rank that has ended
+or was stopped; what HCCL says about who waits for whom; a rank that does something else than most others, or
+than those that wait; a rank that stopped before the others. Without any evidence nobody is suspected: nobody
+is better than the wrong one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from ma_boot.node.observe.stacks import (
+    COLLECTIVE,
+    DEVICE,
+    GRADIENT,
+    MESSAGE,
+    OWN,
+    Activity,
+    RankAtHang,
+    activity,
+    threads_of,
+)
+from ma_boot.report.result import HangSuspect
+from ma_boot.wording import Message, ranks_text
+
+SOONER_SECONDS = 2.0  # a rank that stopped so much before all others did not wait for them
+_ORDER = (OWN, MESSAGE, DEVICE, GRADIENT, COLLECTIVE)  # who is in one of the first ones is likelier the cause
+
+
+def suspect(ranks: Sequence[RankAtHang], silent: Sequence[int] = ()) -> HangSuspect | None:
+    """The suspect; `silent` are the nodes that did not answer although they had not ended."""
+    ranks = sorted(ranks)
+    if silent:
+        why = Message.of("does not answer, so its ranks keep the others waiting")
+        if len(silent) > 1:
+            why = Message.of("{}; neither do nodes {}", why, ", ".join(map(str, silent[1:])))
+        return HangSuspect(silent[0], None, why)
+    return _gone(ranks) or _by_hccl(ranks) or _odd(ranks) or _other_threads(ranks) or _first_quiet(ranks)
+
+
+def _gone(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
+    running = [rank for rank in ranks if rank.ended is None]
+    ended = [rank for rank in ranks if rank.ended is not None]
+    if ended and len(ended) < len(running):
+        others = ranks_text([rank.rank for rank in running])
+        why = Message.of("has ended with exit code {}, and {} run on", ended[0].ended, others)
+        return HangSuspect(ended[0].node, ended[0].rank, why)
+    stopped = [rank for rank in running if rank.state in ("T", "t")]
+    if stopped and len(stopped) < len(running):
+        why = Message.of("is stopped by a signal (SIGSTOP, or a debugger)")
+        return HangSuspect(stopped[0].node, stopped[0].rank, why)
+    return None
+
+
+def _by_hccl(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
+    waits = {at.rank: at.waits_for for at in ranks if at.waits_for}
+    node = {at.rank: at.node for at in ranks}
+    for rank, behind in roots(waits):
+        says = {node[other] for other in behind if rank in waits[other]}
+        if rank in node and (len(says) > 1 or node[rank] in says):  # no other node alone can accuse it
+            why = Message.of(
+                "keeps others waiting: by HCCL, {} waits for it, and it for none"
+                if len(behind) == 1
+                else "keeps others waiting: by HCCL, {} wait for it, and it for none",
+                ranks_text(behind),
+            )
+            return HangSuspect(node[rank], rank, why)
+    ring = circle(waits)
+    if ring and ring[0] in node and (len(ring) < len(ranks) or len(ring) == 2):
+        why = Message.of("is in a circle: by HCCL, {} wait for each other", ranks_text(ring))
+        return HangSuspect(node[ring[0]], ring[0], why)
+    return None
+
+
+def at_work(ranks: Sequence[RankAtHang]) -> list[RankAtHang]:
+    """The ranks that print, though others are quiet, and wait for nobody: the others wait for them.
+
+    Those are where one waits for others, or they are most, and all at one place, or without stacks.
+    """
+    running, longest = _running(ranks)
+    does = {rank: activity(threads_of(rank.stack)) for rank in running}
+    working = [rank for rank in running if does[rank].kind == OWN and rank.printed * 2 < longest]
+    busy = set(working)
+    others = [rank for rank in running if rank not in busy]
+    most = len(others) * 2 > len(running) and len({does[rank].key for rank in others}) == 1
+    return working if others and (most or all(does[rank].kind != OWN for rank in others)) else []
+
+
+Groups = dict[tuple[str, ...], list[RankAtHang]]
+
+
+def _odd(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
+    """The rank that does something else than the ranks that wait.
+
+    If more than half are at one place, they wait, whatever it is called, unless only the others are where one
+    waits for another. Without such a place, those wait that are where one waits for others: of who is nowhere
+    else nothing can be told.
+    """
+    does = {rank: activity(threads) for rank in ranks for threads in [threads_of(rank.stack)] if threads}
+    groups: Groups = {}
+    for rank, what in does.items():
+        groups.setdefault(what.key, []).append(rank)
+    usual = max(groups.values(), key=len, default=[])
+    waiting = [rank for rank, what in does.items() if what.kind != OWN]
+    if len(usual) * 2 > len(does) and not (does[usual[0]].loads and len(usual) + len(waiting) == len(does)):
+        waiting = usual
+    waits = set(waiting)
+    others = [rank for rank in does if rank not in waits]
+    alive = {rank for rank in _alive(does) if does[rank].kind == OWN}
+    if not waiting or not others or (alive and not alive & set(others)):
+        return None
+    chosen = min(
+        (rank for rank in others if rank in alive or not alive),
+        key=lambda rank: (
+            _ORDER.index(does[rank].kind),
+            rank.state != "D",
+            len(groups[does[rank].key]),
+            -rank.quiet if does[rank].kind == OWN else 0,
+            rank.rank,
+        ),
+    )
+    usual = max((groups[does[rank].key] for rank in waiting), key=len)
+    return HangSuspect(chosen.node, chosen.rank, _difference(chosen, does, groups, usual))
+
+
+def _alive(ranks: Iterable[RankAtHang]) -> list[RankAtHang]:
+    """The ranks that have shown life long after others have stopped."""
+    running, longest = _running(ranks)
+    return [rank for rank in running if rank.quiet * 2 < longest]
+
+
+def _running(ranks: Iterable[RankAtHang]) -> tuple[list[RankAtHang], float]:
+    """The ranks that have not ended, and the seconds for which one of them has been quiet at most."""
+    running = [rank for rank in ranks if rank.ended is None]
+    return running, max((rank.quiet for rank in running), default=0.0)
+
+
+def _difference(
+    chosen: RankAtHang, does: dict[RankAtHang, Activity], groups: Groups, usual: Sequence[RankAtHang]
+) -> str:
+    same = [rank.rank for rank in groups[does[chosen].key] if rank is not chosen]
+    what, who = does[chosen].doing(), ranks_text([rank.rank for rank in usual])
+    if same:
+        what = Message.of("{}, as {}", what, ranks_text(same))
+    template = "is {}, while {} is {}" if len(usual) == 1 else "is {}, while {} are {}"
+    why = Message.of(template, what, who, does[usual[0]].doing())
+    if chosen.state == "D":
+        why = Message.of("{}; it sleeps uninterruptibly (D), so a disk or a driver does not answer", why)
+    return why
+
+
+def _other_threads(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
+    """All main threads are at the same place, but one rank has another thread that no other rank has."""
+    sets = {
+        rank: frozenset(activity((thread,)).doing() for thread in threads[1:])
+        for rank in ranks
+        for threads in [threads_of(rank.stack)]
+        if threads
+    }
+    counts = Counter(sets.values())
+    if len(sets) < 3 or len(counts) != 2:
+        return None
+    (usual, number), (odd, few) = counts.most_common(2)
+    if few != 1 or number < 2 or not odd - usual:
+        return None
+    chosen = next(rank for rank, doings in sets.items() if doings == odd)
+    why = Message.of("has a thread {}, which no other rank has", sorted(odd - usual)[0])
+    return HangSuspect(chosen.node, chosen.rank, why)
+
+
+def _first_quiet(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
+    quiet = sorted((rank for rank in ranks if rank.ended is None), key=lambda rank: -rank.quiet)
+    if _alive(ranks) or not all(threads_of(rank.stack) for rank in quiet):
+        return None
+    if len(quiet) < 2 or quiet[0].quiet - quiet[1].quiet < SOONER_SECONDS:
+        return None
+    sooner = quiet[0].quiet - quiet[1].quiet
+    template = "stopped {} s before all others; the stacks show no difference"
+    return HangSuspect(quiet[0].node, quiet[0].rank, Message.of(template, f"{sooner:.0f}"))
+
+
+_NOTIFY = r"Notify record from remote rank:? ?\[(\d{1,9})\]"
+_ADDRESS = r"\|\s*[0-9a-fA-F.:%\w]+\((\d{1,9})\)\s*"
+_LINK = rf"{_ADDRESS}\|\s*\d+\s*{_ADDRESS}\|[^|]*\|[^|]*\|\s*(?:time ?out|connecting|init|fail)"
+MOST_WAITS = 64
+
+
+def waited_for(output: str, rank: int) -> tuple[int, ...]:
+    """The ranks that this rank waits for, by what it has printed."""
+    numbers = [int(number) for number in re.findall(_NOTIFY, output)]
+    for other, own in re.findall(_LINK, output):
+        numbers += [int(other)] if int(own) == rank else []
+    return tuple(dict.fromkeys(other for other in numbers if other != rank))[:MOST_WAITS]
+
+
+def roots(waits: Mapping[int, Sequence[int]]) -> list[tuple[int, list[int]]]:
+    """The ranks that are waited for and wait for nobody, each with those that wait for it in the end, most of
+    them first; a rank that waits for several of them counts for one."""
+    behind: dict[int, list[int]] = {}
+    for rank, others in waits.items():
+        for other in others:
+            behind.setdefault(other, []).append(rank)
+    seen: set[int] = set()
+    behind_roots: list[tuple[int, list[int]]] = []
+    for root in sorted(rank for rank in behind if not waits.get(rank)):
+        layer, members = [root], []
+        while layer:
+            next_layer = (behind_it for rank in layer for behind_it in behind.get(rank, ()))
+            layer = list(dict.fromkeys(rank for rank in next_layer if rank not in seen))
+            seen.update(layer)
+            members += layer
+        behind_roots.append((root, sorted(members)))
+    return sorted(behind_roots, key=lambda pair: (-len(pair[1]), pair[0]))
+
+
+def circle(waits: Mapping[int, Sequence[int]]) -> list[int]:
+    """The smallest circle of ranks that wait for each other, each for the first that it names."""
+    seen: set[int] = set()
+    smallest: list[int] = []
+    for start in sorted(waits):
+        path: dict[int, None] = {}
+        rank = start
+        while waits.get(rank) and rank not in seen:
+            seen.add(rank)
+            path[rank] = None
+            rank = waits[rank][0]
+        ring = list(path)[list(path).index(rank) :] if rank in path else []
+        if ring and (not smallest or len(ring) < len(smallest)):
+            smallest = ring
+    return smallest
+
+
+def waits_text(waits: Mapping[int, Iterable[int]]) -> list[str]:
+    """The graph as lines, `rank 1 waits for 0`."""
+    return [
+        f"rank {rank} waits for {', '.join(map(str, others))}"
+        for rank, others in sorted((rank, list(others)) for rank, others in waits.items())
+        if others
+    ]

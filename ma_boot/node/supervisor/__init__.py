@@ -1,0 +1,1 @@
+"""Starts, watches and stops the processes of a launch plan."""

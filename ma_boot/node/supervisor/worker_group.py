@@ -1,0 +1,229 @@
+"""All processes of a run and what they start in turn: started, signalled, and not left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import BinaryIO, cast
+
+from ma_boot.errors import BootError, CannotCreate, CommandNotFound, NotExecutable
+from ma_boot.node.launch.launch_plan import WorkerSpec
+from ma_boot.node.supervisor.output import WorkerOutput
+from ma_boot.node.supervisor.stop_ladder import UNKILLABLE_SECONDS
+from ma_boot.processes.children import adopted_children, reap_orphans
+from ma_boot.processes.control_group import limit_reached
+from ma_boot.processes.orphan_guard import MARKER_VARIABLE, processes_of, running_processes
+from ma_boot.processes.signals import SignalInbox, signal_group, signal_process
+from ma_boot.report.journal import Journal
+from ma_boot.report.result import WorkerExit
+from ma_boot.wording import Message
+
+_POLL_SECONDS = 0.01
+
+
+class WorkerGroup:
+    """The workers, with their process groups, and whatever else they have started.
+
+    That is what carries `marker` in its environment, what descends from the workers, and what this process
+    has adopted since the creation of the group, with its descendants.
+    What is left at the end of the `with` block is killed; if the block raises, its end is waited for.
+    """
+
+    def __init__(self, marker: str) -> None:
+        self.workers: list[Worker] = []
+        self._marker = marker
+        self._older = adopted_children()
+        self._over = False  # nothing is left: so nothing can come any more
+
+    def __enter__(self) -> WorkerGroup:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if not self._over:
+            self.signal(signal.SIGKILL, detached=True)
+        until = time.monotonic() + (UNKILLABLE_SECONDS if exc[0] is not None else 0.0)
+        while time.monotonic() < until and (self.running() or self._processes()):
+            self._collect_ended()
+            time.sleep(_POLL_SECONDS)
+        for worker in self.workers:
+            worker.output.close()
+        reap_orphans([worker.pid for worker in self.running()])
+
+    def start(self, specs: Sequence[WorkerSpec], inbox: SignalInbox, journal: Journal) -> BootError | None:
+        """Starts the processes in this order, until one cannot be started: then returns why.
+
+        After a stop signal no further process is started.
+        """
+        self._over = False
+        for spec in specs:
+            if inbox.stops:
+                break
+            try:
+                worker = Worker(spec, {MARKER_VARIABLE: self._marker}, journal)
+            except CannotCreate as error:
+                return error
+            except OSError as error:
+                if limit := limit_reached(error):
+                    who = Message.of("{}, one of the {} processes of this node,", spec.label, len(specs))
+                    return type(limit)(Message.of("{} could not be started: {}", who, limit))
+                kind = CommandNotFound if error.errno == errno.ENOENT else NotExecutable
+                what = f"{error.filename or spec.argv[0]}: {error.strerror}"
+                return kind(Message.of("{} could not be started: {}", spec.label, what))
+            self.workers.append(worker)
+            journal.event(
+                "start", label=spec.label, rank=spec.rank, pid=worker.pid, cores=list(spec.cores),
+                log_file=spec.log_file,
+            )  # fmt: skip
+        return None
+
+    def running(self) -> list[Worker]:
+        """The workers whose end is not known yet."""
+        return [worker for worker in self.workers if worker.exit is None]
+
+    def labels(self) -> list[str]:
+        """The labels of the workers that are running."""
+        return [worker.spec.label for worker in self.running()]
+
+    def left_behind(self) -> list[str]:
+        """What is left of the workers' process groups, or else of what they started outside of them."""
+        left = self._processes()
+        self._over = not left
+        groups = set(map(_group_of, left))
+        of_groups = [f"children of {worker.spec.label}" for worker in self.workers if worker.pid in groups]
+        return of_groups or ([f"{len(left)} detached process{'es' if len(left) > 1 else ''}"] if left else [])
+
+    def signal(self, signum: int, detached: bool = False) -> None:
+        """Signals the process groups; if `detached`, or once all workers have ended, also other processes.
+
+        A group whose leader was reaped may be another one of that number: of it only those get the signal
+        that the workers have started.
+        """
+        running = {worker.pid for worker in self.workers if worker.process.returncode is None}
+        for pid in running:
+            signal_group(pid, signum)
+        ended = {worker.pid for worker in self.workers} - running
+        if running and not ended and not detached:
+            return
+        for pid in self._processes():
+            if detached or not running or _group_of(pid) in ended:
+                signal_process(pid, signum)
+
+    def _collect_ended(self) -> None:
+        """Records the workers that have ended, and reaps what they have left to this process."""
+        for worker in self.running():
+            if worker.process.poll() is not None:
+                worker.collect(time.monotonic_ns(), stopped=True)
+        reap_orphans([worker.pid for worker in self.running()])
+
+    def _processes(self) -> list[int]:
+        """All running processes that the workers have started, and themselves."""
+        running = running_processes()
+        return processes_of(self._marker, adopted_children(running), apart=self._older, at=running)
+
+
+def _group_of(pid: int) -> int:
+    """The process group of a process; 0 if it has ended."""
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return 0
+
+
+class Worker:
+    """A process that was started, and its output; `exit` is None until its end is recorded.
+
+    `pidfd` becomes readable when the process ends (pidfd_open(2), Linux 5.3). On an older kernel it is None,
+    and the process has to be polled: SIGCHLD tells when.
+    """
+
+    def __init__(self, spec: WorkerSpec, marker: Mapping[str, str], journal: Journal) -> None:
+        """Starts the process with the variables of `marker` added to its environment.
+
+        Raises:
+            OSError: it cannot be started.
+            CannotCreate: its log file cannot be created.
+        """
+        self.spec = spec
+        self.exit: WorkerExit | None = None
+        with _affinity(spec.cores):
+            self.process = subprocess.Popen(
+                spec.argv,
+                cwd=spec.cwd,
+                env={**spec.environ, **marker},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                bufsize=0,
+                start_new_session=True,
+            )
+        self.started_ns = time.monotonic_ns()
+        pipe = cast(BinaryIO, self.process.stdout)
+        try:
+            self.output = WorkerOutput(pipe, spec, journal)
+            self.pidfd = _pidfd(self.process.pid)
+        except BaseException:
+            pipe.close()
+            signal_group(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """The process, and the group and session that it leads; another one's once its end is recorded."""
+        return self.process.pid
+
+    def so_far(self) -> WorkerExit:
+        """The end of the process if it were stopped now, with its last output."""
+        return self._end(-signal.SIGTERM, time.monotonic_ns(), stopped=True)
+
+    def collect(self, now_ns: int, stopped: bool) -> WorkerExit:
+        """Records the end of the process, once it has ended, and takes its last output.
+
+        `now_ns` is the monotonic clock in nanoseconds; `stopped` says that the end was not its own doing.
+        """
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+        self.output.take()
+        self.exit = self._end(self.process.returncode, now_ns, stopped)
+        return self.exit
+
+    def _end(self, returncode: int, now_ns: int, stopped: bool) -> WorkerExit:
+        return WorkerExit(
+            label=self.spec.label,
+            rank=self.spec.rank,
+            device=self.spec.local_rank,
+            pid=self.pid,
+            code=returncode if returncode >= 0 else 128 - returncode,
+            signal=-returncode if returncode < 0 else None,
+            ended_ns=now_ns,
+            seconds=(now_ns - self.started_ns) / 1e9,
+            stopped=stopped,
+            log_file=self.spec.log_file,
+            output=self.output.tail(),
+        )
+
+
+@contextlib.contextmanager
+def _affinity(cores: Sequence[int]) -> Iterator[None]:
+    """A process that is started in the block inherits these cores; so it never runs on others."""
+    if not cores:
+        yield
+        return
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, own)
+
+
+def _pidfd(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except OSError:  # an older kernel
+        return None

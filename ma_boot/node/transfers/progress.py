@@ -1,0 +1,167 @@
+"""Progress of a transfer: lines, a bar on a terminal, and events; and what it did in the end."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Callable
+
+from ma_boot.report.console import Console, rendered
+from ma_boot.report.journal import Journal
+from ma_boot.wording import Message, counted
+
+if TYPE_CHECKING:
+    from path_mapping.transfer.scheduler import Progress
+    from path_mapping.transfer.transfer import Transferred
+    from path_mapping.workers.retry import Trouble
+
+Update = Callable[["Progress"], None]
+EVENT_SECONDS = 1.0  # between two progress events, at least
+EVENT_SHARE = 0.02  # of the time so far: a transfer of an hour has fewer than 300 of them
+BAR_SECONDS = 0.1  # between two redraws of a bar
+QUIET_SECONDS = 5.0  # for which a request may be retried without a line
+TROUBLE_SECONDS = 30.0  # between two lines about retries
+
+
+def told_of_credentials(journal: Journal) -> Callable[[str], None]:
+    """Returns the function that reports a wait for renewed credentials."""
+
+    def tell(text: str) -> None:
+        journal.say(text)
+        journal.event("waiting", what="credentials", reason=text)
+
+    return tell
+
+
+class TransferProgress:
+    """Takes the progress of a transfer in its thread; prints it from the thread that waits for it.
+
+    It also writes a progress event from time to time.
+    """
+
+    def __init__(self, what: str, direction: str, journal: Journal) -> None:
+        self._what = what
+        self._direction = direction
+        self._journal = journal
+        self._bar: Update | None = None
+        self._now: Progress | None = None
+        self._started = 0.0
+        self._recorded = 0.0
+        self._trouble: Trouble | None = None
+        self._printed_at = -TROUBLE_SECONDS
+
+    def retrying(self, trouble: Trouble) -> None:
+        """Prints what is retried, since when and until when: not the first seconds, and not each time."""
+        self._trouble = trouble
+        now = time.monotonic()
+        if now - trouble.since < QUIET_SECONDS or now - self._printed_at < TROUBLE_SECONDS:
+            return
+        self._printed_at = now
+        until = f" until {_clock(trouble.until - now)}" if trouble.until < math.inf else ""
+        since = _clock(trouble.since - now)
+        self._journal.warn(f"{self._what}: OBS fails since {since}, retrying{until}: {trouble.error}")
+        self._journal.event("waiting", what=self._what, reason=trouble.error)
+
+    def last_error(self) -> str:
+        """The last error of a request that was retried, as the end of a message; empty if there was none."""
+        return Message.of("; the last error: {}", self._trouble.error) if self._trouble is not None else ""
+
+    @contextmanager
+    def shown(self) -> Iterator[Update]:
+        """The transfer's progress callback; on a terminal a bar is shown until the block ends."""
+        with ExitStack() as stack:
+            if self._journal.console.interactive:
+                self._bar = stack.enter_context(_bar(self._what, self._journal.console))
+            self._started = self._recorded = time.monotonic()
+            yield self._update
+
+    def _update(self, now: Progress) -> None:
+        self._now = now
+        if self._bar is not None:
+            self._bar(now)
+        moment = time.monotonic()
+        if moment - self._recorded >= max(EVENT_SECONDS, EVENT_SHARE * (moment - self._started)):
+            self._recorded = moment
+            self._journal.event(
+                "progress", direction=self._direction, files_done=now.files_done, files=now.files,
+                bytes_done=now.bytes_done, bytes=now.bytes,
+            )  # fmt: skip
+
+    def say(self) -> None:
+        """Prints the progress as a line, unless a bar shows it."""
+        if self._bar is not None:
+            return
+        if self._now is None:
+            self._journal.say(f"{self._what}: scanning")
+        else:
+            self._journal.say(f"{self._what}: {state_of(self._now, time.monotonic() - self._started)}")
+
+
+@contextmanager
+def _bar(what: str, console: Console) -> Iterator[Update]:
+    import rich.progress as bars  # only a terminal needs this and what it is rendered by
+
+    columns = (
+        bars.TextColumn("[bold]{task.description}"),
+        bars.BarColumn(),
+        bars.TextColumn("{task.fields[files]}"),
+        bars.DownloadColumn(),
+        bars.TransferSpeedColumn(),
+        bars.TimeRemainingColumn(),
+    )
+    bar = bars.Progress(*columns, auto_refresh=False)
+    task = bar.add_task(what, total=None, files="")
+    drawn_at = 0.0
+
+    with console.below() as show:
+
+        def update(now: Progress) -> None:
+            nonlocal drawn_at
+            files = f"{now.files_done}/{now.files} files"
+            bar.update(task, completed=now.bytes_done, total=now.bytes, files=files)
+            if time.monotonic() - drawn_at >= BAR_SECONDS:
+                show(rendered(bar.get_renderable(), console.size.columns))
+                drawn_at = time.monotonic()
+
+        yield update
+
+
+def _clock(seconds: float) -> str:
+    """The local time so many seconds from now."""
+    return time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
+
+
+def state_of(now: Progress, seconds: float) -> str:
+    """`40 of 100 files, 12 of 300 MB, 5.0 MB/s, 1 min left`, after that many seconds."""
+    text = (
+        f"{now.files_done} of {now.files} files, {now.bytes_done / 1e6:.0f} of {now.bytes / 1e6:.0f} MB, "
+        f"{now.bytes_done / 1e6 / max(seconds, 0.001):.1f} MB/s"
+    )
+    if not now.bytes_done:
+        return text
+    left = seconds * (now.bytes - now.bytes_done) / now.bytes_done
+    return f"{text}, {left:.0f} s left" if left < 100 else f"{text}, {left / 60:.0f} min left"
+
+
+def summary(done: Transferred) -> str:
+    """`6 files, 3.1 MB in 0.2 s (15.5 MB/s), 2 already present, 1 retries, length only: 3 files`."""
+    text = f"{counted(done.files, 'file')}, {done.bytes / 1e6:.1f} MB in {done.seconds:.1f} s"
+    if done.seconds >= 0.1:
+        text += f" ({done.bytes / 1e6 / done.seconds:.1f} MB/s)"
+    if done.skipped:
+        text += f", {done.skipped} already present"
+    if done.retries:
+        text += f", {counted(done.retries, 'retry', 'retries')}"
+    if done.by_length:
+        text += f", length only: {counted(done.by_length, 'file')}"
+    return text
+
+
+def record(journal: Journal, direction: str, done: Transferred) -> None:
+    """Writes the event of a finished transfer."""
+    journal.event(
+        "transfer", direction=direction, files=done.files, bytes=done.bytes, seconds=done.seconds,
+        skipped=done.skipped, retries=done.retries, by_length=done.by_length,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Input from the platform: its variables and files, and rank tables."""

@@ -1,0 +1,1 @@
+"""What ModelArts and the machine tell a node, and what they expect of it."""

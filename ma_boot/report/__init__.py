@@ -1,0 +1,1 @@
+"""What a run reports: output, events, and how it ended."""

@@ -1,0 +1,388 @@
+"""How the job ended on this node, and why: as one exit code, one screen and one file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any, Callable, NamedTuple
+
+from ma_boot.errors import BootError, ExitCode, InternalError, OutputLost, Stopped, listed, signal_name
+from ma_boot.platform.modelarts.job import ChannelContent, JobEnvironment
+from ma_boot.redact import masked, without_secrets
+from ma_boot.report.cause import Cause, lost_its_peer, words_of
+from ma_boot.report.explain import (
+    explanation,
+    failed_mpi_rank,
+    last_exception,
+    last_words,
+    output_of_failed_rank,
+    some_mpi_rank_failed,
+)
+from ma_boot.report.files import write_atomically
+from ma_boot.report.hints import hints_for
+from ma_boot.report.result import ROLES, JobFailure, RunResult, WorkerExit
+from ma_boot.wording import Message, ProgressLine, WarningLine, coded, counted, in_lines, lines_of, size
+from path_mapping.errors import printable
+
+EXIT_CODE = "exit code {}: "  # begins the last line, which programs look for: it has no mark of its kind
+MOST_OTHERS = 8  # fits on a screen
+MOST_OF_SUMMARY = 15  # lines
+LONGEST_LINE = 300
+SUMMARY_CHARACTERS = 1024  # platforms that show the summary of a failure cut it there
+
+
+class Ending(NamedTuple):
+    """The one value that decides how the node ends; a part is None if it did not happen.
+
+    `stopped_by` is the first stop signal, `error` what ended the boot before or at the launch, `run` how
+    the processes ended, `lost` which outputs were not uploaded or are empty, and `form` what the job form's
+    inputs and outputs hold. `cause` is the failure that is the cause: of the whole job if the nodes have
+    `agreed` on it, else of this node.
+    """
+
+    job: JobEnvironment | None
+    stopped_by: int | None
+    error: BootError | None
+    run: RunResult | None
+    lost: OutputLost | None
+    form: tuple[ChannelContent, ...] = ()
+    cause: Cause | None = None
+    agreed: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        job: JobEnvironment | None,
+        stops: Sequence[int],
+        error: Exception | None,
+        run: RunResult | None,
+        lost: OutputLost | None,
+        form: Sequence[ChannelContent] = (),
+    ) -> Ending:
+        """The ending from what the boot has gathered; `stops` are all stop signals, the first one first."""
+        if isinstance(error, (BootError, Stopped)) or error is None:
+            ours = error if isinstance(error, BootError) else run.not_started if run else None
+        else:
+            ours = InternalError.of(error)
+        return cls(job, stops[0] if stops else None, ours, run, lost, tuple(form))
+
+
+class ExitStatus(NamedTuple):
+    """The exit code; whose it is (`signal`, `ma_boot`, `training`, `output`, None for success); and the
+    cause in words, whose first line is a headline."""
+
+    code: int
+    by: str | None
+    cause: str
+
+
+def exit_status(ending: Ending) -> ExitStatus:
+    """The exit status by the first of the `RULES` that knows such an ending.
+
+    Success is one of the rules, with a condition of its own: an ending that no rule knows is a failure.
+    """
+    known = (rule(ending) for rule in RULES)
+    return next((status for status in known if status is not None), _unknown(ending))
+
+
+def _by_signal(ending: Ending) -> ExitStatus | None:
+    """A stop signal, unless the job was given up before it came.
+
+    Then the platform stops this node because a faster one has ended: the code is that of their common cause.
+    """
+    if ending.stopped_by is None or (ending.run is not None and ending.run.stopped_for is not None):
+        return None
+    node = _node_that_failed(ending)
+    text: str = Message.of("stopped by {}", signal_name(ending.stopped_by))
+    if node is not None:
+        text = Message.of("stopped because node {} failed", node)
+    failure = ending.run.first_failure if ending.run else None
+    if failure:
+        text = Message.of("{}; before that, {} {}", text, failure.label, failure.how())
+    return ExitStatus(128 + ending.stopped_by, "signal", text)
+
+
+def _by_error(ending: Ending) -> ExitStatus | None:
+    error = ending.error
+    return None if error is None else ExitStatus(int(error.exit_code), "ma_boot", str(error))
+
+
+def _by_failure(ending: Ending) -> ExitStatus | None:
+    """The process that failed first; if it only lost another one, with the exit code of the cause."""
+    run, cause = ending.run, ending.cause
+    failure = run.first_failure if run else None
+    if run is None or failure is None:
+        return None
+    if cause is not None and cause.code and not _is_of(ending, cause, failure) and lost_its_peer(failure):
+        who, how, after = failure.label, failure.how(), f"{failure.seconds:.1f}"
+        lost = Message.of("{} {} after {} s, as it had lost another rank", who, how, after)
+        return ExitStatus(cause.code, "training", Message.of("{} (exit code of the cause)", lost))
+    return ExitStatus(failure.code, "training", listed(_described(failure), run.advice))
+
+
+def _is_of(ending: Ending, cause: Cause, ended: WorkerExit) -> bool:
+    """Returns whether the cause is the end of this process."""
+    return _is_here(ending, cause) and cause.rank == ended.rank
+
+
+def _is_here(ending: Ending, cause: Cause) -> bool:
+    return ending.job is None or cause.node == ending.job.node_rank
+
+
+def _by_hang(ending: Ending) -> ExitStatus | None:
+    """Hung processes give 124, as `timeout` does."""
+    run = ending.run
+    if run is None or not run.hung:
+        return None
+    text = Message.of("{} hung, and ma_boot stopped the run (--hang-action stop)", ", ".join(run.hung))
+    suspected = run.suspect and Message.of("suspected: {}: {}", run.suspect, run.suspect.in_words())
+    return ExitStatus(int(ExitCode.HUNG), "ma_boot", in_lines([text, *filter(None, [suspected])]))
+
+
+def _by_cause(ending: Ending) -> ExitStatus | None:
+    """The cause for which the processes of this node were stopped."""
+    run, cause = ending.run, ending.cause
+    if run is None or run.succeeded:
+        return None
+    why = run.stopped_for
+    if cause is not None and (cause.rank is not None or not _is_here(ending, cause)):
+        why = JobFailure(cause.code, str(cause))
+    if why is None:
+        return None
+    return ExitStatus(why.code or 1, "training", Message.of("stopped because {}", why.text))
+
+
+def _by_survivors(ending: Ending) -> ExitStatus | None:
+    left = ending.run.left if ending.run else ()
+    text = Message.of("SIGKILL did not end {}", ", ".join(left))
+    return ExitStatus(int(ExitCode.HUNG), "ma_boot", text) if left else None
+
+
+def _by_lost_output(ending: Ending) -> ExitStatus | None:
+    run, lost = ending.run, ending.lost
+    if run is None or not run.succeeded or lost is None:
+        return None
+    return ExitStatus(int(lost.exit_code), "output", str(lost))
+
+
+def _success(ending: Ending) -> ExitStatus | None:
+    run = ending.run
+    return ExitStatus(int(ExitCode.SUCCESS), None, "success") if run is not None and run.succeeded else None
+
+
+RULES: tuple[Callable[[Ending], ExitStatus | None], ...] = (
+    _by_signal,
+    _by_error,
+    _by_failure,
+    _by_hang,
+    _by_cause,
+    _by_survivors,
+    _by_lost_output,
+    _success,
+)
+
+
+def _unknown(ending: Ending) -> ExitStatus:
+    """The status of an ending that no rule knows."""
+    if ending.run is None:
+        text = Message("no process was run, and no reason is known")
+        return ExitStatus(int(ExitCode.INTERNAL), "ma_boot", text)
+    text = Message("not every process ended with 0 by itself, and no other node has told a cause")
+    return ExitStatus(1, "training", text)
+
+
+def _node_that_failed(ending: Ending) -> int | None:
+    """The other node whose failure is the cause that the nodes have agreed on, if it is one's."""
+    job, cause = ending.job, ending.cause
+    if job is None or cause is None or not ending.agreed or cause.node == job.node_rank:
+        return None
+    return cause.node
+
+
+def _described(failure: WorkerExit) -> str:
+    """How the process that failed first ended."""
+    rank, who = failed_mpi_rank(failure.output), failure.label
+    if rank is not None:
+        who = Message.of("rank {} under {}", rank, who)
+    elif some_mpi_rank_failed(failure.output):
+        who = Message.of("a rank under {}", who)
+    after = f"{failure.seconds:.1f}"
+    text = Message.of("{} {} after {} s (exit code of the training process)", who, failure.how(), after)
+    more = filter(None, [explanation(failure), words_of(failure)])
+    return reduce(partial(Message.of, "{}: {}"), more, text)
+
+
+def _shortened(line: str) -> str:
+    """A line that is not too long; of a secret that was cut nobody could tell that it is one."""
+    return printable(without_secrets(line))[:LONGEST_LINE]
+
+
+def end_event(ending: Ending) -> dict[str, Any]:
+    """The fields of a node's last event."""
+    failure = ending.run.first_failure if ending.run else None
+    code, by, cause = exit_status(ending)
+    return {
+        "exit_code": code,
+        "by": by,
+        "cause": cause,
+        "label": failure.label if failure else None,
+        "words": words_of(failure) if failure else "",
+        "signal": ending.stopped_by,
+    }
+
+
+def report_lines(ending: Ending, page: str | None = None) -> list[str]:
+    """The end of a node's output: what the failed process and the others said, and a summary.
+
+    The summary has at most 15 lines: where things are, and the cause in the last line. Only the problems that
+    an error lists follow it. `page` is the path of the HTML page, None if there is none.
+    """
+    _, by, cause = exit_status(ending)
+    details = lines_of(cause)[1:]
+    run, lost = ending.run, lines_of(str(ending.lost)) if ending.lost is not None and by != "output" else []
+    of_processes = []
+    if run is not None:
+        failed = _process_of(ending, run)
+        of_processes = _failure_lines(ending, failed) if failed is not None else []
+        of_processes += _lines_of_others(run, failed)
+    if by == "training":  # what to do about it; the last line is what the process said itself
+        of_processes, details = [*of_processes, *details], []
+    places = [ProgressLine(f"logs: {ending.job.log_dir}")] if ending.job is not None else []
+    places += [ProgressLine(f"page: {page}")] if page is not None else []
+    facts: list[str] = [*_lost_of_logs(run), *map(_channel_line, ending.form)]
+    end, *why = last_lines(ending)
+    room = MOST_OF_SUMMARY - len(places) - len(why) - 1
+    if len(facts) > room:
+        facts = [*facts[: room - 1], f"and {len(facts) - room + 1} more inputs and outputs"]
+    return [*of_processes, *lost, *facts, *places, end, *details, *why]
+
+
+def last_lines(ending: Ending) -> list[str]:
+    """The exit code with its headline, and the cause where that says more."""
+    code, _, cause = exit_status(ending)
+    headline = lines_of(cause)[0]
+    return [Message.of("{}{}", EXIT_CODE.format(code), headline), *_cause_line(ending)]
+
+
+def _cause_line(ending: Ending) -> list[str]:
+    """The last line: the cause, where in the training it is, and what to do.
+
+    Left out where the line of the exit code says it all.
+    """
+    cause = ending.cause
+    if cause is None:
+        return []
+    if ending.agreed:
+        return [Message.of("{}: {}", "the job's cause", str(cause))]
+    failure = ending.run.first_failure if ending.run else None
+    rank = failed_mpi_rank(failure.output) if failure is not None and cause.rank is None else cause.rank
+    whose = f"rank {rank}: " if rank is not None else ""
+    alone = not (cause.place or cause.hint) and (failure is None or failure.rank == cause.rank)
+    return [] if alone else [Message.of("{}: {}{}", "the cause on this node", whose, cause.in_words)]
+
+
+def _lost_of_logs(run: RunResult | None) -> list[str]:
+    """What is missing in log files: a line, for several files their number."""
+    cut = [ended for ended in (run.exits if run else ()) if ended.log_lost]
+    if len(cut) > 1:
+        count = sum(ended.log_lost for ended in cut)
+        return [WarningLine(f"{count} bytes are missing in the log files of {len(cut)} processes")]
+    return [
+        WarningLine(f"{ended.label}: {ended.log_lost} bytes are missing in {ended.log_file}") for ended in cut
+    ]
+
+
+def _channel_line(content: ChannelContent) -> str:
+    """`output train_url: 2 files, 3.1 MB in /dir, for obs://bucket/path`."""
+    channel = content.channel
+    number = f"{counted(content.files, 'file')}, {size(content.bytes)}" if content.files else "no files"
+    more = "" if content.complete else "more than "
+    way = "from" if channel.kind == "inputs" else "for"
+    ends = f"in {channel.local_dir}, {way} {channel.url}"
+    return ProgressLine(f"{channel.kind[:-1]} {channel.name}: {more}{number} {ends}")
+
+
+def _failure_lines(ending: Ending, failure: WorkerExit) -> list[str]:
+    """The process that failed first, and the end of its output."""
+    host = f", host {ending.job.host}" if ending.job else ""
+    device = "" if failure.device is None else f", device {failure.device}"
+    lines = [f"the cause: {failure.label}{device}{host}, pid {failure.pid}; its log: {failure.log_file}"]
+    output = output_of_failed_rank(failure.output)
+    lines += [f"  | {_shortened(line)}" for line in last_words(output)]
+    return [*lines, *(Message.of("{}: {}", "hint", hint) for hint in hints_for(output))]
+
+
+def _process_of(ending: Ending, run: RunResult) -> WorkerExit | None:
+    """The process that is the cause, as far as it ran here; else the one that failed first."""
+    cause = ending.cause
+    here = ending.job is None or cause is None or cause.node == ending.job.node_rank
+    named = [ended for ended in run.exits if here and cause is not None and ended.rank == cause.rank]
+    return named[0] if named and named[0].code else run.first_failure
+
+
+def _lines_of_others(run: RunResult, failed: WorkerExit | None) -> list[str]:
+    """The other processes, one line each, those with an exception in their output first.
+
+    If no process failed on its own, only those with an exception are shown.
+    """
+    ends = [(ended, _exception(ended)) for ended in run.exits if ended is not failed]
+    shown = sorted((end for end in ends if run.first_failure or end[1]), key=lambda end: end[1] is None)
+    lines = [
+        f"{ended.label} {ended.how()} after {ended.seconds:.1f} s: "
+        + ("ended first" if ended is run.first_failure else ROLES[run.role(ended)])
+        + (f"; its last exception: {_shortened(exception)}" if exception else "")
+        for ended, exception in shown[:MOST_OTHERS]
+    ]
+    if len(shown) > MOST_OTHERS:
+        lines.append(f"and {len(shown) - MOST_OTHERS} others, all of them in the failure file")
+    return lines
+
+
+def _exception(ended: WorkerExit) -> str | None:
+    """The last exception in the output of a process that ended with an error."""
+    return last_exception(output_of_failed_rank(ended.output)) if ended.code else None
+
+
+def failure_document(ending: Ending) -> dict[str, Any]:
+    """The failure for programs; `summary` has at most 1,024 characters."""
+    run = ending.run
+    failure = run.first_failure if run else None
+    output = output_of_failed_rank(failure.output) if failure else ""
+    code, _, cause = exit_status(ending)
+    return {
+        "exit_code": code,
+        "summary": without_secrets(cause)[:SUMMARY_CHARACTERS],
+        "host": ending.job.host if ending.job else None,
+        "first_failure": _as_json(run, failure) if run and failure else None,
+        "last_words": last_words(output),
+        "advice": hints_for(output),
+        "processes": [_as_json(run, ended) for ended in run.exits] if run else [],
+        "output_lost": str(ending.lost) if ending.lost else None,
+        "cause": ending.cause.fields() if ending.cause else None,
+        "job_cause": str(ending.cause) if ending.cause and ending.agreed else None,
+    }
+
+
+def _as_json(run: RunResult, ended: WorkerExit) -> dict[str, Any]:
+    values = {name: value for name, value in ended._asdict().items() if name != "output"}
+    return {**values, "part": ROLES[run.role(ended)], "exception": _exception(ended)}
+
+
+def write_failure(ending: Ending) -> None:
+    """Writes `<job>-node-<i>-failure.json` to the log directory after a failure, without secrets.
+
+    A file that the training wrote there (`MABOOT_FAILURE_FILE`) is kept, and ours put beside it. Errors are
+    ignored: the report on the screen has everything.
+    """
+    if ending.job is None or exit_status(ending).code == ExitCode.SUCCESS:
+        return
+    path = Path(ending.job.failure_file)
+    try:
+        if path.exists():  # raises where the directory cannot be entered
+            path = path.with_name(path.stem + "-ma_boot.json")
+        document = coded(masked(failure_document(ending)))
+        write_atomically(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    except Exception:  # how the job ended is what counts
+        return

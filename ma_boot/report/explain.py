@@ -1,0 +1,252 @@
+"""Explains why a process ended, by its exit code and the end of its output. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+import signal
+from collections.abc import Mapping, Sequence
+
+from ma_boot.errors import signal_name
+from ma_boot.report.result import WorkerExit
+from ma_boot.wording import Message
+
+TAIL_LINES = 20
+MOST_TRACEBACK_LINES = 30
+MOST_MESSAGE_LINES = 20
+KILLED = (137, 247)  # by SIGKILL; 247 is -9 as a launcher in between passes it on
+_PASSED_ON = {241: signal.SIGTERM, 247: signal.SIGKILL}  # -15 and -9, as the exit code of a launcher
+# What a shell or the kernel means by these codes; 134 and 139 as in ModelArts' troubleshooting guide. Those
+# above 128 are of processes that died by a signal.
+EXIT_CODES: Mapping[int, Message] = {
+    126: Message.of("the command cannot be executed"),
+    127: Message.of("the command, or one that it runs, does not exist"),
+    132: Message.of("illegal instruction: a package was built for a different CPU"),
+    134: Message.of("abort: the process or one of its libraries aborted"),
+    135: Message.of("bus error: /dev/shm or the disk of a mapped file may be full"),
+    137: Message.of("killed by SIGKILL, not by ma_boot"),
+    139: Message.of("segmentation fault: usually incompatible packages"),
+    143: Message.of("terminated by SIGTERM, not by ma_boot"),
+}
+MOST_LINES_AFTER = 40  # after the exception that ended a process: what libraries print at the exit
+MOST_LINES_AFTER_STOPPED = 15
+_ESCAPES = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])"
+_TRACEBACK = "Traceback (most recent call last):"
+_GROUP = "Exception Group Traceback"
+_IN_GROUP = r" {4}\| (\w[\w.]{0,200}(?:Error|Exception|Group|Exit|Interrupt)\b.*)"
+_FRAME = r' *File "([^"]{1,4096})", line (\d+)'
+_NOT_OWN = r"/(site|dist)-packages/|/lib/python3|^<"
+_CHAINED = r"(During handling of the above exception|The above exception was the direct cause)"
+_TORCH_PREFIX = r"^\[rank\d+\]: ?"  # of each line of a traceback within a process group
+_TELLS_OF_AN_ERROR = (
+    r"^\w+(\.\w+)*(Error|Exception|Interrupt)\b|(?i:\b(error|fatal|panic|abort(ed)?)\b ?[:(\]]"
+    r"|terminate called|no such file|not found$|permission denied|cannot |no module named)"
+)
+_MISSING_FILES = (  # of Python, of programs such as cat, and of shells
+    r"No such file or directory: b?(['\"])(?P<file>.{1,4096}?)\1",
+    r"can't open file (['\"])(?P<file>.{1,4096}?)\1: \[Errno 2\]",
+    r"(?:^|[: ])['\"]?(?P<file>[^:'\" ]+)['\"]?: No such file or directory$",
+)
+_SIGKILL_BELOW = (  # of torchrun and accelerate; of PyTorch's DataLoader; of DeepSpeed
+    r"^ *exitcode +: -9 \(pid: |DataLoader worker \(pid \d+\) is killed by signal: Killed"
+    r"|exits with return code = -9$"
+)
+_TORCHRUN_FAILED = r"(?m)^torch\.distributed\.elastic\.multiprocessing\.errors\.ChildFailedError"
+_MPIRUN_TAG = r"\[\d+,{}\]<(?:stdout|stderr)>: ?"
+_MPIRUN_FAILURES = (  # Open MPI 4
+    r"The first process to do so was:\s+Process name: \[\[\d+,\d+\],\s?(\d{1,9})\]",
+    r"mpirun noticed that process rank (\d{1,9}) with PID \d+ on node \S+ exited on signal",
+)
+_MPIRUN_FAILURE_OF_A_RANK = r"Primary job\s+terminated normally, but \d+ process"
+
+
+def explanation(ended: WorkerExit) -> str | None:
+    """What the end means; None where its code is the program's own.
+
+    ModelArts' guide takes both codes of SIGKILL for out of memory: here
+    the kernel's counters decide.
+    """
+    if ended.oom is not None:
+        return out_of_memory(ended.oom)
+    if ended.signal == signal.SIGKILL:
+        return Message.of(
+            "SIGKILL, not from ma_boot, and the kernel counted no OOM kill: look for the sender in the job's "
+            "events and in the logs of the other nodes"
+        )
+    meaning = meaning_of(ended.code, ended.signal)
+    return Message.of("{}; the kernel counted no OOM kill", meaning) if ended.code in KILLED else meaning
+
+
+def out_of_memory(evidence: str) -> str:
+    """That a process was killed for its memory, and what tells so."""
+    return Message.of("out of memory: {}", evidence)
+
+
+def meaning_of(code: int, by: int | None) -> str | None:
+    """What an exit code means; None where it is the program's own.
+
+    `by` is the signal that ended the process, None if none was seen: then a code is no more than what shells
+    and launchers use for a signal, and may be the program's own all the same.
+    """
+    number = _PASSED_ON.get(code, code - 128)
+    if by is not None or not 0 < number < 32:
+        return EXIT_CODES.get(code)
+    name = signal_name(number)
+    return Message.of("a shell or launcher uses this code for signal {}, {}", int(number), name)
+
+
+def tells_of_sigkill(output: str) -> bool:
+    """Whether a launcher or a rank says that SIGKILL ended one of its processes; its own code does not."""
+    return re.search(_SIGKILL_BELOW, output, re.MULTILINE) is not None
+
+
+def last_words(output: str) -> list[str]:
+    """The last Python traceback of an output with those that it is chained to, or else its last 20 lines."""
+    lines = _lines(output)
+    starts = _tracebacks(lines)
+    if not starts:
+        return lines[-TAIL_LINES:]
+    end = _end_of_traceback(lines, starts[-1])
+    while len(starts) > 1 and any(re.search(_CHAINED, line) for line in lines[starts[-2] : starts[-1]]):
+        starts.pop()
+    traceback = lines[starts[-1] : end]
+    if len(traceback) <= MOST_TRACEBACK_LINES:
+        return traceback
+    return [*traceback[:2], "  ...", *traceback[3 - MOST_TRACEBACK_LINES :]]
+
+
+def last_exception(output: str, most: float = math.inf) -> str | None:
+    """The exception of the last Python traceback of an output, such as `ValueError: no such layer`.
+
+    Of an exception group with the first of its exceptions. None if more than `most` lines remain from it on.
+    """
+    lines = _lines(output)
+    start, at = _last_traceback(lines)
+    if at is None or len(lines) - at > most:
+        return None
+    group = lines[at:] if _GROUP in lines[start] else []
+    inner = next(filter(None, (re.match(_IN_GROUP, line) for line in group)), None)
+    return f"{lines[at]}: {inner[1]}" if inner else lines[at]
+
+
+def exception_at_end(output: str, stopped: bool = False) -> str | None:
+    """The last exception, if little was printed after it: else the program has handled it, and went on.
+
+    Less may follow it in a process that was `stopped`: it may have gone on.
+    """
+    return last_exception(output, MOST_LINES_AFTER_STOPPED if stopped else MOST_LINES_AFTER)
+
+
+def place_of_exception(output: str) -> str:
+    """The last frame of the last traceback that is the training's own, such as `model/train.py:17`."""
+    lines = _lines(output)
+    starts = _tracebacks(lines)
+    traceback = lines[starts[-1] : _end_of_traceback(lines, starts[-1])] if starts else []
+    frames = list(filter(None, (re.match(_FRAME, line) for line in traceback)))
+    own = [frame for frame in frames if not re.search(_NOT_OWN, frame[1])] or frames
+    return f"{'/'.join(own[-1][1].split('/')[-2:]).lstrip('/')}:{own[-1][2]}" if own else ""
+
+
+def own_words(output: str, stopped: bool = False) -> str | None:
+    """What a program says of its failure: the exception at its end, else the last line of an error."""
+    return exception_at_end(output, stopped) or error_line(output)
+
+
+def error_line(output: str) -> str | None:
+    """The last line that tells of an error, of the last 20, after the last traceback."""
+    lines = _lines(output)
+    _, at = _last_traceback(lines)
+    rest = [line.strip() for line in lines[0 if at is None else at + 1 :][-TAIL_LINES:]]
+    return next((line for line in reversed(rest) if re.search(_TELLS_OF_AN_ERROR, line)), None)
+
+
+def last_line(output: str) -> str:
+    """The last line that is not empty."""
+    return next((line.strip() for line in reversed(_lines(output)) if line.strip()), "")
+
+
+def missing_files(output: str) -> list[str]:
+    """The paths that a program or its shell did not find, as it prints them, the last one first."""
+    files = [
+        match.group("file")
+        for line in reversed(_lines(output))
+        for match in (re.search(pattern, line) for pattern in _MISSING_FILES)
+        if match
+    ]
+    return list(dict.fromkeys(files))
+
+
+def failed_mpi_rank(output: str) -> int | None:
+    """The rank that mpirun reports as the first to fail; None for any other output."""
+    match = next(filter(None, (re.search(pattern, output) for pattern in _MPIRUN_FAILURES)), None)
+    return int(match.group(1)) if match else None
+
+
+def some_mpi_rank_failed(output: str) -> bool:
+    """Whether mpirun reports that a rank failed, which one it may not know: not all had started by then."""
+    return re.search(_MPIRUN_FAILURE_OF_A_RANK, output) is not None
+
+
+def output_of_failed_rank(output: str) -> str:
+    """Of a launcher's output only what the rank printed that failed first, without tags; any other unchanged.
+
+    torchrun ends with a traceback of its own, which says no more than that. If mpirun does not say which rank
+    failed, it is the first one with a traceback. With `--tag-output` Open MPI tags each piece that it reads,
+    which may begin in the middle of a line.
+    """
+    rank = failed_mpi_rank(output)
+    if rank is None and some_mpi_rank_failed(output):
+        raised = re.search(_MPIRUN_TAG.format(r"(\d{1,9})") + re.escape(_TRACEBACK), output)
+        rank = int(raised.group(1)) if raised else None
+    if rank is None:
+        return _before_torchruns_end(output)
+    tag = re.compile(_MPIRUN_TAG.format(rank))
+    return "\n".join(tag.sub("", line) for line in output.splitlines() if tag.match(line)) or output
+
+
+def _before_torchruns_end(output: str) -> str:
+    """The output without torchrun's traceback, if there is one before it."""
+    before, traceback, end = output.rpartition(f"\n{_TRACEBACK}\n")
+    return before if traceback and _TRACEBACK in before and re.search(_TORCHRUN_FAILED, end) else output
+
+
+def _tracebacks(lines: Sequence[str]) -> list[int]:
+    """Where they begin; those of the exceptions in a group are part of the group's."""
+    return [
+        number for number, line in enumerate(lines) if _TRACEBACK in line and not re.match(r" {4,}\|", line)
+    ]
+
+
+def _last_traceback(lines: Sequence[str]) -> tuple[int, int | None]:
+    """The first line of the last traceback, and the line of its exception, if there is one."""
+    starts = _tracebacks(lines)
+    after = range(starts[-1] + 1, len(lines)) if starts else ()
+    at = next((number for number in after if lines[number] and not lines[number][0].isspace()), None)
+    return (starts[-1] if starts else 0), at
+
+
+def _end_of_traceback(lines: Sequence[str], start: int) -> int:
+    """Frames are indented; the exception follows, whose message may have several lines."""
+    end = start + 1
+    while end < len(lines) and (not lines[end] or lines[end][0].isspace()):
+        end += 1
+    message = end
+    while end < len(lines) and lines[end].strip() and end < message + MOST_MESSAGE_LINES:
+        end += 1
+    return end
+
+
+def without_escapes(text: str) -> str:
+    """The text without what sets a terminal's colours or title: Ray, rich and loguru print it everywhere."""
+    return re.sub(_ESCAPES, "", text) if "\x1b" in text else text
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of an output, without colours and PyTorch's rank prefix; of a progress bar its last state.
+
+    Without the bar beside the traceback of an exception group, too.
+    """
+    lines = without_escapes(text).replace("\r\n", "\n").rstrip("\n").split("\n")
+    shown = (line.rstrip("\r").rpartition("\r")[2] for line in lines)
+    prefix = rf"{_TORCH_PREFIX}|^  [|+] " if _GROUP in text else _TORCH_PREFIX
+    return [re.sub(prefix, "", line) for line in shown] if text else []

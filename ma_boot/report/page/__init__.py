@@ -1,0 +1,1 @@
+"""A job's `Timeline` as one self-contained HTML page."""

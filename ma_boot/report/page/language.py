@@ -1,0 +1,128 @@
+"""The words of the page, and the messages of ma_boot in events, in English and Chinese.
+
+Translations of the latter are in `templates/chinese.txt`, by their English templates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from ma_boot import wording
+from ma_boot.errors import signal_name
+from ma_boot.wording import Message
+
+
+class Text(NamedTuple):
+    """One text in both languages."""
+
+    en: str
+    zh: str
+
+    def cut(self, most: int) -> Text:
+        """Its first characters in each language."""
+        return Text(self.en[:most], self.zh[:most])
+
+
+def same(text: str) -> Text:
+    """A name or a number, which is the same in both languages."""
+    return Text(text, text)
+
+
+OUR_CODE = Text("an exit code of ma_boot, not of the training", "ma_boot 给出的退出码，并非来自训练进程")
+TRAINING_CODE = Text("the training's own exit code", "训练进程自身的退出码")
+OUR_CODES: dict[int, Text] = {
+    0: Text("all processes succeeded, and no output is missing", "所有进程成功结束，没有缺失的输出"),
+    64: Text("usage error on the command line", "命令行用法错误"),
+    65: Text("the rank table is complete but invalid", "rank table 已就绪，但内容无效"),
+    66: Text("an input does not exist in OBS", "OBS 中不存在某个输入"),
+    69: Text("OBS is unreachable or refuses the credentials", "无法访问 OBS，或凭证被拒绝"),
+    70: Text("internal error of ma_boot", "ma_boot 内部错误"),
+    73: Text("a directory or file cannot be created", "无法创建目录或文件（磁盘已满或权限不足）"),
+    74: Text("the training succeeded, but an upload failed", "训练成功，但有输出上传失败"),
+    75: Text("the rank table was not completed in time", "rank table 未在规定时间内就绪"),
+    78: Text("the configuration or the environment is invalid", "配置或环境有误"),
+    124: Text("processes hung or could not be killed", "进程挂起或无法终止"),
+    126: Text("the command cannot be executed", "命令无法执行"),
+    127: Text("the command does not exist", "命令不存在"),
+}
+ROLES: dict[str, Text] = {
+    "cause": Text("cause", "根因"),
+    "followed": Text("failed afterwards", "随后失败"),
+    "stopped": Text("stopped by ma_boot", "被 ma_boot 停止"),
+    "well": Text("succeeded", "正常结束"),
+    "unknown": Text("end unknown", "结局未知"),
+}
+PHASES: dict[str, Text] = {
+    "job": Text("job", "作业"),
+    "environment": Text("environment", "环境"),
+    "inputs": Text("inputs", "输入"),
+    "rank table": Text("rank table", "rank table"),
+    "launch": Text("launch", "启动"),
+    "run": Text("run", "运行"),
+    "outputs": Text("outputs", "输出"),
+    "checkpoints": Text("checkpoints", "检查点"),
+}
+INCIDENTS: dict[str, Text] = {
+    "restart": Text("restart", "重启"),
+    "stop": Text("stop", "停止"),
+    "reset": Text("end asked for by MindCluster", "MindCluster 要求结束"),
+    "kill": Text("signal sent", "发送信号"),
+    "unkillable": Text("could not be killed", "无法终止"),
+    "hang": Text("hang", "挂起"),
+    "waiting": Text("waited", "等待"),
+    "left-over": Text("processes of an earlier run were stopped", "已清理上次运行遗留的进程"),
+    "dropped": Text("lines not shown: standard output was blocked", "标准输出阻塞，部分行未显示"),
+    "restored": Text("checkpoint to resume from", "从此检查点继续训练"),
+    "checkpoints": Text(
+        "last checkpoint of the node; newest whole set", "本节点最后的检查点；最新的完整检查点"
+    ),
+    "slow rank": Text("slow rank", "慢 rank"),
+    "loss not finite": Text("the loss is no number", "loss 不是有效数值"),
+    "fault": Text("injected fault", "演练注入的故障"),
+    "start": Text("boot command run again", "启动命令再次执行"),
+}
+
+
+def phase_name(name: str) -> Text:
+    """The name of a phase in both languages."""
+    return PHASES.get(name, same(name))
+
+
+def code_shown(code: int | None, signal: int | None) -> str:
+    """`7` or `143 SIGTERM`; `?` if the end is unknown."""
+    if code is None:
+        return "?"
+    return f"{code} {signal_name(signal)}" if signal else str(code)
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """`0–3, 8, 10–15` for whole numbers in any order."""
+    return wording.ranges(numbers, "–")
+
+
+def in_both(text: str) -> Text:
+    """A text with its translation; one that is no message of ma_boot stays as it is."""
+    return Text(text, _in_chinese(text))
+
+
+def _in_chinese(text: str) -> str:
+    if not isinstance(text, Message):
+        return text
+    args = [_in_chinese(arg) for arg in text.args]
+    template = catalogue().get(text.template)
+    if template is not None:
+        with suppress(IndexError):  # of another version
+            return template.format(*args)
+    return Message(text.template, tuple(args))
+
+
+@cache
+def catalogue() -> Mapping[str, str]:
+    """The Chinese templates by the English ones."""
+    text = (Path(__file__).with_name("templates") / "chinese.txt").read_text(encoding="utf-8")
+    entries = (entry.partition("\n") for entry in text.rstrip("\n").split("\n\n")[1:])
+    return {english: chinese for english, _, chinese in entries}

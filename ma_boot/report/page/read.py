@@ -1,0 +1,193 @@
+"""Reads events and the ends of logs, makes the page of a job from them, and writes it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Callable, NamedTuple
+from urllib.parse import quote
+
+from ma_boot.errors import BootError, ConfigError, described, listed
+from ma_boot.processes.signals import SignalInbox
+from ma_boot.processes.task import Task
+from ma_boot.redact import without_secrets
+from ma_boot.report.explain import without_escapes
+from ma_boot.report.files import keep_earlier, write_atomically
+from ma_boot.report.page.compose import page_text
+from ma_boot.report.page.head import cause_in_own_words, headline, time_that_counted
+from ma_boot.report.page.language import catalogue
+from ma_boot.report.page.tables import logs_to_read
+from ma_boot.report.result import CAUSE
+from ma_boot.report.timeline.events import printable, read_events
+from ma_boot.report.timeline.job_timeline import Timeline
+from ma_boot.report.timeline.merge import job_names, timeline_of
+
+MOST_EVENT_BYTES = 64 << 20  # from the end of each file
+CAUSE_TAIL = 64_000  # bytes of the log of the process that failed first
+ALL_TAILS = 1_000_000  # of all others together
+LARGEST_TAIL = 16_000  # of each of them
+CUT = "…\n"  # before an end that is not the whole log: its lines are numbered from the last one, which is -1
+LOGS = (".txt", ".log")
+
+
+class JobPage(NamedTuple):
+    """The page of a job; in one line how the job ended and why, in another what its time went for; and a line
+    for each restart of its processes, with the reason."""
+
+    text: str
+    end: str
+    time: str
+    restarts: tuple[str, ...]
+
+
+def page_of(events: Sequence[Path], page: Path | None = None, own: bool = False) -> JobPage:
+    """The page of the job that wrote these event files, without secrets.
+
+    `page` is where it will be: its links to whole logs are relative to that. `own` are events that this
+    process wrote: the logs that they name are read wherever they are.
+
+    Raises:
+        ConfigError: A file cannot be read, there are no events, or they are of several jobs.
+    """
+    timeline = _timeline(events)
+    places = places_of_logs(timeline, events, own)
+    links = {file: relative_url(place, page) for file, place in places.items()} if page else {}
+    ends_of_logs = tails(timeline, places)
+    failed = timeline.outcome.process
+    why = cause_in_own_words(timeline, ends_of_logs.get(failed.log_file, "") if failed else "").en
+    end = " ".join(filter(None, [headline(timeline).en, why]))
+    reasons = (printable(incident.text) for incident in timeline.restarts)
+    restarts = tuple(f"restart {number}: {reason}" for number, reason in enumerate(reasons, 1))
+    text, time_spent = page_text(timeline, ends_of_logs, links), time_that_counted(timeline).en
+    return JobPage(text, printable(end), time_spent, restarts)
+
+
+def _hidden(text: str) -> str:
+    """A string of an event without secrets; a template of a message, which is ma_boot's own, as it is."""
+    return text if text in catalogue() else without_secrets(text)
+
+
+def event_files(places: Iterable[Path]) -> list[Path]:
+    """These files, and those of events below the directories among them, each once.
+
+    Raises:
+        ConfigError: A directory has none.
+    """
+    files: list[Path] = []
+    for place in places:
+        below = sorted(place.rglob("*-events.jsonl")) if place.is_dir() else [place]
+        if not below:
+            raise ConfigError(
+                f"no events below {place}: expected files *-events.jsonl, as in a log directory"
+            )
+        files += below
+    return list(dict.fromkeys(files))
+
+
+def _timeline(events: Sequence[Path]) -> Timeline:
+    try:
+        files = [read_events(_end_of(path, MOST_EVENT_BYTES), _hidden) for path in events]
+    except OSError as error:
+        raise ConfigError(f"cannot read the events {error.filename}: {error.strerror}") from error
+    if not any(file.events for file in files):
+        raise ConfigError(f"no events in {', '.join(map(str, events))}: expected *-events.jsonl of a job")
+    names = job_names(files)
+    if len(names) > 1:
+        raise ConfigError(listed("expected the events of one job, found several:", names))
+    return timeline_of(files)
+
+
+def places_of_logs(timeline: Timeline, events: Sequence[Path], own: bool = False) -> dict[str, Path]:
+    """Where the logs that the page shows are, by log file as in the events: there, or beside the events.
+
+    They may have been copied with them. Those that do not exist are left out. Events of another machine may
+    name any file: unless they are our `own`, only logs (`.txt`, `.log`) that lie below a directory of the
+    events count, after links are resolved.
+    """
+    beside = list(dict.fromkeys(path.parent for path in events))
+    allowed = tuple(os.path.join(os.path.realpath(parent), "") for parent in beside)
+    places: dict[str, Path] = {}
+    for process in logs_to_read(timeline):
+        name = Path(process.log_file).name
+        for place in (Path(process.log_file), *(parent / name for parent in beside)):
+            with suppress(OSError, ValueError):  # not on this machine, or not a path at all
+                real = os.path.realpath(place)
+                if place.is_file() and (own or (real.startswith(allowed) and real.endswith(LOGS))):
+                    places[process.log_file] = place
+                    break
+    return places
+
+
+def relative_url(place: Path, page: Path) -> str:
+    """The relative URL that leads from a page to a file, which may be moved together."""
+    path = os.path.relpath(os.path.abspath(place), os.path.dirname(os.path.abspath(page)))
+    return f"./{quote(os.fsencode(path))}"
+
+
+def tails(timeline: Timeline, places: Mapping[str, Path]) -> dict[str, str]:
+    """The ends of the logs that the page shows, by log file as in the events; without secrets."""
+    wanted = [process for process in logs_to_read(timeline) if process.log_file in places]
+    each = min(LARGEST_TAIL, ALL_TAILS // max(1, len(wanted)))
+    ends: dict[str, str] = {}
+    for process in wanted:
+        size = CAUSE_TAIL if process.role == CAUSE else each
+        place = places[process.log_file]
+        with suppress(OSError):
+            is_cut = place.stat().st_size > size
+            ends[process.log_file] = (CUT if is_cut else "") + _plain(_end_of(place, size))
+    return ends
+
+
+def _end_of(path: Path, most: int) -> str:
+    """The last whole lines of a regular file, at most this number of bytes. Raises `OSError`."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a FIFO would be waited for
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - most))
+        data = file.read(most)
+    if size > most:
+        data = data.partition(b"\n")[2] or data
+    return data.decode("utf-8", "replace")
+
+
+def _plain(text: str) -> str:
+    """The text without colours and secrets, and of a progress bar only its last state."""
+    lines = without_secrets(without_escapes(text)).replace("\r\n", "\n").split("\n")
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2][:2000] for line in lines).rstrip("\n")
+
+
+PATIENCE_SECONDS = 5.0
+
+
+def write_in_time(
+    events: Sequence[Path],
+    page: Path,
+    inbox: SignalInbox,
+    warn: Callable[[str], None],
+    patience: float = PATIENCE_SECONDS,
+) -> bool:
+    """Writes the page of events that this process wrote, and keeps an earlier one; True if it was written.
+
+    It takes at most `patience` seconds. An error is reported by `warn` and otherwise ignored.
+    """
+
+    def work(cancel: object) -> None:
+        text = page_of(events, page, own=True).text
+        keep_earlier(page)
+        write_atomically(page, text)
+
+    try:
+        task = Task("page", work, inbox)
+        if task.wait(lambda: None, time.monotonic() + patience):
+            task.result()
+            return True
+        warn(f"no page was made: {patience:.0f} s were not enough for {page}")
+    except Exception as error:  # the job's own end is what counts
+        warn(f"no page was made: {error if isinstance(error, BootError) else described(error)}")
+    return False

@@ -1,0 +1,139 @@
+"""How the processes of a node ended, and which of them is the cause. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ma_boot.errors import BootError, signal_name
+from ma_boot.wording import Message, counted
+
+CAUSE, FOLLOWED, STOPPED, WELL = "cause", "followed", "stopped", "well"
+ROLES = {CAUSE: "the cause", FOLLOWED: "failed after it", STOPPED: "stopped by ma_boot", WELL: "ended with 0"}
+# of SIGTERM and SIGKILL, as a shell shows them and as a launcher in between passes -15 and -9 on
+STOP_CODES = frozenset({143, 137, 241, 247})
+
+
+class WorkerExit(NamedTuple):
+    """How one process ended: `code` as a shell shows it (128+n for signal n), `seconds` after its start.
+
+    `ended_ns` is the monotonic clock in nanoseconds; processes that were found to have ended at the same
+    time are in the order in which the kernel reported them. `stopped` means that ma_boot was already stopping
+    all processes, so this one is not the cause. `output` is the end of what it printed, `log_lost` the number
+    of bytes that could not be written to its log file, `oom` the evidence that the kernel OOM-killed it.
+    """
+
+    label: str
+    rank: int | None
+    device: int | None
+    pid: int
+    code: int
+    signal: int | None
+    ended_ns: int
+    seconds: float
+    stopped: bool
+    log_file: str
+    output: str = ""
+    log_lost: int = 0
+    oom: str | None = None
+
+    def how(self) -> str:
+        """The end in words, without the process's name."""
+        if self.signal is not None:
+            return Message.of("was killed by {}", signal_name(self.signal))
+        return Message.of("ended with exit code {}", self.code)
+
+
+class HangSuspect(NamedTuple):
+    """Who is suspected of a hang, and why; `rank` is None if a whole node is meant."""
+
+    node: int
+    rank: int | None
+    why: str
+
+    def __str__(self) -> str:
+        return node_and_rank(self.node, self.rank)
+
+    def in_words(self) -> str:
+        """Why in a sentence, after its name."""
+        return Message.of("it {}", self.why)
+
+
+def role_beside_cause(code: int, stopped: bool, alone: bool) -> str:
+    """What the end of a process that is not the cause was: `FOLLOWED`, `STOPPED` or `WELL`.
+
+    A process that fails on its own after the first one usually lost its peer; that ma_boot was already
+    stopping it does not make it stopped, unless its code is that of a stop, or none failed on its own
+    (`alone`).
+    """
+    if code == 0:
+        return WELL
+    return STOPPED if stopped and (alone or code in STOP_CODES) else FOLLOWED
+
+
+def node_and_rank(node: int, rank: int | None) -> str:
+    """`node 1, rank 3`, or `node 1`."""
+    return Message.of("node {}", node) if rank is None else Message.of("node {}, rank {}", node, rank)
+
+
+class JobFailure(NamedTuple):
+    """The failure by which the job was given up: the exit code of its cause, and the cause in words."""
+
+    code: int
+    text: str
+
+
+class RunResult(NamedTuple):
+    """How all processes ended, in the order of their ends.
+
+    `not_started` is why a process could not be spawned, or none should have been; `hung` are the labels of
+    those whose hang ended the run, and `left` of those that even SIGKILL did not end; `advice` is what to do
+    about the first failure, and `suspect` who is suspected of the last hang; `stopped_for` is why no further
+    attempt follows on any node: the job was given up, before any stop signal came.
+    """
+
+    exits: tuple[WorkerExit, ...]
+    not_started: BootError | None = None
+    hung: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+    suspect: HangSuspect | None = None
+    stopped_for: JobFailure | None = None
+
+    @property
+    def first_failure(self) -> WorkerExit | None:
+        """The cause: the first process that failed on its own."""
+        return next((ended for ended in self.exits if ended.code != 0 and not ended.stopped), None)
+
+    @property
+    def succeeded(self) -> bool:
+        """True if every process was started and ended with 0 by itself.
+
+        A process that ended with 0 while it was being stopped may have a handler of SIGTERM: its work is not
+        done. Nor is that of a job that was given up.
+        """
+        if self.not_started is not None or self.hung or self.left or self.stopped_for is not None:
+            return False
+        return bool(self.exits) and all(ended.code == 0 and not ended.stopped for ended in self.exits)
+
+    @property
+    def outcome(self) -> str:
+        """The outcome of the phase: `done`, `failed` or `stopped`."""
+        if self.succeeded:
+            return "done"
+        return "failed" if self.first_failure or self.not_started or self.hung else "stopped"
+
+    def role(self, ended: WorkerExit) -> str:
+        """What this end was in the run: `CAUSE`, `FOLLOWED`, `STOPPED` or `WELL`."""
+        if ended is self.first_failure:
+            return CAUSE
+        return role_beside_cause(ended.code, ended.stopped, self.first_failure is None)
+
+    def summary(self) -> str:
+        """One line for the log."""
+        failure = self.first_failure
+        if failure is not None:
+            return Message.of("{} {}", failure.label, failure.how())
+        stopped = sum(ended.stopped for ended in self.exits)
+        return f"{counted(len(self.exits) - stopped, 'process', 'processes')} ended with 0" + (
+            f", {stopped} stopped" if stopped else ""
+        )

@@ -1,0 +1,311 @@
+"""The events of one run of the boot command as a `BootRun`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, Callable
+
+from ma_boot.report.cause import LOST_PEER, OWN, Cause
+from ma_boot.report.result import node_and_rank
+from ma_boot.report.timeline.events import Event, Timed, items, moment, number, several, whole, words
+from ma_boot.report.timeline.job_timeline import (
+    BootRun,
+    HangStacks,
+    Incident,
+    Measurement,
+    PhaseSpan,
+    PlaceOfData,
+    ProcessSpan,
+    StackGroup,
+    TransferSpan,
+)
+from ma_boot.wording import Message, duration
+
+MOST_GROUPS = 64
+MOST_STACK = 4000  # characters
+MOST_PROCESSES = 1200  # of one run: with restarts a node has more processes than ranks
+MOST_INCIDENTS = 200
+MOST_SAMPLES = 400
+MOST_PLACES = 100
+MOST_STACKS = 20
+MOST_VERSIONS = 20
+_OF_CARDS = ("utilisation", "memory", "temperature", "power")
+_OF_RANKS = ("step_time", "loss", "cpu", "rss", "threads", "read", "written")
+
+Table = Mapping[str, Mapping[str, float]]
+
+
+def hang_stacks(at: float, event: Event) -> HangStacks:
+    """The folded stacks of an event, whatever it has."""
+    named = _object(event, "suspect")
+    groups = (_group(group) for group in items(event, "folded")[:MOST_GROUPS] if isinstance(group, dict))
+    node = whole(named, "node")
+    who = "" if node is None else node_and_rank(node, whole(named, "rank"))
+    return HangStacks(at, tuple(groups), who, words(named, "why", 600))
+
+
+def job_cause(event: Event) -> Cause | None:
+    """The cause of the end of the job, as far as the node that wrote it knew; None if it names no node."""
+    cause = _object(event, "cause")
+    node, rank, code = whole(cause, "node", 100_000), whole(cause, "rank"), whole(cause, "code", 255)
+    text = words(cause, "words") or ("" if code is None else Message.of("exit code {}", code))
+    if node is None or not text:
+        return None
+    at, evidence = number(cause, "at", 1e11) or 0.0, whole(cause, "evidence", LOST_PEER) or OWN
+    return Cause(
+        node, rank, code or 0, text, at, evidence, words(cause, "place", 300), words(cause, "hint", 600)
+    )
+
+
+def _group(group: Mapping[str, Any]) -> StackGroup:
+    ranks = (rank for rank in items(group, "ranks") if type(rank) is int and 0 <= rank <= 1_000_000)
+    return StackGroup(tuple(ranks), words(group, "stack", MOST_STACK))
+
+
+def sample(at: float, event: Event) -> Measurement:
+    """The figures of an event by metric, without those that are unknown."""
+    ranks, cards, host = (_object(event, name) for name in ("ranks", "cards", "host"))
+    further = _object(ranks, "values")
+    columns = {
+        **{name: ranks.get(name) for name in _OF_RANKS},
+        **{str(n)[:40]: further[n] for n in list(further)[:8]},
+    }
+    return Measurement(
+        at,
+        _table(items(ranks, "rank"), columns),
+        _table(items(cards, "card"), {name: cards.get(name) for name in _OF_CARDS}),
+        _of_host(host),
+    )
+
+
+def _object(event: Event, name: str) -> Mapping[str, Any]:
+    value = event.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _table(names: list[Any], columns: Mapping[str, object]) -> Table:
+    """The columns that have figures, each by the names of the rows."""
+    rows = [str(name)[:40] for name in names]
+    table: dict[str, dict[str, float]] = {}
+    for metric, values in columns.items():
+        if isinstance(values, list):
+            known = {row: float(value) for row, value in zip(rows, values) if is_figure(value)}
+            if known:
+                table[metric] = known
+    return table
+
+
+def _of_host(host: Mapping[str, Any]) -> Table:
+    """What the machine as a whole does; of memory and disks the used part."""
+    table: dict[str, dict[str, float]] = {}
+    for metric in ("cpu", "received", "sent"):
+        if is_figure(host.get(metric)):
+            table[metric] = {"": float(host[metric])}
+    parts = {"memory": {"": host.get("memory")}, "disk": _object(host, "disks")}
+    for metric, pairs in parts.items():
+        known = {
+            str(name)[:60]: float(pair[0])
+            for name, pair in list(pairs.items())[:8]
+            if isinstance(pair, list) and pair and is_figure(pair[0])
+        }
+        if known:
+            table[metric] = known
+    return table
+
+
+def is_figure(value: object) -> bool:
+    """Whether this is a number that can be drawn: not NaN, not infinite."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e15
+
+
+_INCIDENTS: Mapping[str, Callable[[Event], tuple[str, str]]] = {  # the label and the text of each kind
+    "restart": lambda e: ("", words(e, "reason")),
+    "stop": lambda e: ("", words(e, "reason")),
+    "reset": lambda e: ("", words(e, "reason")),
+    "kill": lambda e: (_labels(e, "left"), Message.of("signal {}", whole(e, "signal", 64) or 0)),
+    "unkillable": lambda e: (_labels(e, "left"), ""),
+    "hang": lambda e: (_labels(e, "labels"), ""),
+    "left-over": lambda e: ("", f"{len(items(e, 'pids'))}"),
+    "waiting": lambda e: (words(e, "what", 100), words(e, "reason")),
+    "dropped": lambda e: ("", f"{whole(e, 'lines', 10**15) or 0}"),
+    "restored": lambda e: (words(e, "step", 40) or "–", words(e, "source")),
+    "checkpoints": lambda e: (words(e, "published", 40) or "–", _sets(e)),
+    "slow rank": lambda e: (f"rank {whole(e, 'rank')}", _slowness(e)),
+    "loss not finite": lambda e: (
+        words(e, "label", 60),
+        f"{words(e, 'loss', 10)}, step {whole(e, 'step') or '–'}",
+    ),
+    "fault": lambda e: (words(e, "target", 100), words(e, "fault")),
+}
+
+
+def _labels(event: Event, name: str) -> str:
+    return ", ".join(several(event, name)[:8])
+
+
+def _slowness(event: Event) -> str:
+    step, others = number(event, "step_time", 1e9), number(event, "others", 1e9)
+    if step is None or others is None:
+        return ""
+    return Message.of("{} s a step, the others {} s", f"{step:.2f}", f"{others:.2f}")
+
+
+def _sets(event: Event) -> str:
+    """The newest whole set, and for how long the one before the end of the training had been whole."""
+    before, age = words(event, "before", 40), number(event, "age", 1e9)
+    whole_now = Message.of("whole: {}", words(event, "whole", 40) or "–")
+    if not before or age is None:
+        return whole_now
+    return Message.of("{} · {}: {}", whole_now, before, duration(age))
+
+
+def boot_run(node: int | None, events: Timed) -> BootRun:
+    """The run that wrote these events, at least one, each with its time in seconds after the job began.
+
+    Events of unknown kinds are ignored.
+    """
+    of_kind: dict[str, list[tuple[float, Event]]] = {}
+    for at, event in events:
+        of_kind.setdefault(event["kind"], []).append((at, event))
+    last = {kind: group[-1][1] for kind, group in of_kind.items()}
+    ending, job = last.get("end", {}), last.get("job", {})
+    versions = _object(last.get("software", {}), "versions")
+    incidents = filter(None, (incident_of(at, node, event) for at, event in events))
+    published = of_kind.get("checkpoint", ())
+    return BootRun(
+        start=events[0][0],
+        end=max(at for at, _ in events),
+        phases=tuple(_phases(events)),
+        processes=tuple(_processes(events)[-MOST_PROCESSES:]),
+        incidents=tuple(incidents)[-MOST_INCIDENTS:],
+        transfers=_transfers(events),
+        exit_code=whole(ending, "exit_code", 255),
+        by=words(ending, "by", 20),
+        cause=words(ending, "cause", 3000),
+        label=words(ending, "label", 60),
+        signal=whole(ending, "signal", 64),
+        words=words(ending, "words"),
+        command=words(job, "command", 4000),
+        host=words(job, "host", 100),
+        places=tuple(islice(_places(events), MOST_PLACES)),
+        stacks=tuple(hang_stacks(at, event) for at, event in of_kind.get("stacks", ())[-MOST_STACKS:]),
+        samples=tuple(sample(at, event) for at, event in of_kind.get("metrics", ())),
+        job_cause=job_cause(last.get("job cause", {})),
+        program=words(job, "program", 100),
+        saves=tuple((_start_of(at, event), words(event, "step", 40)) for at, event in published),
+        whole=words(last.get("checkpoints", {}), "whole", 40),
+        software={name: words(versions, name, 60) for name in list(versions)[:MOST_VERSIONS]},
+    )
+
+
+def incident_of(at: float, node: int | None, event: Event) -> Incident | None:
+    """The event as an incident; None for an event of another kind."""
+    describe = _INCIDENTS.get(event["kind"])
+    return None if describe is None else Incident(event["kind"], at, node, *describe(event))
+
+
+def _phases(events: Timed) -> list[PhaseSpan]:
+    """The phases; the end of one is that of the latest of its name that has not ended."""
+    phases: list[PhaseSpan] = []
+    for at, event in events:
+        name = words(event, "phase", 40)
+        if event["kind"] == "phase-start":
+            phases.append(PhaseSpan(name, at, None, "", ""))
+        elif event["kind"] == "phase-end":
+            outcome, detail = words(event, "outcome", 20), words(event, "detail")
+            for number in reversed(range(len(phases))):
+                phase = phases[number]
+                if phase.name == name and phase.end is None:
+                    phases[number] = phase._replace(end=max(at, phase.start), outcome=outcome, detail=detail)
+                    break
+            else:
+                phases.append(PhaseSpan(name, _start_of(at, event), at, outcome, detail))
+    return phases
+
+
+def _processes(events: Timed) -> list[ProcessSpan]:
+    """The processes; an event after a start belongs to the latest process of its label."""
+    processes: list[ProcessSpan] = []
+    latest: dict[str, int] = {}
+    for at, event in events:
+        kind, label = event["kind"], words(event, "label", 60)
+        if kind == "start" or (kind == "exit" and label not in latest):
+            start = at if kind == "start" else _start_of(at, event)
+            rank, log_file = whole(event, "rank"), words(event, "log_file", 1000)
+            latest[label] = len(processes)
+            processes.append(ProcessSpan(label, rank, start, None, None, None, None, False, "", log_file))
+        if kind not in ("first-output", "exit") or label not in latest:
+            continue
+        process = processes[latest[label]]
+        if kind == "first-output":
+            process = process._replace(first_output=max(process.start, moment(event, "first_ns", at)))
+        else:
+            process = process._replace(
+                end=max(process.start, moment(event, "ended_ns", at)),
+                code=whole(event, "code", 255),
+                signal=whole(event, "signal", 64),
+                stopped=event.get("stopped") is True,
+                oom=words(event, "oom"),
+            )
+        processes[latest[label]] = process
+    return processes
+
+
+def _transfers(events: Timed) -> tuple[TransferSpan, ...]:
+    """All transfers, the unfinished ones last.
+
+    A step of an output with checkpoints is one, too: the upload at the end does not count it.
+    """
+    transfers: list[TransferSpan] = []
+    running: dict[str, list[tuple[float, int]]] = {}  # the samples of transfers that go on, by direction
+    for at, event in events:
+        kind, direction = event["kind"], words(event, "direction", 20)
+        if kind == "progress":
+            done = whole(event, "bytes_done", 10**18)
+            if done is not None:
+                running.setdefault(direction, []).append((at, done))
+        elif kind in ("transfer", "checkpoint"):
+            samples = running.pop(direction, []) if kind == "transfer" else []
+            transfers.append(
+                TransferSpan(
+                    direction=direction if kind == "transfer" else "upload",
+                    start=_start_of(at, event),
+                    end=at,
+                    files=whole(event, "files", 10**12) or 0,
+                    bytes=whole(event, "bytes", 10**18) or 0,
+                    samples=tuple(samples[:: 1 + len(samples) // MOST_SAMPLES]),
+                    retries=whole(event, "retries") or 0,
+                    by_length=whole(event, "by_length", 10**12) or 0,
+                )
+            )
+    unfinished = (
+        TransferSpan(direction, samples[0][0], None, 0, samples[-1][1], tuple(samples[-MOST_SAMPLES:]))
+        for direction, samples in running.items()
+    )
+    return (*transfers[-MOST_PROCESSES:], *unfinished)
+
+
+def _places(events: Timed) -> Iterator[PlaceOfData]:
+    for _, event in events:
+        if event["kind"] == "routes":
+            for direction in ("input", "output"):
+                for pair in items(event, f"{direction}s"):
+                    local, url, *_ = (*several({"pair": pair}, "pair", 500), "", "")
+                    if local:
+                        yield PlaceOfData(direction, "", local, url)
+        elif event["kind"] == "channel":
+            yield PlaceOfData(
+                direction=words(event, "direction", 20),
+                name=words(event, "name", 100),
+                local=words(event, "local_dir", 500),
+                url=words(event, "url", 500),
+                files=whole(event, "files", 10**12) or 0,
+                bytes=whole(event, "bytes", 10**18) or 0,
+                complete=event.get("complete") is not False,
+            )
+
+
+def _start_of(at: float, event: Event) -> float:
+    """When something began that ended with this event."""
+    return max(0.0, at - (number(event, "seconds", 1e9) or 0.0))

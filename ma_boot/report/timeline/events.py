@@ -1,0 +1,125 @@
+"""Parses the lines of an event file; no content whatsoever makes it fail. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, NamedTuple
+
+from ma_boot.wording import text_in
+
+MOST_CHARACTERS = 4000  # of one string
+MOST_PARTS = 4096  # of one list: so many ranks may hang at one place
+MOST_DEPTH = 8
+MOST_MEASURED = 600  # events of metrics in a file
+MEASURED = '"kind": "metrics"'
+_CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]"  # slow to compile, and seldom needed
+
+Event = Mapping[str, Any]
+Timed = tuple[tuple[float, Event], ...]  # each event with its moment in seconds
+
+
+class EventFile(NamedTuple):
+    """The events of one file in order, and the number of lines that could not be parsed."""
+
+    events: tuple[Event, ...]
+    unreadable: int
+
+
+def read_events(text: str, hide: Callable[[str], str] = str) -> EventFile:
+    """Parses JSON lines; torn lines are counted. `hide` masks the secrets in each string."""
+    events: list[Event] = []
+    unreadable = 0
+    lines = text.split("\n")
+    every = 1 + sum(MEASURED in line for line in lines) // MOST_MEASURED
+    measured = 0
+    for line in lines:
+        if not line.strip():
+            continue
+        if every > 1 and MEASURED in line:  # of days of them a drawing needs a few hundred
+            measured += 1
+            if measured % every:
+                continue
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            event = None
+        if isinstance(event, dict) and isinstance(event.get("kind"), str):
+            events.append({str(name)[:100]: _clean(value, hide, MOST_DEPTH) for name, value in event.items()})
+        else:
+            unreadable += 1
+    return EventFile(tuple(events), unreadable)
+
+
+def printable(text: str) -> str:
+    """The text without characters that a page cannot hold: control characters and lone surrogates."""
+    return text if text.isprintable() else re.sub(_CONTROLS, "", text)
+
+
+def _clean(value: Any, hide: Callable[[str], str], depth: int) -> Any:
+    if isinstance(value, str):
+        return hide(printable(value[: 2 * MOST_CHARACTERS]))[:MOST_CHARACTERS]
+    if isinstance(value, list) and depth:
+        return [_clean(part, hide, depth - 1) for part in value[:MOST_PARTS]]
+    if isinstance(value, dict) and depth:
+        some = list(value.items())[:200]
+        return {hide(printable(name[:200]))[:100]: _clean(part, hide, depth - 1) for name, part in some}
+    return value if isinstance(value, (int, float)) else None
+
+
+def number(event: Event, name: str, highest: float = 1e12) -> float | None:
+    """A number from 0 to `highest`; None for anything else."""
+    value: Any = event.get(name)
+    known = type(value) in (int, float) and 0 <= value <= highest  # not for NaN, and a bool is no number
+    return float(value) if known else None
+
+
+def whole(event: Event, name: str, highest: int = 1_000_000) -> int | None:
+    """A whole number from 0 to `highest`; None for anything else."""
+    value = event.get(name)
+    return value if type(value) is int and 0 <= value <= highest else None
+
+
+def words(event: Event, name: str, most: int = 300) -> str:
+    """A text whose parts are cut to `most` characters; empty for anything else."""
+    return text_in(event, name, lambda text: text[:most])
+
+
+def items(event: Event, name: str) -> list[Any]:
+    """A list; empty for anything else."""
+    value = event.get(name)
+    return value if isinstance(value, list) else []
+
+
+def several(event: Event, name: str, most: int = 100) -> tuple[str, ...]:
+    """The strings of a list, each cut to `most` characters; empty for anything else."""
+    return tuple(part[:most] for part in items(event, name) if isinstance(part, str))
+
+
+def clocked(events: Sequence[Event]) -> Timed:
+    """Each event of one run with its wall-clock time in seconds since 1970.
+
+    The first event with both clocks fixes the offset of the monotonic clock, which gives all later times:
+    setting the wall clock meanwhile does not matter.
+    """
+    offset: float | None = None
+    last = 0.0
+    times: list[float] = []
+    for event in events:
+        wall, steady = number(event, "time", 4e9), number(event, "monotonic_ns", 1e19)
+        if offset is None and wall is not None and steady is not None:
+            offset = wall - steady / 1e9
+        if offset is not None and steady is not None:
+            last = offset + steady / 1e9
+        elif wall is not None:
+            last = wall
+        times.append(last)
+    known = next((at for at in times if at > 0), 0.0)
+    return tuple((max(at, known), event) for at, event in zip(times, events))
+
+
+def moment(event: Event, name: str, at: float) -> float:
+    """The wall-clock time of a monotonic field of an event that happened at `at`; `at` if it has none."""
+    steady, field = number(event, "monotonic_ns", 1e19), number(event, name, 1e19)
+    return at if steady is None or field is None else at - (steady - field) / 1e9

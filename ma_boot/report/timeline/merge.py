@@ -1,0 +1,213 @@
+"""Merges the event files of a job's nodes into one `Timeline`, whatever is missing or torn. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ma_boot.errors import ExitCode
+from ma_boot.report.cause import order
+from ma_boot.report.result import CAUSE, role_beside_cause
+from ma_boot.report.timeline.boot_run import boot_run, incident_of
+from ma_boot.report.timeline.events import Event, EventFile, Timed, clocked, whole, words
+from ma_boot.report.timeline.job_timeline import (
+    UNKNOWN,
+    BootRun,
+    Incident,
+    JobOutcome,
+    NodeTimeline,
+    ProcessSpan,
+    Timeline,
+)
+from ma_boot.report.timeline.slow_ranks import slow_ranks
+
+GAP_SECONDS = 1800.0  # a run that ended so long before the next one is left out
+MOST_RUNS = 20
+
+
+def timeline_of(files: Sequence[EventFile]) -> Timeline:
+    """The timeline of these event files: nodes by number, the runs of each oldest first."""
+    by_node: dict[int, list[Timed]] = {}
+    of_job: list[tuple[float, Event]] = []
+    for file in files:
+        by_number: dict[int | None, list[Event]] = {}
+        for event in file.events:
+            by_number.setdefault(whole(event, "node", 100_000), []).append(event)
+        for node, own in by_number.items():
+            if node is None:
+                of_job += clocked(own)
+            else:
+                by_node.setdefault(node, []).extend(_split(own))
+    recent = {number: _recent(runs) for number, runs in sorted(by_node.items())}
+    began, seconds = _extent([run for runs in recent.values() for run in runs], of_job)
+    drawn = [
+        _with_roles(NodeTimeline(number, tuple(boot_run(number, _since(began, run)) for run in runs)))
+        for number, runs in recent.items()
+    ]
+    of_job = sorted(_since(began, of_job), key=lambda timed: timed[0])
+    outcome = _with_named_cause(_outcome(drawn, of_job), drawn)
+    rehearsal = next((event for _, event in of_job if event["kind"] == "rehearsal"), {})
+    everything = [event for file in files for event in file.events]
+    started = [event for event in everything if event["kind"] == "job"]
+    counts = [whole(event, "nodes", 100_000) for event in started]
+    incidents = [*(incident_of(at, None, event) for at, event in of_job), *_slow_ranks(drawn, seconds)]
+    return Timeline(
+        job=next(iter(job_names(files)), ""),
+        began=began,
+        seconds=seconds,
+        expected_nodes=next(filter(None, counts), None),
+        nodes=tuple(_with_cause(node, outcome) for node in drawn),
+        incidents=tuple(filter(None, incidents))[-200:],
+        outcome=outcome,
+        earlier_runs=sum(len(runs) - len(recent[number]) for number, runs in by_node.items()),
+        unreadable=sum(file.unreadable for file in files),
+        command=words(rehearsal, "command", 4000),
+        boot_command=words(rehearsal, "boot_command", 4000),
+        schedules=max((whole(event, "schedule_count", 100_000) or 1 for event in started), default=1),
+    )
+
+
+def _slow_ranks(nodes: Sequence[NodeTimeline], seconds: float) -> list[Incident]:
+    """Those that no node has named already."""
+    named = {(i.kind, i.label) for node in nodes for run in node.runs for i in run.incidents}
+    return [slow for slow in slow_ranks(nodes, seconds) if (slow.kind, slow.label) not in named]
+
+
+def job_names(files: Sequence[EventFile]) -> tuple[str, ...]:
+    """The names of the jobs that wrote these events, each once."""
+    named = [words(event, "name", 200) for file in files for event in file.events if event["kind"] == "job"]
+    return tuple(dict.fromkeys(filter(None, named)))
+
+
+def _split(events: Sequence[Event]) -> list[Timed]:
+    """The events of one file, split where the boot command was run again in the same container."""
+    parts: list[list[Event]] = [[]]
+    for event in events:
+        if event["kind"] == "phase-start" and event.get("phase") == "job" and parts[-1]:
+            parts.append([])
+        parts[-1].append(event)
+    return [clocked(part) for part in parts if part]
+
+
+def _recent(runs: list[Timed]) -> list[Timed]:
+    """The last run, and those before it without a long gap in between."""
+    ordered = sorted(runs, key=lambda run: run[0][0])
+    first = len(ordered) - 1
+    while first and ordered[first][0][0] - _end(ordered[first - 1]) <= GAP_SECONDS:
+        first -= 1
+    return ordered[max(first, len(ordered) - MOST_RUNS) :]
+
+
+def _end(run: Timed) -> float:
+    return max(at for at, _ in run)
+
+
+def _extent(runs: Sequence[Timed], of_job: Sequence[tuple[float, Event]]) -> tuple[float, float]:
+    """When the job began, and its duration in seconds; never 0, since times are drawn relative to it."""
+    extents = [(run[0][0], _end(run)) for run in runs] or [(at, at) for at, _ in of_job]
+    if not extents:
+        return 0.0, 0.001
+    began = min(start for start, _ in extents)
+    return began, max(0.001, max(end for _, end in extents) - began)
+
+
+def _since(began: float, events: Sequence[tuple[float, Event]]) -> Timed:
+    return tuple((max(0.0, at - began), event) for at, event in events)
+
+
+def _with_roles(node: NodeTimeline) -> NodeTimeline:
+    """The node with the role of each process.
+
+    Each attempt that was followed by another one has its own cause. The cause of the job is decided later.
+    """
+    last = len(node.runs) - 1
+    runs = (
+        run._replace(processes=_roles_of_run(run.processes, over=number < last))
+        for number, run in enumerate(node.runs)
+    )
+    return node._replace(runs=tuple(runs))
+
+
+def _roles_of_run(processes: Sequence[ProcessSpan], over: bool) -> tuple[ProcessSpan, ...]:
+    """The processes of a run with their roles; `over` means that another run followed."""
+    attempts: dict[str, int] = {}
+    numbered = []
+    for process in processes:
+        attempts[process.label] = attempts.get(process.label, 0) + 1
+        numbered.append((attempts[process.label], process))
+    last = max(attempts.values(), default=0)
+    causes: dict[int, ProcessSpan] = {}
+    alone = not any(process.failed for process in processes)  # all were stopped
+    for attempt, process in numbered:
+        earlier = over or attempt < last
+        first = causes.get(attempt, process)
+        if earlier and process.failed and (process.end or 0.0) <= (first.end or 0.0):
+            causes[attempt] = process
+    return tuple(
+        process._replace(role=CAUSE if causes.get(attempt) is process else _role(process, alone))
+        for attempt, process in numbered
+    )
+
+
+def _role(process: ProcessSpan, alone: bool) -> str:
+    return UNKNOWN if process.code is None else role_beside_cause(process.code, process.stopped, alone)
+
+
+def _outcome(nodes: Sequence[NodeTimeline], of_job: Sequence[tuple[float, Event]]) -> JobOutcome:
+    """How the job ended: as the rehearsal recorded it, otherwise by the node that failed first."""
+    failed = [node for node in nodes if node.last.exit_code]
+    outcome = JobOutcome(None, "", "")
+    if failed:
+        number, runs = min(failed, key=lambda node: (node.last.by == "signal", _failed_at(node.last)))
+        run = runs[-1]
+        first = _first_failure(run) if run.by in ("training", "signal") else None
+        process = first and first._replace(role=CAUSE)
+        outcome = JobOutcome(run.exit_code, run.by, run.cause, number, process, run.signal, words=run.words)
+    elif nodes and all(node.last.exit_code == 0 for node in nodes):
+        outcome = JobOutcome(0, "", "")
+    job_end = next((event for _, event in reversed(of_job) if event["kind"] == "job-end"), {})
+    code = whole(job_end, "exit_code", 255)
+    if code is None or code == outcome.exit_code:
+        return outcome
+    by, cause = words(job_end, "by", 20), words(job_end, "cause", 3000)
+    label = words(job_end, "label", 60)
+    own = boot_run(None, tuple(of_job)).processes if by == "node" else ()
+    process = next((process._replace(role=CAUSE) for process in own if process.label == label), None)
+    return JobOutcome(code, by, cause, process=process, signal=whole(job_end, "signal", 64), label=label)
+
+
+def _with_named_cause(outcome: JobOutcome, nodes: Sequence[NodeTimeline]) -> JobOutcome:
+    """The outcome with the cause that the nodes have named, by the order that they use themselves."""
+    named = min((node.last.job_cause for node in nodes if node.last.job_cause), key=order, default=None)
+    if named is None or not outcome.exit_code:
+        return outcome
+    outcome = outcome._replace(named=named)
+    if named.rank is None:
+        return outcome
+    processes = [process for node in nodes if node.number == named.node for process in node.last.processes]
+    ran = [process for process in processes if process.rank == named.rank]
+    words_of_rank = outcome.words if outcome.exit_code == ExitCode.HUNG else named.words
+    process = ran[-1]._replace(role=CAUSE) if ran else None
+    return outcome._replace(node=named.node, process=process, words=words_of_rank)
+
+
+def _first_failure(run: BootRun) -> ProcessSpan | None:
+    """The process that failed first in the last attempt of this run."""
+    failed = [process for process in run.latest if process.failed]
+    named = [process for process in failed if process.label == run.label]
+    return min(named or failed, key=lambda process: process.end or 0.0, default=None)
+
+
+def _failed_at(run: BootRun) -> float:
+    process = _first_failure(run)
+    return run.end if process is None or process.end is None else process.end
+
+
+def _with_cause(node: NodeTimeline, outcome: JobOutcome) -> NodeTimeline:
+    """The node, with the process that caused the end of the job marked as such if it ran here."""
+    if outcome.node != node.number or outcome.process is None:
+        return node
+    processes = tuple(
+        outcome.process if process._replace(role=CAUSE) == outcome.process else process
+        for process in node.last.processes
+    )
+    return node._replace(runs=(*node.runs[:-1], node.last._replace(processes=processes)))

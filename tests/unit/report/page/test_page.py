@@ -1,0 +1,181 @@
+"""Events of any kind become a page, and what the page shows is true."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from ma_boot.report.page.compose import page_text
+from ma_boot.report.page.fill import TEMPLATES, _templates, fill
+from ma_boot.report.page.lanes import MOST_TICKS, ticks
+from ma_boot.report.page.language import Text
+from ma_boot.report.timeline.events import read_events
+from tests.synthetic import Writer, synthetic_job
+from tests.unit.report.page.seen import line_of
+
+LIMIT = 2_000_000
+PAGE = TEMPLATES.parent
+
+
+class Elements(HTMLParser):
+    """The tags of a page; fails if they are not balanced, which is what a missing escape leads to."""
+
+    OPEN = frozenset({"meta", "link", "path"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.stack: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words = ""
+        self.feed(text)
+        self.close()
+        assert self.stack == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.OPEN:
+            self.stack.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.OPEN:
+            assert self.stack.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+def test_every_template_is_used_and_what_is_filled_in_is_escaped() -> None:
+    used = set(re.findall(r'fill\(\s*"([a-z-]+)"', "".join(map(Path.read_text, PAGE.glob("*.py")))))
+    assert used == set(_templates())
+    assert fill("hint", hint="<&'\">") == "<li>&lt;&amp;&#x27;&quot;&gt;</li>"
+    assert fill("hint", hint=fill("hint", hint="<")) == "<li><li>&lt;</li></li>"
+    assert "&lt;en" in fill("hint", hint=Text("<en", "zh>"))
+    assert "zh&gt;" in fill("hint", hint=Text("<en", "zh>"))
+    with pytest.raises(KeyError):
+        fill("hint", hnt="x")
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 8), (16, 8), (64, 8), (32, 16), (512, 1)])
+def test_a_page_is_small_and_has_every_node(shape: tuple[int, int]) -> None:
+    nodes, per_node = shape
+    files = synthetic_job(nodes, per_node, fails=nodes * per_node - 1)
+    tails = {f"/log/proc-rank-{rank}.txt": "step <1>\n" * 600 for rank in range(512)}
+    page = page_text(line_of(*files), tails)
+    assert len(page.encode()) < LIMIT
+    drawn = re.findall(r"<b[^>]*>(\d+)</b>", page)
+    assert drawn == [str(number) for number in range(nodes)]
+    assert len(re.findall("<g><title>rank ", page)) == nodes * per_node
+    Elements(page)
+
+
+def test_the_page_loads_nothing() -> None:
+    page = page_text(line_of(*synthetic_job(2, 8)), {})
+    for tag, attributes in Elements(page).tags:
+        for name in ("src", "href", "action", "data", "poster", "srcset"):
+            assert (attributes.get(name) or "data:").startswith("data:"), (tag, attributes)
+    assert "url(" not in page
+    assert "@import" not in page
+    assert "http" not in page.replace("http-equiv", "")
+
+
+HOSTILE = "</script><script>alert(1)</script>'\"><img src=x onerror=alert(2)>\x00\ud800&lt;"
+
+
+def test_content_from_outside_is_escaped() -> None:
+    node = Writer(0, 10**12)
+    node.at(0, "job", name=HOSTILE, nodes=1, host=HOSTILE)
+    node.phase(HOSTILE, 1, 2, HOSTILE, HOSTILE)
+    node.at(3, "start", label=HOSTILE, rank=None, log_file=HOSTILE)
+    node.at(4, "exit", label=HOSTILE, code=1, stopped=False, oom=HOSTILE)
+    node.at(4, "fault", target=HOSTILE, fault=HOSTILE)
+    node.at(5, "transfer", direction=HOSTILE, files=1, bytes=1, seconds=1)
+    node.at(6, "end", exit_code=1, by="training", label=HOSTILE, cause=HOSTILE)
+    line = line_of(node)
+    log_file = next(life.log_file for _, life in line.last_processes())
+    page = page_text(line, {log_file: HOSTILE})
+    tags = Elements(page).tags
+    assert not {"img", "b onerror"} & {tag for tag, _ in tags}
+    assert sum(tag == "script" for tag, _ in tags) == 2
+    assert not any(name.startswith("on") for _, attributes in tags for name in attributes)
+    page.encode("utf-8")
+
+
+KINDS = [
+    "job", "phase-start", "phase-end", "start", "first-output", "exit", "progress", "transfer", "stop", "kill",
+    "unkillable", "hang", "left-over", "dropped", "channel", "waiting", "restart", "fault", "end", "job-end", "new-kind",
+    "checkpoint", "checkpoints", "restored", "metrics", "stacks", "slow rank", "loss not finite", "routes", "rehearsal", "job cause",
+]  # fmt: skip
+NAMES = [
+    "time", "monotonic_ns", "node", "phase", "seconds", "outcome", "detail", "label", "rank", "code", "signal",
+    "stopped", "oom", "log_file", "first_ns", "ended_ns", "direction", "files", "bytes", "bytes_done", "reason",
+    "left", "labels", "pids", "lines", "exit_code", "by", "cause", "name", "nodes", "target", "fault", "host",
+    "ranks", "cards", "host", "folded", "suspect", "inputs", "outputs", "command", "words", "step", "source", "published", "whole", "before", "age",
+]  # fmt: skip
+LEAF = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(),
+    st.sampled_from(["job", "rank 0", "node 0", "run", "training", "node"]),
+)  # fmt: skip
+NESTED = LEAF | st.lists(LEAF, max_size=4) | st.dictionaries(st.text(), LEAF, max_size=3)
+JSON = NESTED | st.lists(NESTED, max_size=3)
+CLOCKS = st.fixed_dictionaries(
+    {}, optional={"time": st.floats(1.7e9, 1.8e9), "monotonic_ns": st.integers(0, 10**15)}
+)
+FIELDS = st.dictionaries(st.sampled_from(NAMES), JSON | st.integers(0, 9), max_size=9)
+EVENT = st.builds(
+    lambda kind, fields, clocks, node: {"kind": kind, **clocks, "node": node, **fields},
+    st.sampled_from(KINDS), FIELDS, CLOCKS, st.integers(0, 3) | st.none(),
+)  # fmt: skip
+DEEP = st.just("[" * 100_000)
+LINE = st.one_of(EVENT.map(json.dumps), JSON.map(json.dumps), st.text(max_size=40), DEEP)
+
+
+@settings(max_examples=3 * settings().max_examples)
+@given(st.lists(st.tuples(st.lists(LINE, max_size=25), st.integers(0, 30)), max_size=3))
+def test_whatever_the_events_are_there_is_a_page(files: list[tuple[list[str], int]]) -> None:
+    texts = ["\n".join(lines)[: -torn or None] for lines, torn in files]
+    line = line_of(*texts)
+    page = page_text(line, {life.log_file: "last words" for _, life in line.last_processes()})
+    Elements(page)
+    assert len(page.encode("utf-8")) < LIMIT
+    assert "NaN" not in page.replace("&quot;", "")
+    assert "inf%" not in page
+
+
+def test_the_longest_texts_do_not_make_a_large_page() -> None:
+    long = '"' * 5000
+    files = []
+    for number in range(30):
+        node = Writer(number, 10**12)
+        for step in range(60):
+            node.phase(f"{step}{long}", step, step + 1, long, long)
+            node.at(step, "start", label=f"{step}{long}", rank=None, log_file=f"{number}.{step}")
+            node.at(step, "exit", label=f"{step}{long}", code=step, stopped=False, oom=long)
+            node.at(step, "fault", target=long, fault=f"{step}{long}")
+            node.at(step, "transfer", direction=long, files=1, bytes=1, seconds=1)
+        node.at(70, "end", exit_code=1, by="training", label=long, cause=long)
+        files.append(node)
+    line = line_of(*files)
+    page = page_text(line, {life.log_file: long for _, life in line.last_processes()})
+    assert len(page.encode()) < LIMIT
+
+
+@given(st.floats(1e-3, 1e9))
+def test_an_axis_has_few_moments_and_begins_at_0(seconds: float) -> None:
+    step, moments = ticks(seconds)
+    assert 1 <= len(moments) <= MOST_TICKS + 1
+    assert moments[0][1] == "0"
+    assert moments[-1][0] <= seconds * 1.001
+    assert step > 0
+
+
+def test_secrets_are_masked_in_everything_that_is_read() -> None:
+    node = Writer(0, 10**12)
+    node.at(0, "start", label="SECRET", rank=0, log_file="SECRET")
+    node.at(1, "end", exit_code=1, cause="SECRET", unknown=["SECRET", ["SECRET"]])
+    file = read_events(node.text(), lambda text: text.replace("SECRET", "***"))
+    assert "SECRET" not in json.dumps(file.events)
