@@ -123,14 +123,14 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
     _leave(others, Ending.of(job, inbox.stops, error, run, None))
     if reset is not None:
         reset.end()
-    with journal.only_helps("what the setup left running was not stopped"):
+    with journal.best_effort("what the setup left running was not stopped"):
         stop_setup(request.run.stop_timeout, inbox, journal.say, journal.event)
     all_expected = bool(run and run.succeeded and not inbox.stops and placement and 0 in placement.ranks)
     nothing, timeout = NOTHING_LEFT if all_expected else "", _time_left(request, checkpoints)
     sets = sets_first(transfers, checkpoints.outputs, run, bool(inbox.stops), journal)
     lost = upload_outputs(transfers, journal, inbox, timeout, nothing, sets=sets, listen=others.listen)
     form, empty = _left(world, look, transfers, all_expected) if run is not None else ((), None)
-    with journal.only_helps("the driver's script for the end was not run"):
+    with journal.best_effort("the driver's script for the end was not run"):
         call_post_stop(environ, journal.warn)
     return Ending.of(job, inbox.stops, error, others.judged(run), lost or empty, form)
 
@@ -163,9 +163,9 @@ def _left(
     report_conflicts(transfers.shared if transfers else None, world.journal)
     form: Sequence[ChannelContent] = ()
     empty: OutputLost | None = None
-    with world.journal.only_helps("files outside of the outputs were not looked for"):
+    with world.journal.best_effort("files outside of the outputs were not looked for"):
         report_stray_files(look, world.journal, world.inbox)
-    with world.journal.only_helps("inputs and outputs of the job form were not looked at"):
+    with world.journal.best_effort("inputs and outputs of the job form were not looked at"):
         form = form_channels(world.environ, world.journal, bool(world.inbox.stops))
         empty = empty_outputs(form, all_expected)
     return form, empty

@@ -119,7 +119,7 @@ def train(
             result = result._replace(stopped_for=others.given_up(str(error)))
             break
     advice: tuple[str, ...] = ()
-    with journal.only_helps("no advice on files"):
+    with journal.best_effort("no advice on files"):
         advice = _advice_on_files(result, plan.code, plan.workers[0].cwd)
     return result._replace(advice=advice)
 
@@ -143,7 +143,7 @@ def _observed(
     metrics = Metrics(sampling, inbox, journal)
     observers: list[Observer] = [CutFiles(checkpoints.outputs), metrics, others, hangs]
     observers += [reset] if reset is not None else []
-    with journal.only_helps(Semaphores.without):
+    with journal.best_effort(Semaphores.without):
         observers.append(Semaphores(inbox, journal))
     saving = _save_requests(plan, options, world, others, attempt)
     if saving is not None:
@@ -191,7 +191,7 @@ def _save_requests(
     """The way to ask the ranks for a checkpoint; None where they could not agree on a step."""
     journal, requests = world.journal, None
     if others.nodes == 1 or others.talks:
-        with journal.only_helps(SaveRequests.without):
+        with journal.best_effort(SaveRequests.without):
             asking = SaveOptions(os.path.dirname(plan.workers[0].log_file), options.time_limit)
             agreement = SaveAgreement(others.node, others.nodes, attempt)
             requests = SaveRequests(asking, agreement, others, world.inbox, journal)

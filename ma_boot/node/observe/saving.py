@@ -96,7 +96,7 @@ class SaveRequests:
             os.unlink(self.path)
 
     def _follow(self, cancel: threading.Event) -> None:
-        with self._journal.only_helps(self.without):  # the file stays: it has answers that other nodes give
+        with self._journal.best_effort(self.without):  # the file stays: it has answers that other nodes give
             while not cancel.wait(POLL_SECONDS):
                 self._poll()
 
