@@ -68,7 +68,7 @@ def build_command(
             build_image(client, Path(context), tag, values, platform, console)
         size = int(image_attributes(client, tag)["Size"])
         check_size(size, size_budget, tag)
-        checked = check_image(client, tag, arch)
+        checked = check_image(client, tag, environ, arch=arch)
     print_lines(findings_text(checked))
     reject_errors(checked)
 
@@ -106,7 +106,7 @@ def push_command(
     target = push_target(name, region, organization, repository, tag, registry)
     with stopped_by_sigterm(), engine(environ) as client:
         login = push_login(environ, configured_login(target.host), region, target.host)
-        checked = check_image(client, name, arch, command)
+        checked = check_image(client, name, environ, arch=arch, command=command)
         print_lines(findings_text(checked))
         reject_errors(checked)
         with Console(interactive=is_interactive(environ)) as console:
@@ -130,7 +130,7 @@ def check_command(
       ma_boot image check my-training --arch aarch64
     """
     with stopped_by_sigterm(), engine(environ) as client:
-        checked = check_image(client, name, arch, command)
+        checked = check_image(client, name, environ, arch=arch, command=command)
     formatted = findings_json if as_json else findings_text
     print_lines(formatted(checked))
     reject_errors(checked)

@@ -116,7 +116,7 @@ def image_findings(
             name = _local_name(client, job, region)
             if name is None:
                 return [], ["image: not checked: the container engine here does not have it"]
-            checked = check_image(client, name)
+            checked = check_image(client, name, environ)
     except BootError as error:
         return [], [f"image: not checked: {str(error).splitlines()[0]}"]
     wrong = [finding for finding in checked.findings if finding.severity == "error"]

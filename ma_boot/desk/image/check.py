@@ -5,7 +5,9 @@ Probes and a boot command run in short-lived containers, without network, as Mod
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,9 +15,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ma_boot.desk.image.container_engine import image_attributes, layer_directories
-from ma_boot.desk.image.rules import boot, contents, variables
+from ma_boot.desk.image.rules import boot, contents, secrets, variables
 from ma_boot.desk.image.rules.contents import architecture
-from ma_boot.desk.image.rules.credentials import parsed_search
 from ma_boot.desk.image.rules.facts import GB, LABEL, ImageFacts, Started, from_metadata, parsed_probe
 from ma_boot.errors import BootError, ExitCode, UsageError
 from ma_boot.platform.modelarts.findings import ERROR, Finding, failed
@@ -24,12 +25,13 @@ from ma_boot.platform.modelarts.job import PLATFORM_HOME, PLATFORM_UID
 if TYPE_CHECKING:
     from docker import DockerClient
 
-PROBE, IMPORTS, CREDENTIALS = (
+PROBE, IMPORTS, OWN_KEYS = (
     Path(__file__).with_name(name).read_text(encoding="utf-8")
-    for name in ("probe.sh", "toolkit_imports.py", "credentials.sh")
+    for name in ("probe.sh", "toolkit_imports.py", "own_keys.sh")
 )
 PROBE_SECONDS = 300.0
 START_SECONDS = 20.0
+KEYS = "/.ma_boot-keys"  # directory in the container that searches for the user's keys
 _KEPT_CHARACTERS = 2000
 
 RULES = (
@@ -37,7 +39,7 @@ RULES = (
     *(boot.toolkit, boot.stop_signal, boot.entry_point, boot.tried_command),
     *(contents.environments, contents.size, contents.driver, contents.set_id),
     *(variables.protected, variables.of_a_job, variables.everywhere, variables.named_files),
-    *(variables.search_paths, variables.in_configuration, variables.in_history, variables.in_files),
+    *(variables.search_paths, secrets.credential_in_configuration, secrets.own_key_in_image),
 )
 
 
@@ -58,12 +60,18 @@ class CheckedImage:
 
 
 def check_image(
-    client: DockerClient, image: str, arch: str | None = None, command: str | None = None
+    client: DockerClient,
+    image: str,
+    environ: Mapping[str, str],
+    *,
+    arch: str | None = None,
+    command: str | None = None,
 ) -> CheckedImage:
     """Checks a local image.
 
-    `arch` is that of the job's servers, `command` a boot command to try. Raises `InputMissing` if there is no
-    such image, `UsageError` if its name or the command is malformed.
+    Searches it for the values of keys in `environ`. `arch` is the architecture of the job's servers,
+    `command` a boot command to try. Raises `InputMissing` if there is no such image, `UsageError` if its name
+    or the command is malformed.
     """
     if command and "\n" in command:
         raise UsageError("--command: a boot command cannot contain line breaks")
@@ -72,7 +80,7 @@ def check_image(
     facts = from_metadata(image, attributes, [str(layer.get("CreatedBy") or "") for layer in layers])
     facts = probed(client, facts)
     if not facts.refusal:
-        facts = searched(client, facts, layer_directories(attributes))
+        facts = search_keys(client, facts, layer_directories(attributes), keys=secrets.own_keys(environ))
         if command and "bash" in facts.inside.programs:
             facts = started(client, facts, command)
     return CheckedImage(image, facts.architecture, facts.size, tuple(judged(facts, arch)))
@@ -89,6 +97,7 @@ def findings_text(checked: CheckedImage) -> str:
     """Each finding with its remedy, then what the image is."""
     lines = [f"{f.severity}: {f.check}: {f.evidence}\n    -> {f.remedy}" for f in checked.findings]
     ready = "ready for ModelArts" if not failed(checked.findings) else "not ready for ModelArts"
+    lines.append(secrets.OTHER_SCANNERS.format(checked.name))
     return "\n".join(
         [*lines, f"{checked.name}: {ready} ({checked.architecture}, {checked.size / GB:.2f} GB)"]
     )
@@ -131,11 +140,16 @@ def run_inside(
     image: str,
     command: Sequence[str],
     seconds: float,
+    *,
     user: int = PLATFORM_UID,
     mounts: Mapping[str, str] = MappingProxyType({}),
+    files: Mapping[str, str] = MappingProxyType({}),
 ) -> Run:
-    """Runs a command in a new container for at most so many seconds; `mounts` maps directories of the
-    engine's machine to their places inside. The container is removed with its anonymous volumes."""
+    """Runs a command in a new container for at most `seconds`.
+
+    `mounts` maps directories of the engine's machine to their places inside, `files` names to contents below
+    `KEYS`, readable by root alone. The container is removed with its anonymous volumes.
+    """
     import requests
     from docker.errors import APIError
 
@@ -150,6 +164,8 @@ def run_inside(
         labels={LABEL: "probe"},
     )
     try:
+        if files:
+            container.put_archive("/", _archive(files))
         try:
             container.start()
         except APIError as error:
@@ -162,6 +178,21 @@ def run_inside(
         return Run(code, container.logs().decode(errors="replace"))
     finally:
         container.remove(force=True, v=True)
+
+
+def _archive(files: Mapping[str, str]) -> bytes:
+    """Returns a tar archive of the files below `KEYS`, as the engine's API takes it."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        directory = tarfile.TarInfo(KEYS[1:])
+        directory.type, directory.mode = tarfile.DIRTYPE, 0o700
+        archive.addfile(directory)
+        for name, text in files.items():
+            content = text.encode("utf-8", "surrogateescape")
+            entry = tarfile.TarInfo(f"{KEYS[1:]}/{name}")
+            entry.size, entry.mode = len(content), 0o400
+            archive.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
 
 
 def probed(client: DockerClient, facts: ImageFacts) -> ImageFacts:
@@ -178,21 +209,28 @@ def probed(client: DockerClient, facts: ImageFacts) -> ImageFacts:
     return replace(facts, inside=inside)
 
 
-def searched(client: DockerClient, facts: ImageFacts, layers: Sequence[str]) -> ImageFacts:
-    """The facts with the files that hold credentials; root reads those of other users too.
+def search_keys(
+    client: DockerClient, facts: ImageFacts, layers: Sequence[str], *, keys: Mapping[str, str]
+) -> ImageFacts:
+    """Returns the facts with the places of the user's keys; root reads the files of other users too.
 
     `layers` are the directories where the engine keeps the layers. A file that a later layer removes is still
     in its own; without `layers`, or where they cannot be mounted, such files are not found.
     """
+    if not keys:
+        return facts
+    # Copied into the container, which is removed: an argument or a variable would be visible to others.
+    files = {"all": "\n".join(keys.values())} | {str(number): key for number, key in enumerate(keys.values())}
     mounts = {directory: f"/.ma_boot-layers/{number}" for number, directory in enumerate(layers)}
     run = Run(None, "")
     for given in (mounts, {}) if mounts else ({},):
-        program = [CREDENTIALS, "sh", *(given.values() or ["/"])]
-        run = run_inside(client, facts.name, ["/bin/sh", "-c", *program], PROBE_SECONDS, user=0, mounts=given)
+        program = ["/bin/sh", "-c", OWN_KEYS, "sh", KEYS, *(given.values() or ["/"])]
+        run = run_inside(client, facts.name, program, PROBE_SECONDS, user=0, mounts=given, files=files)
         if not run.refusal:
             break
-    credentials, whole = parsed_search(run.output)
-    return replace(facts, credential_files=credentials, searched=whole)
+    found, is_complete = secrets.parsed_search(run.output, list(keys))
+    exposed = secrets.keys_in_metadata(facts, keys) + found
+    return replace(facts, exposed_keys=exposed, searched=is_complete)
 
 
 def started(client: DockerClient, facts: ImageFacts, command: str) -> ImageFacts:

@@ -100,8 +100,8 @@ class ImageFacts:
     """An image; `refusal` is why the probe did not run to its end, so that nothing is known of `inside`.
 
     `size` is in bytes; `architecture` as in `uname -m`; `command` is that of CMD; `history` are the commands
-    of its layers. `credential_files` are files that hold credentials, each after what it holds; `searched` is
-    False if they could not be searched.
+    of its layers. `exposed_keys` are variables of the user's environment whose values are in the image,
+    each with the place; `searched` is False if the files could not be searched.
     """
 
     name: str
@@ -119,7 +119,7 @@ class ImageFacts:
     inside: Inside = field(default_factory=Inside)
     refusal: str = ""
     started: Started | None = None
-    credential_files: Pairs = ()
+    exposed_keys: Pairs = ()
     searched: bool = True
 
 
