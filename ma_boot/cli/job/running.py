@@ -18,7 +18,7 @@ import click
 
 from ma_boot.cli.options.option import DIR, SECONDS_ABOVE_0, Whole, age, by_variable
 from ma_boot.desk.job_service.api import JobApi, PatientApi, api_access
-from ma_boot.desk.job_service.follow import Following, JobFollower, Recent
+from ma_boot.desk.job_service.follow import Following, JobFollower
 from ma_boot.desk.job_service.in_obs import fetched_logs, log_place
 from ma_boot.desk.job_service.jobs import (
     ENDED,
@@ -30,6 +30,7 @@ from ma_boot.desk.job_service.jobs import (
     row_of,
     state_of,
 )
+from ma_boot.desk.job_service.log_tail import Recent
 from ma_boot.errors import ConfigError, UsageError
 from ma_boot.report.console import Console, is_interactive, print_lines
 from ma_boot.report.files import write_atomically
@@ -192,7 +193,9 @@ def logs(
     """
     seconds = since if math.isfinite(since) else None
     recent = None if tail is None and seconds is None else Recent(tail, seconds)
-    following = Following(job, tuple(nodes), True, follow, interval, recent)
+    following = Following(
+        job, tuple(nodes), logs_only=True, until_end=follow, interval=interval, recent=recent
+    )
     return watched(environ, patient(environ, interval), following)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from ma_boot.desk.job_service.api import JobApi, PatientApi, ServiceBusy, api_access
-from ma_boot.desk.job_service.follow import Following, JobFollower, WorkerLog
+from ma_boot.desk.job_service.follow import Following, JobFollower
+from ma_boot.desk.job_service.worker_log import WorkerLog
 from ma_boot.errors import InputMissing
 from tests.functional.job.conftest import Desk
 from tests.functional.node import eventually

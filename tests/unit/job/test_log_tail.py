@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ma_boot.desk.job_service.follow import Recent, Tail, time_in
+from ma_boot.desk.job_service.log_tail import LogTail, Recent, time_in
 
 LOG = [
     "[ma_boot] job: done in 0.0 s: node 0 of 2",
@@ -33,18 +33,18 @@ LOG = [
 )
 def test_what_is_left(seconds: float | None, lines: int | None, left: list[str]) -> None:
     for size in (1, 3, len(LOG)):
-        tail = Tail(Recent(lines, seconds))
+        tail = LogTail(Recent(lines, seconds))
         for start in range(0, len(LOG), size):
             tail.add(LOG[start : start + size])
-        assert tail.rest() == left
+        assert tail.lines() == left
 
 
 def test_without_times_all_is_left_and_it_is_known() -> None:
-    tail = Tail(Recent(seconds=60))
+    tail = LogTail(Recent(seconds=60))
     tail.add(["a", "b"])
-    assert (tail.rest(), tail.has_times) == (["a", "b"], False)
+    assert (tail.lines(), tail.has_times) == (["a", "b"], False)
     tail.add(["2026-11-22 13:00:00 c"])
-    assert (tail.rest(), tail.has_times) == (["2026-11-22 13:00:00 c"], True)
+    assert (tail.lines(), tail.has_times) == (["2026-11-22 13:00:00 c"], True)
 
 
 @pytest.mark.parametrize(
