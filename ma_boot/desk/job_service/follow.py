@@ -13,7 +13,7 @@ from ma_boot.desk.job_service.log_tail import LogTail, Recent
 from ma_boot.desk.job_service.worker_log import WorkerLog
 from ma_boot.errors import BootError, ConfigError, InputMissing
 
-# Logs arrive later than states: after the end of the job, polling continues until so many polls found nothing.
+# Logs arrive later than states: after the end of the job, polling continues until so many polls are empty.
 LAST_POLLS = 2
 _LAST_PAUSE = 2.0  # seconds between these polls
 _EVENTS_PER_PAGE = 100  # the most that the API returns
