@@ -1,4 +1,4 @@
-"""The fields that are read from ModelArts' answers, and their types; other types are left out. Pure."""
+"""The fields read from ModelArts' answers and their types; values of other types are left out. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _EXPECTED = {dict: "fields", list: "a list", str: "a text", int: "a number", boo
 
 
 def shaped(value: Any, shape: Any, place: str, left_out: Callable[[str], None]) -> Any:
-    """The parts of an answer that `shape` has: dicts and lists are always there, all else may be None.
+    """Returns the parts of an answer that `shape` describes: dicts and lists always, other values or None.
 
     `left_out` is called for each value of another type; digits in quotes are a number.
     """
@@ -60,7 +60,7 @@ def shaped(value: Any, shape: Any, place: str, left_out: Callable[[str], None]) 
 
 
 def _of_kind(value: Any, kind: type) -> Any:
-    """The value as this type; None if it is of another."""
+    """Returns the value if it has this type, else None."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1 << 63
     digits = isinstance(value, str) and value.isdecimal() and len(value) < 19
     if kind is int:
