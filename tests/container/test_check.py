@@ -138,7 +138,9 @@ def test_directories_that_a_job_needs(derived: Callable[..., str], ma_boot: Call
     assert len(found_in(done)) == 3
 
 
-def test_what_is_no_fault(derived: Callable[..., str], ma_boot: Callable[..., Ran]) -> None:
+def test_unusual_but_valid_image_has_no_finding(
+    derived: Callable[..., str], ma_boot: Callable[..., Ran]
+) -> None:
     """An empty ANACONDA_DIR counts as unset, and `/bin` is `/usr/bin`; bash runs the boot command, as ModelArts does."""
     image = derived("odd-but-good", "ENV ANACONDA_DIR= PATH=/usr/local/bin:/usr/bin PY=python3")
     command = "source /etc/profile && $PY --version && [[ -d . ]] && ma_boot --version"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ma_boot.desk.image.container_engine import image_attributes, layer_directories
 from ma_boot.desk.image.rules import boot, contents, secrets, variables
 from ma_boot.desk.image.rules.contents import architecture
-from ma_boot.desk.image.rules.facts import GB, LABEL, ImageFacts, Started, from_metadata, parsed_probe
+from ma_boot.desk.image.rules.facts import GB, LABEL, ImageFacts, Started, from_metadata, parse_probe
 from ma_boot.errors import BootError, ExitCode, UsageError
 from ma_boot.platform.modelarts.findings import ERROR, Finding, failed
 from ma_boot.platform.modelarts.job import PLATFORM_HOME, PLATFORM_UID
@@ -44,14 +44,14 @@ RULES = (
 
 
 class ImageRejected(BootError):
-    """The image breaks rules, so that a job would fail."""
+    """The image breaks rules with which a job would fail."""
 
     exit_code = ExitCode.RANK_TABLE_INVALID
 
 
 @dataclass(frozen=True)
 class CheckedImage:
-    """An image and all that was found, errors first; `architecture` as in `uname -m`, `size` in bytes."""
+    """An image and its findings, errors first; `architecture` as in `uname -m`, `size` in bytes."""
 
     name: str
     architecture: str
@@ -78,12 +78,12 @@ def check_image(
     attributes = image_attributes(client, image)
     layers = client.api.history(attributes["Id"])
     facts = from_metadata(image, attributes, [str(layer.get("CreatedBy") or "") for layer in layers])
-    facts = probed(client, facts)
+    facts = add_probe(client, facts)
     if not facts.refusal:
-        facts = search_keys(client, facts, layer_directories(attributes), keys=secrets.own_keys(environ))
+        facts = add_exposed_keys(client, facts, layer_directories(attributes), keys=secrets.own_keys(environ))
         if command and "bash" in facts.inside.programs:
-            facts = started(client, facts, command)
-    return CheckedImage(image, facts.architecture, facts.size, tuple(judged(facts, arch)))
+            facts = add_trial(client, facts, command)
+    return CheckedImage(image, facts.architecture, facts.size, tuple(apply_rules(facts, arch)))
 
 
 def reject_errors(checked: CheckedImage) -> None:
@@ -94,7 +94,7 @@ def reject_errors(checked: CheckedImage) -> None:
 
 
 def findings_text(checked: CheckedImage) -> str:
-    """Each finding with its remedy, then what the image is."""
+    """Formats the findings with their remedies, then a line with the verdict."""
     lines = [f"{f.severity}: {f.check}: {f.evidence}\n    -> {f.remedy}" for f in checked.findings]
     ready = "ready for ModelArts" if not failed(checked.findings) else "not ready for ModelArts"
     lines.append(secrets.OTHER_SCANNERS.format(checked.name))
@@ -104,7 +104,7 @@ def findings_text(checked: CheckedImage) -> str:
 
 
 def findings_json(checked: CheckedImage) -> str:
-    """The findings as a JSON document."""
+    """Formats the findings as a JSON document."""
     rows = [
         {"rule": f.check, "severity": f.severity, "evidence": f.evidence, "remedy": f.remedy}
         for f in checked.findings
@@ -118,8 +118,11 @@ def findings_json(checked: CheckedImage) -> str:
     return json.dumps(document, indent=2)
 
 
-def judged(facts: ImageFacts, arch: str | None) -> list[Finding]:
-    """The findings for the facts, errors first; `arch` is that of the job's servers, None if unknown."""
+def apply_rules(facts: ImageFacts, arch: str | None) -> list[Finding]:
+    """Applies all rules; returns findings, errors first.
+
+    `arch` is the servers' architecture, None if unknown.
+    """
     findings = [finding for rule in RULES for finding in rule(facts)]
     findings += architecture(facts, arch)
     return sorted(findings, key=lambda finding: finding.severity != ERROR)
@@ -195,21 +198,21 @@ def _archive(files: Mapping[str, str]) -> bytes:
     return packed.getvalue()
 
 
-def probed(client: DockerClient, facts: ImageFacts) -> ImageFacts:
-    """The facts with the results of the probe."""
+def add_probe(client: DockerClient, facts: ImageFacts) -> ImageFacts:
+    """Returns the facts with the results of the probe."""
     run = run_inside(client, facts.name, ["/bin/sh", "-c", PROBE, "sh", IMPORTS], PROBE_SECONDS)
     if run.refusal or "exec format error" in run.output:
         return replace(facts, refusal=run.refusal or "exec format error")
     if run.exit_code is None:
         return replace(facts, refusal=f"the probe did not end within {PROBE_SECONDS:.0f} s")
-    inside = parsed_probe(run.output)
+    inside = parse_probe(run.output)
     if inside is None:
         last = (run.output.strip().splitlines() or ["no output"])[-1]
         return replace(facts, refusal=f"the probe ended with {run.exit_code}: {last}")
     return replace(facts, inside=inside)
 
 
-def search_keys(
+def add_exposed_keys(
     client: DockerClient, facts: ImageFacts, layers: Sequence[str], *, keys: Mapping[str, str]
 ) -> ImageFacts:
     """Returns the facts with the places of the user's keys; root reads the files of other users too.
@@ -228,13 +231,13 @@ def search_keys(
         run = run_inside(client, facts.name, program, PROBE_SECONDS, user=0, mounts=given, files=files)
         if not run.refusal:
             break
-    found, is_complete = secrets.parsed_search(run.output, list(keys))
+    found, is_complete = secrets.parse_search(run.output, list(keys))
     exposed = secrets.keys_in_metadata(facts, keys) + found
     return replace(facts, exposed_keys=exposed, searched=is_complete)
 
 
-def started(client: DockerClient, facts: ImageFacts, command: str) -> ImageFacts:
-    """The facts with the result of the boot command, run by bash in the home."""
+def add_trial(client: DockerClient, facts: ImageFacts, command: str) -> ImageFacts:
+    """Returns the facts with the result of the boot command, run by bash in the home directory."""
     shell = ["bash", "-c", f"cd {PLATFORM_HOME} || exit; {command}"]
     run = run_inside(client, facts.name, shell, START_SECONDS)
     output = (run.refusal or run.output).strip()[-_KEPT_CHARACTERS:]

@@ -3,8 +3,8 @@
 Both platforms run a Job of Volcano (`batch.volcano.sh/v1alpha1`) and write the rank table into a ConfigMap
 that the user makes: on ModelArts Lite Cluster and CCE the plugin configmap1980 does it (the manual of Lite
 Cluster, "training by vcjob"), on MindCluster the ascend-operator (Ascend/mindcluster-deploy, samples/train).
-The services of ModelArts Standard are replaced: an init container downloads the code, and a path mapping moves
-the inputs and outputs.
+The services of ModelArts Standard are replaced: an init container downloads the code, and a path mapping
+moves the inputs and outputs.
 """
 
 from __future__ import annotations
@@ -266,8 +266,8 @@ def _volumes(pods: PodJob, cluster: Cluster, files: bool) -> Iterator[tuple[str,
 def _words(pods: PodJob) -> Sequence[str]:
     """Words of the boot command, with the arguments that ModelArts would append.
 
-    The time limit is applied by `timeout`: a pod that reaches `activeDeadlineSeconds` fails, and its job would
-    be restarted.
+    The time limit is applied by `timeout`: a pod that reaches `activeDeadlineSeconds` fails, and its job
+    would be restarted.
     """
     limit = ["timeout", "--foreground", f"{pods.job.time_limit}h"] if pods.job.time_limit else []
     channels = [

@@ -34,7 +34,7 @@ LINES = {"content": str, "lines": int, "start_line": str, "end_line": str}
 _EXPECTED = {dict: "fields", list: "a list", str: "a text", int: "a number", bool: "true or false"}
 
 
-def shaped(value: Any, shape: Any, place: str, left_out: Callable[[str], None]) -> Any:
+def select_fields(value: Any, shape: Any, place: str, left_out: Callable[[str], None]) -> Any:
     """Returns the parts of an answer that `shape` describes: dicts and lists always, other values or None.
 
     `left_out` is called for each value of another type; digits in quotes are a number.
@@ -46,7 +46,7 @@ def shaped(value: Any, shape: Any, place: str, left_out: Callable[[str], None]) 
     if kind is dict:
         fields = known or {}
         return {
-            name: shaped(fields.get(name), part, f"{place}.{name}".lstrip("."), left_out)
+            name: select_fields(fields.get(name), part, f"{place}.{name}".lstrip("."), left_out)
             for name, part in shape.items()
         }
     if kind is list:
@@ -55,7 +55,7 @@ def shaped(value: Any, shape: Any, place: str, left_out: Callable[[str], None]) 
             if _of_kind(item, item_kind) is None:
                 left_out(f"{place}: found {item!r}, expected {_EXPECTED[item_kind]}")
         fit = [item for item in items if _of_kind(item, item_kind) is not None]
-        return [shaped(item, shape[0], place, left_out) for item in fit]
+        return [select_fields(item, shape[0], place, left_out) for item in fit]
     return known
 
 

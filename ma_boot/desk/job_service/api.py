@@ -20,7 +20,17 @@ from types import SimpleNamespace
 from typing import Any, Callable, NoReturn, TypeVar
 
 from ma_boot import __version__
-from ma_boot.desk.job_service.answers import EVENTS, FLAVORS, JOB, JOBS, LINES, NAME, QUOTAS, STAGES, shaped
+from ma_boot.desk.job_service.answers import (
+    EVENTS,
+    FLAVORS,
+    JOB,
+    JOBS,
+    LINES,
+    NAME,
+    QUOTAS,
+    STAGES,
+    select_fields,
+)
 from ma_boot.errors import ConfigError, InputMissing, StoreUnavailable, listed
 from ma_boot.node.environment.extras import how_to_install
 from ma_boot.redact import without_secrets
@@ -275,7 +285,7 @@ class JobApi:
             raise AnswerOdd(
                 self._clean(f"{what}: expected fields, found {str(content[:60], errors='replace')}")
             )
-        return shaped(document, shape, "", self._left_out)
+        return select_fields(document, shape, "", self._left_out)
 
     def _left_out(self, text: str) -> None:
         """Notes each field that is left out, once."""

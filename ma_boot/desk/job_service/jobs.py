@@ -71,7 +71,7 @@ _ATTEMPTS = 4  # to find a job that may have been created by a request without a
 _NEWEST = 5  # jobs of the name, among which it is looked for
 
 
-def created(
+def create_job(
     api: JobApi, body: Mapping[str, Any], say: Callable[[str], None], pause: Callable[[float], None]
 ) -> str:
     """Creates the job exactly once and returns its id.
@@ -85,7 +85,7 @@ def created(
         say(f"{error}; looking whether the job was created all the same")
         for attempt in range(_ATTEMPTS):
             pause(2.0**attempt)
-            job = created_by(api, body)
+            job = find_created_job(api, body)
             if job:
                 return job
         raise StoreUnavailable(f"{error}\nNo job of this request was found; {may_appear(body)}") from error
@@ -102,11 +102,11 @@ def may_appear(body: Mapping[str, Any]) -> str:
     )
 
 
-def created_by(api: JobApi, body: Mapping[str, Any]) -> str:
+def find_created_job(api: JobApi, body: Mapping[str, Any]) -> str:
     """Returns the id of the job with this request's value of `MARK`; empty if it is not listed."""
     metadata, mark = body["metadata"], body["algorithm"]["environments"][MARK]
     with suppress(BootError):  # it is looked for again
-        for job in of_name(api, metadata["name"], metadata.get("workspace_id", ""))[:_NEWEST]:
+        for job in jobs_of_name(api, metadata["name"], metadata.get("workspace_id", ""))[:_NEWEST]:
             job_id = str(job["metadata"]["id"])
             variables = job["algorithm"]["environments"] or api.details(job_id)["algorithm"]["environments"]
             if mark in str(variables):
@@ -114,7 +114,7 @@ def created_by(api: JobApi, body: Mapping[str, Any]) -> str:
     return ""
 
 
-def of_name(api: JobApi, name: str, workspace: str | None = None) -> list[dict[str, Any]]:
+def jobs_of_name(api: JobApi, name: str, workspace: str | None = None) -> list[dict[str, Any]]:
     """Returns the jobs of exactly this name, the newest first."""
     jobs = api.search([{"key": "name", "operator": "in", "value": [name]}], 50, workspace)
     return [job for job in jobs if job["metadata"]["name"] == name]
@@ -124,7 +124,7 @@ def job_id(api: JobApi, reference: str) -> str:
     """Returns the id of a job given by id or name; of several, the newest. Raises `InputMissing`."""
     if _ID.fullmatch(reference):
         return reference
-    jobs = of_name(api, reference)
+    jobs = jobs_of_name(api, reference)
     if not jobs:
         here = api.access.workspace or "the default one"
         raise InputMissing(

@@ -12,9 +12,9 @@ from ma_boot import __version__
 from ma_boot.desk.image.check import (
     CheckedImage,
     ImageRejected,
+    apply_rules,
     findings_json,
     findings_text,
-    judged,
     reject_errors,
 )
 from ma_boot.desk.image.rules.boot import this_toolkit
@@ -26,9 +26,9 @@ from ma_boot.desk.image.rules.facts import (
     Python,
     Started,
     from_metadata,
-    parsed_probe,
+    parse_probe,
 )
-from ma_boot.desk.image.rules.secrets import keys_in_metadata, own_keys, parsed_search
+from ma_boot.desk.image.rules.secrets import keys_in_metadata, own_keys, parse_search
 from ma_boot.platform.modelarts.findings import Finding
 
 ENVIRONMENT = "/home/ma-user/anaconda3/envs/training"
@@ -204,7 +204,7 @@ BROKEN: list[tuple[str, ImageFacts, str, str, str]] = [
 
 
 def test_a_good_image_has_no_finding() -> None:
-    assert judged(GOOD, "x86_64") == []
+    assert apply_rules(GOOD, "x86_64") == []
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_good_image_has_no_finding() -> None:
 def test_each_rule_finds_its_fault_with_its_remedy(
     facts: ImageFacts, rule: str, severity: str, remedy: str
 ) -> None:
-    (finding,) = judged(facts, None)
+    (finding,) = apply_rules(facts, None)
     assert (finding.check, finding.severity) == (rule, severity)
     assert remedy in finding.remedy
     checked = CheckedImage("image", "x86_64", GB, (finding,))
@@ -250,11 +250,11 @@ ALLOWED = {
 
 @pytest.mark.parametrize("facts", ALLOWED.values(), ids=ALLOWED)
 def test_allowed_settings_are_no_findings(facts: ImageFacts) -> None:
-    assert judged(facts, None) == []
+    assert apply_rules(facts, None) == []
 
 
 def test_architecture_is_compared_only_with_a_requested_one() -> None:
-    (finding,) = judged(GOOD, "aarch64")
+    (finding,) = apply_rules(GOOD, "aarch64")
     assert finding.check == "architecture"
     assert "--platform linux/arm64" in finding.remedy
 
@@ -274,13 +274,13 @@ def test_architecture_is_compared_only_with_a_requested_one() -> None:
     ],
 )
 def test_boot_command_that_does_not_start_is_reported(started: Started, severity: str, evidence: str) -> None:
-    (finding,) = judged(replace(GOOD, started=started), None)
+    (finding,) = apply_rules(replace(GOOD, started=started), None)
     assert (finding.check, finding.severity) == ("command", severity)
     assert evidence in finding.evidence
 
 
 def test_errors_come_first_and_refuse_the_image() -> None:
-    findings = judged(replace(GOOD, user="", workdir="/", size=31 * GB), None)
+    findings = apply_rules(replace(GOOD, user="", workdir="/", size=31 * GB), None)
     assert [finding.severity for finding in findings] == ["error", "error", "warning"]
     checked = CheckedImage("image", "x86_64", GB, tuple(findings))
     with pytest.raises(ImageRejected, match="breaks 2 of"):
@@ -295,8 +295,8 @@ def test_the_answer_of_this_toolkit_is_known() -> None:
     assert this_toolkit("") is None
 
 
-def test_what_the_probe_prints_is_read() -> None:
-    facts = parsed_probe(
+def test_output_of_the_probe_is_parsed() -> None:
+    facts = parse_probe(
         "passwd\troot:x:0:0:root:/root:/bin/sh\npasswd\tbad line\nhome\tok\nprogram\tbash\n"
         "toolkit\t/opt/ma_boot\t0\tma_boot 0.1.0\nenvironment\t/e\t1\tsome\terror\nset_id\t/a b\nzone\tmissing\n"
         "place\t/tmp\tclosed\nreal\t/e\t/r\nclosed_package\t/e\t/a\nclosed_package\t/f\t/b\n"
@@ -325,21 +325,21 @@ def test_what_the_probe_prints_is_read() -> None:
     ],
 )
 def test_the_newest_glibc_that_the_toolkit_asks_for(lines: str, need: Any) -> None:
-    facts = parsed_probe(f"libc\tglibc 2.31\n{lines}end\tok\n")
+    facts = parse_probe(f"libc\tglibc 2.31\n{lines}end\tok\n")
     assert facts is not None
     assert (facts.libc, facts.libc_need) == ((2, 31), need)
-    without = parsed_probe(f"libc\t\n{lines}end\tok\n")
+    without = parse_probe(f"libc\t\n{lines}end\tok\n")
     assert without is not None
     assert without.libc is None
 
 
-def test_a_probe_without_its_last_line_says_nothing_of_the_image() -> None:
-    assert parsed_probe("machine\tx86_64\nhome\tok\n") is None
+def test_probe_without_its_last_line_yields_no_facts() -> None:
+    assert parse_probe("machine\tx86_64\nhome\tok\n") is None
 
 
 @given(st.text(st.sampled_from("passwdhome\t\n:01²x"), max_size=80))
-def test_no_answer_of_a_probe_breaks_the_reader(text: str) -> None:
-    parsed_probe(text)
+def test_parser_of_the_probe_accepts_any_text(text: str) -> None:
+    parse_probe(text)
 
 
 @given(st.fixed_dictionaries({"Config": st.none() | st.just({}), "Size": st.integers(0)}))
@@ -384,4 +384,4 @@ def test_only_long_secrets_of_one_line_are_searched_for() -> None:
 def test_search_without_its_last_line_is_incomplete(
     output: str, found: tuple[tuple[str, str], ...], is_complete: bool
 ) -> None:
-    assert parsed_search(output, list(KEYS)) == (found, is_complete)
+    assert parse_search(output, list(KEYS)) == (found, is_complete)

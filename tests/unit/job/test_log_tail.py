@@ -31,7 +31,7 @@ LOG = [
         (None, 99, LOG),
     ],
 )
-def test_what_is_left(seconds: float | None, lines: int | None, left: list[str]) -> None:
+def test_tail_keeps_the_recent_lines(seconds: float | None, lines: int | None, left: list[str]) -> None:
     for size in (1, 3, len(LOG)):
         tail = LogTail(Recent(lines, seconds))
         for start in range(0, len(LOG), size):
@@ -39,7 +39,7 @@ def test_what_is_left(seconds: float | None, lines: int | None, left: list[str])
         assert tail.lines() == left
 
 
-def test_without_times_all_is_left_and_it_is_known() -> None:
+def test_log_without_times_is_kept_whole() -> None:
     tail = LogTail(Recent(seconds=60))
     tail.add(["a", "b"])
     assert (tail.lines(), tail.has_times) == (["a", "b"], False)
@@ -50,5 +50,5 @@ def test_without_times_all_is_left_and_it_is_known() -> None:
 @pytest.mark.parametrize(
     "line", ["2026-13-45 13:00:00", "12026-11-2 13:00", "x" * 200 + "2026-11-22 13:00:00"]
 )
-def test_what_is_no_time(line: str) -> None:
+def test_text_that_is_not_a_time_is_not_read_as_one(line: str) -> None:
     assert time_in(line) is None

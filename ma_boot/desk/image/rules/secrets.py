@@ -41,7 +41,7 @@ def keys_in_metadata(facts: ImageFacts, keys: Mapping[str, str]) -> Pairs:
     return tuple((name, place) for name, key in keys.items() for place, text in texts.items() if key in text)
 
 
-def parsed_search(output: str, names: list[str]) -> tuple[Pairs, bool]:
+def parse_search(output: str, names: list[str]) -> tuple[Pairs, bool]:
     """Parses the output of `own_keys.sh`: pairs of variable and file, and whether the search is complete.
 
     `names` are the variables by the numbers of the search.

@@ -40,7 +40,7 @@ def protected(facts: ImageFacts) -> Iterator[Finding]:
 
 
 def of_a_job(facts: ImageFacts) -> Iterator[Finding]:
-    """What belongs to one job, or to one of its processes, is not in the image."""
+    """Variables of one job or one process are not in the image."""
     for name, value in sorted(facts.environ.items()):
         if name in _NO_JOB:
             if value.lower() not in _OFF:
@@ -98,7 +98,7 @@ def everywhere(facts: ImageFacts) -> Iterator[Finding]:
 
 
 def named_files(facts: ImageFacts) -> Iterator[Finding]:
-    """The files that variables name are there: certificates, the time zone."""
+    """Files that variables name exist: certificates, the time zone."""
     for name, file in facts.inside.unreadable:
         yield error(
             "variable",
