@@ -24,10 +24,15 @@ from ma_boot.platform.rank_table.table import (
 
 _DEVICE_FIELDS = {"device_id", "device_ip", "rank_id"}
 _POD_FIELDS = {"pod_name", "server_id", "devices", "device"}
-_COUNTERS = {"data_version", "data_Version"}  # numbers in every table that has them; HCCL does not read them
-_COMPLETED = ("completed", "complete")  # "complete" is what MindCluster's ClusterD writes
-PREFIX = b"H4sI"  # of gzip's first bytes (1f 8b 08) in base64
-LARGEST = 256 * 1024 * 1024  # bytes of an unpacked table: a hundred times that of 100,000 cards
+# Counters of writes in some tables, as numbers; HCCL does not read them.
+_COUNTERS = {"data_version", "data_Version"}
+# MindCluster's ClusterD writes "complete".
+_COMPLETED = ("completed", "complete")
+# The first bytes of gzip (1f 8b 08) in base64.
+PREFIX = b"H4sI"
+# Bytes of an unpacked table: a hundred times the size for 100,000 cards. A packed file of some KB could fill
+# the memory otherwise.
+LARGEST = 256 * 1024 * 1024
 
 
 class NotYet(NamedTuple):

@@ -26,7 +26,8 @@ from ma_boot.platform.rank_table.table import (
 
 _HIGHEST_DEVICE = {"910a": 7, "910b": 15, "a3": 15}
 PRODUCTS = tuple(_HIGHEST_DEVICE)
-_LONGEST_SERVER_ID = 64  # rank_table_config_910: "server_id"
+# Characters (rank_table_config_910: "server_id").
+_LONGEST_SERVER_ID = 64
 _INVALID_TABLE = "EI0004"  # HCCL: "super_device_id[] is invalid"
 
 
@@ -38,7 +39,8 @@ def validate(table: RankTable, product: str | None = None) -> list[TableFinding]
     findings = list(table.findings)
     if table.template in ("", "2.0"):
         return findings
-    complete = not errors(findings)  # else a part could not be read: no rule about the whole table applies
+    # After an unreadable part, rules about the whole table do not apply.
+    complete = not errors(findings)
     if table.template == "two":
         findings += _counts_of_template_two(table.document)
         findings += _unique("pod_name", [pod.name or "" for pod in table.pods])

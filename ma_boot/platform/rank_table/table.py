@@ -10,8 +10,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 # Codes and texts of HCCL's parser of rank tables.
-MISSING = "EI0017"  # "Config ... is missing in the ranktable file", "property value ... is not string!"
-INVALID = "EI0014"  # "Value [...] for ranktable variable [...] is invalid"
+# HCCL: "Config ... is missing in the ranktable file", "property value ... is not string!"
+MISSING = "EI0017"
+# HCCL: "Value [...] for ranktable variable [...] is invalid"
+INVALID = "EI0014"
 
 # HCCL's parser knows "1.0", "1.1" (heterogeneous) and "1.2" (super pods) and refuses any other text (EI0014,
 # formerly EI0004). Volcano's plugin configmap1980 writes what its user passes to it ("v1", "1.3" or nothing),
