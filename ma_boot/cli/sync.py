@@ -134,11 +134,12 @@ def plan(request: StoreRequest, shard: Shard | None, checksum: bool, as_json: bo
     notices: list[str] = []
     try:
         inputs = [
-            (route, scan_download(route, Path.cwd(), lister, transfers.shard)) for route in mapping.inputs
+            (route, scan_download(route, Path.cwd(), lister, shard=transfers.shard))
+            for route in mapping.inputs
         ]
         belongs = ordinary_by_mapping(transfers)
         outputs = [
-            (route, scan_upload(route, Path.cwd(), lister, notices.append, belongs=belongs))
+            (route, scan_upload(route, Path.cwd(), lister, notice=notices.append, belongs=belongs))
             for route in upload_routes(transfers)
         ]
         set_lines = partial(_set_lines, store, patience, as_json)

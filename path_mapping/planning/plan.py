@@ -192,6 +192,7 @@ def compare_download(
     name: str,
     stored: StoredObject,
     local: LocalEntry | None,
+    *,
     entry: RecordEntry | None,
     checksum: bool,
     etags: Etags,
@@ -206,13 +207,14 @@ def compare_download(
         return step(COPY, reason="no file is in its place")
     if local.size != stored.size:
         return step(COPY, reason="another size")
-    return _compared(step, stored, local, entry, checksum, partial(etags, name))
+    return _compared(step, stored, local, entry=entry, checksum=checksum, etags=partial(etags, name))
 
 
 def compare_upload(
     name: str,
     local: LocalEntry,
     stored: StoredObject | None,
+    *,
     listed: bool,
     entry: RecordEntry | None,
     checksum: bool,
@@ -228,13 +230,14 @@ def compare_upload(
         return step(COPY, reason="not in OBS")
     if local.size != stored.size:
         return step(COPY, reason="another size")
-    return _compared(step, stored, local, entry, checksum, partial(etags, name))
+    return _compared(step, stored, local, entry=entry, checksum=checksum, etags=partial(etags, name))
 
 
 def _compared(
     step: Callable[..., Step],
     stored: StoredObject,
     local: LocalEntry,
+    *,
     entry: RecordEntry | None,
     checksum: bool,
     etags: Callable[[tuple[int, ...]], Sequence[str]],
@@ -292,6 +295,7 @@ def plan_downloads(
     route: Route,
     ends: Ends,
     objects: Objects,
+    *,
     entries: Iterable[RecordEntry],
     local_entry: Callable[[str], LocalEntry | None],
     etags: Etags,
@@ -333,7 +337,7 @@ def plan_downloads(
         else:
             local = local_entry(name)
             known = entry or (noted(name) if local is not None else None)
-            step = compare_download(name, stored, local, known, route.checksum, etags)
+            step = compare_download(name, stored, local, entry=known, checksum=route.checksum, etags=etags)
             if known is not entry and step.action == SKIP:
                 step = step._replace(learned=True)  # the file has it, and the record gets it
             yield step
@@ -376,6 +380,7 @@ def plan_uploads(
     route: Route,
     ends: Ends,
     files: Iterable[tuple[str, LocalEntry]],
+    *,
     objects: Objects | None,
     entries: Iterable[RecordEntry],
     etags: Etags,
@@ -406,7 +411,15 @@ def plan_uploads(
             action, reason = (SKIP, "unchanged") if exists else (MAKE, "an empty directory")
             yield Step(action, name, 0, reason, local=local)
         else:
-            yield compare_upload(name, local, stored, listed is not None, entry, route.checksum, etags)
+            yield compare_upload(
+                name,
+                local,
+                stored,
+                listed=listed is not None,
+                entry=entry,
+                checksum=route.checksum,
+                etags=etags,
+            )
     yield from _unsent(recorded.before(None), route, complete, listed)
 
 

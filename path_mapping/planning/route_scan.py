@@ -137,6 +137,7 @@ def scan_download(
     route: Route,
     base: Path,
     lister: Lister,
+    *,
     shard: Shard,
     check: Check = never_cancelled,
     recorded: bool = True,
@@ -159,7 +160,17 @@ def scan_download(
         return RecordEntry(name, mark.size, mark.mtime_ns, mark.etag) if mark is not None else None
 
     etags, folded = partial(_etags, check, ends.root), folds_case(ends.root)
-    steps = plan_downloads(route, ends, objects, record.entries(), entry_below, etags, shard, folded, noted)
+    steps = plan_downloads(
+        route,
+        ends,
+        objects,
+        entries=record.entries(),
+        local_entry=entry_below,
+        etags=etags,
+        shard=shard,
+        folded=folded,
+        noted=noted,
+    )
     return RouteScan(route, ends, record, steps)
 
 
@@ -167,6 +178,7 @@ def scan_upload(
     route: Route,
     base: Path,
     lister: Lister | None,
+    *,
     notice: Callable[[str], None] | None,
     wanted: Callable[[str, LocalEntry], bool] = lambda path, local: True,
     check: Check = never_cancelled,
@@ -195,7 +207,9 @@ def scan_upload(
         return wanted(ends.path_of(name), child)
 
     etags = partial(_etags, check, ends.root)
-    steps = plan_uploads(route, ends, files, objects, record.entries(), etags, may_go)
+    steps = plan_uploads(
+        route, ends, files, objects=objects, entries=record.entries(), etags=etags, wanted=may_go
+    )
     return RouteScan(route, ends, record, steps)
 
 

@@ -204,7 +204,7 @@ class DataPath(UnitRunner):
         file = os.open(unit.path, os.O_RDONLY)
         try:
             before = state_of(os.fstat(file))
-            request = self._put_request(doing, unit, {}, file, 0, before.size)
+            request = self._put_request(doing, unit, file, 0, before.size)
             body = lambda: self._body(file, 0, before.size, before)  # noqa: E731
             stored = self._exchange.put_object(request, body, before.size, moved)
         except Corrupted as error:
@@ -224,7 +224,7 @@ class DataPath(UnitRunner):
                 moved(unit.length)
                 return StoredContent(unit.known, True)
             query = {"partNumber": str(unit.part), "uploadId": unit.upload}
-            request = self._put_request(doing, unit, query, file, unit.offset, unit.length)
+            request = self._put_request(doing, unit, file, unit.offset, unit.length)._replace(query=query)
             body = lambda: self._body(file, unit.offset, unit.length, None)  # noqa: E731
             stored = self._exchange.put(request, body, unit.length, moved)
         except FileChanged:
@@ -235,18 +235,10 @@ class DataPath(UnitRunner):
             raise Unreachable(f"{doing}: the response has no ETag")
         return stored._replace(compared=stored.compared or unit.checked)
 
-    def _put_request(
-        self,
-        doing: str,
-        unit: PutFile | PutPart,
-        query: dict[str, str],
-        file: int,
-        offset: int,
-        size: int,
-    ) -> Request:
+    def _put_request(self, doing: str, unit: PutFile | PutPart, file: int, offset: int, size: int) -> Request:
         md5 = self._reader.md5_of(file, offset, size) if unit.checked else ""
         headers = {"Content-MD5": base64_of_md5(md5)} if md5 else NOTHING
-        return Request(doing, "PUT", unit.bucket, unit.key, query, headers)
+        return Request(doing, "PUT", unit.bucket, unit.key, headers=headers)
 
     def _body(self, file: int, offset: int, size: int, before: FileState | None) -> Iterator[Piece]:
         """The bytes of a file.
@@ -270,7 +262,9 @@ class DataPath(UnitRunner):
     def _end_parts(self, unit: EndParts, moved: Moved) -> str | None:
         bucket, key = unit.bucket, unit.key
         if unit.etags:
-            return self._store.end_parts(bucket, key, unit.upload, unit.etags, unit.size, unit.compared)
+            return self._store.end_parts(
+                bucket, key, unit.upload, etags=unit.etags, size=unit.size, compared=unit.compared
+            )
         self._store.abort_parts(bucket, key, unit.upload)
         return ""
 

@@ -302,7 +302,9 @@ class Exchange:
     def _head(self, address: BucketAddress, request: Request) -> bytes:
         """The signed head of the request."""
         keys = self.signer.access.credentials
-        path, headers = signed(address, keys, request.method, request.key, request.query, request.headers)
+        path, headers = signed(
+            address, keys, request.method, key=request.key, query=request.query, headers=request.headers
+        )
         return request_head(request.doing, request.method, path, {**headers, **request.plain})
 
     def _failed(self, doing: str, error: ConnectionFailed) -> PathMappingError:

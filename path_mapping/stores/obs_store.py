@@ -85,9 +85,8 @@ class ObsStore(Store):
             def request() -> Request:
                 query = {"prefix": prefix, "marker": marker, "delimiter": delimiter}
                 used = {name: value for name, value in query.items() if value}
-                return Request(
-                    doing, "GET", bucket, "", {**used, "max-keys": str(PAGE), "encoding-type": "url"}
-                )
+                used.update({"max-keys": str(PAGE), "encoding-type": "url"})
+                return Request(doing, "GET", bucket, "", query=used)
 
             while True:
                 content = self.signer.with_newest(lambda: exchange.content(request()))
@@ -189,20 +188,22 @@ class ObsStore(Store):
 
     def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> str:
         """See `Store.write`. It takes one request, whose MD5 OBS verifies; a large file is for parts."""
-        return self._put(bucket, key, lambda: chunks(source), os.stat(source).st_size, md5, sent)
+        size = os.stat(source).st_size
+        return self._put(bucket, key, lambda: chunks(source), size=size, md5=md5, sent=sent)
 
     def write_bytes(self, bucket: str, key: str, content: bytes) -> str:
         pieces = (content,) if content else ()
-        return self._put(bucket, key, lambda: pieces, len(content), md5_of(pieces), lambda size: None)
+        return self._put(bucket, key, lambda: pieces, size=len(content), md5=md5_of(pieces))
 
     def _put(
         self,
         bucket: str,
         key: str,
         body: Callable[[], Iterable[Piece]],
+        *,
         size: int,
         md5: str,
-        sent: Callable[[int], None],
+        sent: Callable[[int], None] = lambda size: None,
     ) -> str:
         """Stores an object by one request; returns its ETag."""
         headers = {"Content-MD5": base64_of_md5(md5)}

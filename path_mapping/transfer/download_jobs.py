@@ -52,8 +52,16 @@ class SmallDownload(Job):
         self._seen: list[int] = []
 
     def start(self) -> Iterable[Unit]:
-        copy, seen = self.copy, tuple(self._seen)
-        return (GetFile(next_number(), copy.bucket, copy.key, copy.size, copy.path, copy.root, seen),)
+        unit = GetFile(
+            next_number(),
+            self.copy.bucket,
+            self.copy.key,
+            size=self.copy.size,
+            path=self.copy.path,
+            root=self.copy.root,
+            seen=tuple(self._seen),
+        )
+        return (unit,)
 
     def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
         match: ContentMatch = value
@@ -164,7 +172,15 @@ class LargeDownload(Job):
             if path != self._path:
                 return
             yield GetRange(
-                next_number(), copy.bucket, copy.key, copy.etag, copy.size, *span, path, known.get(index)
+                next_number(),
+                copy.bucket,
+                copy.key,
+                etag=copy.etag,
+                total=copy.size,
+                offset=span.offset,
+                length=span.length,
+                path=path,
+                known=known.get(index),
             )
 
     def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
@@ -187,10 +203,18 @@ class LargeDownload(Job):
         return (self._check(),) if len(self._crcs) == len(self._spans) else ()
 
     def _check(self) -> CheckFile:
-        copy, path = self.copy, self._path
+        copy = self.copy
         lengths = [span.length for span in self._spans]
         crc = crc64_of_parts([self._crcs[index] for index in range(len(lengths))], lengths)
-        return CheckFile(next_number(), copy.bucket, copy.key, copy.etag, copy.size, path, crc)
+        return CheckFile(
+            next_number(),
+            copy.bucket,
+            copy.key,
+            etag=copy.etag,
+            size=copy.size,
+            path=self._path,
+            crc=crc,
+        )
 
     def _checked(self, crc: int, match: ContentMatch) -> Iterable[Unit]:
         try:

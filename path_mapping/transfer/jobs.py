@@ -81,11 +81,17 @@ class SmallUpload(FileUpload):
     """A file that is uploaded by one request."""
 
     def start(self) -> Iterable[Unit]:
-        copy, settled = self.copy, self._settled
-        number, checked = next_number(), self._checked
-        return (
-            PutFile(number, copy.bucket, copy.key, copy.size, copy.path, checked, copy.mtime_ns, settled),
+        unit = PutFile(
+            next_number(),
+            self.copy.bucket,
+            self.copy.key,
+            size=self.copy.size,
+            path=self.copy.path,
+            checked=self._checked,
+            mtime_ns=self.copy.mtime_ns,
+            settled=self._settled,
         )
+        return (unit,)
 
     def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
         self._note(value)
@@ -98,7 +104,7 @@ class LargeUpload(FileUpload):
     `uploads` notes the multipart upload.
     """
 
-    def __init__(self, copy: Copy, checked: bool, settled: bool, part: int, uploads: BegunUploads) -> None:
+    def __init__(self, copy: Copy, checked: bool, settled: bool, *, part: int, uploads: BegunUploads) -> None:
         super().__init__(copy, checked, settled)
         self._part = part
         self._uploads = uploads
@@ -150,9 +156,17 @@ class LargeUpload(FileUpload):
         path, known = self.copy.path, parts_that_count(begun.parts, self._spans)
         for number, (span, etag) in enumerate(zip(self._spans, known), start=1):
             yield PutPart(
-                next_number(), self.copy.bucket, self.copy.key, begun.upload, number, *span, path, etag,
-                self._checked,
-            )  # fmt: skip
+                next_number(),
+                self.copy.bucket,
+                self.copy.key,
+                upload=begun.upload,
+                part=number,
+                offset=span.offset,
+                length=span.length,
+                path=path,
+                known=etag,
+                checked=self._checked,
+            )
 
     def _end(self) -> EndParts:
         """Completes the upload; if the file has changed meanwhile, aborts it, to begin again."""
@@ -161,8 +175,17 @@ class LargeUpload(FileUpload):
         if state_of(os.stat(self.copy.path)) == self._before:
             etags = tuple(self._stored[number].etag for number in sorted(self._stored))
         compared = all(stored.compared for stored in self._stored.values())
+        return self._ending(self._upload, self._before.size, etags, compared)
+
+    def _ending(self, upload: str, size: int, etags: tuple[str, ...], compared: bool = True) -> EndParts:
         return EndParts(
-            next_number(), self.copy.bucket, self.copy.key, self._upload, self._before.size, etags, compared
+            next_number(),
+            self.copy.bucket,
+            self.copy.key,
+            upload=upload,
+            size=size,
+            etags=etags,
+            compared=compared,
         )
 
     def failed(self, error: BaseException) -> Iterable[Unit]:
@@ -170,7 +193,7 @@ class LargeUpload(FileUpload):
         if not self._upload:
             return ()
         upload, self._upload = self._upload, ""
-        return (EndParts(next_number(), self.copy.bucket, self.copy.key, upload, self.copy.size, ()),)
+        return (self._ending(upload, self.copy.size, etags=()),)
 
     def cleaned(self, unit: Unit) -> None:
         """The upload is aborted."""
@@ -178,8 +201,10 @@ class LargeUpload(FileUpload):
         self._uploads.ended(unit.upload)
 
 
-def upload_job(copy: Copy, store: Store, checked: bool, settled: bool, uploads: BegunUploads) -> Job:
+def upload_job(
+    copy: Copy, store: Store, *, checked: bool, settled: bool, uploads: BegunUploads
+) -> FileUpload:
     """The job for a file that goes to the store: in parts if it is large."""
     if copy.size >= store.multipart_from:
-        return LargeUpload(copy, checked, settled, store.part, uploads)
+        return LargeUpload(copy, checked, settled, part=store.part, uploads=uploads)
     return SmallUpload(copy, checked, settled)

@@ -309,7 +309,7 @@ def move_files(work: Work, to: RetriedStore, progress: Callable[[Progress], None
     if left:
         decrypts = work.down and signer is not None and signer.context is not None
         cores = len(os.sched_getaffinity(0))
-        size = pool_size(pieces, work.size, cores, round_trip, work.down, decrypts)
+        size = pool_size(pieces, work.size, cores, round_trip=round_trip, ahead=work.down, decrypts=decrypts)
         with scheduler(size) as all_of_them:
             all_of_them.run(copies, left)
     return whole, retries

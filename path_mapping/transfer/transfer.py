@@ -17,13 +17,8 @@ from path_mapping.localfs.source_file import CHANGED_ATTEMPTS, FileChanged
 from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.mapping.selection import Shard
 from path_mapping.planning.plan import Copy, unquoted
-from path_mapping.planning.prepare import (
-    EmptyRoute,
-    PreparedTransfer,
-    UploadChoice,
-    prepare_downloads,
-    prepare_uploads,
-)
+from path_mapping.planning.prepare import UploadChoice, prepare_downloads, prepare_uploads
+from path_mapping.planning.prepared_transfer import EmptyRoute, PreparedTransfer
 from path_mapping.stores.objects import ObjectState
 from path_mapping.stores.store import Store
 from path_mapping.transfer.download_jobs import download_job, journal_of, ranges_of, temporary_of
@@ -32,6 +27,28 @@ from path_mapping.transfer.left_uploads import abort_left, unfinished_uploads
 from path_mapping.transfer.same_content import has_content
 from path_mapping.transfer.scheduler import Progress, Work, move_files
 from path_mapping.workers.retry import RetriedStore
+
+
+class Transferred(NamedTuple):
+    """A finished transfer.
+
+    `files` and `bytes` were moved in `seconds`; `skipped` files were the same on both sides. `missing` are
+    the routes whose source has nothing, `notices` say what was left out, `retries` is the number of retried
+    requests, `by_length` that of files whose content could be compared with no checksum.
+    `deferred` files were not uploaded, as they changed after they were listed (see `UploadChoice.settled`).
+    `empty` are outputs that exist and have no file to upload, nor one that was uploaded earlier.
+    """
+
+    files: int
+    bytes: int
+    seconds: float
+    missing: tuple[Route, ...]
+    skipped: int = 0
+    notices: tuple[str, ...] = ()
+    retries: int = 0
+    by_length: int = 0
+    deferred: int = 0
+    empty: tuple[EmptyRoute, ...] = ()
 
 
 class Sending:
@@ -64,7 +81,7 @@ class Sending:
                 break
             if attempt == CHANGED_ATTEMPTS:
                 for copy in changed:
-                    self._prepared.notice(f"{shown(copy.local)} changed again after it was uploaded")
+                    self._prepared.findings.notice(f"{shown(copy.local)} changed again after it was uploaded")
             size = sum(copy.size for copy in changed)
             work = work._replace(copies=iter(changed), files=len(changed), size=size)
         return retries
@@ -72,6 +89,22 @@ class Sending:
     def left(self) -> Iterator[Copy]:
         """The files that were not sent."""
         return (copy for copy in self._prepared.copies if copy.path not in self._sent)
+
+    def result(self, seconds: float, retries: int) -> Transferred:
+        """The result of an upload without failures that took so many seconds."""
+        prepared = self._prepared
+        return Transferred(
+            files=self.files,
+            bytes=self.size,
+            seconds=seconds,
+            missing=prepared.missing,
+            skipped=prepared.same,
+            notices=tuple(prepared.findings.notices),
+            retries=retries,
+            by_length=len(self.uncompared),
+            deferred=self.deferred,
+            empty=prepared.empty_outputs(),
+        )
 
     def done(self, job: Job) -> None:
         """Takes note of a file as it was sent."""
@@ -84,7 +117,7 @@ class Sending:
             self.size += copy.size
         if (copy.size, copy.mtime_ns) != (listed.size, listed.mtime_ns) or copy.path in self._others:
             self._others[copy.path] = copy
-        is_diverted = copy.path in self._prepared.diverted
+        is_diverted = copy.path in self._prepared.diversions.diverted
         if self._shared is not None:
             self._shared.wrote(copy, is_diverted)
         if not is_diverted:
@@ -94,7 +127,7 @@ class Sending:
         """Takes note of a file that was not sent."""
         self._unsent.add(copy.path)
         if isinstance(error, FileNotFoundError) and not os.path.exists(copy.path):
-            self._prepared.notice(f"{shown(copy.local)} was removed before it was uploaded")
+            self._prepared.findings.notice(f"{shown(copy.local)} was removed before it was uploaded")
         elif isinstance(error, FileChanged) and self._settled:
             self.deferred += 1
         else:
@@ -115,28 +148,6 @@ class Sending:
             if (status.st_size, status.st_mtime_ns) != (sent.size, sent.mtime_ns):
                 self._others[listed.path] = sent
                 yield listed._replace(size=status.st_size, mtime_ns=status.st_mtime_ns)
-
-
-class Transferred(NamedTuple):
-    """A finished transfer.
-
-    `files` and `bytes` were moved in `seconds`; `skipped` files were the same on both sides. `missing` are
-    the routes whose source has nothing, `notices` say what was left out, `retries` is the number of retried
-    requests, `by_length` that of files whose content could be compared with no checksum.
-    `deferred` files were not uploaded, as they changed after they were listed (see `UploadChoice.settled`).
-    `empty` are outputs that exist and have no file to upload, nor one that was uploaded earlier.
-    """
-
-    files: int
-    bytes: int
-    seconds: float
-    missing: tuple[Route, ...]
-    skipped: int = 0
-    notices: tuple[str, ...] = ()
-    retries: int = 0
-    by_length: int = 0
-    deferred: int = 0
-    empty: tuple[EmptyRoute, ...] = ()
 
 
 def ignored(progress: Progress) -> None:
@@ -167,8 +178,9 @@ def download(
         Cancelled: soon after `cancel` of the store is set.
     """
     started, store = time.monotonic(), to.store
-    with closing(prepare_downloads(routes, base, to.listing, part, to.check, recorded)) as prepared:
-        failures = list(prepared.blocked)
+    plan = prepare_downloads(routes, base, to.listing, shard=part, check=to.check, recorded=recorded)
+    with closing(plan) as prepared:
+        failures = list(prepared.findings.blocked)
         _change_directories(prepared, failures)
         by_length = 0
 
@@ -186,11 +198,29 @@ def download(
         own, places = _unfinished(prepared, ranges_of(store))
         _sweep(own, places)
         try:
-            work = Work(iter(prepared.copies), prepared.files, prepared.size, job, done, failed, True)
+            work = Work(
+                copies=iter(prepared.copies),
+                files=prepared.files,
+                size=prepared.size,
+                job_of=job,
+                done=done,
+                failed=failed,
+                down=True,
+            )
             whole, retries = move_files(work, to, progress)
         finally:
             _sweep(own, places)  # a worker may have been killed in the middle of a file
-        return _transferred(prepared, failures, whole, retries, started, by_length)
+        _raise_failures(failures, whole)
+        return Transferred(
+            files=whole,
+            bytes=prepared.size,
+            seconds=time.monotonic() - started,
+            missing=prepared.missing,
+            skipped=prepared.same,
+            notices=tuple(prepared.findings.notices),
+            retries=retries,
+            by_length=by_length,
+        )
 
 
 def upload(
@@ -218,56 +248,45 @@ def upload(
     with ExitStack() as stack:
         if choice.shared is not None and not choice.others_done:
             stack.enter_context(choice.shared.writing())
-        compare = partial(has_content, to)
-        plan = prepare_uploads(routes, base, to.listing, choice, to.check, compare)
+        plan = prepare_uploads(
+            routes, base, to.listing, choice=choice, check=to.check, has_content=partial(has_content, to)
+        )
         prepared = stack.enter_context(closing(plan))
-        failures = list(prepared.blocked)
+        failures = list(prepared.findings.blocked)
         _mark_directories(prepared, to, failures)
         uploads = stack.enter_context(unfinished_uploads(routes, base))
 
         def job(copy: Copy) -> Job:
-            return upload_job(copy, store, routes[copy.route].checksum, choice.settled, uploads[copy.route])
+            checked, noted = routes[copy.route].checksum, uploads[copy.route]
+            return upload_job(copy, store, checked=checked, settled=choice.settled, uploads=noted)
 
         sending = Sending(prepared, failures, choice)
         copies = prepared.newest_first() if choice.hurry else iter(prepared.copies)
-        work = Work(copies, prepared.files, prepared.size, job, sending.done, sending.failed)
+        work = Work(
+            copies=copies,
+            files=prepared.files,
+            size=prepared.size,
+            job_of=job,
+            done=sending.done,
+            failed=sending.failed,
+        )
         try:
             retries = sending.run(work, to, progress)
         except BaseException:
             unsent(sending.left())
             raise
-        if not failures:  # nothing is deleted as long as something is missing
+        if not failures:  # nothing is deleted as long as a file has not been uploaded
             _delete_objects(prepared, to, failures)
-            for copy in prepared.stale:
-                with _noting(failures, "", copy.url):
-                    to.delete(copy.bucket, copy.key)
         if not (choice.settled or choice.hurry):
             for notice in abort_left(uploads, to):
-                prepared.notice(notice)
-        done = _transferred(prepared, failures, sending.files, retries, started, len(sending.uncompared))
-        return done._replace(bytes=sending.size, deferred=sending.deferred, empty=prepared.empty_outputs())
+                prepared.findings.notice(notice)
+        _raise_failures(failures, sending.files)
+        return sending.result(time.monotonic() - started, retries)
 
 
-def _transferred(
-    prepared: PreparedTransfer,
-    failures: Sequence[Failure],
-    whole: int,
-    retries: int,
-    started: float,
-    by_length: int,
-) -> Transferred:
+def _raise_failures(failures: Sequence[Failure], done: int) -> None:
     if failures:
-        raise TransferFailed(failures, whole)
-    return Transferred(
-        whole,
-        prepared.size,
-        time.monotonic() - started,
-        prepared.missing,
-        prepared.same,
-        tuple(prepared.notices),
-        retries,
-        by_length,
-    )
+        raise TransferFailed(failures, done)
 
 
 @contextmanager
@@ -309,10 +328,14 @@ def _delete_objects(prepared: PreparedTransfer, to: RetriedStore, failures: list
             listed = next(to.listing(copy.bucket, copy.key), None)
             if listed is not None and listed.key == copy.key:
                 if unquoted(listed.etag) != copy.etag:
-                    prepared.notice(f"{printable(copy.url)} is not deleted: it has changed since its upload")
+                    url = printable(copy.url)
+                    prepared.findings.notice(f"{url} is not deleted: it has changed since its upload")
                     continue
                 to.delete(copy.bucket, copy.key)
             prepared.forget(copy)
+    for copy in prepared.diversions.stale:
+        with _noting(failures, "", copy.url):
+            to.delete(copy.bucket, copy.key)
 
 
 def _unfinished(prepared: PreparedTransfer, ranges_from: float) -> tuple[set[str], set[tuple[str, str]]]:
@@ -380,7 +403,7 @@ def send_files(
     """
 
     def job(copy: Copy) -> Job:
-        return upload_job(copy, to.store, checked, settled, uploads)
+        return upload_job(copy, to.store, checked=checked, settled=settled, uploads=uploads)
 
     with unfinished_uploads([way], base) as (uploads,):
         return _moved(list(copies), job, to)
@@ -400,14 +423,16 @@ def download_file(store: Store, bucket: str, key: str, state: ObjectState, local
         OSError: the disk failed.
     """
     etag = state.version if store.signer is not None else ""
-    copy = Copy(os.fspath(local), os.fspath(local.parent), bucket, key, state.size, etag)
+    root = os.fspath(local.parent)
+    copy = Copy(os.fspath(local), root, bucket=bucket, key=key, size=state.size, etag=etag)
     _raise_failure(fetch_files([copy], RetriedStore(store)))
 
 
 def upload_file(store: Store, local: Path, bucket: str, key: str) -> None:
     """Uploads a file, completely or not at all. Raises what `download_file` raises."""
     status, parent = os.stat(local), os.fspath(local.parent)
-    copy = Copy(os.fspath(local), parent, bucket, key, status.st_size, mtime_ns=status.st_mtime_ns)
+    size, mtime_ns = status.st_size, status.st_mtime_ns
+    copy = Copy(os.fspath(local), parent, bucket=bucket, key=key, size=size, mtime_ns=mtime_ns)
     route = Route(os.fspath(local), ObsUrl(bucket, key))
     _raise_failure(send_files([copy], RetriedStore(store), route, local.parent, checked=True))
 
@@ -425,12 +450,12 @@ def _moved(
 ) -> Moved:
     moved = Moved([], [])
     work = Work(
-        iter(copies),
-        len(copies),
-        sum(copy.size for copy in copies),
-        job,
-        lambda job: moved.done.append(job.copy),
-        lambda copy, error: moved.failed.append(FailedCopy(copy, error)),
+        copies=iter(copies),
+        files=len(copies),
+        size=sum(copy.size for copy in copies),
+        job_of=job,
+        done=lambda job: moved.done.append(job.copy),
+        failed=lambda copy, error: moved.failed.append(FailedCopy(copy, error)),
     )
     if copies:
         move_files(work, to, progress)

@@ -207,7 +207,7 @@ class RetriedStore:
 
     def copy(self, bucket: str, key: str, size: int, to_bucket: str, to_key: str) -> None:
         """See `Store.copy`."""
-        self.retrying(partial(self.store.copy, bucket, key, size, to_bucket, to_key))
+        self.retrying(partial(self.store.copy, bucket, key, size, to_bucket=to_bucket, to_key=to_key))
 
     def delete(self, bucket: str, key: str) -> None:
         """See `Store.delete`."""

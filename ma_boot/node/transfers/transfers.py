@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from ma_boot.node.checkpoints.output import CheckpointOutput
     from path_mapping.mapping.routes import Route
     from path_mapping.planning.plan import Copy
-    from path_mapping.planning.prepare import EmptyRoute, UploadChoice
+    from path_mapping.planning.prepare import UploadChoice
+    from path_mapping.planning.prepared_transfer import EmptyRoute
     from path_mapping.stores.store import Store
     from path_mapping.transfer.transfer import Transferred
     from path_mapping.workers.retry import RetriedStore, RetryPolicy

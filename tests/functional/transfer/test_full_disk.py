@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from path_mapping.planning.prepare import IN_MEMORY
+from path_mapping.planning.spool import IN_MEMORY
 from tests.functional.transfer.full_disk import CONTENT
 from tests.obs import MemoryObs
 from tests.requirement import unavailable

@@ -119,7 +119,9 @@ def test_paths_that_are_too_long_are_named_and_hide_nothing_else(tmp_path: Path)
 
 def scanned(output: Path) -> list[Step]:
     """The steps of an output to an empty bucket."""
-    scan = scan_upload(Route(str(output), ObsUrl("bucket", "out/")), Path("/"), lambda *_: iter(()), print)
+    scan = scan_upload(
+        Route(str(output), ObsUrl("bucket", "out/")), Path("/"), lambda *_: iter(()), notice=print
+    )
     return [] if scan is None else list(scan)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from path_mapping.planning.prepare import Item, Spool
+from path_mapping.planning.spool import Item, Spool
 
 
 def spool_of(items: Iterable[Item], in_memory: int = 3) -> Spool[Item]:

@@ -33,7 +33,7 @@ from path_mapping.planning.plan import (
     plan_downloads,
     plan_uploads,
 )
-from path_mapping.planning.prepare import urgency
+from path_mapping.planning.prepared_transfer import urgency
 from path_mapping.stores.contents import ContentSum, etag_of_parts
 from path_mapping.stores.objects import Checksums, StoredObject
 
@@ -60,7 +60,14 @@ def downloads(
     entry_of = (local or {}).get
     return list(
         plan_downloads(
-            route, *source, entries, entry_of, lambda name, sizes: [md5(name)], shard, folded, noted
+            route,
+            *source,
+            entries=entries,
+            local_entry=entry_of,
+            etags=lambda name, sizes: [md5(name)],
+            shard=shard,
+            folded=folded,
+            noted=noted,
         )
     )
 
@@ -79,7 +86,13 @@ def uploads(
         named = ((stored.key[len("in/") :], stored) for stored in objects)
     return list(
         plan_uploads(
-            route, ends, sorted(files.items()), named, entries, lambda name, sizes: [md5(name)], wanted
+            route,
+            ends,
+            sorted(files.items()),
+            objects=named,
+            entries=entries,
+            etags=lambda name, sizes: [md5(name)],
+            wanted=wanted,
         )
     )
 
@@ -394,10 +407,13 @@ class TestDownloadAgain:
 
         tag = etag_of_parts((md5_of(in_obs[:1]), md5_of(in_obs[1:])))
         item = StoredObject("a", 2, None, f'"{tag}"')
-        for entry in (None, RecordEntry("a", 2, 7, tag)):
+        for recorded in (None, RecordEntry("a", 2, 7, tag)):
+            entry = recorded if checksum else None
             for step in (
-                compare_download("a", item, file(2, 7), entry if checksum else None, checksum, etags),
-                compare_upload("a", file(2, 7), item, True, entry if checksum else None, checksum, etags),
+                compare_download("a", item, file(2, 7), entry=entry, checksum=checksum, etags=etags),
+                compare_upload(
+                    "a", file(2, 7), item, listed=True, entry=entry, checksum=checksum, etags=etags
+                ),
             ):
                 assert (step.action, step.learned) == (action, action == SKIP)
 
@@ -551,9 +567,9 @@ def test_what_is_skipped_has_the_right_content(
         return parts.etags() if sizes else [md5_of(here)]
 
     if sending:
-        verdict = compare_upload("k", local, item, True, entry, checksum, read)
+        verdict = compare_upload("k", local, item, listed=True, entry=entry, checksum=checksum, etags=read)
     else:
-        verdict = compare_download("k", item, local, entry, checksum, read)
+        verdict = compare_download("k", item, local, entry=entry, checksum=checksum, etags=read)
     assert verdict.action in (COPY, SKIP)
     assert here == in_obs or verdict.action == COPY
     assert len(calls) <= 1

@@ -13,7 +13,8 @@ from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.mapping.selection import Shard
 from path_mapping.planning.local_tree import SpaceNeed
 from path_mapping.planning.plan import COPY, RecordEntry
-from path_mapping.planning.prepare import PreparedTransfer, UploadChoice, prepare_downloads, prepare_uploads
+from path_mapping.planning.prepare import UploadChoice, prepare_downloads, prepare_uploads
+from path_mapping.planning.prepared_transfer import PreparedTransfer
 from path_mapping.planning.record import Record
 from path_mapping.planning.route_scan import Lister, never_cancelled, scan_download, scan_upload
 from path_mapping.stores.objects import StoredObject
@@ -38,7 +39,7 @@ def route(local: str, key: str, **options: bool) -> Route:
 
 
 def downloads(base: Path, lister: Lister, *routes: Route, recorded: bool = True) -> PreparedTransfer:
-    return prepare_downloads(routes, base, lister, Shard(), never_cancelled, recorded)
+    return prepare_downloads(routes, base, lister, shard=Shard(), check=never_cancelled, recorded=recorded)
 
 
 def uploads(
@@ -47,7 +48,7 @@ def uploads(
     *routes: Route,
     choice: UploadChoice = UploadChoice(),  # noqa: B008
 ) -> PreparedTransfer:
-    return prepare_uploads(routes, base, lister, choice, never_cancelled)
+    return prepare_uploads(routes, base, lister, choice=choice, check=never_cancelled)
 
 
 def entries(target: Path, way: str) -> Sequence[RecordEntry]:
@@ -75,7 +76,8 @@ class TestDownloads:
         assert [copy.path for copy in prepared.directories] == [f"{tmp_path}/a/empty/"]
         assert list(prepared.deletions) == []
         assert list(prepared.targets()) == [tmp_path / "a"], "the single file is none"
-        assert (prepared.refused, prepared.blocked, prepared.notices) == ([], [], [])
+        found = prepared.findings
+        assert (found.refused, found.blocked, found.notices) == ([], [], [])
         assert prepared.unrecorded == set()
 
     def test_what_was_fetched_is_recorded_unless_its_etag_is_not_known(self, tmp_path: Path) -> None:
@@ -140,7 +142,7 @@ class TestDownloads:
     def test_a_file_that_is_in_the_place_of_a_directory_blocks_only_itself(self, tmp_path: Path) -> None:
         (tmp_path / "a" / "1").mkdir(parents=True)
         prepared = downloads(tmp_path, bucket(stored("a/1"), stored("a/2")), route("a", "a/"))
-        assert [(failure.source, str(failure.error)) for failure in prepared.blocked] == [
+        assert [(failure.source, str(failure.error)) for failure in prepared.findings.blocked] == [
             (f"{tmp_path}/a/1", "a directory is in the place of this file")
         ]
         assert prepared.files == 1
@@ -166,7 +168,7 @@ class TestDownloads:
         (tmp_path / "a" / "file").write_bytes(b"123")
         (tmp_path / "a" / "link").symlink_to("file")
         objects = (stored("a/file", 10), stored("a/link", 20), stored("a/new", 30))
-        scan = scan_download(route("a", "a/"), tmp_path, bucket(*objects), Shard())
+        scan = scan_download(route("a", "a/"), tmp_path, bucket(*objects), shard=Shard())
         assert scan is not None
         assert [step.action for step in scan] == [COPY, COPY, COPY]
         assert scan.need == SpaceNeed(7 + 20 + 30, 2, 10)
@@ -181,8 +183,8 @@ class TestDownloads:
             record.put(RecordEntry("1", 5, 7, "x-2"))
             record.close()
         lister = bucket(stored("a/1", 5), stored("out/1", 5))
-        down = scan_download(route("a", "a/"), tmp_path, lister, Shard())
-        up = scan_upload(route("out", "out/"), tmp_path, lister, print)
+        down = scan_download(route("a", "a/"), tmp_path, lister, shard=Shard())
+        up = scan_upload(route("out", "out/"), tmp_path, lister, notice=print)
         assert [[step.reason for step in scan or ()] for scan in (down, up)] == [["unchanged"], ["unchanged"]]
 
 
@@ -228,13 +230,13 @@ class TestUploads:
             os.mkfifo(pipe)
         left_out = [f"{pipe} is left out: neither a file nor a directory" for pipe in pipes]
         prepared = uploads(tmp_path, closed, route("out", "out/"))
-        assert prepared.notices == [
+        assert prepared.findings.notices == [
             "obs://bucket/out/ cannot be listed, so all files are uploaded: no permission",
             *left_out,
         ]
         assert prepared.files == 1
         unlisted = uploads(tmp_path, closed, route("out", "out/"), choice=UploadChoice(listed=False))
-        assert (unlisted.notices, unlisted.files) == (left_out, 1)
+        assert (unlisted.findings.notices, unlisted.files) == (left_out, 1)
 
     def test_what_is_left_out_is_named_at_most_a_thousand_times(self, tmp_path: Path) -> None:
         (tmp_path / "out").mkdir()
@@ -242,18 +244,20 @@ class TestUploads:
             os.symlink("/dev/null", tmp_path / "out" / f"{number:04}")
         os.mkfifo(tmp_path / "out" / "pipe")
         prepared = uploads(tmp_path, bucket(), route("out", "out/"))
-        assert len(prepared.blocked) == 1000
-        assert prepared.notices == [f"{tmp_path}/out/pipe is left out: neither a file nor a directory"]
+        assert len(prepared.findings.blocked) == 1000
+        assert prepared.findings.notices == [
+            f"{tmp_path}/out/pipe is left out: neither a file nor a directory"
+        ]
         for _ in range(1001):
-            prepared.notice("more")
-        assert len(prepared.notices) == 1000
+            prepared.findings.notice("more")
+        assert len(prepared.findings.notices) == 1000
 
     def test_a_link_that_is_not_selected_is_not_named(self, tmp_path: Path) -> None:
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "bad").symlink_to("nothing")
         excluded = Route("out", ObsUrl("bucket", "out/"), exclude=("bad",))
         prepared = uploads(tmp_path, bucket(), excluded)
-        assert (prepared.blocked, prepared.notices) == ([], [])
+        assert (prepared.findings.blocked, prepared.findings.notices) == ([], [])
 
     def test_only_wanted_files_are_sent(self, tmp_path: Path) -> None:
         (tmp_path / "out").mkdir()
@@ -283,4 +287,6 @@ def test_a_check_that_raises_ends_the_preparation(tmp_path: Path) -> None:
         raise Stopped
 
     with pytest.raises(Stopped):
-        prepare_downloads([route("a", "a/")], tmp_path, bucket(stored("a/1")), Shard(), stop, True)
+        prepare_downloads(
+            [route("a", "a/")], tmp_path, bucket(stored("a/1")), shard=Shard(), check=stop, recorded=True
+        )
