@@ -1,4 +1,4 @@
-"""`ma_boot sync ...`: transfers by a path mapping without a job, plans that, or ends what was left."""
+"""`ma_boot sync ...`: transfers by a path mapping without a job, their plans, and the end of left uploads."""
 
 from __future__ import annotations
 
@@ -54,9 +54,10 @@ from path_mapping.stores.store import Store
 from path_mapping.transfer.left_uploads import LeftUpload, abort_uploads, left_uploads
 from path_mapping.workers.retry import RetriedStore, RetryPolicy
 
-_BATCH = 1000  # lines that are printed at once
-
-PLAN_SECONDS = 10.0  # a plan has no line about retries, and somebody waits for it
+# Lines that are printed at once.
+_BATCH = 1000
+# Seconds for which a plan retries a request: it prints nothing about retries, and its user waits.
+PLAN_SECONDS = 10.0
 
 Scanned = tuple[Route, Optional[RouteScan]]
 
@@ -65,7 +66,7 @@ _NOTHING = "there is nothing to upload at these output paths:"
 
 
 def _set_lines(store: Store, patience: RetryPolicy, as_json: bool, route: Route) -> Iterator[str]:
-    """What a start would do with the checkpoint sets of an output; no line without `checkpoint`."""
+    """Yields the actions of a start on an output's checkpoints; no line without `checkpoint`."""
     from ma_boot.node.checkpoints.by_hand import SetsByHand, foreseen
     from ma_boot.node.checkpoints.options import options_of
 
@@ -86,7 +87,7 @@ def _patience_of_a_plan(request: StoreRequest) -> RetryPolicy:
 
 
 def _shard(ctx: click.Context, param: click.Parameter, value: str | None) -> Shard | None:
-    """`0/4` is the first of four shards."""
+    """Reads a shard: `0/4` is the first of four."""
     if value is None:
         return None
     index, _, count = value.partition("/")
@@ -119,7 +120,7 @@ _of_files = _command(
 @_of_files
 @click.option("--json", "as_json", is_flag=True, help="One JSON document per line, the totals last.")
 def plan(request: StoreRequest, shard: Shard | None, checksum: bool, as_json: bool) -> int:
-    """Prints what would be done with each file, and why; transfers nothing.
+    """Prints the action for each file with its reason; transfers nothing.
 
     Exits with 66 if an input does not exist, and with 73 if one would be refused or does not fit.
 
@@ -196,8 +197,8 @@ def upload(request: StoreRequest, shard: Shard | None, checksum: bool) -> int:
 def prune(request: StoreRequest, older_than: float, only_plan: bool, as_json: bool) -> int:
     """Aborts multipart uploads below the outputs' URLs that killed runs have left.
 
-    Their parts are in no listing, but they cost money. Without --older-than only those are aborted that a
-    killed run has noted beside the output: who began another one may still complete it.
+    Their parts are in no listing, but cost money. Without --older-than, only uploads that a killed run has
+    noted beside the output are aborted: other processes may still complete theirs.
 
     \b
     Example:
@@ -234,7 +235,7 @@ def prune(request: StoreRequest, older_than: float, only_plan: bool, as_json: bo
 def _pruned(
     route: Route, store: RetriedStore, older_than: float, only_plan: bool
 ) -> Iterator[tuple[LeftUpload, Exception | None]]:
-    """Each multipart upload of an output as it is now, with the error if it could not be aborted."""
+    """Aborts the left multipart uploads of an output; yields each, with the error if that failed."""
     left = list(left_uploads(route, Path.cwd(), store, older_than))
     if only_plan:
         yield from ((upload, None) for upload in left)
@@ -244,7 +245,7 @@ def _pruned(
 
 
 def _opened(request: StoreRequest, shard: Shard | None = None, checksum: bool = False) -> NodeTransfers:
-    """What is transferred, by default with the shard that the job's variables give this node."""
+    """Opens the transfers of a mapping, by default with the shard of this node in the job's variables."""
     job = read_job(request.environ, os.uname().nodename)
     mapping = load_mapping(request.where, job)
     options = TransferOptions(obs_root=request.obs_root, stall_timeout=request.stall_timeout)
@@ -265,7 +266,7 @@ def _lines(
     as_json: bool,
     set_lines: Callable[[Route], Iterator[str]],
 ) -> Iterator[str]:
-    """A headline for each route, a line for each set and each other file, then the totals."""
+    """Yields a headline for each route, a line for each checkpoint and each other file, then the totals."""
     files: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     sections = [("input", "<-", *plan) for plan in inputs] + [("output", "->", *plan) for plan in outputs]
@@ -292,7 +293,7 @@ def _lines(
 
 
 def _refuse(inputs: Sequence[Scanned], store: Store) -> None:
-    """Raises what a download would fail with before its first byte."""
+    """Raises the errors with which a download would fail before its first byte."""
     missing = [str(route.remote) for route, scan in inputs if scan is None and route.required]
     if missing:
         raise boot_error(MissingInputs(missing), store)
@@ -331,7 +332,7 @@ def _as_text(step: Step) -> str:
 
 
 def _began(upload: LeftUpload) -> str:
-    """The local time at which an upload was begun; empty if that is not known."""
+    """Returns the local time at which an upload was begun; empty if that is not known."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(upload.began)) if upload.began else ""
 
 

@@ -38,7 +38,7 @@ class RawFile(io.FileIO):
     _process: int
 
     def size(self) -> int:
-        """The size in bytes."""
+        """Returns the size in bytes."""
         return os.fstat(self.fileno()).st_size
 
     def bind(self, url: ObsUrl, outer: io.IOBase, inner: io.IOBase) -> None:
@@ -130,7 +130,7 @@ _bound: dict[RawFile, tuple[weakref.ref[io.IOBase], io.IOBase]] = {}
 
 
 def temporary_file(name: str, mode: str, url: ObsUrl, known: ObjectState | None) -> RawFile:
-    """A file without a name on the disk, gone however the process ends; it begins with the `known` object."""
+    """Creates a file without a name, which never outlives the process; it begins with the `known` object."""
     with tempfile.TemporaryFile(prefix="path_mapping.") as file:
         if known is not None:
             with ObjectReader(url, known, name) as reader:
@@ -222,18 +222,17 @@ def File(
     An object that is written is a local temporary file first, uploaded by `flush` and `close`, completely or
     not at all. The modes `+` and `a` download it first. A `with` block that ends by an exception uploads
     nothing. A file that is dropped without `close`, or still open at the end of the program, is uploaded as
-    it is, as Python writes its own, with a `ResourceWarning` and a line that says so.
+    it is, as Python flushes its own files, with a `ResourceWarning` and a line in the log.
 
-    What is read is one version of the object. From beginning to end it is compared with the object's
-    checksum; after a `seek`, only the length can be checked. `fileno` of a file that is read downloads the
-    object into a temporary file. Text is UTF-8, unless `encoding` says otherwise, and its line ends stay as
-    they are.
+    Reads return one version of the object. Content that is read from beginning to end is compared with the
+    object's checksum; after a `seek`, only the length can be checked. `fileno` of a file that is read
+    downloads the object into a temporary file. Text is UTF-8 without an `encoding`, and line ends are kept.
 
     Raises:
         FileNotFoundError: in the modes `r` and `r+`, there is no such file or object.
         FileExistsError: in mode `x`, the file or object exists.
-        ValueError: of the mode, or of what does not go with it, as from `open`.
-        StoreError: the request failed; also raised by every method that talks to OBS. `Replaced`: the
+        ValueError: the mode is invalid, or an argument does not fit it, as from `open`.
+        StoreError: the request failed; also raised by every method that makes requests. `Replaced`: the
             object that is being read was replaced.
     """
     mode = mode.replace("U", "")
@@ -270,7 +269,7 @@ def _raw_object(url: ObsUrl, name: str | os.PathLike[str], kind: str) -> Any:
 
 
 def _known(url: ObsUrl, name: Any, kind: str) -> ObjectState | None:
-    """The object that is read, or whose content the new one begins with."""
+    """Returns the object that is read, or with whose content the new one begins."""
     known = None if "w" in kind else store().find(url.bucket, url.key)
     if "r" in kind and known is None:
         raise FileNotFoundError(2, "no such object", name)
@@ -280,27 +279,27 @@ def _known(url: ObsUrl, name: Any, kind: str) -> ObjectState | None:
 
 
 def read(url: str, binary: bool = False, **_: Any) -> Any:
-    """The content of a file: text decoded as UTF-8, or bytes. Raises what `File` raises."""
+    """Returns the content of a file: text decoded as UTF-8, or bytes. Raises the errors of `File`."""
     with File(url, "rb" if binary else "r") as file:
         return file.read()
 
 
 def write(url: str, data: Data, binary: bool = False, **_: Any) -> None:
-    """Replaces the content of a file. Raises what `File` raises."""
+    """Replaces the content of a file. Raises the errors of `File`."""
     with File(url, "wb" if binary or isinstance(data, bytes) else "w") as file:
         file.write(data)
 
 
 def append(url: str, data: Data, binary: bool = False, **_: Any) -> None:
-    """Appends to a file. Raises what `File` raises.
+    """Appends to a file. Raises the errors of `File`.
 
-    OBS objects cannot be appended to in general: the object is downloaded and uploaded again, so there must
-    be one writer at a time.
+    OBS cannot append to most objects: the object is downloaded and uploaded again, so there must be one
+    writer at a time.
     """
     with File(url, "ab" if binary or isinstance(data, bytes) else "a") as file:
         file.write(data)
 
 
 def append_remote(src_url: str, dst_url: str, **_: Any) -> None:
-    """Appends the content of one file to another. Raises what `File` raises."""
+    """Appends the content of one file to another. Raises the errors of `File`."""
     append(dst_url, read(src_url, binary=True), binary=True)

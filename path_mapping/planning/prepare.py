@@ -1,4 +1,4 @@
-"""Prepares a transfer in bounded memory: what is impossible is refused before the first byte."""
+"""Prepares a transfer in bounded memory: impossible transfers are refused before the first byte."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from path_mapping.planning.shared_target import HasContent, SharedTarget
 
 
 class UploadChoice(NamedTuple):
-    """Which files of the outputs are uploaded now, and in which order.
+    """Selection and order of the files that an upload sends.
 
-    `listed`: the target is listed; else the record alone says what it has. `hurry`: there may not be enough
-    time, so the newest and smallest files go first. `wanted` returns whether the file at a path may be
-    uploaded. `settled`: a file that changes after it was listed is left to a later upload. `recorded`: what
-    is sent is recorded beside the output. `shared` knows the URLs that other writers use, which are always
+    `listed`: the target is listed; else the record alone tells which files it has. `hurry`: there may not be
+    enough time, so the newest and smallest files go first. `wanted` returns whether the file at a path may be
+    uploaded. `settled`: a file that changes after it was listed is left to a later upload. `recorded`: sent
+    files are recorded beside the output. `shared` has the URLs that other writers use, which are always
     listed; `others_done` as for `SharedTarget.redirected`, and then a listing that fails is an error.
     """
 
@@ -33,9 +33,14 @@ class UploadChoice(NamedTuple):
     shared: SharedTarget | None = None
     others_done: bool = False
 
-    def is_shared(self, route: Route) -> bool:
-        """Returns whether other writers upload to this output's URL."""
-        return self.shared is not None and self.shared.has(route)
+    def lists(self, route: Route) -> bool:
+        """Tells whether the target of an output is listed."""
+        return self.listed or (self.shared is not None and self.shared.has(route))
+
+    @property
+    def aborts_left(self) -> bool:
+        """True if the upload has the time to abort multipart uploads that earlier runs left."""
+        return not (self.settled or self.hurry)
 
 
 def prepare_downloads(
@@ -100,9 +105,9 @@ def prepare_uploads(
     check: Check,
     has_content: HasContent = lambda copy: False,
 ) -> PreparedTransfer:
-    """Prepares all outputs. What cannot be uploaded is in `blocked`, and stops nothing else.
+    """Prepares all outputs. Files that cannot be uploaded are `blocked`, and do not hold up the others.
 
-    Raises `UnsafeTarget`: outputs overlap; and what `has_content` raises.
+    Raises `UnsafeTarget` if outputs overlap, and the errors of `has_content`.
     """
     _refuse_overlaps(PathMapping((), tuple(routes)))
     notices: list[str] = []
@@ -110,7 +115,7 @@ def prepare_uploads(
         scan_upload(
             route,
             base,
-            lister if choice.listed or choice.is_shared(route) else None,
+            lister if choice.lists(route) else None,
             notice=None if choice.others_done else notices.append,
             wanted=choice.wanted,
             check=check,

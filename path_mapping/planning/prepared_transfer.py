@@ -209,11 +209,11 @@ class PreparedTransfer:
         return self.copies.in_order_of(lambda copy: urgency(copy.size, newest - copy.mtime_ns))
 
     def targets(self) -> Iterator[Path]:
-        """The directories that the routes are: even an empty input exists."""
+        """The local directories of the routes: even an empty input is created."""
         return (scan.ends.root for scan in self._scans.values() if not scan.ends.single)
 
     def downloaded(self, copy: Copy, checked: bool) -> None:
-        """Records that the file is complete, so that the next run does not fetch it.
+        """Records that the file is complete, so that the next run does not download it.
 
         If its content was not `checked`, its MD5 is not recorded: it need not be the object's.
         """
@@ -230,7 +230,7 @@ class PreparedTransfer:
         scan.record.put(RecordEntry(name, copy.size, copy.mtime_ns, unquoted(copy.etag)))
 
     def forget(self, copy: Copy) -> None:
-        """Removes the file from the record: it is gone on both sides, or what is in OBS is not known."""
+        """Removes the file from the record: it is gone on both sides, or the content in OBS is unknown."""
         scan = self._scans[copy.route]
         scan.record.forget(scan.ends.name_of(copy.key))
 
@@ -245,7 +245,7 @@ class PreparedTransfer:
 def urgency(size: int, age_ns: int) -> tuple[int, int]:
     """The sort key of an urgent upload: by age in steps that double from a minute, then by size.
 
-    `age_ns` is relative to the newest file. So the metadata of the last checkpoint goes before its weights,
-    and both go before an old log, however small.
+    `age_ns` is relative to the newest file, in nanoseconds. So the metadata of the last checkpoint goes
+    before its weights, and both go before an old log, however small.
     """
     return int(math.log2(max(age_ns, 0) / 60e9 + 1)), size

@@ -1,4 +1,4 @@
-"""Runs units by signed HTTP requests of our own, which cost less CPU than the SDK's: one thread at a time.
+"""Runs the units of one thread by signed HTTP requests, which cost less CPU than those of the SDK.
 
 Each downloaded file is compared with the checksum of its object, each upload with that in the response.
 """
@@ -68,8 +68,10 @@ class DataPath(UnitRunner):
         self._exchange = exchange
         self._reader = RangeReader(buffer, exchange.check)
         self._directory: TargetDir | None = None
-        self._asked: dict[int, SentAhead | None] = {}  # by unit; None if its request could not be sent
-        self._wrong: dict[int, str] = {}  # by unit: the ETag of the wrong object that it has stored
+        # Requests sent ahead, by unit; None if the request could not be sent.
+        self._asked: dict[int, SentAhead | None] = {}
+        # By unit: the ETag of the wrong object that it has stored.
+        self._wrong: dict[int, str] = {}
         self._actions: dict[type, Callable[[Any, Moved], Any]] = {
             GetFile: self._get_file,
             GetRange: self._get_range,
@@ -94,7 +96,7 @@ class DataPath(UnitRunner):
             self._asked.update(zip((unit.number for unit in of_bucket), sent))
 
     def close(self) -> None:
-        """Closes the directory that the last file went to, and gives up what was asked for ahead."""
+        """Closes the directory of the last file, and drops requests that were sent ahead."""
         self._leave()
         for asked in filter(None, self._asked.values()):
             self._exchange.drop(asked)
@@ -107,7 +109,7 @@ class DataPath(UnitRunner):
             self._directory = None
 
     def _create(self, doing: str, path: str, root: str, name: str) -> tuple[TargetDir, str, int]:
-        """A new temporary file in a directory, which stays open: it is made again if it was removed."""
+        """Creates a temporary file in a directory, which stays open and is made again if it was removed."""
         for _ in range(2):
             try:
                 if self._directory is None or self._directory.path != path:
@@ -176,7 +178,7 @@ class DataPath(UnitRunner):
             return FetchedRange(crc, False)
 
     def _check_file(self, unit: CheckFile, moved: Moved) -> ContentMatch | None:
-        """Asks for the object's checksum: what the response to a range states may be that of the range."""
+        """Compares a file with its object's checksum, by a HEAD: a GET may state that of its range."""
         doing = f"checking obs://{unit.bucket}/{unit.key}"
         request = Request(doing, "HEAD", unit.bucket, unit.key, plain=if_match(unit.etag))
         response = self._exchange.head(request)
@@ -228,7 +230,8 @@ class DataPath(UnitRunner):
             body = lambda: self._body(file, unit.offset, unit.length, None)  # noqa: E731
             stored = self._exchange.put(request, body, unit.length, moved)
         except FileChanged:
-            return StoredContent("", True)  # the comparison of the file's state at the end notices it, too
+            # The comparison of the file's state at the end of the upload notices the change.
+            return StoredContent("", True)
         finally:
             os.close(file)
         if not stored.etag:
@@ -241,9 +244,9 @@ class DataPath(UnitRunner):
         return Request(doing, "PUT", unit.bucket, unit.key, headers=headers)
 
     def _body(self, file: int, offset: int, size: int, before: FileState | None) -> Iterator[Piece]:
-        """The bytes of a file.
+        """Yields the bytes of a file.
 
-        The last piece comes only if the file is still as `before`: OBS stores nothing without it.
+        The last piece only if the file is still as `before`: OBS stores nothing without it.
         """
         left = size
         for piece in self._reader.pieces(file, offset, size):
@@ -269,7 +272,7 @@ class DataPath(UnitRunner):
         return ""
 
     def given_up(self, unit: Unit, error: Exception) -> Exception:
-        """Deletes the wrong object that an attempt has left in OBS, if it is still that; else names it."""
+        """Deletes the wrong object that an attempt has left in OBS, unless it was replaced; or names it."""
         etag = self._wrong.pop(unit.number, "")
         if not etag:
             return error
@@ -278,17 +281,18 @@ class DataPath(UnitRunner):
         except (StoreError, Cancelled) as problem:
             outcome = f"the object in OBS is wrong, and cannot be deleted: {problem}"
         else:
-            if isinstance(error, OSError):  # the file has gone, or keeps changing, and nothing of it is there
+            if isinstance(error, OSError):  # the file has gone, or keeps changing
                 return error
-        kind = type(error) if isinstance(error, Refused) else Corrupted  # new credentials may help
+        # A refusal stays one: new credentials may help.
+        kind = type(error) if isinstance(error, Refused) else Corrupted
         return kind(f"{error}; {outcome}")
 
     def _remove_wrong(self, unit: Unit, etag: str) -> str:
-        """What was done about the wrong object. Raises `StoreError` if it is still there."""
+        """Deletes a wrong object, and describes the result. Raises `StoreError` if it still exists."""
         doing = f"looking at obs://{unit.bucket}/{unit.key}"
         try:
             if self._exchange.head(Request(doing, "HEAD", unit.bucket, unit.key)).text("etag") != etag:
-                return "somebody else has replaced the wrong object since"
+                return "another client has replaced the wrong object since"
             self._store.delete(unit.bucket, unit.key)
         except NotFound:
             return "there is no object now"
@@ -296,7 +300,7 @@ class DataPath(UnitRunner):
 
 
 def if_match(etag: str) -> dict[str, str]:
-    """The header that asks for one version of an object, whichever it is without an ETag."""
+    """Returns the header that requests one version of an object; without an ETag any version."""
     return {"If-Match": etag} if etag else {}
 
 

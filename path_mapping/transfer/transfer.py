@@ -30,13 +30,13 @@ from path_mapping.workers.retry import RetriedStore
 
 
 class Transferred(NamedTuple):
-    """A finished transfer.
+    """Result of a transfer without failures.
 
     `files` and `bytes` were moved in `seconds`; `skipped` files were the same on both sides. `missing` are
-    the routes whose source has nothing, `notices` say what was left out, `retries` is the number of retried
-    requests, `by_length` that of files whose content could be compared with no checksum.
+    the routes whose source does not exist, `notices` name files that were left out, `retries` is the number
+    of retried requests, and `by_length` that of files that could be compared by their length only.
     `deferred` files were not uploaded, as they changed after they were listed (see `UploadChoice.settled`).
-    `empty` are outputs that exist and have no file to upload, nor one that was uploaded earlier.
+    `empty` are outputs that exist, but have no file to upload and had none earlier.
     """
 
     files: int
@@ -51,25 +51,61 @@ class Transferred(NamedTuple):
     empty: tuple[EmptyRoute, ...] = ()
 
 
-class Sending:
-    """What became of each file; `files` and `size` (bytes) were sent, `uncompared` by their length only.
+class Downloads:
+    """Results of the files of a download; files without a checksum to compare them with are `by_length`."""
 
-    A file that was removed before it was sent is a notice: the training deletes old checkpoints. `settled`:
-    a file that has changed since it was listed is one of the `deferred`, else it has failed.
+    def __init__(self, prepared: PreparedTransfer) -> None:
+        self.failures = list(prepared.findings.blocked)
+        self.by_length = 0
+        self._prepared = prepared
+
+    def done(self, job: Job) -> None:
+        """Records a file that is complete."""
+        self._prepared.downloaded(job.copy, job.compared)
+        self.by_length += not job.compared
+
+    def failed(self, copy: Copy, error: Exception) -> None:
+        """Notes a file that has failed."""
+        self.failures.append(Failure(copy.url, shown(copy.local), error))
+
+    def result(self, files: int, retries: int, seconds: float) -> Transferred:
+        """The result of a download of so many complete files. Raises `TransferFailed`."""
+        _raise_failures(self.failures, files)
+        prepared = self._prepared
+        return Transferred(
+            files=files,
+            bytes=prepared.size,
+            seconds=seconds,
+            missing=prepared.missing,
+            skipped=prepared.same,
+            notices=tuple(prepared.findings.notices),
+            retries=retries,
+            by_length=self.by_length,
+        )
+
+
+class Uploads:
+    """Results of the files of an upload.
+
+    `files` of `size` bytes were sent. `uncompared` are those that could be compared by their length only, as
+    OBS stated no checksum. A file that was removed before it was sent is a notice: the training deletes old
+    checkpoints. A file that has changed since it was listed has failed; with `UploadChoice.settled` it is one
+    of the `deferred`.
     """
 
-    def __init__(self, prepared: PreparedTransfer, failures: list[Failure], choice: UploadChoice) -> None:
+    def __init__(self, prepared: PreparedTransfer, choice: UploadChoice) -> None:
+        self.failures = list(prepared.findings.blocked)
         self.files = self.size = self.deferred = 0
         self.uncompared: set[str] = set()
         self._prepared = prepared
-        self._failures = failures
         self._settled, self._shared = choice.settled, choice.shared
-        self._others: dict[str, Copy] = {}  # sent in another state than that in which they were listed
+        # By path: files as sent, whose state differs from that in which they were listed.
+        self._others: dict[str, Copy] = {}
         self._sent: set[str] = set()
         self._unsent: set[str] = set()
 
     def run(self, work: Work, to: RetriedStore, progress: Callable[[Progress], None]) -> int:
-        """Sends the files, and those again that have changed meanwhile; returns the number of retries.
+        """Sends the files, and again those that changed meanwhile; returns the number of retried requests.
 
         Raises what `move_files` raises.
         """
@@ -90,8 +126,9 @@ class Sending:
         """The files that were not sent."""
         return (copy for copy in self._prepared.copies if copy.path not in self._sent)
 
-    def result(self, seconds: float, retries: int) -> Transferred:
-        """The result of an upload without failures that took so many seconds."""
+    def result(self, retries: int, seconds: float) -> Transferred:
+        """The result of the upload. Raises `TransferFailed`."""
+        _raise_failures(self.failures, self.files)
         prepared = self._prepared
         return Transferred(
             files=self.files,
@@ -107,7 +144,7 @@ class Sending:
         )
 
     def done(self, job: Job) -> None:
-        """Takes note of a file as it was sent."""
+        """Records a file as it was sent."""
         copy, listed = job.copy, job.listed
         self._sent.add(copy.path)
         if not job.compared:
@@ -124,7 +161,7 @@ class Sending:
             self._prepared.uploaded(copy)
 
     def failed(self, copy: Copy, error: Exception) -> None:
-        """Takes note of a file that was not sent."""
+        """Notes a file that was not sent."""
         self._unsent.add(copy.path)
         if isinstance(error, FileNotFoundError) and not os.path.exists(copy.path):
             self._prepared.findings.notice(f"{shown(copy.local)} was removed before it was uploaded")
@@ -133,7 +170,7 @@ class Sending:
         else:
             if isinstance(error, Corrupted):  # what is in OBS now is not what the record says
                 self._prepared.forget(copy)
-            self._failures.append(Failure(shown(copy.local), copy.url, error))
+            self.failures.append(Failure(shown(copy.local), copy.url, error))
 
     def _changed(self) -> Iterator[Copy]:
         """The files that have changed since they were sent, as they are now."""
@@ -151,7 +188,7 @@ class Sending:
 
 
 def ignored(progress: Progress) -> None:
-    """For those who do not want to know the progress."""
+    """Ignores the progress of a transfer."""
 
 
 def download(
@@ -165,7 +202,8 @@ def download(
 ) -> Transferred:
     """Downloads all inputs; files that are here already are skipped. Relative local paths start at `base`.
 
-    What is here is `recorded` beside the target of each route; otherwise nothing is left there but the files.
+    The state of the files is `recorded` beside the target of each route; otherwise nothing is left there but
+    the files.
 
     Raises:
         MissingInputs: required inputs do not exist; nothing was written.
@@ -180,47 +218,39 @@ def download(
     started, store = time.monotonic(), to.store
     plan = prepare_downloads(routes, base, to.listing, shard=part, check=to.check, recorded=recorded)
     with closing(plan) as prepared:
-        failures = list(prepared.findings.blocked)
-        _change_directories(prepared, failures)
-        by_length = 0
+        results = Downloads(prepared)
+        _change_directories(prepared, results.failures)
 
         def job(copy: Copy) -> Job:
             return download_job(copy, store)
 
-        def done(job: Job) -> None:
-            nonlocal by_length
-            prepared.downloaded(job.copy, job.compared)
-            by_length += not job.compared
-
-        def failed(copy: Copy, error: Exception) -> None:
-            failures.append(Failure(copy.url, shown(copy.local), error))
-
         own, places = _unfinished(prepared, ranges_of(store))
         _sweep(own, places)
         try:
-            work = Work(
-                copies=iter(prepared.copies),
-                files=prepared.files,
-                size=prepared.size,
-                job_of=job,
-                done=done,
-                failed=failed,
-                down=True,
-            )
-            whole, retries = move_files(work, to, progress)
+            work = _work(prepared, iter(prepared.copies), job, results, down=True)
+            files, retries = move_files(work, to, progress)
         finally:
             _sweep(own, places)  # a worker may have been killed in the middle of a file
-        _raise_failures(failures, whole)
-        return Transferred(
-            files=whole,
-            bytes=prepared.size,
-            seconds=time.monotonic() - started,
-            missing=prepared.missing,
-            skipped=prepared.same,
-            notices=tuple(prepared.findings.notices),
-            retries=retries,
-            by_length=by_length,
-        )
+        return results.result(files, retries, time.monotonic() - started)
+
+
+def _work(
+    prepared: PreparedTransfer,
+    copies: Iterator[Copy],
+    job_of: Callable[[Copy], Job],
+    results: Downloads | Uploads,
+    down: bool = False,
+) -> Work:
+    """All prepared copies as work whose outcomes become `results`."""
+    return Work(
+        copies=copies,
+        files=prepared.files,
+        size=prepared.size,
+        job_of=job_of,
+        done=results.done,
+        failed=results.failed,
+        down=down,
+    )
 
 
 def upload(
@@ -252,36 +282,26 @@ def upload(
             routes, base, to.listing, choice=choice, check=to.check, has_content=partial(has_content, to)
         )
         prepared = stack.enter_context(closing(plan))
-        failures = list(prepared.findings.blocked)
-        _mark_directories(prepared, to, failures)
+        results = Uploads(prepared, choice)
+        _mark_directories(prepared, to, results.failures)
         uploads = stack.enter_context(unfinished_uploads(routes, base))
 
         def job(copy: Copy) -> Job:
             checked, noted = routes[copy.route].checksum, uploads[copy.route]
             return upload_job(copy, store, checked=checked, settled=choice.settled, uploads=noted)
 
-        sending = Sending(prepared, failures, choice)
         copies = prepared.newest_first() if choice.hurry else iter(prepared.copies)
-        work = Work(
-            copies=copies,
-            files=prepared.files,
-            size=prepared.size,
-            job_of=job,
-            done=sending.done,
-            failed=sending.failed,
-        )
         try:
-            retries = sending.run(work, to, progress)
+            retries = results.run(_work(prepared, copies, job, results), to, progress)
         except BaseException:
-            unsent(sending.left())
+            unsent(results.left())
             raise
-        if not failures:  # nothing is deleted as long as a file has not been uploaded
-            _delete_objects(prepared, to, failures)
-        if not (choice.settled or choice.hurry):
+        if not results.failures:  # nothing is deleted as long as a file has not been uploaded
+            _delete_objects(prepared, to, results.failures)
+        if choice.aborts_left:
             for notice in abort_left(uploads, to):
                 prepared.findings.notice(notice)
-        _raise_failures(failures, sending.files)
-        return sending.result(time.monotonic() - started, retries)
+        return results.result(retries, time.monotonic() - started)
 
 
 def _raise_failures(failures: Sequence[Failure], done: int) -> None:
@@ -291,7 +311,7 @@ def _raise_failures(failures: Sequence[Failure], done: int) -> None:
 
 @contextmanager
 def _noting(failures: list[Failure], source: str, target: str) -> Iterator[None]:
-    """Turns an error of the block into a failure of one file."""
+    """Adds an error of the block to the failures."""
     try:
         yield
     except (StoreError, UnsafeTarget, OSError) as error:
@@ -322,7 +342,7 @@ def _mark_directories(prepared: PreparedTransfer, to: RetriedStore, failures: li
 
 
 def _delete_objects(prepared: PreparedTransfer, to: RetriedStore, failures: list[Failure]) -> None:
-    """Deletes objects that a route once uploaded and no longer has, unless somebody has changed them."""
+    """Deletes objects whose files an output no longer has; objects that were changed since are kept."""
     for copy in prepared.deletions:
         with _noting(failures, "", copy.url):
             listed = next(to.listing(copy.bucket, copy.key), None)
@@ -339,9 +359,9 @@ def _delete_objects(prepared: PreparedTransfer, to: RetriedStore, failures: list
 
 
 def _unfinished(prepared: PreparedTransfer, ranges_from: float) -> tuple[set[str], set[tuple[str, str]]]:
-    """The names of the temporary files that this run, or the next, resumes; and where there may be others.
+    """Returns the names of temporary files that this run or the next one resumes, and the places of others.
 
-    The latter are directories, each with the root of its route.
+    The places are directories, each with the root of its route.
     """
     own: set[str] = set()
     places = set(prepared.unrecorded)
@@ -353,7 +373,7 @@ def _unfinished(prepared: PreparedTransfer, ranges_from: float) -> tuple[set[str
 
 
 def _sweep(own: set[str], places: set[tuple[str, str]]) -> None:
-    """Removes the temporary files of dead processes in these places, except our own."""
+    """Removes the temporary files of dead processes in these places, except those of this transfer."""
     for directory, root in places:
         for path in leftovers(directory):
             with suppress(OSError, UnsafeTarget):
@@ -363,7 +383,7 @@ def _sweep(own: set[str], places: set[tuple[str, str]]) -> None:
 
 
 class FailedCopy(NamedTuple):
-    """A file that was not moved, and why."""
+    """A file that was not moved, with its error."""
 
     copy: Copy
     error: Exception

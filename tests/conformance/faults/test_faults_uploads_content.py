@@ -67,7 +67,7 @@ class TestABodyThatIsAlwaysWrong:
 
         bucket.proxy.faults += [flipped(5), Fault(operation("HeadObject"), before=replace)]
         transfers.write(tmp_path / "out", {"wrong": b"content"})
-        with pytest.raises(TransferFailed, match="somebody else has replaced"):
+        with pytest.raises(TransferFailed, match="another client has replaced"):
             send(bucket, tmp_path)
         assert bucket.witness.get("out/wrong").content == b"theirs"
 
