@@ -51,12 +51,13 @@ def locks_are_local(directory: str) -> bool:
     existing = next(path for path in (Path(directory), *Path(directory).absolute().parents) if path.exists())
     try:
         mounts = Path("/proc/self/mountinfo").read_text("utf-8", "replace")
-        return _are_local(mounts, existing.stat().st_dev)
+        return has_local_locks(mounts, existing.stat().st_dev)
     except OSError:
         return False
 
 
-def _are_local(mounts: str, device: int) -> bool:
+def has_local_locks(mounts: str, device: int) -> bool:
+    """Tells whether a device is mounted without shared locks; `mounts` is the text of mountinfo(5)."""
     number = f"{os.major(device)}:{os.minor(device)}"
     lines = (line for line in mounts.splitlines() if line.split(" ", 3)[2] == number)
     return any(_LOCAL_LOCKS.search(line) for line in lines)

@@ -50,7 +50,7 @@ def _fastest() -> Update:
 
 def by_liblzma() -> Update | None:
     """Returns `crc64` by liblzma, which releases the GIL; None if it is not installed."""
-    native = _lzma_crc64("liblzma.so.5") or _lzma_crc64(util.find_library("lzma"))
+    native = load_lzma_crc64("liblzma.so.5") or load_lzma_crc64(util.find_library("lzma"))
     if native is None:
         return None
     native.restype = ctypes.c_uint64
@@ -67,7 +67,8 @@ def by_liblzma() -> Update | None:
     return by_address
 
 
-def _lzma_crc64(name: str | None) -> Any:
+def load_lzma_crc64(name: str | None) -> Any:
+    """Returns the C function of a library of this name; None if there is none."""
     try:
         return ctypes.CDLL(name).lzma_crc64 if name else None
     except (OSError, AttributeError):

@@ -328,11 +328,9 @@ def plan_downloads(
         marker = name.endswith("/") and stored.size == 0
         problem = unsafe(name[:-1] if marker else name) or (4 * len(name) > room and _too_long(name, room))
         clash = None if problem else clashes.problem(name)
-        if problem:
-            yield Step(REFUSE, name, stored.size, problem)
-        elif clash:
-            action = SKIP if marker else REFUSE  # a marker has no content to lose
-            yield Step(action, name, stored.size, clash)
+        if problem or clash:
+            action = SKIP if clash and marker else REFUSE  # a marker has no content to lose
+            yield Step(action, name, stored.size, problem or clash or "")
         elif marker:
             yield _directory(name, local_entry(name))
         elif not mine(stored.size):

@@ -36,7 +36,7 @@ class Job(ABC):
                     |
                     +--an error--> failed --> units that clean up --> cleaned --> the file has failed
 
-    The methods raise `PathMappingError` or `OSError` if the file has failed; `abandon` ends a job at any time.
+    The methods raise `PathMappingError` or `OSError` if the file has failed. `abandon` ends a job.
 
     `listed` is the file as it was listed, `copy` as it was moved. `compared`: its content was compared by a
     checksum, not only by its length.

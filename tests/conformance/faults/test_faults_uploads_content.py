@@ -177,7 +177,7 @@ class TestAnEarlyAnswer:
 class TestAnEncryptedBucket:
     """Its ETags are no MD5s, so nothing tells the content."""
 
-    def test_what_only_the_length_was_compared_of_is_counted(self, encrypted: Bucket, tmp_path: Path) -> None:
+    def test_files_compared_by_length_only_are_counted(self, encrypted: Bucket, tmp_path: Path) -> None:
         transfers.write(tmp_path / "out", FILES)
         done = send(encrypted, tmp_path)
         assert (done.files, done.by_length) == (3, 3)
@@ -185,14 +185,14 @@ class TestAnEncryptedBucket:
         asked = [seen.path.rpartition("/")[2] for seen in encrypted.proxy.seen if seen.method == "HEAD"]
         assert [asked.count(name) for name in ("empty", "small")] == [1, 1]
 
-    def test_nothing_is_sent_again(self, encrypted: Bucket, tmp_path: Path) -> None:
+    def test_no_part_is_sent_again(self, encrypted: Bucket, tmp_path: Path) -> None:
         transfers.write(tmp_path / "out", FILES)
         send(encrypted, tmp_path)
         again = send(encrypted, tmp_path)
         assert (again.files, again.skipped) == (0, 3)
 
     @pytest.mark.parametrize("how", [{"status": 200}, {"status": 500}])
-    def test_nothing_is_sent_again_after_a_doubtful_end(
+    def test_no_part_is_sent_again_after_a_doubtful_end(
         self, encrypted: Bucket, tmp_path: Path, how: dict[str, Any]
     ) -> None:
         fault = Fault(operation("CompleteMultipartUpload"), **how, forwarded=True)
@@ -233,7 +233,7 @@ class TestAnEncryptedBucket:
         assert (done.files, done.by_length) == (1, 1)
 
 
-def test_what_was_compared_is_not_counted(bucket: Bucket, tmp_path: Path) -> None:
+def test_compared_files_are_not_counted(bucket: Bucket, tmp_path: Path) -> None:
     transfers.write(tmp_path / "out", {"small": b"content", "large": LARGE})
     done = send(bucket, tmp_path)
     assert (done.files, done.by_length) == (2, 0)

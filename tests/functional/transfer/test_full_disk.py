@@ -64,7 +64,7 @@ def test_a_checkpoint_of_a_job_that_filled_the_disk(obs: MemoryObs) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 30])
-def test_what_a_script_copies_to_obs(obs: MemoryObs, count: int) -> None:
+def test_a_script_copies_to_obs_from_a_full_disk(obs: MemoryObs, count: int) -> None:
     done = on_a_full_disk("mox", obs, count)
     assert done.returncode == 0, done.stdout + done.stderr
     store = obs_store(obs.url)

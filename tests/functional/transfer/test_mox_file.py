@@ -250,7 +250,9 @@ class TestUrls:
         assert not [path for method, path in obs.requests if path == "/bucket/base/x"]
 
     @pytest.mark.parametrize("mode", ["r+", "+r", "rb+", "+br"])
-    def test_what_was_only_read_is_not_uploaded(self, obs_base: str, obs: MemoryObs, mode: str) -> None:
+    def test_a_file_that_was_only_read_is_not_uploaded(
+        self, obs_base: str, obs: MemoryObs, mode: str
+    ) -> None:
         mox.file.write(f"{obs_base}/x", "old")
         obs.seen.clear()
         with mox.file.File(f"{obs_base}/x", mode) as file:

@@ -158,7 +158,7 @@ MD5 = "d41d8cd98f00b204e9800998ecf8427e"
         ({}, Checksums()),
     ],
 )
-def test_what_the_headers_of_a_response_state(headers: dict[bytes, bytes], stated: Checksums) -> None:
+def test_checksums_in_the_headers_of_a_response(headers: dict[bytes, bytes], stated: Checksums) -> None:
     assert Checksums.stated(headers, 3) == stated
 
 

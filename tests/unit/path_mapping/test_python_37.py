@@ -15,7 +15,7 @@ GUARDED = (
 )
 
 
-def test_nothing_that_training_code_reaches_needs_more_than_python_37() -> None:
+def test_modules_of_training_code_need_no_more_than_python_37() -> None:
     """By vermin, which knows what each version of Python brought; imports inside functions count, too."""
     if subprocess.run([sys.executable, "-c", "import vermin"], capture_output=True, check=False).returncode:
         unavailable("vermin is not installed")

@@ -82,7 +82,7 @@ def test_the_path_of_a_request_is_escaped() -> None:
         ({"a b": "1"}, "found the header 'a b'"),
     ],
 )
-def test_what_would_end_a_header_is_never_sent(headers: dict[str, str], named: str) -> None:
+def test_characters_that_would_end_a_header_are_never_sent(headers: dict[str, str], named: str) -> None:
     with pytest.raises(Rejected, match=f"^reading: not sent: {re.escape(named)}") as raised:
         request_head("reading", "GET", "/a", headers)
     assert "SECRET" not in str(raised.value)
@@ -90,7 +90,7 @@ def test_what_would_end_a_header_is_never_sent(headers: dict[str, str], named: s
 
 
 @pytest.mark.parametrize("path", ["/a b", "/a\r\nX: y", "/a\n", "/\u4e2d"])
-def test_what_would_end_the_request_line_is_never_sent(path: str) -> None:
+def test_characters_that_would_end_the_request_line_are_never_sent(path: str) -> None:
     with pytest.raises(Rejected, match=r"found the path .*, expected no blanks and no control characters"):
         request_head("reading", "GET", path, {"Host": "obs.example.com"})
 
@@ -177,7 +177,7 @@ COMPLETED = b"""<?xml version="1.0" encoding="UTF-8"?>
 </CompleteMultipartUploadResult>"""
 
 
-def test_what_an_upload_in_parts_has_become() -> None:
+def test_completion_of_a_multipart_upload_is_parsed() -> None:
     assert parsed_completion("ending", COMPLETED) == '"0123-2"'
     assert parsed_completion("ending", b"<CompleteMultipartUploadResult/>") == ""
 

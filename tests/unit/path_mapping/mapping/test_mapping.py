@@ -341,7 +341,7 @@ def test_an_invalid_url_says_what_was_expected(text: str) -> None:
         ("obs://bucket/data ", "SPACE (U+0020)"),
     ],
 )
-def test_what_nobody_sees_in_a_typed_url_is_named(text: str, name: str) -> None:
+def test_invisible_characters_of_a_typed_url_are_named(text: str, name: str) -> None:
     """The mapping, the job file and the command line; objects with such names are read by other ways."""
     with pytest.raises(ValueError, match=re.escape(name)):
         ObsUrl.typed(text)
@@ -353,7 +353,7 @@ def test_what_nobody_sees_in_a_typed_url_is_named(text: str, name: str) -> None:
     assert name in str(problems[0])
 
 
-def test_what_is_seen_in_a_typed_url_is_no_problem() -> None:
+def test_visible_characters_of_a_typed_url_are_accepted() -> None:
     for key in ("a b/c", "数据/集", "naïve", "\u3042"):
         assert ObsUrl.typed(f"obs://bucket/{key}").key == key
 

@@ -51,7 +51,7 @@ def test_directories_that_cannot_be_read_hide_nothing_else(tmp_path: Path) -> No
     tmp_path.chmod(0o700)
 
 
-def test_what_cannot_be_uploaded_has_its_reason_and_no_size(tmp_path: Path) -> None:
+def test_files_that_cannot_be_uploaded_have_a_reason_and_no_size(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "file").write_text("abc")
     root = tmp_path / "out"
@@ -83,7 +83,7 @@ def test_what_cannot_be_uploaded_has_its_reason_and_no_size(tmp_path: Path) -> N
     }
 
 
-def test_what_goes_away_while_it_is_listed_hides_nothing_else(tmp_path: Path) -> None:
+def test_a_file_removed_during_the_listing_hides_no_other(tmp_path: Path) -> None:
     for name in ("b", "e"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").touch()

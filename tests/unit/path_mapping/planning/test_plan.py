@@ -293,7 +293,7 @@ class TestSelection:
         names = ["a.txt", "b.bin", "sub/", "sub/c.txt", "tmp/d.txt"]
         assert [name for name in names if chosen(name)] == taken
 
-    def test_what_is_not_selected_is_neither_refused_nor_copied(self) -> None:
+    def test_unselected_files_are_neither_refused_nor_copied(self) -> None:
         route = Route("in", ObsUrl("bucket", "in/"), exclude=("bad*",))
         steps = downloads(stored("bad//key"), stored("good"), route=route)
         assert decisions(steps) == [(SKIP, "bad//key", "not selected"), (COPY, "good", "not here")]
@@ -377,7 +377,7 @@ class TestDownloadAgain:
             (None, file(1, 7), "its content is not known"),
         ],
     )
-    def test_what_may_have_changed_is_downloaded(
+    def test_files_that_may_have_changed_are_downloaded(
         self, entry: RecordEntry | None, local: LocalEntry | None, reason: str
     ) -> None:
         entries = [entry] if entry else []
@@ -505,7 +505,7 @@ class TestUploadAgain:
         }
         assert [(s.action, s.name) for s in uploads(files)] == [(SKIP, "p"), (REFUSE, "q")]
 
-    def test_what_is_still_being_written_is_left_to_a_later_upload(self) -> None:
+    def test_files_being_written_are_left_to_a_later_upload(self) -> None:
         steps = uploads({"a": file(3), "b": file(4)}, wanted=lambda name, local: local.size != 3)
         assert decisions(steps) == [(SKIP, "a", "still being written"), (COPY, "b", "not in OBS")]
 
@@ -542,7 +542,7 @@ TIMES = st.integers(0, 2)
 
 
 @given(CONTENTS, CONTENTS, st.one_of(st.none(), CONTENTS), st.booleans(), st.booleans(), st.booleans())
-def test_what_is_skipped_has_the_right_content(
+def test_skipped_files_have_the_right_content(
     here: bytes, in_obs: bytes, moved: bytes | None, plain: bool, checksum: bool, sending: bool
 ) -> None:
     """`moved` was the content on both sides when it was recorded; None for no record.

@@ -58,7 +58,7 @@ def entries(target: Path, way: str) -> Sequence[RecordEntry]:
 class TestDownloads:
     """Inputs, before and after they are fetched."""
 
-    def test_what_is_to_be_fetched_made_and_left(self, tmp_path: Path) -> None:
+    def test_prepared_download_has_copies_directories_and_same_files(self, tmp_path: Path) -> None:
         lister = bucket(stored("a/1", 10), stored("a/2", 5), stored("a/empty/", 0), stored("f", 7, "y"))
         (tmp_path / "a").mkdir()
         (tmp_path / "a" / "2").write_bytes(b"12345")
@@ -80,7 +80,7 @@ class TestDownloads:
         assert (found.refused, found.blocked, found.notices) == ([], [], [])
         assert prepared.unrecorded == set()
 
-    def test_what_was_fetched_is_recorded_unless_its_etag_is_not_known(self, tmp_path: Path) -> None:
+    def test_downloaded_files_with_an_etag_are_recorded(self, tmp_path: Path) -> None:
         prepared = downloads(
             tmp_path, bucket(stored("a/1", 2), StoredObject("a/2", 2, None, "")), route("a", "a/")
         )
@@ -105,7 +105,7 @@ class TestDownloads:
         (entry,) = entries(tmp_path / "a", "download obs://bucket/a/")
         assert entry.md5 == ("c20ad4d76fe97759aa27a0c99bff6710" if checked else "")
 
-    def test_what_is_found_to_be_the_same_is_recorded(self, tmp_path: Path) -> None:
+    def test_files_found_to_be_the_same_are_recorded(self, tmp_path: Path) -> None:
         """A run that was killed fetched it; the next one need not read it again."""
         (tmp_path / "a").mkdir()
         (tmp_path / "a" / "1").write_bytes(b"12")
@@ -191,7 +191,7 @@ class TestDownloads:
 class TestUploads:
     """Outputs, before and after they are sent."""
 
-    def test_what_is_to_be_sent(self, tmp_path: Path) -> None:
+    def test_prepared_upload_has_copies_and_directories(self, tmp_path: Path) -> None:
         out = tmp_path / "out"
         (out / "empty").mkdir(parents=True)
         for name, seconds in (("new", 7200), ("old", 1), ("tiny", 7200)):
@@ -205,7 +205,7 @@ class TestUploads:
         assert [copy.local.name for copy in prepared.newest_first()] == ["new", "tiny", "old"]
         assert [copy.url for copy in prepared.directories] == ["obs://bucket/out/empty/"]
 
-    def test_what_was_sent_is_recorded_until_it_is_forgotten(self, tmp_path: Path) -> None:
+    def test_uploaded_files_are_recorded_until_they_are_forgotten(self, tmp_path: Path) -> None:
         (tmp_path / "out").mkdir()
         for name in ("a", "b"):
             (tmp_path / "out" / name).write_bytes(b"x")
@@ -238,7 +238,7 @@ class TestUploads:
         unlisted = uploads(tmp_path, closed, route("out", "out/"), choice=UploadChoice(listed=False))
         assert (unlisted.findings.notices, unlisted.files) == (left_out, 1)
 
-    def test_what_is_left_out_is_named_at_most_a_thousand_times(self, tmp_path: Path) -> None:
+    def test_at_most_a_thousand_left_out_files_are_named(self, tmp_path: Path) -> None:
         (tmp_path / "out").mkdir()
         for number in range(1001):
             os.symlink("/dev/null", tmp_path / "out" / f"{number:04}")

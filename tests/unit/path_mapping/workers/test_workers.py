@@ -67,7 +67,7 @@ def test_waits_double_up_to_ten_seconds(attempt: int, longest: float) -> None:
     assert longest * 0.1 <= min(seconds) < longest * 0.2
 
 
-def test_what_the_service_asks_for_comes_first() -> None:
+def test_retry_after_of_the_service_comes_first() -> None:
     assert min(waits(1, SlowDown("503", 7.0))) >= 7.0
 
 
