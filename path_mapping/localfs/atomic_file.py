@@ -201,7 +201,7 @@ def read_mark(path: str | os.PathLike[str]) -> FileMark | None:
         return None
 
 
-def contained(target: Path, root: Path) -> None:
+def check_contained(target: Path, root: Path) -> None:
     """Raises `UnsafeTarget` if a symbolic link in the path would put the file outside of its root."""
     _check_inside(os.path.realpath(target.parent), root, str(target))
 
@@ -231,7 +231,7 @@ class TargetDir:
     """
 
     def __init__(self, path: str, root: str) -> None:
-        contained(Path(path, "x"), Path(root))
+        check_contained(Path(path, "x"), Path(root))
         self._made = make_directories(Path(path))
         self.path = path
         self.handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

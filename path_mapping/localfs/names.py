@@ -26,7 +26,7 @@ def is_temporary(name: str) -> bool:
     return name.endswith(TEMPORARY) and _UNFINISHED.fullmatch(name) is not None
 
 
-def unsafe(name: str) -> str | None:
+def name_problem(name: str) -> str | None:
     """Returns the reason why a key must not become a file's path below its target; None if it may.
 
     Keys are untrusted: every writer of the bucket chooses some. Unusual characters, such as a newline or a

@@ -20,7 +20,15 @@ from path_mapping.mapping.document import (
     read_literal,
     read_yaml,
 )
-from path_mapping.mapping.routes import ObsUrl, OutputOptions, PathMapping, Route, expanded, is_text, overlaps
+from path_mapping.mapping.routes import (
+    ObsUrl,
+    OutputOptions,
+    PathMapping,
+    Route,
+    expand_placeholders,
+    is_text,
+    overlaps,
+)
 from path_mapping.mapping.selection import pattern_problem
 
 SECTIONS = ("input", "output")
@@ -101,7 +109,7 @@ class MappingReader:
             self.problems.append(f"{key.place(section)}found {text!r}, {expected}: {instead}")
             return None
         try:
-            return expanded(text, self._placeholders)
+            return expand_placeholders(text, self._placeholders)
         except ValueError as error:
             self.problems.append(f"{key.place(section)}{error}")
             return None
@@ -133,7 +141,7 @@ class MappingReader:
         try:
             if text is None:
                 raise ValueError(f"found {value.shown}, expected 'obs://bucket/path'")
-            return ObsUrl.typed(expanded(text, self._placeholders))
+            return ObsUrl.typed(expand_placeholders(text, self._placeholders))
         except ValueError as error:
             self.problems.append(f"{where}{error}")
             return None

@@ -106,7 +106,7 @@ class OutputOptions(NamedTuple):
     check: Callable[[PathMapping], list[str]] = lambda mapping: []
 
 
-def expanded(text: str, placeholders: Mapping[str, str]) -> str:
+def expand_placeholders(text: str, placeholders: Mapping[str, str]) -> str:
     """Replaces `{job}`, `{node}` and `{rank}` in a text; `{{` and `}}` are braces.
 
     `placeholders` has their values. Raises `ValueError` for any other placeholder, or a single brace.

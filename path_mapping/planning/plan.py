@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Callable, Generic, Iterator, NamedTuple, Sequence, Tuple, TypeVar
 
-from path_mapping.localfs.names import LONGEST_PATH, Clashes, key_problem, unsafe
+from path_mapping.localfs.names import LONGEST_PATH, Clashes, key_problem, name_problem
 from path_mapping.mapping.routes import Route
 from path_mapping.mapping.selection import Shard, selected, sharer
 from path_mapping.stores.objects import StoredObject, part_sizes_of
@@ -184,7 +184,7 @@ class Step(NamedTuple):
     named: bool = False
 
 
-def unquoted(etag: str) -> str:
+def unquote_etag(etag: str) -> str:
     """Returns the ETag as a record has it. It changes with the content, whether or not it is an MD5."""
     return etag.strip('"')
 
@@ -244,7 +244,7 @@ def _compared(
     etags: Callable[[tuple[int, ...]], Sequence[str]],
 ) -> Step:
     """Compares two sides of the same size: by the record, else by content if the ETag depends on it."""
-    same_etag = entry is not None and entry.etag == unquoted(stored.etag) != ""
+    same_etag = entry is not None and entry.etag == unquote_etag(stored.etag) != ""
     if entry is not None and same_etag and entry.matches(local) and not checksum:
         return step(SKIP, reason="unchanged", md5=entry.md5)
     expected = (entry.md5 if entry is not None and same_etag else "") or stored.md5
@@ -254,7 +254,7 @@ def _compared(
             return step(SKIP, reason="the same content", md5=actual, learned=True)
         return step(COPY, reason="other content", md5=actual)
     sizes = part_sizes_of(stored.etag, stored.size)
-    if sizes and unquoted(stored.etag).lower() in etags(sizes):
+    if sizes and unquote_etag(stored.etag).lower() in etags(sizes):
         return step(SKIP, reason="the same content", learned=True)
     if entry is None or checksum:
         return step(COPY, reason="its content is not known")
@@ -326,7 +326,7 @@ def plan_downloads(
             yield Step(SKIP, name, stored.size, NOT_SELECTED)
             continue
         marker = name.endswith("/") and stored.size == 0
-        problem = unsafe(name[:-1] if marker else name) or (4 * len(name) > room and _too_long(name, room))
+        problem = name_problem(name[:-1] if marker else name) or _too_long(name, room)
         clash = None if problem else clashes.problem(name)
         if problem or clash:
             action = SKIP if clash and marker else REFUSE  # a marker has no content to lose
@@ -347,7 +347,8 @@ def plan_downloads(
 
 def _too_long(name: str, room: int) -> str | None:
     """Returns the problem of a name that is longer than `room` bytes, which the target leaves for it."""
-    if len(os.fsencode(name)) <= room:
+    # A character takes at most 4 bytes: most names need not be encoded.
+    if 4 * len(name) <= room or len(os.fsencode(name)) <= room:
         return None
     return f"a path longer than {LONGEST_PATH} bytes"
 
@@ -436,7 +437,7 @@ def _unsent(
         stored = listed.at(entry.name) if listed is not None else None
         if not (route.delete and complete) or (listed is not None and stored is None):
             continue
-        if stored is None or unquoted(stored.etag) == entry.etag:
+        if stored is None or unquote_etag(stored.etag) == entry.etag:
             yield Step(DELETE, entry.name, entry.size, "no longer here", entry.etag)
         else:
             reason = "not deleted in OBS, where it has changed since its upload"

@@ -23,7 +23,7 @@ from path_mapping.planning.plan import (
     Ends,
     RecordEntry,
     Step,
-    unquoted,
+    unquote_etag,
 )
 from path_mapping.planning.route_scan import Check, RouteScan
 from path_mapping.planning.shared_target import HasContent, SharedTarget
@@ -162,7 +162,7 @@ class PreparedTransfer:
             if step.learned and step.local is not None:
                 self.unrecorded.add((os.path.dirname(os.path.join(root, step.name)), root))
                 size, mtime_ns = step.local.size, step.local.mtime_ns
-                learned.add(RecordEntry(step.name, size, mtime_ns, unquoted(step.etag), step.md5))
+                learned.add(RecordEntry(step.name, size, mtime_ns, unquote_etag(step.etag), step.md5))
             elif step.action == REFUSE or step.named or (step.local is not None and step.local.problem):
                 self.findings.add(scan.ends, step)
         # Only now: the steps are made from the record, which is read along with them.
@@ -221,13 +221,13 @@ class PreparedTransfer:
         if local is not None and copy.etag:
             md5 = md5_of(chunks(copy.local)) if scan.route.checksum and checked else ""
             name = scan.ends.name_of(copy.key)
-            scan.record.put(RecordEntry(name, local.size, local.mtime_ns, unquoted(copy.etag), md5))
+            scan.record.put(RecordEntry(name, local.size, local.mtime_ns, unquote_etag(copy.etag), md5))
 
     def uploaded(self, copy: Copy) -> None:
         """Records that the file is in OBS, in the state and with the ETag that `copy` has."""
         scan = self._scans[copy.route]
         name = scan.ends.name_of(copy.key)
-        scan.record.put(RecordEntry(name, copy.size, copy.mtime_ns, unquoted(copy.etag)))
+        scan.record.put(RecordEntry(name, copy.size, copy.mtime_ns, unquote_etag(copy.etag)))
 
     def forget(self, copy: Copy) -> None:
         """Removes the file from the record: it is gone on both sides, or the content in OBS is unknown."""

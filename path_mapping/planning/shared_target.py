@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Callable
 
 from path_mapping.mapping.routes import Route
-from path_mapping.planning.plan import Copy, Ends, unquoted
+from path_mapping.planning.plan import Copy, Ends, unquote_etag
 from path_mapping.stores.objects import StoredObject
 
 # Directory below an output's URL that has a directory for each writer.
@@ -52,7 +52,7 @@ class SharedTarget:
 
     def note(self, bucket: str, objects: Iterable[StoredObject]) -> None:
         """Notes objects that exist before the job writes any."""
-        self._replaceable.update(hash((bucket, stored.key, unquoted(stored.etag))) for stored in objects)
+        self._replaceable.update(hash((bucket, stored.key, unquote_etag(stored.etag))) for stored in objects)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -98,4 +98,4 @@ class SharedTarget:
 
 
 def _state(copy: Copy) -> int:
-    return hash((copy.bucket, copy.key, unquoted(copy.etag)))
+    return hash((copy.bucket, copy.key, unquote_etag(copy.etag)))

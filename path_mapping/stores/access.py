@@ -162,7 +162,7 @@ def bucket_in_path(host: str) -> bool:
     return True
 
 
-def verifying(bundle: str | None) -> ssl.SSLContext:
+def create_tls_context(bundle: str | None) -> ssl.SSLContext:
     """Creates a TLS context that verifies the certificate chain and the host name.
 
     Without a bundle, certifi's is used. Raises `CredentialsMissing` if the file is not a CA bundle.
@@ -214,7 +214,7 @@ def proxy_for(address: SplitResult, environ: Mapping[str, str]) -> Proxy | None:
     return Proxy(url.hostname, port, unquote(url.username or ""), unquote(url.password or ""))
 
 
-def redirected(endpoint: SplitResult, bucket: str, key: str, location: str) -> SplitResult:
+def redirect_target(endpoint: SplitResult, bucket: str, key: str, location: str) -> SplitResult:
     """Returns the endpoint to which a Location header leads a request for an object, or for the bucket.
 
     Raises `ValueError` if the signed request must not go there.

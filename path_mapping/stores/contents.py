@@ -76,8 +76,8 @@ class ContentSum:
             why = f"the ETag in OBS is {stated.etag}, no usual part size gives it here"
             return ContentMatch(UNSURE, self._crc, why)
         if stated.kind == "MD5":
-            return compared("MD5", stated.md5, self.md5())
-        return compared("CRC-64", stated.crc64, self._crc)
+            return compare_checksums("MD5", stated.md5, self.md5())
+        return compare_checksums("CRC-64", stated.crc64, self._crc)
 
     def check(self, doing: str, stated: Checksums) -> ContentMatch:
         """See `match`. Raises `Corrupted` if the content is wrong."""
@@ -87,14 +87,14 @@ class ContentSum:
         return match
 
 
-def compared(kind: str, stored: object, local: object) -> ContentMatch:
+def compare_checksums(kind: str, stored: object, local: object) -> ContentMatch:
     """Compares two checksums of the same kind: RIGHT or WRONG."""
     if stored == local:
         return _SAME
     return ContentMatch(WRONG, why=f"the {kind} in OBS is {stored}, here it is {local}")
 
 
-def summed(like: Checksums, pieces: Iterable[Piece]) -> ContentSum:
+def sum_content(like: Checksums, pieces: Iterable[Piece]) -> ContentSum:
     """Returns the checksum of all pieces."""
     content = ContentSum(like)
     for piece in pieces:
@@ -102,7 +102,7 @@ def summed(like: Checksums, pieces: Iterable[Piece]) -> ContentSum:
     return content
 
 
-def matched(stated: Checksums, pieces: Callable[[], Iterable[Piece]]) -> ContentMatch:
+def match_content(stated: Checksums, pieces: Callable[[], Iterable[Piece]]) -> ContentMatch:
     """Compares content that can be read again with a checksum, or with none.
 
     For an ETag of parts, the likely sizes are tried one after another: each takes an MD5 of all content.
@@ -110,7 +110,7 @@ def matched(stated: Checksums, pieces: Callable[[], Iterable[Piece]]) -> Content
     if not stated.kind:
         return ContentMatch(UNKNOWN)
     for likely in [stated._replace(part_sizes=(size,)) for size in stated.part_sizes] or [stated]:
-        match = summed(likely, pieces()).match(likely)
+        match = sum_content(likely, pieces()).match(likely)
         if match.verdict != UNSURE:
             break
     return match

@@ -34,10 +34,10 @@ from path_mapping.stores.contents import (
     ContentSum,
     Piece,
     base64_of_md5,
-    compared,
-    matched,
+    compare_checksums,
+    match_content,
 )
-from path_mapping.stores.exchange import NOTHING, Exchange, Request, SentAhead, limited
+from path_mapping.stores.exchange import NOTHING, Exchange, Request, SentAhead, limit_body
 from path_mapping.stores.http_connection import HttpConnection, Response
 from path_mapping.stores.objects import Checksums, md5_of_etag
 from path_mapping.stores.store import Store
@@ -168,7 +168,7 @@ class DataPath(UnitRunner):
                 answer = f"HTTP {response.status}, Content-Range {promised!r}"
                 raise Unreachable(f"{doing}: found {answer}, expected 206 and this range of {unit.total}")
             crc, done = 0, 0
-            for piece in limited(doing, connection.body(response), unit.length):
+            for piece in limit_body(doing, connection.body(response), unit.length):
                 write_all(file, piece, unit.offset + done)
                 crc = crc64(piece, crc)
                 done += len(piece)
@@ -191,8 +191,8 @@ class DataPath(UnitRunner):
             return None
         try:
             if stated.crc64 is not None:
-                return compared("CRC-64", stated.crc64, unit.crc)
-            return matched(stated, lambda: self._reader.pieces(file, 0, unit.size))
+                return compare_checksums("CRC-64", stated.crc64, unit.crc)
+            return match_content(stated, lambda: self._reader.pieces(file, 0, unit.size))
         finally:
             os.close(file)
 
@@ -315,7 +315,7 @@ def _fill(
     response, connection = received
     stated = Checksums.stated(response.headers, unit.size)
     content = ContentSum(stated)
-    for piece in limited(doing, connection.body(response), unit.size):
+    for piece in limit_body(doing, connection.body(response), unit.size):
         write_all(file, piece, content.size)
         content.add(piece)
         moved(len(piece))

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Callable
 
 from path_mapping.errors import Cancelled, NotFound, Refused, Replaced, StoreError, Unreachable, UnsafeTarget
-from path_mapping.localfs.atomic_file import contained, make_directories, write_verified
-from path_mapping.localfs.names import is_temporary, unsafe
+from path_mapping.localfs.atomic_file import check_contained, make_directories, write_verified
+from path_mapping.localfs.names import is_temporary, name_problem
 from path_mapping.localfs.source_file import CHUNK, chunks, md5_of, state_of
 from path_mapping.stores.contents import RIGHT, UNKNOWN, ContentMatch
 from path_mapping.stores.data_path import send_unchanged
@@ -129,12 +129,12 @@ class DirectoryStore(Store):
 
     def _path(self, bucket: str, key: str) -> Path:
         """Returns the file of an object; raises `Refused` for a key that would leave its bucket."""
-        problem = unsafe(key)
+        problem = name_problem(key)
         if problem:
             raise Refused(f"obs://{bucket}/{key}: {problem}")
         path = self._root / bucket / key
         try:
-            contained(path, self._root / bucket)
+            check_contained(path, self._root / bucket)
         except UnsafeTarget as error:
             raise Refused(f"obs://{bucket}/{key}: {error}") from error
         return path
@@ -207,7 +207,7 @@ class StorePath(UnitRunner):
 
     def _fetch(self, unit: GetFile, moved: Callable[[int], None]) -> ContentMatch:
         target, root = Path(unit.path), Path(unit.root)
-        contained(target, root)  # each time: a link may have been created since the last file
+        check_contained(target, root)  # each time: a link may have been created since the last file
         make_directories(root)  # kept even if the file fails, unlike directories below it
         verdict = RIGHT
 

@@ -19,7 +19,7 @@ from path_mapping.errors import (
     Unreachable,
 )
 from path_mapping.stores.access import MOST_REDIRECTS, REDIRECTS, Credentials, is_untrusted
-from path_mapping.stores.contents import ContentSum, Piece, summed
+from path_mapping.stores.contents import ContentSum, Piece, sum_content
 from path_mapping.stores.http_connection import (
     ConnectionFailed,
     HttpConnection,
@@ -29,7 +29,7 @@ from path_mapping.stores.http_connection import (
 )
 from path_mapping.stores.objects import Checksums
 from path_mapping.stores.responses import error_of_status, seconds_to_wait
-from path_mapping.stores.signer import OBS, S3, BucketAddress, Signer, request_head, server_of, signed
+from path_mapping.stores.signer import OBS, S3, BucketAddress, Signer, request_head, server_of, sign_request
 from path_mapping.stores.units import StoredContent
 
 # Bytes of the body of an error that are read.
@@ -168,7 +168,7 @@ class Exchange:
             connection.send(head, body)
 
         with self.ask(request, send, asked) as (response, connection):
-            pieces = limited(request.doing, connection.body(response), LONGEST_DOCUMENT)
+            pieces = limit_body(request.doing, connection.body(response), LONGEST_DOCUMENT)
             return b"".join([bytes(piece) for piece in pieces])
 
     def head(self, request: Request) -> Response:
@@ -201,7 +201,7 @@ class Exchange:
 
         request = request._replace(plain={**request.plain, "Content-Length": str(size)})
         with self.ask(request, send) as (response, connection):
-            for _ in limited(request.doing, connection.body(response), LONGEST_ERROR):
+            for _ in limit_body(request.doing, connection.body(response), LONGEST_ERROR):
                 pass  # read to the end, so that the connection can be used again
         stated, etag = Checksums.stated(response.headers), response.text("etag")
         if stated.kind not in ("CRC-64", "MD5"):
@@ -210,7 +210,7 @@ class Exchange:
             return StoredContent(etag, False)
         self._stated = stated
         if content.kind != stated.kind:
-            content = summed(stated, body())
+            content = sum_content(stated, body())
         try:
             content.check(request.doing, stated)
         except Corrupted as error:
@@ -306,7 +306,7 @@ class Exchange:
     def _head(self, address: BucketAddress, request: Request) -> bytes:
         """Returns the signed head of a request."""
         keys = self.signer.access.credentials
-        path, headers = signed(
+        path, headers = sign_request(
             address, keys, request.method, key=request.key, query=request.query, headers=request.headers
         )
         return request_head(request.doing, request.method, path, {**headers, **request.plain})
@@ -412,7 +412,7 @@ def _response(connection: HttpConnection, head: bytes, send: Send) -> Response:
     return connection.response()
 
 
-def limited(doing: str, pieces: Iterable[memoryview], size: int) -> Iterator[memoryview]:
+def limit_body(doing: str, pieces: Iterable[memoryview], size: int) -> Iterator[memoryview]:
     """Yields the pieces of a body; raises `Unreachable` in place of pieces beyond so many bytes."""
     left = size
     for piece in pieces:

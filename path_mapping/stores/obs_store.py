@@ -19,14 +19,14 @@ from path_mapping.stores.objects import Checksums, ObjectState, StoredObject
 from path_mapping.stores.obs_sdk import ObsSdk, delete_by_sdk, seconds_of
 from path_mapping.stores.responses import (
     ObjectPage,
-    checked_size,
     object_state,
-    parsed_completion,
-    parsed_page,
-    parsed_upload,
+    parse_completion,
+    parse_page,
+    parse_size,
+    parse_upload,
     parts_document,
 )
-from path_mapping.stores.signer import Signer, warned
+from path_mapping.stores.signer import Signer, log_warning
 from path_mapping.stores.store import Store, UnfinishedUpload
 from path_mapping.stores.units import MultipartUpload, UnitRunner
 
@@ -56,7 +56,7 @@ class ObsStore(Store):
         access: Access,
         renew: Callable[[], Credentials] | None = None,
         patience: float = 0.0,
-        announce: Callable[[str], None] = warned,
+        announce: Callable[[str], None] = log_warning,
     ) -> None:
         self.signer = Signer(access, renew, patience, announce)
         self.multipart_from, self.part = access.multipart_from, access.part
@@ -94,7 +94,7 @@ class ObsStore(Store):
 
             while True:
                 content = self.signer.with_newest(lambda: exchange.content(request()))
-                page = parsed_page(doing, content)
+                page = parse_page(doing, content)
                 entries = _in_order(marker, page) if delimiter else page.objects
                 check_order(doing, marker, entries)
                 followed = page.truncated or len(entries) >= PAGE
@@ -223,7 +223,7 @@ class ObsStore(Store):
             with suppress(NotFound):
                 return MultipartUpload(upload, tuple(self._parts(doing, bucket, key, upload)))
         request = Request(doing, "POST", bucket, key, {"uploads": ""}, plain={"Content-Length": "0"})
-        return MultipartUpload(parsed_upload(doing, self._content_of(request)), ())
+        return MultipartUpload(parse_upload(doing, self._content_of(request)), ())
 
     def _parts(self, doing: str, bucket: str, key: str, upload: str) -> Iterator[tuple[int, int, str]]:
         after = 0
@@ -234,10 +234,10 @@ class ObsStore(Store):
         while True:
             body = self._sdk.call(doing, bucket, key, page, "parts").body
             for part in body.parts:
-                number = checked_size(doing, part.partNumber)
+                number = parse_size(doing, part.partNumber)
                 if number <= after:
                     raise Unreachable(f"{doing}: the service lists part {number} after part {after}")
-                yield number, checked_size(doing, part.size), part.etag or ""
+                yield number, parse_size(doing, part.size), part.etag or ""
                 after = number
             if not body.isTruncated or not body.parts:
                 return
@@ -256,7 +256,7 @@ class ObsStore(Store):
         expected, before = etag_of_parts(etags), "" if compared else self._etag_of(bucket, key, None)
         try:
             end = Request(doing, "POST", bucket, key, {"uploadId": upload})
-            etag = parsed_completion(doing, self._content_of(end, parts_document(etags)))
+            etag = parse_completion(doing, self._content_of(end, parts_document(etags)))
         except (NotFound, Unreachable) as error:
             if self._has_gone(doing, bucket, key, upload):
                 etag = self._etag_of(bucket, key, size)

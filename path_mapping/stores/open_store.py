@@ -20,7 +20,7 @@ from path_mapping.stores.access import (
     proxy_for,
     read_credentials,
 )
-from path_mapping.stores.signer import warned
+from path_mapping.stores.signer import log_warning
 from path_mapping.stores.store import Store
 
 
@@ -63,7 +63,7 @@ def open_store(
     patience = 0.0
     if renew is None and file:
         renew, patience = partial(read_file, Path(file)), patience_of(environ)
-    return open_store_of(access, renew, patience, announce or warned)
+    return open_store_of(access, renew, patience, announce or log_warning)
 
 
 def open_store_of(

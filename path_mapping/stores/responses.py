@@ -68,7 +68,7 @@ def seconds_to_wait(header: str) -> float | None:
     return min(float(header), LONGEST_WAIT) if _NUMBER.fullmatch(header) else None
 
 
-def checked_size(doing: str, text: object) -> int:
+def parse_size(doing: str, text: object) -> int:
     """Reads a number in a response, such as a size in bytes. Raises `Corrupted` for any other text."""
     if not _NUMBER.fullmatch(str(text)):
         raise Corrupted(f"{doing}: the response is damaged: found {str(text)[:40]!r}, expected a number")
@@ -99,7 +99,7 @@ class ObjectPage(NamedTuple):
     truncated: bool
 
 
-def parsed_page(doing: str, document: bytes) -> ObjectPage:
+def parse_page(doing: str, document: bytes) -> ObjectPage:
     """Reads a page of a listing (OBS API reference, "Listing Objects in a Bucket").
 
     Raises `Corrupted` if it is incomplete: not well-formed, or an object has no key or no size.
@@ -119,12 +119,12 @@ def parsed_page(doing: str, document: bytes) -> ObjectPage:
                 raise Corrupted(f"{doing}: the response is damaged, it has no {name}")
         etag = texts.get("ETag", "")
         md5 = None if texts.get("Type") == "Appendable" else md5_of_etag(etag)
-        objects.append(StoredObject(decoded(texts["Key"]), checked_size(doing, texts["Size"]), md5, etag))
+        objects.append(StoredObject(decoded(texts["Key"]), parse_size(doing, texts["Size"]), md5, etag))
     prefixes = [decoded(_text(doing, entry, "Prefix")) for entry in root.iterfind("CommonPrefixes")]
     return ObjectPage(objects, prefixes, truncated)
 
 
-def parsed_upload(doing: str, document: bytes) -> str:
+def parse_upload(doing: str, document: bytes) -> str:
     """Reads the id of a new upload (OBS API reference, "Initiating a Multipart Upload").
 
     Raises `Corrupted` if the response is incomplete, or has no id.
@@ -132,7 +132,7 @@ def parsed_upload(doing: str, document: bytes) -> str:
     return _text(doing, _root(doing, document), "UploadId")
 
 
-def parsed_completion(doing: str, document: bytes) -> str:
+def parse_completion(doing: str, document: bytes) -> str:
     """Reads the ETag of the object that a multipart upload has become, empty if the response has none.
 
     Raises `Corrupted` if it is incomplete: a response that begins with status 200 may end with an error.

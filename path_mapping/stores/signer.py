@@ -24,8 +24,8 @@ from path_mapping.stores.access import (
     Pause,
     address_of,
     bucket_in_path,
-    redirected,
-    verifying,
+    create_tls_context,
+    redirect_target,
 )
 from path_mapping.stores.http_connection import Origin
 
@@ -80,7 +80,7 @@ def _unsendable(path: str, headers: Mapping[str, str]) -> str:
     return f"found the path {path!r}, expected no blanks and no control characters"
 
 
-def signed(
+def sign_request(
     address: BucketAddress,
     keys: Credentials,
     method: str,
@@ -135,7 +135,7 @@ EXPIRED = "OBS refused the credentials as expired; waiting up to {:g} s for new 
 Result = TypeVar("Result")
 
 
-def warned(text: str) -> None:
+def log_warning(text: str) -> None:
     """Logs a warning: the default of `announce`."""
     logging.getLogger("path_mapping").warning(text)
 
@@ -154,7 +154,7 @@ class Signer:
         access: Access,
         renew: Callable[[], Credentials] | None = None,
         patience: float = 0.0,
-        announce: Callable[[str], None] = warned,
+        announce: Callable[[str], None] = log_warning,
     ) -> None:
         address = address_of(access.endpoint)
         self.access = access._replace(endpoint=f"{address.scheme}://{address.netloc}")
@@ -165,7 +165,7 @@ class Signer:
         self._renew, self._announce = renew, announce
         # End of the wait for new credentials, in seconds of `time.monotonic`; 0 before they are needed.
         self._until = 0.0
-        self.context = verifying(access.bundle) if address.scheme == "https" else None
+        self.context = create_tls_context(access.bundle) if address.scheme == "https" else None
         self._buckets: dict[str, BucketAddress] = {}
         # Guards the credentials and the buckets.
         self._lock = threading.RLock()
@@ -264,12 +264,12 @@ class Signer:
         """
         with self._lock:
             try:
-                target = redirected(self._endpoint(bucket), bucket, key, location)
+                target = redirect_target(self._endpoint(bucket), bucket, key, location)
             except ValueError as error:
                 place = printable(location.partition("?")[0][:LONGEST_SHOWN])
                 raise Rejected(f"{doing}: HTTP {status} to {place} is not followed: {error}") from error
             if target.scheme == "https" and self.context is None:
-                self.context = verifying(self.access.bundle)
+                self.context = create_tls_context(self.access.bundle)
             self._moved[bucket] = target
             known = self._buckets.pop(bucket, None)
             if known is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from path_mapping.errors import StoreError
 from path_mapping.localfs.source_file import chunks
 from path_mapping.planning.plan import Copy
-from path_mapping.stores.contents import RIGHT, WRONG, matched
+from path_mapping.stores.contents import RIGHT, WRONG, match_content
 from path_mapping.stores.store import Store
 from path_mapping.workers.retry import RetriedStore
 
@@ -26,7 +26,7 @@ def _has_content(store: Store, copy: Copy) -> bool:
     state = store.find(copy.bucket, copy.key)
     if state is None or state.size != copy.size:
         return False
-    match = matched(state.sums, lambda: chunks(copy.local))
+    match = match_content(state.sums, lambda: chunks(copy.local))
     if match.verdict in (RIGHT, WRONG):
         return match.verdict == RIGHT
     return _same_bytes(store, copy)

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Callable, NamedTuple
 
 from path_mapping.errors import Corrupted, Failure, StoreError, TransferFailed, UnsafeTarget, printable
-from path_mapping.localfs.atomic_file import contained, leftovers, make_directories
+from path_mapping.localfs.atomic_file import check_contained, leftovers, make_directories
 from path_mapping.localfs.names import shown
 from path_mapping.localfs.source_file import CHANGED_ATTEMPTS, FileChanged
 from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.mapping.selection import Shard
-from path_mapping.planning.plan import Copy, unquoted
+from path_mapping.planning.plan import Copy, unquote_etag
 from path_mapping.planning.prepare import UploadChoice, prepare_downloads, prepare_uploads
 from path_mapping.planning.prepared_transfer import EmptyRoute, PreparedTransfer
 from path_mapping.stores.objects import ObjectState
@@ -325,11 +325,11 @@ def _change_directories(prepared: PreparedTransfer, failures: list[Failure]) -> 
             make_directories(target)
     for copy in prepared.directories:
         with _noting(failures, copy.url, shown(copy.local)):
-            contained(copy.local, Path(copy.root))
+            check_contained(copy.local, Path(copy.root))
             make_directories(copy.local)
     for copy in prepared.deletions:
         with _noting(failures, copy.url, shown(copy.local)):
-            contained(copy.local, Path(copy.root))
+            check_contained(copy.local, Path(copy.root))
             copy.local.unlink()
             prepared.forget(copy)
 
@@ -347,7 +347,7 @@ def _delete_objects(prepared: PreparedTransfer, to: RetriedStore, failures: list
         with _noting(failures, "", copy.url):
             listed = next(to.listing(copy.bucket, copy.key), None)
             if listed is not None and listed.key == copy.key:
-                if unquoted(listed.etag) != copy.etag:
+                if unquote_etag(listed.etag) != copy.etag:
                     url = printable(copy.url)
                     prepared.findings.notice(f"{url} is not deleted: it has changed since its upload")
                     continue
@@ -377,7 +377,7 @@ def _sweep(own: set[str], places: set[tuple[str, str]]) -> None:
     for directory, root in places:
         for path in leftovers(directory):
             with suppress(OSError, UnsafeTarget):
-                contained(Path(directory, "x"), Path(root))
+                check_contained(Path(directory, "x"), Path(root))
                 if os.path.basename(path) not in own:
                     os.unlink(path)
 

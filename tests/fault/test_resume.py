@@ -294,7 +294,7 @@ class TestCredentials:
         self, obs: MemoryObs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Also those whose requests for small files were sent ahead, signed with the old ones."""
-        monkeypatch.setattr(scheduler, "pool_size", lambda *of: PoolSize(2, 2, 7))
+        monkeypatch.setattr(scheduler, "pool_size", lambda *of, **more: PoolSize(2, 2, 7))
         small = write(tmp_path, {f"out/{number:03}": b"small" for number in range(600)})
         send(obs_store(obs.url), small, route("out", "in/"))
         begun, keys = len(obs.seen), [KEYS]
@@ -315,7 +315,7 @@ class TestCredentials:
     def test_worker_processes_say_why_they_gave_up(
         self, obs: MemoryObs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(scheduler, "pool_size", lambda *of: PoolSize(2, 1))
+        monkeypatch.setattr(scheduler, "pool_size", lambda *of, **more: PoolSize(2, 1))
         send(obs_store(obs.url), write(tmp_path, {f"out/{number}": b"x" for number in range(500)}))
         store = ObsStore(Access(obs.url, KEYS), lambda: KEYS, 0.5, lambda text: None)
         obs.faults.append(obs_fault("expired", "GET", "/out/"))

@@ -18,7 +18,7 @@ from ma_boot.platform.modelarts.findings import ERROR, OK, WARNING, Finding
 from ma_boot.platform.modelarts.job import JobEnvironment
 from ma_boot.platform.modelarts.network import check_free
 from path_mapping.errors import CredentialsMissing
-from path_mapping.stores.access import KEY_VARIABLES, endpoint_of, read_credentials, verifying
+from path_mapping.stores.access import KEY_VARIABLES, create_tls_context, endpoint_of, read_credentials
 
 SECONDS = 10.0
 MOST_AT_ONCE = 32
@@ -135,7 +135,7 @@ def _skew(endpoint: str, bundle: str | None) -> float | None:
     connection: http.client.HTTPConnection
     if address.scheme == "https":
         connection = http.client.HTTPSConnection(
-            address.hostname, address.port, timeout=SECONDS, context=verifying(bundle or None)
+            address.hostname, address.port, timeout=SECONDS, context=create_tls_context(bundle or None)
         )
     else:
         connection = http.client.HTTPConnection(address.hostname, address.port, timeout=SECONDS)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from path_mapping.errors import Refused, Rejected, TransferFailed
-from path_mapping.stores.access import Access, Credentials, redirected
+from path_mapping.stores.access import Access, Credentials, redirect_target
 from path_mapping.stores.obs_store import ObsStore
 from tests.conftest import KNOWN
 from tests.obs import Fault, FaultProxy, MemoryObs, Seen
@@ -140,7 +140,7 @@ HERE = "https://obs.cn-north-4.myhuaweicloud.com"
     ],
 )  # fmt: skip
 def test_where_a_redirect_leads(endpoint: str, location: str, led: str) -> None:
-    assert redirected(urlsplit(endpoint), "bucket", "a b", location).geturl() == led
+    assert redirect_target(urlsplit(endpoint), "bucket", "a b", location).geturl() == led
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_where_a_redirect_leads(endpoint: str, location: str, led: str) -> None:
 )  # fmt: skip
 def test_where_no_redirect_leads(endpoint: str, location: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        redirected(urlsplit(endpoint), "bucket", "a", location)
+        redirect_target(urlsplit(endpoint), "bucket", "a", location)
 
 
 @pytest.mark.parametrize("by_sdk", [True, False])

@@ -19,7 +19,7 @@ from path_mapping.localfs.atomic_file import (
     FileMark,
     PartJournal,
     TargetDir,
-    contained,
+    check_contained,
     has_local_locks,
     host_mark,
     is_locked,
@@ -32,7 +32,7 @@ from path_mapping.localfs.atomic_file import (
     write_all,
     write_verified,
 )
-from path_mapping.localfs.names import is_temporary, unsafe
+from path_mapping.localfs.names import is_temporary, name_problem
 from path_mapping.localfs.source_file import (
     FileChanged,
     RangeReader,
@@ -69,11 +69,11 @@ def mode(path: Path) -> int:
 
 def test_only_what_is_below_the_root_is_contained(tmp_path: Path) -> None:
     for root in (tmp_path, Path("/")):
-        contained(tmp_path / "file", root)
-        contained(tmp_path / "a" / "b" / "file", root)
+        check_contained(tmp_path / "file", root)
+        check_contained(tmp_path / "a" / "b" / "file", root)
     for file in (tmp_path / "in2" / "file", tmp_path / "file"):
         with pytest.raises(UnsafeTarget):
-            contained(file, tmp_path / "in")
+            check_contained(file, tmp_path / "in")
 
 
 class TestDirectories:
@@ -265,13 +265,13 @@ class TestUnfinishedFiles:
     )
     def test_their_names(self, name: str, temporary: bool) -> None:
         assert is_temporary(name) is temporary
-        assert (unsafe(f"directory/{name}") is not None) is temporary
-        assert unsafe(f"{name}/file") is None, "a directory of that name is nobody's"
+        assert (name_problem(f"directory/{name}") is not None) is temporary
+        assert name_problem(f"{name}/file") is None, "a directory of that name is nobody's"
 
 
 def test_a_part_of_255_bytes_is_the_longest() -> None:
-    assert unsafe("d" * 255 + "/x") is None
-    assert unsafe("d" * 256 + "/x") == "a part longer than 255 bytes"
+    assert name_problem("d" * 255 + "/x") is None
+    assert name_problem("d" * 256 + "/x") == "a part longer than 255 bytes"
 
 
 class TestWriting:

@@ -16,7 +16,7 @@ from ma_boot.desk.job.readers import JobProblem, read_url
 from path_mapping.errors import MappingInvalid
 from path_mapping.mapping.document import ScalarValue
 from path_mapping.mapping.mapping_file import parse_mapping, read_mapping
-from path_mapping.mapping.routes import ObsUrl, PathMapping, Route, expanded
+from path_mapping.mapping.routes import ObsUrl, PathMapping, Route, expand_placeholders
 
 # Shaped as X2MindSpore generates it: single quotes, comments within the dictionaries, commas at their ends.
 GENERATED = """
@@ -242,7 +242,7 @@ def test_routes_that_must_not_be_combined(
     [("{job}/{node}/{rank}", "j1/3/24"), ("{{job}}", "{job}"), ("{{{job}}}", "{j1}"), ("a", "a"), ("", "")],
 )
 def test_placeholders_are_replaced(text: str, value: str) -> None:
-    assert expanded(text, PLACES) == value
+    assert expand_placeholders(text, PLACES) == value
 
 
 def test_a_placeholder_without_a_value_is_reported() -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from path_mapping.errors import printable
-from path_mapping.localfs.names import Clashes, key_problem, unsafe
+from path_mapping.localfs.names import Clashes, key_problem, name_problem
 from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.mapping.selection import FILE_COST, Shard, selected, sharer
 from path_mapping.planning.local_tree import FreeSpace, SpaceNeed, free_space, shortages
@@ -220,7 +220,7 @@ class TestKeys:
 
 @given(st.lists(st.text(st.sampled_from("ab/.-"), min_size=1, max_size=5), unique=True), st.booleans())
 def test_clashes_are_found_as_a_simpler_rule_finds_them(names: list[str], folded: bool) -> None:
-    names = sorted(name for name in names if not unsafe(name))
+    names = sorted(name for name in names if not name_problem(name))
     clashes = Clashes(folded)
     clashing = [name for name in names if clashes.problem(name)]
     assert clashing == [name for name in names if any(name.startswith(other + "/") for other in names)]
@@ -579,7 +579,7 @@ def test_skipped_files_have_the_right_content(
 
 @given(st.lists(st.tuples(st.text("ab/", min_size=1, max_size=4), TIMES), max_size=6), st.booleans())
 def test_a_second_run_with_nothing_to_do_does_nothing(files: list[tuple[str, int]], sending: bool) -> None:
-    names = {name: time for name, time in files if not unsafe(name)}
+    names = {name: time for name, time in files if not name_problem(name)}
     clashes = Clashes(False)
     names = {name: names[name] for name in sorted(names) if not clashes.problem(name)}
     if not names:
