@@ -51,7 +51,7 @@ class Transferred(NamedTuple):
     empty: tuple[EmptyRoute, ...] = ()
 
 
-class Downloads:
+class DownloadResults:
     """Results of the files of a download; files without a checksum to compare them with are `by_length`."""
 
     def __init__(self, prepared: PreparedTransfer) -> None:
@@ -84,7 +84,7 @@ class Downloads:
         )
 
 
-class Uploads:
+class UploadResults:
     """Results of the files of an upload.
 
     `files` of `size` bytes were sent. `uncompared` are those that could be compared by their length only, as
@@ -218,7 +218,7 @@ def download(
     started, store = time.monotonic(), to.store
     plan = prepare_downloads(routes, base, to.listing, shard=part, check=to.check, recorded=recorded)
     with closing(plan) as prepared:
-        results = Downloads(prepared)
+        results = DownloadResults(prepared)
         _change_directories(prepared, results.failures)
 
         def job(copy: Copy) -> Job:
@@ -238,7 +238,7 @@ def _work(
     prepared: PreparedTransfer,
     copies: Iterator[Copy],
     job_of: Callable[[Copy], Job],
-    results: Downloads | Uploads,
+    results: DownloadResults | UploadResults,
     down: bool = False,
 ) -> Work:
     """All prepared copies as work whose outcomes become `results`."""
@@ -282,7 +282,7 @@ def upload(
             routes, base, to.listing, choice=choice, check=to.check, has_content=partial(has_content, to)
         )
         prepared = stack.enter_context(closing(plan))
-        results = Uploads(prepared, choice)
+        results = UploadResults(prepared, choice)
         _mark_directories(prepared, to, results.failures)
         uploads = stack.enter_context(unfinished_uploads(routes, base))
 
