@@ -40,7 +40,7 @@ def shared(directory: Path) -> Iterator[str]:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Nobody else joins, starts or ends the server meanwhile."""
+    """No other process joins, starts or ends the server meanwhile."""
     with (directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

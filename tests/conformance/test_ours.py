@@ -1,4 +1,4 @@
-"""What OBS does and radosgw does not: checked on the embedded server alone, with third-party clients."""
+"""Behaviour of OBS that radosgw lacks: checked on the embedded server alone, with third-party clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an upload is compared with: bodies that change on their way, and objects whose ETag tells nothing."""
+"""Checks of uploaded content: bodies that change on their way, and objects whose ETag is not an MD5."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def flipped(times: int) -> Fault:
 class TestABodyThatIsAlwaysWrong:
     """Bytes that change on the way to OBS at each attempt."""
 
-    def test_is_deleted_and_said(self, bucket: Bucket, tmp_path: Path) -> None:
+    def test_is_deleted_and_reported(self, bucket: Bucket, tmp_path: Path) -> None:
         transfers.write(tmp_path / "out", {"good": b"good", "wrong": b"content"})
         wrong = Fault(
             lambda seen: seen.operation == "PutObject" and "wrong" in seen.path, times=5, flip_request=3
@@ -61,7 +61,9 @@ class TestABodyThatIsAlwaysWrong:
         assert send(bucket, tmp_path).files == 1
         assert bucket.witness.get("out/wrong").content == b"content"
 
-    def test_is_not_deleted_when_somebody_has_replaced_it(self, bucket: Bucket, tmp_path: Path) -> None:
+    def test_is_not_deleted_after_another_client_has_replaced_it(
+        self, bucket: Bucket, tmp_path: Path
+    ) -> None:
         def replace(seen: Seen) -> None:
             bucket.witness.put("out/wrong", b"theirs")
 
@@ -214,7 +216,7 @@ class TestAnEncryptedBucket:
         assert {name: encrypted.witness.get(f"out/{name}").content for name in FILES} == FILES
 
     def test_a_length_that_differs_is_found(self, encrypted: Bucket, tmp_path: Path) -> None:
-        """Somebody overwrites it at once: whoever is last wins, and that is us."""
+        """Another client overwrites it at once: the last upload wins, which is this one."""
 
         def replace(seen: Seen) -> None:
             encrypted.witness.put("out/small", b"theirs is longer")

@@ -11,7 +11,7 @@ from tests.conformance.soak.mox_model import Operation, World, after, answer, op
 
 
 def writers() -> WriterModel:
-    """Both have `out/a`, the first one has removed `out/old`, and somebody else has stored `out/theirs`."""
+    """Both have `out/a`, the first one has removed `out/old`, and another client has stored `out/theirs`."""
     model = WriterModel({"w0": "out/", "w1": "out/"})
     for directory, name, content in (("w0", "a", "A0"), ("w1", "a", "A1"), ("w0", "old", "OLD")):
         model.begins(directory, name, content)

@@ -1,5 +1,5 @@
 # ruff: noqa: SIM115 -- files that nobody closes are what this is about
-"""What scripts do with files every day: each use gets a directory, a local one or a URL, and returns what it saw.
+"""Everyday uses of files in scripts: each gets a directory, a local one or a URL, and returns its observations.
 
 `python everyday_uses.py LOCAL URL` prints the results of all, as JSON: for each use, in both places. It needs
 `path_mapping` only, as training code of any Python from 3.7 on has it.
@@ -373,7 +373,7 @@ USES = [value for name, value in list(globals().items()) if getattr(value, "__mo
 
 
 def results(top: str) -> Dict[str, Any]:
-    """What each use returns in a directory of its own, which has one file."""
+    """Returns the result of each use in a directory of its own, which has one file."""
     returned: Dict[str, Any] = {}
     for use in USES:
         place = top + "/" + use.__name__

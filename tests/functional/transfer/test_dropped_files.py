@@ -1,4 +1,4 @@
-"""Files of `path_mapping.file` that nobody closes are uploaded as Python writes its own; a `with` that fails uploads nothing."""
+"""Dropped files of `path_mapping.file` are uploaded as Python flushes its own; a `with` block that fails uploads nothing."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_large_file_is_uploaded_at_exit(obs: MemoryObs, python: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["del file", ""])
-def test_a_dropped_file_that_cannot_be_uploaded_says_so(obs: MemoryObs, end: str) -> None:
+def test_the_failed_upload_of_a_dropped_file_is_logged(obs: MemoryObs, end: str) -> None:
     obs.faults.append(obs_fault("403", "PUT"))
     program = (
         f"import path_mapping as mox; file = mox.file.File('obs://bucket/x', 'w'); file.write('x'); {end}"

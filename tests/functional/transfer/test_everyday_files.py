@@ -19,7 +19,7 @@ Results = dict[str, dict[str, Any]]
 
 @pytest.fixture(scope="module", params=pythons(), ids=lambda python: "-".join(Path(python).parts[-3:-2]))
 def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """What all uses return in one Python."""
+    """Returns the results of all uses in one Python."""
     with MemoryObs(tmp_path_factory.mktemp("obs-server"), KNOWN) as server:
         server.create_bucket("bucket")
         local = tmp_path_factory.mktemp("local")

@@ -1,4 +1,4 @@
-"""What is needed to bring results home works with no byte free on any disk."""
+"""Uploads work with no byte free on any disk."""
 
 from __future__ import annotations
 

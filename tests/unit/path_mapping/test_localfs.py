@@ -232,7 +232,7 @@ class TestUnfinishedFiles:
         os.close(handle)
         assert (tmp_path / "theirs").read_text() == "theirs"
 
-    def test_a_pipe_in_its_place_blocks_nobody(self, tmp_path: Path) -> None:
+    def test_a_pipe_in_its_place_does_not_block(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "pipe")
         assert not is_locked(str(tmp_path / "pipe"))
 
@@ -275,7 +275,7 @@ def test_a_part_of_255_bytes_is_the_longest() -> None:
 
 
 class TestWriting:
-    """What is written is whole, or was never there."""
+    """Files are written completely or not at all."""
 
     def test_at_an_offset(self, tmp_path: Path) -> None:
         with (tmp_path / "file").open("w+b") as file:

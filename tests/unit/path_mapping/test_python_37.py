@@ -1,4 +1,4 @@
-"""What training code imports runs on Python 3.7, the oldest that ModelArts' images have for MindSpore."""
+"""Modules of training code run on Python 3.7, the oldest in ModelArts' images for MindSpore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes to OBS and comes back: signatures as the SDK makes them, and pages of listings."""
+"""Requests and responses of OBS: signatures as the SDK makes them, and pages of listings."""
 
 from __future__ import annotations
 

@@ -323,7 +323,7 @@ def test_a_url_is_a_bucket_and_a_key(text: str, bucket: str, key: str, shown: st
         "obs://bucket/a/../b", "obs://bucket/./b", "obs://bucket/a\0b", "obs://bucket/\ud800",
     ],
 )  # fmt: skip
-def test_an_invalid_url_says_what_was_expected(text: str) -> None:
+def test_an_invalid_url_is_reported_with_the_expected_form(text: str) -> None:
     with pytest.raises(ValueError, match="expected"):
         ObsUrl.parse(text)
 

@@ -142,7 +142,7 @@ def test_without_a_place_for_the_file_nothing_is_noted_and_nothing_fails(
 def test_where_files_cannot_be_locked_nothing_is_noted_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some network disks have no locks: then nobody could tell whether its owner lives."""
+    """Some network disks have no locks: then no process can tell whether the owner lives."""
 
     def no_locks(file: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))

@@ -1,4 +1,4 @@
-"""What lies below a local directory, and the files that this package leaves there."""
+"""Files below a local directory, and the files that this package leaves there."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ for name, entry in files_below(Path(sys.argv[1])):
 
 
 def listed_without_privileges(root: Path) -> list[str]:
-    """What `files_below` finds as somebody whom permissions hold back."""
+    """Returns the result of `files_below` for a user without permissions."""
     plain = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
     done = subprocess.run(
         [*plain, sys.executable, "-c", LISTED, str(root)], capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""What makes a plan for a million objects cheap: a spool."""
+"""The spool, which makes a plan for a million objects cheap."""
 
 from __future__ import annotations
 

@@ -348,7 +348,7 @@ class TestDownloadAgain:
             (None, None, COPY, False),
         ],
     )
-    def test_a_file_that_says_what_it_is_a_copy_of_needs_no_record(
+    def test_a_file_with_a_mark_of_its_object_needs_no_record(
         self, entry: str | None, mark: str | None, action: str, learned: bool
     ) -> None:
         """A run that was killed recorded nothing; the next one records what it finds so."""

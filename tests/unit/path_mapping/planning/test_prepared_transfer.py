@@ -1,4 +1,4 @@
-"""What is to be moved, left out and refused, and what is recorded of it."""
+"""Decisions of a prepared transfer, and the record of its results."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ class TestUploads:
         prepared.close()
         assert entries(tmp_path / "out", "upload obs://bucket/out/") == [RecordEntry("b", 1, 7, "e")]
 
-    def test_a_target_that_cannot_be_listed_is_said(self, tmp_path: Path) -> None:
+    def test_a_target_that_cannot_be_listed_is_reported(self, tmp_path: Path) -> None:
         def closed(name: str, prefix: str) -> Iterator[StoredObject]:
             yield from ()
             raise StoreError("no permission")

@@ -40,7 +40,7 @@ def test_a_request_that_first_failed_at_100(
     assert policy.is_over(error, attempts, 100, now) is over
 
 
-def test_retries_end_at_the_deadline_and_each_is_told() -> None:
+def test_retries_end_at_the_deadline_and_each_is_reported() -> None:
     troubles: list[Trouble] = []
 
     def work() -> None:
