@@ -6,22 +6,20 @@ import glob
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from threading import Event
 from typing import Callable
 
 from ma_boot.node.doctor.container import System
-from ma_boot.node.observe.cards import npu_rows, run_tool
+from ma_boot.node.observe.metrics.card_tables import parse_npu_rows
 from ma_boot.platform.modelarts.findings import ERROR, OK, WARNING, Finding
 from ma_boot.platform.modelarts.job import JobEnvironment
 from ma_boot.platform.modelarts.machine import tool_address
 from ma_boot.platform.rank_table import Pod, RankTable
-from ma_boot.redact import without_secret_variables
+from ma_boot.processes.tool import ToolResult, run_tool
 
 # The formats are those in Huawei's documents: hccn_tool's `-net_health -g` and `-netdetect -g` (also in
-# MindSpore's guide to distributed training); the rows of npu-smi's table are read by `npu_rows`.
+# MindSpore's guide to distributed training); the rows of npu-smi's table are parsed by `parse_npu_rows`.
 _VERSION = r"(?m)^\|\s*npu-smi\s+(\S+)"
 _HEALTH = r"(?mi)net health status:\s*(.+?)\s*$"  # such as `Success` or `Fault`
 _NETDETECT = r"(?i)netdetect address:\s*([0-9a-fA-F.:]+)"
@@ -34,7 +32,8 @@ def _first(pattern: str, text: str) -> str:
     return match.group(1) if match else ""
 
 
-Ask = Callable[[Sequence[str]], tuple[int, str]]  # arguments of hccn_tool to exit code and output
+# Runs hccn_tool with these arguments.
+Ask = Callable[[Sequence[str]], ToolResult]
 
 
 def devices(system: System, job: JobEnvironment) -> Iterator[Finding]:
@@ -52,7 +51,7 @@ def devices(system: System, job: JobEnvironment) -> Iterator[Finding]:
         return
     yield from _driver(system)
     code, text = _run([tool, "info"], system)
-    cards = npu_rows(text)
+    cards = parse_npu_rows(text)
     if code != 0 or not cards:
         yield Finding(
             "NPU", ERROR, f"npu-smi info shows no card (exit code {code}): {_last(text)}",
@@ -96,7 +95,7 @@ def card_network(
     if tool is None or table is None or own is None:
         return
 
-    def ask(words: Sequence[str]) -> tuple[int, str]:
+    def ask(words: Sequence[str]) -> ToolResult:
         return _run([str(tool), *words], system)
 
     yield from _addresses(own, ask)
@@ -167,8 +166,8 @@ def _tool(name: str, system: System) -> str | None:
     return shutil.which(name, path=os.pathsep.join(places))
 
 
-def _run(argv: Sequence[str], system: System) -> tuple[int, str]:
-    return run_tool(argv, without_secret_variables(system.environ), Event(), subprocess.STDOUT)
+def _run(argv: Sequence[str], system: System) -> ToolResult:
+    return run_tool(argv, system.environ, with_stderr=True)
 
 
 def _last(text: str) -> str:

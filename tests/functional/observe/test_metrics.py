@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from ma_boot.node.launch.launch_plan import WorkerSpec
-from ma_boot.node.observe.sampler import FINISH_SECONDS, Metrics, Sampler, Sampling
+from ma_boot.node.observe.metrics.sampler import FINISH_SECONDS, Metrics, Sampler, Sampling
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.processes.task import Task

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ma_boot.node.observe.sampler import Metrics, Sampling
+from ma_boot.node.observe.metrics.sampler import Metrics, Sampling
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.processes.signals import SignalInbox
 from tests.functional.node import eventually

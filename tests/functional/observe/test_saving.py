@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ma_boot.node.observe import saving
+from ma_boot.node.observe.saving import save_file
 from ma_boot.training import save_request
 from tests.functional.node import Node, eventually
 
@@ -41,7 +41,7 @@ def saved(node: Node, attempt: int = 1) -> set[str]:
 
 
 def test_both_sides_read_the_same_numbers() -> None:
-    assert saving.NUMBER.format == save_request.NUMBER.format
+    assert save_file.NUMBER.format == save_request.NUMBER.format
 
 
 def test_a_file_asks_all_ranks_at_the_same_step_each_time(training: Node) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ma_boot.node.observe.cards import gpu_samples, link_state, npu_rows, works
-from ma_boot.node.observe.record import CardSample
+from ma_boot.node.observe.metrics.card_tables import is_busy, parse_gpu_samples, parse_link, parse_npu_rows
+from ma_boot.node.observe.metrics.record import CardSample
 
 NPU_910B = """
 +------------------------------------------------------------------------------------------------+
@@ -61,7 +61,7 @@ GPUS = """\
 
 
 def test_the_cards_of_npu_smi() -> None:
-    rows = npu_rows(NPU_910B)
+    rows = parse_npu_rows(NPU_910B)
     assert [(row.npu, row.name, row.physical) for row in rows] == [(4, "910B3", 4), (5, "910B3", 5)]
     assert [row.sample for row in rows] == [
         CardSample(0, 97.0, 3161, 65536, 40.0, 93.6, "OK"),
@@ -85,11 +85,11 @@ def test_the_cards_of_npu_smi() -> None:
     ids=["910A", "310", "A3"],
 )
 def test_other_tables(table: str, samples: list[CardSample]) -> None:
-    assert [row.sample for row in npu_rows(table)] == samples
+    assert [row.sample for row in parse_npu_rows(table)] == samples
 
 
 def test_both_dies_of_a_card_have_a_physical_number() -> None:
-    assert [(row.npu, row.physical) for row in npu_rows(NPU_A3)] == [(2, 4), (2, 5)]
+    assert [(row.npu, row.physical) for row in parse_npu_rows(NPU_A3)] == [(2, 4), (2, 5)]
 
 
 @pytest.mark.parametrize(
@@ -104,28 +104,29 @@ def test_both_dies_of_a_card_have_a_physical_number() -> None:
     ],
 )
 def test_whatever_npu_smi_prints_is_no_error(text: str) -> None:
-    npu_rows(text)
+    parse_npu_rows(text)
 
 
 def test_the_cards_of_nvidia_smi() -> None:
-    assert gpu_samples(GPUS) == [
+    assert parse_gpu_samples(GPUS) == [
         CardSample(0, 97.0, 30012, 81559, 61.0, 402.17, None, "gen4 x16", 42.0),
         CardSample(1, 100.0, 30012, 81559, 41.0, 102.17, None, None, 0.0),
         CardSample(2, None, None, None, 38.0, None, None, "gen1 x16", None),
     ]
     assert (
-        gpu_samples("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n") == []
+        parse_gpu_samples("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n")
+        == []
     )
 
 
 def test_which_cards_work() -> None:
-    assert [works(row.sample) for row in npu_rows(NPU_910B)] == [True, False]
-    assert [works(card) for card in gpu_samples(GPUS)] == [True, False, False], (
+    assert [is_busy(row.sample) for row in parse_npu_rows(NPU_910B)] == [True, False]
+    assert [is_busy(card) for card in parse_gpu_samples(GPUS)] == [True, False, False], (
         "a kernel that spins reads no memory"
     )
 
 
 def test_the_state_of_a_link() -> None:
-    assert [link_state(text) for text in ("link status: UP\n", "link status: DOWN\n", "no such device\n")] == [
+    assert [parse_link(text) for text in ("link status: UP\n", "link status: DOWN\n", "no such device\n")] == [
         "UP", "DOWN", None,
     ]  # fmt: skip

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import json
 
-from ma_boot.node.observe.progress import Reading
-from ma_boot.node.observe.record import CardSample, HostSample, RankSample, RankUsage, Sample, event_of
+from ma_boot.node.observe.metrics.progress import Reading
+from ma_boot.node.observe.metrics.record import (
+    CardSample,
+    HostSample,
+    RankSample,
+    RankUsage,
+    Sample,
+    event_of,
+)
 
 NOTHING = HostSample()
 GIB = 1 << 30

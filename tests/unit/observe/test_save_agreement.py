@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
 
-from ma_boot.node.observe.save_agreement import (
-    AHEAD_SECONDS,
+from ma_boot.node.observe.saving.save_agreement import (
     ASK_SECONDS,
     PAUSE_SECONDS,
     SaveAgreement,
     bodies,
 )
-from ma_boot.node.observe.saving import MARGIN_SECONDS, POLL_SECONDS, SaveOptions
 from ma_boot.training.save_request import answer
 
 RANKS = 2
@@ -150,15 +146,3 @@ def test_a_node_that_does_not_answer_ends_the_doubt_and_is_named() -> None:
     assert (ended.answers, ended.silent) == ((), 2)
     assert ended.turn(5, 8, ASK_SECONDS + 1).asked == 0, "it asks again only after a while"
     assert ended.turn(9, 12, ASK_SECONDS + PAUSE_SECONDS + 1).asked == 12
-
-
-@given(st.floats(10.0, 1e6))
-def test_the_step_at_which_all_save_comes_before_the_time_limit(limit: float) -> None:
-    """It is at most 10 s ahead of the ranks, and by no longer than they have been running."""
-    due = SaveOptions("logs", limit).due
-    assert due + min(AHEAD_SECONDS, due) + 3 * POLL_SECONDS <= limit
-    assert limit - due <= MARGIN_SECONDS
-
-
-def test_without_a_limit_nothing_is_due() -> None:
-    assert SaveOptions("logs", 0.0).due == math.inf

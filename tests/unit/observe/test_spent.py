@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ma_boot.node.observe.spent import GrowingEvents
+from ma_boot.node.observe.metrics.spent import GrowingEvents
 from ma_boot.report.timeline.time_spent import COUNTED, LOST, OPEN, START
 
 
