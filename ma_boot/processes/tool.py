@@ -33,10 +33,14 @@ class ToolResult(NamedTuple):
 
 
 def run_tool(
-    argv: Sequence[str], environ: Mapping[str, str], cancel: Event | None = None, with_stderr: bool = False
+    argv: Sequence[str],
+    environ: Mapping[str, str] | None = None,
+    cancel: Event | None = None,
+    with_stderr: bool = False,
 ) -> ToolResult:
-    """Runs a tool without the secrets in `environ`; returns its standard output, or both with `with_stderr`.
+    """Runs a tool and returns its standard output, with `with_stderr` also its standard error.
 
+    It gets the variables in `environ` that are no secrets, without `environ` those of this process.
     `GAVE_UP` is returned for a tool that times out, prints too much, or is cancelled. It is killed but not
     reaped, as it may be stuck in the driver.
     """
@@ -44,7 +48,7 @@ def run_tool(
         try:
             process = subprocess.Popen(
                 argv,
-                env=without_secret_variables(environ),
+                env=None if environ is None else without_secret_variables(environ),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT if with_stderr else subprocess.DEVNULL,

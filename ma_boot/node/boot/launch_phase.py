@@ -22,8 +22,8 @@ from ma_boot.node.launch.worker_specs import (
     with_rank_dirs,
     with_tee,
 )
+from ma_boot.platform.modelarts.cpu_affinity import assign_cores, read_machine
 from ma_boot.platform.modelarts.job import JobEnvironment
-from ma_boot.platform.modelarts.machine import bound_cores, read_machine
 from ma_boot.redact import masked
 from ma_boot.wording import counted
 
@@ -86,7 +86,7 @@ def plan_node(node: Node, options: LaunchOptions) -> LaunchPlan:
     if options.bind_cores != "none":
         device_ids = placement.device_ids or tuple(map(placement.device, range(len(placement.ranks))))
         machine = read_machine(frozenset(os.sched_getaffinity(0)))
-        plan = with_cores(plan, bound_cores(options.bind_cores, machine, device_ids))
+        plan = with_cores(plan, assign_cores(options.bind_cores, machine, device_ids))
     return with_tee(plan, options.tee)
 
 

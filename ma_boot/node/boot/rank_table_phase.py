@@ -13,9 +13,9 @@ from ma_boot.node.boot.world import Say
 from ma_boot.node.environment.training_environment import TrainingEnvironment
 from ma_boot.node.launch.launch_plan import Placement, placed_by_count
 from ma_boot.platform.modelarts.job import JobEnvironment
-from ma_boot.platform.modelarts.machine import with_machine
 from ma_boot.platform.modelarts.platform_programs import planned_route
 from ma_boot.platform.modelarts.rank_table_file import wait_until_completed
+from ma_boot.platform.modelarts.surroundings import with_machine
 from ma_boot.platform.rank_table import (
     NotYet,
     Pod,

@@ -12,9 +12,9 @@ from typing import Callable
 
 from ma_boot.node.doctor.container import System
 from ma_boot.node.observe.metrics.card_tables import parse_npu_rows
+from ma_boot.platform.modelarts.card_network import parse_address
 from ma_boot.platform.modelarts.findings import ERROR, OK, WARNING, Finding
 from ma_boot.platform.modelarts.job import JobEnvironment
-from ma_boot.platform.modelarts.machine import tool_address
 from ma_boot.platform.rank_table import Pod, RankTable
 from ma_boot.processes.tool import ToolResult, run_tool
 
@@ -110,7 +110,7 @@ def card_network(
 def _addresses(own: Pod, ask: Ask) -> Iterator[Finding]:
     wrong: list[str] = []
     for device in own.devices:
-        seen = tool_address(ask(["-i", device.device_id, "-ip", "-g"])[1])
+        seen = parse_address(ask(["-i", device.device_id, "-ip", "-g"])[1])
         if device.device_ip and seen and seen != device.device_ip:
             wrong.append(f"card {device.device_id} has {seen}, but {device.device_ip} in the rank table")
     if wrong:

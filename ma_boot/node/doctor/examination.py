@@ -14,7 +14,7 @@ from ma_boot.node.environment.conda import existing_environments
 from ma_boot.node.environment.training_environment import python_by
 from ma_boot.platform.modelarts.findings import ERROR, OK, WARNING, Finding, failed
 from ma_boot.platform.modelarts.job import JobEnvironment, read_job
-from ma_boot.platform.modelarts.machine import look_around, with_machine
+from ma_boot.platform.modelarts.surroundings import read_surroundings, with_machine
 from ma_boot.platform.rank_table import NotYet, RankTable, Unreadable, completed_document, own_pod, parse
 from ma_boot.wording import counted
 
@@ -24,7 +24,7 @@ def examine(
 ) -> list[Finding]:
     """The findings of all checks; only `configure` lets one of them change something (`card_network`)."""
     try:
-        job = read_job(system.environ, system.hostname, system.platform, look_around)
+        job = read_job(system.environ, system.hostname, system.platform, read_surroundings)
     except ConfigError as error:
         return [Finding("variables", ERROR, str(error), "do not set them in the job form or in the image")]
     table, findings = _rank_table(system, job)

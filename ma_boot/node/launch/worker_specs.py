@@ -173,11 +173,11 @@ def plan_launch(node: Node, options: LaunchOptions) -> LaunchPlan:
     """
     job, placement = node.job, node.placement
     # MindCluster makes workers of all pods with ranks where a pod of its own runs the scheduler.
-    has_scheduler = "MS_ROLE" in job.per_node and node.environ.get("MS_ROLE") == "MS_WORKER"
+    has_scheduler = "MS_ROLE" in job.node_variables and node.environ.get("MS_ROLE") == "MS_WORKER"
     if not placement.ranks:
         raise ConfigError(f"node {job.node_rank} has no device in the rank table: nothing to start")
     if options.rendezvous != "none":  # what a platform says of the node by names that are a rank's
-        node = node._replace(environ=applied(node.environ, dict.fromkeys(job.per_node)))
+        node = node._replace(environ=applied(node.environ, dict.fromkeys(job.node_variables)))
     everywhere = _everywhere(node, options, placement.ranks[0])
     workers: list[WorkerSpec]
     if options.per_node:

@@ -21,7 +21,7 @@ from ma_boot.node.doctor.platform import variables
 from ma_boot.platform.modelarts.findings import Finding
 from ma_boot.platform.modelarts.job import read_job
 from ma_boot.platform.rank_table import fake
-from ma_boot.platform.recognition.place import Around
+from ma_boot.platform.recognition.place import Surroundings
 from tests.conftest import CREDENTIALS
 from tests.functional.node import RANK, Node, template_two
 from tests.obs import MemoryObs
@@ -316,13 +316,13 @@ def test_the_nodes_that_the_yaml_of_a_hyperjob_tells_are_no_contradiction() -> N
     """Volcano counts the pods of one child job; ModelArts, which has its own variables too, those of the job."""
     child = {"VC_TASK_INDEX": "1", "VC_WORKER_NUM": "2", "VC_WORKER_HOSTS": "hj-0-w-0.hj-0,hj-0-w-1.hj-0"}
     environ = {**child, "MA_NUM_HOSTS": "4", "MA_VJ_NAME": "hj"}
-    job = read_job(environ, "hj-0-w-1", look=Around)
+    job = read_job(environ, "hj-0-w-1", look=Surroundings)
     assert job.node_count == 4
     assert [finding.severity for finding in variables(environ, job)] == ["ok"]
     fewer = {**environ, "MA_NUM_HOSTS": "1", "VC_TASK_INDEX": "0"}
     on_modelarts = {**environ, "MA_JOB_DIR": "/home/ma-user/modelarts/user-job-dir"}
     for wrong in (fewer, on_modelarts):
-        findings = variables(wrong, read_job(wrong, "hj-0-w-1", look=Around))
+        findings = variables(wrong, read_job(wrong, "hj-0-w-1", look=Surroundings))
         assert [finding.severity for finding in findings] == ["error", "error", "ok"]
 
 
@@ -332,6 +332,6 @@ def test_the_counts_of_a_task_are_no_contradiction_on_volcano() -> None:
         "VC_TASK_INDEX": "0", "VC_WORKER_NUM": "1", "VC_WORKER_HOSTS": "t-worker-0.t", "VC_MASTER_NUM": "1",
         "VC_MASTER_HOSTS": "t-master-0.t",
     }  # fmt: skip
-    job = read_job(environ, "t-worker-0", look=Around)
+    job = read_job(environ, "t-worker-0", look=Surroundings)
     assert job.node_count == 2
     assert [finding.severity for finding in variables(environ, job)] == ["ok"]

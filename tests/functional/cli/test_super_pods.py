@@ -69,7 +69,7 @@ def test_tables_of_super_pods_are_merged_by_their_ids(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "code", "message"),
     [
-        (None, 66, "no npu-smi on PATH: it tells the super pod"),
+        (None, 66, "no npu-smi on PATH: it shows the super pod"),
         ("#!/bin/sh\nexit 1\n", 78, "npu-smi info -m does not show any card; found: []"),
         (
             NPU_SMI.replace("SDID", "x"),

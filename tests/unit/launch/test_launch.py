@@ -30,12 +30,12 @@ OF_LOCAL_RANK_1 = {
 
 
 def plan(
-    rendezvous: str, index: int = 1, given: dict[str, str] = OUTSIDE, per_node: tuple[str, ...] = ()
+    rendezvous: str, index: int = 1, given: dict[str, str] = OUTSIDE, node_variables: tuple[str, ...] = ()
 ) -> LaunchPlan:
     job = read_job(
         {"MA_NUM_HOSTS": "2", "VC_TASK_INDEX": str(index), "MA_VJ_NAME": "ma-job-x", "MA_LOG_DIR": "/log"},
         "host",
-    )._replace(per_node=per_node)
+    )._replace(node_variables=node_variables)
     placement = Placement(4, (2 * index, 2 * index + 1), "/table.json")
     node = Node(job, placement, TrainingCommand(("python", "t.py")), "/home", given, ("10.0.0.1", 8118))
     return plan_launch(node, LaunchOptions(rendezvous))
@@ -79,7 +79,7 @@ def test_the_scheduler_is_on_node_0_only_and_is_no_rank() -> None:
 def test_beside_a_pod_of_the_scheduler_no_node_starts_a_second_one() -> None:
     labels = {}
     for role in ("MS_WORKER", "MS_SCHED"):
-        own = plan("mindspore", index=0, per_node=("MS_ROLE",), given={"MS_ROLE": role})
+        own = plan("mindspore", index=0, node_variables=("MS_ROLE",), given={"MS_ROLE": role})
         labels[role] = [worker.label for worker in own.workers]
     assert labels["MS_WORKER"] == ["rank 0", "rank 1"]
     assert labels["MS_SCHED"] == ["scheduler", "rank 0", "rank 1"]

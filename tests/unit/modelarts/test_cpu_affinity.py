@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.platform.modelarts.machine import Machine, bound_cores, cores_of, read_machine
+from ma_boot.platform.modelarts.cpu_affinity import Machine, assign_cores, parse_cores, read_machine
 
 
 def machine(cores: int, nodes: int = 1, devices: tuple[int, ...] = ()) -> Machine:
@@ -36,7 +36,7 @@ def machine(cores: int, nodes: int = 1, devices: tuple[int, ...] = ()) -> Machin
 def test_shares(
     mode: str, node: Machine, device_ids: Sequence[int], expected: tuple[tuple[int, ...], ...]
 ) -> None:
-    assert bound_cores(mode, node, device_ids) == expected
+    assert assign_cores(mode, node, device_ids) == expected
 
 
 @given(
@@ -49,7 +49,7 @@ def test_shares(
 def test_shares_are_allowed_disjoint_and_equal_or_none(
     mode: str, allowed: frozenset[int], nodes: int, devices: list[int], count: int
 ) -> None:
-    bound = bound_cores(mode, Machine(allowed, machine(32, nodes).numa, tuple(devices)), range(count))
+    bound = assign_cores(mode, Machine(allowed, machine(32, nodes).numa, tuple(devices)), range(count))
     assert len(bound) == count
     used = [core for cores in bound for core in cores]
     assert len(used) == len(set(used))
@@ -75,4 +75,4 @@ def test_what_sys_shows(tmp_path: Path) -> None:
 
 def test_a_machine_that_shows_nothing(tmp_path: Path) -> None:
     assert read_machine(frozenset({0}), tmp_path) == Machine(frozenset({0}), {}, ())
-    assert cores_of("0-1,4,6-7\n") == {0, 1, 4, 6, 7}
+    assert parse_cores("0-1,4,6-7\n") == {0, 1, 4, 6, 7}
