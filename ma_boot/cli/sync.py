@@ -27,10 +27,10 @@ from ma_boot.node.transfers.mapping import (
     upload_routes,
 )
 from ma_boot.node.transfers.transfers import (
-    boot_error,
+    check_output_access,
     downloading_inputs,
-    look_at_outputs,
     ordinary_by_mapping,
+    to_boot_error,
     upload_outputs,
 )
 from ma_boot.platform.modelarts.job import read_job
@@ -144,7 +144,7 @@ def plan(request: StoreRequest, shard: Shard | None, checksum: bool, as_json: bo
         set_lines = partial(_set_lines, store, patience, as_json)
         _print(_lines(inputs, outputs, notices, as_json, set_lines))
     except PathMappingError as error:
-        raise boot_error(error) from error
+        raise to_boot_error(error) from error
     _refuse(inputs, store)
     return 0
 
@@ -175,7 +175,7 @@ def upload(request: StoreRequest, shard: Shard | None, checksum: bool) -> int:
     """
     transfers = _opened(request, shard, checksum)
     with SignalInbox() as inbox, Console(interactive=is_interactive(request.environ)) as console:
-        look_at_outputs(transfers, inbox)
+        check_output_access(transfers, inbox)
         lost = upload_outputs(transfers, Journal(console), inbox, math.inf, _NOTHING, spared=0)
         inbox.check()
     if lost is not None:
@@ -294,14 +294,14 @@ def _refuse(inputs: Sequence[Scanned], store: Store) -> None:
     """Raises what a download would fail with before its first byte."""
     missing = [str(route.remote) for route, scan in inputs if scan is None and route.required]
     if missing:
-        raise boot_error(MissingInputs(missing), store)
+        raise to_boot_error(MissingInputs(missing), store)
     unselected = [
         f"{route.remote} (for {route.local}): {scan.why_nothing('object')}"
         for route, scan in inputs
         if scan is not None and scan.selects_nothing and route.required
     ]
     if unselected:
-        raise boot_error(NothingSelected(unselected), store)
+        raise to_boot_error(NothingSelected(unselected), store)
     scans = [scan for _, scan in inputs if scan is not None]
     refused = sum(scan.files[REFUSE] for scan in scans)
     if refused:

@@ -54,9 +54,14 @@ from ma_boot.node.transfers.mapping import (
     record_routes,
     with_shared_outputs,
 )
-from ma_boot.node.transfers.progress import told_of_credentials
+from ma_boot.node.transfers.progress import credentials_reporter
 from ma_boot.node.transfers.shared_outputs import report_conflicts
-from ma_boot.node.transfers.transfers import NOTHING_LEFT, downloading_inputs, look_at_outputs, upload_outputs
+from ma_boot.node.transfers.transfers import (
+    NOTHING_LEFT,
+    check_output_access,
+    downloading_inputs,
+    upload_outputs,
+)
 from ma_boot.platform.modelarts.job import ChannelContent, JobEnvironment, instance_name
 from ma_boot.platform.modelarts.network import address_of, check_free
 from ma_boot.platform.modelarts.platform_programs import call_post_stop, start_slogd
@@ -189,7 +194,7 @@ def _transfers(
 ) -> NodeTransfers | None:
     """What the mapping asks for; relative local paths start where the processes will run."""
     place = working_directory(request.launch, request.command, world.cwd, job.job_dir)
-    announce = told_of_credentials(world.journal)
+    announce = credentials_reporter(world.journal)
     transfers = job_transfers(request.transfers, world.environ, world.cwd, job, place, announce)
     if transfers is None:
         return None
@@ -230,7 +235,7 @@ def _check_before(
     record_routes(transfers, world.journal)
     if request.job.preflight:
         check_container(world.environ, world.hostname, job, world.journal.warn)
-    look_at_outputs(transfers, world.inbox)
+    check_output_access(transfers, world.inbox)
     report_channels(world.environ, world.journal.warn)
 
 

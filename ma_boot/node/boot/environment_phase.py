@@ -20,7 +20,7 @@ from ma_boot.node.environment.command_words import TrainingCommand
 from ma_boot.node.environment.patch import applied
 from ma_boot.node.environment.shell import environment_after, passable
 from ma_boot.node.environment.training_environment import TrainingEnvironment, package_place
-from ma_boot.node.transfers.transfers import boot_error
+from ma_boot.node.transfers.transfers import to_boot_error
 from ma_boot.platform.modelarts.job import JobEnvironment
 from ma_boot.processes.children import run_child
 from ma_boot.processes.signals import SignalInbox
@@ -190,4 +190,4 @@ def _fetch(url: str, directory: str, store: Store) -> None:
     except ValueError as error:
         raise ConfigError(f"{OPERATOR}: {error}") from error
     except PathMappingError as error:
-        raise boot_error(error) from error
+        raise to_boot_error(error) from error

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ma_boot.errors import CannotCreate, ConfigError, OutputLost, listed
 from ma_boot.node.boot.world import Say
-from ma_boot.node.transfers.transfers import nothing_at
+from ma_boot.node.transfers.transfers import missing_outputs
 from ma_boot.platform.modelarts.findings import failed
 from ma_boot.platform.modelarts.job import Channel, ChannelContent, JobEnvironment, read_channels, read_job
 from ma_boot.platform.modelarts.surroundings import read_surroundings
@@ -127,6 +127,6 @@ def empty_outputs(contents: Sequence[ChannelContent], all_expected: bool) -> Out
     empty = [content.channel for content in contents if content.channel.kind == "outputs" and content.empty]
     if not all_expected or not empty:
         return None
-    return nothing_at(
+    return missing_outputs(
         [f"{channel.local_dir} (the job form's {channel.name}, for {channel.url})" for channel in empty]
     )

@@ -25,7 +25,7 @@ QUIET_SECONDS = 5.0  # for which a request may be retried without a line
 TROUBLE_SECONDS = 30.0  # between two lines about retries
 
 
-def told_of_credentials(journal: Journal) -> Callable[[str], None]:
+def credentials_reporter(journal: Journal) -> Callable[[str], None]:
     """Returns the function that reports a wait for renewed credentials."""
 
     def tell(text: str) -> None:

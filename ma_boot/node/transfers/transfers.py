@@ -76,7 +76,7 @@ def downloading_inputs(
                     to = RetriedStore(store, cancel, patience, progress.retrying)
                     done = download(routes, base, to, update, part=part)
             except mapping_errors.PathMappingError as error:
-                raise boot_error(error, store) from error
+                raise to_boot_error(error, store) from error
             phase.detail = summary(done)
             _report(done, "download", journal)
 
@@ -97,12 +97,12 @@ def downloading_inputs(
         task.check()
         raise
     except BaseException:
-        cancelled_soon(task)
+        cancel_and_wait(task)
         raise
     task.result()
 
 
-def look_at_outputs(transfers: NodeTransfers | None, inbox: SignalInbox) -> None:
+def check_output_access(transfers: NodeTransfers | None, inbox: SignalInbox) -> None:
     """Checks before the training that its outputs can be uploaded (`check_outputs`).
 
     Takes note of the objects of shared outputs, too. Raises `StoreUnavailable` if there is no such bucket, or
@@ -128,7 +128,7 @@ def look_at_outputs(transfers: NodeTransfers | None, inbox: SignalInbox) -> None
     except (mapping_errors.StoreError, mapping_errors.CredentialsMissing) as error:
         raise StoreUnavailable(with_store_hint(f"outputs: {error}")) from error
     except BaseException:
-        cancelled_soon(task)
+        cancel_and_wait(task)
         raise
 
 
@@ -184,10 +184,10 @@ def uploading_periodically(
         yield
     finally:
         if task is not None:
-            cancelled_soon(task)
+            cancel_and_wait(task)
 
 
-class SetsFirst(NamedTuple):
+class CheckpointsFirst(NamedTuple):
     """The checkpoints of a node, which are published before its ordinary files are uploaded.
 
     `publish` returns what was lost; `ordinary` then makes the predicate of the files that are left.
@@ -204,7 +204,7 @@ def upload_outputs(
     timeout: float,
     nothing: str,
     spared: int = 1,
-    sets: SetsFirst | None = None,
+    sets: CheckpointsFirst | None = None,
     listen: Callable[[], None] = lambda: None,
 ) -> OutputLost | None:
     """Uploads the outputs; nothing is raised, a loss is returned: how the training ended comes first.
@@ -221,7 +221,7 @@ def upload_outputs(
     from path_mapping.workers.retry import RetriedStore, RetryPolicy
 
     hurry = bool(inbox.stops)
-    first = sets or SetsFirst(lambda cancel, patience: (), partial(ordinary_by_mapping, transfers))
+    first = sets or CheckpointsFirst(lambda cancel, patience: (), partial(ordinary_by_mapping, transfers))
     left = FilesLeft(routes, transfers.base, first.ordinary)
 
     def send(cancel: threading.Event) -> tuple[Transferred, Sequence[str]]:
@@ -249,7 +249,7 @@ def upload_outputs(
             _judge(done, problems, journal, nothing)
     except OutputLost as lost:
         was_done = task.finished
-        cancelled_soon(task)
+        cancel_and_wait(task)
         return lost if was_done else left.named(lost, journal)
     except Exception as error:
         message = Message.of("not every output was uploaded: {}", _explained(error))
@@ -313,7 +313,7 @@ def ordinary_by_mapping(
     return ordinary_files(routes, transfers.base, outputs, has_ended)
 
 
-def cancelled_soon(task: Task[Any]) -> None:
+def cancel_and_wait(task: Task[Any]) -> None:
     """Asks a task to end, and waits for that a little."""
     task.cancel()
     task.wait(lambda: None, time.monotonic() + CANCEL_SECONDS)
@@ -358,7 +358,7 @@ def _report(done: Transferred, direction: str, journal: Journal) -> None:
     record(journal, direction, done)
 
 
-def nothing_at(outputs: Sequence[str], headline: str = NOTHING_LEFT) -> OutputLost:
+def missing_outputs(outputs: Sequence[str], headline: str = NOTHING_LEFT) -> OutputLost:
     """The loss of outputs at whose local paths there is nothing."""
     return OutputLost(with_store_hint(listed(headline, outputs)))
 
@@ -371,7 +371,7 @@ def _in_words(what: str, error: mapping_errors.PathMappingError) -> str:
     return in_lines([Message.of("{}: {}", Message(what), headline), *problems])
 
 
-def boot_error(
+def to_boot_error(
     error: mapping_errors.PathMappingError, store: Store | None = None, what: str = "inputs"
 ) -> Exception:
     """The error of a download from `store` as one with an exit code; `PhaseCancelled` for a cancelled one."""

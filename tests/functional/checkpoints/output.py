@@ -22,7 +22,7 @@ from ma_boot.node.checkpoints.publication import JobStart
 from ma_boot.node.checkpoints.publisher import Publisher
 from ma_boot.node.checkpoints.steps import RunEnd
 from ma_boot.node.transfers.mapping import NodeTransfers
-from ma_boot.node.transfers.transfers import SetsFirst, upload_outputs
+from ma_boot.node.transfers.transfers import CheckpointsFirst, upload_outputs
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.report.console import Console
 from ma_boot.report.journal import Journal
@@ -188,7 +188,7 @@ def upload(node: TestNode, ending: RunEnd) -> list[str]:
         node.output.finish(cancel, patience, ending)
         return []
 
-    sets = SetsFirst(publish, partial(ordinary_files, [route], node.base, [node.output]))
+    sets = CheckpointsFirst(publish, partial(ordinary_files, [route], node.base, [node.output]))
     with SignalInbox() as inbox, Console() as console:
         lost = upload_outputs(transfers, Journal(console), inbox, math.inf, "nothing at", sets=sets)
     return [str(lost)] if lost is not None else []
