@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import threading
 import time
@@ -19,6 +18,7 @@ from ma_boot.cli.help import Group
 from ma_boot.cli.options.option import age
 from ma_boot.cli.options.training import StoreRequest, store_command
 from ma_boot.errors import CannotCreate, StoreUnavailable, listed
+from ma_boot.node.transfers.downloads import downloading_inputs
 from ma_boot.node.transfers.mapping import (
     NodeTransfers,
     TransferOptions,
@@ -26,11 +26,11 @@ from ma_boot.node.transfers.mapping import (
     load_mapping,
     upload_routes,
 )
-from ma_boot.node.transfers.transfers import (
+from ma_boot.node.transfers.transfer_errors import to_boot_error
+from ma_boot.node.transfers.uploads import (
+    UploadTerms,
     check_output_access,
-    downloading_inputs,
     ordinary_by_mapping,
-    to_boot_error,
     upload_outputs,
 )
 from ma_boot.platform.modelarts.job import read_job
@@ -176,7 +176,8 @@ def upload(request: StoreRequest, shard: Shard | None, checksum: bool) -> int:
     transfers = _opened(request, shard, checksum)
     with SignalInbox() as inbox, Console(interactive=is_interactive(request.environ)) as console:
         check_output_access(transfers, inbox)
-        lost = upload_outputs(transfers, Journal(console), inbox, math.inf, _NOTHING, spared=0)
+        terms = UploadTerms(missing=_NOTHING, expected_stops=0)
+        lost = upload_outputs(transfers, Journal(console), inbox, terms)
         inbox.check()
     if lost is not None:
         raise lost

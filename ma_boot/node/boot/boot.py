@@ -45,6 +45,7 @@ from ma_boot.node.environment.software import software_of
 from ma_boot.node.environment.training_environment import TrainingEnvironment, select_environment
 from ma_boot.node.launch.launch_plan import LaunchPlan, Node, Placement
 from ma_boot.node.observe.reset import ResetWatch, reset_watch
+from ma_boot.node.transfers.downloads import downloading_inputs
 from ma_boot.node.transfers.mapping import (
     NodeTransfers,
     configured_store,
@@ -56,12 +57,8 @@ from ma_boot.node.transfers.mapping import (
 )
 from ma_boot.node.transfers.progress import credentials_reporter
 from ma_boot.node.transfers.shared_outputs import report_conflicts
-from ma_boot.node.transfers.transfers import (
-    NOTHING_LEFT,
-    check_output_access,
-    downloading_inputs,
-    upload_outputs,
-)
+from ma_boot.node.transfers.transfer_errors import NOTHING_LEFT
+from ma_boot.node.transfers.uploads import UploadTerms, check_output_access, upload_outputs
 from ma_boot.platform.modelarts.job import ChannelContent, JobEnvironment, instance_name
 from ma_boot.platform.modelarts.network import address_of, check_free
 from ma_boot.platform.modelarts.platform_programs import call_post_stop, start_slogd
@@ -133,7 +130,8 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
     all_expected = bool(run and run.succeeded and not inbox.stops and placement and 0 in placement.ranks)
     nothing, timeout = NOTHING_LEFT if all_expected else "", _time_left(request, checkpoints)
     sets = sets_first(transfers, checkpoints.outputs, run, bool(inbox.stops), journal)
-    lost = upload_outputs(transfers, journal, inbox, timeout, nothing, sets=sets, listen=others.listen)
+    terms = UploadTerms(timeout, nothing, checkpoints=sets, listen=others.listen)
+    lost = upload_outputs(transfers, journal, inbox, terms)
     form, empty = _left(world, look, transfers, all_expected) if run is not None else ((), None)
     with journal.only_helps("the driver's script for the end was not run"):
         call_post_stop(environ, journal.warn)
@@ -195,7 +193,9 @@ def _transfers(
     """What the mapping asks for; relative local paths start where the processes will run."""
     place = working_directory(request.launch, request.command, world.cwd, job.job_dir)
     announce = credentials_reporter(world.journal)
-    transfers = job_transfers(request.transfers, world.environ, world.cwd, job, place, announce)
+    transfers = job_transfers(
+        request.transfers, world.environ, world.cwd, job=job, base=place, announce=announce
+    )
     if transfers is None:
         return None
     return with_shared_outputs(transfers, request.transfers, world.cwd, job, others.uploads)

@@ -24,14 +24,9 @@ from ma_boot.node.environment.patch import applied
 from ma_boot.node.launch.launch_plan import Placement, WorkerSpec
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.node.transfers.mapping import NodeTransfers, outputs_of
-from ma_boot.node.transfers.progress import TransferProgress
-from ma_boot.node.transfers.transfers import (
-    CheckpointsFirst,
-    cancel_and_wait,
-    ordinary_by_mapping,
-    to_boot_error,
-    uploading_periodically,
-)
+from ma_boot.node.transfers.progress import TransferProgress, cancel_and_wait
+from ma_boot.node.transfers.transfer_errors import to_boot_error
+from ma_boot.node.transfers.uploads import CheckpointsFirst, ordinary_by_mapping, uploading_periodically
 from ma_boot.platform.modelarts.job import JobEnvironment
 from ma_boot.platform.rank_table import RankTable
 from ma_boot.processes.signals import SignalInbox

@@ -20,7 +20,7 @@ from ma_boot.node.environment.command_words import TrainingCommand
 from ma_boot.node.environment.patch import applied
 from ma_boot.node.environment.shell import environment_after, passable
 from ma_boot.node.environment.training_environment import TrainingEnvironment, package_place
-from ma_boot.node.transfers.transfers import to_boot_error
+from ma_boot.node.transfers.transfer_errors import to_boot_error
 from ma_boot.platform.modelarts.job import JobEnvironment
 from ma_boot.processes.children import run_child
 from ma_boot.processes.signals import SignalInbox

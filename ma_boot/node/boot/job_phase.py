@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ma_boot.errors import CannotCreate, ConfigError, OutputLost, listed
 from ma_boot.node.boot.world import Say
-from ma_boot.node.transfers.transfers import missing_outputs
+from ma_boot.node.transfers.transfer_errors import missing_outputs
 from ma_boot.platform.modelarts.findings import failed
 from ma_boot.platform.modelarts.job import Channel, ChannelContent, JobEnvironment, read_channels, read_job
 from ma_boot.platform.modelarts.surroundings import read_surroundings

@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from path_mapping.workers.retry import RetriedStore
 
 Send = Callable[["Sequence[Route]", "UploadChoice"], "Transferred"]
-PEER_SECONDS = 600.0  # max. wait for peers that are uploading, as the default of --upload-timeout
-HURRIED_SECONDS = 5.0  # the same after a stop signal, whose grace period is short
-MOST_NAMED = 5  # diverted files in a message
+# Seconds; max. wait for peers that are uploading, as the default of --upload-timeout.
+PEER_SECONDS = 600.0
+# Seconds; the same after a stop signal, as its grace period is short.
+HURRIED_SECONDS = 5.0
+# Diverted files in a message.
+MOST_NAMED = 5
 
 
 class UploadPeers(Protocol):

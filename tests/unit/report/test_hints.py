@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ma_boot.errors import StoreUnavailable
-from ma_boot.node.transfers.transfers import to_boot_error
+from ma_boot.node.transfers.transfer_errors import to_boot_error
 from ma_boot.report.hints import MOST_HINTS, OUTPUT_HINTS, STORE_HINTS, hints_for, with_store_hint
 from path_mapping.errors import Failure, MissingInputs, NoSpace, Refused, TransferFailed, Unreachable
 from path_mapping.stores.responses import error_of_status

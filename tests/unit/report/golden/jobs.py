@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ma_boot.node.transfers.transfers import to_boot_error
+from ma_boot.node.transfers.transfer_errors import to_boot_error
 from ma_boot.wording import Message, ranks_text
 from path_mapping.errors import MissingInputs
 from tests.synthetic import BEGAN, Writer
