@@ -41,7 +41,7 @@ from ma_boot.node.boot.run_phase import check_restarts, train
 from ma_boot.node.boot.stray_files import Look, planned_look, report_stray_files
 from ma_boot.node.boot.world import World
 from ma_boot.node.environment.patch import applied
-from ma_boot.node.environment.software import software_of
+from ma_boot.node.environment.software import read_software
 from ma_boot.node.environment.training_environment import TrainingEnvironment, select_environment
 from ma_boot.node.launch.launch_plan import LaunchPlan, Node, Placement
 from ma_boot.node.observe.reset import ResetWatch, reset_watch
@@ -254,7 +254,7 @@ def _set_up(
     training = setup.install_operators(
         training, lambda: configured_store(request.transfers, world.environ, world.cwd)
     )
-    versions = software_of(training.python, job.job_dir)
+    versions = read_software(training.python, job.job_dir)
     world.journal.event("software", versions=versions)
     return training
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable
 
 from ma_boot.errors import CannotCreate, ConfigError
-from ma_boot.node.environment.command import code_of
+from ma_boot.node.environment.command import find_code
 from ma_boot.node.environment.command_words import TrainingCommand
 from ma_boot.node.launch.launch_plan import LaunchOptions, LaunchPlan, Node, WorkerSpec
 from ma_boot.node.launch.worker_specs import (
@@ -68,7 +68,7 @@ def working_directory(options: LaunchOptions, command: TrainingCommand, cwd: str
     """
     if options.workdir != "code":
         return cwd
-    code = code_of(command, cwd, job_dir)
+    code = find_code(command, cwd, job_dir)
     if code is None:
         raise ConfigError(
             "--workdir code: expected a script or module of the job's code in COMMAND, found "

@@ -21,13 +21,14 @@ from ma_boot.processes.tool import ToolResult, run_tool
 # The formats are those in Huawei's documents: hccn_tool's `-net_health -g` and `-netdetect -g` (also in
 # MindSpore's guide to distributed training); the rows of npu-smi's table are parsed by `parse_npu_rows`.
 _VERSION = r"(?m)^\|\s*npu-smi\s+(\S+)"
-_HEALTH = r"(?mi)net health status:\s*(.+?)\s*$"  # such as `Success` or `Fault`
+# The status is `Success`, `Fault` or the like.
+_HEALTH = r"(?mi)net health status:\s*(.+?)\s*$"
 _NETDETECT = r"(?i)netdetect address:\s*([0-9a-fA-F.:]+)"
 _DRIVER_VERSION = r"(?m)^Version=(\S+)"
 
 
 def _first(pattern: str, text: str) -> str:
-    """The group of the first match; empty if there is none."""
+    """Returns the group of the first match; empty without one."""
     match = re.search(pattern, text)
     return match.group(1) if match else ""
 
@@ -37,7 +38,7 @@ Ask = Callable[[Sequence[str]], ToolResult]
 
 
 def devices(system: System, job: JobEnvironment) -> Iterator[Finding]:
-    """The cards, their health and the driver's version."""
+    """Checks the cards, their health and the driver's version."""
     nodes = [path for path in glob.glob(os.path.join(system.devices, "davinci*")) if path[-1].isdigit()]
     tool = _tool("npu-smi", system)
     if tool is None:
@@ -84,7 +85,7 @@ def _driver(system: System) -> Iterator[Finding]:
 def card_network(
     system: System, own: Pod | None, table: RankTable | None, configure: bool
 ) -> Iterator[Finding]:
-    """The cards' network ports: whether they match the table, their health, and the connection to each peer.
+    """Checks the cards' network ports: their addresses in the table, their health, and their peers.
 
     The peers of a card are those with the same index in the other pods: the pairs that MindSpore's guide
     recommends to check before a job on several machines. `own` is this container in the table. hccn_tool

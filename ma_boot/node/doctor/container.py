@@ -1,4 +1,4 @@
-"""Where the doctor looks; checks of the container itself: user, directories, disk space, limits."""
+"""Checks of the container: user, directories, disk space, limits; and the places that the doctor checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ma_boot.platform.modelarts.job import PLATFORM_GID, PLATFORM_UID, JobEnviro
 
 @dataclass(frozen=True)
 class System:
-    """The environment variables and host name of this process, and paths of the machine.
+    """Environment variables and host name of this process, and paths of the machine.
 
     `places` are mount points with the free space that ModelArts' own check before a job requires, in GB.
     """
@@ -40,7 +40,7 @@ _IN_BYTES = (resource.RLIMIT_MEMLOCK, resource.RLIMIT_STACK)
 
 
 def user(system: System, job: JobEnvironment) -> Iterator[Finding]:
-    """The user, and whether it can write to its home."""
+    """Checks the user, and its access to its home."""
     uid, gid = os.getuid(), os.getgid()
     seen = f"uid {uid}, gid {gid}"
     if uid == PLATFORM_UID and gid == PLATFORM_GID:
@@ -56,14 +56,15 @@ def user(system: System, job: JobEnvironment) -> Iterator[Finding]:
 
 
 def directories(system: System, job: JobEnvironment) -> Iterator[Finding]:
-    """The directories that a job writes to."""
+    """Checks the directories that a job writes to."""
     for check, path in (("log", job.log_dir), ("mount", job.mount_path)):
         yield writable(check, path, f"chown -R {_OWNER} {path}, in the image or on the storage server")
 
 
 def writable(check: str, path: str, remedy: str) -> Finding:
-    """Whether a file can be created in a directory, or in the first parent that exists."""
-    wanted = place = os.path.abspath(path)  # of a relative path no parent would be the root, which exists
+    """Checks that a file can be created in a directory, or in its first parent that exists."""
+    # The root is a parent of absolute paths only, and always exists.
+    wanted = place = os.path.abspath(path)
     while not os.path.exists(place):
         place = os.path.dirname(place)
     try:
@@ -75,7 +76,7 @@ def writable(check: str, path: str, remedy: str) -> Finding:
 
 
 def space(system: System, job: JobEnvironment) -> Iterator[Finding]:
-    """Free space on the mounts that ModelArts checks before a job, and on the mount of the job's files."""
+    """Checks free space on the mounts that ModelArts checks before a job, and on that of the job's files."""
     for path, least in (*system.places, (job.mount_path, 0)):
         check = f"space {path}"
         if not os.path.isdir(path):
@@ -98,7 +99,7 @@ def _more_space(path: str) -> str:
 
 
 def limits(system: System, job: JobEnvironment) -> Iterator[Finding]:
-    """Resource limits: checked on nodes with InfiniBand, for which ModelArts requires values, else shown."""
+    """Shows resource limits; checks them on nodes with InfiniBand, for which ModelArts requires values."""
     infiniband = os.path.isdir(os.path.join(system.devices, "infiniband"))
     low: list[str] = []
     seen: list[str] = []

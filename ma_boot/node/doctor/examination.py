@@ -1,4 +1,4 @@
-"""Runs the checks, all of them or the quick ones, and formats their findings."""
+"""Runs all checks, or the quick ones, and formats their findings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ma_boot.errors import ConfigError
 from ma_boot.node.doctor import ascend, container, network, platform
 from ma_boot.node.doctor.container import System
 from ma_boot.node.environment.conda import existing_environments
-from ma_boot.node.environment.training_environment import python_by
+from ma_boot.node.environment.training_environment import explain_python
 from ma_boot.platform.modelarts.findings import ERROR, OK, WARNING, Finding, failed
 from ma_boot.platform.modelarts.job import JobEnvironment, read_job
 from ma_boot.platform.modelarts.surroundings import read_surroundings, with_machine
@@ -22,7 +22,7 @@ from ma_boot.wording import counted
 def examine(
     system: System, python: str | None = None, conda_env: str | None = None, configure: bool = False
 ) -> list[Finding]:
-    """The findings of all checks; only `configure` lets one of them change something (`card_network`)."""
+    """Returns the findings of all checks; one of them changes something with `configure` (`card_network`)."""
     try:
         job = read_job(system.environ, system.hostname, system.platform, read_surroundings)
     except ConfigError as error:
@@ -49,12 +49,12 @@ def examine(
 
 
 def quick_findings(system: System, job: JobEnvironment) -> list[Finding]:
-    """The findings of the checks that run no program and use no network, for the start of a job."""
+    """Returns the findings of the checks without programs and network, for the start of a job."""
     return [*_container(system, job), *network.ports(system, job)]
 
 
 def findings_text(findings: Sequence[Finding]) -> str:
-    """A line for each finding, with its remedy below it, and a summary."""
+    """Formats a line for each finding, with its remedy below it, and a summary."""
     lines: list[str] = []
     for finding in findings:
         head, *more = finding.evidence.split("\n")
@@ -69,7 +69,7 @@ def findings_text(findings: Sequence[Finding]) -> str:
 
 
 def findings_json(findings: Sequence[Finding]) -> str:
-    """The findings as a JSON document; `healthy` is false if there are errors."""
+    """Formats the findings as a JSON document; `healthy` is false if there are errors."""
     document = {"healthy": not failed(findings), "findings": [finding._asdict() for finding in findings]}
     return json.dumps(document, indent=2, ensure_ascii=False)
 
@@ -84,7 +84,7 @@ def _environment(
     system: System, job: JobEnvironment, python: str | None, conda_env: str | None
 ) -> Iterator[Finding]:
     try:
-        chosen = python_by(python, conda_env, system.environ, job.home)
+        chosen = explain_python(python, conda_env, system.environ, job.home)
     except ConfigError as error:
         yield Finding("python", ERROR, str(error), "select one that exists with --conda-env or --python")
         return
@@ -92,7 +92,7 @@ def _environment(
 
 
 def _rank_table(system: System, job: JobEnvironment) -> tuple[RankTable | None, list[Finding]]:
-    """The table in its current state, and findings if there is none."""
+    """Returns the table in its current state, and the findings if there is none."""
     if job.place.table is None:
         if os.path.exists(os.path.join(system.devices, "davinci_manager")):
             remedy = "set RANK_TABLE_FILE=/user/config in the job's environment variables"

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
 from ma_boot.errors import described
-from ma_boot.node.environment.extras import how_to_install
+from ma_boot.node.environment.extras import install_command
 from ma_boot.node.observe.peers import PeerMessage, Peers
 from ma_boot.node.observe.stacks import UNKNOWN, RankAtHang, folded, last_dump
 from ma_boot.node.observe.suspect import MOST_WAITS, at_work, suspect, waited_for, waits_text
@@ -256,7 +256,7 @@ def _nobody(folds: Sequence[Mapping[str, Any]]) -> str:
     without = [rank for fold in folds if fold["stack"].startswith("no stacks") for rank in fold["ranks"]]
     if without:
         of = "" if len(without) == sum(len(fold["ranks"]) for fold in folds) else f" of {ranks_text(without)}"
-        return f"cannot tell: no stacks{of} ({how_to_install('hang')})"
+        return f"cannot tell: no stacks{of} ({install_command('hang')})"
     if len(folds) == 1:
         return "cannot tell: no rank differs from the others"
     return "cannot tell: most ranks are not at one place"

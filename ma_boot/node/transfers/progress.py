@@ -111,7 +111,8 @@ class TransferProgress:
 
 @contextmanager
 def _bar(what: str, console: Console) -> Iterator[Update]:
-    import rich.progress as bars  # Slow to import, and used on a terminal only.
+    # Slow to import, and used on a terminal only.
+    import rich.progress as bars
 
     columns = (
         bars.TextColumn("[bold]{task.description}"),

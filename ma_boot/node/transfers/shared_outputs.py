@@ -88,7 +88,8 @@ class SharedOutputs(NamedTuple):
         self.peers.wait(now + seconds, to.cancel)
         try:
             again = send(self.routes, choice._replace(shared=self.target, others_done=True))
-        except Refused as error:  # no permission to list, which an upload does not need
+        except Refused as error:
+            # An upload needs no permission to list.
             notice = f"files are not compared with those of other nodes: {error}"
             return done._replace(notices=(*done.notices, notice))
         return done._replace(

@@ -1,4 +1,7 @@
-"""Programs that ModelArts' own launcher (davincirun) runs, too: the driver's, and the route planner."""
+"""Programs of the platform: those of the driver, and the route planner, as ModelArts' launcher runs them.
+
+That launcher is davincirun.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from ma_boot.redact import without_secret_variables
 from ma_boot.wording import ProgressLine, WarningLine
 
 TOOLS = Path("/usr/local/Ascend/driver/tools")
+# Seconds; max. time of the driver's script for the end of a container.
 POST_STOP_SECONDS = 10.0
 
 
@@ -62,6 +66,7 @@ def call_post_stop(environ: Mapping[str, str], warn: Callable[[str], None], tool
 # compiled for certain versions of Python.
 MODULE_DIR = "/usr/local/route"
 TOPOLOGY = "/user/config/ranktable_tor.json"
+# Seconds; max. wait for the topology.
 WAIT_SECONDS = 300.0
 _PROGRAM = """
 import json, sys
@@ -82,10 +87,10 @@ def planned_route(
     say: Callable[[str], None],
     module_dir: str = MODULE_DIR,
 ) -> tuple[Path, tuple[int, ...]] | None:
-    """The file of the reordered table and this node's ranks in it; None, with a message, if the order stays.
+    """Returns the file of the reordered table and this node's ranks in it; None if the order stays.
 
-    `TOPO_FILE_PATH` and `ROUTE_TOPO_WAIT_TIME` (seconds) are honoured as by the platform's launcher. Raises
-    `Stopped` at a stop signal.
+    `say` reports the reason then. `TOPO_FILE_PATH` and `ROUTE_TOPO_WAIT_TIME` (seconds) have the meaning of
+    the platform's launcher. Raises `Stopped` at a stop signal.
     """
     if not any(Path(module_dir).glob("route_plan*")):
         why = f"there is no route_plan module in {module_dir}: rank table unchanged"

@@ -26,19 +26,22 @@ from ma_boot.platform.rank_table.table import (
 
 _HIGHEST_DEVICE = {"910a": 7, "910b": 15, "a3": 15}
 PRODUCTS = tuple(_HIGHEST_DEVICE)
-_LONGEST_SERVER_ID = 64  # rank_table_config_910: "server_id"
-_INVALID_TABLE = "EI0004"  # HCCL: "super_device_id[] is invalid"
+# Characters, by the documentation of HCCL (rank_table_config_910).
+_LONGEST_SERVER_ID = 64
+# HCCL's code for "super_device_id[] is invalid".
+_INVALID_TABLE = "EI0004"
 
 
 def validate(table: RankTable, product: str | None = None) -> list[TableFinding]:
-    """All findings, including those made while reading; `errors` selects the fatal ones.
+    """Returns all findings, including those made while reading; `errors` selects the fatal ones.
 
     `product` is one of `PRODUCTS`, or None if it is not known. The contents of a 2.0 table are not checked.
     """
     findings = list(table.findings)
     if table.template in ("", "2.0"):
         return findings
-    complete = not errors(findings)  # else a part could not be read: no rule about the whole table applies
+    # Rules about the whole table do not apply if a part could not be read.
+    complete = not errors(findings)
     if table.template == "two":
         findings += _counts_of_template_two(table.document)
         findings += _unique("pod_name", [pod.name or "" for pod in table.pods])
@@ -57,20 +60,20 @@ def validate(table: RankTable, product: str | None = None) -> list[TableFinding]
 
 
 def _product_of(table: RankTable) -> str | None:
-    """The product, if the table shows it: only an A3 has devices of super pods."""
+    """Returns the product, if the table shows it: only an A3 has devices of super pods."""
     if table.template == "1.2" and any(device.more.get("super_device_id") for _, device in _located(table)):
         return "a3"
     return None
 
 
 def _is_one_super_pod(table: RankTable) -> bool:
-    """Whether all servers are in one super pod of A3s, whose network needs no addresses of devices."""
+    """Tells if all servers are in one super pod of A3s, whose network needs no addresses of devices."""
     listed = table.document.get("super_pod_list")
     return _product_of(table) == "a3" and isinstance(listed, list) and len(listed) == 1
 
 
 def _counts_of_template_two(document: Mapping[str, Any]) -> Iterator[TableFinding]:
-    """The counts of all lists that are lists; what is not one has been reported."""
+    """Checks the counts of all lists; values of another type were reported by the reader."""
     groups = document["group_list"]
     if not isinstance(groups, list):
         return
@@ -115,7 +118,7 @@ def _server_ids(table: RankTable) -> Iterator[TableFinding]:
 
 
 def _unique(what: str, values: Sequence[str]) -> Iterator[TableFinding]:
-    """Values that occur more than once; an empty one could not be read, and has been reported."""
+    """Yields values that occur more than once; empty ones were reported by the reader."""
     for value, times in Counter(filter(None, values)).items():
         if times > 1:
             yield TableFinding(what, f"{value} {times} times", "unique values", INVALID)
@@ -135,7 +138,7 @@ def _ranks(table: RankTable, complete: bool) -> Iterator[TableFinding]:
 
 
 def _interleaved(table: RankTable) -> Iterator[TableFinding]:
-    """The ranks of a server are consecutive: HCCL builds its rings from them."""
+    """Checks that the ranks of a server are consecutive, as HCCL builds its rings from them."""
     for server, devices in table.servers().items():
         ranks = sorted(device.rank or 0 for device in devices)
         if ranks and ranks[-1] - ranks[0] != len(ranks) - 1:
@@ -157,7 +160,8 @@ def _addresses(table: RankTable) -> Iterator[TableFinding]:
         addresses.append(device.device_ip)
     for pod in table.pods:
         host = str(pod.more.get("host_ip") or "")
-        if not host:  # left out for HCCL
+        if not host:
+            # `for_hccl` leaves an empty one out.
             continue
         try:
             families.setdefault(address_family(host), host)
@@ -202,7 +206,7 @@ def _devices(table: RankTable, product: str | None) -> Iterator[TableFinding]:
 
 
 def _shape(table: RankTable, product: str | None) -> Iterator[TableFinding]:
-    """Cards per server: on a 910A 1, 2, 4 or 8 of a single server, all 8 of each of several servers."""
+    """Checks the cards per server: on a 910A 1, 2, 4 or 8 of a single server, or all 8 of several servers."""
     servers = table.servers()
     for server in [server for server, devices in servers.items() if not devices]:
         yield TableFinding(f"server {server}", "no device", "at least one", MISSING)
@@ -235,7 +239,7 @@ def _shape_of_910a(servers: Mapping[str, Sequence[Device]], fatal: bool) -> Iter
 
 
 def _super_pods(table: RankTable, product: str | None) -> Iterator[TableFinding]:
-    """Version 1.2: `super_device_id` and `super_pod_list` of the A3, which needs both ids of each card."""
+    """Checks version 1.2: `super_device_id` and `super_pod_list` of the A3, which needs both."""
     listed = table.document.get("super_pod_list")
     for pod, device in _located(table):
         number = device.more.get("super_device_id")
@@ -285,14 +289,14 @@ def _super_pod_servers(table: RankTable, owners: Sequence[tuple[str, str]]) -> I
 
 
 def _located(table: RankTable) -> Iterator[tuple[Pod, Device]]:
-    """Each device with its pod."""
+    """Yields each device with its pod."""
     for pod in table.pods:
         for device in pod.devices:
             yield pod, device
 
 
 def _place(pod: Pod, device: Device, key: str) -> str:
-    """Where a field of a device is, in a way that suits every template."""
+    """Returns the path of a field of a device, in a form for every template."""
     return f"{pod.name or 'server ' + pod.server_id}, device {device.device_id}.{key}"
 
 

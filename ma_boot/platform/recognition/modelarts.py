@@ -15,7 +15,8 @@ OLD_NAMES = {
     "DLS_TASK_NUMBER": "MA_NUM_HOSTS",
     "DLS_TASK_INDEX": "VC_TASK_INDEX",
     "BATCH_TASK_LOG_PATH": "MA_LOG_DIR",
-    "VK_TASK_INDEX": "VC_TASK_INDEX",  # Volcano's own name
+    # Volcano's own name.
+    "VK_TASK_INDEX": "VC_TASK_INDEX",
 }
 _OLD_HOSTS = r"BATCH_CUSTOM(\d+)_HOSTS"
 # Variables for a rank table: that of volcano-global, for all clusters, comes before that for one cluster.

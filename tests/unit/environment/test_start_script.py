@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.node.environment.command import ranks_started_in
+from ma_boot.node.environment.command import find_rank_start
 
 LOOP = "for ((i = 0; i < 8; i++)); do\n    export RANK_ID=$i\n    python train.py &\ndone\n"
 OWN = Path(__file__).parents[2] / "functional" / "start_scripts"
 
 
 def numbered(text: str) -> int | None:
-    start = ranks_started_in(text)
+    start = find_rank_start(text)
     return None if start is None else start.line
 
 
@@ -64,12 +64,12 @@ def test_a_script_that_starts_ranks(text: str, number: int) -> None:
     ],
 )
 def test_a_script_that_starts_none(text: str) -> None:
-    assert ranks_started_in(text) is None
+    assert find_rank_start(text) is None
 
 
 @pytest.mark.parametrize("script", sorted(OWN.glob("*.sh")), ids=lambda script: script.name)
 def test_the_start_scripts_of_the_guides(script: Path) -> None:
-    assert ranks_started_in(script.read_text()) is not None
+    assert find_rank_start(script.read_text()) is not None
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,10 @@ def test_the_start_scripts_of_the_guides(script: Path) -> None:
     ],
 )
 def test_what_it_says(text: str, description: str) -> None:
-    assert str(ranks_started_in(text)) == description
+    assert str(find_rank_start(text)) == description
 
 
 @given(st.lists(st.sampled_from([*"\n;&#'\" ", "for ", "done", "RANK_ID=", "torchrun", "do ", "\\"])))
 def test_no_text_breaks_it(words: list[str]) -> None:
-    start = ranks_started_in("".join(words))
+    start = find_rank_start("".join(words))
     assert start is None or start.line >= 1

@@ -11,9 +11,9 @@ from ma_boot.node.launch.launch_plan import (
     LaunchPlan,
     Node,
     Placement,
-    described,
-    placed_by_count,
-    plan_text,
+    describe_plan,
+    format_plans,
+    place_by_count,
 )
 from ma_boot.node.launch.worker_specs import plan_launch
 from ma_boot.platform.modelarts.job import read_job
@@ -101,7 +101,7 @@ def test_what_the_user_set_for_hccl_stays() -> None:
     ],
 )
 def test_ranks_by_counting(variables: dict[str, str], world_size: int, ranks: tuple[int, ...]) -> None:
-    assert placed_by_count(read_job(variables, "host")) == Placement(world_size, ranks, None)
+    assert place_by_count(read_job(variables, "host")) == Placement(world_size, ranks, None)
 
 
 def test_a_node_without_a_device_starts_nothing() -> None:
@@ -112,12 +112,12 @@ def test_a_node_without_a_device_starts_nothing() -> None:
 
 def test_the_plan_is_shown_as_differences_with_secrets_masked() -> None:
     given = {**OUTSIDE, "NEW_SECRET": "planted"}
-    description = described(plan("mindspore", given=given), {"PATH": "/bin", "RANK_ID": "9"})
+    description = describe_plan(plan("mindspore", given=given), {"PATH": "/bin", "RANK_ID": "9"})
     environment = description["workers"][0]["environment"]
     assert environment["RANK_ID"] is None
     assert environment["PATH"] == "/usr/bin"
     assert environment["NEW_SECRET"] == "******"
-    text = plan_text([description])
+    text = format_plans([description])
     assert "    - RANK_ID\n" in text
     assert "    + MS_NODE_ID=2\n" in text
     assert "planted" not in text

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from ma_boot.node.environment.command_words import TrainingCommand
 from ma_boot.node.launch.launch_plan import LaunchOptions, Node, Placement
-from ma_boot.node.launch.worker_specs import diagnosis, plan_launch
+from ma_boot.node.launch.worker_specs import diagnostic_variables, plan_launch
 from ma_boot.platform.modelarts.job import Channel, read_channels, read_job
 
 JOB = read_job({"MA_VJ_NAME": "ma-job-x", "MA_LOG_DIR": "/log"}, "host")
@@ -49,7 +49,7 @@ RECORDER = {**GLOG, "GLOG_v": "1", "MS_RDR_ENABLE": "1", "MS_RDR_PATH": MINDSPOR
     ],
 )
 def test_diagnostic_modes(asked: dict[str, str], given_to_the_rank: dict[str, str]) -> None:
-    assert diagnosis(JOB, asked, 3) == given_to_the_rank
+    assert diagnostic_variables(JOB, asked, 3) == given_to_the_rank
     node = Node(JOB, Placement(4, (3,), "/t.json"), TrainingCommand(("python",)), "/", asked, ("10.0.0.1", 1))
     for way in ("rank-table", "mindspore", "torch", "none"):
         environ = plan_launch(node, LaunchOptions(way)).workers[-1].environ

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from threading import Event
 
 from ma_boot.node.observe.metrics.card_tables import (
@@ -70,27 +70,27 @@ class CardTools:
         """Returns the cards now, at any cost; empty if the tool fails."""
         if self._gpu:
             query = (f"--query-gpu={','.join(GPU_QUERY)}", "--format=csv,noheader,nounits")
-            return tuple(parse_gpu_samples(self._output_of(cancel, self._gpu, *query) or ""))
+            return tuple(parse_gpu_samples(self._output_of([self._gpu, *query], cancel) or ""))
         if not self._npu:
             return ()
-        rows = parse_npu_rows(self._output_of(cancel, self._npu, "info") or "")
+        rows = parse_npu_rows(self._output_of([self._npu, "info"], cancel) or "")
         return tuple(row.sample._replace(link=self._link_of(row.physical, cancel)) for row in rows)
 
     def read_npus(self, cancel: Event) -> NpuState | None:
         """Returns the NPUs now, at any cost; None without `npu-smi`, or if it fails."""
-        table = self._output_of(cancel, self._npu, "info") if self._npu else None
+        table = self._output_of([self._npu, "info"], cancel) if self._npu else None
         return parse_npu_state(table) if table is not None else None
 
     def _link_of(self, physical: int, cancel: Event) -> str | None:
         if self._link is None or cancel.is_set():
             return None
-        text = self._output_of(cancel, self._link, "-i", str(physical), "-link", "-g")
+        text = self._output_of([self._link, "-i", str(physical), "-link", "-g"], cancel)
         # Some drivers allow the tool to root only, so one failure is enough.
         if text is None:
             self._link = None
         return parse_link(text or "")
 
-    def _output_of(self, cancel: Event, *argv: str) -> str | None:
+    def _output_of(self, argv: Sequence[str], cancel: Event) -> str | None:
         """Returns the output of a tool; None if it fails or is cancelled."""
         code, text = run_tool(argv, self._environ, cancel)
         return text if code == 0 else None
