@@ -1,4 +1,4 @@
-"""Generates sample rank tables in the form of each platform, for rehearsals and tests.
+"""Generates tables for jobs that do not exist, as each platform writes them: for rehearsals and tests.
 
 The fields are those of the writers' sources: ModelArts, Volcano's plugin configmap1980, and MindCluster's
 ascend-operator.
@@ -17,7 +17,7 @@ def fake(
     pod_name: Callable[[int], str] = "ma-job-fake-worker-{}".format,
     server_id: Callable[[int], str] = lambda node: f"192.168.{node // 250}.{1 + node % 250}",
 ) -> Document:
-    """Returns a completed document of template two, with pods in reverse order: no order is guaranteed."""
+    """Makes a completed document of template two, with pods in reverse order: no order is guaranteed."""
     instances: list[dict[str, Any]] = [
         {
             "devices": [
@@ -39,7 +39,7 @@ def fake(
 
 
 def device_ip(node: int, device: int) -> str:
-    """Returns an address for a card: each card of a server has its own network, as in ModelArts' samples."""
+    """Makes the address of a card: each card of a server is in its own network, as in ModelArts' samples."""
     return f"192.{1 + device}.{node // 250}.{1 + node % 250}"
 
 
@@ -74,7 +74,7 @@ def _mindcluster(nodes: int, devices: int) -> Document:
 
 
 class Writer(NamedTuple):
-    """Writer of a table: the completed document for numbers of nodes and devices, and the states before."""
+    """A platform's writer of tables: the completed document, and the states of the file before it."""
 
     document: Callable[[int, int], Document]
     before: tuple[Document, ...]
@@ -83,8 +83,7 @@ class Writer(NamedTuple):
 _ONLY_STATUS = {"status": "initializing"}
 _WITHOUT_DATA = {"status": "initializing", "version": "1.0", "server_count": "", "server_list": None}
 
-# By the name of the platform.
-WRITERS: dict[str, Writer] = {
+WRITERS: dict[str, Writer] = {  # by platform
     "modelarts": Writer(fake, (_ONLY_STATUS,)),
     "volcano": Writer(_volcano, (_ONLY_STATUS, _WITHOUT_DATA)),
     "mindcluster": Writer(_mindcluster, ({"status": "initializing", "version": "1.0"},)),

@@ -1,4 +1,4 @@
-"""HCCL's rules for rank tables: a function for each rule, which yields its findings.
+"""HCCL's rules for rank tables: each rule is a function that yields findings.
 
 The rules are those of the HCCL documentation (rank_table_config_910, _a2, _a3), of its parser, and of
 MindSpore's guide to distributed training on Ascend. A rule that depends on the product is an error if the
@@ -26,21 +26,20 @@ from ma_boot.platform.rank_table.table import (
 
 _HIGHEST_DEVICE = {"910a": 7, "910b": 15, "a3": 15}
 PRODUCTS = tuple(_HIGHEST_DEVICE)
-# Characters, by the documentation of HCCL (rank_table_config_910).
+# Characters (rank_table_config_910: "server_id").
 _LONGEST_SERVER_ID = 64
-# HCCL's code for "super_device_id[] is invalid".
-_INVALID_TABLE = "EI0004"
+_INVALID_TABLE = "EI0004"  # HCCL: "super_device_id[] is invalid"
 
 
 def validate(table: RankTable, product: str | None = None) -> list[TableFinding]:
-    """Returns all findings, including those made while reading; `errors` selects the fatal ones.
+    """Returns all findings, including those of reading; `errors` selects the fatal ones.
 
-    `product` is one of `PRODUCTS`, or None if it is not known. The contents of a 2.0 table are not checked.
+    `product` is one of `PRODUCTS`, or None if unknown. The contents of a 2.0 table are not checked.
     """
     findings = list(table.findings)
     if table.template in ("", "2.0"):
         return findings
-    # Rules about the whole table do not apply if a part could not be read.
+    # After an unreadable part, rules about the whole table do not apply.
     complete = not errors(findings)
     if table.template == "two":
         findings += _counts_of_template_two(table.document)
@@ -60,20 +59,20 @@ def validate(table: RankTable, product: str | None = None) -> list[TableFinding]
 
 
 def _product_of(table: RankTable) -> str | None:
-    """Returns the product, if the table shows it: only an A3 has devices of super pods."""
+    """Returns the product if the table shows it: only an A3 has devices of super pods."""
     if table.template == "1.2" and any(device.more.get("super_device_id") for _, device in _located(table)):
         return "a3"
     return None
 
 
 def _is_one_super_pod(table: RankTable) -> bool:
-    """Tells if all servers are in one super pod of A3s, whose network needs no addresses of devices."""
+    """Returns whether all servers are in one super pod of A3, whose network needs no device addresses."""
     listed = table.document.get("super_pod_list")
     return _product_of(table) == "a3" and isinstance(listed, list) and len(listed) == 1
 
 
 def _counts_of_template_two(document: Mapping[str, Any]) -> Iterator[TableFinding]:
-    """Checks the counts of all lists; values of another type were reported by the reader."""
+    """Checks declared counts against the lists; a value that is not a list was reported by the reader."""
     groups = document["group_list"]
     if not isinstance(groups, list):
         return
@@ -118,7 +117,7 @@ def _server_ids(table: RankTable) -> Iterator[TableFinding]:
 
 
 def _unique(what: str, values: Sequence[str]) -> Iterator[TableFinding]:
-    """Yields values that occur more than once; empty ones were reported by the reader."""
+    """Reports values that occur more than once; an empty value was reported by the reader."""
     for value, times in Counter(filter(None, values)).items():
         if times > 1:
             yield TableFinding(what, f"{value} {times} times", "unique values", INVALID)
@@ -138,7 +137,7 @@ def _ranks(table: RankTable, complete: bool) -> Iterator[TableFinding]:
 
 
 def _interleaved(table: RankTable) -> Iterator[TableFinding]:
-    """Checks that the ranks of a server are consecutive, as HCCL builds its rings from them."""
+    """The ranks of a server are consecutive: HCCL builds its rings from them."""
     for server, devices in table.servers().items():
         ranks = sorted(device.rank or 0 for device in devices)
         if ranks and ranks[-1] - ranks[0] != len(ranks) - 1:
@@ -160,8 +159,7 @@ def _addresses(table: RankTable) -> Iterator[TableFinding]:
         addresses.append(device.device_ip)
     for pod in table.pods:
         host = str(pod.more.get("host_ip") or "")
-        if not host:
-            # `for_hccl` leaves an empty one out.
+        if not host:  # left out for HCCL
             continue
         try:
             families.setdefault(address_family(host), host)
@@ -206,7 +204,7 @@ def _devices(table: RankTable, product: str | None) -> Iterator[TableFinding]:
 
 
 def _shape(table: RankTable, product: str | None) -> Iterator[TableFinding]:
-    """Checks the cards per server: on a 910A 1, 2, 4 or 8 of a single server, or all 8 of several servers."""
+    """Cards per server: on a 910A 1, 2, 4 or 8 of a single server, all 8 of each of several servers."""
     servers = table.servers()
     for server in [server for server, devices in servers.items() if not devices]:
         yield TableFinding(f"server {server}", "no device", "at least one", MISSING)
@@ -239,7 +237,7 @@ def _shape_of_910a(servers: Mapping[str, Sequence[Device]], fatal: bool) -> Iter
 
 
 def _super_pods(table: RankTable, product: str | None) -> Iterator[TableFinding]:
-    """Checks version 1.2: `super_device_id` and `super_pod_list` of the A3, which needs both."""
+    """Version 1.2: `super_device_id` and `super_pod_list` of the A3, which needs both ids of each card."""
     listed = table.document.get("super_pod_list")
     for pod, device in _located(table):
         number = device.more.get("super_device_id")
@@ -289,14 +287,14 @@ def _super_pod_servers(table: RankTable, owners: Sequence[tuple[str, str]]) -> I
 
 
 def _located(table: RankTable) -> Iterator[tuple[Pod, Device]]:
-    """Yields each device with its pod."""
+    """Each device with its pod."""
     for pod in table.pods:
         for device in pod.devices:
             yield pod, device
 
 
 def _place(pod: Pod, device: Device, key: str) -> str:
-    """Returns the path of a field of a device, in a form for every template."""
+    """Returns the place of a device's field, in a form that suits every template."""
     return f"{pod.name or 'server ' + pod.server_id}, device {device.device_id}.{key}"
 
 

@@ -1,4 +1,4 @@
-"""Parsed rank table, and the findings about one."""
+"""A rank table as values: pods, devices, findings."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-# Codes of HCCL's parser of rank tables, with its texts: "Config ... is missing in the ranktable file" and
-# "property value ... is not string!"; "Value [...] for ranktable variable [...] is invalid".
+# Codes and texts of HCCL's parser of rank tables.
+# HCCL: "Config ... is missing in the ranktable file", "property value ... is not string!"
 MISSING = "EI0017"
+# HCCL: "Value [...] for ranktable variable [...] is invalid"
 INVALID = "EI0014"
 
 # HCCL's parser knows "1.0", "1.1" (heterogeneous) and "1.2" (super pods) and refuses any other text (EI0014,
@@ -26,7 +27,7 @@ _IPV4 = re.compile(r"(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}", r
 
 
 class TableFinding(NamedTuple):
-    """Defect of a table: its JSON path, the value found, and the expected one.
+    """A defect of a table: its place (a JSON path), the found and the expected value.
 
     `hccl` is the error code that HCCL would report for it once the training runs, empty if there is none;
     `fatal` is False for a warning.
@@ -44,20 +45,20 @@ class TableFinding(NamedTuple):
 
 
 def is_number(text: str) -> bool:
-    """Tells if a text is a number of at most 18 ASCII digits: Python refuses to convert thousands of them."""
+    """Returns whether a text is a number of at most 18 ASCII digits: Python refuses to convert thousands."""
     return len(text) <= 18 and text.isascii() and text.isdecimal()
 
 
 def address_family(address: str) -> int:
     """Returns 4 or 6; raises `ValueError` for a text that is not an IP address."""
-    # Faster than `ipaddress`, which matters for 100,000 cards.
-    if _IPV4.fullmatch(address):
+    if _IPV4.fullmatch(address):  # as nearly all are
         return 4
+
     return ipaddress.ip_address(address).version
 
 
 def errors(findings: Iterable[TableFinding]) -> list[TableFinding]:
-    """Returns the findings that make a table unusable."""
+    """Selects the findings that make a table unusable."""
     return [finding for finding in findings if finding.fatal]
 
 
@@ -70,7 +71,7 @@ class Unreadable(ValueError):
 
 
 class Device(NamedTuple):
-    """Card: its physical id within its server, the address of its network port, and its rank in the job.
+    """One card: its physical id within its server, the address of its network port, and its rank in the job.
 
     `rank` is None in template two, which has no ranks. `more` holds the fields that are not interpreted.
     """
@@ -82,7 +83,7 @@ class Device(NamedTuple):
 
 
 class Pod(NamedTuple):
-    """Container of the job with its devices; `name` is None in templates with ranks.
+    """One container of the job and its devices; `name` is None in templates with ranks.
 
     `more` holds the fields of the server or instance that are not interpreted.
     """
@@ -108,17 +109,17 @@ class RankTable(NamedTuple):
 
     @property
     def world_size(self) -> int:
-        """Number of ranks, counted, as the counts that tables declare may be wrong."""
+        """The number of ranks, counted: the counts that tables declare can be wrong."""
         if self.template == "2.0":
             return int(self.document["rank_count"])
         return sum(len(pod.devices) for pod in self.pods)
 
     def dumps(self) -> str:
-        """Formats the document for a file; equal tables give equal bytes."""
+        """The document as text for a file; equal tables give equal bytes."""
         return json.dumps(self.document, indent=2, ensure_ascii=False) + "\n"
 
     def servers(self) -> dict[str, list[Device]]:
-        """Returns the devices by `server_id`, in table order; pods on the same server are merged."""
+        """The devices by `server_id`, in table order; pods on the same server are merged."""
         devices: dict[str, list[Device]] = {}
         for pod in self.pods:
             devices.setdefault(pod.server_id, []).extend(pod.devices)
@@ -126,14 +127,14 @@ class RankTable(NamedTuple):
 
 
 def template_of(document: Mapping[str, Any]) -> str:
-    """Returns `1.2` for a table with super pods, or else `1.0`."""
+    """ "1.2" for a table with super pods, else "1.0"."""
     return "1.2" if document.get("super_pod_list") or _version(document) == "1.2" else "1.0"
 
 
 def for_hccl(table: RankTable) -> dict[str, Any]:
-    """Returns the document with a version that HCCL knows, and without empty super pods and `host_ip`.
+    """Returns the document as HCCL reads it: a known version, no empty list of super pods or `host_ip`.
 
-    An unknown version stays, as a later HCCL may know it.
+    An unknown version stays: a newer HCCL may know it.
     """
     document = dict(table.document)
     if _version(document) in RENAMED:
@@ -149,7 +150,7 @@ def for_hccl(table: RankTable) -> dict[str, Any]:
 
 
 def findings_about_version(table: RankTable) -> Iterator[TableFinding]:
-    """Yields a warning for a version that HCCL does not know."""
+    """Warns about a version that HCCL does not know."""
     version = _version(table.document)
     if version in READ_BY_HCCL:
         return
