@@ -295,14 +295,17 @@ def plan_activation(selected: PythonEnvironment, environ: Mapping[str, str], hom
     file of the conda environment or of conda's settings that cannot be read.
     """
     changes: dict[str, str | None] = {"PYTHONHOME": None}
+    # The training would import packages of another virtual environment.
     if environ.get("VIRTUAL_ENV") != (selected.prefix or os.path.dirname(os.path.dirname(selected.python))):
         changes["VIRTUAL_ENV"] = None
     path = environ.get("PATH", "")
     if selected.prefix is None:
+        # The first python on PATH needs no change of it.
         kept = selected.origin == "PATH"
         changes["PATH"] = path if kept else put_first(os.path.dirname(selected.python), path)
         return Activation((), changes, ())
     level, old = _level(environ), environ.get("CONDA_PREFIX")
+    # Conda deactivates in the reverse order of the activation.
     before = _scripts(old, "deactivate.d")[::-1] if old and level else ()
     changes.update(_conda_variables(selected, environ, home))
     changes["PATH"] = changes.get("PATH") or _conda_path(selected, environ)
@@ -349,6 +352,7 @@ def _conda_path(selected: PythonEnvironment, environ: Mapping[str, str]) -> str:
             for index, entry in enumerate(entries)
             if old and os.path.abspath(entry) == os.path.abspath(os.path.join(old, "bin"))
         ]
+        # The new environment takes the place of the active one, as in conda's `_replace_prefix_in_path`.
         first = same[0] if same else 0
         entries[first : first + 1 if same else first] = [new]
         return os.pathsep.join(entries)

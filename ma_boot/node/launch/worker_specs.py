@@ -128,6 +128,7 @@ def mpirun(node: Node, more: Variables) -> WorkerSpec:
             "need an sshd on every node, which ModelArts does not start; use another --rendezvous"
         )
     count = str(len(node.placement.ranks))
+    # Open MPI refuses to run as root otherwise.
     root = ("--allow-run-as-root",) if node.is_root else ()
     options = ("--bind-to", "none", "--tag-output", "--host", f"localhost:{count}", "-n", count)
     patch = {"RANK_TABLE_FILE": None, "RANK_ID": None, "RANK_SIZE": str(node.placement.world_size), **more}
@@ -184,12 +185,14 @@ def plan_launch(node: Node, options: LaunchOptions) -> LaunchPlan:
         node = node._replace(environ=applied(node.environ, dict.fromkeys(job.node_variables)))
     common = _common_variables(node, options, placement.ranks[0])
     workers: list[WorkerSpec]
+    # Either ma_boot starts each rank, or one process that starts them.
     if options.per_node:
         workers = [_command(node, OF_NODE[options.rendezvous](node), common)]
     elif options.rendezvous == "mpi":
         workers = [mpirun(node, common)]
     else:
         workers = [_rank(node, options, local_rank) for local_rank in range(len(placement.ranks))]
+    # Ports on which processes of this node will listen; they are checked before the start.
     ports: list[int] = []
     is_first = job.node_rank == job.master_index and not has_scheduler
     if not options.per_node and options.rendezvous == "mindspore" and is_first:

@@ -32,11 +32,9 @@ def downloading_inputs(
         yield inbox.check
         inbox.check()
         return
-    # Only a job with inputs loads the modules of transfers.
     from path_mapping.transfer.transfer import download
     from path_mapping.workers.retry import RetriedStore, RetryPolicy
 
-    store, base, part = transfers.store, transfers.base, transfers.shard
     policy = RetryPolicy(transfers.retry_seconds)
     progress = TransferProgress("inputs", "download", journal)
 
@@ -44,10 +42,10 @@ def downloading_inputs(
         with journal.phase("inputs") as phase:
             try:
                 with progress.shown() as update:
-                    source = RetriedStore(store, cancel, policy, progress.report_retry)
-                    done = download(routes, base, source, update, part=part)
+                    source = RetriedStore(transfers.store, cancel, policy, progress.report_retry)
+                    done = download(routes, transfers.base, source, update, part=transfers.shard)
             except mapping_errors.PathMappingError as error:
-                raise to_boot_error(error, store) from error
+                raise to_boot_error(error, transfers.store) from error
             phase.detail = summarise(done)
             report_transfer(journal, "download", done)
 

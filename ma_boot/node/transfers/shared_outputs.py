@@ -83,6 +83,7 @@ class SharedOutputs(NamedTuple):
             done = send(routes, choice._replace(shared=self.target))
         finally:
             self.peers.finish()
+        # The other half of the time is for the comparison.
         now = time.monotonic()
         seconds = min(HURRIED_SECONDS if choice.hurry else PEER_SECONDS, (to.patience.deadline - now) / 2)
         self.peers.wait(now + seconds, to.cancel)

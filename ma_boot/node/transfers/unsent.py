@@ -90,6 +90,7 @@ class UnsentFiles:
     def _count(self, files: Iterable[tuple[str, int]]) -> Unsent:
         count = total = 0
         paths: list[str] = []
+        # There may be millions of files, so only the first paths are kept.
         for path, length in files:
             count, total = count + 1, total + length
             if len(paths) < MOST_RECORDED:

@@ -96,6 +96,9 @@ def uploading_periodically(
 
     store, base = transfers.store, transfers.base
 
+    def is_wanted(path: str, local: object) -> bool:
+        return is_ordinary(path)
+
     def report(done: Transferred) -> None:
         journal.say(ProgressLine(f"outputs so far: {summarise(done)}"))
         record_transfer(journal, "upload", done)
@@ -109,13 +112,7 @@ def uploading_periodically(
         to = RetriedStore(store, cancel)
         target = transfers.shared.target if transfers.shared is not None else None
         upload_periodically(
-            routes,
-            base,
-            to,
-            done=report,
-            failed=report_failure,
-            wanted=lambda path, local: is_ordinary(path),
-            shared=target,
+            routes, base, to, done=report, failed=report_failure, wanted=is_wanted, shared=target
         )
 
     task = None

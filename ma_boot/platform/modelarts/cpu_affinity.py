@@ -45,6 +45,7 @@ def assign_cores(mode: str, machine: Machine, device_ids: Sequence[int]) -> tupl
     for node, ranks in groups.items():
         cores = sorted(machine.numa.get(node, frozenset()) & machine.allowed)
         if len(cores) < len(ranks):
+            # The allowed cores are on other NUMA nodes than the cards: equal shares are better than none.
             return _shares(sorted(machine.allowed), count)
         for local_rank, share in zip(ranks, _shares(cores, len(ranks))):
             bound[local_rank] = share

@@ -29,6 +29,7 @@ def start_slogd(environ: Mapping[str, str], say: Callable[[str], None], tools: P
     daemon = tools / "docker" / "slogd"
     if not daemon.is_file():
         return
+    # Standard error stays open: the daemon reports its errors there.
     nothing = [(os.POSIX_SPAWN_OPEN, descriptor, os.devnull, os.O_RDWR, 0) for descriptor in (0, 1)]
     try:
         os.posix_spawn(
@@ -112,6 +113,7 @@ def planned_route(
     directory = table_file.parent
     (directory / "topology.json").write_text(json.dumps(topology), encoding="utf-8")
     planned, answer = directory / "jobstart_routeplan.json", directory / "route_plan.answer.json"
+    # The answer of an earlier attempt must not be taken for this one's.
     answer.unlink(missing_ok=True)
     arguments = (directory / "topology.json", table_file, planned, server_id, answer)
     code = run_child(

@@ -43,6 +43,7 @@ def read_place(around: Surroundings, problems: list[str]) -> NodePlace:
     if "node" not in reading:
         _read_number(reading, all_hosts, len(counts))
     if "node" not in reading:
+        # Without the node's number these values may be those of one task.
         reading.drop("nodes", "is_part", "hosts")
         _check_number(reading, list(counts))
     retries = reading.number("VC_JOB_RETRY_COUNT")

@@ -10,7 +10,7 @@ from ma_boot.node.boot.node_health import broken_cards
 from ma_boot.node.observe.metrics.card_tables import parse_npu_state
 from tests.functional.boot.test_metrics import stand_in
 from tests.functional.node import Node
-from tests.unit.observe.test_cards import NPU_310, NPU_910B
+from tests.unit.observe.card_outputs import NPU_310, NPU_910B
 
 HEALTHY = NPU_910B.replace("Alarm", "OK   ")
 USED = "| 4       0                 | 99910         | python                   | 27977                   |"

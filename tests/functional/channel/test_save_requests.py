@@ -157,7 +157,7 @@ def job(
 
 
 @pytest.mark.parametrize("asked", [0, 1])
-def test_a_cut_in_the_middle_of_the_question_makes_no_two_ranks_differ(job: Job, asked: int) -> None:
+def test_ranks_answer_alike_when_the_connection_is_cut_during_a_request(job: Job, asked: int) -> None:
     eventually(lambda: min(job.numbers(node)[0] for node in (0, 1)) > 10, "that all ranks make calls")
     job.wanted.touch()
     eventually(lambda: len(job.numbers(asked)) > 1, "the question on this node")

@@ -104,7 +104,7 @@ def start(root: Path, state: str, target: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("state", "target"), list(product(STATES, TARGETS)))
-def test_the_environment_is_condas(root: Path, state: str, target: str) -> None:
+def test_the_environment_is_the_one_of_conda_activate(root: Path, state: str, target: str) -> None:
     environ = start(root, state, target)
     hook = f'eval "$("{root}/bin/conda" shell.posix hook)"\n'
     theirs = by_conda(f"{hook}conda activate {target}", environ)

@@ -69,20 +69,20 @@ def test_base_is_the_installation_itself(root: Path) -> None:
     assert find_environment(str(root / "bin" / "python"), None, {}, "/nowhere").name == "base"
 
 
-def test_anaconda_dir_is_meant_exactly(root: Path, tmp_path: Path) -> None:
+def test_anaconda_dir_excludes_other_installations(root: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError):
         find_environment(None, "other", {"ANACONDA_DIR": str(tmp_path / "empty")}, str(tmp_path))
 
 
-def test_a_name_that_does_not_exist_is_told_what_does(root: Path, tmp_path: Path) -> None:
+def test_the_error_of_an_unknown_name_lists_the_environments(root: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         find_environment(None, "typo", {}, str(tmp_path))
     assert f"{root}/envs/typo" in str(raised.value)
     assert f"base, other, python-3.7.10 in {root}" in str(raised.value)
 
 
-def test_no_environment_at_all_is_told_what_was_looked_for(tmp_path: Path) -> None:
+def test_the_error_without_an_environment_lists_the_searched_places(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         find_environment(None, None, {"PATH": str(tmp_path)}, str(tmp_path))
     for place in ("--python", "--conda-env", "DEFAULT_CONDA_ENV_NAME", f"PATH={tmp_path}"):
@@ -90,7 +90,7 @@ def test_no_environment_at_all_is_told_what_was_looked_for(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("python", "message"), [("python", "absolute"), ("/no/such", "does not exist")])
-def test_a_python_that_cannot_be_meant(python: str, message: str) -> None:
+def test_an_unusable_python_is_an_error(python: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         find_environment(python, None, {}, "/nowhere")
 

@@ -10,7 +10,7 @@ import pytest
 from ma_boot.node.environment.software import read_software
 
 
-def test_versions_of_a_python_and_of_the_frameworks_beside_it(tmp_path: Path) -> None:
+def test_versions_of_python_and_frameworks_are_read(tmp_path: Path) -> None:
     packages = tmp_path / "lib" / "python3.9" / "site-packages"
     for name in (
         "torch-2.6.0",
@@ -25,12 +25,12 @@ def test_versions_of_a_python_and_of_the_frameworks_beside_it(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("python", ["python", "/nowhere/bin/python", "/python"])
-def test_what_no_file_tells_is_left_out(python: str, tmp_path: Path) -> None:
+def test_unknown_versions_are_left_out(python: str, tmp_path: Path) -> None:
     assert read_software(python, str(tmp_path)) == {}
 
 
 @pytest.mark.parametrize("after", ["", "git pack-refs --all", "git checkout -q --detach"])
-def test_the_commit_of_the_code_as_git_says_it(tmp_path: Path, after: str) -> None:
+def test_the_commit_is_the_one_of_git(tmp_path: Path, after: str) -> None:
     code = tmp_path / "code"
     code.mkdir()
     script = f"git init -q . && git -c user.name=a -c user.email=a@b.c commit -q --allow-empty -m x && {after or ':'}"

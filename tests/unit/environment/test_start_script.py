@@ -40,7 +40,7 @@ def numbered(text: str) -> int | None:
         ("deepspeed --num_gpus 8 train.py", 1),
     ],
 )
-def test_a_script_that_starts_ranks(text: str, number: int) -> None:
+def test_the_line_that_starts_ranks_is_found(text: str, number: int) -> None:
     assert numbered(text) == number
     assert numbered(text.replace("\n", "\r\n")) == number
 
@@ -63,7 +63,7 @@ def test_a_script_that_starts_ranks(text: str, number: int) -> None:
         "",
     ],
 )
-def test_a_script_that_starts_none(text: str) -> None:
+def test_scripts_that_start_no_ranks_have_no_such_line(text: str) -> None:
     assert find_rank_start(text) is None
 
 
@@ -79,11 +79,11 @@ def test_the_start_scripts_of_the_guides(script: Path) -> None:
         ("python -m  torch.distributed.run a.py", "line 1 runs -m torch.distributed.run"),
     ],
 )
-def test_what_it_says(text: str, description: str) -> None:
+def test_the_line_is_described(text: str, description: str) -> None:
     assert str(find_rank_start(text)) == description
 
 
 @given(st.lists(st.sampled_from([*"\n;&#'\" ", "for ", "done", "RANK_ID=", "torchrun", "do ", "\\"])))
-def test_no_text_breaks_it(words: list[str]) -> None:
+def test_any_text_is_read(words: list[str]) -> None:
     start = find_rank_start("".join(words))
     assert start is None or start.line >= 1

@@ -41,7 +41,7 @@ def plan(
     return plan_launch(node, LaunchOptions(rendezvous))
 
 
-def test_a_rank_by_the_rank_table() -> None:
+def test_a_rank_has_the_variables_of_the_rank_table() -> None:
     worker = plan("rank-table").workers[1]
     assert worker.environ == {
         **OF_LOCAL_RANK_1,
@@ -56,7 +56,7 @@ def test_a_rank_by_the_rank_table() -> None:
     assert worker.log_file == "/log/modelarts-job-x-proc-rank-3-device-1.txt"
 
 
-def test_a_rank_of_the_dynamic_cluster() -> None:
+def test_a_rank_has_the_variables_of_mindspores_cluster() -> None:
     worker = plan("mindspore").workers[1]
     assert worker.environ == {
         **OF_LOCAL_RANK_1,
@@ -85,7 +85,7 @@ def test_beside_a_pod_of_the_scheduler_no_node_starts_a_second_one() -> None:
     assert labels["MS_SCHED"] == ["scheduler", "rank 0", "rank 1"]
 
 
-def test_what_the_user_set_for_hccl_stays() -> None:
+def test_the_users_variables_of_hccl_are_kept() -> None:
     given = {"HCCL_CONNECT_TIMEOUT": "7200", "ASCEND_PROCESS_LOG_PATH": "/mine"}
     worker = plan("rank-table", given=given).workers[0]
     assert {name: worker.environ[name] for name in given} == given
@@ -100,7 +100,9 @@ def test_what_the_user_set_for_hccl_stays() -> None:
         ({"MA_NUM_HOSTS": "2", "VC_TASK_INDEX": "1"}, 2, (1,)),
     ],
 )
-def test_ranks_by_counting(variables: dict[str, str], world_size: int, ranks: tuple[int, ...]) -> None:
+def test_ranks_are_counted_without_a_table(
+    variables: dict[str, str], world_size: int, ranks: tuple[int, ...]
+) -> None:
     assert place_by_count(read_job(variables, "host")) == Placement(world_size, ranks, None)
 
 

@@ -79,7 +79,7 @@ def test_channels_of_both_shapes(entry: object, channel: Channel) -> None:
 
 @given(st.text() | st.dictionaries(st.sampled_from(["inputs", "x"]), st.none() | st.lists(st.integers() | st.dictionaries(st.text(), st.text())))
        .map(json.dumps))  # fmt: skip
-def test_channels_that_are_none_are_a_problem_and_no_crash(text: str) -> None:
+def test_invalid_channels_are_reported(text: str) -> None:
     channels, problems = read_channels({"MA_INPUTS": text})
     assert not (channels and problems)
     assert all(problem.startswith("MA_INPUTS is not in the platform's format") for problem in problems)

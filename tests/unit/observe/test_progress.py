@@ -120,7 +120,7 @@ def test_the_lines_of_frameworks_are_known(text: bytes, expected: Expected) -> N
         b"val_loss=0.5 aux_loss: 0.5 loss_scale: 1.0\n",
     ],
 )
-def test_other_lines_are_none(text: bytes) -> None:
+def test_other_lines_are_ignored(text: bytes) -> None:
     assert read(text) == Reading()
 
 
@@ -130,13 +130,13 @@ def test_the_last_line_counts_and_step_times_are_averaged() -> None:
 
 
 @pytest.mark.parametrize("text", [b"epoch: 1 step: 9, loss is nan\n", MEGATRON_NAN, b"step 3 loss: NaN\n"])
-def test_a_loss_that_is_no_number_is_read_as_such(text: bytes) -> None:
+def test_a_loss_that_is_not_finite_is_read(text: bytes) -> None:
     loss = read(text).loss
     assert loss is not None
     assert loss != loss
 
 
-def test_without_a_step_time_it_is_the_time_between_two_looks_by_the_steps() -> None:
+def test_a_missing_step_time_is_computed_from_two_readings() -> None:
     progress = TrainingProgress()
     first = b"epoch: 1 step: 10, loss is 3.0\n"
     assert progress.read(len(first), first, at=100.0).step_time is None
@@ -152,7 +152,7 @@ def test_steps_are_counted_over_the_end_of_an_epoch() -> None:
     assert progress.read(len(first + second), second, at=106.0).step_time == 2.0
 
 
-def test_silence_between_two_looks_belongs_to_the_step() -> None:
+def test_silence_between_two_readings_belongs_to_the_step() -> None:
     progress = TrainingProgress()
     first, second = b"epoch: 1 step: 1, loss is 3.0\n", b"epoch: 1 step: 2, loss is 2.5\n"
     progress.read(len(first), first, at=100.0)
@@ -160,7 +160,7 @@ def test_silence_between_two_looks_belongs_to_the_step() -> None:
     assert progress.read(len(first + second), second, at=130.0).step_time == 30.0
 
 
-def test_an_incomplete_line_is_left_to_the_next_look() -> None:
+def test_an_incomplete_line_is_left_to_the_next_reading() -> None:
     progress = TrainingProgress()
     text = b"epoch: 1 step: 1, loss is 3.0\nepoch: 1 step: 2, loss is 2.4567\n"
     cut = text.index(b"567")

@@ -103,7 +103,7 @@ class SimulatedNodes:
 
 
 @pytest.mark.parametrize("first", range(0, SCHEDULES, IN_ONE))
-def test_no_schedule_makes_two_ranks_differ(first: int) -> None:
+def test_ranks_answer_alike_in_every_schedule(first: int) -> None:
     """Many calls, and decisions that are lost."""
     for seed in range(first, first + IN_ONE):
         chance = random.Random(seed)
@@ -125,7 +125,7 @@ def test_no_schedule_makes_two_ranks_differ(first: int) -> None:
         job.end()
 
 
-def test_a_message_that_is_none_of_them_changes_nothing() -> None:
+def test_invalid_messages_are_ignored() -> None:
     for node in (0, 1):
         state = SaveAgreement(node, 2)._replace(asked=5, until=9.0, ready=frozenset((0,)))
         bodies: list[dict[str, object]] = [
@@ -138,7 +138,7 @@ def test_a_message_that_is_none_of_them_changes_nothing() -> None:
             assert state.received(2, body, 3, 4) == state
 
 
-def test_a_node_that_does_not_answer_ends_the_doubt_and_is_named() -> None:
+def test_a_silent_node_ends_the_undecided_call_and_is_named() -> None:
     asking = SaveAgreement(0, 3).wanted(4).turn(4, 7, 0.0)
     asking = asking.received(1, {"attempt": 1, "word": "ready", "call": 7}, 4, 7)
     assert asking.answers == (-7,)
