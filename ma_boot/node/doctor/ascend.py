@@ -37,7 +37,7 @@ def _first(pattern: str, text: str) -> str:
 Ask = Callable[[Sequence[str]], ToolResult]
 
 
-def devices(system: System, job: JobEnvironment) -> Iterator[Finding]:
+def check_devices(system: System, job: JobEnvironment) -> Iterator[Finding]:
     """Checks the cards, their health and the driver's version."""
     nodes = [path for path in glob.glob(os.path.join(system.devices, "davinci*")) if path[-1].isdigit()]
     tool = _tool("npu-smi", system)
@@ -82,7 +82,7 @@ def _driver(system: System) -> Iterator[Finding]:
     yield Finding("driver", OK, f"version {_first(_DRIVER_VERSION, text) or 'unknown'} ({file})")
 
 
-def card_network(
+def check_card_network(
     system: System, own: Pod | None, table: RankTable | None, configure: bool
 ) -> Iterator[Finding]:
     """Checks the cards' network ports: their addresses in the table, their health, and their peers.

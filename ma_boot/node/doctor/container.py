@@ -39,7 +39,7 @@ _LIMITS: tuple[tuple[str, int, int], ...] = (
 _IN_BYTES = (resource.RLIMIT_MEMLOCK, resource.RLIMIT_STACK)
 
 
-def user(system: System, job: JobEnvironment) -> Iterator[Finding]:
+def check_user(system: System, job: JobEnvironment) -> Iterator[Finding]:
     """Checks the user, and its access to its home."""
     uid, gid = os.getuid(), os.getgid()
     seen = f"uid {uid}, gid {gid}"
@@ -52,16 +52,16 @@ def user(system: System, job: JobEnvironment) -> Iterator[Finding]:
             f"{seen}; ModelArts starts a job's containers as uid {PLATFORM_UID}, gid {PLATFORM_GID}",
             f"test the image as that user (docker run -u {_OWNER} ...); end its Dockerfile with USER ma-user",
         )
-    yield writable("home", job.home, f"chown -R {_OWNER} {job.home}")
+    yield check_writable("home", job.home, f"chown -R {_OWNER} {job.home}")
 
 
-def directories(system: System, job: JobEnvironment) -> Iterator[Finding]:
+def check_directories(system: System, job: JobEnvironment) -> Iterator[Finding]:
     """Checks the directories that a job writes to."""
     for check, path in (("log", job.log_dir), ("mount", job.mount_path)):
-        yield writable(check, path, f"chown -R {_OWNER} {path}, in the image or on the storage server")
+        yield check_writable(check, path, f"chown -R {_OWNER} {path}, in the image or on the storage server")
 
 
-def writable(check: str, path: str, remedy: str) -> Finding:
+def check_writable(check: str, path: str, remedy: str) -> Finding:
     """Checks that a file can be created in a directory, or in its first parent that exists."""
     # The root is a parent of absolute paths only, and always exists.
     wanted = place = os.path.abspath(path)
@@ -75,7 +75,7 @@ def writable(check: str, path: str, remedy: str) -> Finding:
     return Finding(check, OK, f"{path} can be {'written' if place == wanted else 'created'}")
 
 
-def space(system: System, job: JobEnvironment) -> Iterator[Finding]:
+def check_space(system: System, job: JobEnvironment) -> Iterator[Finding]:
     """Checks free space on the mounts that ModelArts checks before a job, and on that of the job's files."""
     for path, least in (*system.places, (job.mount_path, 0)):
         check = f"space {path}"
@@ -98,7 +98,7 @@ def _more_space(path: str) -> str:
     return "remove what the image does not need; store large data in /cache; at most 500,000 files"
 
 
-def limits(system: System, job: JobEnvironment) -> Iterator[Finding]:
+def check_limits(system: System, job: JobEnvironment) -> Iterator[Finding]:
     """Shows resource limits; checks them on nodes with InfiniBand, for which ModelArts requires values."""
     infiniband = os.path.isdir(os.path.join(system.devices, "infiniband"))
     low: list[str] = []

@@ -22,7 +22,7 @@ from ma_boot.wording import counted
 def examine(
     system: System, python: str | None = None, conda_env: str | None = None, configure: bool = False
 ) -> list[Finding]:
-    """Returns the findings of all checks; one of them changes something with `configure` (`card_network`)."""
+    """Returns the findings of all checks; `configure` allows `check_card_network` to change a setting."""
     try:
         job = read_job(system.environ, system.hostname, system.platform, read_surroundings)
     except ConfigError as error:
@@ -34,26 +34,26 @@ def examine(
     except ConfigError as error:
         not_found = str(error)
     return [
-        platform.identified(system.environ, job),
+        platform.describe_platform(system.environ, job),
         *_container(system, job),
         *_environment(system, job, python, conda_env),
-        *platform.channels(system.environ),
+        *platform.list_channels(system.environ),
         *findings,
-        *platform.table(job, table, own, not_found),
-        *network.names(system, job),
-        *network.ports(system, job),
-        *network.obs(system, job),
-        *ascend.devices(system, job),
-        *ascend.card_network(system, own, table, configure),
+        *platform.check_table(job, table, own, not_found),
+        *network.check_names(system, job),
+        *network.check_ports(system, job),
+        *network.check_obs(system, job),
+        *ascend.check_devices(system, job),
+        *ascend.check_card_network(system, own, table, configure),
     ]
 
 
 def quick_findings(system: System, job: JobEnvironment) -> list[Finding]:
     """Returns the findings of the checks without programs and network, for the start of a job."""
-    return [*_container(system, job), *network.ports(system, job)]
+    return [*_container(system, job), *network.check_ports(system, job)]
 
 
-def findings_text(findings: Sequence[Finding]) -> str:
+def format_findings(findings: Sequence[Finding]) -> str:
     """Formats a line for each finding, with its remedy below it, and a summary."""
     lines: list[str] = []
     for finding in findings:
@@ -68,15 +68,20 @@ def findings_text(findings: Sequence[Finding]) -> str:
     )
 
 
-def findings_json(findings: Sequence[Finding]) -> str:
+def format_findings_as_json(findings: Sequence[Finding]) -> str:
     """Formats the findings as a JSON document; `healthy` is false if there are errors."""
     document = {"healthy": not failed(findings), "findings": [finding._asdict() for finding in findings]}
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 def _container(system: System, job: JobEnvironment) -> Iterator[Finding]:
-    yield from platform.variables(system.environ, job)
-    for check in (container.user, container.directories, container.space, container.limits):
+    yield from platform.check_variables(system.environ, job)
+    for check in (
+        container.check_user,
+        container.check_directories,
+        container.check_space,
+        container.check_limits,
+    ):
         yield from check(system, job)
 
 

@@ -31,7 +31,7 @@ WARN_SKEW_SECONDS = 60.0
 HCCL_PORTS = range(60000, 60032)
 
 
-def names(system: System, job: JobEnvironment) -> Iterator[Finding]:
+def check_names(system: System, job: JobEnvironment) -> Iterator[Finding]:
     """Checks that the host names of the workers have addresses."""
     with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
         without = list(filter(None, pool.map(_without_address, job.place.hosts)))
@@ -53,7 +53,7 @@ def _without_address(host: str) -> str:
     return ""
 
 
-def ports(system: System, job: JobEnvironment) -> Iterator[Finding]:
+def check_ports(system: System, job: JobEnvironment) -> Iterator[Finding]:
     """Checks that the ports of the rendezvous and of HCCL are free."""
     base = system.environ.get("HCCL_IF_BASE_PORT", "")
     hccl = range(int(base), int(base) + 32) if base.isdecimal() and int(base) <= 65504 else HCCL_PORTS
@@ -75,7 +75,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def obs(system: System, job: JobEnvironment) -> Iterator[Finding]:
+def check_obs(system: System, job: JobEnvironment) -> Iterator[Finding]:
     """Checks the credentials, the connection to OBS, and the difference of the clocks."""
     environ, file = system.environ, system.environ.get("OBS_CREDENTIALS_FILE")
     missing = [name for name in KEY_VARIABLES if not environ.get(name)]
@@ -108,7 +108,7 @@ def obs(system: System, job: JobEnvironment) -> Iterator[Finding]:
         return
     yield Finding("OBS", OK, f"{endpoint} answers")
     if skew is not None:
-        yield clock(skew)
+        yield judge_clock(skew)
 
 
 def _credentials_file(file: str) -> Finding:
@@ -119,7 +119,7 @@ def _credentials_file(file: str) -> Finding:
     return Finding("credentials", OK, f"temporary credentials in {file}")
 
 
-def clock(skew: float) -> Finding:
+def judge_clock(skew: float) -> Finding:
     """Returns the finding for a clock that is `skew` seconds ahead of the clock of OBS."""
     seen = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the clock of OBS"
     if abs(skew) >= MOST_SKEW_SECONDS:

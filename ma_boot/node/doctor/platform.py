@@ -11,7 +11,7 @@ from ma_boot.platform.rank_table import Pod, RankTable, errors, validate
 _NOT_SET = "do not set them in the job's environment variables or in the image"
 
 
-def variables(environ: Mapping[str, str], job: JobEnvironment) -> Iterator[Finding]:
+def check_variables(environ: Mapping[str, str], job: JobEnvironment) -> Iterator[Finding]:
     """Checks that the variables are consistent."""
     nodes, hosts = environ.get("VC_WORKER_NUM", ""), len(job.place.hosts)
     # On other platforms these variables count the pods of one task, or of one child of a HyperJob.
@@ -53,7 +53,7 @@ def _contradicts(counted: int, nodes: int, of_part: bool) -> bool:
     return counted > nodes if of_part else counted != nodes
 
 
-def identified(environ: Mapping[str, str], job: JobEnvironment) -> Finding:
+def describe_platform(environ: Mapping[str, str], job: JobEnvironment) -> Finding:
     """Shows the platform, and the values of the job with their sources."""
     devices = "unknown" if job.device_count is None else str(job.device_count)
     master = job.place.master or ",".join(job.place.hosts[:1]) or "none"
@@ -74,7 +74,7 @@ def identified(environ: Mapping[str, str], job: JobEnvironment) -> Finding:
     return Finding("platform", OK, "\n".join([f"{job.platform}, {job.platform.why}", *lines]))
 
 
-def channels(environ: Mapping[str, str]) -> Iterator[Finding]:
+def list_channels(environ: Mapping[str, str]) -> Iterator[Finding]:
     """Shows the job's inputs and outputs."""
     given, problems = read_channels(environ)
     for problem in problems:
@@ -86,7 +86,7 @@ def channels(environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("channels", OK, "\n".join(lines))
 
 
-def table(
+def check_table(
     job: JobEnvironment, completed: RankTable | None, own: Pod | None, not_found: str
 ) -> Iterator[Finding]:
     """Checks that the `completed` table is valid, and consistent with the variables.

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from ma_boot.node.doctor.container import System, directories, limits, space
+from ma_boot.node.doctor.container import System, check_directories, check_limits, check_space
 from ma_boot.node.doctor.examination import examine
-from ma_boot.node.doctor.network import clock
-from ma_boot.node.doctor.platform import variables
+from ma_boot.node.doctor.network import judge_clock
+from ma_boot.node.doctor.platform import check_variables
 from ma_boot.platform.modelarts.findings import Finding
 from ma_boot.platform.modelarts.job import read_job
 from ma_boot.platform.rank_table import fake
@@ -143,7 +143,7 @@ def test_obs_answers_and_its_clock_is_ours(node: Node, obs: MemoryObs) -> None:
 
 @pytest.mark.parametrize(("skew", "severity"), [(0, "ok"), (-59, "ok"), (61, "warning"), (-901, "error")])
 def test_a_wrong_clock_is_found(skew: float, severity: str) -> None:
-    assert clock(skew).severity == severity
+    assert judge_clock(skew).severity == severity
 
 
 class TestRankTable:
@@ -268,7 +268,7 @@ class TestContainer:
 
     def test_a_log_directory_that_cannot_be_made(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("no directory")
-        log, _ = directories(System({}, "host"), self.job_in(tmp_path))
+        log, _ = check_directories(System({}, "host"), self.job_in(tmp_path))
         assert log == Finding(
             "log", "error", f"{tmp_path}/file/log cannot be written: {tmp_path}/file: Not a directory",
             f"chown -R 1000:100 {tmp_path}/file/log, in the image or on the storage server",
@@ -276,14 +276,17 @@ class TestContainer:
 
     def test_little_space(self, tmp_path: Path) -> None:
         system = System({}, "host", places=((str(tmp_path), 1_000_000), ("/no/such", 1)))
-        first, second = space(system, self.job_in(tmp_path))
+        first, second = check_space(system, self.job_in(tmp_path))
         assert first.severity == second.severity == "warning"
         assert "ModelArts requires 1000000 GB" in first.evidence
 
     def test_limits_matter_beside_infiniband(self, tmp_path: Path) -> None:
-        assert next(limits(System({}, "host", devices=str(tmp_path)), self.job_in(tmp_path))).severity == "ok"
+        assert (
+            next(check_limits(System({}, "host", devices=str(tmp_path)), self.job_in(tmp_path))).severity
+            == "ok"
+        )
         (tmp_path / "infiniband").mkdir()
-        finding = next(limits(System({}, "host", devices=str(tmp_path)), self.job_in(tmp_path)))
+        finding = next(check_limits(System({}, "host", devices=str(tmp_path)), self.job_in(tmp_path)))
         assert finding.severity == "warning"
         assert "open files" in finding.evidence
 
@@ -320,11 +323,11 @@ def test_the_number_of_nodes_in_a_hyperjobs_yaml_is_no_contradiction() -> None:
     environ = {**child, "MA_NUM_HOSTS": "4", "MA_VJ_NAME": "hj"}
     job = read_job(environ, "hj-0-w-1", look=Surroundings)
     assert job.node_count == 4
-    assert [finding.severity for finding in variables(environ, job)] == ["ok"]
+    assert [finding.severity for finding in check_variables(environ, job)] == ["ok"]
     fewer = {**environ, "MA_NUM_HOSTS": "1", "VC_TASK_INDEX": "0"}
     on_modelarts = {**environ, "MA_JOB_DIR": "/home/ma-user/modelarts/user-job-dir"}
     for wrong in (fewer, on_modelarts):
-        findings = variables(wrong, read_job(wrong, "hj-0-w-1", look=Surroundings))
+        findings = check_variables(wrong, read_job(wrong, "hj-0-w-1", look=Surroundings))
         assert [finding.severity for finding in findings] == ["error", "error", "ok"]
 
 
@@ -336,4 +339,4 @@ def test_the_counts_of_a_task_are_no_contradiction_on_volcano() -> None:
     }  # fmt: skip
     job = read_job(environ, "t-worker-0", look=Surroundings)
     assert job.node_count == 2
-    assert [finding.severity for finding in variables(environ, job)] == ["ok"]
+    assert [finding.severity for finding in check_variables(environ, job)] == ["ok"]
