@@ -36,6 +36,7 @@ _LIMITS: tuple[tuple[str, int, int], ...] = (
     ("stack size (kB)", resource.RLIMIT_STACK, 8_000),
     ("user processes", resource.RLIMIT_NPROC, 1_000_000),
 )
+# Limits that the kernel counts in bytes.
 _IN_BYTES = (resource.RLIMIT_MEMLOCK, resource.RLIMIT_STACK)
 
 

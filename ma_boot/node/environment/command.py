@@ -146,10 +146,14 @@ def find_program(name: str, path: str) -> str:
 
 # Bytes of a shell script that are searched.
 _MOST_BYTES = 1 << 20
+# A shell, by its name or path; a first line that names one; a comment.
 _SHELL = r"(?:.*/)?(?:ba|da|k|z)?sh$"
 _SHEBANG = r"#!.*\b(?:ba|da|k|z)?sh\b"
 _COMMENT = r"(?:^|(?<=\s))#.*"
+# Lines that name a launcher without running it.
 _ONLY_NAMED = r"^.*(?:\b(?:pip3?|conda) +install\b|\bcommand +-v\b|^\s*(?:echo|printf|which|type)\b).*"
+# Begin and end of a loop, an assignment of a rank's variable (or a loop over it), a command in the
+# background, and a launcher.
 _TOKENS = (
     r"(?:^|[;({|]|\b(?:do|then|else)\b)[ \t]*(?P<loop>for|while|until)(?=[ \t(])"
     r"|(?P<done>\bdone\b)(?=\s*(?:$|[;&|)<>]))"

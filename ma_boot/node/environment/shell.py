@@ -23,11 +23,14 @@ from ma_boot.wording import WarningLine
 
 # Linux, MAX_ARG_STRLEN (include/uapi/linux/binfmts.h) without the final NUL.
 MAX_VARIABLE_BYTES = 131071
+# Variables that bash changes for itself: the caller's values are kept.
 _SET_BY_SHELL = {"_", "SHLVL", "PWD", "OLDPWD", "PS1", "PS2", MARKER_VARIABLE}
 
 # Format of a dump; each entry ends in NUL: `NAME=VALUE`, `[NAME` for an array (bash does not export them),
 # the index of a file that begins, and the mark at the end.
 _MARK = "end of dump"
+# The dump runs in a subshell, so that it can reset options and traps which the files have set. @DUMP@ is the
+# descriptor of the file for the dumps; `builtin` avoids functions of the files with the same names.
 _FUNCTIONS = r"""
 ma_boot_dump() (
     set +aeuxT -f; trap - DEBUG ERR EXIT; unset IFS

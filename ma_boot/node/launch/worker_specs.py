@@ -15,6 +15,7 @@ from ma_boot.platform.modelarts.job import JobEnvironment
 Variables = dict[str, Optional[str]]
 # Seconds, as in ModelArts' launcher; the start of all nodes can take longer than HCCL's default of 120.
 CONNECT_TIMEOUT = "1800"
+# torch_npu and MindSpore would use a rank table instead of the rendezvous.
 NO_TABLE: Variables = {"RANK_TABLE_FILE": None, "RANK_ID": None, "RANK_SIZE": None}
 # Default ports of torchrun and msrun.
 TORCH_PORT = 29500
@@ -141,6 +142,7 @@ def mpirun(node: Node, more: Variables) -> WorkerSpec:
     )
 
 
+# Variables of a rank, and of a command that starts the ranks itself, by the value of --rendezvous.
 OF_RANK: dict[str, Callable[[Node, int], Variables]] = {
     "rank-table": rank_table_of_rank,
     "mindspore": mindspore_of_rank,
@@ -163,9 +165,11 @@ _FAULTS = {
     "ASCEND_GLOBAL_LOG_LEVEL": "1",
     "ASCEND_HOST_LOG_FILE_NUM": "1000",
 }
+# First version of MindSpore with a running data recorder (MS_RDR_ENABLE).
 _SINCE_MINDSPORE = (1, 4)
 # For a training without data sinking, by MindSpore 1.7's guide.
 NON_SINK: Variables = {"GRAPH_OP_RUN": "1", "HCCL_WHITELIST_DISABLE": "1"}
+# A variable in an argument: $NAME or ${NAME}.
 _NAME = r"\$(?:\{(\w+)\}|(\w+))"
 
 

@@ -34,7 +34,8 @@ class TransferOptions(NamedTuple):
     path_mapping: str | None = None
     obs_root: str | None = None
     upload_timeout: float = 600.0
-    stall_timeout: float = 60.0  # STALL_SECONDS of path_mapping.stores, which only a mapping loads
+    # STALL_SECONDS of path_mapping.stores, which is loaded for a mapping only.
+    stall_timeout: float = 60.0
     download_timeout: float = RETRY_SECONDS
     take_over: bool = False
 

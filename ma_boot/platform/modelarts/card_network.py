@@ -13,6 +13,7 @@ from ma_boot.processes.tool import GAVE_UP, run_tool
 
 # Cards of the largest server, an A3.
 MOST_DEVICES = 16
+# Line of hccn.conf, such as `address_0=192.98.92.100`; lines of hccn_tool and of npu-smi.
 _CONF_ADDRESS = r"(?m)^\s*address_(\d+)\s*=\s*(\S+)\s*$"
 _TOOL_ADDRESS = r"ipaddr\s*:\s*(\S+)"
 _SDID = r"(?m)^\s*SDID\s*:\s*(\d+)\s*$"

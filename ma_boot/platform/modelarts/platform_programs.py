@@ -69,6 +69,8 @@ MODULE_DIR = "/usr/local/route"
 TOPOLOGY = "/user/config/ranktable_tor.json"
 # Seconds; max. wait for the topology.
 WAIT_SECONDS = 300.0
+# Run by the training's python. Arguments: directory of the module, topology, table, new table, address of
+# this server, file for the answer.
 _PROGRAM = """
 import json, sys
 sys.path.append(sys.argv[1])

@@ -96,19 +96,27 @@ _LOSS_OR_BAR = rb"\{'loss': |\| \d{1,20}/(\d{1,20}) \["
 # Values in a line with a loss, or in a line of JSON, in the forms of MMEngine, torchtitan, Lightning, tqdm,
 # PyTorch's examples and others. Lines of an evaluation are skipped.
 _PLAIN = (
+    # loss: 0.66, train_loss=0.66, "loss": 0.66, loss is 0.66; not aux/loss or my-loss.
     _known(
         "loss", b"", rb"(?i)(?<![\w/.-])(?:train(?:ing)?[_/ ])?loss(?:[\"']?[ :=\t]{1,4}| is )PADNUMBER\b"
     ),
+    # Epoch 3, epoch=3, "epoch": 3, Epoch [3], Epoch(train) [3].
     _known("epoch", b"", rb"(?i)\bepoch(?:\(train\))?[ :=\"'\[]{1,8}(COUNT)\b"),
+    # step 3, global_step: 3, iteration [3].
     _known(
         "step", b"", rb"(?i)\b(?:global_?|train_?)?(?:step|iter|iteration)s?[\"']?[ :=\[]{1,4}PAD(COUNT)\b"
     ),
+    # [20/300], as in PyTorch's examples.
     _known("step", b"", rb"\[PAD(COUNT)/PADCOUNT[\] ]"),
+    # | 30/300 [00:05<00:45, 6.00it/s], a bar of tqdm.
     _known("step step_time", b"", rb"[|%]PAD(COUNT)/COUNT \[CLOCK<CLOCK, PADNUMBERs/it"),
     _known("step step_time", b"", rb"[|%]PAD(COUNT)/COUNT \[CLOCK<CLOCK, PADNUMBERit/s", "per s"),
+    # time: 0.7842, iter time (s): 0.5, in seconds.
     _known(STEP_TIME, b"", rb"\b(?:iter )?time(?: \(s\))?: NUMBER"),
 )
+# A word for an evaluation in a line, such as `Epoch(val)`, `eval 3` and `test:`.
 _EVALUATION = rb"(?i)(?:^|[\s(\[])(?:eval\w{0,10}|val|valid\w{0,10}|test\w{0,10})(?:[\s:)\]]|$)"
+# Escape sequence of a terminal for colours, as torchtitan prints.
 _COLOUR = rb"\x1b\[[\d;]{0,20}m"
 
 

@@ -89,6 +89,7 @@ def sample_host(disks: Sequence[str], root: Path = Path("/")) -> HostSample:
 def cpu_seconds(stat: str) -> float | None:
     """Returns the busy seconds of all cores from /proc/stat, without idle time and waits for disks."""
     words = stat.partition("\n")[0].split()
+    # cpu user nice system idle iowait irq softirq ..., in ticks.
     if len(words) < 8 or words[0] != "cpu" or not all(word.isdecimal() for word in words[1:8]):
         return None
     user, nice, system, _idle, _iowait, irq, softirq = map(int, words[1:8])
@@ -111,6 +112,7 @@ def machine_memory(meminfo: str) -> tuple[int, int] | None:
 def network_bytes(dev: str) -> tuple[int | None, int | None]:
     """Returns bytes received and sent by all interfaces but the loopback, from /proc/net/dev."""
     counted = []
+    # Two lines of headings; the first column counts received bytes, the ninth sent ones.
     for line in dev.splitlines()[2:]:
         name, _, counters = line.partition(":")
         words = counters.split()
@@ -140,6 +142,7 @@ def _disks(directories: Sequence[str]) -> dict[str, tuple[int, int]]:
             device, sizes = os.stat(directory).st_dev, os.statvfs(directory)
         except OSError:
             continue
+        # Several directories may be on one file system.
         if device not in devices and sizes.f_blocks:
             devices.add(device)
             disks[directory] = (

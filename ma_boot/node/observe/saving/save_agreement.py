@@ -67,6 +67,7 @@ class SaveAgreement(NamedTuple):
             return self
         if not 0 <= call < HIGHEST_CALL or node == self.node or not 0 <= node < self.nodes:
             return self
+        # Followers listen to the leader only, the leader to all.
         if self.node:
             return self if node else self._received_of_leader(word, call, highest, soonest)
         return self._received_of_follower(node, word, call)
@@ -86,6 +87,7 @@ class SaveAgreement(NamedTuple):
         if word == "ready" and call == self.asked:
             return self._replace(ready=self.ready | {node})
         if word == "ready":
+            # The decision was lost on its way.
             return self._sending("yes" if call in self.saves else "no", call)
         return self
 
@@ -95,6 +97,7 @@ class SaveAgreement(NamedTuple):
             if self.asked:
                 return self._sending("ready", self.asked)
             return self if self.wanted_at is None else self._sending("wanted", self.wanted_at)
+        # The leader proposes a call, if a checkpoint is wanted and the ranks make calls.
         state = self
         if not self.asked and self.wanted_at is not None and highest and now >= self.until:
             call = max(soonest, self.soonest)
