@@ -44,8 +44,8 @@ def doctor(
       ma_boot doctor --conda-env torch
     """
     from ma_boot.node.doctor.container import System
-    from ma_boot.node.doctor.examination import examine, findings_json, findings_text
+    from ma_boot.node.doctor.examination import examine, format_findings, format_findings_as_json
 
     findings = examine(System(environ, os.uname().nodename, platform), python, conda_env, configure)
-    print_lines(findings_json(findings) if as_json else findings_text(findings))
+    print_lines(format_findings_as_json(findings) if as_json else format_findings(findings))
     return ExitCode.CONFIG if failed(findings) else ExitCode.SUCCESS

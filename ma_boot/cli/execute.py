@@ -14,7 +14,7 @@ from ma_boot.errors import ExitCode
 from ma_boot.node.boot.boot import boot, plan_only
 from ma_boot.node.boot.request import BootRequest
 from ma_boot.node.boot.world import World
-from ma_boot.node.launch.launch_plan import described, plan_text
+from ma_boot.node.launch.launch_plan import describe_plan, format_plans
 from ma_boot.processes.children import adopt_orphans, forbid_core_files
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.processes.task import Task
@@ -87,9 +87,9 @@ def print_plan(request: BootRequest, options: Mapping[str, Any], environ: Mappin
 
             plans = plan_rehearsal(rehearsal_of(request, options), world)
         else:
-            plans = [described(plan_only(request, world), environ)]
+            plans = [describe_plan(plan_only(request, world), environ)]
     as_json = json.dumps({"nodes": plans}, indent=2, ensure_ascii=False)
-    print_lines(as_json if options["as_json"] else plan_text(plans))
+    print_lines(as_json if options["as_json"] else format_plans(plans))
     return ExitCode.SUCCESS
 
 

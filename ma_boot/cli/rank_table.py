@@ -15,7 +15,7 @@ from ma_boot.cli.help import Group
 from ma_boot.cli.options.option import FILE, SECONDS, Whole, files
 from ma_boot.cli.options.training import PRODUCT, RANK_ORDER
 from ma_boot.errors import ConfigError, ExitCode, InputMissing, RankTableInvalid, listed
-from ma_boot.platform.modelarts.machine import card_addresses, own_super_pod
+from ma_boot.platform.modelarts.card_network import read_card_addresses, read_super_pod
 from ma_boot.platform.modelarts.network import own_address
 from ma_boot.platform.modelarts.rank_table_file import wait_until_completed
 from ma_boot.platform.rank_table import (
@@ -161,7 +161,7 @@ def generate(devices: str | None, server_id: str | None, hccn_conf: str, version
       ma_boot rank-table generate --devices 0,1,2,3 -o rank_table.json
     """
     wanted = _numbers(devices)
-    super_pod = own_super_pod(wanted) if version == "1.2" else None
+    super_pod = read_super_pod(wanted) if version == "1.2" else None
     chosen = _addresses(wanted, Path(hccn_conf), needed=super_pod is None)
     write_table(checked(machine_table(server_id or own_address(), chosen, super_pod)), output)
 
@@ -235,7 +235,7 @@ def diff(before: str, after: str, rank_order: str) -> int:
 def _addresses(wanted: Sequence[int], hccn_conf: Path, needed: bool) -> dict[int, str]:
     """The addresses of the cards; empty if there are none, which are `needed` only outside a super pod."""
     try:
-        addresses = card_addresses(wanted, hccn_conf)
+        addresses = read_card_addresses(wanted, hccn_conf)
     except InputMissing:
         if needed:
             raise

@@ -24,7 +24,7 @@ from ma_boot.cli.options.option import (
     unknown_variables,
 )
 from ma_boot.cli.options.topics import TOPICS
-from ma_boot.node.environment.command import StartScript, start_script
+from ma_boot.node.environment.command import StartScript, read_start_script
 from ma_boot.node.environment.command_words import TrainingCommand, read_command
 from ma_boot.platform.modelarts.job import job_directory
 from ma_boot.redact import remember_secrets
@@ -228,7 +228,7 @@ def run(ctx: click.Context, /, command: Sequence[str], **options: Any) -> int:
 def _start_script(command: TrainingCommand, environ: Mapping[str, str]) -> StartScript | None:
     """The shell script of the command, in this directory or in the job's code."""
     try:
-        return start_script(command, os.getcwd(), job_directory(environ))
+        return read_start_script(command, os.getcwd(), job_directory(environ))
     except FileNotFoundError:  # the directory was removed, which is reported later
         return None
 

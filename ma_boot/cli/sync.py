@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import threading
 import time
@@ -19,6 +18,7 @@ from ma_boot.cli.help import Group
 from ma_boot.cli.options.option import age
 from ma_boot.cli.options.training import StoreRequest, store_command
 from ma_boot.errors import CannotCreate, StoreUnavailable, listed
+from ma_boot.node.transfers.downloads import downloading_inputs
 from ma_boot.node.transfers.mapping import (
     NodeTransfers,
     TransferOptions,
@@ -26,10 +26,10 @@ from ma_boot.node.transfers.mapping import (
     load_mapping,
     upload_routes,
 )
-from ma_boot.node.transfers.transfers import (
-    boot_error,
-    downloading_inputs,
-    look_at_outputs,
+from ma_boot.node.transfers.transfer_errors import to_boot_error
+from ma_boot.node.transfers.uploads import (
+    UploadTerms,
+    check_output_access,
     ordinary_by_mapping,
     upload_outputs,
 )
@@ -146,7 +146,7 @@ def plan(request: StoreRequest, shard: Shard | None, checksum: bool, as_json: bo
         set_lines = partial(_set_lines, store, patience, as_json)
         _print(_lines(inputs, outputs, notices, as_json, set_lines))
     except PathMappingError as error:
-        raise boot_error(error) from error
+        raise to_boot_error(error) from error
     _refuse(inputs, store)
     return 0
 
@@ -177,8 +177,9 @@ def upload(request: StoreRequest, shard: Shard | None, checksum: bool) -> int:
     """
     transfers = _opened(request, shard, checksum)
     with SignalInbox() as inbox, Console(interactive=is_interactive(request.environ)) as console:
-        look_at_outputs(transfers, inbox)
-        lost = upload_outputs(transfers, Journal(console), inbox, math.inf, _NOTHING, spared=0)
+        check_output_access(transfers, inbox)
+        terms = UploadTerms(missing=_NOTHING, expected_stops=0)
+        lost = upload_outputs(transfers, Journal(console), inbox, terms)
         inbox.check()
     if lost is not None:
         raise lost
@@ -296,14 +297,14 @@ def _refuse(inputs: Sequence[Scanned], store: Store) -> None:
     """Raises the errors with which a download would fail before its first byte."""
     missing = [str(route.remote) for route, scan in inputs if scan is None and route.required]
     if missing:
-        raise boot_error(MissingInputs(missing), store)
+        raise to_boot_error(MissingInputs(missing), store)
     unselected = [
         f"{route.remote} (for {route.local}): {scan.why_nothing('object')}"
         for route, scan in inputs
         if scan is not None and scan.selects_nothing and route.required
     ]
     if unselected:
-        raise boot_error(NothingSelected(unselected), store)
+        raise to_boot_error(NothingSelected(unselected), store)
     scans = [scan for _, scan in inputs if scan is not None]
     refused = sum(scan.files[REFUSE] for scan in scans)
     if refused:

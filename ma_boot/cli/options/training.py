@@ -292,11 +292,13 @@ def _address(ctx: click.Context, param: click.Parameter, value: str | None) -> s
 
 def _patterns(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     if values:
-        from ma_boot.node.observe.progress import given  # most jobs have no pattern of their own
+        from ma_boot.node.observe.metrics.progress import (
+            parse_pattern,  # most jobs have no pattern of their own
+        )
 
         try:
             for value in values:
-                given(value)
+                parse_pattern(value)
         except ValueError as error:
             raise click.BadParameter(str(error)) from error
     return values

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ma_boot.errors import BootError, ExitCode, InputMissing, UsageError
-from ma_boot.node.environment.extras import how_to_install
+from ma_boot.node.environment.extras import install_command
 from ma_boot.redact import without_secrets
 from ma_boot.report.console import Console, Show
 
@@ -47,7 +47,7 @@ def engine(environ: Mapping[str, str]) -> Iterator[DockerClient]:
         from docker.errors import APIError, DockerException
     except ImportError as missing:
         raise EngineUnavailable(
-            f"the docker SDK is missing ({missing}): {how_to_install('image')}"
+            f"the docker SDK is missing ({missing}): {install_command('image')}"
         ) from missing
     where = environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
     try:

@@ -32,7 +32,7 @@ from ma_boot.desk.job_service.answers import (
     select_fields,
 )
 from ma_boot.errors import ConfigError, InputMissing, StoreUnavailable, listed
-from ma_boot.node.environment.extras import how_to_install
+from ma_boot.node.environment.extras import install_command
 from ma_boot.redact import without_secrets
 from path_mapping.errors import CredentialsMissing
 from path_mapping.stores.access import read_credentials
@@ -337,7 +337,7 @@ class JobApi:
             from huaweicloudsdkcore.sdk_response import SdkResponse
             from requests.adapters import HTTPAdapter
         except ImportError as error:
-            raise ConfigError(f"Huawei's SDK is missing ({error}): {how_to_install('job')}") from error
+            raise ConfigError(f"Huawei's SDK is missing ({error}): {install_command('job')}") from error
 
         access = self.access
         raw = type("Raw", (SdkResponse,), {"openapi_types": {}, "attribute_map": {}, "sensitive_list": []})

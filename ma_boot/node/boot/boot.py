@@ -41,10 +41,11 @@ from ma_boot.node.boot.run_phase import check_restarts, train
 from ma_boot.node.boot.stray_files import Look, planned_look, report_stray_files
 from ma_boot.node.boot.world import World
 from ma_boot.node.environment.patch import applied
-from ma_boot.node.environment.software import software_of
+from ma_boot.node.environment.software import read_software
 from ma_boot.node.environment.training_environment import TrainingEnvironment, select_environment
 from ma_boot.node.launch.launch_plan import LaunchPlan, Node, Placement
 from ma_boot.node.observe.reset import ResetWatch, reset_watch
+from ma_boot.node.transfers.downloads import downloading_inputs
 from ma_boot.node.transfers.mapping import (
     NodeTransfers,
     configured_store,
@@ -54,9 +55,10 @@ from ma_boot.node.transfers.mapping import (
     record_routes,
     with_shared_outputs,
 )
-from ma_boot.node.transfers.progress import told_of_credentials
+from ma_boot.node.transfers.progress import credentials_reporter
 from ma_boot.node.transfers.shared_outputs import report_conflicts
-from ma_boot.node.transfers.transfers import NOTHING_LEFT, downloading_inputs, look_at_outputs, upload_outputs
+from ma_boot.node.transfers.transfer_errors import NOTHING_LEFT
+from ma_boot.node.transfers.uploads import UploadTerms, check_output_access, upload_outputs
 from ma_boot.platform.modelarts.job import ChannelContent, JobEnvironment, instance_name
 from ma_boot.platform.modelarts.network import address_of, check_free
 from ma_boot.platform.modelarts.platform_programs import call_post_stop, start_slogd
@@ -128,7 +130,8 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
     all_expected = bool(run and run.succeeded and not inbox.stops and placement and 0 in placement.ranks)
     nothing, timeout = NOTHING_LEFT if all_expected else "", _time_left(request, checkpoints)
     sets = sets_first(transfers, checkpoints.outputs, run, bool(inbox.stops), journal)
-    lost = upload_outputs(transfers, journal, inbox, timeout, nothing, sets=sets, listen=others.listen)
+    terms = UploadTerms(timeout, nothing, checkpoints=sets, listen=others.listen)
+    lost = upload_outputs(transfers, journal, inbox, terms)
     form, empty = _left(world, look, transfers, all_expected) if run is not None else ((), None)
     with journal.only_helps("the driver's script for the end was not run"):
         call_post_stop(environ, journal.warn)
@@ -189,8 +192,10 @@ def _transfers(
 ) -> NodeTransfers | None:
     """What the mapping asks for; relative local paths start where the processes will run."""
     place = working_directory(request.launch, request.command, world.cwd, job.job_dir)
-    announce = told_of_credentials(world.journal)
-    transfers = job_transfers(request.transfers, world.environ, world.cwd, job, place, announce)
+    announce = credentials_reporter(world.journal)
+    transfers = job_transfers(
+        request.transfers, world.environ, world.cwd, job=job, base=place, announce=announce
+    )
     if transfers is None:
         return None
     return with_shared_outputs(transfers, request.transfers, world.cwd, job, others.uploads)
@@ -230,7 +235,7 @@ def _check_before(
     record_routes(transfers, world.journal)
     if request.job.preflight:
         check_container(world.environ, world.hostname, job, world.journal.warn)
-    look_at_outputs(transfers, world.inbox)
+    check_output_access(transfers, world.inbox)
     report_channels(world.environ, world.journal.warn)
 
 
@@ -249,7 +254,7 @@ def _set_up(
     training = setup.install_operators(
         training, lambda: configured_store(request.transfers, world.environ, world.cwd)
     )
-    versions = software_of(training.python, job.job_dir)
+    versions = read_software(training.python, job.job_dir)
     world.journal.event("software", versions=versions)
     return training
 

@@ -18,9 +18,9 @@ from ma_boot.node.boot.world import Say
 from ma_boot.node.environment.command import find_command, find_file, find_program
 from ma_boot.node.environment.command_words import TrainingCommand
 from ma_boot.node.environment.patch import applied
-from ma_boot.node.environment.shell import environment_after, passable
-from ma_boot.node.environment.training_environment import TrainingEnvironment, package_place
-from ma_boot.node.transfers.transfers import boot_error
+from ma_boot.node.environment.shell import drop_long_variables, environment_after
+from ma_boot.node.environment.training_environment import TrainingEnvironment, prepare_packages
+from ma_boot.node.transfers.transfer_errors import to_boot_error
 from ma_boot.platform.modelarts.job import JobEnvironment
 from ma_boot.processes.children import run_child
 from ma_boot.processes.signals import SignalInbox
@@ -110,7 +110,7 @@ class NodeSetup(NamedTuple):
         except CommandNotFound as error:
             raise ConfigError(f"--requirements {error}") from error
 
-        python, training = package_place(training, self.home, self.inbox, self._reminder(training.python))
+        python, training = prepare_packages(training, self.home, self.inbox, self._reminder(training.python))
         argv = pip_command(python, file, self.environ)
         self.say(f"installing {file} into the environment of {python}")
         self._run(argv, f"pip could not install {file}", training, os.path.dirname(file))
@@ -130,7 +130,9 @@ class NodeSetup(NamedTuple):
                 continue
             code, patch = environment_after(file, training.environ, self.inbox, self._reminder(file), beside)
             _check(code, f"{file} failed")
-            training = training._replace(environ=passable(applied(training.environ, patch), self.say))
+            training = training._replace(
+                environ=drop_long_variables(applied(training.environ, patch), self.say)
+            )
         return training
 
     def install_operators(
@@ -190,4 +192,4 @@ def _fetch(url: str, directory: str, store: Store) -> None:
     except ValueError as error:
         raise ConfigError(f"{OPERATOR}: {error}") from error
     except PathMappingError as error:
-        raise boot_error(error) from error
+        raise to_boot_error(error) from error

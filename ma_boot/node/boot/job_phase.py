@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from ma_boot.errors import CannotCreate, ConfigError, OutputLost, listed
 from ma_boot.node.boot.world import Say
-from ma_boot.node.transfers.transfers import nothing_at
+from ma_boot.node.transfers.transfer_errors import missing_outputs
 from ma_boot.platform.modelarts.findings import failed
 from ma_boot.platform.modelarts.job import Channel, ChannelContent, JobEnvironment, read_channels, read_job
-from ma_boot.platform.modelarts.machine import look_around
+from ma_boot.platform.modelarts.surroundings import read_surroundings
 from ma_boot.processes.signals import swallowing_shell
 from ma_boot.redact import without_secrets
 from ma_boot.report.files import keep_earlier
@@ -35,7 +35,7 @@ def this_job(
     options: JobOptions, environ: Mapping[str, str], hostname: str, say: Say = lambda text: None
 ) -> JobEnvironment:
     """The job of this node; says on which platform it is. Raises `ConfigError`."""
-    job = read_job(environ, hostname, options.platform, look_around)
+    job = read_job(environ, hostname, options.platform, read_surroundings)
     say(ProgressLine(f"platform: {job.platform}"))
     return job
 
@@ -127,6 +127,6 @@ def empty_outputs(contents: Sequence[ChannelContent], all_expected: bool) -> Out
     empty = [content.channel for content in contents if content.channel.kind == "outputs" and content.empty]
     if not all_expected or not empty:
         return None
-    return nothing_at(
+    return missing_outputs(
         [f"{channel.local_dir} (the job form's {channel.name}, for {channel.url})" for channel in empty]
     )

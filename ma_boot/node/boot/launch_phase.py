@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable
 
 from ma_boot.errors import CannotCreate, ConfigError
-from ma_boot.node.environment.command import code_of
+from ma_boot.node.environment.command import find_code
 from ma_boot.node.environment.command_words import TrainingCommand
 from ma_boot.node.launch.launch_plan import LaunchOptions, LaunchPlan, Node, WorkerSpec
 from ma_boot.node.launch.worker_specs import (
@@ -22,8 +22,8 @@ from ma_boot.node.launch.worker_specs import (
     with_rank_dirs,
     with_tee,
 )
+from ma_boot.platform.modelarts.cpu_affinity import assign_cores, read_machine
 from ma_boot.platform.modelarts.job import JobEnvironment
-from ma_boot.platform.modelarts.machine import bound_cores, read_machine
 from ma_boot.redact import masked
 from ma_boot.wording import counted
 
@@ -68,7 +68,7 @@ def working_directory(options: LaunchOptions, command: TrainingCommand, cwd: str
     """
     if options.workdir != "code":
         return cwd
-    code = code_of(command, cwd, job_dir)
+    code = find_code(command, cwd, job_dir)
     if code is None:
         raise ConfigError(
             "--workdir code: expected a script or module of the job's code in COMMAND, found "
@@ -86,7 +86,7 @@ def plan_node(node: Node, options: LaunchOptions) -> LaunchPlan:
     if options.bind_cores != "none":
         device_ids = placement.device_ids or tuple(map(placement.device, range(len(placement.ranks))))
         machine = read_machine(frozenset(os.sched_getaffinity(0)))
-        plan = with_cores(plan, bound_cores(options.bind_cores, machine, device_ids))
+        plan = with_cores(plan, assign_cores(options.bind_cores, machine, device_ids))
     return with_tee(plan, options.tee)
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Callable
 
 from ma_boot.node.boot.world import World
-from ma_boot.node.observe.cards import CardTools, NpuState
+from ma_boot.node.observe.metrics.card_tables import NpuState
+from ma_boot.node.observe.metrics.cards import CardTools
 from ma_boot.processes.task import Task
 from ma_boot.wording import Message
 
@@ -79,7 +80,7 @@ def _npus(world: World, check: Callable[[], None]) -> NpuState | None:
     """Returns the state that npu-smi shows now; None where it is not, or fails. Raises what `check` does."""
 
     def query(cancel: threading.Event) -> NpuState | None:
-        return CardTools(world.environ).npus(cancel)
+        return CardTools(world.environ).read_npus(cancel)
 
     task = Task("npu-smi", query, world.inbox)
     try:

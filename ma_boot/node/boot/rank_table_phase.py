@@ -11,11 +11,11 @@ from typing import Any, Callable, NamedTuple
 from ma_boot.errors import ConfigError, RankTableInvalid, listed
 from ma_boot.node.boot.world import Say
 from ma_boot.node.environment.training_environment import TrainingEnvironment
-from ma_boot.node.launch.launch_plan import Placement, placed_by_count
+from ma_boot.node.launch.launch_plan import Placement, place_by_count
 from ma_boot.platform.modelarts.job import JobEnvironment
-from ma_boot.platform.modelarts.machine import with_machine
 from ma_boot.platform.modelarts.platform_programs import planned_route
 from ma_boot.platform.modelarts.rank_table_file import wait_until_completed
+from ma_boot.platform.modelarts.surroundings import with_machine
 from ma_boot.platform.rank_table import (
     NotYet,
     Pod,
@@ -87,7 +87,7 @@ def find_ranks(
         last = options.devices[-1] if options.devices else -1
         if job.device_count and last >= job.device_count:
             raise _no_such_device(last, job.device_count)
-        return placed_by_count(job, options.devices), None, job
+        return place_by_count(job, options.devices), None, job
     if options.rank_table_file is not None:
         _check_given(options.rank_table_file, file, sleep, check)
     document = wait_until_completed(
@@ -270,7 +270,7 @@ def _by_table(
     the master node.
     """
     if pod is None:
-        return Placement(table.world_size, placed_by_count(job).ranks, file)
+        return Placement(table.world_size, place_by_count(job).ranks, file)
     devices = [device for device in pod.devices if device.rank is not None]
     ranks = tuple(device.rank for device in devices if device.rank is not None)
     if rendezvous != "rank-table" and len({len(other.devices) for other in table.pods}) == 1:

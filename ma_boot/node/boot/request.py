@@ -15,7 +15,7 @@ from ma_boot.node.environment.command import StartScript
 from ma_boot.node.environment.command_words import TrainingCommand
 from ma_boot.node.launch.launch_plan import LaunchOptions
 from ma_boot.node.transfers.mapping import TransferOptions
-from ma_boot.platform.recognition.recognise import recognised
+from ma_boot.platform.recognition.recognise import recognise
 from ma_boot.redact import without_secret_words
 from ma_boot.wording import Message
 
@@ -191,7 +191,7 @@ def check_platform(request: BootRequest, environ: Mapping[str, str]) -> None:
     needs_table = request.launch.rendezvous == "rank-table" and request.ranks.rank_table_file is None
     if not needs_table or any(name.startswith(_OF_THE_PLATFORM) for name in environ):
         return
-    if recognised(environ, request.job.platform).name != "bare":
+    if recognise(environ, request.job.platform).name != "bare":
         return
     command = shlex.join(request.command.words)
     raise ConfigError(

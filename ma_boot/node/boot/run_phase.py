@@ -17,11 +17,11 @@ from ma_boot.node.boot.node_health import wait_for_cards, what_is_broken
 from ma_boot.node.boot.world import World
 from ma_boot.node.launch.launch_plan import LaunchPlan, WorkerSpec
 from ma_boot.node.observe.hang_detector import HangDetector
-from ma_boot.node.observe.progress import has_step
+from ma_boot.node.observe.metrics.progress import has_step
+from ma_boot.node.observe.metrics.sampler import Metrics, Sampling
 from ma_boot.node.observe.reset import ResetWatch
-from ma_boot.node.observe.sampler import Metrics, Sampling
-from ma_boot.node.observe.save_agreement import SaveAgreement
-from ma_boot.node.observe.saving import SaveOptions, SaveRequests
+from ma_boot.node.observe.saving.save_agreement import SaveAgreement
+from ma_boot.node.observe.saving.save_requests import SaveOptions, SaveRequests
 from ma_boot.node.observe.semaphores import Semaphores
 from ma_boot.node.supervisor.supervise import Limits, Observer, supervise
 from ma_boot.platform.modelarts.job import JOB_TOKEN, JobEnvironment, instance_name
@@ -194,7 +194,7 @@ def _save_requests(
         with journal.only_helps(SaveRequests.without):
             asking = SaveOptions(os.path.dirname(plan.workers[0].log_file), options.time_limit)
             agreement = SaveAgreement(others.node, others.nodes, attempt)
-            requests = SaveRequests(asking, agreement, others, world.inbox, journal)
+            requests = SaveRequests(asking, agreement, others, inbox=world.inbox, journal=journal)
     elif options.time_limit and not plan.node_rank:
         why = f"{others.nodes} nodes need a token to agree on a step ({JOB_TOKEN})"
         journal.warn(f"no checkpoint is requested before the time limit (MABOOT_TIME_LIMIT): {why}")

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from threading import Event
 from typing import NamedTuple
 
-from ma_boot.node.observe.cards import CardTools, works
+from ma_boot.node.observe.metrics.card_tables import is_busy
+from ma_boot.node.observe.metrics.cards import CardTools
 from ma_boot.node.observe.peers import PeerMessage, Peers
 from ma_boot.node.observe.stacks_round import StacksRound
 from ma_boot.node.supervisor.worker_group import Worker
@@ -352,7 +353,7 @@ class QuietLife:
             began = time.monotonic()
             cards = self._tools.read(cancel)
             if cards:
-                answers.append((began, {card.card for card in cards if works(card)}))
+                answers.append((began, {card.card for card in cards if is_busy(card)}))
                 busy |= answers[-1][1]
             now = time.monotonic()
             pause = max(min(SHORTEST_PAUSE, seconds / ANSWERS), WORK_PAUSE * (now - began))

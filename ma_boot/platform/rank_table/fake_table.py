@@ -83,7 +83,8 @@ class Writer(NamedTuple):
 _ONLY_STATUS = {"status": "initializing"}
 _WITHOUT_DATA = {"status": "initializing", "version": "1.0", "server_count": "", "server_list": None}
 
-WRITERS: dict[str, Writer] = {  # by platform
+# By the name of the platform.
+WRITERS: dict[str, Writer] = {
     "modelarts": Writer(fake, (_ONLY_STATUS,)),
     "volcano": Writer(_volcano, (_ONLY_STATUS, _WITHOUT_DATA)),
     "mindcluster": Writer(_mindcluster, ({"status": "initializing", "version": "1.0"},)),

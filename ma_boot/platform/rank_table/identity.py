@@ -44,14 +44,22 @@ class Identity(NamedTuple):
 def own_pod(table: RankTable, who: Identity) -> Pod:
     """Returns the pod that is this container, with its own devices only.
 
-    Pods are matched by exact name, by name with the prefix normalised (`modelarts-job-` to `ma-job-`), by uid
-    (MindCluster's `server_id`), by address (`server_id`, `host_ip` or `container_ip`), by the numbers of the
-    cards, and by index, if the number of nodes is known: the number at the end of the name, or, if the table
-    has no names and as many servers as the job has nodes, the place in the file; the first rule that matches
-    exactly one pod decides. The only pod of a table matches unless both names are known. A pod whose name
-    begins with that of another job matches by its exact name only. Raises `ConfigError` that lists the pods
-    if no rule matches one, or if the server that matches holds the devices of several pods and those of this
-    one are not known.
+    The first rule that matches exactly one pod decides:
+
+    1. exact name;
+    2. name with the prefix normalised (`modelarts-job-` to `ma-job-`);
+    3. uid (MindCluster's `server_id`);
+    4. address (`server_id`, `host_ip` or `container_ip`);
+    5. numbers of the cards;
+    6. index, if the number of nodes is known: the number at the end of the name, or, if the table has no
+       names and as many servers as the job has nodes, the place in the file.
+
+    The only pod of a table matches unless both names are known. A pod whose name begins with that of another
+    job matches by its exact name only.
+
+    Raises:
+        ConfigError: no rule matches one pod, or the server that matches holds the devices of several pods,
+            and those of this one are unknown. The message lists the pods.
     """
     own = _only(table, who)
     for rule in _RULES:

@@ -96,7 +96,8 @@ def is_packed(content: bytes) -> bool:
 def unpacked(content: bytes) -> bytes:
     """Unpacks a table to JSON; raises `ValueError` if it is incomplete or larger than `LARGEST`."""
     data = base64.b64decode(b"".join(content.split()), validate=True)
-    reader = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # of gzip
+    # 16 more bits select the format of gzip.
+    reader = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
         text = reader.decompress(data, LARGEST)
     except zlib.error as error:
@@ -115,7 +116,8 @@ def parse(document: Mapping[str, Any], product: str | None = None) -> RankTable:
     readable parts, by the rules for `product`.
     """
     reading = _Reading(product)
-    if "rank_list" in document:  # its numbers are numbers
+    if "rank_list" in document:
+        # Numbers of version 2.0 stay numbers.
         reading.count(document, "rank_count")
         return reading.table("2.0", (), document)
     strings: Mapping[str, Any] = reading.strings(document, "")

@@ -28,7 +28,8 @@ _HIGHEST_DEVICE = {"910a": 7, "910b": 15, "a3": 15}
 PRODUCTS = tuple(_HIGHEST_DEVICE)
 # Characters (rank_table_config_910: "server_id").
 _LONGEST_SERVER_ID = 64
-_INVALID_TABLE = "EI0004"  # HCCL: "super_device_id[] is invalid"
+# HCCL's code for "super_device_id[] is invalid".
+_INVALID_TABLE = "EI0004"
 
 
 def validate(table: RankTable, product: str | None = None) -> list[TableFinding]:
@@ -159,7 +160,8 @@ def _addresses(table: RankTable) -> Iterator[TableFinding]:
         addresses.append(device.device_ip)
     for pod in table.pods:
         host = str(pod.more.get("host_ip") or "")
-        if not host:  # left out for HCCL
+        if not host:
+            # `for_hccl` leaves an empty one out.
             continue
         try:
             families.setdefault(address_family(host), host)

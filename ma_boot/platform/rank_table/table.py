@@ -51,9 +51,9 @@ def is_number(text: str) -> bool:
 
 def address_family(address: str) -> int:
     """Returns 4 or 6; raises `ValueError` for a text that is not an IP address."""
-    if _IPV4.fullmatch(address):  # as nearly all are
+    # Faster than `ipaddress`, which matters for 100,000 cards.
+    if _IPV4.fullmatch(address):
         return 4
-
     return ipaddress.ip_address(address).version
 
 

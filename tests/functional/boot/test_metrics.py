@@ -6,7 +6,6 @@ import re
 import socket
 import sys
 import time
-import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ma_boot.report.timeline.time_spent import OPEN, PARTS
 from tests.functional.node import Booting, Node, eventually
-from tests.unit.observe.test_cards import GPUS, NPU_910B
+from tests.unit.observe.card_outputs import GPUS, NPU_910B
 
 STEPS = """
 import os, sys, time
@@ -45,7 +44,7 @@ def metrics(node: Node) -> list[dict[str, Any]]:
     return [event for event in node.events() if event["kind"] == "metrics"]
 
 
-def test_what_ranks_use_and_print_is_in_the_events(node: Node, tmp_path: Path) -> None:
+def test_events_have_usage_and_progress_of_the_ranks(node: Node, tmp_path: Path) -> None:
     script, go_on = tmp_path / "steps.py", tmp_path / "go-on"
     script.write_text(STEPS)
     booting = node.start("--metrics", "1", "--python", sys.executable, str(script), str(go_on))
@@ -74,7 +73,7 @@ def test_what_ranks_use_and_print_is_in_the_events(node: Node, tmp_path: Path) -
     assert metrics(node)[-1]["ranks"]["loss"] == [0.125] * 4, "the last lines count"
 
 
-def test_off_is_off_and_a_short_job_has_none(node: Node, tmp_path: Path) -> None:
+def test_no_events_with_metrics_off_or_in_a_short_job(node: Node, tmp_path: Path) -> None:
     go_on = tmp_path / "go-on"
     go_on.touch()
     script = tmp_path / "steps.py"
@@ -84,7 +83,7 @@ def test_off_is_off_and_a_short_job_has_none(node: Node, tmp_path: Path) -> None
     assert metrics(node) == []
 
 
-def test_own_metrics_have_their_own_names(node: Node, tmp_path: Path) -> None:
+def test_user_patterns_make_series_of_their_own(node: Node, tmp_path: Path) -> None:
     own = ["--metrics", "1", "--metric", "lr=rate: ([0-9.e-]+)", "--metric", "loss=total=([0-9.]+)"]
     program = "echo epoch: 1 step: 3, loss is 9; echo rate: 1e-4; echo total=2.5; sleep 1.5"
     assert node.boot(*own, "--", "bash", "-c", program).code == 0
@@ -108,19 +107,17 @@ def test_the_variable_has_a_pattern_in_each_line(node: Node) -> None:
         (["--metrics", "0.1"], "found '0.1', expected 1 to 3600 seconds, or off"),
     ],
 )
-def test_what_is_wrong_is_said_before_the_job(node: Node, options: list[str], message: str) -> None:
+def test_invalid_options_end_the_start(node: Node, options: list[str], message: str) -> None:
     ended = node.boot(*options, "true")
     assert ended.code == 64
     assert message in ended.output
 
 
-def test_a_pattern_that_never_ends_delays_no_stop(node: Node) -> None:
-    endless = ["--metrics", "1", "--metric", "acc=.*,.*,.*,.*;", "--metric", "loss=total: ([0-9.]+)"]
-    program = "printf ',%.0s' {1..480}; echo; echo total: 2.5; exec sleep 600"
+def test_a_pattern_that_takes_too_long_does_not_delay_a_stop(node: Node) -> None:
+    endless = ["--metrics", "1", "--metric", "acc=(,|,,)+$", "--metric", "loss=total: ([0-9.]+)"]
+    program = "printf ',%.0s' {1..480}; echo x; echo total: 2.5; exec sleep 600"
     booting = node.start(*endless, "--", "bash", "-c", program)
-    booting.until(
-        "[ma_boot] warning: --metric acc is no longer looked for: a search for .*,.*,.*,.*; took more than"
-    )
+    booting.until("[ma_boot] warning: --metric acc is no longer used: a search for (,|,,)+$ took more than")
     eventually(lambda: metrics(node), "a sample")
     stopped = time.monotonic()
     booting.signal()
@@ -152,8 +149,6 @@ def test_metrics_are_served_to_prometheus_while_the_ranks_run(node: Node, tmp_pa
     url = url_of(booting)
     assert scraped(url)["ma_boot_rank_running"] == [1] * 4
     eventually(lambda: scraped(url).get("ma_boot_rank_loss") == [9] * 4, "what the ranks have printed")
-    with pytest.raises(urllib.error.HTTPError, match="404"):
-        scraped(url.replace("/metrics", "/etc/passwd"))
     host, _, port = url[len("http://") : -len("/metrics")].rpartition(":")
     with (
         socket.create_connection((host, int(port))) as silent,
@@ -170,7 +165,7 @@ def test_metrics_are_served_to_prometheus_while_the_ranks_run(node: Node, tmp_pa
         scraped(url)
 
 
-def test_a_port_that_is_in_use_costs_no_training(node: Node) -> None:
+def test_a_port_in_use_does_not_stop_the_training(node: Node) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         at = f"127.0.0.1:{taken.getsockname()[1]}"
         ended = node.boot("--metrics", "1", "--metrics-port", at, "--", "sleep", "1.5")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from ma_boot.node.boot.node_health import broken_cards
-from ma_boot.node.observe.cards import npu_state
+from ma_boot.node.observe.metrics.card_tables import parse_npu_state
 from tests.functional.boot.test_metrics import stand_in
 from tests.functional.node import Node
-from tests.unit.observe.test_cards import NPU_310, NPU_910B
+from tests.unit.observe.card_outputs import NPU_310, NPU_910B
 
 HEALTHY = NPU_910B.replace("Alarm", "OK   ")
 USED = "| 4       0                 | 99910         | python                   | 27977                   |"
@@ -36,12 +36,12 @@ def node(tmp_path: Path) -> Node:
     ],
 )
 def test_what_is_broken_is_what_the_tool_shows(table: str, cards: int, problems: list[str]) -> None:
-    assert [*broken_cards(npu_state(table), cards)] == problems
+    assert [*broken_cards(parse_npu_state(table), cards)] == problems
 
 
 @pytest.mark.parametrize(("table", "count"), [(HEALTHY, 1), (FREE, 0), (NPU_310, None)])
 def test_the_processes_of_the_cards_are_counted(table: str, count: int | None) -> None:
-    assert npu_state(table).processes == count
+    assert parse_npu_state(table).processes == count
 
 
 def test_a_broken_card_ends_the_job_at_once(node: Node, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from ma_boot.errors import OutputLost
 from ma_boot.node.transfers.mapping import NodeTransfers
-from ma_boot.node.transfers.transfers import upload_outputs, uploading_periodically
+from ma_boot.node.transfers.uploads import UploadTerms, upload_outputs, uploading_periodically
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.report.console import Console
 from ma_boot.report.journal import Journal
@@ -170,7 +170,7 @@ class TestHelpersOfTheRun:
             SignalInbox() as inbox,
             Console(file.fileno()) as console,
         ):
-            lost = upload_outputs(transfers, Journal(console), inbox, 60, "nothing:")
+            lost = upload_outputs(transfers, Journal(console), inbox, UploadTerms(60, "nothing:"))
         assert isinstance(lost, OutputLost)
         assert "ZeroDivisionError: broken" in str(lost)
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from ma_boot.node.doctor.container import System, directories, limits, space
+from ma_boot.node.doctor.container import System, check_directories, check_limits, check_space
 from ma_boot.node.doctor.examination import examine
-from ma_boot.node.doctor.network import clock
-from ma_boot.node.doctor.platform import variables
+from ma_boot.node.doctor.network import judge_clock
+from ma_boot.node.doctor.platform import check_variables
 from ma_boot.platform.modelarts.findings import Finding
 from ma_boot.platform.modelarts.job import read_job
 from ma_boot.platform.rank_table import fake
-from ma_boot.platform.recognition.place import Around
+from ma_boot.platform.recognition.place import Surroundings
 from tests.conftest import CREDENTIALS
 from tests.functional.node import RANK, Node, template_two
 from tests.obs import MemoryObs
@@ -58,14 +58,14 @@ def only(findings: dict[str, list[dict[str, str]]], check: str) -> dict[str, str
     return findings[check][0]
 
 
-def test_a_container_that_is_well(node: Node) -> None:
+def test_a_healthy_container_has_no_errors(node: Node) -> None:
     findings = doctor(node)
     for check in ("job", "home", "log", "mount", "space /", "limits", "python", "NPU"):
         assert check in findings
     assert only(findings, "NPU")["evidence"].startswith("no NPU: ")
 
 
-def test_for_people_each_line_has_a_remedy_below(node: Node) -> None:
+def test_the_text_has_a_remedy_below_each_finding(node: Node) -> None:
     ended = node.boot("doctor")
     assert ended.code == 0, ended.output
     assert "warning  credentials  OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY not set\n" in ended.output
@@ -124,7 +124,7 @@ def test_old_variables_and_names_without_an_address_are_warnings(node: Node) -> 
     assert "no.such.host.invalid" in only(findings, "names")["evidence"]
 
 
-def test_a_port_that_is_taken(node: Node) -> None:
+def test_a_port_in_use_is_a_warning(node: Node) -> None:
     with socket.socket() as other:
         other.bind(("", 0))
         other.listen()
@@ -142,8 +142,8 @@ def test_obs_answers_and_its_clock_is_ours(node: Node, obs: MemoryObs) -> None:
 
 
 @pytest.mark.parametrize(("skew", "severity"), [(0, "ok"), (-59, "ok"), (61, "warning"), (-901, "error")])
-def test_a_clock_that_is_off(skew: float, severity: str) -> None:
-    assert clock(skew).severity == severity
+def test_a_wrong_clock_is_found(skew: float, severity: str) -> None:
+    assert judge_clock(skew).severity == severity
 
 
 class TestRankTable:
@@ -198,14 +198,16 @@ class TestNpu:
         cards.write_text(json.dumps(state))
         return state
 
-    def test_cards_that_are_well(self, node: Node, cards: Path) -> None:
+    def test_healthy_cards_are_ok(self, node: Node, cards: Path) -> None:
         findings = doctor(node)
         assert [f["evidence"] for f in findings["NPU"]] == ["2 x 910B4, npu-smi 24.1.rc1"]
         evidence = [f["evidence"] for f in findings["card network"]]
         assert evidence == ["card 0: Success, netdetect 10.9.9.1", "card 1: Success, netdetect 10.9.9.1"]
         assert json.loads(cards.read_text())["set"] == []  # nothing was changed
 
-    def test_what_a_tool_has_started_is_not_waited_for(self, node: Node, cards: Path, tmp_path: Path) -> None:
+    def test_children_of_a_tool_do_not_delay_the_doctor(
+        self, node: Node, cards: Path, tmp_path: Path
+    ) -> None:
         """A child that keeps the output open, as a call into the driver does that never returns."""
         tool = tmp_path / "bin" / "npu-smi"
         tool.parent.mkdir()
@@ -215,7 +217,7 @@ class TestNpu:
         assert [f["evidence"] for f in doctor(node)["NPU"]] == ["2 x 910B4, npu-smi 24.1.rc1"]
         os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)  # which still runs
 
-    def test_a_card_that_is_ill_and_one_that_is_missing(self, node: Node, cards: Path) -> None:
+    def test_faulty_and_missing_cards_are_found(self, node: Node, cards: Path) -> None:
         self.change(cards, health=["OK", "Alarm"])
         assert "NPU 1 (910B4): Alarm" in doctor(node, code=78)["NPU"][0]["evidence"]
         self.change(cards, health=["OK"])
@@ -266,7 +268,7 @@ class TestContainer:
 
     def test_a_log_directory_that_cannot_be_made(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("no directory")
-        log, _ = directories(System({}, "host"), self.job_in(tmp_path))
+        log, _ = check_directories(System({}, "host"), self.job_in(tmp_path))
         assert log == Finding(
             "log", "error", f"{tmp_path}/file/log cannot be written: {tmp_path}/file: Not a directory",
             f"chown -R 1000:100 {tmp_path}/file/log, in the image or on the storage server",
@@ -274,14 +276,17 @@ class TestContainer:
 
     def test_little_space(self, tmp_path: Path) -> None:
         system = System({}, "host", places=((str(tmp_path), 1_000_000), ("/no/such", 1)))
-        first, second = space(system, self.job_in(tmp_path))
+        first, second = check_space(system, self.job_in(tmp_path))
         assert first.severity == second.severity == "warning"
         assert "ModelArts requires 1000000 GB" in first.evidence
 
     def test_limits_matter_beside_infiniband(self, tmp_path: Path) -> None:
-        assert next(limits(System({}, "host", devices=str(tmp_path)), self.job_in(tmp_path))).severity == "ok"
+        assert (
+            next(check_limits(System({}, "host", devices=str(tmp_path)), self.job_in(tmp_path))).severity
+            == "ok"
+        )
         (tmp_path / "infiniband").mkdir()
-        finding = next(limits(System({}, "host", devices=str(tmp_path)), self.job_in(tmp_path)))
+        finding = next(check_limits(System({}, "host", devices=str(tmp_path)), self.job_in(tmp_path)))
         assert finding.severity == "warning"
         assert "open files" in finding.evidence
 
@@ -294,13 +299,13 @@ class TestPreflight:
         assert "HCCL accepts 120 to 7200 seconds" in ended.output
         assert "started" not in ended.output
 
-    def test_warnings_are_said_and_the_job_runs(self, node: Node) -> None:
+    def test_warnings_are_printed_and_the_job_runs(self, node: Node) -> None:
         node.variables.update(DLS_TASK_NUMBER="1", MA_NUM_HOSTS="")
         ended = node.boot("--rendezvous", "none", "--preflight", RANK, "print:started")
         assert ended.code == 0, ended.output
         assert "preflight: variables: variables of ModelArts' first version" in ended.output
 
-    def test_it_is_cheap(self, node: Node) -> None:
+    def test_it_runs_no_program_and_uses_no_network(self, node: Node) -> None:
         """No program is run and nothing resolved: a name server that does not answer costs nothing."""
         node.variables.update(
             PATH=f"{STAND_INS}:{os.environ['PATH']}", VC_WORKER_HOSTS="no.such.host.invalid"
@@ -312,17 +317,17 @@ class TestPreflight:
         assert "npu-smi" not in ended.output
 
 
-def test_the_nodes_that_the_yaml_of_a_hyperjob_tells_are_no_contradiction() -> None:
+def test_the_number_of_nodes_in_a_hyperjobs_yaml_is_no_contradiction() -> None:
     """Volcano counts the pods of one child job; ModelArts, which has its own variables too, those of the job."""
     child = {"VC_TASK_INDEX": "1", "VC_WORKER_NUM": "2", "VC_WORKER_HOSTS": "hj-0-w-0.hj-0,hj-0-w-1.hj-0"}
     environ = {**child, "MA_NUM_HOSTS": "4", "MA_VJ_NAME": "hj"}
-    job = read_job(environ, "hj-0-w-1", look=Around)
+    job = read_job(environ, "hj-0-w-1", look=Surroundings)
     assert job.node_count == 4
-    assert [finding.severity for finding in variables(environ, job)] == ["ok"]
+    assert [finding.severity for finding in check_variables(environ, job)] == ["ok"]
     fewer = {**environ, "MA_NUM_HOSTS": "1", "VC_TASK_INDEX": "0"}
     on_modelarts = {**environ, "MA_JOB_DIR": "/home/ma-user/modelarts/user-job-dir"}
     for wrong in (fewer, on_modelarts):
-        findings = variables(wrong, read_job(wrong, "hj-0-w-1", look=Around))
+        findings = check_variables(wrong, read_job(wrong, "hj-0-w-1", look=Surroundings))
         assert [finding.severity for finding in findings] == ["error", "error", "ok"]
 
 
@@ -332,6 +337,6 @@ def test_the_counts_of_a_task_are_no_contradiction_on_volcano() -> None:
         "VC_TASK_INDEX": "0", "VC_WORKER_NUM": "1", "VC_WORKER_HOSTS": "t-worker-0.t", "VC_MASTER_NUM": "1",
         "VC_MASTER_HOSTS": "t-master-0.t",
     }  # fmt: skip
-    job = read_job(environ, "t-worker-0", look=Around)
+    job = read_job(environ, "t-worker-0", look=Surroundings)
     assert job.node_count == 2
-    assert [finding.severity for finding in variables(environ, job)] == ["ok"]
+    assert [finding.severity for finding in check_variables(environ, job)] == ["ok"]

@@ -7,36 +7,17 @@ import os
 import re
 import shutil
 import stat
-import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from ma_boot.platform.rank_table import fake
+from tests.functional.cli.rank_table_tool import Run, run, tool
 from tests.functional.node import RANK, Node, eventually, template_two
 from tests.requirement import unavailable
-
-
-class Run(NamedTuple):
-    """What a program printed, and its exit code."""
-
-    code: int
-    output: str
-    errors: str
-
-
-def run(*argv: str, given: str = "", environ: dict[str, str] | None = None) -> Run:
-    done = subprocess.run(argv, input=given, capture_output=True, text=True, env=environ, check=False)
-    return Run(done.returncode, done.stdout, done.stderr)
-
-
-def tool(*arguments: str, given: str = "", path: str = "/usr/bin:/bin") -> Run:
-    """Runs `ma_boot rank-table`."""
-    argv = (sys.executable, "-m", "ma_boot", "rank-table", *arguments)
-    return run(*argv, given=given, environ={"PATH": path})
 
 
 @pytest.fixture
@@ -59,14 +40,14 @@ def single(tmp_path: Path, name: str, server: str, devices: int = 1) -> str:
     return str(file)
 
 
-def test_show_for_people_and_for_programs(two: str) -> None:
+def test_show_prints_text_or_json(two: str) -> None:
     lines = tool("show", two).output.splitlines()
     assert lines[0].split() == ["rank", "pod", "server_id", "device_id", "device_ip"]
     assert lines[3].split() == ["2", "ma-job-fake-worker-1", "192.168.0.2", "0", "192.1.0.2"]
     assert json.loads(tool("show", "--json", two).output)[3]["rank"] == 3
 
 
-def test_validate_says_valid_or_all_that_is_wrong(two: str) -> None:
+def test_validate_lists_all_errors(two: str) -> None:
     assert tool("validate", two).output.startswith("warning: ")
     refused = tool("validate", "--product", "910a", two)
     assert refused.code == 65
@@ -127,7 +108,7 @@ def test_fake_in_both_templates(template: str, key: str) -> None:
     assert key in json.loads(tool("fake", "--nodes", "3", "--template", template).output)
 
 
-def test_diff_tells_who_moved(tmp_path: Path, two: str) -> None:
+def test_diff_lists_the_ranks_that_moved(tmp_path: Path, two: str) -> None:
     document = fake(2, 2)
     document["group_list"][0]["instance_list"][0]["server_id"] = "192.168.0.9"
     after = tmp_path / "after.json"
@@ -149,7 +130,7 @@ def test_diff_tells_who_moved(tmp_path: Path, two: str) -> None:
         (["melt"], "", 64, "No such command 'melt'"),
     ],
 )
-def test_a_mistake_is_one_clear_message(arguments: list[str], given: str, code: int, message: str) -> None:
+def test_a_mistake_is_one_message(arguments: list[str], given: str, code: int, message: str) -> None:
     ended = tool(*arguments, given=given)
     assert ended.code == code, ended.errors
     assert message in ended.errors
@@ -243,7 +224,7 @@ class TestWaiting:
         (node.root / "go").touch()
         assert running.end().code == 0
 
-    def test_a_timeout_says_the_last_reason_and_the_age(self, node: Node) -> None:
+    def test_a_timeout_reports_the_last_reason_and_the_age(self, node: Node) -> None:
         node.table.write_text('{"status":"initializing"}')
         os.utime(node.table, (time.time() - 100, time.time() - 100))
         ended = node.boot("--rank-table-timeout", "0.1", RANK)
@@ -273,7 +254,7 @@ class TestWaiting:
         node.variables["RANK_TABLE_FILE"] = str(node.table.rename(node.root / "mine.json"))
         assert node.boot(RANK).code == 0
 
-    def test_a_ready_table_in_template_one_wins(self, node: Node, tmp_path: Path) -> None:
+    def test_a_completed_table_in_template_one_is_used(self, node: Node, tmp_path: Path) -> None:
         node.variables["RANK_TABLE_FILE_V_1_0"] = single(tmp_path, "ready.json", "10.0.0.1", devices=2)
         ended = node.boot(RANK, "print:started")
         assert ended.code == 0, ended.output
@@ -315,14 +296,14 @@ class TestMountedByItself:
         mounted = ("bwrap", "--dev-bind", "/", "/", "--bind", str(source), str(table), *command)
         return [run(*mounted), run(*command)]
 
-    def test_is_said_at_the_end(self, table: Path) -> None:
+    def test_is_reported_at_the_end(self, table: Path) -> None:
         wait = ("-m", "ma_boot", "rank-table", "wait", "--timeout", "0.1", str(table))
         mounted, plain = self.waits(table, sys.executable, *wait)
         assert (mounted.code, plain.code) == (75, 75), (mounted, plain)
         assert "is mounted by itself, so a later table does not reach this container" in mounted.errors
         assert "mounted by itself" not in plain.errors
 
-    def test_is_said_once_while_waiting_after_the_time_that_a_table_takes(self, table: Path) -> None:
+    def test_is_reported_once_during_a_long_wait(self, table: Path) -> None:
         """With another time here: a minute is long for a test."""
         program = (
             "import sys, time\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.cli.test_rank_table_commands import tool
+from tests.functional.cli.rank_table_tool import tool
 
 NPU_SMI = """#!/bin/sh
 if [ "$*" = "info -m" ]; then
@@ -69,7 +69,7 @@ def test_tables_of_super_pods_are_merged_by_their_ids(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "code", "message"),
     [
-        (None, 66, "no npu-smi on PATH: it tells the super pod"),
+        (None, 66, "no npu-smi on PATH: it shows the super pod"),
         ("#!/bin/sh\nexit 1\n", 78, "npu-smi info -m does not show any card; found: []"),
         (
             NPU_SMI.replace("SDID", "x"),
@@ -80,7 +80,7 @@ def test_tables_of_super_pods_are_merged_by_their_ids(tmp_path: Path) -> None:
     ],
     ids=["no tool", "no card", "no super pod", "two super pods"],
 )
-def test_generate_says_why_there_is_no_super_pod(
+def test_generate_reports_a_missing_super_pod(
     tmp_path: Path, script: str | None, code: int, message: str
 ) -> None:
     if script is not None:

@@ -19,7 +19,7 @@ from ma_boot.desk.job_service import api as api_module
 from ma_boot.desk.job_service.api import JobApi, PatientApi, ServiceBusy, ServiceRefused
 from ma_boot.desk.job_service.jobs import create_job
 from ma_boot.errors import BootError, ConfigError, InputMissing, StoreUnavailable
-from ma_boot.node.environment.extras import how_to_install
+from ma_boot.node.environment.extras import install_command
 from tests.functional.job.conftest import Desk
 from tests.functional.node import eventually
 from tests.job_api.client import BODY, opened
@@ -264,4 +264,4 @@ def test_a_plan_needs_no_network_and_no_sdk(desk: Desk) -> None:
     assert desk.api.requests == []
     done = desk.job("list", more=more)
     assert done.code == 78
-    assert how_to_install("job") in done.err
+    assert install_command("job") in done.err

@@ -23,7 +23,7 @@ from ma_boot.processes.cpu_meter import process_usages
 from tests.functional.node import eventually
 from tests.functional.observe.conftest import Detecting, Others
 from tests.functional.supervisor.conftest import EventLog, Started, shell
-from tests.unit.observe.test_cards import NPU_910B
+from tests.unit.observe.card_outputs import NPU_910B
 
 TIMEOUT = 160.0  # seconds, so it looks every 20
 IDLE = NPU_910B.replace(" 97 ", " 0  ")

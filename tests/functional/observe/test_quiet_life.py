@@ -22,7 +22,7 @@ from ma_boot.processes.task import Task
 from tests.functional.boot.test_metrics import stand_in
 from tests.functional.node import eventually
 from tests.functional.supervisor.conftest import Started, shell
-from tests.unit.observe.test_cards import NPU_910B
+from tests.unit.observe.card_outputs import NPU_910B
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from ma_boot.node.boot.job_restart import AttemptEnd, Failed, RestartPolicy, Verdict, decide, failure_of
-from ma_boot.node.observe.progress import has_step
+from ma_boot.node.observe.metrics.progress import has_step
 from ma_boot.report.cause import cause_of, causes_of
 from ma_boot.report.result import WorkerExit
 

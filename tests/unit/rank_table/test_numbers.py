@@ -47,7 +47,7 @@ def test_device_without_a_port(port: str) -> None:
     assert len(finding.found) <= 40
 
 
-def test_servers_are_in_order_whatever_their_numbers_are() -> None:
+def test_servers_are_in_order_of_any_numbers() -> None:
     document, _ = merged([parse(one_server(server)) for server in ("b", f"1-{LONG}", "2-1", "1-5", "1-٣")])
     order = [server["server_id"] for server in document["server_list"]]
     assert (order[0], {*order[1:3]}, order[3:]) == ("1-5", {"1-٣", f"1-{LONG}"}, ["2-1", "b"])

@@ -604,7 +604,7 @@ class TestWhoAmI:
         with pytest.raises(ConfigError, match=f"job {job}"):
             own_pod(self.table, who("ma-job-y-worker-1", "10.0.0.1", 1, job))
 
-    def test_an_exact_name_decides_whatever_the_job_is_called(self) -> None:
+    def test_an_exact_name_decides_in_a_job_of_any_name(self) -> None:
         assert own_pod(self.table, who("ma-job-x-worker-1", None, 0, "ma-job-y")).name == "ma-job-x-worker-1"
 
     def test_the_only_pod_of_another_job_is_not_this_container(self) -> None:

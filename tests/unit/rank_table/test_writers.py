@@ -66,7 +66,7 @@ def test_converting_keeps_every_device_and_its_rank_and_changes_nothing_the_seco
 
 
 @given(st.sampled_from(WITH_SERVERS[1:]), st.integers(1, 9), st.integers(1, 16), st.randoms())
-def test_ranks_stay_with_servers_whatever_the_order_in_the_file(
+def test_ranks_stay_with_servers_in_any_order_of_the_file(
     writer: str, nodes: int, each: int, shuffle: random.Random
 ) -> None:
     document = WRITERS[writer].document(nodes, each)

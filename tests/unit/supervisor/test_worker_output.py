@@ -17,13 +17,13 @@ import pytest
 
 from ma_boot.node.launch.launch_plan import WorkerSpec
 from ma_boot.node.observe import stacks_round
-from ma_boot.node.observe.cards import LONGEST_ANSWER
 from ma_boot.node.observe.stacks_round import RankProcess, _printed, stacks_of
 from ma_boot.node.supervisor.output import PROGRESS_SECONDS, WorkerOutput
 from ma_boot.node.supervisor.supervise import Limits, _reason
 from ma_boot.processes.cpu_meter import process_usages, usage_of
 from ma_boot.processes.orphan_guard import process_stat
 from ma_boot.processes.signals import catches_signal
+from ma_boot.processes.tool import LONGEST_ANSWER
 from tests.functional.node import eventually
 from tests.functional.supervisor.conftest import EventLog
 

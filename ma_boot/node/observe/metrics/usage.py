@@ -1,4 +1,4 @@
-"""What ranks and machine use, from /proc and from the control group: CPU, memory, disks, network."""
+"""CPU time, memory, disks and network of the ranks and of the machine, from /proc and the control group."""
 
 from __future__ import annotations
 
@@ -6,9 +6,38 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ma_boot.node.observe.record import HostSample, RankUsage
+from ma_boot.node.observe.metrics.record import HostSample, RankUsage
+from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.processes.control_group import file_text, memory_groups
-from ma_boot.processes.cpu_meter import CpuMeter, ProcessUsage, io_counters
+from ma_boot.processes.cpu_meter import CpuMeter, ProcessUsage, io_counters, process_usages
+
+# Seconds of a tick, the unit of CPU times in /proc.
+_TICK = 1 / os.sysconf("SC_CLK_TCK")
+# Bytes; control groups of version 1 show a number near 2 ** 63 if there is no limit.
+_NO_LIMIT = 1 << 60
+
+
+class UsageReader:
+    """Reads the usage of workers, each until it ends, and of the machine."""
+
+    def __init__(self, workers: Sequence[Worker]) -> None:
+        self._workers = workers
+        self._meters = [RankMeter(worker.pid) for worker in workers]
+        spec = workers[0].spec if workers else None
+        used = (spec.cwd, os.path.dirname(spec.log_file)) if spec else ()
+        self._disks = tuple(dict.fromkeys((*used, "/cache", "/dev/shm")))
+
+    def of_ranks(self) -> list[RankUsage | None]:
+        """Returns the usage of each worker; None for one that has ended."""
+        processes = process_usages()
+        return [
+            meter.measure(processes) if worker.exit is None else None
+            for worker, meter in zip(self._workers, self._meters)
+        ]
+
+    def of_host(self) -> HostSample:
+        """Returns the usage of the machine, with the disks of working directory, logs, cache and memory."""
+        return sample_host(self._disks)
 
 
 class RankMeter:
@@ -20,35 +49,32 @@ class RankMeter:
         self._written = 0
 
     def measure(self, processes: Mapping[int, ProcessUsage]) -> RankUsage | None:
-        """What they use by now, of all `processes`; None once all have ended."""
+        """Returns the usage until now, of all `processes` of the container; None once all have ended."""
         seconds = self._cpu.measure(processes, os.getpid())
         members = self._cpu.members
         if not members:
             return None
         known = [storage for storage in map(_storage, members) if storage is not None]
+        # The bytes of a process that ends are lost, so the sum may be less than before.
         self._read = max(self._read, sum(read for read, _ in known))
         self._written = max(self._written, sum(written for _, written in known))
         return RankUsage(
             seconds,
             sum(usage.rss for usage in members.values()),
             sum(usage.threads for usage in members.values()),
-            self._read if known else None,
-            self._written if known else None,
+            read=self._read if known else None,
+            written=self._written if known else None,
         )
 
 
 def _storage(pid: int) -> tuple[int, int] | None:
-    """The bytes that a process has read from storage and written to it; None where that is hidden."""
+    """Bytes that a process has read from storage and written to it; None where the kernel hides them."""
     counters = io_counters(pid)
     return (counters["read_bytes"], counters["write_bytes"]) if counters else None
 
 
-_TICK = 1 / os.sysconf("SC_CLK_TCK")  # seconds
-_NO_LIMIT = 1 << 60  # control groups of version 1 have a number near 2 ** 63 for none
-
-
 def sample_host(disks: Sequence[str], root: Path = Path("/")) -> HostSample:
-    """The machine now, with the directories that exist, one for each file system."""
+    """Returns the machine's usage, with those of the directories `disks` that exist, one per file system."""
     received, sent = network_bytes(file_text(root / "proc/net/dev"))
     return HostSample(
         cpu=cpu_seconds(file_text(root / "proc/stat")),
@@ -61,8 +87,9 @@ def sample_host(disks: Sequence[str], root: Path = Path("/")) -> HostSample:
 
 
 def cpu_seconds(stat: str) -> float | None:
-    """The seconds that all cores have worked, from /proc/stat: without idle and waiting for disks."""
+    """Returns the busy seconds of all cores from /proc/stat, without idle time and waits for disks."""
     words = stat.partition("\n")[0].split()
+    # cpu user nice system idle iowait irq softirq ..., in ticks.
     if len(words) < 8 or words[0] != "cpu" or not all(word.isdecimal() for word in words[1:8]):
         return None
     user, nice, system, _idle, _iowait, irq, softirq = map(int, words[1:8])
@@ -70,7 +97,7 @@ def cpu_seconds(stat: str) -> float | None:
 
 
 def machine_memory(meminfo: str) -> tuple[int, int] | None:
-    """Bytes in use and in all, from /proc/meminfo."""
+    """Returns used and total bytes from /proc/meminfo."""
     sizes = {}
     for line in meminfo.splitlines():
         name, _, value = line.partition(":")
@@ -83,8 +110,9 @@ def machine_memory(meminfo: str) -> tuple[int, int] | None:
 
 
 def network_bytes(dev: str) -> tuple[int | None, int | None]:
-    """Bytes received and sent by all interfaces but the loopback, from /proc/net/dev."""
+    """Returns bytes received and sent by all interfaces but the loopback, from /proc/net/dev."""
     counted = []
+    # Two lines of headings; the first column counts received bytes, the ninth sent ones.
     for line in dev.splitlines()[2:]:
         name, _, counters = line.partition(":")
         words = counters.split()
@@ -96,7 +124,7 @@ def network_bytes(dev: str) -> tuple[int | None, int | None]:
 
 
 def _group_memory(root: Path) -> tuple[int, int] | None:
-    """Bytes in use, without what the kernel can drop at once, and the limit; None without a limit."""
+    """Returns used bytes, without the cache that the kernel can drop, and the limit; None without a limit."""
     for group in memory_groups(root):
         used, limit = file_text(group.usage).strip(), file_text(group.limit).strip()
         if used.isdecimal() and limit.isdecimal() and int(limit) < _NO_LIMIT:
@@ -114,6 +142,7 @@ def _disks(directories: Sequence[str]) -> dict[str, tuple[int, int]]:
             device, sizes = os.stat(directory).st_dev, os.statvfs(directory)
         except OSError:
             continue
+        # Several directories may be on one file system.
         if device not in devices and sizes.f_blocks:
             devices.add(device)
             disks[directory] = (

@@ -1,4 +1,8 @@
-"""How far a training is, by what its processes print: known frameworks, and patterns of the user. Pure."""
+"""Progress of a training (step, loss, seconds per step) in the output of its processes. Pure.
+
+Three kinds of patterns are tried: lines of known frameworks (`KNOWN`, with their sources), any other line
+with a loss (`_PLAIN`), and the user's (`--metric`), which replace the known ones of their name.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Callable, NamedTuple, Optional
 
 STEP_TIME = "step_time"
-# Words of the expressions below, with bounded repetitions: they take little time on whatever a rank prints.
+# Words in the expressions below; their repetitions are bounded, so a search takes little time in any output.
 _WORDS = (
     (b"NUMBER", rb"([-+]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][-+]?\d{1,3})?|[-+]?(?i:nan|inf))"),
     (b"COUNT", rb"\d{1,20}"),
@@ -19,9 +23,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 
 
 class Pattern(NamedTuple):
-    """An expression whose groups have these names; every line that it matches contains `marker`.
+    """An expression with the names of its groups; every line that it matches contains `marker`.
 
-    `unit` is that of the group `step_time`: `s`, `ms` or `per s`. A pattern with `beside` counts only in an
+    `unit` is that of the group `step_time`: `s`, `ms` or `per s`. A pattern with `beside` is used only in an
     output that has contained these bytes.
     """
 
@@ -32,7 +36,7 @@ class Pattern(NamedTuple):
     beside: bytes = b""
 
     def seconds(self, value: float) -> float:
-        """A `step_time` in seconds; 0 at 0 steps per second."""
+        """Converts a `step_time` to seconds; 0 at 0 steps per second."""
         if self.unit == "ms":
             return value / 1000
         if self.unit == "per s":
@@ -69,7 +73,8 @@ KNOWN = (
         rb"(?:^|\] |\s)iteration PAD(COUNT)/PADCOUNT \| (?:consumed samples|elapsed time)",
     ),
     _known(STEP_TIME, b"elapsed time per iteration", rb"elapsed time per iteration \(ms\): NUMBER", "ms"),
-    _known("loss", b"loss: ", rb"\| lm[ _]loss: NUMBER"),  # GPT-NeoX has lm_loss
+    # GPT-NeoX prints lm_loss, Megatron-LM lm loss.
+    _known("loss", b"loss: ", rb"\| lm[ _]loss: NUMBER"),
     # DeepSpeed, deepspeed/runtime/engine.py: "step={step}, skipped={skipped}, lr={lr}, mom={mom}"
     _known("step", b", skipped=", rb"\] step=(COUNT), skipped="),
     # Hugging Face transformers, trainer_callback.py: ProgressCallback prints the dictionary of logs, whose
@@ -88,49 +93,62 @@ KNOWN = (
     ),
 )
 _LOSS_OR_BAR = rb"\{'loss': |\| \d{1,20}/(\d{1,20}) \["
-# What MMEngine, torchtitan, Lightning, tqdm, PyTorch's examples and others print in a line with a loss, or as
-# a line of JSON; a line of an evaluation does not count.
+# Values in a line with a loss, or in a line of JSON, in the forms of MMEngine, torchtitan, Lightning, tqdm,
+# PyTorch's examples and others. Lines of an evaluation are skipped.
 _PLAIN = (
+    # loss: 0.66, train_loss=0.66, "loss": 0.66, loss is 0.66; not aux/loss or my-loss.
     _known(
         "loss", b"", rb"(?i)(?<![\w/.-])(?:train(?:ing)?[_/ ])?loss(?:[\"']?[ :=\t]{1,4}| is )PADNUMBER\b"
     ),
+    # Epoch 3, epoch=3, "epoch": 3, Epoch [3], Epoch(train) [3].
     _known("epoch", b"", rb"(?i)\bepoch(?:\(train\))?[ :=\"'\[]{1,8}(COUNT)\b"),
+    # step 3, global_step: 3, iteration [3].
     _known(
         "step", b"", rb"(?i)\b(?:global_?|train_?)?(?:step|iter|iteration)s?[\"']?[ :=\[]{1,4}PAD(COUNT)\b"
     ),
+    # [20/300], as in PyTorch's examples.
     _known("step", b"", rb"\[PAD(COUNT)/PADCOUNT[\] ]"),
+    # | 30/300 [00:05<00:45, 6.00it/s], a bar of tqdm.
     _known("step step_time", b"", rb"[|%]PAD(COUNT)/COUNT \[CLOCK<CLOCK, PADNUMBERs/it"),
     _known("step step_time", b"", rb"[|%]PAD(COUNT)/COUNT \[CLOCK<CLOCK, PADNUMBERit/s", "per s"),
+    # time: 0.7842, iter time (s): 0.5, in seconds.
     _known(STEP_TIME, b"", rb"\b(?:iter )?time(?: \(s\))?: NUMBER"),
 )
+# A word for an evaluation in a line, such as `Epoch(val)`, `eval 3` and `test:`.
 _EVALUATION = rb"(?i)(?:^|[\s(\[])(?:eval\w{0,10}|val|valid\w{0,10}|test\w{0,10})(?:[\s:)\]]|$)"
+# Escape sequence of a terminal for colours, as torchtitan prints.
 _COLOUR = rb"\x1b\[[\d;]{0,20}m"
 
 
-def given(text: str) -> Pattern:
-    """The pattern `NAME=REGEX`: the first group has the value, or the whole match if there is none.
+def parse_pattern(text: str) -> Pattern:
+    """Parses a user's pattern `NAME=REGEX`: the first group has the value, or the match if there is no group.
 
-    `step`, `loss` and `step_time` (seconds; `step_time_ms`: milliseconds) replace what is known of them.
+    `step`, `loss` and `step_time` (seconds; `step_time_ms`: milliseconds) replace the known patterns.
 
     Raises:
-        ValueError: what is wrong with it.
+        ValueError: the text is no pattern; the message says why.
     """
     name, equals, expression = text.partition("=")
     if not equals or not _NAME.match(name) or not expression:
         raise ValueError(
             "expected NAME=REGEX, with a name of letters, digits and _, such as 'loss=loss: ([0-9.]+)'"
         )
+    # Takes 15 ms, and most jobs have no pattern.
+    import regex
+
     try:
-        re.compile(expression.encode())
-    except (re.error, OverflowError, RecursionError) as error:
+        regex.compile(expression.encode())
+    except (regex.error, RecursionError) as error:
         raise ValueError(f"{expression!r} is no regular expression: {error}") from error
     if name == STEP_TIME + "_ms":
         return Pattern((STEP_TIME,), b"", expression.encode(), "ms")
     return Pattern((name,), b"", expression.encode())
 
 
-MOST_STEPS, LONGEST_STEP = 1e15, 1e9  # seconds
-LINES = 200  # the last ones of a text, that are searched for the user's patterns
+# Larger numbers are no step, and no seconds per step.
+MOST_STEPS, LONGEST_STEP = 1e15, 1e9
+# The user's patterns are searched for in the last lines of an output, and in the first bytes of each.
+LINES = 200
 LINE_BYTES = 1000
 _LINE_ENDS = (b"\n", b"\r")
 
@@ -138,40 +156,54 @@ Search = Callable[[Pattern, Sequence[bytes]], Optional[float]]
 
 
 class Reading(NamedTuple):
-    """What was printed last in a period: None for what was not; `step_time` in seconds."""
+    """Last values in the output of a period; None for those that were not printed; `step_time` in seconds."""
 
     step: int | None = None
     step_time: float | None = None
     loss: float | None = None
     values: Mapping[str, float] = {}
 
+    def updated_by(self, new: Reading) -> Reading:
+        """Returns this reading with all values of the new one."""
+        return Reading(
+            self.step if new.step is None else new.step,
+            self.step_time if new.step_time is None else new.step_time,
+            self.loss if new.loss is None else new.loss,
+            {**self.values, **new.values},
+        )
+
 
 class TrainingProgress:
     """Reads the output of one process, piece by piece.
 
-    Where no step time is printed, it is the time between the last outputs of two pieces, divided by the steps
-    in between. `search` returns the last value of one of the user's patterns in lines.
+    If no step time is printed, it is the time between the last outputs of two pieces, divided by the steps in
+    between. `search` returns the last value of one of the user's patterns in lines.
     """
 
     def __init__(self, own: Sequence[Pattern] = (), search: Search = lambda pattern, lines: None) -> None:
-        self.position = 0  # of the first byte that was not read yet
+        # Offset of the first byte that was not read yet.
+        self.position = 0
         self._own = own
         self._search = search
         self._replaced = {name for pattern in own for name in pattern.names}
         self._seen: set[bytes] = set()
-        self._read: set[str] = set()  # names that a known framework has printed
-        self._total: float | None = None  # steps by the bar of transformers' training
+        # Names that a known framework has printed: other lines are not searched for them.
+        self._read: set[str] = set()
+        # Steps in all, by the progress bar of transformers' training.
+        self._total: float | None = None
         self._bar_follows = False
-        self._last = (0, 0)  # epoch and step
+        # Epoch and step of the last line.
+        self._last = (0, 0)
         self._counted_at: float | None = None
 
     def read(self, received: int, text: bytes, at: float) -> Reading:
-        """What is new in `text`, the last of `received` bytes, which came at `at` (monotonic seconds).
+        """Reads `text`, the last of `received` bytes, which were printed at `at` (monotonic seconds).
 
-        A line that is not complete yet is left to the next piece.
+        An incomplete line is left to the next piece.
         """
-        if len(text) < received - self.position:  # the beginning is lost, with a part of a line
-            text = text[_first_end(text) :]
+        if len(text) < received - self.position:
+            # Output before the text is lost, so the text begins within a line.
+            text = text[_first_line(text) :]
         whole = text[: _last_end(text)] or (text if len(text) > LINE_BYTES else b"")
         self.position = received - (len(text) - len(whole))
         values, steps = self._known(whole)
@@ -192,11 +224,11 @@ class TrainingProgress:
         )
 
     def _known(self, text: bytes) -> tuple[dict[str, float], int]:
-        """The last values, and how many steps were made."""
+        """Returns the last values of known frameworks, and the number of steps that were made."""
         latest: dict[str, float] = {}
         times: list[float] = []
         steps = 0
-        self._look_for_bar(text)
+        self._find_bar(text)
         for pattern in KNOWN:
             if pattern.marker not in text:
                 continue
@@ -217,8 +249,8 @@ class TrainingProgress:
             latest[STEP_TIME] = sum(times) / len(times)
         return latest, steps
 
-    def _look_for_bar(self, text: bytes) -> None:
-        """How many steps the training has, by the bar after a line with a loss: an evaluation has its own."""
+    def _find_bar(self, text: bytes) -> None:
+        """Finds the bar of the training by the loss before it: an evaluation has a bar of its own."""
         if _HF_LOSS in text or self._bar_follows:
             for match in re.finditer(_LOSS_OR_BAR, text):
                 if self._bar_follows and match.group(1):
@@ -226,7 +258,7 @@ class TrainingProgress:
                 self._bar_follows = match.group(1) is None
 
     def _plain(self, text: bytes) -> tuple[dict[str, float], int]:
-        """What lines with a loss have of what no known framework prints, as `_known`."""
+        """Returns the same for any line with a loss, without the names that a framework prints."""
         plain: dict[str, float] = {}
         steps = 0
         if {"step", "loss"} <= self._read or b"loss" not in text.lower():
@@ -246,14 +278,14 @@ class TrainingProgress:
         return plain, steps
 
     def _advance(self, epoch: int, step: int) -> int:
-        """The steps since the last line; in a new epoch they are counted from its beginning."""
+        """Returns the steps since the last line; in a new epoch they are counted from its beginning."""
         before, self._last = self._last, (epoch, step)
         if epoch == before[0]:
             return max(0, step - before[1])
         return step if epoch > before[0] else 0
 
     def _given(self, text: bytes) -> dict[str, float]:
-        """The last value of each of the user's patterns."""
+        """Returns the last value of each of the user's patterns."""
         if not self._own:
             return {}
         lines = text.replace(b"\r", b"\n").rsplit(b"\n", LINES + 1)[-LINES - 1 :]
@@ -266,25 +298,25 @@ class TrainingProgress:
 
 
 def has_step(output: str) -> bool:
-    """Whether the end of an output has a step of a training, in a form that is known."""
+    """Tells if the end of an output has a step of a training, in a known form."""
     text = output.encode() + b"\n"
     return TrainingProgress().read(len(text), text, 0.0).step is not None
 
 
 def _values(pattern: Pattern, match: re.Match[bytes]) -> dict[str, float]:
-    """The numbers in the groups of a match, by name."""
+    """Returns the numbers in the groups of a match, by name."""
     values = {name: float(text) for name, text in zip(pattern.names, match.groups())}
     if STEP_TIME in values:
         values[STEP_TIME] = pattern.seconds(values[STEP_TIME])
     return values
 
 
-def _first_end(text: bytes) -> int:
-    """Where the first whole line begins."""
+def _first_line(text: bytes) -> int:
+    """Returns the offset of the first complete line."""
     ends = [at for at in map(text.find, _LINE_ENDS) if at >= 0]
     return min(ends) + 1 if ends else len(text)
 
 
 def _last_end(text: bytes) -> int:
-    """Where the last whole line ends."""
+    """Returns the end of the last complete line."""
     return max(map(text.rfind, _LINE_ENDS)) + 1
