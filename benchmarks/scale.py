@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the made-up events of 
 
 from ma_boot.node.boot.job_channel import OtherNodes
 from ma_boot.node.boot.job_restart import AttemptEnd, RestartPolicy
-from ma_boot.node.boot.world import World
+from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.observe.channel.channel import NodeChannel
 from ma_boot.node.observe.channel.failures import failures_body
 from ma_boot.node.observe.channel.protocol import Address
@@ -75,7 +75,7 @@ class NodeZero:
             "MA_NUM_HOSTS": str(nodes), "VC_TASK_INDEX": "0", "MA_VJ_NAME": JOB,
             "VC_WORKER_HOSTS": ",".join(["127.0.0.1"] * nodes), "HOME": place, "MABOOT_JOB_TOKEN": TOKEN,
         }  # fmt: skip
-        self.others = OtherNodes(World(environ, "host", place, inbox, Silent()))
+        self.others = OtherNodes(ProcessContext(environ, "host", place, inbox, Silent()))
         self.others.open(read_job(environ, "host"), port)
         self.others.begin(RestartPolicy(budget=1))
 

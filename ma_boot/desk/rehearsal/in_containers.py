@@ -29,14 +29,14 @@ from ma_boot.desk.rehearsal.setup import (
     store_of_form,
 )
 from ma_boot.errors import ConfigError
+from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.request import BootRequest, as_options, as_variables
-from ma_boot.node.boot.world import World
 from ma_boot.node.environment.command_words import TrainingCommand, read_command
 from ma_boot.node.launch.launch_plan import WorkerSpec
 from ma_boot.platform.modelarts.job import PLATFORM_GID, PLATFORM_UID
 
 
-def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, world: World) -> int:
+def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, context: ProcessContext) -> int:
     """Runs the job in containers and returns its exit code, which is that of the first node that failed.
 
     Everything on the engine is removed, however the rehearsal ends; with `keep` it stays if the job ended.
@@ -48,22 +48,22 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
     started = time.monotonic()
     check_nodes(rehearsal)
     os.umask(0o022)  # the user of the nodes, who is another one, reads the rank table
-    job = new_job(rehearsal, world)
+    job = new_job(rehearsal, context)
     job = replace(job, machine=f"job-{job.uuid[:8]}")  # as in the names of its pods
-    with sandbox_of(job, rehearsal), engine(world.environ) as client:
+    with sandbox_of(job, rehearsal), engine(context.environ) as client:
         check_runs_here(client, options.image)
-        code, command = _code_of(rehearsal, world.cwd)
-        request = _request_inside(rehearsal.request, code, command, world.cwd)
-        files = files_of(code, rehearsal, world.cwd)
+        code, command = _code_of(rehearsal, context.cwd)
+        request = _request_inside(rehearsal.request, code, command, context.cwd)
+        files = files_of(code, rehearsal, context.cwd)
         obs_root = rehearsal.request.transfers.obs_root
-        root = Path(world.cwd, obs_root).resolve() if obs_root else None
-        store = store_of_form(world.environ, root) if rehearsal.channels else None
+        root = Path(context.cwd, obs_root).resolve() if obs_root else None
+        store = store_of_form(context.environ, root) if rehearsal.channels else None
         setup = Setup(rehearsal, request, job, code, files, store, exact_paths=True)
-        setup.make_nodes(range(job.nodes), world.inbox)
+        setup.make_nodes(range(job.nodes), context.inbox)
         _give_to_platform_user(job)
         inside = replace(job, exact_paths=True)  # as any node sees it
         arguments = (*channel_arguments(rehearsal.channels, inside, 0), *rehearsal.appended)
-        with removing(job.uuid, world.environ, options.keep):
+        with removing(job.uuid, context.environ, options.keep):
             created = create_containers(
                 client,
                 job,
@@ -72,16 +72,16 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
                 {**as_variables(request), **channel_variables(rehearsal.channels, inside, 0)},
                 code.name if code else "code",
                 root,
-                world.environ,
+                context.environ,
             )
 
             def spec_of(start: SimulatedJob, node: int) -> WorkerSpec:
                 argv = created.attach_command(node)
-                return WorkerSpec(f"node {node}", argv, world.cwd, world.environ, job.node_log(node))
+                return WorkerSpec(f"node {node}", argv, context.cwd, context.environ, job.node_log(node))
 
-            exit_code = run_job(setup, lambda counts: created.job, spec_of, created, world, started)
+            exit_code = run_job(setup, lambda counts: created.job, spec_of, created, context, started)
             if options.keep:
-                world.journal.say(created.kept_note())
+                context.journal.say(created.kept_note())
             else:
                 setup.remove_copies()
     return exit_code

@@ -35,11 +35,11 @@ from ma_boot.node.boot.launch_phase import (
     plan_node,
     working_directory,
 )
+from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.rank_table_phase import find_ranks, own_ranks, planned_by_route, write_table
 from ma_boot.node.boot.request import BootRequest, boot_command, without_own
 from ma_boot.node.boot.run_phase import check_restarts, train
 from ma_boot.node.boot.stray_files import Look, planned_look, report_stray_files
-from ma_boot.node.boot.world import World
 from ma_boot.node.environment.patch import applied
 from ma_boot.node.environment.software import software_of
 from ma_boot.node.environment.training_environment import TrainingEnvironment, select_environment
@@ -72,51 +72,51 @@ if TYPE_CHECKING:
 DNS_SECONDS = 300.0
 
 
-def boot(request: BootRequest, world: World) -> Ending:
+def boot(request: BootRequest, context: ProcessContext) -> Ending:
     """Boots this node of the job, phase by phase.
 
     Every end is returned as an `Ending`: failures, stops and internal errors too. Once the mapping is known,
     the outputs are uploaded whatever happens.
     """
-    with OtherNodes(world) as others:
-        ending = _booted(request, others.world, others)
+    with OtherNodes(context) as others:
+        ending = _booted(request, others.context, others)
         cause, agreed = others.cause(ending)
         return ending._replace(cause=cause, agreed=agreed)
 
 
-def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
+def _booted(request: BootRequest, context: ProcessContext, others: OtherNodes) -> Ending:
     """The phases; `others` are opened as soon as the job is known."""
-    environ, inbox, journal = world.environ, world.inbox, world.journal
+    environ, inbox, journal = context.environ, context.inbox, context.journal
     job, transfers, placement, run, reset, look, error = None, None, None, None, None, None, None
     checkpoints = NodeCheckpoints()
     try:
         with journal.phase("job") as phase:
-            job = _job(request, world)
+            job = _job(request, context)
             _open(others, request, job)
-            transfers = _transfers(request, world, job, others)
-            _check_before(request, world, job, transfers)
+            transfers = _transfers(request, context, job, others)
+            _check_before(request, context, job, transfers)
             phase.detail = job.summary()
         with journal.phase("environment") as phase:
-            training = _set_up(request, world, job, inputs_of(transfers))
+            training = _set_up(request, context, job, inputs_of(transfers))
             phase.detail = training.origin
         with downloading_inputs(transfers, journal, inbox) as check, journal.phase("rank table") as phase:
-            placement, table, job = _ranks(request, world, job, check)
+            placement, table, job = _ranks(request, context, job, check)
             others.meet(placement, table, job, request.run.channel_port)
             write_table(placement, table, job)
             if request.launch.rendezvous == "rank-table":
                 placement = planned_by_route(placement, job, training, inbox, journal.say)
             phase.detail = own_ranks(placement)
-        checkpoints = _checkpoints(request, world, job, transfers, placement, table)
+        checkpoints = _checkpoints(request, context, job, transfers, placement, table)
         training = training._replace(environ=applied(training.environ, checkpoints.variables))
         with journal.phase("launch") as phase:
-            plan = _plan(request, world, job, training, placement)
-            _make_room(request, world, plan, transfers)
+            plan = _plan(request, context, job, training, placement)
+            _make_room(request, context, plan, transfers)
             phase.detail = launch_text(plan, request.command, request.launch, request.ranks_start)
-            reset = _reset(request, world, job, placement)
-            look = planned_look(plan, job, transfers, world)
+            reset = _reset(request, context, job, placement)
+            look = planned_look(plan, job, transfers, context)
         with sending_outputs(transfers, checkpoints, journal, inbox), journal.phase("run") as phase:
-            renew = partial(_renew, request, world, job, placement)
-            run = train(plan, request.run, world, checkpoints, others, reset, renew)
+            renew = partial(_renew, request, context, job, placement)
+            run = train(plan, request.run, context, checkpoints, others, reset, renew)
             phase.outcome, phase.detail = run.outcome, run.summary()
     except Exception as caught:  # also what no check has foreseen: the outputs come first
         error = limit_reached(caught) or caught
@@ -129,7 +129,7 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
     nothing, timeout = NOTHING_LEFT if all_expected else "", _time_left(request, checkpoints)
     sets = sets_first(transfers, checkpoints.outputs, run, bool(inbox.stops), journal)
     lost = upload_outputs(transfers, journal, inbox, timeout, nothing, sets=sets, listen=others.listen)
-    form, empty = _left(world, look, transfers, all_expected) if run is not None else ((), None)
+    form, empty = _left(context, look, transfers, all_expected) if run is not None else ((), None)
     with journal.only_helps("the driver's script for the end was not run"):
         call_post_stop(environ, journal.warn)
     return Ending.of(job, inbox.stops, error, others.judged(run), lost or empty, form)
@@ -154,27 +154,27 @@ def _leave(others: OtherNodes, so_far: Ending) -> None:
 
 
 def _left(
-    world: World, look: Look | None, transfers: NodeTransfers | None, all_expected: bool
+    context: ProcessContext, look: Look | None, transfers: NodeTransfers | None, all_expected: bool
 ) -> tuple[Sequence[ChannelContent], OutputLost | None]:
     """Returns the contents of the job form's directories, and the error of an empty output.
 
     Files outside of all outputs are reported, and those that other nodes would have replaced.
     """
-    report_conflicts(transfers.shared if transfers else None, world.journal)
+    report_conflicts(transfers.shared if transfers else None, context.journal)
     form: Sequence[ChannelContent] = ()
     empty: OutputLost | None = None
-    with world.journal.only_helps("files outside of the outputs were not looked for"):
-        report_stray_files(look, world.journal, world.inbox)
-    with world.journal.only_helps("inputs and outputs of the job form were not looked at"):
-        form = form_channels(world.environ, world.journal, bool(world.inbox.stops))
+    with context.journal.only_helps("files outside of the outputs were not looked for"):
+        report_stray_files(look, context.journal, context.inbox)
+    with context.journal.only_helps("inputs and outputs of the job form were not looked at"):
+        form = form_channels(context.environ, context.journal, bool(context.inbox.stops))
         empty = empty_outputs(form, all_expected)
     return form, empty
 
 
-def _job(request: BootRequest, world: World) -> JobEnvironment:
+def _job(request: BootRequest, context: ProcessContext) -> JobEnvironment:
     """The job, whose events are written from now on."""
-    journal = world.journal
-    job = this_job(request.job, world.environ, world.hostname, journal.say)
+    journal = context.journal
+    job = this_job(request.job, context.environ, context.hostname, journal.say)
     journal.open(Path(job.events_file), job.node_rank)
     script = request.command.script
     program = os.path.basename(script.name if script is not None else request.command.words[0])
@@ -185,78 +185,85 @@ def _job(request: BootRequest, world: World) -> JobEnvironment:
 
 
 def _transfers(
-    request: BootRequest, world: World, job: JobEnvironment, others: OtherNodes
+    request: BootRequest, context: ProcessContext, job: JobEnvironment, others: OtherNodes
 ) -> NodeTransfers | None:
     """What the mapping asks for; relative local paths start where the processes will run."""
-    place = working_directory(request.launch, request.command, world.cwd, job.job_dir)
-    announce = told_of_credentials(world.journal)
-    transfers = job_transfers(request.transfers, world.environ, world.cwd, job, place, announce)
+    place = working_directory(request.launch, request.command, context.cwd, job.job_dir)
+    announce = told_of_credentials(context.journal)
+    transfers = job_transfers(request.transfers, context.environ, context.cwd, job, place, announce)
     if transfers is None:
         return None
-    return with_shared_outputs(transfers, request.transfers, world.cwd, job, others.uploads)
+    return with_shared_outputs(transfers, request.transfers, context.cwd, job, others.uploads)
 
 
-def plan_only(request: BootRequest, world: World) -> LaunchPlan:
+def plan_only(request: BootRequest, context: ProcessContext) -> LaunchPlan:
     """What `boot` would start: waits for the rank table as it does; transfers, writes and starts nothing.
 
     Raises `BootError` and `Stopped`.
     """
-    world = OtherNodes(world).world  # without the token of the channel
-    job = this_job(request.job, world.environ, world.hostname)
-    job_mapping(request.transfers.path_mapping, world.cwd, job)
-    training = _environment(request, world, job)
-    placement, _, job = _ranks(request, world, job, world.inbox.check)
-    return _plan(request, world, job, training, placement, waits=False)
+    context = OtherNodes(context).context  # without the token of the channel
+    job = this_job(request.job, context.environ, context.hostname)
+    job_mapping(request.transfers.path_mapping, context.cwd, job)
+    training = _environment(request, context, job)
+    placement, _, job = _ranks(request, context, job, context.inbox.check)
+    return _plan(request, context, job, training, placement, waits=False)
 
 
-def _environment(request: BootRequest, world: World, job: JobEnvironment) -> TrainingEnvironment:
-    options, root, environ = request.environment, request.transfers.obs_root, without_own(world.environ)
+def _environment(request: BootRequest, context: ProcessContext, job: JobEnvironment) -> TrainingEnvironment:
+    options, root, environ = request.environment, request.transfers.obs_root, without_own(context.environ)
     if root is not None:  # for the training's own `path_mapping.file`
-        environ["PATH_MAPPING_OBS_ROOT"] = os.path.join(world.cwd, root)
+        environ["PATH_MAPPING_OBS_ROOT"] = os.path.join(context.cwd, root)
     training = select_environment(
-        options.python, options.conda_env, options.source, environ, job.home, world.inbox, world.journal.say,
-        cwd=world.cwd, job_dir=job.job_dir,
-    )  # fmt: skip
+        options.python,
+        options.conda_env,
+        options.source,
+        environ=environ,
+        home=job.home,
+        inbox=context.inbox,
+        say=context.journal.say,
+        cwd=context.cwd,
+        job_dir=job.job_dir,
+    )
     remember_secrets(training.environ)
     return training
 
 
 def _check_before(
-    request: BootRequest, world: World, job: JobEnvironment, transfers: NodeTransfers | None
+    request: BootRequest, context: ProcessContext, job: JobEnvironment, transfers: NodeTransfers | None
 ) -> None:
     """What is worth knowing before the training: this container, and whether its outputs can be uploaded."""
     if transfers is not None and transfers.shared is not None:
-        world.journal.warn(transfers.shared.warning())
-    record_routes(transfers, world.journal)
+        context.journal.warn(transfers.shared.warning())
+    record_routes(transfers, context.journal)
     if request.job.preflight:
-        check_container(world.environ, world.hostname, job, world.journal.warn)
-    look_at_outputs(transfers, world.inbox)
-    report_channels(world.environ, world.journal.warn)
+        check_container(context.environ, context.hostname, job, context.journal.warn)
+    look_at_outputs(transfers, context.inbox)
+    report_channels(context.environ, context.journal.warn)
 
 
 def _set_up(
-    request: BootRequest, world: World, job: JobEnvironment, inputs: Sequence[Route]
+    request: BootRequest, context: ProcessContext, job: JobEnvironment, inputs: Sequence[Route]
 ) -> TrainingEnvironment:
     """The training's environment, after what is done once before its processes."""
-    training = _environment(request, world, job)
+    training = _environment(request, context, job)
     by_mpi = request.launch.rendezvous == "mpi"
-    command = check_command(request.command, training, world.cwd, job, inputs, by_mpi)
-    setup = NodeSetup(world.environ, world.cwd, job.home, job.job_dir, world.inbox, world.journal.say)
+    command = check_command(request.command, training, context.cwd, job, inputs, by_mpi)
+    setup = NodeSetup(context.environ, context.cwd, job.home, job.job_dir, context.inbox, context.journal.say)
     if request.environment.requirements is not None:
         training = setup.install_packages(request.environment.requirements, training)
     training = setup.run_pre_start(command.code if command else None, training)
     remember_secrets(training.environ)
     training = setup.install_operators(
-        training, lambda: configured_store(request.transfers, world.environ, world.cwd)
+        training, lambda: configured_store(request.transfers, context.environ, context.cwd)
     )
     versions = software_of(training.python, job.job_dir)
-    world.journal.event("software", versions=versions)
+    context.journal.event("software", versions=versions)
     return training
 
 
 def _checkpoints(
     request: BootRequest,
-    world: World,
+    context: ProcessContext,
     job: JobEnvironment,
     transfers: NodeTransfers | None,
     placement: Placement,
@@ -266,7 +273,7 @@ def _checkpoints(
     if transfers is None or not with_checkpoints(transfers):
         return NodeCheckpoints()
     timeout, upload_timeout = request.ranks.rank_table_timeout, request.transfers.upload_timeout
-    _stop_leftovers(request, world)
+    _stop_leftovers(request, context)
     return restored_checkpoints(
         transfers,
         placement,
@@ -274,31 +281,35 @@ def _checkpoints(
         job,
         timeout=timeout,
         upload_timeout=upload_timeout,
-        inbox=world.inbox,
-        journal=world.journal,
+        inbox=context.inbox,
+        journal=context.journal,
     )
 
 
 def _reset(
-    request: BootRequest, world: World, job: JobEnvironment, placement: Placement
+    request: BootRequest, context: ProcessContext, job: JobEnvironment, placement: Placement
 ) -> ResetWatch | None:
     """The watch on MindCluster's reset file, once processes may start; None without such a file.
 
     Raises `Stopped`, and what the wait raises.
     """
     timeout = request.ranks.rank_table_timeout
-    watch = reset_watch(request.run.reset_file, job, placement.ranks, timeout, world.inbox, world.journal)
+    watch = reset_watch(request.run.reset_file, job, placement.ranks, timeout, context.inbox, context.journal)
     if watch is not None:
         watch.start()
-    world.inbox.check()
+    context.inbox.check()
     return watch
 
 
 def _renew(
-    request: BootRequest, world: World, job: JobEnvironment, placement: Placement, check: Callable[[], None]
+    request: BootRequest,
+    context: ProcessContext,
+    job: JobEnvironment,
+    placement: Placement,
+    check: Callable[[], None],
 ) -> None:
     """Reads the rank table again, as a further attempt begins; raises what `check` does while it waits."""
-    now, table, changed = _ranks(request, world, job, check)
+    now, table, changed = _ranks(request, context, job, check)
     if (now.ranks, now.world_size) != (placement.ranks, placement.world_size):
         raise ConfigError(
             f"after the restart this node has {own_ranks(now)}, before it {own_ranks(placement)}: only "
@@ -307,41 +318,43 @@ def _renew(
     write_table(now, table, changed)
 
 
-def _make_room(request: BootRequest, world: World, plan: LaunchPlan, transfers: NodeTransfers | None) -> None:
+def _make_room(
+    request: BootRequest, context: ProcessContext, plan: LaunchPlan, transfers: NodeTransfers | None
+) -> None:
     """Frees and creates what the processes of the plan need, before they start."""
-    _stop_leftovers(request, world)
+    _stop_leftovers(request, context)
     make_directories(plan, inputs_of(transfers))
     check_free(plan.ports)
-    start_slogd(world.environ, world.journal.say)
+    start_slogd(context.environ, context.journal.say)
 
 
-def _stop_leftovers(request: BootRequest, world: World) -> None:
+def _stop_leftovers(request: BootRequest, context: ProcessContext) -> None:
     """Stops what an earlier start has left: it holds devices and ports, and may write checkpoints."""
-    container, journal = instance_name(world.environ), world.journal
-    stop_leftovers(container, request.run.stop_timeout, world.inbox, journal.say, journal.event)
+    container, journal = instance_name(context.environ), context.journal
+    stop_leftovers(container, request.run.stop_timeout, context.inbox, journal.say, journal.event)
 
 
 def _ranks(
-    request: BootRequest, world: World, job: JobEnvironment, check: Callable[[], None]
+    request: BootRequest, context: ProcessContext, job: JobEnvironment, check: Callable[[], None]
 ) -> tuple[Placement, RankTable | None, JobEnvironment]:
-    rendezvous, sleep, say = request.launch.rendezvous, world.inbox.wait, world.journal.say
-    return find_ranks(request.ranks, rendezvous, job, world.cwd, sleep, say, check)
+    rendezvous, sleep, say = request.launch.rendezvous, context.inbox.wait, context.journal.say
+    return find_ranks(request.ranks, rendezvous, job, context.cwd, sleep, say, check)
 
 
 def _plan(
     request: BootRequest,
-    world: World,
+    context: ProcessContext,
     job: JobEnvironment,
     training: TrainingEnvironment,
     ranks: Placement,
     waits: bool = True,
 ) -> LaunchPlan:
     """The launch plan; unless it `waits` for the name server, a master stays a name."""
-    command = training_command(request.command, training, world.cwd, job)
+    command = training_command(request.command, training, context.cwd, job)
     port = training.environ.get("MASTER_PORT", "")
 
     def look_up(host: str) -> str:
-        return address_of(host, DNS_SECONDS, world.journal.say, world.inbox) if waits else host
+        return address_of(host, DNS_SECONDS, context.journal.say, context.inbox) if waits else host
 
     master = meeting_point(request.launch, job, port, look_up)
     return plan_node(
@@ -349,7 +362,7 @@ def _plan(
             job=job,
             placement=ranks,
             command=command,
-            cwd=working_directory(request.launch, request.command, world.cwd, job.job_dir),
+            cwd=working_directory(request.launch, request.command, context.cwd, job.job_dir),
             environ=command.environment(training.environ),
             master=master,
             is_root=os.geteuid() == 0,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from ma_boot.errors import CommandNotFound, ConfigError
-from ma_boot.node.boot.world import Say
+from ma_boot.node.boot.process_context import Say
 from ma_boot.node.environment.command import find_command, find_file, find_program
 from ma_boot.node.environment.command_words import TrainingCommand
 from ma_boot.node.environment.patch import applied

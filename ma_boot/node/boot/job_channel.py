@@ -16,9 +16,9 @@ from ma_boot.errors import ExitCode, described
 from ma_boot.node.boot.job_restart import AttemptEnd, RestartPolicy, Verdict
 from ma_boot.node.boot.open_channel import check_token, meet_by_table, open_channel
 from ma_boot.node.boot.own_causes import OwnCauses
+from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.restart_protocol import ENDED, MUTE, Agreement, Over, over_body
 from ma_boot.node.boot.upload_barrier import UploadBarrier
-from ma_boot.node.boot.world import World
 from ma_boot.node.launch.launch_plan import Placement
 from ma_boot.node.observe.peers import PeerMessage
 from ma_boot.node.supervisor.worker_group import Worker
@@ -52,16 +52,16 @@ class OtherNodes:
     Without a token, or in a job of one node, there are none. Node 0 hears what failed on the others, and
     tells them the cause that follows from all of it.
 
-    What goes wrong on the way to them is said, and ends that way, never the job. `world` is this process's
-    world without the token, which is for nobody else.
+    What goes wrong on the way to them is said, and ends that way, never the job. `context` is this process's
+    context without the token.
     """
 
     without = "this node goes on without the others"
 
-    def __init__(self, world: World) -> None:
-        environ = dict(world.environ)
+    def __init__(self, context: ProcessContext) -> None:
+        environ = dict(context.environ)
         self._token = environ.pop(JOB_TOKEN, "")
-        self.world = world._replace(environ=environ)
+        self.context = context._replace(environ=environ)
         self.node = 0
         self._epoch = time.time() - time.monotonic()
         self._own: Sequence[int] = ()
@@ -101,7 +101,7 @@ class OtherNodes:
 
     def _give_up(self, reason: str) -> None:
         channel, self._channel = self._channel, None
-        self.world.journal.warn(f"{self.without}: {reason}")
+        self.context.journal.warn(f"{self.without}: {reason}")
         if channel is not None:
             with suppress(Exception):  # without a word, this node would count as lost
                 channel.tell("over", over_body(self.node, Over(MUTE)))
@@ -148,7 +148,7 @@ class OtherNodes:
         if job.node_count < 2:
             return
         if not self._token:
-            self.world.journal.warn(
+            self.context.journal.warn(
                 f"{JOB_TOKEN} is not set: failures, hangs and losses of the other {job.node_count - 1} nodes "
                 "are not detected here; set it to the same random text on all nodes, and to another one in "
                 "each job, for example from `openssl rand -hex 16`"
@@ -156,7 +156,7 @@ class OtherNodes:
             return
         check_token(self._token)
         with self._only_helping():
-            self._channel = open_channel(self._token, job, port, self.world)
+            self._channel = open_channel(self._token, job, port, self.context)
             self._channel.tell("here", {"boot": self._boot})
 
     def meet(self, placement: Placement, table: RankTable | None, job: JobEnvironment, port: int) -> None:
@@ -209,8 +209,8 @@ class OtherNodes:
         The ranks of this node are stopped for a lost node; where the job restarts together, also for a
         failure or the end of another node.
         """
-        if self.world.inbox.stops:  # what is left to do may take long, and the others need not wait for it
-            self.leave(128 + self.world.inbox.stops[0])
+        if self.context.inbox.stops:  # what is left to do may take long, and the others need not wait for it
+            self.leave(128 + self.context.inbox.stops[0])
         if self.talks:
             with self._only_helping():
                 self._check(workers)
@@ -220,7 +220,7 @@ class OtherNodes:
 
     def check_peers(self) -> None:
         """For waits between two attempts: raises `Stopped`, and `PeerOver` once a node takes part no more."""
-        self.world.inbox.check()
+        self.context.inbox.check()
         with self._only_helping():
             self._take()
         if self.together and self._agreement.why_over:
@@ -324,7 +324,7 @@ class OtherNodes:
                 self._agreement = self._agreement.ended("there is no way to the other nodes")
             if self._agreement.verdict is not None:
                 break
-            self.world.inbox.check()
+            self.context.inbox.check()
             time.sleep(_POLL_SECONDS)
         verdict = self._agreement.verdict
         self._decided = cause, bool(verdict.rule) and not verdict.again
@@ -351,7 +351,7 @@ class OtherNodes:
 
         After node 0's decision a stop is the platform's answer to the end of a faster node.
         """
-        (cause, is_decided), is_stopped = self._decided, bool(self.world.inbox.stops)
+        (cause, is_decided), is_stopped = self._decided, bool(self.context.inbox.stops)
         if not self.together or (is_stopped and not is_decided):
             return None
         if cause is not None:
@@ -365,11 +365,11 @@ class OtherNodes:
         than an outage of the network may take, until it is known of each node that it is still there, or how
         it has ended.
         """
-        if run is None or self.world.inbox.stops:
+        if run is None or self.context.inbox.stops:
             return run
         with self._only_helping():
             self._take()
-            while run.succeeded and self._channel is not None and not self.world.inbox.stops:
+            while run.succeeded and self._channel is not None and not self.context.inbox.stops:
                 if not self._channel.away - self._agreement.over.keys():
                     break
                 time.sleep(_POLL_SECONDS)
@@ -415,7 +415,7 @@ class OtherNodes:
                 cause, agreed = self._agreed(status, own, ending), True
         if cause is None or not status.code:
             return None, False
-        self.world.journal.event("job cause", cause=cause.fields())
+        self.context.journal.event("job cause", cause=cause.fields())
         return cause, agreed
 
     def _agreed(self, status: ExitStatus, own: list[Cause], ending: Ending) -> Cause | None:

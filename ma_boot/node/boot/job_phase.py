@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ma_boot.errors import CannotCreate, ConfigError, OutputLost, listed
-from ma_boot.node.boot.world import Say
+from ma_boot.node.boot.process_context import Say
 from ma_boot.node.transfers.transfers import nothing_at
 from ma_boot.platform.modelarts.findings import failed
 from ma_boot.platform.modelarts.job import Channel, ChannelContent, JobEnvironment, read_channels, read_job

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Callable
 
-from ma_boot.node.boot.world import World
+from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.observe.cards import CardTools, NpuState
 from ma_boot.processes.task import Task
 from ma_boot.wording import Message
@@ -23,37 +23,37 @@ BROKEN = ("Alarm", "Critical")  # of npu-smi's OK, Warning, Alarm, Critical
 LEAST_FREE = 1 << 20  # bytes of a disk on which something can still be written
 
 
-def wait_for_cards(world: World, check: Callable[[], None]) -> None:
+def wait_for_cards(context: ProcessContext, check: Callable[[], None]) -> None:
     """Returns once no process uses an NPU any more, or after half a minute; raises what `check` does.
 
     Where that cannot be seen, the NPUs have the time that they need.
     """
     began = time.monotonic()
     while True:
-        state = _npus(world, check)
+        state = _npus(context, check)
         if state is None and not NPU.exists():
             return
         seconds = FREE_SECONDS if state is not None and state.processes is not None else RELEASE_SECONDS
         left = began + seconds - time.monotonic()
         if left <= 0 or (state is not None and state.processes == 0):
             return
-        _sleep(world, min(left, _BETWEEN_LOOKS) if state is not None else left, check)
+        _sleep(context, min(left, _BETWEEN_LOOKS) if state is not None else left, check)
 
 
-def _sleep(world: World, seconds: float, check: Callable[[], None]) -> None:
+def _sleep(context: ProcessContext, seconds: float, check: Callable[[], None]) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         check()
-        world.inbox.wait(until - time.monotonic())
+        context.inbox.wait(until - time.monotonic())
     check()
 
 
-def what_is_broken(world: World, cards: int, directories: Iterable[str]) -> str:
+def what_is_broken(context: ProcessContext, cards: int, directories: Iterable[str]) -> str:
     """Why no further attempt can do well on this node; empty if nothing of that kind is known.
 
     Its processes use so many `cards`, and write to the `directories`. Raises `Stopped`.
     """
-    problems = [*broken_cards(_npus(world, world.inbox.check), cards), *_full_disks(directories)]
+    problems = [*broken_cards(_npus(context, context.inbox.check), cards), *_full_disks(directories)]
     return problems[0] if problems else ""
 
 
@@ -75,13 +75,13 @@ def _full_disks(directories: Iterable[str]) -> Iterator[str]:
                 yield Message.of("the disk of {} is full", directory)
 
 
-def _npus(world: World, check: Callable[[], None]) -> NpuState | None:
+def _npus(context: ProcessContext, check: Callable[[], None]) -> NpuState | None:
     """Returns the state that npu-smi shows now; None where it is not, or fails. Raises what `check` does."""
 
     def query(cancel: threading.Event) -> NpuState | None:
-        return CardTools(world.environ).npus(cancel)
+        return CardTools(context.environ).npus(cancel)
 
-    task = Task("npu-smi", query, world.inbox)
+    task = Task("npu-smi", query, context.inbox)
     try:
         task.wait(check)
     finally:

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from ma_boot.errors import ConfigError
-from ma_boot.node.boot.world import World
+from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.platform.modelarts.job import JOB_TOKEN, JobEnvironment
 from ma_boot.platform.rank_table import RankTable, own_pod
 
@@ -25,7 +25,7 @@ def check_token(token: str) -> None:
         )
 
 
-def open_channel(token: str, job: JobEnvironment, port: int, world: World) -> NodeChannel:
+def open_channel(token: str, job: JobEnvironment, port: int, context: ProcessContext) -> NodeChannel:
     """Listens as node 0, or calls it if the platform's variables tell its address.
 
     Raises `RuntimeError` at the limit of threads.
@@ -40,10 +40,12 @@ def open_channel(token: str, job: JobEnvironment, port: int, world: World) -> No
         node=job.node_rank,
         nodes=job.node_count,
         own=own,
-        inbox=world.inbox,
+        inbox=context.inbox,
     )
     if channel.problem:
-        world.journal.warn(f"this node hears nothing of the others: {channel.problem} (MABOOT_CHANNEL_PORT)")
+        context.journal.warn(
+            f"this node hears nothing of the others: {channel.problem} (MABOOT_CHANNEL_PORT)"
+        )
     if len(job.place.hosts) == job.node_count:
         channel.meet(Address(job.place.hosts[0], port))
     return channel

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
 from ma_boot.errors import ConfigError, RankTableInvalid, listed
-from ma_boot.node.boot.world import Say
+from ma_boot.node.boot.process_context import Say
 from ma_boot.node.environment.training_environment import TrainingEnvironment
 from ma_boot.node.launch.launch_plan import Placement, placed_by_count
 from ma_boot.platform.modelarts.job import JobEnvironment

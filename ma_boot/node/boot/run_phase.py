@@ -14,7 +14,7 @@ from ma_boot.node.boot.checkpoint_phase import CutFiles, NodeCheckpoints
 from ma_boot.node.boot.job_channel import OtherNodes, PeerOver
 from ma_boot.node.boot.job_restart import AttemptEnd, Failed, RestartPolicy, Verdict, decide, failure_of
 from ma_boot.node.boot.node_health import wait_for_cards, what_is_broken
-from ma_boot.node.boot.world import World
+from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.launch.launch_plan import LaunchPlan, WorkerSpec
 from ma_boot.node.observe.hang_detector import HangDetector
 from ma_boot.node.observe.progress import has_step
@@ -72,7 +72,7 @@ def check_restarts(options: RunOptions, job: JobEnvironment, has_channel: bool) 
 def train(
     plan: LaunchPlan,
     options: RunOptions,
-    world: World,
+    context: ProcessContext,
     checkpoints: NodeCheckpoints,
     others: OtherNodes,
     reset: ResetWatch | None,
@@ -84,14 +84,14 @@ def train(
     restart, and `renew` reads the rank table again, with the check of its waits. A job of several nodes
     restarts together: all stop, node 0 decides, all start again or none.
     """
-    inbox, journal = world.inbox, world.journal
+    inbox, journal = context.inbox, context.journal
     workers: Sequence[WorkerSpec] = plan.workers
     policy, earlier = RestartPolicy(options.max_restarts, options.start_seconds), list[Failed]()
     others.begin(policy)
     for attempt in itertools.count(1):
         if options.max_restarts:
             workers = [_with_variable(worker, "MABOOT_ATTEMPT", str(attempt)) for worker in workers]
-        result = _observed(workers, plan, options, world, checkpoints, others, reset, attempt)
+        result = _observed(workers, plan, options, context, checkpoints, others, reset, attempt)
         why = reset.reason if reset is not None and not inbox.stops and _was_stopped(result) else ""
         asked = bool(why)
         if not asked:
@@ -110,7 +110,7 @@ def train(
         journal.say(f"attempt {attempt}: {why}; starting attempt {attempt + 1}{of}")
         try:
             workers = _prepared(
-                workers, world, reset if asked else None, renew, checkpoints, others.check_peers
+                workers, context, reset if asked else None, renew, checkpoints, others.check_peers
             )
         except (BootError, PeerOver, Stopped) as error:
             journal.warn(f"no restart: {error}")
@@ -128,14 +128,14 @@ def _observed(
     workers: Sequence[WorkerSpec],
     plan: LaunchPlan,
     options: RunOptions,
-    world: World,
+    context: ProcessContext,
     checkpoints: NodeCheckpoints,
     others: OtherNodes,
     reset: ResetWatch | None,
     attempt: int,
 ) -> RunResult:
     """One attempt, with all that observes it."""
-    inbox, journal = world.inbox, world.journal
+    inbox, journal = context.inbox, context.journal
     hangs = HangDetector(options.hang_timeout, options.hang_action, inbox, journal, others)
     sampling = Sampling(
         options.metrics, options.metric, options.metrics_port or "", plan.node_rank, journal.path
@@ -145,13 +145,13 @@ def _observed(
     observers += [reset] if reset is not None else []
     with journal.only_helps(Semaphores.without):
         observers.append(Semaphores(inbox, journal))
-    saving = _save_requests(plan, options, world, others, attempt)
+    saving = _save_requests(plan, options, context, others, attempt)
     if saving is not None:
         observers.append(saving)
         workers = [_with_variable(worker, SAVE_FILE, saving.path) for worker in workers]
-    container = instance_name(world.environ)
+    container = instance_name(context.environ)
     result = supervise(
-        workers, Limits(options.stop_timeout), inbox, journal, world.environ, container, observers
+        workers, Limits(options.stop_timeout), inbox, journal, context.environ, container, observers
     )
     return result._replace(hung=hangs.hung, suspect=hangs.suspect)
 
@@ -163,7 +163,7 @@ def _was_stopped(result: RunResult) -> bool:
 
 def _prepared(
     workers: Sequence[WorkerSpec],
-    world: World,
+    context: ProcessContext,
     reset: ResetWatch | None,
     renew: Callable[[Callable[[], None]], None],
     checkpoints: NodeCheckpoints,
@@ -173,7 +173,7 @@ def _prepared(
 
     Raises `BootError`, and what `check` raises, which is called during the waits.
     """
-    wait_for_cards(world, check)
+    wait_for_cards(context, check)
     if reset is not None:
         checkpoints.publish(math.inf, check)
         reset.start()
@@ -186,15 +186,15 @@ def _with_variable(worker: WorkerSpec, name: str, value: str) -> WorkerSpec:
 
 
 def _save_requests(
-    plan: LaunchPlan, options: RunOptions, world: World, others: OtherNodes, attempt: int
+    plan: LaunchPlan, options: RunOptions, context: ProcessContext, others: OtherNodes, attempt: int
 ) -> SaveRequests | None:
     """The way to ask the ranks for a checkpoint; None where they could not agree on a step."""
-    journal, requests = world.journal, None
+    journal, requests = context.journal, None
     if others.nodes == 1 or others.talks:
         with journal.only_helps(SaveRequests.without):
             asking = SaveOptions(os.path.dirname(plan.workers[0].log_file), options.time_limit)
             agreement = SaveAgreement(others.node, others.nodes, attempt)
-            requests = SaveRequests(asking, agreement, others, world.inbox, journal)
+            requests = SaveRequests(asking, agreement, others, context.inbox, journal)
     elif options.time_limit and not plan.node_rank:
         why = f"{others.nodes} nodes need a token to agree on a step ({JOB_TOKEN})"
         journal.warn(f"no checkpoint is requested before the time limit (MABOOT_TIME_LIMIT): {why}")
@@ -234,7 +234,7 @@ def _decided(
         with suppress(PeerOver):  # the decision takes note of it
             checkpoints.publish(PUBLISH_SECONDS if others.together else math.inf, others.check_peers)
         problem = what_is_broken(
-            others.world, sum(worker.rank is not None for worker in workers), directories
+            others.context, sum(worker.rank is not None for worker in workers), directories
         )
         end = end._replace(whole=checkpoints.whole(), unhealthy=problem)
         if others.together:

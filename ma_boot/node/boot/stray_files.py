@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ma_boot.node.boot.launch_phase import ENVIRONMENT_FILE
+from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.rank_table_phase import own_table_file
-from ma_boot.node.boot.world import World
 from ma_boot.node.launch.launch_plan import LaunchPlan
 from ma_boot.node.transfers.mapping import NodeTransfers, outputs_of
 from ma_boot.platform.modelarts.job import JobEnvironment, read_channels
@@ -78,7 +78,7 @@ class StrayFiles(NamedTuple):
 
 
 def planned_look(
-    plan: LaunchPlan, job: JobEnvironment, transfers: NodeTransfers | None, world: World
+    plan: LaunchPlan, job: JobEnvironment, transfers: NodeTransfers | None, context: ProcessContext
 ) -> Look | None:
     """The look for files that are written from now on; None where the working directory outlives the job.
 
@@ -87,14 +87,14 @@ def planned_look(
     if job.platform.name != "modelarts":
         return None
     outputs = [str(route.path(transfers.base)) for route in outputs_of(transfers)] if transfers else []
-    form = [channel.local_dir for channel in read_channels(world.environ)[0] if channel.kind == "outputs"]
+    form = [channel.local_dir for channel in read_channels(context.environ)[0] if channel.kind == "outputs"]
     ours = [job.log_dir, own_table_file(job), os.path.join(job.home, "ascend")]  # the last: CANN's logs
     for worker in plan.workers:
         ours += [worker.environ.get("ASCEND_PROCESS_LOG_PATH", ""), os.path.dirname(worker.log_file)]
         ours += [os.path.join(worker.cwd, ENVIRONMENT_FILE)]
     searched = {place for worker in plan.workers for place in worker.environ.get("PATH", "").split(":")}
     code = plan.code if plan.code is not None and plan.code not in searched else ""  # not /usr/bin
-    roots = [world.cwd, *(worker.cwd for worker in plan.workers), job.job_dir, code]
+    roots = [context.cwd, *(worker.cwd for worker in plan.workers), job.job_dir, code]
     return Look(_real(roots), _real([*outputs, *form, *ours]), time.time_ns())
 
 

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from ma_boot.node.boot.job_channel import OtherNodes
-from ma_boot.node.boot.world import World
+from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.observe.hang_detector import HangDetector
 from ma_boot.node.observe.stacks_round import RankProcess
 from ma_boot.node.supervisor.supervise import Observer
@@ -78,9 +78,9 @@ class SimulatedNodes:
                 "MA_VJ_NAME": f"ma-job-{case.seed}", "HOME": str(place), "MABOOT_JOB_TOKEN": TOKEN,
             }  # fmt: skip
             self.journals.append(EventList())
-            world = World(environ, "host", str(place), inbox, self.journals[-1])
-            self.jobs.append(read_job(world.environ, "host"))
-            self.others.append(OtherNodes(world))
+            context = ProcessContext(environ, "host", str(place), inbox, self.journals[-1])
+            self.jobs.append(read_job(context.environ, "host"))
+            self.others.append(OtherNodes(context))
             self.others[-1].open(self.jobs[-1], port)
         channel = self.others[0]._channel
         assert channel is not None

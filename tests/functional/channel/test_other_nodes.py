@@ -11,8 +11,8 @@ import pytest
 
 from ma_boot.node.boot.job_channel import OtherNodes
 from ma_boot.node.boot.job_restart import AttemptEnd, RestartPolicy
+from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.restart_protocol import Agreement
-from ma_boot.node.boot.world import World
 from ma_boot.node.launch.launch_plan import Placement
 from ma_boot.node.observe.channel.channel import NodeChannel
 from ma_boot.node.observe.peers import PeerMessage
@@ -30,7 +30,7 @@ RAISES = "echo 'Traceback (most recent call last):'; echo '  x'; echo 'ValueErro
 @pytest.fixture
 def others(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> OtherNodes:
     """This node, whose channel keeps what is sent."""
-    others = OtherNodes(World({}, "host", str(tmp_path), inbox, journal))
+    others = OtherNodes(ProcessContext({}, "host", str(tmp_path), inbox, journal))
     channel: Any = Others(0, node=1)
     channel.others, channel.unreached = frozenset({0}), set()
     channel.connected, channel.away, channel.dead = set(), set(), set()

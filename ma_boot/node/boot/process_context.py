@@ -1,4 +1,4 @@
-"""What surrounds the boot: the environment it was started in, its signals and its output."""
+"""Process context: the environment ma_boot was started in, its stop signals and its output."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ma_boot.report.journal import Journal
 Say = Callable[[str], None]  # prints a line of ma_boot's own, as `Journal.say` does
 
 
-class World(NamedTuple):
-    """This process's environment and working directory, its stop signals and its journal.
+class ProcessContext(NamedTuple):
+    """Environment, host name, working directory, stop signals and journal of this process.
 
-    Only whoever runs a whole node, or a whole rehearsal, sees all of it; a phase gets the parts it needs.
+    The code that runs a whole node or a whole rehearsal has all of it; a phase gets the parts that it needs.
     """
 
     environ: Mapping[str, str]
