@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from ma_boot.errors import CommandNotFound, ConfigError
-from ma_boot.node.boot.process_context import Say
+from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.environment.command import find_command, find_file, find_program
 from ma_boot.node.environment.command_words import TrainingCommand
 from ma_boot.node.environment.patch import applied
@@ -23,7 +23,6 @@ from ma_boot.node.environment.training_environment import TrainingEnvironment, p
 from ma_boot.node.transfers.transfers import boot_error
 from ma_boot.platform.modelarts.job import JobEnvironment
 from ma_boot.processes.children import run_child
-from ma_boot.processes.signals import SignalInbox
 from path_mapping.errors import PathMappingError
 
 if TYPE_CHECKING:
@@ -95,24 +94,22 @@ class NodeSetup(NamedTuple):
     Every method raises `ConfigError` for a program that fails, and `Stopped`.
     """
 
-    environ: Mapping[str, str]
-    cwd: str
-    home: str
-    job_dir: str
-    inbox: SignalInbox
-    say: Say
+    context: ProcessContext
+    job: JobEnvironment
 
     def install_packages(self, requirements: str, training: TrainingEnvironment) -> TrainingEnvironment:
         """Installs a requirements file into the training's environment, or into one of the job's own that the
         training sees, where this user may not write to the former."""
         try:
-            file = find_file(requirements, self.cwd, self.job_dir)
+            file = find_file(requirements, self.context.cwd, self.job.job_dir)
         except CommandNotFound as error:
             raise ConfigError(f"--requirements {error}") from error
 
-        python, training = package_place(training, self.home, self.inbox, self._reminder(training.python))
-        argv = pip_command(python, file, self.environ)
-        self.say(f"installing {file} into the environment of {python}")
+        python, training = package_place(
+            training, self.job.home, self.context.inbox, self._reminder(training.python)
+        )
+        argv = pip_command(python, file, self.context.environ)
+        self.context.journal.say(f"installing {file} into the environment of {python}")
         self._run(argv, f"pip could not install {file}", training, os.path.dirname(file))
         return training
 
@@ -124,13 +121,17 @@ class NodeSetup(NamedTuple):
         for file in (os.path.join(beside, name) for name in PRE_START):
             if not os.path.isfile(file):
                 continue
-            self.say(f"running {file} before the training")
+            self.context.journal.say(f"running {file} before the training")
             if file.endswith(".py"):
                 self._run([training.python, file], f"{file} failed", training, beside)
                 continue
-            code, patch = environment_after(file, training.environ, self.inbox, self._reminder(file), beside)
+            code, patch = environment_after(
+                file, training.environ, self.context.inbox, self._reminder(file), beside
+            )
             _check(code, f"{file} failed")
-            training = training._replace(environ=passable(applied(training.environ, patch), self.say))
+            training = training._replace(
+                environ=passable(applied(training.environ, patch), self.context.journal.say)
+            )
         return training
 
     def install_operators(
@@ -140,7 +141,7 @@ class NodeSetup(NamedTuple):
 
         Like ModelArts' launcher (davincirun, `OpManager`). Raises a `BootError` for a failed download.
         """
-        text = self.environ.get(OPERATOR, "").strip() or "{}"
+        text = self.context.environ.get(OPERATOR, "").strip() or "{}"
         try:
             document = json.loads(text)
             url = document.get("obs", {}).get("obs_url")
@@ -156,7 +157,7 @@ class NodeSetup(NamedTuple):
             installers = sorted(Path(directory).rglob("*.run"))
             if not installers:
                 raise ConfigError(f"{OPERATOR}: there is no .run file in {url}")
-            self.say(f"installing the operators of {installers[0].name}")
+            self.context.journal.say(f"installing the operators of {installers[0].name}")
             installers[0].chmod(0o700)  # OBS does not keep the x bit
             self._run([str(installers[0])], f"{installers[0].name} failed", training, directory)
         more: dict[str, str] = {"SLOG_PRINT_TO_STDOUT": "1"} if document.get("ide_mode") else {}
@@ -164,10 +165,10 @@ class NodeSetup(NamedTuple):
 
     def _run(self, argv: Sequence[str], failure: str, training: TrainingEnvironment, cwd: str) -> None:
         reminder = self._reminder(argv[0])
-        _check(run_child(argv, training.environ, self.inbox, reminder, cwd=cwd, stdout=2), failure)
+        _check(run_child(argv, training.environ, self.context.inbox, reminder, cwd=cwd, stdout=2), failure)
 
     def _reminder(self, program: str) -> Callable[[], None]:
-        return lambda: self.say(f"{program} is still running")
+        return lambda: self.context.journal.say(f"{program} is still running")
 
 
 def _check(code: int, failure: str) -> None:

@@ -48,7 +48,7 @@ def _sleep(context: ProcessContext, seconds: float, check: Callable[[], None]) -
     check()
 
 
-def what_is_broken(context: ProcessContext, cards: int, directories: Iterable[str]) -> str:
+def find_defect(context: ProcessContext, cards: int, directories: Iterable[str]) -> str:
     """Why no further attempt can do well on this node; empty if nothing of that kind is known.
 
     Its processes use so many `cards`, and write to the `directories`. Raises `Stopped`.

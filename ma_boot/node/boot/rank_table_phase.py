@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
 from ma_boot.errors import ConfigError, RankTableInvalid, listed
-from ma_boot.node.boot.process_context import Say
+from ma_boot.node.boot.process_context import ProcessContext, Say
 from ma_boot.node.environment.training_environment import TrainingEnvironment
 from ma_boot.node.launch.launch_plan import Placement, placed_by_count
 from ma_boot.platform.modelarts.job import JobEnvironment
@@ -63,9 +63,7 @@ def find_ranks(
     options: RankOptions,
     rendezvous: str,
     job: JobEnvironment,
-    cwd: str,
-    sleep: Callable[[float], None],
-    say: Say,
+    context: ProcessContext,
     check: Callable[[], None],
 ) -> tuple[Placement, RankTable | None, JobEnvironment]:
     """The ranks of this node, the converted rank table if the job has one, and the job with its nodes.
@@ -74,7 +72,9 @@ def find_ranks(
     `check` is called while it waits, and raises to end the wait. Raises `ConfigError`, `RankTableInvalid` and
     `RankTableTimeout`.
     """
-    file = _table_file(options, job, cwd)
+    # `SignalInbox.wait` returns early at a signal.
+    sleep, say = context.inbox.wait, context.journal.say
+    file = _table_file(options, job, context.cwd)
     if file is None:
         if rendezvous == "rank-table":
             raise ConfigError(
@@ -106,7 +106,7 @@ def find_ranks(
         return _by_hand(options, file, table), table, job
     pod = _own_pod(table, job)
     job = _with_nodes_of(table, pod, job)
-    return _by_table(options.devices, rendezvous, file, table, pod, job), table, job
+    return _by_table(options.devices, rendezvous, file, table=table, pod=pod, job=job), table, job
 
 
 def own_table_file(job: JobEnvironment) -> str:
@@ -317,7 +317,7 @@ def planned_by_route(
         return placement
 
     file = Path(placement.table_file)
-    route = planned_route(training.python, file, server_id, training.environ, inbox, say)
+    route = planned_route(training.python, file, server_id, environ=training.environ, inbox=inbox, say=say)
     return placement._replace(ranks=route[1], table_file=str(route[0])) if route else placement
 
 

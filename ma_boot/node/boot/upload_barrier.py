@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Collection, Mapping
-from typing import Any, Protocol
+from collections.abc import Collection
+from typing import Protocol
 
 from ma_boot.node.boot.upload_states import (
     FINISHED,
@@ -18,7 +18,7 @@ from ma_boot.node.boot.upload_states import (
     read_seen,
     read_state,
 )
-from ma_boot.node.observe.peers import PeerMessage
+from ma_boot.node.observe.peers import PeerMessage, Peers
 
 KIND = "uploads"  # of the messages
 RELAY_SECONDS = 0.5  # between two reports of node 0: a channel takes 20 messages of a node in 10 s
@@ -27,22 +27,14 @@ IDLE_SECONDS = 2.0  # wait for a report on its way; peers that still train list 
 POLL_SECONDS = 0.05
 
 
-class NodeMessages(Protocol):
-    """Messages of the other nodes, as `OtherNodes` has them."""
-
-    node: int
-    nodes: int
+class UploadMessages(Peers, Protocol):
+    """The other nodes, with their messages about uploads, as `JobPeers` has them."""
 
     @property
-    def talks(self) -> bool: ...
+    def nodes(self) -> int: ...
 
     @property
-    def others(self) -> Collection[int]: ...
-
-    @property
-    def unreached(self) -> Collection[int]: ...
-
-    def tell(self, kind: str, body: Mapping[str, Any]) -> None: ...
+    def is_connected(self) -> bool: ...
 
     def heard_of_uploads(self) -> list[PeerMessage]: ...
 
@@ -53,8 +45,8 @@ class UploadBarrier:
     A peer that begins to write after the wait lists the objects of this node first, and diverts its files.
     """
 
-    def __init__(self, others: NodeMessages) -> None:
-        self._others = others
+    def __init__(self, peers: UploadMessages) -> None:
+        self._peers = peers
         self._lock = threading.Lock()
         self._number = 0
         self._states = UploadStates()  # of node 0
@@ -73,39 +65,39 @@ class UploadBarrier:
     def wait(self, until: float, cancel: threading.Event) -> None:
         """See `UploadPeers`. Without a channel it returns at once."""
         began = time.monotonic()
-        while self._others.talks and time.monotonic() < until:
+        while self._peers.is_connected and time.monotonic() < until:
             self.relay()
             if self._is_over(time.monotonic() - began) or cancel.wait(POLL_SECONDS):
                 return
 
     def patience(self) -> float:
         """Seconds until `relay` has to be called; a message wakes the inbox."""
-        return RELAY_SECONDS if not self._others.node and self._is_changed() else math.inf
+        return RELAY_SECONDS if not self._peers.node and self._is_changed() else math.inf
 
     def relay(self) -> None:
         """Takes the reports that have come; node 0 sends its own if that has changed."""
-        if not self._others.talks:
+        if not self._peers.is_connected:
             return
         with self._lock:
-            for message in self._others.heard_of_uploads():
-                if self._others.node:
-                    self._seen = read_seen(message.body, self._others.nodes) or self._seen
+            for message in self._peers.heard_of_uploads():
+                if self._peers.node:
+                    self._seen = read_seen(message.body, self._peers.nodes) or self._seen
                 else:
                     state = read_state(message.body)
                     self._states = self._states.with_state(message.node, state) if state else self._states
             now = time.monotonic()
-            if not self._others.node and self._is_changed() and now - self._reported_at >= RELAY_SECONDS:
+            if not self._peers.node and self._is_changed() and now - self._reported_at >= RELAY_SECONDS:
                 self._reported, self._reported_at = self._states.seen(self._alive()), now
-                self._others.tell(KIND, self._reported.body())
+                self._peers.tell(KIND, self._reported.body())
 
     def _report(self, state: str) -> None:
         with self._lock:
             self._number += 1
             own = UploadState(self._number, state)
-            if not self._others.node:
+            if not self._peers.node:
                 self._states = self._states.with_state(0, own)
-            elif self._others.talks:
-                self._others.tell(KIND, own.body())
+            elif self._peers.is_connected:
+                self._peers.tell(KIND, own.body())
         self.relay()
 
     def _is_changed(self) -> bool:
@@ -114,22 +106,22 @@ class UploadBarrier:
 
     def _alive(self) -> Collection[int]:
         """The nodes that node 0 reports about: itself, and those that have not gone."""
-        return {0, *self._others.others} - set(self._others.unreached)
+        return {0, *self._peers.others} - set(self._peers.unreached)
 
     def _is_over(self, seconds: float) -> bool:
         """Returns whether the wait is over after so many seconds."""
         with self._lock:
-            if not self._others.node:
+            if not self._peers.node:
                 seen = self._states.seen(self._alive())
             elif not self._alive_as_seen_here():
                 return True
-            elif self._seen is None or not self._seen.has_heard(self._others.node, self._number):
+            elif self._seen is None or not self._seen.has_heard(self._peers.node, self._number):
                 return seconds >= ANSWER_SECONDS
             else:
                 seen = self._seen
-        own = {self._others.node}
+        own = {self._peers.node}
         return not seen.writing - own and (not seen.unfinished - own or seconds >= IDLE_SECONDS)
 
     def _alive_as_seen_here(self) -> bool:
         """Returns whether node 0 is reached: it has neither ended nor lost its connection."""
-        return bool(set(self._others.others) - set(self._others.unreached))
+        return bool(set(self._peers.others) - set(self._peers.unreached))

@@ -116,8 +116,8 @@ def test_a_child_of_a_hyperjob_does_not_restart_without_the_other_children(
     pod.table.write_text(json.dumps(of_children(table(*range(2 * pods)), pods, pods)))
     ended = pod.boot("--max-restarts", "1", "python", "-c", "raise SystemExit(7)")
     assert ended.code == 7, ended.output
-    assert "no restart: there is no way to the other nodes" in ended.output
-    given_up = f"this node goes on without the others: the rank table has {2 * pods} nodes" in ended.output
+    assert "no restart: there is no connection to the other nodes" in ended.output
+    given_up = f"this node continues without its peers: the rank table has {2 * pods} nodes" in ended.output
     assert given_up == (pods == 2), "a single pod has opened no way"
 
 

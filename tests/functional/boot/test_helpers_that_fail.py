@@ -46,8 +46,8 @@ def booted(node: Node, broken: str, code: int) -> Ended:
 @pytest.mark.parametrize(
     "broken",
     [
-        "ma_boot.node.observe.channel.failures:told",
-        "ma_boot.node.observe.channel.failures:told_by",
+        "ma_boot.node.boot.failure_message:failures_body",
+        "ma_boot.node.boot.failure_message:read_failures",
         "ma_boot.node.observe.channel.channel:NodeChannel:tell",
         "ma_boot.node.observe.channel.channel:NodeChannel:heard",
         "ma_boot.node.observe.channel.channel:NodeChannel:meet",
@@ -76,7 +76,7 @@ def test_the_end_of_the_job_is_as_without_it(node: Node, broken: str, code: int)
 
 def test_a_channel_that_fails_is_said_once_and_the_job_goes_on(node: Node) -> None:
     ended = booted(node, "ma_boot.node.observe.channel.channel:NodeChannel:heard", 0)
-    assert ended.output.count("this node goes on without the others: ZeroDivisionError: planted") == 1
+    assert ended.output.count("this node continues without its peers: ZeroDivisionError: planted") == 1
     events = [json.loads(line)["kind"] for line in (node.log_dir / _events(node)).read_text().splitlines()]
     assert events[-1] == "end"
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from ma_boot.cli.app import main
-from ma_boot.node.observe.channel.failures import failures_body
+from ma_boot.node.boot.failure_message import failures_body
 from ma_boot.node.observe.endpoint import Endpoint
 from ma_boot.node.transfers.mapping import TransferOptions, configured_store
 from ma_boot.redact import remember_secrets, without_secrets
