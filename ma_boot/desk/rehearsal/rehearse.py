@@ -140,7 +140,7 @@ def _finish(
     journal.close()
     events = [Path(job.events_file), *(file for node in range(job.nodes) for file in events_of(job, node))]
     made = write_in_time(events, Path(job.root, PAGE), world.inbox, journal.warn, PAGE_SECONDS)
-    removed, problems = pruned(Path(job.root).parent, rehearsal.keep)
+    removed, problems = pruned(Path(job.root).parent, rehearsal.options.keep_rehearsals)
     if removed or problems:
         journal.say("\n".join([f"{removed} old rehearsals were removed (MABOOT_KEEP_REHEARSALS)", *problems]))
     place, total = shown_path(job.root, world.cwd), totals(job, time.monotonic() - started)

@@ -14,9 +14,10 @@ import pytest
 
 from ma_boot.cli.app import commands, main
 from ma_boot.cli.help import Group
-from ma_boot.cli.options.option import RunOption, RunVariable
+from ma_boot.cli.options.sources import declared_options
 from ma_boot.cli.options.topics import TOPICS
-from ma_boot.cli.run import ALL, run
+from ma_boot.cli.run import run
+from ma_boot.cli.run_command import ALL
 from ma_boot.desk.rehearsal.faults import KINDS
 from ma_boot.platform.rank_table import fake
 from tests.command_lines import objections, tree
@@ -75,9 +76,8 @@ def test_no_sentence_is_cut(capfd: pytest.CaptureFixture[str]) -> None:
 def test_all_is_every_option_once(capfd: pytest.CaptureFixture[str]) -> None:
     page = shown(("--help", ALL), capfd)
     options = [
-        param.variable if isinstance(param, RunVariable) else param.opts[-1]
-        for param in run.params
-        if isinstance(param, RunOption)
+        param.declared.variable if param.declared.variable_only else param.opts[-1]
+        for param in declared_options(run)
     ]
     assert sorted(re.findall(r"^  (?:-v, )?(--?[a-z-]+|MABOOT_\w+)", page, re.MULTILINE)) == sorted(options)
 
@@ -109,8 +109,8 @@ def test_every_path_completes() -> None:
 
 
 def test_every_requirement_is_an_option_of_run() -> None:
-    names = {param.name for param in run.params}
-    assert {needed.option for p in run.params if isinstance(p, RunOption) for needed in p.requires} <= names
+    required = {needed.option for option in declared_options(run) for needed in option.declared.requires}
+    assert required <= {param.name for param in run.params}
 
 
 def test_every_kind_of_fault_is_explained(capfd: pytest.CaptureFixture[str]) -> None:
@@ -203,7 +203,7 @@ def test_the_overview_imports_no_command() -> None:
 
 def test_a_start_looks_for_no_garbage() -> None:
     program = (
-        "import contextlib, gc, os, typing; before = gc.get_stats()[0]; from ma_boot.__main__ import main\n"
+        "import contextlib, gc, os, typing; gc.collect(); before = gc.get_stats()[0]; from ma_boot.__main__ import main\n"
         "main(['--help']); print(gc.get_stats()[0]['collections'] - before['collections'])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -17,9 +17,7 @@ from typing import Any
 
 import pytest
 
-from ma_boot.cli.sync import sync as sync_group
 from ma_boot.desk.rehearsal.obs_server.signatures import KeyPair
-from path_mapping.stores.access import STALL_SECONDS
 from tests.conftest import CREDENTIALS
 from tests.functional.node import eventually
 from tests.functional.terminal import screen_lines
@@ -323,13 +321,6 @@ def test_a_stalled_request_fails_after_the_stall_timeout(home: Path, obs: Memory
     assert done.returncode == 74
     assert "no progress for 0.2 s" in done.stdout + done.stderr
     assert time.monotonic() - begun < 30
-
-
-def test_the_default_of_the_stall_timeout_is_that_of_the_stores() -> None:
-    """The help does without importing them."""
-    for command in sync_group.commands.values():
-        (option,) = (param for param in command.params if param.name == "stall_timeout")
-        assert option.default == STALL_SECONDS
 
 
 class TestProgress:

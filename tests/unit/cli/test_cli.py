@@ -9,18 +9,21 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ma_boot.cli.app import main
-from ma_boot.cli.options.option import Number, RunOption, RunVariable, Whole, from_environment
+from ma_boot.cli.options.click_types import Number, Whole
+from ma_boot.cli.options.declared import DeclaredOption
+from ma_boot.cli.options.sources import read_environment
 from ma_boot.cli.run import run
-from ma_boot.node.boot.request import BY_VARIABLE, as_options, as_variables, boot_command, requested, shown
+from ma_boot.node.boot.request import GROUPS, as_options, as_variables, boot_command, requested, shown
 from ma_boot.node.environment.command_words import read_command
 from ma_boot.node.launch.worker_specs import OF_RANK
+from ma_boot.node.option import options_in
 from ma_boot.platform.rank_table import PRODUCTS
 from ma_boot.redact import remember_secrets
 
 
 def parsed(arguments: list[str], environ: dict[str, str]) -> dict[str, object]:
     """The values that `run` would get."""
-    context = run.make_context("run", list(arguments), default_map=from_environment(run, environ))
+    context = run.make_context("run", list(arguments), default_map=read_environment(run, environ))
     return dict(context.params)
 
 
@@ -98,7 +101,7 @@ def test_option_beats_variable_beats_default() -> None:
 def test_every_option_has_a_variable() -> None:
     options = [p for p in run.params if isinstance(p, click.Option) and p.opts[-1].startswith("--")]
     wanted = {"MABOOT_" + option.opts[-1][2:].replace("-", "_").upper(): "1" for option in options}
-    assert set(from_environment(run, wanted)) == {option.name for option in options}
+    assert set(read_environment(run, wanted)) == {option.name for option in options}
 
 
 def test_options_offer_what_the_rooms_know() -> None:
@@ -146,7 +149,7 @@ OF_A_FORM = {
 }
 
 
-def values_of(option: RunOption) -> st.SearchStrategy[str]:
+def values_of(option: DeclaredOption) -> st.SearchStrategy[str]:
     """What its variable may set an option to."""
     kind = option.type
     if option.name in OF_A_FORM or isinstance(kind, click.Choice):
@@ -158,16 +161,15 @@ def values_of(option: RunOption) -> st.SearchStrategy[str]:
     return st.sampled_from(["0", "1"]) if option.is_flag else TEXT
 
 
-def options_of_a_request() -> list[RunOption]:
-    request = requested(read_command(["x"]), parsed(["x"], {}))
-    names = {"preflight", *(name for group in request[1:] for name in getattr(group, "_fields", ()))}
-    return [option for option in run.params if isinstance(option, RunOption) and option.name in names]
+def options_of_a_request() -> list[DeclaredOption]:
+    names = {option.name for group in GROUPS.values() for option in options_in(group)}
+    return [option for option in run.params if isinstance(option, DeclaredOption) and option.name in names]
 
 
 @given(
     st.lists(TEXT, min_size=1).map(tuple),
     st.fixed_dictionaries(
-        {}, optional={option.variable: values_of(option) for option in options_of_a_request()}
+        {}, optional={option.declared.variable: values_of(option) for option in options_of_a_request()}
     ),
 )
 def test_a_request_survives_the_way_through_a_command_line(
@@ -181,12 +183,9 @@ def test_a_request_survives_the_way_through_a_command_line(
 
 def test_every_option_of_a_request_is_an_option_of_the_command() -> None:
     options = {option.name for option in run.params}
-    request = requested(read_command(["train.py"]), parsed(["train.py"], {}))
-    names = [name for group in request[1:] for name in getattr(group, "_fields", ())]
+    names = [option.name for group in GROUPS.values() for option in options_in(group)]
     assert set(names) <= options
     assert len(names) == len(set(names))
-    by_variable = {option.name for option in run.params if isinstance(option, RunVariable)}
-    assert by_variable & {*names} == BY_VARIABLE
 
 
 def test_the_boot_command_has_what_differs_from_the_defaults_and_no_secret() -> None:
