@@ -54,6 +54,7 @@ def build_image(
     client: DockerClient,
     context: Path,
     tag: str,
+    *,
     arguments: Mapping[str, str],
     platform: str | None,
     console: Console,
@@ -113,7 +114,7 @@ def follow(stream: Iterable[Mapping[str, Any]], progress: EngineProgress) -> Non
 
 
 def _advice(step: str, text: str) -> list[str]:
-    """What to do about the failure of this step, if its output says why."""
+    """Returns advice on a failed step if its output shows the reason."""
     if _FROM.match(step):
         if "no matching manifest" in text:
             return ["the base image has nothing for this platform: another BASE_IMAGE, or another --platform"]
@@ -122,7 +123,7 @@ def _advice(step: str, text: str) -> list[str]:
 
 
 def build_arguments(given: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """`NAME=VALUE`, or NAME for the value of an environment variable, as for `docker build`.
+    """Parses `NAME=VALUE`, or NAME for the value of an environment variable, as `docker build` does.
 
     Raises `UsageError` with the names of variables that are not set.
     """

@@ -19,7 +19,7 @@ _SYNTAX = re.compile(r"syntax error|unexpected EOF|unexpected end of file")
 
 
 def this_toolkit(answer: str) -> str | None:
-    """Version and place of the toolkit whose `ma_boot --version` answers so; None for another program."""
+    """Parses the output of `ma_boot --version` into version and place; None for another program."""
     match = _VERSION.fullmatch(answer.strip())
     return f"{match.group(1)} from {match.group(2)}" if match else None
 
@@ -89,7 +89,7 @@ def _not_running(facts: ImageFacts, boot: Python) -> Finding:
 
 
 def _another(boot: Python, installed: Python | None) -> Iterator[Finding]:
-    """What `ma_boot` is if it is not the toolkit of this image, or not this version."""
+    """Reports an `ma_boot` that is not the toolkit of this image, or another version."""
     known, expected = this_toolkit(boot.answer), this_toolkit(installed.answer) if installed else None
     if known is None or (expected and known != expected):
         what = "is not this toolkit" if known is None else f"is another copy of the toolkit than {expected}"
@@ -119,7 +119,7 @@ def stop_signal(facts: ImageFacts) -> Iterator[Finding]:
 
 
 def entry_point(facts: ImageFacts) -> Iterator[Finding]:
-    """Nothing stands before the boot command."""
+    """The image has no entry point before the boot command."""
     if facts.entrypoint:
         shown = " ".join(without_secret_words(facts.entrypoint))
         yield warning(
