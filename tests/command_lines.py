@@ -11,7 +11,7 @@ import click
 from ma_boot.cli.app import commands
 from ma_boot.cli.options.requirements import find_unmet_requirements
 from ma_boot.cli.run import run
-from ma_boot.node.boot.request import conflicts, requested
+from ma_boot.node.boot.request import build_request, find_conflicts
 from ma_boot.node.environment.command_words import read_command
 
 _BLOCK = re.compile(r"^```(?:\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -56,7 +56,7 @@ def objections(line: str) -> list[object]:
     if context.command is not run:
         return []
     command = read_command(context.params["command"])
-    return [*find_unmet_requirements(context), *conflicts(requested(command, context.params))]
+    return [*find_unmet_requirements(context), *find_conflicts(build_request(command, context.params))]
 
 
 def in_blocks(text: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ from ma_boot.cli.options.requirements import find_unmet_requirements
 from ma_boot.cli.options.sources import declared_options
 from ma_boot.cli.run_command import TYPED, RunCommand
 from ma_boot.cli.typos import explain_unknown_program, find_misplaced_options, find_unknown_variables
-from ma_boot.node.boot.request import check_platform, conflicts, requested
+from ma_boot.node.boot.request import build_request, check_platform, find_conflicts
 from ma_boot.node.environment.command import StartScript, start_script
 from ma_boot.node.environment.command_words import TrainingCommand, read_command
 from ma_boot.platform.modelarts.job import job_directory
@@ -47,8 +47,8 @@ def run(ctx: click.Context, /, command: Sequence[str], **options: Any) -> int:
 
     environ: Mapping[str, str] = ctx.obj
     training = read_command(("-m", *command) if options["as_module"] else command)
-    request = requested(training, options, _start_script(training, environ))
-    problems = [*_find_missing(ctx.params), *find_unmet_requirements(ctx), *conflicts(request)]
+    request = build_request(training, options, _start_script(training, environ))
+    problems = [*_find_missing(ctx.params), *find_unmet_requirements(ctx), *find_conflicts(request)]
     if problems:
         raise click.UsageError("\n".join(problems))
     _check_program(ctx)

@@ -34,7 +34,7 @@ from ma_boot.desk.rehearsal.summary import (
     write_verdicts,
 )
 from ma_boot.errors import BootError
-from ma_boot.node.boot.request import shown
+from ma_boot.node.boot.request import command_text
 from ma_boot.node.boot.world import World
 from ma_boot.node.launch.launch_plan import WorkerSpec
 from ma_boot.node.supervisor.supervise import Limits
@@ -85,7 +85,9 @@ def run_job(
     """
     rehearsal, request, job, say = setup.rehearsal, setup.request, setup.job, world.journal.say
     world.journal.open(Path(job.events_file), None)
-    world.journal.event("rehearsal", command=shown(rehearsal.typed), boot_command=command_for_form(setup))
+    world.journal.event(
+        "rehearsal", command=command_text(rehearsal.typed), boot_command=command_for_form(setup)
+    )
     obs_root = rehearsal.request.transfers.obs_root
     obs = f", with {obs_root} as OBS" if obs_root else ""
     say(f"rehearsing {job.shape} in {shown_path(job.root, world.cwd)}{obs}")
@@ -115,7 +117,7 @@ def run_job(
 def sandbox_of(job: SimulatedJob, rehearsal: Rehearsal) -> AbstractContextManager[None]:
     """Creates the directory of a job, marked as running during the block, and removes it if the job does not
     begin."""
-    return sandbox(Path(job.root), shown(rehearsal.typed), Path(job.events_file))
+    return sandbox(Path(job.root), command_text(rehearsal.typed), Path(job.events_file))
 
 
 def _finish(

@@ -47,7 +47,7 @@ GROUPS: dict[str, Any] = {
 }
 
 
-def requested(
+def build_request(
     command: TrainingCommand, options: Mapping[str, Any], script: StartScript | None = None
 ) -> BootRequest:
     """The request that a command line makes, with the defaults that depend on other options.
@@ -96,10 +96,10 @@ def boot_command(request: BootRequest) -> str:
     variables = sorted(each for option, value in changed for each in option.assignment(value).items())
     words = [word for option, value in changed for word in option.arguments(value)]
     assignments = "".join(f"{name}={shlex.join(without_secret_words([text]))} " for name, text in variables)
-    return assignments + shown([*words, *request.command.words])
+    return assignments + command_text([*words, *request.command.words])
 
 
-def shown(words: Sequence[str]) -> str:
+def command_text(words: Sequence[str]) -> str:
     """A command line of ma_boot as a text without secrets."""
     return shlex.join(["ma_boot", *without_secret_words(words)])
 
@@ -112,7 +112,7 @@ def _values(request: BootRequest) -> Iterator[tuple[Option, Any]]:
             yield option, getattr(values, option.name)
 
 
-def conflicts(request: BootRequest) -> list[str]:
+def find_conflicts(request: BootRequest) -> list[str]:
     """Returns a line for each contradiction between options of the request."""
     ranks, launch, run = request.ranks, request.launch, request.run
     by = launch.rendezvous

@@ -13,7 +13,14 @@ from ma_boot.cli.options.click_types import Number, Whole
 from ma_boot.cli.options.declared import DeclaredOption
 from ma_boot.cli.options.sources import read_environment
 from ma_boot.cli.run import run
-from ma_boot.node.boot.request import GROUPS, as_options, as_variables, boot_command, requested, shown
+from ma_boot.node.boot.request import (
+    GROUPS,
+    as_options,
+    as_variables,
+    boot_command,
+    build_request,
+    command_text,
+)
 from ma_boot.node.environment.command_words import read_command
 from ma_boot.node.launch.worker_specs import OF_RANK
 from ma_boot.node.option import options_in
@@ -175,10 +182,10 @@ def options_of_a_request() -> list[DeclaredOption]:
 def test_a_request_survives_the_way_through_a_command_line(
     command: tuple[str, ...], environ: dict[str, str]
 ) -> None:
-    request = requested(read_command(command), parsed(["x"], environ))
+    request = build_request(read_command(command), parsed(["x"], environ))
     values = parsed(list(as_options(request)), as_variables(request))
     assert values["command"] == command
-    assert requested(read_command(command), values) == request
+    assert build_request(read_command(command), values) == request
 
 
 def test_every_option_of_a_request_is_an_option_of_the_command() -> None:
@@ -189,7 +196,7 @@ def test_every_option_of_a_request_is_an_option_of_the_command() -> None:
 
 
 def test_the_boot_command_has_what_differs_from_the_defaults_and_no_secret() -> None:
-    request = requested(
+    request = build_request(
         read_command(["train.py", "--lr", "0.1", "--token", "abc"]),
         parsed(["--stop-timeout", "5", "x.py"], {}),
     )
@@ -198,4 +205,4 @@ def test_the_boot_command_has_what_differs_from_the_defaults_and_no_secret() -> 
     ranks = request.ranks._replace(host_nic_ip="planted-0815", product="a3")
     of_variables = "MABOOT_HOST_NIC_IP='******' MABOOT_PRODUCT=a3 ma_boot --stop-timeout 5.0"
     assert boot_command(request._replace(ranks=ranks)).startswith(of_variables)
-    assert shown(["--local", "train.py", "planted-0815"]) == "ma_boot --local train.py '******'"
+    assert command_text(["--local", "train.py", "planted-0815"]) == "ma_boot --local train.py '******'"
