@@ -115,32 +115,31 @@ def _values(request: BootRequest) -> Iterator[tuple[Option, Any]]:
 def find_conflicts(request: BootRequest) -> list[str]:
     """Returns a line for each contradiction between options of the request."""
     ranks, launch, run = request.ranks, request.launch, request.run
-    by = launch.rendezvous
-    option = (request.ranks_start or "--per-node") if launch.per_node else "--rendezvous mpi"
-    own_directory, each_device = launch.workdir == "per-rank", launch.starts_ranks
-    has_table = ranks.rank_table_file is not None and by == "rank-table"
+    rendezvous, starts_ranks = launch.rendezvous, launch.starts_ranks
+    is_per_rank = launch.workdir == "per-rank"
+    has_table = ranks.rank_table_file is not None and rendezvous == "rank-table"
     by_hand_only = "only with --rank-table-file and --rendezvous rank-table"
-    not_ours = f"with {option}, ma_boot does not start a process per device" + (
-        " (--per-device: it does)" if option == request.ranks_start else ""
-    )
+    starter = (request.ranks_start or "--per-node") if launch.per_node else "--rendezvous mpi"
+    advice = " (--per-device: it does)" if starter == request.ranks_start else ""
+    no_ranks = f"with {starter}, ma_boot does not start a process per device{advice}"
     rules = (
-        (launch.per_node and by == "mpi", "--per-node: --rendezvous mpi already starts mpirun once per node"),
-        (launch.per_node and launch.per_device, "--per-node, --per-device: give one of them"),
         (
-            launch.non_sink and by != "mpi",
-            "MABOOT_NON_SINK: non-sink mode needs --rendezvous mpi",
+            launch.per_node and rendezvous == "mpi",
+            "--per-node: --rendezvous mpi already starts mpirun once per node",
         ),
-        (bool(launch.copy_code) and not own_directory, "MABOOT_COPY_CODE: only with --workdir per-rank"),
+        (launch.per_node and launch.per_device, "--per-node, --per-device: give one of them"),
+        (launch.non_sink and rendezvous != "mpi", "MABOOT_NON_SINK: non-sink mode needs --rendezvous mpi"),
+        (bool(launch.copy_code) and not is_per_rank, "MABOOT_COPY_CODE: only with --workdir per-rank"),
         (ranks.by_hand and not has_table, f"--rank-size, --rank-start, --device-start: {by_hand_only}"),
         (ranks.by_hand and bool(ranks.devices), "--devices: --device-start already selects the devices"),
         (
-            ranks.rank_order == "server" and by != "rank-table",
-            f"MABOOT_RANK_ORDER=server: with --rendezvous {by}, ranks follow the order of the nodes",
+            ranks.rank_order == "server" and rendezvous != "rank-table",
+            f"MABOOT_RANK_ORDER=server: with --rendezvous {rendezvous}, ranks follow the order of the nodes",
         ),
-        (launch.bind_cores != "none" and not each_device, f"--bind-cores: {not_ours}"),
-        (own_directory and not each_device, f"--workdir per-rank: {not_ours}"),
-        (launch.device_id == "physical" and not each_device, f"MABOOT_DEVICE_ID=physical: {not_ours}"),
-        (bool(ranks.devices) and by == "mpi", f"--devices: {not_ours}"),
+        (launch.bind_cores != "none" and not starts_ranks, f"--bind-cores: {no_ranks}"),
+        (is_per_rank and not starts_ranks, f"--workdir per-rank: {no_ranks}"),
+        (launch.device_id == "physical" and not starts_ranks, f"MABOOT_DEVICE_ID=physical: {no_ranks}"),
+        (bool(ranks.devices) and rendezvous == "mpi", f"--devices: {no_ranks}"),
         (
             run.hang_action == "stop" and run.hang_timeout is None,
             "--hang-action stop: only with --hang-timeout, e.g. --hang-timeout 1800",
@@ -150,7 +149,7 @@ def find_conflicts(request: BootRequest) -> list[str]:
             "--metric, --metrics-port: --metrics off takes no samples",
         ),
     )
-    return [text for broken, text in rules if broken]
+    return [text for is_broken, text in rules if is_broken]
 
 
 def check_platform(request: BootRequest, environ: Mapping[str, str]) -> None:
@@ -165,7 +164,7 @@ def check_platform(request: BootRequest, environ: Mapping[str, str]) -> None:
         listed(
             Message(
                 "this is not a node of a job: no variable of ModelArts (MA_*, RANK_TABLE_FILE) or of another "
-                "platform (docs/platforms.md) is set, and nobody will write a rank table; you may want"
+                "platform (docs/platforms.md) is set, and no rank table will be written; you may want"
             ),
             [
                 Message.of("to rehearse the job on this machine: ma_boot --local {}", command),
