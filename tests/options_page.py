@@ -104,7 +104,7 @@ def _name(option: click.Option) -> str:
 
 
 def _default(option: click.Option) -> str:
-    """What holds without it; empty where that is nothing, or said by the help."""
+    """Returns the default as code; empty if there is none, or if the help text names it."""
     default = option.default
     if not isinstance(default, (str, int, float)) or isinstance(default, bool) or not option.show_default:
         return ""

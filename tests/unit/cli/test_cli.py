@@ -1,4 +1,4 @@
-"""The command line: one clear message for each mistake, and every option from three places."""
+"""Command line: one message for each mistake, and options from command line, variables and job file."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ma_boot.node.boot.request import (
     command_text,
 )
 from ma_boot.node.environment.command_words import read_command
+from ma_boot.node.launch.options import LaunchOptions
 from ma_boot.node.launch.worker_specs import OF_RANK
 from ma_boot.node.option import options_in
-from ma_boot.platform.rank_table import PRODUCTS
 from ma_boot.redact import remember_secrets
 
 
 def parsed(arguments: list[str], environ: dict[str, str]) -> dict[str, object]:
-    """The values that `run` would get."""
+    """Returns the values that `run` would get."""
     context = run.make_context("run", list(arguments), default_map=read_environment(run, environ))
     return dict(context.params)
 
@@ -56,7 +56,7 @@ def parsed(arguments: list[str], environ: dict[str, str]) -> dict[str, object]:
         ),
     ],
 )
-def test_a_wrong_command_line_is_one_message_and_64(
+def test_invalid_command_line_is_one_message_and_exits_with_64(
     arguments: list[str], message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments, {}) == 64
@@ -66,7 +66,7 @@ def test_a_wrong_command_line_is_one_message_and_64(
     assert output.out == ""
 
 
-def test_all_that_does_not_go_together_is_said_at_once(capfd: pytest.CaptureFixture[str]) -> None:
+def test_conflicting_options_are_reported_together(capfd: pytest.CaptureFixture[str]) -> None:
     wrong = ["--nodes", "2", "--json", "--fault", "hang rank=0"]
     variables = {
         "MABOOT_KEEP": "1",
@@ -84,7 +84,7 @@ def test_all_that_does_not_go_together_is_said_at_once(capfd: pytest.CaptureFixt
     ]
 
 
-def test_sizes_are_as_the_engines_write_them() -> None:
+def test_sizes_have_the_units_of_container_engines() -> None:
     sizes = [parsed(["x"], {"MABOOT_MEMORY": size})["memory"] for size in ("7", "8k", "512M", "64g")]
     assert sizes == [7, 8 << 10, 512 << 20, 64 << 30]
     with pytest.raises(click.BadParameter, match="found '5q', expected a number of bytes"):
@@ -93,7 +93,7 @@ def test_sizes_are_as_the_engines_write_them() -> None:
     assert (parsed(["x"], {})["memory"], parsed(["x"], {})["shm_size"]) == (None, 2 << 30)
 
 
-def test_option_beats_variable_beats_default() -> None:
+def test_option_precedes_variable_precedes_default() -> None:
     environ = {
         "MABOOT_STOP_TIMEOUT": "7",
         "MABOOT_CONDA_ENV": "e",
@@ -111,15 +111,12 @@ def test_every_option_has_a_variable() -> None:
     assert set(read_environment(run, wanted)) == {option.name for option in options}
 
 
-def test_options_offer_what_the_rooms_know() -> None:
-    types = {param.name: param.type for param in run.params}
-    assert isinstance(types["rendezvous"], click.Choice)
-    assert set(types["rendezvous"].choices) == {*OF_RANK, "mpi"}
-    assert isinstance(types["product"], click.Choice)
-    assert tuple(types["product"].choices) == PRODUCTS
+def test_every_rendezvous_has_a_launcher() -> None:
+    rendezvous = next(option for option in options_in(LaunchOptions) if option.name == "rendezvous")
+    assert set(rendezvous.kind.choices) == {*OF_RANK, "mpi"}
 
 
-def test_with_a_job_file_only_variables_of_the_rehearsal_itself_come_from_the_shell(tmp_path: Path) -> None:
+def test_job_file_hides_variables_of_the_shell_except_those_of_the_rehearsal(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text("command: train.py\nenvironment: {MABOOT_STOP_TIMEOUT: 7}\n")
     shell = {
@@ -141,7 +138,7 @@ def test_with_a_job_file_only_variables_of_the_rehearsal_itself_come_from_the_sh
         (["-m", "pkg.train", "-m", "x"], ("pkg.train", "-m", "x")),
     ],
 )
-def test_everything_after_the_command_is_its_own(arguments: list[str], command: tuple[str, ...]) -> None:
+def test_words_after_the_command_belong_to_it(arguments: list[str], command: tuple[str, ...]) -> None:
     values = parsed(arguments, {})
     assert (values["command"], values["plan"]) == (command, False)
 
@@ -157,7 +154,7 @@ OF_A_FORM = {
 
 
 def values_of(option: DeclaredOption) -> st.SearchStrategy[str]:
-    """What its variable may set an option to."""
+    """Values that a variable may give to an option."""
     kind = option.type
     if option.name in OF_A_FORM or isinstance(kind, click.Choice):
         return st.sampled_from(OF_A_FORM.get(str(option.name)) or list(getattr(kind, "choices", ())))
@@ -179,7 +176,7 @@ def options_of_a_request() -> list[DeclaredOption]:
         {}, optional={option.declared.variable: values_of(option) for option in options_of_a_request()}
     ),
 )
-def test_a_request_survives_the_way_through_a_command_line(
+def test_request_survives_the_way_through_a_command_line(
     command: tuple[str, ...], environ: dict[str, str]
 ) -> None:
     request = build_request(read_command(command), parsed(["x"], environ))
@@ -195,7 +192,7 @@ def test_every_option_of_a_request_is_an_option_of_the_command() -> None:
     assert len(names) == len(set(names))
 
 
-def test_the_boot_command_has_what_differs_from_the_defaults_and_no_secret() -> None:
+def test_boot_command_has_only_changed_options_and_no_secret() -> None:
     request = build_request(
         read_command(["train.py", "--lr", "0.1", "--token", "abc"]),
         parsed(["--stop-timeout", "5", "x.py"], {}),
