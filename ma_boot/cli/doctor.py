@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import click
 
-from ma_boot.cli.options.option import files
-from ma_boot.cli.options.training import PLATFORMS
+from ma_boot.cli.options.click_types import files
 from ma_boot.errors import ExitCode
 from ma_boot.platform.modelarts.findings import failed
+from ma_boot.platform.recognition.recognise import PLATFORMS
 from ma_boot.report.console import print_lines
 
 

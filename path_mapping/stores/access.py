@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from path_mapping.errors import CredentialsMissing
+from path_mapping.stores.defaults import STALL_SECONDS
 
 if TYPE_CHECKING:
     import ssl
 
-STALL_SECONDS = 60.0  # without progress, after which a request has failed
 PART = 16 << 20  # bytes
 MULTIPART_FROM = 64 << 20  # bytes, from which on a file is uploaded in parts
 

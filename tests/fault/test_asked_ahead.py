@@ -16,7 +16,16 @@ from path_mapping.stores.units import GetFile
 from path_mapping.workers.retry import RetriedStore
 from path_mapping.workers.thread_pool import Outcome, RateLimiter, ThreadPool
 from tests.obs import MemoryObs, obs_fault
-from tests.transfers import SilentHandler, names_are_here, obs_store, send, serving, tls_context, tree, write
+from tests.transfers import (
+    SilentHandler,
+    obs_store,
+    resolve_example_hosts_locally,
+    send,
+    serving,
+    tls_context,
+    tree,
+    write,
+)
 
 FILES = {f"{number:02}": os.urandom(20_000 + number) for number in range(30)}
 SIZES = {name: len(content) for name, content in FILES.items()}
@@ -127,7 +136,7 @@ def test_requests_are_sent_before_the_first_is_answered_and_once_each(together: 
 def test_the_first_batch_asks_for_the_kind_of_signature_once_and_is_sent_ahead_too(
     together: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names_are_here(monkeypatch)
+    resolve_example_hosts_locally(monkeypatch)
     named = together.replace("127.0.0.1", "obs.example.com")
     outcomes = fetched(named, dict.fromkeys(FILES, 4), tmp_path / "in")
     assert troubled(outcomes) == []

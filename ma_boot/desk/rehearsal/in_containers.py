@@ -9,8 +9,8 @@ from itertools import chain
 from pathlib import Path
 
 from ma_boot.desk.image.container_engine import engine
-from ma_boot.desk.rehearsal.containers.container_plan import ContainerOptions
 from ma_boot.desk.rehearsal.containers.engine_calls import check_runs_here, create_containers, removing
+from ma_boot.desk.rehearsal.options import ContainerOptions
 from ma_boot.desk.rehearsal.platform.code_directory import code_directory, command_in
 from ma_boot.desk.rehearsal.platform.simulated_job import (
     CODE_DIRECTORY,
@@ -103,9 +103,9 @@ def _code_of(rehearsal: Rehearsal, cwd: str) -> tuple[Path | None, TrainingComma
     """The code directory and the command, as for processes, except that a script may also be in the image."""
     script = rehearsal.request.command.script
     if script is not None and os.path.isabs(script.name) and not os.path.exists(script.name):
-        code, _ = code_directory(read_command(["in the image"]), rehearsal.code_dir, cwd)
+        code, _ = code_directory(read_command(["in the image"]), rehearsal.options.code_dir, cwd)
         return code, rehearsal.request.command
-    return code_directory(rehearsal.request.command, rehearsal.code_dir, cwd)
+    return code_directory(rehearsal.request.command, rehearsal.options.code_dir, cwd)
 
 
 def _request_inside(
@@ -136,6 +136,7 @@ def _request_inside(
         environment=request.environment._replace(source=tuple(placed("--source", file) for file in sources)),
         ranks=of_simulated_table(request.ranks),
         transfers=request.transfers._replace(
-            path_mapping=None if mapping is None else placed("--path-mapping", mapping), obs_root=None
+            path_mapping=None if mapping is None else placed("--path-mapping", mapping),
+            obs_root=None,
         ),
     )

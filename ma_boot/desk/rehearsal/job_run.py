@@ -139,7 +139,7 @@ class JobRun:
     def _tables(self, start: SimulatedJob, kept: Sequence[int]) -> list[TableWrite]:
         """The writes of one start. A node that keeps its container still has its old table, which is written
         again only if it was not completed, or if another node was rescheduled."""
-        delay = self._setup.rehearsal.rank_table_delay
+        delay = self._setup.rehearsal.options.rank_table_delay
         new = [node for node in range(start.nodes) if node not in kept]
         if not kept:
             return writes(start, new, delay, self._setup.rehearsal.faults)

@@ -35,7 +35,7 @@ from ma_boot.desk.rehearsal.summary import (
 )
 from ma_boot.errors import BootError
 from ma_boot.node.boot.process_context import ProcessContext
-from ma_boot.node.boot.request import shown
+from ma_boot.node.boot.request import command_text
 from ma_boot.node.launch.launch_plan import WorkerSpec
 from ma_boot.node.supervisor.supervise import Limits
 from ma_boot.report.result import RunResult
@@ -85,7 +85,9 @@ def run_job(
     """
     rehearsal, request, job, say = setup.rehearsal, setup.request, setup.job, context.journal.say
     context.journal.open(Path(job.events_file), None)
-    context.journal.event("rehearsal", command=shown(rehearsal.typed), boot_command=command_for_form(setup))
+    context.journal.event(
+        "rehearsal", command=command_text(rehearsal.typed), boot_command=command_for_form(setup)
+    )
     obs_root = rehearsal.request.transfers.obs_root
     obs = f", with {obs_root} as OBS" if obs_root else ""
     say(f"rehearsing {job.shape} in {shown_path(job.root, context.cwd)}{obs}")
@@ -117,7 +119,7 @@ def run_job(
 def sandbox_of(job: SimulatedJob, rehearsal: Rehearsal) -> AbstractContextManager[None]:
     """Creates the directory of a job, marked as running during the block, and removes it if the job does not
     begin."""
-    return sandbox(Path(job.root), shown(rehearsal.typed), Path(job.events_file))
+    return sandbox(Path(job.root), command_text(rehearsal.typed), Path(job.events_file))
 
 
 def _finish(
@@ -142,7 +144,7 @@ def _finish(
     journal.close()
     events = [Path(job.events_file), *(file for node in range(job.nodes) for file in events_of(job, node))]
     made = write_in_time(events, Path(job.root, PAGE), context.inbox, journal.warn, PAGE_SECONDS)
-    removed, problems = pruned(Path(job.root).parent, rehearsal.keep)
+    removed, problems = pruned(Path(job.root).parent, rehearsal.options.keep_rehearsals)
     if removed or problems:
         journal.say("\n".join([f"{removed} old rehearsals were removed (MABOOT_KEEP_REHEARSALS)", *problems]))
     place, total = shown_path(job.root, context.cwd), totals(job, time.monotonic() - started)

@@ -17,10 +17,9 @@ from ma_boot.desk.rehearsal.requested import Rehearsal
 from ma_boot.desk.rehearsal.sandbox import check_installed
 from ma_boot.desk.rehearsal.simulated_cards import add_npu_smi
 from ma_boot.errors import CannotCreate, ConfigError, UsageError
+from ma_boot.node.boot.options import RankOptions, RunOptions
 from ma_boot.node.boot.process_context import ProcessContext
-from ma_boot.node.boot.rank_table_phase import RankOptions
 from ma_boot.node.boot.request import BootRequest
-from ma_boot.node.boot.run_phase import RunOptions
 from ma_boot.node.checkpoints.options import OPTIONS
 from ma_boot.node.environment.command import no_such_file
 from ma_boot.platform.modelarts.job import JOB_TOKEN
@@ -93,11 +92,11 @@ def set_up(rehearsal: Rehearsal, job: SimulatedJob, context: ProcessContext) -> 
         Stopped: a stop signal arrived.
     """
     check_nodes(rehearsal)
-    if rehearsal.sandbox is not None:
+    if rehearsal.options.sandbox is not None:
         check_installed(context.environ, "--sandbox bwrap")
     if rehearsal.faults_of("disk"):
         check_installed(context.environ, "--fault disk-full")
-    code, command = code_directory(rehearsal.request.command, rehearsal.code_dir, context.cwd)
+    code, command = code_directory(rehearsal.request.command, rehearsal.options.code_dir, context.cwd)
     _check_files(rehearsal.request, code, context.cwd)
     files = files_of(code, rehearsal, context.cwd)
     launch, run, transfers = rehearsal.request.launch, rehearsal.request.run, rehearsal.request.transfers
@@ -120,7 +119,7 @@ def set_up(rehearsal: Rehearsal, job: SimulatedJob, context: ProcessContext) -> 
                 context.journal.say(f"--obs-root {root}: no such directory, so it is made, and OBS is empty")
             obs = stack.enter_context(served(root))
         store = store_of_form(context.environ, root) if rehearsal.channels else None
-        setup = Setup(rehearsal, request, job, code, files, store, rehearsal.sandbox is not None, obs)
+        setup = Setup(rehearsal, request, job, code, files, store, rehearsal.options.sandbox is not None, obs)
         note = size_note(code, files, job.nodes)
         if note:
             context.journal.say(note)
@@ -181,13 +180,18 @@ def check_nodes(rehearsal: Rehearsal) -> None:
 def new_job(rehearsal: Rehearsal, context: ProcessContext) -> SimulatedJob:
     """A job with a new name and token, and a sandbox directory that does not exist yet."""
     identity = str(uuid.uuid4())
-    root = Path(context.cwd, rehearsal.rehearsal_dir, f"ma-job-{identity[:8]}")
+    root = Path(context.cwd, rehearsal.options.rehearsal_dir, f"ma-job-{identity[:8]}")
     token = context.environ.get(JOB_TOKEN, os.urandom(16).hex())  # empty: a job without one
     platform = rehearsal.request.job.platform or "modelarts"
     return SimulatedJob(
-        identity, str(root), rehearsal.nodes, rehearsal.devices_per_node, platform, os.uname().nodename,
-        token,
-    )  # fmt: skip
+        identity,
+        str(root),
+        rehearsal.options.nodes,
+        devices_per_node=rehearsal.options.devices_per_node,
+        platform=platform,
+        machine=os.uname().nodename,
+        token=token,
+    )
 
 
 def files_of(code: Path | None, rehearsal: Rehearsal, cwd: str) -> tuple[Path, ...]:
@@ -198,8 +202,10 @@ def files_of(code: Path | None, rehearsal: Rehearsal, cwd: str) -> tuple[Path, .
     """
     if code is None:
         return ()
-    places = (rehearsal.rehearsal_dir, rehearsal.request.transfers.obs_root)
-    return code_files(code, [Path(cwd, place).resolve() for place in places if place], rehearsal.exclude)
+    places = (rehearsal.options.rehearsal_dir, rehearsal.request.transfers.obs_root)
+    return code_files(
+        code, [Path(cwd, place).resolve() for place in places if place], rehearsal.options.exclude
+    )
 
 
 def size_note(code: Path | None, files: Sequence[Path], nodes: int) -> str:

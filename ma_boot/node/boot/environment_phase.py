@@ -33,15 +33,6 @@ PRE_START = ("ma-pre-start.sh", "ma-pre-start.py")
 OPERATOR = "MA_ALGORITHM_OPERATOR"
 
 
-class EnvironmentOptions(NamedTuple):
-    """The options for the training's environment."""
-
-    python: str | None = None
-    conda_env: str | None = None
-    source: tuple[str, ...] = ()
-    requirements: str | None = None
-
-
 def check_command(
     command: TrainingCommand,
     training: TrainingEnvironment,

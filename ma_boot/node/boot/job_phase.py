@@ -6,9 +6,9 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from ma_boot.errors import CannotCreate, ConfigError, OutputLost, listed
+from ma_boot.node.boot.options import JobOptions
 from ma_boot.node.boot.process_context import Say
 from ma_boot.node.transfers.transfers import nothing_at
 from ma_boot.platform.modelarts.findings import failed
@@ -22,13 +22,6 @@ from ma_boot.wording import Message, ProgressLine
 
 COUNT_SECONDS = 5.0  # for all files together; after a stop signal there is less time
 HURRIED_SECONDS = 0.5
-
-
-class JobOptions(NamedTuple):
-    """The options for what is known and checked first; `platform` is None if its variables tell."""
-
-    platform: str | None = None
-    preflight: bool = False
 
 
 def this_job(

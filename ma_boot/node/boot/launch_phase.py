@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Callable
 from ma_boot.errors import CannotCreate, ConfigError
 from ma_boot.node.environment.command import code_of
 from ma_boot.node.environment.command_words import TrainingCommand
-from ma_boot.node.launch.launch_plan import LaunchOptions, LaunchPlan, Node, WorkerSpec
+from ma_boot.node.launch.launch_plan import LaunchPlan, Node, WorkerSpec
+from ma_boot.node.launch.options import LaunchOptions
 from ma_boot.node.launch.worker_specs import (
     MINDSPORE_PORT,
     TORCH_PORT,

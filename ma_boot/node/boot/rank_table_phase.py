@@ -6,9 +6,10 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 from ma_boot.errors import ConfigError, RankTableInvalid, listed
+from ma_boot.node.boot.options import RankOptions
 from ma_boot.node.boot.process_context import ProcessContext, Say
 from ma_boot.node.environment.training_environment import TrainingEnvironment
 from ma_boot.node.launch.launch_plan import Placement, placed_by_count
@@ -38,25 +39,6 @@ from ma_boot.wording import Message, WarningLine, in_lines, lines_of, ranks_text
 MOST_WARNINGS = 5
 WRITTEN_SECONDS = 5.0  # in which somebody who writes the user's file is done
 POLL_SECONDS = 0.1
-
-
-class RankOptions(NamedTuple):
-    """The options for the ranks of a node; the timeout in seconds."""
-
-    product: str | None = None
-    rank_order: str = "pod"
-    host_nic_ip: str | None = None
-    rank_table_file: str | None = None
-    rank_size: int | None = None
-    rank_start: int | None = None
-    device_start: int | None = None
-    devices: tuple[int, ...] = ()
-    rank_table_timeout: float = 1800.0
-
-    @property
-    def by_hand(self) -> bool:
-        """Whether the user gives the ranks of this machine, as to the script that X2MindSpore generates."""
-        return any(given is not None for given in (self.rank_size, self.rank_start, self.device_start))
 
 
 def find_ranks(

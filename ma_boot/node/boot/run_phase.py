@@ -14,6 +14,7 @@ from ma_boot.node.boot.boot_state import Boot
 from ma_boot.node.boot.checkpoint_phase import CutFiles, NodeCheckpoints
 from ma_boot.node.boot.job_restart import AttemptEnd, RestartPolicy, Verdict
 from ma_boot.node.boot.node_health import find_defect, wait_for_cards
+from ma_boot.node.boot.options import RunOptions
 from ma_boot.node.boot.restart_coordinator import PeerOver
 from ma_boot.node.launch.launch_plan import LaunchPlan, WorkerSpec
 from ma_boot.node.observe.hang_detector import HangDetector
@@ -31,28 +32,7 @@ from ma_boot.wording import Message
 
 PUBLISH_SECONDS = 60.0  # of the time in which the nodes of a job have to agree
 MOST_FILES_NAMED = 3
-CHANNEL_PORT = 29402
 SAVE_FILE = "MABOOT_SAVE_FILE"  # as `ma_boot.training` reads it
-
-
-class RunOptions(NamedTuple):
-    """The options for the running processes; times in seconds.
-
-    They are restarted up to `max_restarts` times where that may help (`decide`), for which they have run for
-    `start_seconds`; and as often as `reset_file`, MindCluster's `reset.json`, asks for it.
-    """
-
-    stop_timeout: float = 15.0
-    max_restarts: int = 0
-    start_seconds: float = 10.0
-    time_limit: float = 0.0
-    hang_timeout: float | None = None
-    hang_action: str = "report"
-    metrics: float = 10.0
-    metric: tuple[str, ...] = ()
-    metrics_port: str | None = None
-    channel_port: int = CHANNEL_PORT
-    reset_file: str | None = None
 
 
 def check_restarts(options: RunOptions, job: JobEnvironment, has_channel: bool) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from ma_boot.errors import CommandNotFound, ConfigError
+from ma_boot.node.transfers.options import TransferOptions
 from ma_boot.platform.modelarts.job import JobEnvironment
 from ma_boot.redact import remember_secrets
 from ma_boot.report.hints import with_store_hint
@@ -20,18 +21,6 @@ if TYPE_CHECKING:
     from path_mapping.stores.store import Store
 
 MOST_ROUTES = 50  # in the event
-RETRY_SECONDS = 600.0  # for which a request that fails is retried, if no upload has to end earlier
-
-
-class TransferOptions(NamedTuple):
-    """The options for inputs and outputs; times in seconds."""
-
-    path_mapping: str | None = None
-    obs_root: str | None = None
-    upload_timeout: float = 600.0
-    stall_timeout: float = 60.0  # STALL_SECONDS of path_mapping.stores, which only a mapping loads
-    download_timeout: float = RETRY_SECONDS
-    take_over: bool = False
 
 
 class NodeTransfers(NamedTuple):
@@ -46,7 +35,7 @@ class NodeTransfers(NamedTuple):
     store: Store
     base: Path
     shard: Shard
-    retry_seconds: float = RETRY_SECONDS
+    retry_seconds: float = TransferOptions().download_timeout
     take_over: bool = False
     shared: SharedOutputs | None = None
 

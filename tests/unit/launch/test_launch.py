@@ -6,15 +6,8 @@ import pytest
 
 from ma_boot.errors import ConfigError
 from ma_boot.node.environment.command_words import TrainingCommand
-from ma_boot.node.launch.launch_plan import (
-    LaunchOptions,
-    LaunchPlan,
-    Node,
-    Placement,
-    described,
-    placed_by_count,
-    plan_text,
-)
+from ma_boot.node.launch.launch_plan import LaunchPlan, Node, Placement, described, placed_by_count, plan_text
+from ma_boot.node.launch.options import LaunchOptions
 from ma_boot.node.launch.worker_specs import plan_launch
 from ma_boot.platform.modelarts.job import read_job
 

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.cli.options.training import PLATFORMS as OPTIONS
 from ma_boot.errors import ConfigError
 from ma_boot.platform.modelarts.job import JobEnvironment, read_job
 from ma_boot.platform.recognition.launchers import hosts_in
 from ma_boot.platform.recognition.place import Around
-from ma_boot.platform.recognition.recognise import PLATFORMS, place_of, recognised
+from ma_boot.platform.recognition.recognise import place_of, recognised
 
 VOLCANO = {
     "VC_TASK_INDEX": "1",
@@ -89,10 +88,6 @@ OPENMPI = {
 def job_of(environ: dict[str, str], hostname: str = "train-worker-1", **around: Any) -> JobEnvironment:
     """The job as a node of it reads it."""
     return read_job(environ, hostname, None, lambda environ, name: Around(environ, name, **around))
-
-
-def test_the_option_offers_every_platform() -> None:
-    assert sorted(OPTIONS) == sorted(PLATFORMS)
 
 
 @pytest.mark.parametrize(
