@@ -1,7 +1,7 @@
-"""The environment phase: the training's environment, and what is installed or run once before the processes.
+"""Environment phase: the training's environment, and the setup that runs once before the processes.
 
-ModelArts' own launcher does the latter for its preset engines, in this order: packages, `ma-pre-start`,
-custom operators.
+The order is that of ModelArts' own launcher for its preset engines: packages, `ma-pre-start`, custom
+operators.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ def check_command(
     inputs: Sequence[Route],
     by_mpi: bool,
 ) -> TrainingCommand | None:
-    """Reports a missing command before hours of download, also a missing `mpirun` if the rendezvous is
-    `by_mpi`; None if an input will bring the command.
+    """Returns the command of the training; None if an input contains it and has to be downloaded first.
+
+    A missing command, or a missing `mpirun` with `by_mpi`, is thus reported before hours of download.
 
     Raises `CommandNotFound`, `NotExecutable` or `UsageError`.
     """
@@ -63,12 +64,15 @@ def check_command(
 def training_command(
     command: TrainingCommand, training: TrainingEnvironment, cwd: str, job: JobEnvironment
 ) -> TrainingCommand:
-    """The command of the training; raises `CommandNotFound`, `NotExecutable` or `UsageError`."""
+    """Returns the command of the training.
+
+    Raises `CommandNotFound`, `NotExecutable` or `UsageError`.
+    """
     return find_command(command, training.python, training.environ.get("PATH", ""), cwd, job.job_dir)
 
 
 def pip_command(python: str, file: str, environ: Mapping[str, str]) -> list[str]:
-    """`pip install -r FILE`, from the index that the platform names: its containers have no Internet access.
+    """Returns `pip install -r FILE` with the platform's index: its containers have no Internet access.
 
     An index that the user has configured for pip takes precedence.
     """
@@ -80,7 +84,7 @@ def pip_command(python: str, file: str, environ: Mapping[str, str]) -> list[str]
 
 
 class NodeSetup(NamedTuple):
-    """What is done once on a node before its processes; the programs print to standard error.
+    """Setup that runs once on a node before its processes; its programs print to standard error.
 
     Every method raises `ConfigError` for a program that fails, and `Stopped`.
     """
@@ -89,8 +93,10 @@ class NodeSetup(NamedTuple):
     job: JobEnvironment
 
     def install_packages(self, requirements: str, training: TrainingEnvironment) -> TrainingEnvironment:
-        """Installs a requirements file into the training's environment, or into one of the job's own that the
-        training sees, where this user may not write to the former."""
+        """Installs a requirements file into the training's environment.
+
+        Where this user may not write to it, into a directory of the job that the training's Python searches.
+        """
         try:
             file = find_file(requirements, self.context.cwd, self.job.job_dir)
         except CommandNotFound as error:
@@ -105,8 +111,10 @@ class NodeSetup(NamedTuple):
         return training
 
     def run_pre_start(self, beside: str | None, training: TrainingEnvironment) -> TrainingEnvironment:
-        """Runs `ma-pre-start.sh` and `.py` in the training script's directory `beside`, if there is one yet;
-        what the former exports is kept."""
+        """Runs `ma-pre-start.sh` and `.py` in the directory `beside` of the training script, if there is one.
+
+        Returns the environment with the exports of the shell script.
+        """
         if beside is None:
             return training
         for file in (os.path.join(beside, name) for name in PRE_START):
@@ -149,7 +157,8 @@ class NodeSetup(NamedTuple):
             if not installers:
                 raise ConfigError(f"{OPERATOR}: there is no .run file in {url}")
             self.context.journal.say(f"installing the operators of {installers[0].name}")
-            installers[0].chmod(0o700)  # OBS does not keep the x bit
+            # OBS does not store permissions.
+            installers[0].chmod(0o700)
             self._run([str(installers[0])], f"{installers[0].name} failed", training, directory)
         more: dict[str, str] = {"SLOG_PRINT_TO_STDOUT": "1"} if document.get("ide_mode") else {}
         return training._replace(environ={**training.environ, **more})
@@ -172,7 +181,8 @@ def _fetch(url: str, directory: str, store: Store) -> None:
     from path_mapping.transfer.transfer import download
     from path_mapping.workers.retry import RetriedStore
 
-    written = url if "://" in url else "obs:/" + url  # the platform writes /bucket/key as well
+    # The platform writes /bucket/key as well as obs://bucket/key.
+    written = url if "://" in url else "obs:/" + url
     try:
         source = ObsUrl.typed(written)
         is_file = source.key and not source.key.endswith("/")

@@ -1,4 +1,4 @@
-"""The job phase: what is checked and reported before anything is done, and what its form holds at the end."""
+"""Job phase: checks before any other work, and the contents of the job form's directories at the end."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from ma_boot.report.files import keep_earlier
 from ma_boot.report.journal import Journal
 from ma_boot.wording import Message, ProgressLine
 
-COUNT_SECONDS = 5.0  # for all files together; after a stop signal there is less time
+# Seconds; max. time to count the files of all channels. After a stop signal the grace period is for uploads.
+COUNT_SECONDS = 5.0
 HURRIED_SECONDS = 0.5
 
 
 def this_job(
     options: JobOptions, environ: Mapping[str, str], hostname: str, say: Say = lambda text: None
 ) -> JobEnvironment:
-    """The job of this node; says on which platform it is. Raises `ConfigError`."""
+    """Returns the job of this node, and prints its platform. Raises `ConfigError`."""
     job = read_job(environ, hostname, options.platform, look_around)
     say(ProgressLine(f"platform: {job.platform}"))
     return job
 
 
 def set_failure_aside(job: JobEnvironment) -> None:
-    """Renames the failure file of an earlier start: from now on a file of that name is this start's.
+    """Renames the failure file of an earlier start, so that a file of that name belongs to this start.
 
     Raises `CannotCreate`.
     """
@@ -47,7 +48,8 @@ def set_failure_aside(job: JobEnvironment) -> None:
 def report_shell(job: JobEnvironment, warn: Say) -> None:
     """Prints a warning if a shell keeps the platform's stop signal from this process."""
     shell = swallowing_shell()
-    if shell is None or not (job.place.job or os.getppid() == 1):  # in a terminal, people stop it by Ctrl-C
+    # In a terminal Ctrl-C reaches all processes.
+    if shell is None or not (job.place.job or os.getppid() == 1):
         return
     warn(
         f"a stop of the job will not reach ma_boot, so no outputs would be uploaded: the shell above it, "
@@ -75,7 +77,7 @@ def check_container(environ: Mapping[str, str], hostname: str, job: JobEnvironme
 
 
 def report_channels(environ: Mapping[str, str], warn: Say) -> None:
-    """Prints what is wrong with the job form's inputs and outputs."""
+    """Prints warnings about invalid or missing inputs and outputs of the job form."""
     channels, problems = read_channels(environ)
     for problem in problems:
         warn(problem)
@@ -85,7 +87,7 @@ def report_channels(environ: Mapping[str, str], warn: Say) -> None:
 
 
 def form_channels(environ: Mapping[str, str], journal: Journal, hurry: bool) -> tuple[ChannelContent, ...]:
-    """What the inputs and outputs hold, outputs first; each gets an event."""
+    """Returns the contents of the inputs and outputs, outputs first; writes an event for each."""
     deadline = time.monotonic() + (HURRIED_SECONDS if hurry else COUNT_SECONDS)
     channels = sorted(read_channels(environ)[0], key=lambda channel: channel.kind == "inputs")
     contents = tuple(channel_content(channel, deadline) for channel in channels)
@@ -116,7 +118,7 @@ def channel_content(channel: Channel, deadline: float) -> ChannelContent:
 
 
 def empty_outputs(contents: Sequence[ChannelContent], all_expected: bool) -> OutputLost | None:
-    """The loss of outputs without any file, by the rule of the mapping's outputs: `all_expected`."""
+    """Returns the loss of outputs without any file; None unless files are expected in all of them."""
     empty = [content.channel for content in contents if content.channel.kind == "outputs" and content.empty]
     if not all_expected or not empty:
         return None

@@ -1,7 +1,7 @@
-"""Restarts of a job in place: every node stops its ranks, node 0 decides once by one table of rules.
+"""Restarts of a job in place: the rules by which node 0 decides, once after each attempt. Pure.
 
-Nobody starts attempt n + 1 before everybody has stopped attempt n. What cannot be agreed within the deadline
-ends the job on every node, with the code of its cause: then the platform has to act. Pure.
+Attempt n + 1 begins on no node before attempt n has been stopped on all. Without an agreement in time the job
+ends on every node with the code of its root cause, and the platform has to act.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ma_boot.wording import Message, text_in
 
 
 class AttemptEnd(NamedTuple):
-    """What a node says when all its processes of an attempt are dead.
+    """Report of a node after the death of all its processes of an attempt.
 
-    `final` is why its processes cannot start again, `unhealthy` what is wrong with the node itself, both
-    empty if nothing is known; `whole` the newest step that is known to count in OBS, empty if there is none.
-    `seconds` is how long its first failure took, None if nothing failed there; `stepped` is whether one of
-    its ranks has printed a step.
+    `final` is the reason that its processes cannot start again, `unhealthy` a defect of the node itself, both
+    empty if there is none; `whole` the newest step that is known to be complete in OBS, empty if there is
+    none. `seconds` is the time to its first failure, None if nothing failed there; `stepped` is true if one
+    of its ranks has printed a step.
     """
 
     attempt: int
@@ -32,7 +32,7 @@ class AttemptEnd(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What node 0 decides after an attempt: whether all start again, why, and by which rule."""
+    """Node 0's decision after an attempt: whether all nodes run `again`, the reason and the rule."""
 
     attempt: int
     again: bool
@@ -40,8 +40,11 @@ class Verdict(NamedTuple):
     rule: str = ""
 
 
-class Failed(NamedTuple):
-    """What an attempt ended by: the cause without what differs each time, and the newest set at that time."""
+class FailureSignature(NamedTuple):
+    """Signature of a failed attempt, equal if the same failure comes again with no newer complete checkpoint.
+
+    `words` and `place` are those of the cause, without parts that differ each time.
+    """
 
     words: str
     place: str
@@ -49,18 +52,18 @@ class Failed(NamedTuple):
 
 
 class RestartPolicy(NamedTuple):
-    """How often a job may start again, and how long it runs before a failure may be worth it, in seconds."""
+    """Limits of restarts: their number, and the seconds before which a failure is not worth one."""
 
     budget: int = 0
     start_seconds: float = 0.0
 
 
 class Evidence(NamedTuple):
-    """What is known when an attempt has ended: what the nodes say, and what the attempts before ended by."""
+    """Evidence for a verdict: the reports of all nodes, the root cause, and the attempts before."""
 
     ends: Mapping[int, AttemptEnd]
     cause: Cause | None
-    earlier: Sequence[Failed]
+    earlier: Sequence[FailureSignature]
     policy: RestartPolicy
 
     @property
@@ -74,28 +77,28 @@ def decide(
     ends: Mapping[int, AttemptEnd],
     policy: RestartPolicy,
     cause: Cause | None,
-    earlier: Sequence[Failed],
+    earlier: Sequence[FailureSignature],
 ) -> Verdict:
-    """Whether a job starts again after an attempt, by the first rule that holds. Pure.
+    """Returns the verdict by the first rule that holds.
 
-    `ends` is what each node says, `earlier` what the attempts before ended by. What no rule knows is tried
-    again, and uses the budget up.
+    `ends` are the reports by node, `earlier` the failures of the attempts before. A failure that matches no
+    rule is worth a restart, and uses up the budget.
     """
     evidence = Evidence(ends, cause, earlier, policy)
     for rule, reason in RULES:
         why = reason(evidence)
         if why:
             return Verdict(attempt, False, why, rule)
-    rule = "transient" if _passes(cause) else "unknown"
+    rule = "transient" if _is_transient(cause) else "unknown"
     return Verdict(attempt, True, str(cause) if cause is not None else Message.of("the ranks hung"), rule)
 
 
-def failure_of(ends: Mapping[int, AttemptEnd], cause: Cause | None) -> Failed:
-    """What an attempt ended by."""
-    whole = max((end.whole for end in ends.values()), key=_by_number, default="")
-    return (
-        Failed("", "", whole) if cause is None else Failed(_same_each_time(cause.words), cause.place, whole)
-    )
+def signature_of(ends: Mapping[int, AttemptEnd], cause: Cause | None) -> FailureSignature:
+    """Returns the signature of a failed attempt."""
+    whole = max((end.whole for end in ends.values()), key=_natural_order, default="")
+    if cause is None:
+        return FailureSignature("", "", whole)
+    return FailureSignature(_VARYING.sub("#", cause.words), cause.place, whole)
 
 
 def _broken_node(evidence: Evidence) -> str:
@@ -121,6 +124,7 @@ def _configuration(evidence: Evidence) -> str:
     meaning: str = CONFIGURATION_CODES.get(cause.code, "")
     if not meaning and re.match(_CONFIGURATION, cause.words):
         meaning = Message("it fails in the same way again")
+    # After the first step a missing file may be a shard on a shared file system, which comes back.
     begun = any(end.stepped or end.whole for end in ends)
     if not meaning and not begun and re.search(_MISSING_FILE, cause.words):
         meaning = Message("a file is missing before the first step")
@@ -137,15 +141,19 @@ def _too_short(evidence: Evidence) -> str:
 
 
 def _repeated(evidence: Evidence) -> str:
-    """The same cause without a newer set: an exception once more is enough, anything else twice more."""
-    failed = failure_of(evidence.ends, evidence.cause)
-    before = evidence.earlier.count(failed)
-    if before < (1 if _would_repeat(evidence.cause) else 2):
+    """The same failure with no newer complete checkpoint.
+
+    An exception of the training is deterministic, so its second time is enough; anything else may come three
+    times.
+    """
+    signature = signature_of(evidence.ends, evidence.cause)
+    before = evidence.earlier.count(signature)
+    if before < (1 if _is_deterministic(evidence.cause) else 2):
         return ""
     times = Message("twice") if before == 1 else Message.of("{} times", before + 1)
-    if failed.whole:
-        return Message.of("the same failure came {} without a newer whole checkpoint", times)
-    return Message.of("the same failure came {} without a checkpoint", times)
+    if signature.whole:
+        return Message.of("same failure {} with no newer complete checkpoint", times)
+    return Message.of("same failure {} without a checkpoint", times)
 
 
 def _used_up(evidence: Evidence) -> str:
@@ -157,7 +165,7 @@ def _used_up(evidence: Evidence) -> str:
     return Message.of("the job's {} restarts are used up", budget)
 
 
-# The table of rules against a restart, in their order.
+# Rules against a restart; the first one that returns a reason decides.
 RULES: tuple[tuple[str, Callable[[Evidence], str]], ...] = (
     ("hardware", _broken_node),
     ("processes", _stuck_processes),
@@ -176,12 +184,12 @@ _CONFIGURATION = (
     r"(ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b|.*\bEI00(04|14|17)\b"
 )
 _MISSING_FILE = r"\bFileNotFoundError\b|No such file or directory|\bdoes not exist\b"
-# Of CUDA, of torch_npu and CANN (507053, 507054), of any disk.
+# Errors of CUDA, of torch_npu and CANN (507053, 507054), and of any disk.
 _HARDWARE = (
     r"(?i)uncorrectable (NVLink|ECC)|multi.?bit ecc|\b50705[34]\b|\bUCE ERROR|fallen off the bus"
     r"|device is lost|No space left on device|\[Errno 28\]"
 )
-# Of networks, object stores and shared file systems, and what a process holds for a moment.
+# Errors of networks, object stores and shared file systems, and of ports that are still in use.
 _TRANSIENT = (
     r"(?i)(?<!With)time(d |-)?out|temporar|try again|unreachable|connection|broken pipe"
     r"|name resolution|Name or service not known"
@@ -189,35 +197,33 @@ _TRANSIENT = (
     r"|InternalError|stale file handle|input/output error|EJ0001|\bEI00(06|13)\b|link (down|error)"
     r"|address already in use"
 )
-_SAYS_NOTHING = (
+# Errors of a launcher that only pass on the failure of a process.
+_WITHOUT_CONTENT = (
     r"(\w+\.)*(ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException)\b"
 )
-_DIFFERS = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.:]\d+)+|\d{4,}")  # addresses, times, sizes, process ids
+# Addresses, times, sizes and process ids, which differ between two attempts with the same failure.
+_VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.:]\d+)+|\d{4,}")
 
 
-def _passes(cause: Cause | None) -> bool:
-    """Whether a failure is one that often goes away by itself."""
+def _is_transient(cause: Cause | None) -> bool:
+    """Returns whether a failure often disappears by itself."""
     return cause is not None and (cause.evidence == LOST_PEER or bool(re.search(_TRANSIENT, cause.words)))
 
 
-def _would_repeat(cause: Cause | None) -> bool:
-    """Whether a failure that comes once more comes for ever: an exception of the training, or no memory."""
-    if cause is None or _passes(cause) or re.match(_SAYS_NOTHING, cause.words):
+def _is_deterministic(cause: Cause | None) -> bool:
+    """Returns whether a failure comes at each attempt: an exception of the training, or no memory."""
+    if cause is None or _is_transient(cause) or re.match(_WITHOUT_CONTENT, cause.words):
         return False
     return bool(cause.place) or cause.words.startswith("out of memory")
 
 
-def _same_each_time(words: str) -> str:
-    return _DIFFERS.sub("#", words)
-
-
-def _by_number(whole: str) -> list[tuple[bool, int | str]]:
-    """The order of steps: 100 comes after 20."""
-    return [(part.isdecimal(), int(part) if part.isdecimal() else part) for part in re.split(r"(\d+)", whole)]
+def _natural_order(steps: str) -> list[tuple[bool, int | str]]:
+    """Sort key of steps by their numbers: 100 comes after 20."""
+    return [(part.isdecimal(), int(part) if part.isdecimal() else part) for part in re.split(r"(\d+)", steps)]
 
 
 def read_end(body: Mapping[str, object]) -> AttemptEnd | None:
-    """What another node says; None if it is not as `AttemptEnd` has it."""
+    """Returns another node's report in a message; None if it is invalid."""
     attempt, seconds, stepped = body.get("attempt"), body.get("seconds"), body.get("stepped")
     texts = ("final", "whole", "unhealthy")
     if not isinstance(attempt, int) or not isinstance(stepped, bool):
@@ -227,11 +233,11 @@ def read_end(body: Mapping[str, object]) -> AttemptEnd | None:
     if seconds is not None and not isinstance(seconds, float):
         return None
     final, whole, unhealthy = (text_in(body, name, readable) for name in texts)
-    return AttemptEnd(attempt, final, whole, unhealthy, seconds, stepped)
+    return AttemptEnd(attempt, final, whole, unhealthy=unhealthy, seconds=seconds, stepped=stepped)
 
 
 def read_verdict(body: Mapping[str, object]) -> Verdict | None:
-    """What node 0 has decided; None if it is not as `Verdict` has it."""
+    """Returns node 0's decision in a message; None if it is invalid."""
     attempt, again, why, rule = (body.get(name) for name in Verdict._fields)
     if (
         isinstance(attempt, int)

@@ -1,4 +1,4 @@
-"""The causes of an end that a node knows by its own processes, before it asks its peers."""
+"""Failures of a node, by its own processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ma_boot.wording import Message, lines_of
 
 
 class OwnCauses(NamedTuple):
-    """The causes of a node; `epoch` is the offset from its monotonic clock to Unix time, in seconds."""
+    """Failures of one node; `epoch` is the offset from its monotonic clock to Unix time, in seconds."""
 
     node: int
     epoch: float
@@ -27,7 +27,8 @@ class OwnCauses(NamedTuple):
         hang = self.hang_of(run)
         if failures or not run.hung:
             return failures
-        if hang is None or hang.node != self.node:  # a node speaks of its own ranks only
+        # A node reports its own ranks only: it does not send a suspect of another node.
+        if hang is None or hang.node != self.node:
             hang = Cause(self.node, None, ExitCode.HUNG, Message("the ranks hung"), self._now())
         return [hang]
 

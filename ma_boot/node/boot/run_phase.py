@@ -1,4 +1,4 @@
-"""The run phase: the node's processes under supervision, restarted after a failure if that may fix it."""
+"""Run phase: the node's processes under supervision, restarted after a failure where that may help."""
 
 from __future__ import annotations
 
@@ -30,9 +30,13 @@ from ma_boot.report.explain import missing_files, output_of_failed_rank
 from ma_boot.report.result import RunResult
 from ma_boot.wording import Message
 
-PUBLISH_SECONDS = 60.0  # of the time in which the nodes of a job have to agree
+# Seconds; max. time to publish checkpoints after an attempt, a part of those in which the nodes have to
+# agree.
+PUBLISH_SECONDS = 60.0
+# Missing files for which advice is given.
 MOST_FILES_NAMED = 3
-SAVE_FILE = "MABOOT_SAVE_FILE"  # as `ma_boot.training` reads it
+# Variable of the ranks that names the file of save requests; read by `ma_boot.training`.
+SAVE_FILE = "MABOOT_SAVE_FILE"
 
 
 def check_restarts(options: RunOptions, job: JobEnvironment, has_channel: bool) -> None:
@@ -236,7 +240,7 @@ def _decide(run: TrainingRun, result: RunResult, workers: Sequence[WorkerSpec]) 
 
 
 def _advice_on_files(run: RunResult, code: str | None, cwd: str) -> tuple[str, ...]:
-    """What to do if the process that failed first did not find a file that is beside its script in `code`."""
+    """Returns advice if the first process to fail did not find a file that is beside its script in `code`."""
     failure = run.first_failure
     if failure is None or code is None or os.path.realpath(code) == os.path.realpath(cwd):
         return ()

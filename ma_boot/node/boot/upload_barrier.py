@@ -1,4 +1,8 @@
-"""Waits until the job's other nodes have finished their uploads to shared outputs, by the job's channel."""
+"""Barrier of uploads to shared outputs: a node waits until its peers have finished theirs.
+
+node k   uploads   its state: idle, writing or finished
+node 0   uploads   the last report of each node, and the nodes that are writing or unfinished
+"""
 
 from __future__ import annotations
 
@@ -20,10 +24,16 @@ from ma_boot.node.boot.upload_states import (
 )
 from ma_boot.node.observe.peers import PeerMessage, Peers
 
-KIND = "uploads"  # of the messages
-RELAY_SECONDS = 0.5  # between two reports of node 0: a channel takes 20 messages of a node in 10 s
-ANSWER_SECONDS = 5.0  # max. wait for node 0's first answer: it may be busy, or be gone
-IDLE_SECONDS = 2.0  # wait for a report on its way; peers that still train list this node's objects later
+# Kind of the messages.
+KIND = "uploads"
+# Seconds between two reports of node 0: a channel reads at most 20 messages of a node in 10 s.
+RELAY_SECONDS = 0.5
+# Seconds; max. wait for node 0's first answer: it may be busy, or be gone.
+ANSWER_SECONDS = 5.0
+# Seconds; wait for reports on their way. Peers that still train list this node's objects later, before they
+# upload, so they need not be waited for.
+IDLE_SECONDS = 2.0
+# Seconds between two looks at received reports.
 POLL_SECONDS = 0.05
 
 
@@ -40,7 +50,7 @@ class UploadMessages(Peers, Protocol):
 
 
 class UploadBarrier:
-    """`UploadPeers` by the channel: a star, so each node reports to node 0, which reports to all.
+    """`UploadPeers` over the channel.
 
     A peer that begins to write after the wait lists the objects of this node first, and diverts its files.
     """
@@ -49,10 +59,12 @@ class UploadBarrier:
         self._peers = peers
         self._lock = threading.Lock()
         self._number = 0
-        self._states = UploadStates()  # of node 0
-        self._seen: UploadsSeen | None = None  # of the other nodes: node 0's last report
-        self._reported: UploadsSeen | None = None  # of node 0
+        # On node 0: the states of all nodes, and its last report.
+        self._states = UploadStates()
+        self._reported: UploadsSeen | None = None
         self._reported_at = -math.inf
+        # On the other nodes: node 0's last report.
+        self._seen: UploadsSeen | None = None
 
     def announce(self, writing: bool) -> None:
         """See `UploadPeers`."""
@@ -71,11 +83,11 @@ class UploadBarrier:
                 return
 
     def patience(self) -> float:
-        """Seconds until `relay` has to be called; a message wakes the inbox."""
+        """Returns the seconds until `relay` has to be called; a message wakes the inbox."""
         return RELAY_SECONDS if not self._peers.node and self._is_changed() else math.inf
 
     def relay(self) -> None:
-        """Takes the reports that have come; node 0 sends its own if that has changed."""
+        """Reads received reports; node 0 sends its own if it has changed."""
         if not self._peers.is_connected:
             return
         with self._lock:
@@ -101,15 +113,15 @@ class UploadBarrier:
         self.relay()
 
     def _is_changed(self) -> bool:
-        """Returns whether node 0 knows more than it has reported. Without shared outputs it knows nothing."""
+        """Returns whether node 0 has something new to report."""
         return bool(self._states.known) and self._states.seen(self._alive()) != self._reported
 
     def _alive(self) -> Collection[int]:
-        """The nodes that node 0 reports about: itself, and those that have not gone."""
+        """The nodes that node 0 reports about: itself, and its connected peers."""
         return {0, *self._peers.others} - set(self._peers.unreached)
 
     def _is_over(self, seconds: float) -> bool:
-        """Returns whether the wait is over after so many seconds."""
+        """Returns whether the wait is over, `seconds` after it began."""
         with self._lock:
             if not self._peers.node:
                 seen = self._states.seen(self._alive())
@@ -123,5 +135,5 @@ class UploadBarrier:
         return not seen.writing - own and (not seen.unfinished - own or seconds >= IDLE_SECONDS)
 
     def _alive_as_seen_here(self) -> bool:
-        """Returns whether node 0 is reached: it has neither ended nor lost its connection."""
+        """Returns whether node 0 is connected and has not ended."""
         return bool(set(self._peers.others) - set(self._peers.unreached))

@@ -9,18 +9,18 @@ IDLE, WRITING, FINISHED = "idle", "writing", "finished"
 
 
 class UploadState(NamedTuple):
-    """A node's last report: it is idle between two uploads, writing, or finished; `number` counts reports."""
+    """Report of a node: idle between two uploads, writing, or finished; `number` counts its reports."""
 
     number: int
     state: str
 
     def body(self) -> dict[str, Any]:
-        """The message to node 0."""
+        """Returns the body of the message to node 0."""
         return {"number": self.number, "state": self.state}
 
 
 def read_state(body: Mapping[str, Any]) -> UploadState | None:
-    """The report in a message, None for anything else."""
+    """Returns the report in a message; None if it is invalid."""
     number, state = body.get("number"), body.get("state")
     if not isinstance(number, int) or not _is_count(number) or state not in (IDLE, WRITING, FINISHED):
         return None
@@ -28,24 +28,24 @@ def read_state(body: Mapping[str, Any]) -> UploadState | None:
 
 
 class UploadsSeen(NamedTuple):
-    """Node 0's report: the last report of each node, and the nodes that are writing or not finished."""
+    """Report of node 0: the numbers of the last reports, and the nodes that are writing or unfinished."""
 
     heard: Mapping[int, int]
     writing: frozenset[int]
     unfinished: frozenset[int]
 
     def has_heard(self, node: int, number: int) -> bool:
-        """Returns whether it has this report of a node, or a later one."""
+        """Returns whether node 0 had received this report of a node, or a later one."""
         return self.heard.get(node, -1) >= number
 
     def body(self) -> dict[str, Any]:
-        """The message to all nodes."""
+        """Returns the body of the message to all nodes."""
         heard = [[node, number] for node, number in sorted(self.heard.items())]
         return {"heard": heard, "writing": sorted(self.writing), "unfinished": sorted(self.unfinished)}
 
 
 def read_seen(body: Mapping[str, Any], nodes: int) -> UploadsSeen | None:
-    """Returns node 0's report in a message, None for anything else."""
+    """Returns node 0's report in a message; None if it is invalid."""
     heard = _pairs(body.get("heard"), nodes)
     writing, unfinished = _nodes(body.get("writing"), nodes), _nodes(body.get("unfinished"), nodes)
     if heard is None or writing is None or unfinished is None:
@@ -54,12 +54,12 @@ def read_seen(body: Mapping[str, Any], nodes: int) -> UploadsSeen | None:
 
 
 class UploadStates(NamedTuple):
-    """The last report of each node that has sent one."""
+    """States of the nodes by their last reports."""
 
     known: Mapping[int, UploadState] = {}
 
     def with_state(self, node: int, state: UploadState) -> UploadStates:
-        """With a report of a node; an earlier one than the last changes nothing."""
+        """With a report of a node; one older than its last report changes nothing."""
         last = self.known.get(node)
         if last is not None and last.number >= state.number:
             return self

@@ -1,4 +1,4 @@
-"""Node 0's decision after an attempt: all start again, or none."""
+"""Rules of node 0's decision after an attempt: all nodes run again, or none."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from hypothesis import given, strategies as st
 
 from ma_boot.node.boot.job_restart import (
     AttemptEnd,
-    Failed,
+    FailureSignature,
     RestartPolicy,
     decide,
-    failure_of,
     read_end,
     read_verdict,
+    signature_of,
 )
 from ma_boot.report.cause import LOST_PEER, Cause
 from ma_boot.report.page.language import in_both
@@ -32,12 +32,12 @@ LOST = BAD._replace(words="RuntimeError: Connection closed by peer [10.0.0.7]:41
 
 
 def ends(whole: str = "20", **more: Any) -> dict[int, AttemptEnd]:
-    """The ends of two nodes, of which the second has more to say."""
+    """Reports of two nodes, the second one with more fields."""
     return {0: AttemptEnd(1, whole=whole), 1: AttemptEnd(1, **{"whole": whole, **more})}
 
 
-def failed(cause: Cause, whole: str = "20") -> Failed:
-    return failure_of(ends(whole), cause)
+def failed(cause: Cause, whole: str = "20") -> FailureSignature:
+    return signature_of(ends(whole), cause)
 
 
 @pytest.mark.parametrize(
@@ -62,25 +62,25 @@ def failed(cause: Cause, whole: str = "20") -> Failed:
          "node 1: it failed within its first 5 s (MABOOT_START_SECONDS)"),
         (ends(seconds=5.0), BAD, [], True, "unknown", "node 1"),
         (ends(), BAD, [failed(BAD)], False, "repeated",
-         "the same failure came twice without a newer whole checkpoint"),
-        (ends(""), BAD, [failed(BAD, "")], False, "repeated", "the same failure came twice without a checkpoint"),
+         "same failure twice with no newer complete checkpoint"),
+        (ends(""), BAD, [failed(BAD, "")], False, "repeated", "same failure twice without a checkpoint"),
         (ends(), BAD, [failed(BAD, "10")], True, "unknown", "node 1"),
         (ends(), BAD, [failed(BAD._replace(place="train.py:9"))], True, "unknown", "node 1"),
-        (ends(), BAD, [failed(BAD._replace(rank=0, node=0))], False, "repeated", "the same failure came twice"),
-        (ends(), OOM, [failed(OOM)], False, "repeated", "the same failure came twice"),
+        (ends(), BAD, [failed(BAD._replace(rank=0, node=0))], False, "repeated", "same failure twice"),
+        (ends(), OOM, [failed(OOM)], False, "repeated", "same failure twice"),
         (ends(), KILL, [failed(KILL)], True, "unknown", "node 1, rank 3 was killed by SIGKILL"),
-        (ends(), KILL, [failed(KILL)] * 2, False, "repeated", "the same failure came 3 times"),
-        (ends(), None, [failure_of(ends(), None)], True, "unknown", "the ranks hung"),
+        (ends(), KILL, [failed(KILL)] * 2, False, "repeated", "same failure 3 times"),
+        (ends(), None, [signature_of(ends(), None)], True, "unknown", "the ranks hung"),
         (ends(), LOST, [failed(LOST)], True, "transient", "node 1"),
         (ends(), LOST._replace(words=LOST.words.replace("41327", "52012")), [failed(LOST)] * 2, False, "repeated",
-         "the same failure came 3 times"),
+         "same failure 3 times"),
         (ends(), BAD, [failed(KILL)] * 3, False, "budget", "the job's 3 restarts are used up"),
     ],
 )  # fmt: skip
-def test_the_rule_that_decides_is_named(
+def test_verdict_names_the_first_rule_that_holds(
     ends_of_nodes: dict[int, AttemptEnd],
     cause: Cause | None,
-    earlier: Sequence[Failed],
+    earlier: Sequence[FailureSignature],
     again: bool,
     rule: str,
     why: str,
@@ -90,8 +90,8 @@ def test_the_rule_that_decides_is_named(
     assert verdict.why.startswith(why)
 
 
-def test_the_newest_set_is_that_of_the_highest_step() -> None:
-    assert failure_of({0: AttemptEnd(1, whole="100"), 1: AttemptEnd(1, whole="20")}, BAD).whole == "100"
+def test_newest_checkpoint_has_the_highest_step_number() -> None:
+    assert signature_of({0: AttemptEnd(1, whole="100"), 1: AttemptEnd(1, whole="20")}, BAD).whole == "100"
 
 
 @given(
@@ -101,14 +101,14 @@ def test_the_newest_set_is_that_of_the_highest_step() -> None:
 def test_no_schedule_of_failures_uses_more_than_the_budget(
     failures: Sequence[tuple[str, str]], budget: int
 ) -> None:
-    earlier: list[Failed] = []
+    earlier: list[FailureSignature] = []
     for number, (words, whole) in enumerate(failures, 1):
         cause, ends = BAD._replace(words=words), {0: AttemptEnd(number, whole=whole)}
         if not decide(number, ends, RestartPolicy(budget), cause, earlier).again:
             break
-        earlier.append(failure_of(ends, cause))
+        earlier.append(signature_of(ends, cause))
     assert len(earlier) <= budget
-    assert len(set(earlier)) == len(earlier), "nothing is tried again in the same way"
+    assert len(set(earlier)) == len(earlier), "no restart repeats a failure without progress"
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_no_schedule_of_failures_uses_more_than_the_budget(
      {"attempt": 1, "again": True, "why": "", "rule": 4}, {**END, "attempt": "1"}, {**END, "final": 3},
      {**END, "seconds": "1"}, {**END, "stepped": 0}, {**END, "unhealthy": None}],
 )  # fmt: skip
-def test_what_is_no_message_of_a_restart_is_none(body: dict[str, object]) -> None:
+def test_invalid_messages_of_the_restart_protocol_are_dropped(body: dict[str, object]) -> None:
     assert read_end(body) is None
     assert read_verdict(body) is None
 
@@ -128,7 +128,7 @@ WORDS = st.sampled_from(["", "20", "card 2 is lost", Message.of("NPU {} is {} (n
 @given(
     st.builds(AttemptEnd, st.integers(0), WORDS, WORDS, WORDS, st.none() | st.floats(0, 1e9), st.booleans())
 )
-def test_what_a_node_says_is_read_as_it_was_said(end: AttemptEnd) -> None:
+def test_report_survives_the_way_over_the_channel(end: AttemptEnd) -> None:
     read = read_end(json.loads(json.dumps(coded(end._asdict()))))
     assert read == end
     for name in ("final", "unhealthy"):
@@ -151,8 +151,8 @@ def test_what_a_node_says_is_read_as_it_was_said(end: AttemptEnd) -> None:
         (ends(), KILL, [failed(LOST), failed(OOM)], "作业的 2 次重启已用完"),
     ],
 )
-def test_the_reason_is_chinese_on_the_chinese_page(
-    ends_of_nodes: dict[int, AttemptEnd], cause: Cause, earlier: Sequence[Failed], chinese: str
+def test_reason_is_chinese_on_the_chinese_page(
+    ends_of_nodes: dict[int, AttemptEnd], cause: Cause, earlier: Sequence[FailureSignature], chinese: str
 ) -> None:
     assert in_both(decide(1, ends_of_nodes, RestartPolicy(2, 10.0), cause, earlier).why).zh.startswith(
         chinese

@@ -11,7 +11,14 @@ from typing import NamedTuple
 
 import pytest
 
-from ma_boot.node.boot.job_restart import AttemptEnd, Failed, RestartPolicy, Verdict, decide, failure_of
+from ma_boot.node.boot.job_restart import (
+    AttemptEnd,
+    FailureSignature,
+    RestartPolicy,
+    Verdict,
+    decide,
+    signature_of,
+)
 from ma_boot.node.observe.progress import has_step
 from ma_boot.report.cause import cause_of, causes_of
 from ma_boot.report.result import WorkerExit
@@ -45,7 +52,7 @@ def of_attempt(output: str, attempt: int) -> str:
 def verdicts(recorded: Recorded, with_progress: bool = False) -> list[Verdict]:
     """The decisions of a job that fails in this way each time; `with_progress` it saves in between."""
     decided: list[Verdict] = []
-    earlier: list[Failed] = []
+    earlier: list[FailureSignature] = []
     while not decided or decided[-1].again:
         attempt = len(decided) + 1
         output = of_attempt(recorded.output, attempt)
@@ -57,7 +64,7 @@ def verdicts(recorded: Recorded, with_progress: bool = False) -> list[Verdict]:
         whole = str(attempt) if with_progress else ""
         ends = {0: AttemptEnd(attempt, whole=whole, seconds=61.0, stepped=has_step(output))}
         decided.append(decide(attempt, ends, RestartPolicy(MANY, 10.0), cause, earlier))
-        earlier.append(failure_of(ends, cause))
+        earlier.append(signature_of(ends, cause))
     return decided
 
 

@@ -12,9 +12,9 @@ from ma_boot.node.boot.job_restart import (
     RestartPolicy,
     Verdict,
     decide,
-    failure_of,
     read_end,
     read_verdict,
+    signature_of,
 )
 from ma_boot.node.boot.restart_protocol import (
     ENDED,
@@ -139,7 +139,7 @@ class TakesOldEnds(Agreement):
 
     def with_message(self, node: int, kind: str, body: Mapping[str, object]) -> Agreement:
         end = read_end(body) if kind == "stopped" and not self.node else None
-        return self._with_fact(node, end) if end else super().with_message(node, kind, body)
+        return self.with_fact(node, end) if end else super().with_message(node, kind, body)
 
 
 class KeepsEnds(Agreement):
@@ -158,7 +158,7 @@ class DecidesEarly(Agreement):
         if set(range(self.nodes)) - self.ends.keys() - self.lost:
             return super().decided(cause, now)
         verdict = decide(self.attempt, self.ends, self.policy, cause, self.earlier)
-        return self._replace(verdict=verdict, earlier=(*self.earlier, failure_of(self.ends, cause)))
+        return self._replace(verdict=verdict, earlier=(*self.earlier, signature_of(self.ends, cause)))
 
 
 class WaitsForever(Agreement):
@@ -171,9 +171,9 @@ class WaitsForever(Agreement):
 class ForgetsWhoHasStopped(Agreement):
     """Of a node that has stopped its processes it does not matter whether it ends."""
 
-    def _with_fact(self, node: int, fact: AttemptEnd | Over) -> Agreement:
+    def with_fact(self, node: int, fact: AttemptEnd | Over) -> Agreement:
         known = self.facts.get(node)
-        return self if isinstance(known, AttemptEnd) else super()._with_fact(node, fact)
+        return self if isinstance(known, AttemptEnd) else super().with_fact(node, fact)
 
 
 class FollowsTheGo(Agreement):
