@@ -27,7 +27,7 @@ from ma_boot.node.boot.restart_protocol import (
     read_over,
 )
 from ma_boot.report.cause import Cause
-from tests.unit.launch.restart_model import QUIET, SimulatedJob
+from tests.unit.boot.restart_model import QUIET, SimulatedJob
 
 SCHEDULES, IN_ONE = 10_000, 500
 
