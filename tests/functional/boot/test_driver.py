@@ -1,4 +1,4 @@
-"""What old drivers want to be called; the programs of this test stand in for the driver's."""
+"""Programs of old drivers around a job, by stand-ins."""
 
 from __future__ import annotations
 

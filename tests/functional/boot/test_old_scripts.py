@@ -68,7 +68,7 @@ def new_line(old: str, **replaced: str) -> str:
 
 
 class Machine:
-    """A machine of its own for one way of starting: the project, its rank table, and what the ranks saw."""
+    """A machine for one way to start: the project, its rank table, and the environments of the ranks."""
 
     def __init__(self, root: Path, devices: Sequence[int] = (2,)) -> None:
         self.root = root
@@ -123,7 +123,7 @@ class Machine:
         return self.seen(ranks)
 
     def light_pytest(self) -> dict[str, str]:
-        """The variables for a python whose pytest only runs the file: where it starts dozens of times."""
+        """Returns variables for a python whose pytest only runs the file: the script starts it dozens of times."""
         place = self.root / "light"
         place.mkdir()
         (place / "python").symlink_to(sys.executable)
@@ -135,7 +135,7 @@ class Machine:
         return {"PATH": path, "PYTHONPATH": str(place), "MABOOT_PYTHON": str(place / "python")}
 
     def seen(self, count: int) -> list[Mapping[str, str]]:
-        """What each rank saw, by rank, with paths as if all machines had the same."""
+        """Returns the environment of each rank, with paths as if all machines had the same."""
         files = eventually(
             lambda: (
                 len(files := [f for f in self.seen_dir.iterdir() if f.suffix != ".part"]) == count and files
@@ -150,13 +150,13 @@ class Machine:
 
 @pytest.fixture
 def old(tmp_path: Path) -> Machine:
-    """Where a start script runs."""
+    """The machine of a start script."""
     return Machine(tmp_path / "old")
 
 
 @pytest.fixture
 def new(tmp_path: Path) -> Machine:
-    """Where the line runs that replaces it."""
+    """The machine of the line that replaces it."""
     return Machine(tmp_path / "new")
 
 
@@ -273,7 +273,7 @@ def test_main_py_of_pytorchs_guide(new: Machine) -> None:
 
 
 def platform_table(machine: Machine) -> dict[str, str]:
-    """Makes the machine a node of ModelArts, as far as its launcher looks; returns the platform's variables."""
+    """Makes the machine a node of ModelArts for its launcher; returns the platform's variables."""
     config = machine.root / "user-config"
     config.mkdir()
     (config / "jobstart_hccl.json").write_text(json.dumps(fake(1, 2, "ma-job-1-worker-{}".format)))
@@ -349,7 +349,7 @@ def test_a_second_run_starts_in_fresh_directories_and_masks_secrets(new: Machine
     assert not os.path.exists(new.root / "device_0" / "train0.log")
 
 
-def test_every_row_of_the_table_is_tested() -> None:
+def test_each_row_of_the_migration_table_has_a_test() -> None:
     text = Path(__file__).read_text()
     named = re.findall(r'new_line\("(.+?)"', text)
     assert sorted(row for row in TABLE if not any(row.startswith(old) for old in named)) == []

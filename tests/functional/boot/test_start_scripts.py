@@ -1,4 +1,4 @@
-"""Commands that start the ranks themselves: once per node if their text shows it, else noticed while they run."""
+"""Commands that start ranks: started once per node if their text shows it, else detected while they run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def script(node: Node, text: str, name: str = "run.sh") -> str:
 
 
 def seen(node: Node) -> list[str]:
-    """What each training has seen: rank, device, number of ranks, LOCAL_RANK, directory."""
+    """Returns rank, device, number of ranks, LOCAL_RANK and directory of each training."""
     return sorted(file.read_text().strip() for file in Path(node.variables["SEEN"]).iterdir())
 
 
@@ -82,14 +82,14 @@ class TestOncePerNode:
         ) in ended.output
 
     @pytest.mark.parametrize("options", [[], ["--workdir", "code"]], ids=["shared", "code"])
-    def test_a_script_that_goes_to_its_directory(self, node: Node, options: list[str]) -> None:
+    def test_script_may_change_into_its_own_directory(self, node: Node, options: list[str]) -> None:
         """MindSpore's migration guide does so by `./` and `$0`, which so cannot be an absolute path."""
         text = f'cd ./"$(dirname "$0")" || exit 9\n{LOOP}'
         ended = node.boot(*options, "bash", script(node, text))
         assert ended.code == 0, ended.output
         assert {line.split()[4] for line in seen(node)} == {str(code(node))}
 
-    def test_ranks_in_the_background_are_waited_for(self, node: Node) -> None:
+    def test_background_ranks_are_awaited(self, node: Node) -> None:
         node.variables["SECONDS_OF_A_RANK"] = "1"
         ended = node.boot("bash", script(node, f"{LOOP}echo started\n"))
         assert ended.code == 0, ended.output
@@ -119,7 +119,7 @@ class TestOncePerNode:
         assert "run.sh (line 1 runs torchrun) starts the ranks" in ended.output
         assert not re.search(r"\[command\] (RANK_TABLE_FILE|RANK_ID|DEVICE_ID|LOCAL_RANK)=", ended.output)
 
-    def test_the_rank_table_can_be_an_argument(self, node: Node) -> None:
+    def test_rank_table_may_be_an_argument_of_the_script(self, node: Node) -> None:
         ended = node.boot(
             "bash", script(node, f'cat "$1" | tr -d "\\n "; echo " $2 $3"\n{LOOP}'),
             "$RANK_TABLE_FILE", "$RANK_SIZE", "${RANK_START}",
@@ -127,7 +127,7 @@ class TestOncePerNode:
         assert ended.code == 0, ended.output
         assert re.search(r'\[command\] \{.*"server_list".*\} 3 0\n', ended.output)
 
-    def test_what_the_user_says_counts_more(self, node: Node) -> None:
+    def test_explicit_options_override_recognised_launchers(self, node: Node) -> None:
         text = f"if [ -z $RANK_ID ]; then {LOOP}else sh -c '{TRAIN}'; fi"
         assert node.boot("--per-device", "bash", script(node, text)).code == 0
         assert [line.split()[3] for line in seen(node)] == ["0", "1", "2"]  # LOCAL_RANK
@@ -143,7 +143,9 @@ class TestOncePerNode:
             ),
         ],
     )
-    def test_options_that_do_not_go_with_it(self, node: Node, options: list[str], message: str) -> None:
+    def test_conflicting_options_of_a_launcher_are_rejected(
+        self, node: Node, options: list[str], message: str
+    ) -> None:
         ended = node.boot(*options, "bash", script(node, LOOP))
         assert ended.code == 64
         assert message in ended.output
@@ -187,7 +189,7 @@ class TestStartedTwice:
         )
 
     @pytest.mark.parametrize("kind", NESTED)
-    def test_the_remedy_works(self, node: Node, kind: str) -> None:
+    def test_named_remedy_starts_each_rank_once(self, node: Node, kind: str) -> None:
         node.variables["SECONDS_OF_A_RANK"] = "1"
         ended = node.boot("--per-node", "--rendezvous", "rank-table", *NESTED[kind])
         assert ended.code == 0, ended.output
@@ -203,11 +205,11 @@ class TestStartedTwice:
             "LOCAL_RANK= sleep 3 & LOCAL_RANK=x sleep 3 &",
         ],
     )
-    def test_no_false_alarm(self, node: Node, work: str) -> None:
+    def test_ranks_with_children_of_their_own_raise_no_alarm(self, node: Node, work: str) -> None:
         ended = node.boot("bash", script(node, f"{work}\nwait\n"))
         assert ended.code == 0, ended.output
 
-    def test_it_is_not_examined_if_it_is_meant(self, node: Node) -> None:
+    def test_explicit_option_disables_the_check_for_double_starts(self, node: Node) -> None:
         node.variables["SECONDS_OF_A_RANK"] = "2"
         assert node.boot("--per-device", "start.py").code == 0
         assert len(seen(node)) == 9
@@ -230,10 +232,10 @@ ADDED = r"MABOOT_|PET_|MA_|PYTHON(UNBUFFERED|FAULTHANDLER)$|HCCL_CONNECT_TIMEOUT
     "name",
     [pytest.param(name, marks=[pytest.mark.openmpi] if "mpirun" in name else []) for name in AS_THEY_STAND],
 )
-def test_a_script_as_it_stands_sees_what_it_sees_by_hand(
+def test_unchanged_script_gets_the_environment_of_a_manual_start(
     scripts: Path, tmp_path: Path, name: str, where: str, nodes: int
 ) -> None:
-    """Of several nodes only `run_cluster.sh` knows; the others train on each of them by itself."""
+    """`run_cluster.sh` alone supports several nodes; the others train on each node separately."""
     devices = 8 if name == "run_cluster.sh" else 2
     directory, *arguments = AS_THEY_STAND[name]
     for number in range(nodes):

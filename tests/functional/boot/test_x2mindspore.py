@@ -75,8 +75,8 @@ def sent(node: Node) -> dict[str, str]:
 @pytest.mark.parametrize(
     "remote", ["obs://dataset/imagenet", "obs://dataset/imagenet/", "s3://dataset/imagenet"]
 )
-def test_a_directory_and_not_its_look_alike(node: Node, local: str, remote: str) -> None:
-    """P2: a relative input is no reason to skip it. `imagenet2` begins alike, and is another."""
+def test_relative_input_is_downloaded_without_its_namesake(node: Node, local: str, remote: str) -> None:
+    """P2: a relative input is not skipped; `imagenet2` has the same prefix, and is another input."""
     local = local.replace("{root}", str(node.root))
     ended = boot(node, f"{local!r}: {remote!r},", "", "print:x")
     assert ended.code == 0, ended.output
@@ -86,7 +86,7 @@ def test_a_directory_and_not_its_look_alike(node: Node, local: str, remote: str)
     assert names == {"imagenet/a.jpg", "imagenet/val/b.jpg"}
 
 
-def test_a_file_in_and_a_file_out(node: Node) -> None:
+def test_single_files_are_mapped_in_and_out(node: Node) -> None:
     out = node.home / "result.txt"
     ended = boot(
         node, "'data/labels.txt': 'obs://dataset/labels.txt',", "'result.txt': 'obs://outputs/best.txt',", f"write:{out}:done"
@@ -98,8 +98,8 @@ def test_a_file_in_and_a_file_out(node: Node) -> None:
 
 @pytest.mark.parametrize("local", ["./checkpoints", "checkpoints/"])
 @pytest.mark.parametrize("remote", ["obs://outputs/", "obs://outputs/run1/ckpt", "obs://outputs/run1/ckpt/"])
-def test_an_output_whose_target_does_not_exist_yet(node: Node, local: str, remote: str) -> None:
-    """P4, and P6: every rank's file comes home, each once."""
+def test_output_target_need_not_exist(node: Node, local: str, remote: str) -> None:
+    """P4 and P6: the file of each rank is uploaded, once."""
     ended = boot(node, "", f"{local!r}: {remote!r},", f"write:{node.home}/checkpoints/RANK.ckpt:x")
     assert ended.code == 0, ended.output
     below = remote[len("obs://outputs/") :].rstrip("/")
@@ -107,15 +107,15 @@ def test_an_output_whose_target_does_not_exist_yet(node: Node, local: str, remot
     assert re.search(r"outputs: done.* 2 files,", ended.output)
 
 
-def test_inputs_come_once_for_all_ranks(node: Node) -> None:
+def test_inputs_are_downloaded_once_for_all_ranks(node: Node) -> None:
     """P1."""
     ended = boot(node, "'data': 'obs://dataset/imagenet',", "", "print:x")
     events = [event for event in node.events() if event["kind"] == "transfer"]
     assert [(event["direction"], event["files"]) for event in events] == [("download", 2)], ended.output
 
 
-def test_outputs_come_home_after_sigterm(node: Node) -> None:
-    """P5: atexit does not run then."""
+def test_outputs_are_uploaded_after_sigterm(node: Node) -> None:
+    """P5: SIGTERM does not run atexit handlers."""
     line = start_line(node, "", "'out': 'obs://outputs/',")
     running = node.start(*line, f"write:{node.home}/out/RANK:x", f"ready:{node.root}/pid", "sleep")
     eventually(lambda: len(list(node.root.glob("pid.*"))) == 2, "both ranks")
@@ -125,7 +125,7 @@ def test_outputs_come_home_after_sigterm(node: Node) -> None:
     assert sent(node) == {"0": "x", "1": "x"}
 
 
-def test_one_output_that_cannot_be_sent_keeps_no_other_from_it_and_the_exit_code_tells(node: Node) -> None:
+def test_failed_upload_does_not_block_other_outputs_and_sets_the_exit_code(node: Node) -> None:
     """P7, P8."""
     (node.obs / "outputs" / "a").write_text("a file where a directory is wanted")
     outputs = "'a': 'obs://outputs/a/b/', 'b': 'obs://outputs/b/',"
@@ -135,8 +135,8 @@ def test_one_output_that_cannot_be_sent_keeps_no_other_from_it_and_the_exit_code
     assert {"b/0", "b/1"} <= set(sent(node))
 
 
-def test_the_layout_of_the_script(node: Node) -> None:
-    """P9, retry and check of every file, is tests/fault's."""
+def test_layout_is_that_of_the_generated_script(node: Node) -> None:
+    """P9, retries and checks of each file, is in tests/fault."""
     ended = boot(node, "", "", "print:trained", "print-environment")
     assert ended.code == 0, ended.output
     for rank in ("0", "1"):
