@@ -11,7 +11,7 @@ import pytest
 from path_mapping.localfs.atomic_file import allocate
 from path_mapping.transfer import download_jobs
 from path_mapping.transfer.transfer import Transferred
-from tests.fault.test_resume import LARGE, asked, names, put
+from tests.fault.large_objects import LARGE, asked, names, put
 from tests.functional.node import eventually
 from tests.obs import MemoryObs, obs_fault
 from tests.transfers import fetch, obs_store

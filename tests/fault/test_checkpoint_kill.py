@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fault.checkpoint_kills import KilledJob, Training, run_kills
-from tests.fault.test_kill import drawn
+from tests.fault.seeds import drawn
 from tests.functional.node import PROGRAMS
 from tests.functional.programs.saver import content
 from tests.obs import MemoryObs

@@ -18,6 +18,7 @@ import pytest
 
 from path_mapping.errors import Cancelled, WorkersLost
 from path_mapping.transfer.scheduler import Progress
+from tests.fault.seeds import drawn
 from tests.functional.node import eventually
 from tests.obs import MemoryObs
 from tests.transfers import fetch, is_worker, obs_store, route, send, workers
@@ -60,13 +61,6 @@ def sums(root: Path) -> dict[str, str]:
         for path in root.rglob("*")
         if path.is_file()
     }
-
-
-def drawn() -> random.Random:
-    """Returns the random numbers of a run, by a new seed or by SEED; prints the seed for failures."""
-    seed = int(os.environ.get("SEED") or random.randrange(1 << 31))
-    print(f"SEED={seed}")
-    return random.Random(seed)
 
 
 def served(tree: Path, *delay: str) -> Iterator[str]:
@@ -173,7 +167,7 @@ def run_uploads(url: str, tmp_path: Path, kills: int) -> None:
         }
         assert stored == wanted
         for left in store.unfinished("bucket", key):  # begun right before the kill, and not noted yet
-            assert not list(store._parts("listing", "bucket", left.key, left.upload))
+            assert store.begin_parts("bucket", left.key, (left.upload,)).parts == ()
 
 
 def test_killed_upload_is_completed_by_the_next_run(obs: MemoryObs, tmp_path: Path) -> None:

@@ -22,33 +22,17 @@ from path_mapping.stores.units import PutPart
 from path_mapping.transfer import scheduler
 from path_mapping.transfer.parts import PoolSize
 from path_mapping.transfer.scheduler import Progress
+from tests.fault.large_objects import LARGE, MIB, asked, names, put
 from tests.functional.node import eventually
 from tests.obs import MemoryObs, obs_fault
 from tests.transfers import KEYS, content_of, fetch, obs_store, route, send, write
 
-MIB = 1 << 20
-LARGE = shake_128(b"5").digest(33 * MIB + 12_345)  # three ranges: 16 MiB, 16 MiB, and the rest
 OTHER = shake_128(b"6").digest(len(LARGE))
 
 
 @pytest.fixture
 def store(obs: MemoryObs) -> ObsStore:
     return obs_store(obs.url, multipart_from=12 * MIB, part=5 * MIB, timeout=5)
-
-
-def put(obs: MemoryObs, key: str, content: bytes, base: Path) -> None:
-    """Stores an object in one request."""
-    (base / "source").write_bytes(content)
-    direct = obs_store(obs.url, multipart_from=1 << 40)
-    send(direct, base, route("source", key))
-
-
-def asked(obs: MemoryObs, method: str, part: str) -> list[str]:
-    return [path for how, path in obs.requests if how == method and part in path]
-
-
-def names(directory: Path) -> list[str]:
-    return sorted(path.name for path in directory.iterdir())
 
 
 class TestRanges:

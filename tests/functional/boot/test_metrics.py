@@ -15,6 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ma_boot.report.timeline.time_spent import OPEN, PARTS
+from tests.functional.boot.stand_ins import stand_in
 from tests.functional.node import Booting, Node, eventually
 from tests.unit.observe.test_cards import GPUS, NPU_910B
 
@@ -189,14 +190,6 @@ def test_no_port_is_open_without_the_option(node: Node, tmp_path: Path) -> None:
     assert [link for link in map(Path.readlink, open_files) if str(link).startswith("socket:")] == []
     go_on.touch()
     assert booting.end().code == 0
-
-
-def stand_in(directory: Path, name: str, text: str) -> None:
-    """A program with the name of a tool that needs a card."""
-    directory.mkdir(exist_ok=True)
-    (directory / f"{name}.txt").write_text(text)
-    (directory / name).write_text(f'#!/bin/sh\necho "$@" >>"$0.asked"\ncat "{directory / name}.txt"\n')
-    (directory / name).chmod(0o755)
 
 
 def test_npus_are_sampled_by_npu_smi(node: Node, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from ma_boot.node.boot.node_health import broken_cards
 from ma_boot.node.observe.cards import npu_state
-from tests.functional.boot.test_metrics import stand_in
+from tests.functional.boot.stand_ins import stand_in
 from tests.functional.node import Node
 from tests.unit.observe.test_cards import NPU_310, NPU_910B
 

@@ -6,12 +6,12 @@ import json
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from ma_boot.node.boot.environment_phase import pip_command
+from tests.functional.boot.wheels import wheel
 from tests.functional.node import Node
 
 TRAIN = """
@@ -30,20 +30,6 @@ def node(node: Node) -> Node:
     (code := node.home / "code").mkdir()
     (code / "train.py").write_text(TRAIN)
     return node
-
-
-def wheel(directory: Path) -> str:
-    """A package of one module, as `pip wheel` makes it."""
-    name = "grown-1.0-py3-none-any.whl"
-    info = "grown-1.0.dist-info"
-    with zipfile.ZipFile(directory / name, "w") as archive:
-        archive.writestr("grown.py", "VALUE = 7\n")
-        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: grown\nVersion: 1.0\n")
-        archive.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr(f"{info}/RECORD", "")
-    return name
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bwrap (Debian: bubblewrap)")

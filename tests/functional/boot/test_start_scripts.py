@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.boot.test_old_scripts import COMMAND, EXTENDED, GAP, START_SCRIPTS, Machine, given
+from tests.functional.boot.start_scripts import COMMAND, EXTENDED, GAP, START_SCRIPTS, Machine, given
 from tests.functional.node import Node, template_two
 
 # Each rank leaves its number, then goes on until SECONDS are over: a shell is there sooner than Python.

@@ -45,7 +45,7 @@ class FakeChannel:
         return True
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Closes no resource: the channel is a fake."""
 
 
 def job_of(node: int, nodes: int) -> JobEnvironment:

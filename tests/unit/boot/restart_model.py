@@ -1,7 +1,7 @@
-"""A job of several nodes in virtual time, each with the agreement of a restart: a schedule is a seed.
+"""Model of a job with several nodes in virtual time, each with the restart protocol; a schedule is a seed.
 
 Messages are lost, late, repeated and reordered, links are parted, nodes are killed, or stopped by the platform
-at any time. What is broken of the promises is in `broken`.
+at any time. Broken promises are listed in `broken`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from ma_boot.report.cause import Cause
 
 TICK = 1.0
 HORIZON = 1200.0
-NOTICED_SECONDS = 10.0  # after the end or death of a node, until no other one runs
+# Seconds after the end or death of a node, until no other one runs.
+NOTICED_SECONDS = 10.0
 
 
 class Faults(NamedTuple):
-    """How much goes wrong: shares of messages and nodes, and the seconds of the longest delay."""
+    """Rates of faults: shares of messages and nodes, and the longest delays in seconds."""
 
     lost: float = 0.0
     repeated: float = 0.0
@@ -36,7 +37,7 @@ class Faults(NamedTuple):
 
     @property
     def is_prompt(self) -> bool:
-        """Whether every message arrives at once."""
+        """True if each message arrives at once."""
         return not self.lost and not self.parted and self.late <= 0.1
 
 
@@ -44,7 +45,7 @@ QUIET = Faults()
 
 
 def wild(chance: random.Random) -> Faults:
-    """Faults of all kinds, of each much, little, or none."""
+    """Returns random rates of all kinds of faults."""
     much = chance.choice
     return Faults(
         much([0, 0, 0.1, 0.5]), much([0, 0.3]), much([0.1, 5, 300]), much([0, 0, 0.3]), much([0, 0.2]),
@@ -56,8 +57,8 @@ def wild(chance: random.Random) -> Faults:
 class SimulatedNode:
     """A node: `state` is one of running, stopping, stopped, leaving, ended and dead.
 
-    `away` is since when its process has ended, or has been killed, and `told_over` are the nodes of which it was
-    told that they take part no more.
+    `away` is the time at which its process has ended or was killed; `told_over` are the nodes that take part no
+    more, as received.
     """
 
     def __init__(self, agreement: Agreement) -> None:
@@ -75,7 +76,7 @@ class SimulatedNode:
 
 
 class SimulatedJob:
-    """One schedule: `run` goes through it."""
+    """Job under one schedule."""
 
     def __init__(self, seed: int, faults: Faults | None, kind: type[Agreement] = Agreement) -> None:
         self.chance = random.Random(seed)
@@ -95,7 +96,7 @@ class SimulatedJob:
         self.parted = self._spans(self.faults.parted)
 
     def _spans(self, share: float) -> list[tuple[int, float, float]]:
-        """The times for which the links of a node are down."""
+        """Returns the times at which the links of a node are down."""
         spans = []
         for _ in range(3):
             if self.chance.random() < share:
@@ -123,7 +124,7 @@ class SimulatedJob:
         return self
 
     def _fail_some_time(self, node: int) -> None:
-        """In the first attempts something fails, mostly on one node."""
+        """Schedules a failure in the first attempts, mostly on one node."""
         attempt = self.nodes[node].agreement.attempt
         if attempt > self.budget + 1:
             return
@@ -139,7 +140,7 @@ class SimulatedJob:
             self._stop(node)
 
     def _stop(self, node: int) -> None:
-        """A node whose attempt has failed: it tells so, and stops its processes."""
+        """Reports a failure of a node, and stops its processes."""
         here = self.nodes[node]
         here.state, attempt = "stopping", here.agreement.attempt
         self._tell_failure(node)
@@ -174,16 +175,16 @@ class SimulatedJob:
     def _kill(self, node: int) -> None:
         if self.nodes[node].alive:
             self.nodes[node].state, self.nodes[node].away = "dead", self.now
-            self.at(NOTICED_SECONDS, self._check_nobody_runs)
+            self.at(NOTICED_SECONDS, self._check_all_stopped)
 
     def _leave(self, node: int) -> None:
-        """The platform stops a node: it tells so, uploads what it has, and ends."""
+        """Stops a node by the platform: it reports that, uploads, and ends."""
         here = self.nodes[node]
         if here.state in ("leaving", "ended", "dead"):
             return
         here.state = "leaving"
         self._tell(node, "over", over_body(node, Over(ENDED, 143)))
-        self.at(NOTICED_SECONDS, self._check_nobody_runs)
+        self.at(NOTICED_SECONDS, self._check_all_stopped)
         self.at(self.chance.uniform(0, 60), lambda: self._end(node, 143))
 
     def _end(self, node: int, code: int) -> None:
@@ -192,14 +193,14 @@ class SimulatedJob:
             self._tell(node, "left", {"code": code})
             here.state, here.away = "ended", self.now
 
-    def _check_nobody_runs(self) -> None:
+    def _check_all_stopped(self) -> None:
         running = [number for number, node in enumerate(self.nodes) if node.state == "running"]
         first = self.nodes[0].away  # the others learn it by node 0, or that this one has died itself
         if running and self.faults.is_prompt and (first is None or self.now - first >= NOTICED_SECONDS):
             self.broken.append(f"nodes {running} still run {NOTICED_SECONDS:.0f} s after the end of a node")
 
     def _tick(self, node: int) -> None:
-        """What a node does from time to time: it looks whether there is a verdict."""
+        """Looks for lost peers and a verdict, as a node does from time to time."""
         here = self.nodes[node]
         if not here.alive:
             return
@@ -258,7 +259,7 @@ class SimulatedJob:
         self._fail_some_time(node)
 
     def _lost(self, node: int) -> list[int]:
-        """The nodes to which there has been no connection for too long."""
+        """Returns the peers without a connection for too long."""
         others = [0] if node else range(1, self.size)
         return [other for other in others if self._is_lost(node, other)]
 

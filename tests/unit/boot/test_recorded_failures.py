@@ -1,6 +1,6 @@
-"""The rules of restarts, beside failures that were recorded, each with the label that a person gave it.
+"""Rules of restarts, compared with labels that a person gave to recorded failures.
 
-A file has the label, the exit code and the signal, if any; where the output comes from; and that output.
+A file has the label, the exit code and the signal, if any; the source of the output; and that output.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from ma_boot.report.cause import cause_of, causes_of
 from ma_boot.report.result import WorkerExit
 
 FILES = sorted((Path(__file__).parent / "failures").glob("*.txt"))
-MANY = 9  # restarts that a job has
+# Restarts of a job.
+MANY = 9
 
 
 class Recorded(NamedTuple):
@@ -69,7 +70,7 @@ def verdicts(recorded: Recorded, with_progress: bool = False) -> list[Verdict]:
 
 
 def is_right(recorded: Recorded) -> bool:
-    """Whether a job without a newer checkpoint does as the label wants."""
+    """Returns whether a job without a newer checkpoint ends or restarts as its label demands."""
     decided = verdicts(recorded)
     restarts, rule = len(decided) - 1, decided[0].rule
     return {
@@ -82,18 +83,18 @@ def is_right(recorded: Recorded) -> bool:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_a_recorded_failure_is_judged_as_a_person_does(file: Path) -> None:
+def test_rules_agree_with_the_label_of_each_recorded_failure(file: Path) -> None:
     recorded = read(file)
     assert is_right(recorded), verdicts(recorded)
 
 
-def test_there_are_many_of_each_label() -> None:
+def test_each_label_has_several_failures() -> None:
     labels = [read(file).label for file in FILES]
     assert len(labels) >= 60
     assert {label: labels.count(label) for label in labels if labels.count(label) < 4} == {}
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if read(file).label in ("transient", "unknown")])
-def test_a_job_that_gets_further_goes_on_until_its_budget_is_used_up(file: Path) -> None:
+def test_job_that_advances_restarts_until_its_budget_is_used_up(file: Path) -> None:
     decided = verdicts(read(file), with_progress=True)
     assert (len(decided), decided[-1].rule) == (MANY + 1, "budget")

@@ -1,4 +1,4 @@
-"""The agreement of a restart under thousands of schedules, and that the model sees a protocol that is broken."""
+"""Restart protocol under thousands of schedules; the model also detects broken variants of it."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ SCHEDULES, IN_ONE = 10_000, 500
 
 
 @pytest.mark.parametrize("first", range(0, SCHEDULES, IN_ONE))
-def test_no_schedule_breaks_a_promise(first: int) -> None:
+def test_promises_hold_under_all_schedules(first: int) -> None:
     """Never two attempts at once, one decision of node 0, no wait beyond its deadline, the budget is kept.
 
-    No node begins an attempt after it was told that another one takes part no more; where messages arrive at
-    once, no node runs 10 s after the end or the death of another one.
+    No node begins an attempt after it has received that another one takes part no more. If messages arrive
+    at once, no node runs 10 s after the end or death of another one.
     """
     for seed in range(first, first + IN_ONE):
         assert SimulatedJob(seed, None).run().broken == [], f"seed {seed}"
 
 
-def test_a_job_of_which_nothing_else_fails_restarts_as_often_as_its_budget_allows() -> None:
+def test_job_without_other_faults_uses_its_whole_budget() -> None:
     for seed in range(500):
         job = SimulatedJob(seed, QUIET).run()
         assert job.broken == [], f"seed {seed}"
@@ -52,8 +52,8 @@ def test_a_job_of_which_nothing_else_fails_restarts_as_often_as_its_budget_allow
         ), f"seed {seed}"
 
 
-def test_a_node_that_ends_or_dies_ends_the_attempt_of_all_within_10_s() -> None:
-    """Whenever that is: while all run, after it has stopped its processes, or after the go."""
+def test_end_or_death_of_a_node_ends_the_attempt_of_all_within_10_s() -> None:
+    """While all run, after it has stopped its processes, or after the go."""
     for faults in (QUIET._replace(killed=0.5), QUIET._replace(left=0.5)):
         for seed in range(500):
             assert SimulatedJob(seed, faults).run().broken == [], f"seed {seed}"
@@ -81,7 +81,7 @@ def stopped(agreement: Agreement) -> Agreement:
     ],
 )
 def test_no_attempt_follows_without_a_node_that_takes_part_no_more(over: Over, why: str) -> None:
-    """Though it has said that it has stopped its processes: before the decision, and after the go."""
+    """Even if it has stopped its processes: before the decision, and after the go."""
     message = over_body(2, over)
     before = stopped(ALL).with_message(2, "over", message).decided(None, 1.0)
     decided = stopped(ALL).decided(None, 1.0)
@@ -113,7 +113,7 @@ def test_a_node_may_report_its_own_end_only_and_node_0_that_of_any() -> None:
 @pytest.mark.parametrize(
     "body", [{}, {"node": 1}, {"node": 1, "how": "x", "code": 1}, {"node": "1", "how": LOST}]
 )
-def test_what_is_no_report_of_an_end_is_none(body: Mapping[str, Any]) -> None:
+def test_invalid_reports_of_an_end_are_dropped(body: Mapping[str, Any]) -> None:
     assert read_over(body)[1] is None
     assert ALL.with_message(1, "over", body) == ALL
 
@@ -122,10 +122,10 @@ def test_without_restarts_only_a_lost_node_stops_the_others() -> None:
     alone = Agreement(0, 2).begin(RestartPolicy(), False)
     ended = alone.with_message(1, "over", over_body(1, Over(ENDED, 1)))
     assert (ended.why_stop, alone.with_lost(1).why_stop) == ("", "node 1 does not answer any more")
-    assert ended.with_lost(1) == ended, "it has told its exit code before its connection was closed"
+    assert ended.with_lost(1) == ended, "its exit code arrived before its connection was closed"
 
 
-def test_another_process_of_a_node_is_another_node_once_the_run_has_begun() -> None:
+def test_restarted_process_of_a_node_counts_as_lost_once_the_run_has_begun() -> None:
     before = Agreement(0, 2).with_message(1, "here", {"boot": "a"}).with_message(1, "left", {"code": 69})
     again = before.with_message(1, "here", {"boot": "b"})
     assert again.over == {}, "the platform has started it again in time"
@@ -135,7 +135,7 @@ def test_another_process_of_a_node_is_another_node_once_the_run_has_begun() -> N
 
 
 class TakesOldEnds(Agreement):
-    """An end of an earlier attempt counts for this one."""
+    """Broken: an end of an earlier attempt is taken for one of this attempt."""
 
     def with_message(self, node: int, kind: str, body: Mapping[str, object]) -> Agreement:
         end = read_end(body) if kind == "stopped" and not self.node else None
@@ -143,14 +143,14 @@ class TakesOldEnds(Agreement):
 
 
 class KeepsEnds(Agreement):
-    """The next attempt begins with the ends of this one."""
+    """Broken: the next attempt begins with the ends of this one."""
 
     def again(self) -> Agreement:
         return super().again()._replace(facts=self.facts)
 
 
 class DecidesEarly(Agreement):
-    """Node 0 does not wait for a node that is lost."""
+    """Broken: node 0 does not wait for a lost node."""
 
     def decided(self, cause: Cause | None, now: float) -> Agreement:
         if self.node or self.stopped_at is None or self.verdict is not None:
@@ -162,14 +162,14 @@ class DecidesEarly(Agreement):
 
 
 class WaitsForever(Agreement):
-    """There is no deadline."""
+    """Broken: there is no deadline."""
 
     def decided(self, cause: Cause | None, now: float) -> Agreement:
         return super().decided(cause, min(now, (self.stopped_at or 0.0) + 60.0))
 
 
 class ForgetsWhoHasStopped(Agreement):
-    """Of a node that has stopped its processes it does not matter whether it ends."""
+    """Broken: the end of a node that has stopped its processes is ignored."""
 
     def with_fact(self, node: int, fact: AttemptEnd | Over) -> Agreement:
         known = self.facts.get(node)
@@ -177,14 +177,14 @@ class ForgetsWhoHasStopped(Agreement):
 
 
 class FollowsTheGo(Agreement):
-    """Once there is a go, nothing else counts."""
+    """Broken: after a go all other messages are ignored."""
 
     def decided(self, cause: Cause | None, now: float) -> Agreement:
         return self if self.verdict is not None else super().decided(cause, now)
 
 
 class RunsOn(Agreement):
-    """The end of another node does not stop the processes of this one."""
+    """Broken: the end of a peer does not stop the processes of this node."""
 
     @property
     def why_stop(self) -> str:
@@ -192,14 +192,14 @@ class RunsOn(Agreement):
 
 
 class ForgetsTheBudget(Agreement):
-    """What was used of the budget is forgotten."""
+    """Broken: used restarts are forgotten."""
 
     def again(self) -> Agreement:
         return super().again()._replace(earlier=())
 
 
 class TakesAnyVerdict(Agreement):
-    """A verdict on an earlier attempt is followed, too."""
+    """Broken: a verdict on an earlier attempt is followed."""
 
     def with_message(self, node: int, kind: str, body: Mapping[str, object]) -> Agreement:
         verdict = read_verdict(body) if kind == "go" and self.node else None
@@ -209,14 +209,14 @@ class TakesAnyVerdict(Agreement):
 
 
 class GoesOnAlone(Agreement):
-    """A node that gets no verdict starts again nevertheless."""
+    """Broken: a node without a verdict starts again."""
 
     def ended(self, why: str) -> Agreement:
         return self._replace(verdict=Verdict(self.attempt, bool(self.node), why))
 
 
 class DecidesTwice(Agreement):
-    """Node 0 takes back what it has decided when a late end comes."""
+    """Broken: node 0 changes its decision after a late end."""
 
     def with_message(self, node: int, kind: str, body: Mapping[str, object]) -> Agreement:
         end: Any = read_end(body) if kind == "stopped" and not self.node else None
@@ -230,5 +230,5 @@ class DecidesTwice(Agreement):
     [TakesOldEnds, KeepsEnds, DecidesEarly, WaitsForever, ForgetsWhoHasStopped, FollowsTheGo, RunsOn,
      ForgetsTheBudget, TakesAnyVerdict, GoesOnAlone, DecidesTwice],
 )  # fmt: skip
-def test_the_model_sees_what_is_broken(kind: type[Agreement]) -> None:
+def test_model_detects_each_broken_variant(kind: type[Agreement]) -> None:
     assert any(SimulatedJob(seed, None, kind).run().broken for seed in range(3000))

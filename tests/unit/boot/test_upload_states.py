@@ -26,7 +26,7 @@ REPORTS = st.lists(
 
 
 @given(REPORTS, st.sets(st.integers(0, 3)))
-def test_last_report_of_each_living_node_counts_in_whatever_order_they_come(
+def test_last_report_of_each_living_node_counts_in_any_order(
     reports: list[tuple[int, int, str]], alive: Any
 ) -> None:
     states = UploadStates()
@@ -43,7 +43,7 @@ def test_last_report_of_each_living_node_counts_in_whatever_order_they_come(
 
 
 @given(st.integers(0, 100), st.sampled_from(STATES))
-def test_a_report_comes_through_as_it_is(number: int, state: str) -> None:
+def test_report_survives_the_way_over_the_channel(number: int, state: str) -> None:
     assert read_state(UploadState(number, state).body()) == UploadState(number, state)
 
 
@@ -59,7 +59,7 @@ def test_a_report_comes_through_as_it_is(number: int, state: str) -> None:
         {"number": 1, "state": [IDLE]},
     ],
 )
-def test_a_report_that_is_not_one_is_refused(body: Any) -> None:
+def test_invalid_reports_are_dropped(body: Any) -> None:
     assert read_state(body) is None
 
 
@@ -81,6 +81,6 @@ GOOD = UploadsSeen({0: 1, 1: 2}, frozenset({1}), frozenset({0, 1})).body()
         {"unfinished": [None]},
     ],
 )
-def test_what_node_0_cannot_have_reported_is_refused(wrong: Any) -> None:
+def test_invalid_reports_of_node_0_are_dropped(wrong: Any) -> None:
     assert read_seen(GOOD, 2) is not None
     assert read_seen({**GOOD, **wrong}, 2) is None
