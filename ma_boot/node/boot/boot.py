@@ -40,7 +40,7 @@ from ma_boot.node.boot.launch_phase import (
 from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.rank_table_phase import find_ranks, own_ranks, planned_by_route, write_table
 from ma_boot.node.boot.request import BootRequest, boot_command, without_own
-from ma_boot.node.boot.run_phase import check_restarts, train
+from ma_boot.node.boot.run_phase import TrainingRun, check_restarts, train
 from ma_boot.node.boot.stray_files import Look, planned_look, report_stray_files
 from ma_boot.node.environment.patch import applied
 from ma_boot.node.environment.software import software_of
@@ -142,9 +142,10 @@ def boot(request: BootRequest, context: ProcessContext) -> Ending:
             sending = sending_outputs(state.transfers, checkpoints, journal, inbox)
             with sending, journal.phase("run") as phase:
                 renew = partial(_renew, state, placement)
-                run = reached.run = train(state, plan, checkpoints, reset=reset, renew=renew)
+                run = reached.run = train(TrainingRun(state, plan, checkpoints, reset, renew))
                 phase.outcome, phase.detail = run.outcome, run.summary()
-        except Exception as caught:  # also an error of ma_boot itself: the outputs are uploaded first
+        # Errors of ma_boot itself, too: the outputs are uploaded before they are reported.
+        except Exception as caught:
             reached.error = limit_reached(caught) or caught
         ending = _end(request, peers, reached)
         cause, agreed = peers.root_cause(ending)
@@ -223,7 +224,8 @@ def plan_only(request: BootRequest, context: ProcessContext) -> LaunchPlan:
 
     Raises `BootError` and `Stopped`.
     """
-    peers = JobPeers(context)  # is not opened: only its context, without the token, is needed
+    # The channel is not opened: a plan needs only the context without the token.
+    peers = JobPeers(context)
     job = this_job(request.job, context.environ, context.hostname)
     state = Boot(request, peers.context, peers, job)
     job_mapping(request.transfers.path_mapping, context.cwd, job)
@@ -307,7 +309,8 @@ def _set_up(boot: Boot) -> TrainingEnvironment:
 def _select_environment(boot: Boot) -> TrainingEnvironment:
     options, root, context = boot.request.environment, boot.request.transfers.obs_root, boot.context
     environ = without_own(context.environ)
-    if root is not None:  # for `path_mapping.file` in the training
+    # `path_mapping.file` in the training reads the same store as ma_boot.
+    if root is not None:
         environ["PATH_MAPPING_OBS_ROOT"] = os.path.join(context.cwd, root)
     training = select_environment(
         options.python,

@@ -51,7 +51,8 @@ class JobPeers:
         self._exchange = PeerExchange(self._channel)
         self.restarts = RestartCoordinator(self._exchange, context.inbox)
         self._workers: Sequence[Worker] = ()
-        self._has_failed = False  # a process of `_workers`
+        # True once a process of `_workers` has failed by itself.
+        self._has_failed = False
 
     def __enter__(self) -> JobPeers:
         return self
@@ -157,7 +158,8 @@ class JobPeers:
             self.tell("ended", {"codes": codes})
 
     def _report_failures(self, workers: Sequence[Worker]) -> None:
-        if workers is not self._workers:  # those of a further attempt
+        # Each attempt has a new list of workers.
+        if workers is not self._workers:
             self._workers, self._has_failed = workers, False
         ends = [worker.exit for worker in workers if worker.exit is not None]
         peer_has_failed = self._exchange.receive()
@@ -183,7 +185,8 @@ class JobPeers:
             cause = None
         if self.is_connected:
             agreed = self._await_root_cause(status, own, ending)
-            if self.is_connected:  # the channel may have failed meanwhile
+            # The channel may have failed meanwhile.
+            if self.is_connected:
                 cause, is_agreed = agreed, True
         if cause is None or not status.code:
             return None, False

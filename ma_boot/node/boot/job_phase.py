@@ -62,8 +62,9 @@ def check_container(environ: Mapping[str, str], hostname: str, job: JobEnvironme
 
     Raises `ConfigError` with all errors that they found.
     """
+    # Imported here: most jobs run no checks.
     from ma_boot.node.doctor.container import System
-    from ma_boot.node.doctor.examination import quick_findings  # only for jobs that ask for it
+    from ma_boot.node.doctor.examination import quick_findings
 
     findings = quick_findings(System(environ, hostname), job)
     for finding in findings:
@@ -111,7 +112,8 @@ def channel_content(channel: Channel, deadline: float) -> ChannelContent:
                 return ChannelContent(channel, files, size, False)
             try:
                 size += os.stat(os.path.join(place, name)).st_size
-            except OSError:  # removed meanwhile, or a dangling link
+            except OSError:
+                # Removed since it was listed, or a dangling link.
                 continue
             files += 1
     return ChannelContent(channel, files, size, True)

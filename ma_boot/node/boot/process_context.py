@@ -8,7 +8,8 @@ from typing import Callable, NamedTuple
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.report.journal import Journal
 
-Say = Callable[[str], None]  # prints a line of ma_boot's own, as `Journal.say` does
+# Prints a line of ma_boot itself, as `Journal.say` does.
+Say = Callable[[str], None]
 
 
 class ProcessContext(NamedTuple):

@@ -27,13 +27,14 @@ class RestartCoordinator:
         self._exchange = exchange
         self._inbox = inbox
         self._cause: Cause | None = None
-        self._is_final = False  # a rule has decided against another attempt
+        # True once a rule has decided against another attempt.
+        self._is_final = False
         self._has_left = False
 
     @property
     def is_joint(self) -> bool:
         """True if a failure anywhere ends the attempt on all nodes, for a restart of all."""
-        return self._exchange.agreement.together
+        return self._exchange.agreement.is_joint
 
     @property
     def attempt(self) -> int:

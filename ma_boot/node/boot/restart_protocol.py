@@ -75,7 +75,7 @@ class Agreement(NamedTuple):
 
     `facts` has one fact for each node that does not run: the end of its processes of this attempt, or the end
     of its part in the job, which is final. `boots` are the identities of the peers' processes: once the run
-    has `begun`, another identity is another process. `together` is true if a failure anywhere ends the
+    has `begun`, another identity is another process. `is_joint` is true if a failure anywhere ends the
     attempt on all nodes. `stopped_at` is the monotonic time at which this node's processes were dead, None
     while they run. `earlier` are the failures of the attempts before, which only node 0 knows.
     """
@@ -83,7 +83,7 @@ class Agreement(NamedTuple):
     node: int = 0
     nodes: int = 1
     policy: RestartPolicy = RestartPolicy()
-    together: bool = False
+    is_joint: bool = False
     begun: bool = False
     attempt: int = 1
     stopped_at: float | None = None
@@ -92,9 +92,9 @@ class Agreement(NamedTuple):
     earlier: tuple[FailureSignature, ...] = ()
     verdict: Verdict | None = None
 
-    def begin(self, policy: RestartPolicy, together: bool) -> Agreement:
+    def begin(self, policy: RestartPolicy, is_joint: bool) -> Agreement:
         """After the beginning of the run: from now on a node that starts again is another one."""
-        return self._replace(policy=policy, together=together, begun=True)
+        return self._replace(policy=policy, is_joint=is_joint, begun=True)
 
     def with_message(self, node: int, kind: str, body: Mapping[str, object]) -> Agreement:
         """After a message of a peer; one of another attempt, or out of its place, changes nothing."""
@@ -196,9 +196,9 @@ class Agreement(NamedTuple):
     def why_stop(self) -> str:
         """The reason that the processes of this node have to stop; empty if they may run."""
         failed = self.failed_over
-        if failed is not None and (self.together or failed[1].how != ENDED):
+        if failed is not None and (self.is_joint or failed[1].how != ENDED):
             return failed[1].why(failed[0])
-        if not self.together:
+        if not self.is_joint:
             return ""
         if self.verdict is not None:
             return self.verdict.why

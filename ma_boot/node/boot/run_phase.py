@@ -53,7 +53,7 @@ def check_restarts(options: RunOptions, job: JobEnvironment, has_channel: bool) 
 
 
 class TrainingRun(NamedTuple):
-    """The run phase of a node: the launch plan, and the parts that prepare a further attempt.
+    """Run phase of a node: the launch plan, and the parts that prepare a further attempt.
 
     `reset` is the watch on MindCluster's reset file, if there is one; `renew` reads the rank table again,
     with a check that its waits call.
@@ -71,24 +71,17 @@ class TrainingRun(NamedTuple):
         return self.boot.request.run
 
 
-def train(
-    boot: Boot,
-    plan: LaunchPlan,
-    checkpoints: NodeCheckpoints,
-    *,
-    reset: ResetWatch | None,
-    renew: Callable[[Callable[[], None]], None],
-) -> RunResult:
-    """Runs the processes to the end of the last attempt; see `TrainingRun` for the arguments.
+def train(run: TrainingRun) -> RunResult:
+    """Runs the processes to the end of the last attempt.
 
-    After a failure that a restart may fix, or for `reset`, all of them run again. Each attempt has its own
-    log files: those of the previous one get a number. The nodes of a job restart together: all stop, node 0
-    decides, and all run again or none.
+    After a failure that a restart may fix, or for `run.reset`, all of them run again. Each attempt has its
+    own log files: those of the previous one get a number. The nodes of a job restart together: all stop, node
+    0 decides, and all run again or none.
     """
-    result = _run_attempts(TrainingRun(boot, plan, checkpoints, reset, renew))
+    result = _run_attempts(run)
     advice: tuple[str, ...] = ()
-    with boot.journal.only_helps("no advice on files"):
-        advice = _advice_on_files(result, plan.code, plan.workers[0].cwd)
+    with run.boot.journal.only_helps("no advice on files"):
+        advice = _advice_on_files(result, run.plan.code, run.plan.workers[0].cwd)
     return result._replace(advice=advice)
 
 
@@ -227,7 +220,8 @@ def _decide(run: TrainingRun, result: RunResult, workers: Sequence[WorkerSpec]) 
     directories = [workers[0].cwd, *(str(output.root) for output in run.checkpoints.outputs)]
     devices = sum(worker.rank is not None for worker in workers)
     try:
-        with suppress(PeerOver):  # the verdict takes it into account
+        # The verdict takes the end of a peer into account.
+        with suppress(PeerOver):
             seconds = PUBLISH_SECONDS if restarts.is_joint else math.inf
             run.checkpoints.publish(seconds, restarts.check_peers)
         problem = find_defect(boot.context, devices, directories)

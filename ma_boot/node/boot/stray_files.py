@@ -94,18 +94,21 @@ def planned_look(
         return None
     outputs = [str(route.path(transfers.base)) for route in outputs_of(transfers)] if transfers else []
     form = [channel.local_dir for channel in read_channels(context.environ)[0] if channel.kind == "outputs"]
-    ours = [job.log_dir, own_table_file(job), os.path.join(job.home, "ascend")]  # the last: CANN's logs
+    # Files of ma_boot, and CANN's logs below ~/ascend.
+    ours = [job.log_dir, own_table_file(job), os.path.join(job.home, "ascend")]
     for worker in plan.workers:
         ours += [worker.environ.get("ASCEND_PROCESS_LOG_PATH", ""), os.path.dirname(worker.log_file)]
         ours += [os.path.join(worker.cwd, ENVIRONMENT_FILE)]
     searched = {place for worker in plan.workers for place in worker.environ.get("PATH", "").split(":")}
-    code = plan.code if plan.code is not None and plan.code not in searched else ""  # not /usr/bin
+    # The "code" of a program such as /usr/bin/bash is a directory in PATH.
+    code = plan.code if plan.code is not None and plan.code not in searched else ""
     roots = [context.cwd, *(worker.cwd for worker in plan.workers), job.job_dir, code]
     return Look(_real(roots), _real([*outputs, *form, *ours]), time.time_ns())
 
 
 def _real(paths: Sequence[str]) -> tuple[str, ...]:
-    named = dict.fromkeys(path for path in paths if path)  # all ranks name the same: each costs a look
+    # Without repetitions first: all ranks name the same paths, and each one costs a system call.
+    named = dict.fromkeys(path for path in paths if path)
     return tuple(dict.fromkeys(map(os.path.realpath, named)))
 
 
@@ -142,7 +145,8 @@ def find_stray_files(look: Look, deadline: float) -> StrayFiles:
             continue
         try:
             status = entry.stat(follow_symlinks=False)
-        except OSError:  # removed meanwhile
+        except OSError:
+            # Removed since it was listed.
             continue
         if status.st_mtime_ns >= look.since_ns:
             files.append((_name(entry.path, look.roots[0]), status.st_size))
@@ -168,7 +172,8 @@ def _entries(roots: Sequence[str], kept: set[str]) -> Iterator[os.DirEntry[str]]
         try:
             with os.scandir(directory) as listed:
                 entries = list(listed)
-        except OSError:  # removed meanwhile, or no permission
+        except OSError:
+            # Removed since it was listed, or not readable for this user.
             continue
         if directory not in roots and any(entry.name in ENVIRONMENT_MARKS for entry in entries):
             continue
