@@ -173,7 +173,7 @@ def _end(request: BootRequest, peers: JobPeers, reached: Reached) -> Ending:
         listen=peers.listen,
     )
     form, empty = _look_at_end(context, reached, all_expected) if run is not None else ((), None)
-    with journal.only_helps("the driver's script for the end was not run"):
+    with journal.only_helps("the driver's post-stop script was not run"):
         call_post_stop(context.environ, journal.warn)
     judged = peers.restarts.judged(run) if run is not None else None
     return reached.ending(inbox.stops, judged, lost or empty, form)

@@ -105,7 +105,7 @@ class PeerChannel:
         Closes the channel if the table has more nodes than the variables (HyperJob): it reaches only a part.
         """
         if job.node_count != self.nodes and self.is_open:
-            self.give_up(f"the rank table has {job.node_count} nodes, the variables told of {self.nodes}")
+            self.give_up(f"the rank table has {job.node_count} nodes, the variables name {self.nodes}")
         self.node, self.nodes = job.node_rank, job.node_count
         with self.best_effort():
             if self._channel is not None:

@@ -62,8 +62,8 @@ def find_ranks(
         if rendezvous == "rank-table":
             raise ConfigError(
                 Message(
-                    "RANK_TABLE_FILE is not set, so no rank table will come: for a job on NPUs set it to "
-                    "/user/config in the job's environment variables; without NPUs choose another "
+                    "RANK_TABLE_FILE is not set, so the platform writes no rank table: for a job on NPUs set it "
+                    "to /user/config in the job's environment variables; without NPUs choose another "
                     "--rendezvous"
                 )
             )
@@ -126,7 +126,7 @@ def _check_given(given: str, file: str, sleep: Callable[[float], None], check: C
             why = document.reason if isinstance(document, NotYet) else "it has no status"
             raise RankTableInvalid(
                 f"--rank-table-file {given}: not a rank table: {why}\n"
-                "  -> expected JSON as `ma_boot rank-table fake` prints it; a list of hosts does not do: "
+                "  -> expected JSON as `ma_boot rank-table fake` prints it, not a list of hosts: "
                 "`ma_boot rank-table generate` makes the table of a machine, `merge` that of several"
             )
         sleep(POLL_SECONDS)
@@ -159,7 +159,7 @@ def _stale(document: Mapping[str, Any], job: JobEnvironment, product: str | None
         # Without an identity of this node a newer table does not help.
         if pods > nodes and not (who.name or who.uid or who.addresses):
             raise ConfigError(
-                f"the rank table has {pods} servers, and nothing tells which of them this node is: set "
+                f"the rank table has {pods} servers, and no variable identifies this node: set "
                 f"MA_NUM_HOSTS and VC_TASK_INDEX, or MA_CURRENT_HOST_IP, in the job's variables\n{error}"
             ) from error
         return NotYet(f"completed, but {error}")

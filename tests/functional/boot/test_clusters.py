@@ -38,7 +38,7 @@ def test_pod_without_an_identity_does_not_start_as_node_0(pod: VolcanoPod) -> No
     pod.table.write_text(json.dumps(table(0, 1)))
     ended = pod.boot(*RANKS)
     assert ended.code == 78
-    assert "the rank table has 2 servers, and nothing tells which of them this node is" in ended.output
+    assert "the rank table has 2 servers, and no variable identifies this node" in ended.output
     assert "server 10.0.0.2, 2 devices" in ended.output
 
 
