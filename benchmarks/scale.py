@@ -23,14 +23,13 @@ import tables
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the made-up events of the tests
 
-from ma_boot.node.boot.failure_message import failures_body
-from ma_boot.node.boot.job_peers import JobPeers
-from ma_boot.node.boot.job_restart import AttemptEnd, RestartPolicy
-from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.observe.channel.channel import NodeChannel
 from ma_boot.node.observe.channel.protocol import Address
 from ma_boot.node.observe.stacks import RankAtHang
 from ma_boot.node.observe.stacks_round import StacksRound
+from ma_boot.node.peers.failure_message import failures_body
+from ma_boot.node.peers.job_peers import JobPeers
+from ma_boot.node.peers.job_restart import AttemptEnd, RestartPolicy
 from ma_boot.platform.modelarts.job import read_job
 from ma_boot.platform.modelarts.network import free_port
 from ma_boot.processes.signals import SignalInbox
@@ -73,9 +72,9 @@ class NodeZero:
         self.nodes, self.inbox = nodes, inbox
         environ = {
             "MA_NUM_HOSTS": str(nodes), "VC_TASK_INDEX": "0", "MA_VJ_NAME": JOB,
-            "VC_WORKER_HOSTS": ",".join(["127.0.0.1"] * nodes), "HOME": place, "MABOOT_JOB_TOKEN": TOKEN,
+            "VC_WORKER_HOSTS": ",".join(["127.0.0.1"] * nodes), "HOME": place,
         }  # fmt: skip
-        self.peers = JobPeers(ProcessContext(environ, "host", place, inbox, Silent()))
+        self.peers = JobPeers(TOKEN, inbox, Silent())
         self.peers.open(read_job(environ, "host"), port)
         self.peers.restarts.begin(RestartPolicy(budget=1))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Callable
@@ -20,7 +19,6 @@ from ma_boot.node.boot.checkpoint_phase import (
     with_checkpoints,
 )
 from ma_boot.node.boot.environment_phase import NodeSetup, check_command, training_command
-from ma_boot.node.boot.job_peers import JobPeers
 from ma_boot.node.boot.job_phase import (
     check_container,
     empty_outputs,
@@ -47,6 +45,7 @@ from ma_boot.node.environment.software import software_of
 from ma_boot.node.environment.training_environment import TrainingEnvironment, select_environment
 from ma_boot.node.launch.launch_plan import LaunchPlan, Node, Placement
 from ma_boot.node.observe.reset import ResetWatch, reset_watch
+from ma_boot.node.peers.job_peers import JobPeers
 from ma_boot.node.transfers.mapping import (
     NodeTransfers,
     configured_store,
@@ -59,7 +58,7 @@ from ma_boot.node.transfers.mapping import (
 from ma_boot.node.transfers.progress import told_of_credentials
 from ma_boot.node.transfers.shared_outputs import report_conflicts
 from ma_boot.node.transfers.transfers import NOTHING_LEFT, downloading_inputs, look_at_outputs, upload_outputs
-from ma_boot.platform.modelarts.job import ChannelContent, JobEnvironment, instance_name
+from ma_boot.platform.modelarts.job import JOB_TOKEN, ChannelContent, JobEnvironment, instance_name
 from ma_boot.platform.modelarts.network import address_of, check_free
 from ma_boot.platform.modelarts.platform_programs import call_post_stop, start_slogd
 from ma_boot.platform.rank_table import RankTable
@@ -73,17 +72,17 @@ from ma_boot.report.result import RunResult
 DNS_SECONDS = 300.0
 
 
-@dataclass
 class Reached:
     """Results of the phases so far, which the end of the node needs: None before their phase."""
 
-    boot: Boot | None = None
-    placement: Placement | None = None
-    checkpoints: NodeCheckpoints = field(default_factory=NodeCheckpoints)
-    reset: ResetWatch | None = None
-    look: Look | None = None
-    run: RunResult | None = None
-    error: Exception | None = None
+    def __init__(self) -> None:
+        self.boot: Boot | None = None
+        self.placement: Placement | None = None
+        self.checkpoints = NodeCheckpoints()
+        self.reset: ResetWatch | None = None
+        self.look: Look | None = None
+        self.run: RunResult | None = None
+        self.error: Exception | None = None
 
     @property
     def transfers(self) -> NodeTransfers | None:
@@ -108,12 +107,13 @@ def boot(request: BootRequest, context: ProcessContext) -> Ending:
     Every end is returned as an `Ending`: failures, stops and internal errors too. Once the mapping is known,
     the outputs are uploaded in each of these cases.
     """
-    with JobPeers(context) as peers:
-        inbox, journal = context.inbox, context.journal
-        reached = Reached()
+    context, token = _take_token(context)
+    inbox, journal = context.inbox, context.journal
+    reached = Reached()
+    with JobPeers(token, inbox, journal) as peers:
         try:
             with journal.phase("job") as phase:
-                state = reached.boot = Boot(request, peers.context, peers, _read_job(request, peers.context))
+                state = reached.boot = Boot(request, context, peers, _read_job(request, context))
                 _open_channel(state)
                 state = reached.boot = state._replace(transfers=_transfers(state))
                 _check_before(state)
@@ -147,14 +147,21 @@ def boot(request: BootRequest, context: ProcessContext) -> Ending:
         # Errors of ma_boot itself, too: the outputs are uploaded before they are reported.
         except Exception as caught:
             reached.error = limit_reached(caught) or caught
-        ending = _end(request, peers, reached)
+        ending = _end(request, context, peers, reached)
         cause, agreed = peers.root_cause(ending)
         return ending._replace(cause=cause, agreed=agreed)
 
 
-def _end(request: BootRequest, peers: JobPeers, reached: Reached) -> Ending:
+def _take_token(context: ProcessContext) -> tuple[ProcessContext, str]:
+    """Returns the context without the channel's token, which no rank and no child may see, and the token."""
+    environ = dict(context.environ)
+    token = environ.pop(JOB_TOKEN, "")
+    return context._replace(environ=environ), token
+
+
+def _end(request: BootRequest, context: ProcessContext, peers: JobPeers, reached: Reached) -> Ending:
     """Ends the node: stops what still runs, uploads the outputs and looks at them."""
-    context, run, transfers = peers.context, reached.run, reached.transfers
+    run, transfers = reached.run, reached.transfers
     inbox, journal = context.inbox, context.journal
     _leave(peers, reached.ending(inbox.stops, run))
     if reached.reset is not None:
@@ -224,10 +231,9 @@ def plan_only(request: BootRequest, context: ProcessContext) -> LaunchPlan:
 
     Raises `BootError` and `Stopped`.
     """
-    # The channel is not opened: a plan needs only the context without the token.
-    peers = JobPeers(context)
+    context, _ = _take_token(context)
     job = this_job(request.job, context.environ, context.hostname)
-    state = Boot(request, peers.context, peers, job)
+    state = Boot(request, context, JobPeers("", context.inbox, context.journal), job)
     job_mapping(request.transfers.path_mapping, context.cwd, job)
     training = _select_environment(state)
     placement, _, job = _find_ranks(state, context.inbox.check)

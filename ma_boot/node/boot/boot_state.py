@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ma_boot.node.boot.job_peers import JobPeers
 from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.request import BootRequest
+from ma_boot.node.peers.job_peers import JobPeers
 from ma_boot.node.transfers.mapping import NodeTransfers
 from ma_boot.platform.modelarts.job import JobEnvironment
 from ma_boot.processes.signals import SignalInbox

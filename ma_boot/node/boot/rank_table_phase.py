@@ -62,8 +62,8 @@ def find_ranks(
         if rendezvous == "rank-table":
             raise ConfigError(
                 Message(
-                    "RANK_TABLE_FILE is not set, so the platform writes no rank table: for a job on NPUs set it "
-                    "to /user/config in the job's environment variables; without NPUs choose another "
+                    "RANK_TABLE_FILE is not set, so the platform writes no rank table: for a job on NPUs set "
+                    "it to /user/config in the job's environment variables; without NPUs choose another "
                     "--rendezvous"
                 )
             )

@@ -12,10 +12,8 @@ from typing import Callable, NamedTuple
 from ma_boot.errors import BootError, ConfigError, Stopped
 from ma_boot.node.boot.boot_state import Boot
 from ma_boot.node.boot.checkpoint_phase import CutFiles, NodeCheckpoints
-from ma_boot.node.boot.job_restart import AttemptEnd, RestartPolicy, Verdict
 from ma_boot.node.boot.node_health import find_defect, wait_for_cards
 from ma_boot.node.boot.options import RunOptions
-from ma_boot.node.boot.restart_coordinator import PeerOver
 from ma_boot.node.launch.launch_plan import LaunchPlan, WorkerSpec
 from ma_boot.node.observe.hang_detector import HangDetector
 from ma_boot.node.observe.progress import has_step
@@ -24,6 +22,8 @@ from ma_boot.node.observe.sampler import Metrics, Sampling
 from ma_boot.node.observe.save_agreement import SaveAgreement
 from ma_boot.node.observe.saving import SaveOptions, SaveRequests
 from ma_boot.node.observe.semaphores import Semaphores
+from ma_boot.node.peers.job_restart import AttemptEnd, RestartPolicy, Verdict
+from ma_boot.node.peers.restart_coordinator import PeerOver
 from ma_boot.node.supervisor.supervise import Limits, Observer, supervise
 from ma_boot.platform.modelarts.job import JOB_TOKEN, JobEnvironment, instance_name
 from ma_boot.report.explain import missing_files, output_of_failed_rank

@@ -46,8 +46,8 @@ def booted(node: Node, broken: str, code: int) -> Ended:
 @pytest.mark.parametrize(
     "broken",
     [
-        "ma_boot.node.boot.failure_message:failures_body",
-        "ma_boot.node.boot.failure_message:read_failures",
+        "ma_boot.node.peers.failure_message:failures_body",
+        "ma_boot.node.peers.failure_message:read_failures",
         "ma_boot.node.observe.channel.channel:NodeChannel:tell",
         "ma_boot.node.observe.channel.channel:NodeChannel:heard",
         "ma_boot.node.observe.channel.channel:NodeChannel:meet",

@@ -6,10 +6,10 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, cast
 
-from ma_boot.node.boot.job_peers import JobPeers
 from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.observe.channel.channel import NodeChannel
 from ma_boot.node.observe.peers import PeerMessage
+from ma_boot.node.peers.job_peers import JobPeers
 from ma_boot.platform.modelarts.job import JobEnvironment, read_job
 from tests.functional.channel.nodes import TOKEN
 
@@ -24,6 +24,7 @@ class FakeChannel:
         self.sent: list[tuple[str, Mapping[str, Any]]] = []
         self.messages: list[PeerMessage] = []
         self.error: Exception | None = None
+        self.problem: str | None = None
 
     def receive(self, node: int, kind: str, body: Mapping[str, Any]) -> None:
         """Queues a message of a node."""
@@ -57,8 +58,7 @@ def job_of(node: int, nodes: int) -> JobEnvironment:
 
 def peers_over(channel: FakeChannel, context: ProcessContext, node: int, nodes: int) -> JobPeers:
     """The peers of a node of a job with this channel; what it has sent to greet them is dropped."""
-    environ = {**context.environ, "MABOOT_JOB_TOKEN": TOKEN}
-    peers = JobPeers(context._replace(environ=environ), lambda *arguments: cast(NodeChannel, channel))
+    peers = JobPeers(TOKEN, context.inbox, context.journal, lambda *arguments: cast(NodeChannel, channel))
     peers.open(job_of(node, nodes), 0)
     channel.sent.clear()
     return peers

@@ -16,10 +16,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
-from ma_boot.node.boot.job_peers import JobPeers
-from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.observe.hang_detector import HangDetector
 from ma_boot.node.observe.stacks_round import RankProcess
+from ma_boot.node.peers.job_peers import JobPeers
 from ma_boot.node.supervisor.supervise import Observer
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.platform.modelarts.job import JobEnvironment, read_job
@@ -75,12 +74,11 @@ class SimulatedNodes:
         for node in range(case.nodes):
             environ = {
                 "MA_NUM_HOSTS": str(case.nodes), "VC_TASK_INDEX": str(node), "VC_WORKER_HOSTS": hosts,
-                "MA_VJ_NAME": f"ma-job-{case.seed}", "HOME": str(place), "MABOOT_JOB_TOKEN": TOKEN,
+                "MA_VJ_NAME": f"ma-job-{case.seed}", "HOME": str(place),
             }  # fmt: skip
             self.journals.append(EventList())
-            context = ProcessContext(environ, "host", str(place), inbox, self.journals[-1])
-            self.jobs.append(read_job(context.environ, "host"))
-            self.peers.append(JobPeers(context))
+            self.jobs.append(read_job(environ, "host"))
+            self.peers.append(JobPeers(TOKEN, inbox, self.journals[-1]))
             self.peers[-1].open(self.jobs[-1], port)
         eventually(
             lambda: self.peers[0].connected == set(range(1, case.nodes)), "all nodes are connected", 20

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from ma_boot.node.boot.job_peers import JobPeers
-from ma_boot.node.boot.job_restart import AttemptEnd, RestartPolicy
 from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.launch.launch_plan import Placement
+from ma_boot.node.peers.job_peers import JobPeers
+from ma_boot.node.peers.job_restart import AttemptEnd, RestartPolicy
 from ma_boot.node.supervisor.worker_group import Worker, WorkerGroup
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.report.result import RunResult
@@ -113,7 +113,7 @@ def test_a_rank_belongs_to_one_node_if_all_nodes_have_as_many(peers: JobPeers) -
 
 
 def test_without_a_token_no_message_is_sent_and_no_rank_stopped(context: ProcessContext) -> None:
-    peers = JobPeers(context)
+    peers = JobPeers("", context.inbox, context.journal)
     peers.open(job_of(1, 2), 0)
     assert not peers.is_connected
     assert peers.check([cast(Worker, SimpleNamespace(exit=None))], False) == ""
@@ -147,7 +147,7 @@ def test_channel_is_closed_with_one_warning_after_its_first_error(
 def test_leader_allows_a_restart_only_after_all_nodes_have_stopped(
     context: ProcessContext, monkeypatch: pytest.MonkeyPatch, fault: str, why: str
 ) -> None:
-    monkeypatch.setattr("ma_boot.node.boot.restart_protocol.AGREE_SECONDS", 0.5)
+    monkeypatch.setattr("ma_boot.node.peers.restart_protocol.AGREE_SECONDS", 0.5)
     channel = FakeChannel([1, 2])
     peers = peers_over(channel, context, 0, 3)
     peers.restarts.begin(RestartPolicy(1))

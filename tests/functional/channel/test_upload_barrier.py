@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.node.boot.job_peers import JobPeers
-from ma_boot.node.boot.upload_barrier import ANSWER_SECONDS, IDLE_SECONDS
+from ma_boot.node.peers.job_peers import JobPeers
+from ma_boot.node.peers.upload_barrier import ANSWER_SECONDS, IDLE_SECONDS
 from tests.functional.channel.simulated_job import Case, SimulatedNodes, simulated
 from tests.functional.node import eventually
 

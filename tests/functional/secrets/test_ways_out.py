@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from ma_boot.cli.app import main
-from ma_boot.node.boot.failure_message import failures_body
 from ma_boot.node.observe.endpoint import Endpoint
+from ma_boot.node.peers.failure_message import failures_body
 from ma_boot.node.transfers.mapping import configured_store
 from ma_boot.node.transfers.options import TransferOptions
 from ma_boot.redact import remember_secrets, without_secrets

@@ -6,20 +6,21 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
-from ma_boot.node.boot.failure_book import RankOwners
-from ma_boot.node.boot.mailbox import HANGS, SAVES, UPLOADS
-from ma_boot.node.boot.peer_channel import FLUSH_SECONDS, PeerChannel
-from ma_boot.node.boot.peer_exchange import PeerExchange
-from ma_boot.node.boot.process_context import ProcessContext
-from ma_boot.node.boot.restart_coordinator import POLL_SECONDS, RestartCoordinator
-from ma_boot.node.boot.upload_barrier import UploadBarrier
 from ma_boot.node.launch.launch_plan import Placement
 from ma_boot.node.observe.peers import PeerMessage
+from ma_boot.node.peers.failure_book import RankOwners
+from ma_boot.node.peers.mailbox import HANGS, SAVES, UPLOADS
+from ma_boot.node.peers.peer_channel import FLUSH_SECONDS, PeerChannel
+from ma_boot.node.peers.peer_exchange import PeerExchange
+from ma_boot.node.peers.restart_coordinator import POLL_SECONDS, RestartCoordinator
+from ma_boot.node.peers.upload_barrier import UploadBarrier
 from ma_boot.node.supervisor.worker_group import Worker
-from ma_boot.platform.modelarts.job import JOB_TOKEN, JobEnvironment
+from ma_boot.platform.modelarts.job import JobEnvironment
 from ma_boot.platform.rank_table import RankTable
+from ma_boot.processes.signals import SignalInbox
 from ma_boot.report.cause import OWN, Cause, cause_of, causes_of
 from ma_boot.report.exit_report import Ending, ExitStatus, exit_status
+from ma_boot.report.journal import Journal
 
 if TYPE_CHECKING:
     from ma_boot.node.observe.channel.channel import NodeChannel
@@ -36,20 +37,25 @@ TOGETHER_SECONDS = 0.3
 class JobPeers:
     """The other nodes of a job: none without a token, or in a job of one node.
 
-    `context` is that of this process without the token, which no other part of ma_boot and no rank may see.
-    Errors of the channel are logged and never change how the job ends.
+    Errors of the channel are logged and never change how the job ends. `connect` opens the channel, in tests
+    another one than `connected_channel`.
     """
 
     without = PeerChannel.without
 
-    def __init__(self, context: ProcessContext, connect: Callable[..., NodeChannel] | None = None) -> None:
-        environ = dict(context.environ)
-        token = environ.pop(JOB_TOKEN, "")
-        self.context = context._replace(environ=environ)
+    def __init__(
+        self,
+        token: str,
+        inbox: SignalInbox,
+        journal: Journal,
+        connect: Callable[..., NodeChannel] | None = None,
+    ) -> None:
+        self._inbox = inbox
+        self._journal = journal
         self.uploads = UploadBarrier(self)
-        self._channel = PeerChannel(token, self.context, connect)
+        self._channel = PeerChannel(token, inbox, journal, connect)
         self._exchange = PeerExchange(self._channel)
-        self.restarts = RestartCoordinator(self._exchange, context.inbox)
+        self.restarts = RestartCoordinator(self._exchange, inbox)
         self._workers: Sequence[Worker] = ()
         # True once a process of `_workers` has failed by itself.
         self._has_failed = False
@@ -141,9 +147,9 @@ class JobPeers:
 
         They stop for a lost node and, if the nodes restart together, for a failure or the end of any node.
         """
-        if self.context.inbox.stops:
+        if self._inbox.stops:
             # Before the uploads of this node, which may take long: the others need not wait for them.
-            self.restarts.leave(128 + self.context.inbox.stops[0])
+            self.restarts.leave(128 + self._inbox.stops[0])
         if self.is_connected:
             self._report_failures(workers)
             with self._channel.best_effort():
@@ -190,7 +196,7 @@ class JobPeers:
                 cause, is_agreed = agreed, True
         if cause is None or not status.code:
             return None, False
-        self.context.journal.event("job cause", cause=cause.fields())
+        self._journal.event("job cause", cause=cause.fields())
         return cause, is_agreed
 
     def _await_root_cause(self, status: ExitStatus, own: Sequence[Cause], ending: Ending) -> Cause | None:

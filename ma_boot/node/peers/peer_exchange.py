@@ -10,12 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from ma_boot.node.boot.failure_book import FailureBook, RankOwners, reports_failure
-from ma_boot.node.boot.failure_message import failures_body
-from ma_boot.node.boot.mailbox import Mailbox
-from ma_boot.node.boot.own_causes import OwnCauses
-from ma_boot.node.boot.peer_channel import PeerChannel
-from ma_boot.node.boot.restart_protocol import Agreement, over_body
+from ma_boot.node.peers.failure_book import FailureBook, RankOwners, reports_failure
+from ma_boot.node.peers.failure_message import failures_body
+from ma_boot.node.peers.mailbox import Mailbox
+from ma_boot.node.peers.own_causes import OwnCauses
+from ma_boot.node.peers.peer_channel import PeerChannel
+from ma_boot.node.peers.restart_protocol import Agreement, over_body
 from ma_boot.report.cause import Cause
 from ma_boot.report.result import RunResult
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from ma_boot.node.boot.job_restart import AttemptEnd, RestartPolicy, Verdict
-from ma_boot.node.boot.peer_exchange import PeerExchange
-from ma_boot.node.boot.restart_protocol import ENDED, Over, over_body
+from ma_boot.node.peers.job_restart import AttemptEnd, RestartPolicy, Verdict
+from ma_boot.node.peers.peer_exchange import PeerExchange
+from ma_boot.node.peers.restart_protocol import ENDED, Over, over_body
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.report.cause import Cause
 from ma_boot.report.result import JobFailure, RunResult

@@ -13,12 +13,13 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Callable
 
 from ma_boot.errors import ConfigError, described
-from ma_boot.node.boot.process_context import ProcessContext
-from ma_boot.node.boot.restart_protocol import MUTE, Over, over_body
 from ma_boot.node.observe.peers import PeerMessage
+from ma_boot.node.peers.restart_protocol import MUTE, Over, over_body
 from ma_boot.platform.modelarts.job import JOB_TOKEN, JobEnvironment
 from ma_boot.platform.rank_table import RankTable, own_pod
+from ma_boot.processes.signals import SignalInbox
 from ma_boot.redact import masked
+from ma_boot.report.journal import Journal
 from ma_boot.wording import coded
 
 if TYPE_CHECKING:
@@ -39,12 +40,17 @@ class PeerChannel:
     without = "this node continues without its peers"
 
     def __init__(
-        self, token: str, context: ProcessContext, connect: Callable[..., NodeChannel] | None = None
+        self,
+        token: str,
+        inbox: SignalInbox,
+        journal: Journal,
+        connect: Callable[..., NodeChannel] | None = None,
     ) -> None:
         self.node = 0
         self.nodes = 1
         self._token = token
-        self._context = context
+        self._inbox = inbox
+        self._journal = journal
         self._connect = connect or connected_channel
         self._channel: NodeChannel | None = None
 
@@ -87,7 +93,7 @@ class PeerChannel:
         if job.node_count < 2:
             return
         if not self._token:
-            self._context.journal.warn(
+            self._journal.warn(
                 f"{JOB_TOKEN} is not set: failures, hangs and losses of the other {job.node_count - 1} nodes "
                 "are not detected here; set it to the same random text on all nodes, and to another one in "
                 "each job, for example from `openssl rand -hex 16`"
@@ -95,7 +101,12 @@ class PeerChannel:
             return
         check_token(self._token)
         with self.best_effort():
-            self._channel = self._connect(self._token, job, port, self._context)
+            self._channel = self._connect(self._token, job, port, self._inbox)
+            problem = self._channel.problem
+            if problem:
+                self._journal.warn(
+                    f"this node receives nothing from its peers: {problem} (MABOOT_CHANNEL_PORT)"
+                )
             # The identity of this process: a restarted pod is another peer under the same number.
             self._channel.tell("here", {"boot": os.urandom(8).hex()})
 
@@ -136,7 +147,7 @@ class PeerChannel:
     def give_up(self, reason: str) -> None:
         """Closes the channel for good, with a warning; the job continues."""
         channel, self._channel = self._channel, None
-        self._context.journal.warn(f"{self.without}: {reason}")
+        self._journal.warn(f"{self.without}: {reason}")
         if channel is not None:
             with suppress(Exception):
                 # Peers would otherwise count this node as lost, which fails the job.
@@ -172,7 +183,7 @@ def check_token(token: str) -> None:
         )
 
 
-def connected_channel(token: str, job: JobEnvironment, port: int, context: ProcessContext) -> NodeChannel:
+def connected_channel(token: str, job: JobEnvironment, port: int, inbox: SignalInbox) -> NodeChannel:
     """Listens as node 0, or calls it if the platform's variables have its address.
 
     Raises `RuntimeError` at the limit of threads.
@@ -186,12 +197,8 @@ def connected_channel(token: str, job: JobEnvironment, port: int, context: Proce
         node=job.node_rank,
         nodes=job.node_count,
         own=Address(_own_address(job), port),
-        inbox=context.inbox,
+        inbox=inbox,
     )
-    if channel.problem:
-        context.journal.warn(
-            f"this node receives nothing from its peers: {channel.problem} (MABOOT_CHANNEL_PORT)"
-        )
     if len(job.place.hosts) == job.node_count:
         channel.meet(Address(job.place.hosts[0], port))
     return channel

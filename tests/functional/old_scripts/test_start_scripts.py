@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.boot.start_scripts import COMMAND, EXTENDED, GAP, START_SCRIPTS, Machine, given
 from tests.functional.node import Node, template_two
+from tests.functional.old_scripts.start_scripts import COMMAND, EXTENDED, GAP, START_SCRIPTS, Machine, given
 
 # Each rank leaves its number, then goes on until SECONDS are over: a shell is there sooner than Python.
 TRAIN = 'echo "$RANK_ID $DEVICE_ID $RANK_SIZE ${LOCAL_RANK-none} $PWD" > "$SEEN/$$"; sleep "${SECONDS_OF_A_RANK-0.2}"'

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from ma_boot.node.boot.job_restart import (
+from ma_boot.node.observe.progress import has_step
+from ma_boot.node.peers.job_restart import (
     AttemptEnd,
     FailureSignature,
     RestartPolicy,
@@ -19,7 +20,6 @@ from ma_boot.node.boot.job_restart import (
     decide,
     signature_of,
 )
-from ma_boot.node.observe.progress import has_step
 from ma_boot.report.cause import cause_of, causes_of
 from ma_boot.report.result import WorkerExit
 

@@ -12,7 +12,8 @@ import time
 from collections.abc import Collection
 from typing import Protocol
 
-from ma_boot.node.boot.upload_states import (
+from ma_boot.node.observe.peers import PeerMessage, Peers
+from ma_boot.node.peers.upload_states import (
     FINISHED,
     IDLE,
     WRITING,
@@ -22,7 +23,6 @@ from ma_boot.node.boot.upload_states import (
     read_seen,
     read_state,
 )
-from ma_boot.node.observe.peers import PeerMessage, Peers
 
 # Kind of the messages.
 KIND = "uploads"

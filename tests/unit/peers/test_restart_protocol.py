@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ma_boot.node.boot.job_restart import (
+from ma_boot.node.peers.job_restart import (
     AttemptEnd,
     RestartPolicy,
     Verdict,
@@ -16,7 +16,7 @@ from ma_boot.node.boot.job_restart import (
     read_verdict,
     signature_of,
 )
-from ma_boot.node.boot.restart_protocol import (
+from ma_boot.node.peers.restart_protocol import (
     ENDED,
     LOST,
     MUTE,
@@ -27,7 +27,7 @@ from ma_boot.node.boot.restart_protocol import (
     read_over,
 )
 from ma_boot.report.cause import Cause
-from tests.unit.boot.restart_model import QUIET, SimulatedJob
+from tests.unit.peers.restart_model import QUIET, SimulatedJob
 
 SCHEDULES, IN_ONE = 10_000, 500
 

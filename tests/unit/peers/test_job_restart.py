@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.node.boot.job_restart import (
+from ma_boot.node.peers.job_restart import (
     AttemptEnd,
     FailureSignature,
     RestartPolicy,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ma_boot.errors import ExitCode
-from ma_boot.node.boot.failure_book import FailureBook, RankOwners, reports_failure
-from ma_boot.node.boot.failure_message import failures_body
 from ma_boot.node.observe.peers import PeerMessage
+from ma_boot.node.peers.failure_book import FailureBook, RankOwners, reports_failure
+from ma_boot.node.peers.failure_message import failures_body
 from ma_boot.report.cause import LOST_PEER, RAISED, Cause
 
 # Three nodes of two ranks each; the book is that of node 0 unless a test says otherwise.

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ma_boot.node.boot.job_restart import (
+from ma_boot.node.peers.job_restart import (
     AttemptEnd,
     FailureSignature,
     RestartPolicy,

@@ -18,7 +18,7 @@ import pytest
 
 from ma_boot.platform.modelarts.network import free_port
 from ma_boot.platform.rank_table import fake
-from tests.functional.boot.start_scripts import (
+from tests.functional.old_scripts.start_scripts import (
     EXTENDED,
     OWN_PYTHON,
     START_SCRIPTS,

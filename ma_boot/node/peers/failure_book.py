@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ma_boot.errors import ExitCode
-from ma_boot.node.boot.failure_message import read_failures
 from ma_boot.node.observe.peers import PeerMessage
+from ma_boot.node.peers.failure_message import read_failures
 from ma_boot.report.cause import Cause, cause_of
 
 _WITH_FAILURES = ("failed", "cause", "go")

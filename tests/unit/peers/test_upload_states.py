@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.node.boot.upload_states import (
+from ma_boot.node.peers.upload_states import (
     FINISHED,
     IDLE,
     WRITING,

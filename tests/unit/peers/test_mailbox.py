@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ma_boot.node.boot.mailbox import HANGS, MOST_UNREAD, SAVES, UPLOADS, Mailbox
 from ma_boot.node.observe.peers import PeerMessage
+from ma_boot.node.peers.mailbox import HANGS, MOST_UNREAD, SAVES, UPLOADS, Mailbox
 
 
 def message(kind: str, number: int = 0) -> PeerMessage:

@@ -1,1 +1,0 @@
-"""Unit tests of ma_boot.node.boot."""
