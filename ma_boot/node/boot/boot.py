@@ -118,15 +118,18 @@ def boot(request: BootRequest, context: ProcessContext) -> Ending:
                 state = reached.boot = state._replace(transfers=_transfers(state))
                 _check_before(state)
                 phase.detail = state.job.summary()
+            # Before any download: a missing command or environment is reported at once.
             with journal.phase("environment") as phase:
                 training = _set_up(state)
                 phase.detail = training.origin
+            # Inputs are downloaded while the rank table is awaited.
             downloading = downloading_inputs(state.transfers, journal, inbox)
             with downloading as check, journal.phase("rank table") as phase:
                 placement, table, job = _find_ranks(state, check)
                 state = reached.boot = state._replace(job=job)
                 peers.meet(placement, table, job, request.run.channel_port)
                 write_table(placement, table, job)
+                # With another rendezvous the ranks follow the node numbers, not the table.
                 if request.launch.rendezvous == "rank-table":
                     placement = planned_by_route(placement, job, training, inbox=inbox, say=journal.say)
                 reached.placement = placement
@@ -182,6 +185,7 @@ def _end(request: BootRequest, context: ProcessContext, peers: JobPeers, reached
     form, empty = _look_at_end(context, reached, all_expected) if run is not None else ((), None)
     with journal.only_helps("the driver's post-stop script was not run"):
         call_post_stop(context.environ, journal.warn)
+    # After the uploads: a peer may have failed meanwhile, and then this node has not succeeded.
     judged = peers.restarts.judged(run) if run is not None else None
     return reached.ending(inbox.stops, judged, lost or empty, form)
 

@@ -91,6 +91,7 @@ def _run_attempts(run: TrainingRun) -> RunResult:
     restarts.begin(RestartPolicy(options.max_restarts, options.start_seconds))
     workers: Sequence[WorkerSpec] = run.plan.workers
     for attempt in itertools.count(1):
+        # For trainings that count their restarts (docs/supervision.md).
         if options.max_restarts:
             workers = [_with_variable(worker, "MABOOT_ATTEMPT", str(attempt)) for worker in workers]
         result = _run_attempt(run, workers, attempt)
@@ -168,6 +169,7 @@ def _prepare(run: TrainingRun, workers: Sequence[WorkerSpec], is_reset: bool) ->
     Raises `BootError`, and `Stopped` or `PeerOver` during the waits.
     """
     check = run.boot.peers.restarts.check_peers
+    # The driver releases a device some time after its process has ended.
     wait_for_cards(run.boot.context, check)
     if is_reset and run.reset is not None:
         run.checkpoints.publish(math.inf, check)
@@ -217,6 +219,7 @@ def _decide(run: TrainingRun, result: RunResult, workers: Sequence[WorkerSpec]) 
     """
     boot, restarts = run.boot, run.boot.peers.restarts
     end = _attempt_end(restarts.attempt, result)
+    # A full disk fails the next attempt, too.
     directories = [workers[0].cwd, *(str(output.root) for output in run.checkpoints.outputs)]
     devices = sum(worker.rank is not None for worker in workers)
     try:

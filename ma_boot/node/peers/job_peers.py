@@ -151,8 +151,8 @@ class JobPeers:
             # Before the uploads of this node, which may take long: the others need not wait for them.
             self.restarts.leave(128 + self._inbox.stops[0])
         if self.is_connected:
-            self._report_failures(workers)
             with self._channel.best_effort():
+                self._report_failures(workers)
                 self.uploads.relay()
         return self.restarts.reason_to_stop()
 
@@ -190,10 +190,11 @@ class JobPeers:
         if status.by == "signal" and (ending.run is None or ending.run.first_failure is None):
             cause = None
         if self.is_connected:
-            agreed = self._await_root_cause(status, own, ending)
-            # The channel may have failed meanwhile.
-            if self.is_connected:
-                cause, is_agreed = agreed, True
+            with self._channel.best_effort():
+                agreed = self._await_root_cause(status, own, ending)
+                # The channel may have failed meanwhile: then this node knows its own failures only.
+                if self.is_connected:
+                    cause, is_agreed = agreed, True
         if cause is None or not status.code:
             return None, False
         self._journal.event("job cause", cause=cause.fields())

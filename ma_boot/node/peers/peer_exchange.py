@@ -54,6 +54,7 @@ class PeerExchange:
                 self.book = self.book.with_message(message, self.attempt, self.owners)
                 self.mailbox.put(message)
                 peer_has_failed = peer_has_failed or reports_failure(message, self.attempt)
+            # After the messages: a peer that sent its end before it died has ended, and is not lost.
             for node in self.channel.dead:
                 self.agreement = self.agreement.with_lost(node)
             self._pass_on()
@@ -93,6 +94,7 @@ class PeerExchange:
 
     def _report(self, kind: str, failures: Sequence[Cause]) -> None:
         """Sends failures, unless the last report was the same."""
+        # Without the moments, which differ for a rank that is looked at while it runs.
         report = [(self.attempt, failure.node, failure.rank, failure.words) for failure in failures]
         if report and report != self._reported:
             self._reported = report

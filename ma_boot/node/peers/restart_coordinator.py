@@ -92,6 +92,7 @@ class RestartCoordinator:
                 break
             self._inbox.check()
             time.sleep(POLL_SECONDS)
+        # A verdict without a rule is no decision of node 0: a peer has gone, or did not answer.
         self._cause, self._is_final = cause, bool(verdict.rule) and not verdict.again
         if is_leader:
             exchange.send_agreement(cause)
