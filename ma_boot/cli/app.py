@@ -53,11 +53,12 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = 
 
 
 def _only_a_variable(error: click.ClickException) -> str:
-    """What to do instead of an option that only its environment variable sets; empty for another mistake."""
+    """The message for an option that only its environment variable sets; empty for another mistake."""
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
         return ""
     name, params = error.option_name, error.ctx.command.params
-    variable = next((getattr(param, "variable", "") for param in params if name in param.opts), "")
+    options = (getattr(param, "declared", None) for param in params if name in param.opts)
+    variable = next((declared.variable for declared in options if declared), "")
     return f"{name}: no option; set the environment variable {variable}" if variable else ""
 
 

@@ -30,9 +30,9 @@ class Group(click.Group):
         """The command of this name, None if it does not exist; variables `MABOOT_...` set its options."""
         command = super().get_command(ctx, cmd_name)
         if command is not None and not isinstance(command, click.Group) and not ctx.resilient_parsing:
-            from ma_boot.cli.options.option import from_environment  # the overview needs no option
+            from ma_boot.cli.options.sources import read_environment  # the overview needs no option
 
-            ctx.default_map = {cmd_name: from_environment(command, ctx.obj or {})}
+            ctx.default_map = {cmd_name: read_environment(command, ctx.obj or {})}
         return command
 
     def about(self, name: str) -> str:

@@ -11,7 +11,7 @@ from types import FrameType
 import click
 
 from ma_boot.cli.help import Group
-from ma_boot.cli.options.option import Number, directories
+from ma_boot.cli.options.click_types import Number, directories
 from ma_boot.desk.image.build import build_arguments, build_image, check_size
 from ma_boot.desk.image.check import check_image, findings_json, findings_text, reject_errors
 from ma_boot.desk.image.container_engine import engine, image_attributes

@@ -12,13 +12,14 @@ from typing import Any
 import click
 
 from ma_boot.cli.help import Group
-from ma_boot.cli.options.option import FILE, SECONDS, Whole, files
-from ma_boot.cli.options.training import PRODUCT, RANK_ORDER
+from ma_boot.cli.options.click_types import FILE, SECONDS, Whole, files
 from ma_boot.errors import ConfigError, ExitCode, InputMissing, RankTableInvalid, listed
+from ma_boot.node.boot.options import RANK_ORDERS, RankOptions
 from ma_boot.platform.modelarts.card_network import read_card_addresses, read_super_pod
 from ma_boot.platform.modelarts.network import own_address
 from ma_boot.platform.modelarts.rank_table_file import wait_until_completed
 from ma_boot.platform.rank_table import (
+    PRODUCTS,
     NotYet,
     RankTable,
     TableFinding,
@@ -43,8 +44,8 @@ _COLUMNS = ("rank", "pod", "server_id", "device_id", "device_ip")
 
 _order = click.option(
     "--rank-order",
-    type=RANK_ORDER,
-    default="pod",
+    type=click.Choice(RANK_ORDERS),
+    default=RankOptions().rank_order,
     show_default=True,
     help="Order ranks by pod number or by server_id.",
 )
@@ -85,7 +86,7 @@ def show(file: str, rank_order: str, as_json: bool) -> None:
 
 @rank_table.command(name="validate")
 @click.argument("file", shell_complete=files)
-@click.option("--product", type=PRODUCT, help="Ascend product whose rules apply.")
+@click.option("--product", type=click.Choice(PRODUCTS), help="Ascend product whose rules apply.")
 @_json
 def validate_command(file: str, product: str | None, as_json: bool) -> int:
     """Checks the table in FILE against HCCL's rules and prints all findings; exits with 65 if one is fatal.

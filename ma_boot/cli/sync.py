@@ -15,17 +15,12 @@ from typing import Callable, Optional
 import click
 
 from ma_boot.cli.help import Group
-from ma_boot.cli.options.option import age
-from ma_boot.cli.options.training import StoreRequest, store_command
+from ma_boot.cli.options.click_types import age
+from ma_boot.cli.store_command import StoreRequest, store_command
 from ma_boot.errors import CannotCreate, StoreUnavailable, listed
 from ma_boot.node.transfers.downloads import downloading_inputs
-from ma_boot.node.transfers.mapping import (
-    NodeTransfers,
-    TransferOptions,
-    configured_store,
-    load_mapping,
-    upload_routes,
-)
+from ma_boot.node.transfers.mapping import NodeTransfers, configured_store, load_mapping, upload_routes
+from ma_boot.node.transfers.options import TransferOptions
 from ma_boot.node.transfers.transfer_errors import to_boot_error
 from ma_boot.node.transfers.uploads import (
     UploadTerms,

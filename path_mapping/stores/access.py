@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from path_mapping.errors import CredentialsMissing
+from path_mapping.stores.defaults import STALL_SECONDS
 
 if TYPE_CHECKING:
     import ssl
 
-# Seconds without progress, after which a request fails.
-STALL_SECONDS = 60.0
 # Bytes of a part of a multipart upload, and of the smallest file that is uploaded in parts.
 PART = 16 << 20
 MULTIPART_FROM = 64 << 20

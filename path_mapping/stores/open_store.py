@@ -10,7 +10,6 @@ from typing import Callable
 from path_mapping.errors import CredentialsMissing
 from path_mapping.stores.access import (
     KEY_VARIABLES,
-    STALL_SECONDS,
     Access,
     Credentials,
     address_of,
@@ -20,6 +19,7 @@ from path_mapping.stores.access import (
     proxy_for,
     read_credentials,
 )
+from path_mapping.stores.defaults import STALL_SECONDS
 from path_mapping.stores.signer import log_warning
 from path_mapping.stores.store import Store
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.conformance.radosgw import Radosgw
-from tests.survivors import last
+from tests.survivors import exclude
 
 ROOT = Path(__file__).parents[2]
 _servers: list[subprocess.Popen[str]] = []  # nobody waits for them
@@ -71,7 +71,7 @@ def _start(directory: Path) -> str:
             start_new_session=True,
         )  # fmt: skip
     _servers.append(process)
-    last([process.pid])
+    exclude([process.pid])
     assert process.stdout is not None
     with process.stdout:
         url = process.stdout.readline().strip()

@@ -11,7 +11,7 @@ from typing import Any, Callable
 
 import click
 
-from ma_boot.cli.options.option import FILE, Whole, files
+from ma_boot.cli.options.click_types import FILE, Whole, files
 from ma_boot.desk.job.job_file import JobFile, overridden
 from ma_boot.desk.job.rules import form_problems
 from ma_boot.desk.job.template import Answers, first_job_file, first_mapping

@@ -11,7 +11,8 @@ import click
 
 from ma_boot.cli.job.running import note
 from ma_boot.cli.job.submit import SET, described_job, image_with_registry, run_of
-from ma_boot.cli.options.option import files, of_job
+from ma_boot.cli.options.click_types import files
+from ma_boot.cli.options.sources import read_job_options
 from ma_boot.desk.job.job_file import JobFile
 from ma_boot.desk.job.load import in_order
 from ma_boot.desk.job.manifest import (
@@ -27,6 +28,8 @@ from ma_boot.desk.job.readers import JobProblem
 from ma_boot.desk.job.rules import exposed_secrets
 from ma_boot.desk.job_service.in_obs import JobCode, job_code, upload_code
 from ma_boot.errors import ConfigError, listed
+from ma_boot.node.boot.options import RunOptions
+from ma_boot.node.transfers.options import TransferOptions
 from ma_boot.platform.modelarts.job import JOB_TOKEN
 from ma_boot.redact import MASK, is_secret, masked, without_secrets
 from ma_boot.report.console import print_lines
@@ -144,11 +147,13 @@ def _text_of(documents: Sequence[dict[str, Any]]) -> str:
 
 def _grace(ctx: click.Context, options: Sequence[str], environment: Mapping[str, str]) -> int:
     """Returns the grace period in seconds, from `--stop-timeout` and `--upload-timeout` of the job."""
-    run = run_of(ctx)
-    given = of_job(run, options).values
+    given = read_job_options(run_of(ctx), options).values
     total = float(KILL_SECONDS)
-    for name in ("stop_timeout", "upload_timeout"):
-        default = next(option.default for option in run.params if option.name == name)
+    defaults = {
+        "stop_timeout": RunOptions().stop_timeout,
+        "upload_timeout": TransferOptions().upload_timeout,
+    }
+    for name, default in defaults.items():
         text = given.get(name) or environment.get(f"MABOOT_{name.upper()}") or default
         try:
             total += float(str(text))

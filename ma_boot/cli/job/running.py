@@ -16,7 +16,8 @@ from typing import Any
 
 import click
 
-from ma_boot.cli.options.option import DIR, SECONDS_ABOVE_0, Whole, age, by_variable
+from ma_boot.cli.options.click_types import DIR, Whole, age
+from ma_boot.cli.options.declared import add_option
 from ma_boot.desk.job_service.api import JobApi, PatientApi, api_access
 from ma_boot.desk.job_service.follow import Following, JobFollower
 from ma_boot.desk.job_service.in_obs import fetched_logs, log_place
@@ -32,6 +33,7 @@ from ma_boot.desk.job_service.jobs import (
 )
 from ma_boot.desk.job_service.log_tail import Recent
 from ma_boot.errors import ConfigError, UsageError
+from ma_boot.node.option import SECONDS_ABOVE_0, Option
 from ma_boot.report.console import Console, is_interactive, print_lines
 from ma_boot.report.files import write_atomically
 from ma_boot.wording import duration
@@ -141,7 +143,9 @@ def _ends_anyway(job: str, state: str) -> bool:
     return is_over
 
 
-INTERVAL = by_variable("--interval", **SECONDS_ABOVE_0, default=10, help="Time between polls.")
+INTERVAL = add_option(
+    Option("interval", 10.0, "Time between polls.", kind=SECONDS_ABOVE_0, variable_only=True)
+)
 
 
 @click.command("watch")

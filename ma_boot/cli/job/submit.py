@@ -14,7 +14,9 @@ import click
 
 from ma_boot.cli.image import stopped_by_sigterm
 from ma_boot.cli.job.running import INTERVAL, note, open_api, open_patient_api, watch_job
-from ma_boot.cli.options.option import RunOption, files, of_job
+from ma_boot.cli.options.click_types import files
+from ma_boot.cli.options.declared import DeclaredOption
+from ma_boot.cli.options.sources import read_job_options
 from ma_boot.desk.image.check import check_image
 from ma_boot.desk.image.container_engine import engine, image_attributes
 from ma_boot.desk.job.job_file import JobFile, overridden, with_settings
@@ -66,10 +68,13 @@ def described_job(
     job, problems = read_job_file(words[0]) if is_file else (JobFile(), [])
     job = with_settings(job, changes, problems)
     problems += [
-        job.problem(f"options: {wrong.option}", wrong.text) for wrong in of_job(run, job.options).problems
+        job.problem(f"options: {wrong.option}", wrong.text)
+        for wrong in read_job_options(run, job.options).problems
     ]
     options, command = split_words(run, words[1:] if is_file else words)
-    problems += [JobProblem(None, f"--{wrong.option}", wrong.text) for wrong in of_job(run, options).problems]
+    problems += [
+        JobProblem(None, f"--{wrong.option}", wrong.text) for wrong in read_job_options(run, options).problems
+    ]
     given = {name: value for name, value in (("options", options), ("command", command)) if value}
     job = overridden(job, given)
     remember_secrets({**ctx.obj, **job.environment}, job.secrets)
@@ -93,7 +98,7 @@ def split_words(run: click.Command, words: Sequence[str]) -> tuple[tuple[str, ..
     options: list[str] = []
     module = False
     for param in dict.fromkeys(order):
-        if not isinstance(param, RunOption) or param.name is None:
+        if not isinstance(param, DeclaredOption) or param.name is None:
             continue
         name, value = param.opts[-1], values[param.name]
         if not name.startswith("--"):

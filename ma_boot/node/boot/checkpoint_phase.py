@@ -19,9 +19,9 @@ from typing import (
 )
 
 from ma_boot.errors import CannotCreate, StoreUnavailable, described
-from ma_boot.node.boot.restart_protocol import AGREE_SECONDS
 from ma_boot.node.environment.patch import applied
 from ma_boot.node.launch.launch_plan import Placement, WorkerSpec
+from ma_boot.node.peers.restart_protocol import AGREE_SECONDS
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.node.transfers.mapping import NodeTransfers, outputs_of
 from ma_boot.node.transfers.progress import TransferProgress, cancel_and_wait

@@ -34,26 +34,6 @@ class Placement(NamedTuple):
         return self.devices[local_rank] if self.devices else local_rank
 
 
-class LaunchOptions(NamedTuple):
-    """Options of `ma_boot run` for the start of the processes."""
-
-    rendezvous: str = "rank-table"
-    rendezvous_port: int | None = None
-    per_node: bool = False
-    per_device: bool = False
-    device_id: str = "logical"
-    non_sink: bool = False
-    workdir: str = "shared"
-    copy_code: tuple[str, ...] = ()
-    bind_cores: str = "none"
-    tee: str = "all"
-
-    @property
-    def starts_ranks(self) -> bool:
-        """Tells if ma_boot starts each rank itself; otherwise the command or `mpirun` does."""
-        return not self.per_node and self.rendezvous != "mpi"
-
-
 class Node(NamedTuple):
     """Values from which the launch plan of a node is made.
 

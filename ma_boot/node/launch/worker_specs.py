@@ -9,7 +9,8 @@ from typing import Callable, Optional
 
 from ma_boot.errors import ConfigError
 from ma_boot.node.environment.patch import applied
-from ma_boot.node.launch.launch_plan import LaunchOptions, LaunchPlan, Node, WorkerSpec
+from ma_boot.node.launch.launch_plan import LaunchPlan, Node, WorkerSpec
+from ma_boot.node.launch.options import LaunchOptions
 from ma_boot.platform.modelarts.job import JobEnvironment
 
 Variables = dict[str, Optional[str]]

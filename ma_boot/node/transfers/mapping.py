@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from ma_boot.errors import CommandNotFound, ConfigError
+from ma_boot.node.transfers.options import TransferOptions
 from ma_boot.platform.modelarts.job import JobEnvironment
 from ma_boot.redact import remember_secrets
 from ma_boot.report.hints import with_store_hint
@@ -22,22 +23,7 @@ if TYPE_CHECKING:
     from path_mapping.mapping.selection import Shard
     from path_mapping.stores.store import Store
 
-# Routes in the event.
-MOST_ROUTES = 50
-# Seconds for which a failed request is retried, if no upload has to end earlier.
-RETRY_SECONDS = 600.0
-
-
-class TransferOptions(NamedTuple):
-    """The options for inputs and outputs; times in seconds."""
-
-    path_mapping: str | None = None
-    obs_root: str | None = None
-    upload_timeout: float = 600.0
-    # STALL_SECONDS of path_mapping.stores, which is loaded for a mapping only.
-    stall_timeout: float = 60.0
-    download_timeout: float = RETRY_SECONDS
-    take_over: bool = False
+MOST_ROUTES = 50  # in the event
 
 
 class NodeTransfers(NamedTuple):
@@ -52,7 +38,7 @@ class NodeTransfers(NamedTuple):
     store: Store
     base: Path
     shard: Shard
-    retry_seconds: float = RETRY_SECONDS
+    retry_seconds: float = TransferOptions().download_timeout
     take_over: bool = False
     shared: SharedOutputs | None = None
 

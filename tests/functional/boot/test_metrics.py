@@ -14,6 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ma_boot.report.timeline.time_spent import OPEN, PARTS
+from tests.functional.boot.stand_ins import stand_in
 from tests.functional.node import Booting, Node, eventually
 from tests.unit.observe.card_outputs import GPUS, NPU_910B
 
@@ -174,7 +175,7 @@ def test_a_port_in_use_does_not_stop_the_training(node: Node) -> None:
     assert len(metrics(node)) >= 1
 
 
-def test_without_the_option_nothing_listens(node: Node, tmp_path: Path) -> None:
+def test_no_port_is_open_without_the_option(node: Node, tmp_path: Path) -> None:
     go_on = tmp_path / "go-on"
     booting = node.start("--metrics", "1", *WAIT, str(go_on))
     eventually(lambda: metrics(node), "a sample")
@@ -184,15 +185,7 @@ def test_without_the_option_nothing_listens(node: Node, tmp_path: Path) -> None:
     assert booting.end().code == 0
 
 
-def stand_in(directory: Path, name: str, text: str) -> None:
-    """A program with the name of a tool that needs a card."""
-    directory.mkdir(exist_ok=True)
-    (directory / f"{name}.txt").write_text(text)
-    (directory / name).write_text(f'#!/bin/sh\necho "$@" >>"$0.asked"\ncat "{directory / name}.txt"\n')
-    (directory / name).chmod(0o755)
-
-
-def test_cards_by_a_stand_in_of_npu_smi(node: Node, tmp_path: Path) -> None:
+def test_npus_are_sampled_by_npu_smi(node: Node, tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     stand_in(tools, "npu-smi", NPU_910B)
     stand_in(tools, "hccn_tool", "link status: UP\n")
@@ -210,7 +203,7 @@ def test_cards_by_a_stand_in_of_npu_smi(node: Node, tmp_path: Path) -> None:
     assert (tools / "hccn_tool.asked").read_text() == "-i 4 -link -g\n-i 5 -link -g\n"
 
 
-def test_cards_by_a_stand_in_of_nvidia_smi(node: Node, tmp_path: Path) -> None:
+def test_gpus_are_sampled_by_nvidia_smi(node: Node, tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     stand_in(tools, "nvidia-smi", GPUS)
     node.variables["PATH"] = f"{tools}:{node.environ()['PATH']}"
@@ -218,7 +211,7 @@ def test_cards_by_a_stand_in_of_nvidia_smi(node: Node, tmp_path: Path) -> None:
     assert metrics(node)[0]["cards"]["utilisation"] == [97.0, 100.0, None]
 
 
-def test_a_tool_that_hangs_does_not_delay_the_end(node: Node, tmp_path: Path) -> None:
+def test_hanging_tool_does_not_delay_the_end(node: Node, tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     stand_in(tools, "npu-smi", "")
     (tools / "npu-smi").write_text("#!/bin/sh\nexec sleep 100\n")

@@ -1,4 +1,4 @@
-"""`ma_boot rank-table ...` on real files, and a wait for a table that real writers make."""
+"""`ma_boot rank-table` on real files, and waits for tables of real writers."""
 
 from __future__ import annotations
 
@@ -56,28 +56,28 @@ def test_validate_lists_all_errors(two: str) -> None:
     assert tool("validate", "-", given=json.dumps(fake(2, 8))).output == "valid\n"
 
 
-def test_convert_writes_a_file_that_convert_leaves_as_it_is(two: str, tmp_path: Path) -> None:
+def test_convert_is_idempotent(two: str, tmp_path: Path) -> None:
     target = tmp_path / "one.json"
     assert tool("convert", two, "-o", str(target)).code == 0
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
     assert tool("convert", str(target)).output == target.read_text()
 
 
-def test_merge_in_natural_order(tmp_path: Path) -> None:
+def test_merge_orders_servers_naturally(tmp_path: Path) -> None:
     files = [single(tmp_path, f"hccl_{n}.json", f"10.0.0.{n}") for n in (10, 2)]
     merged = json.loads(tool("merge", *files).output)
     places = [(server["server_id"], server["device"][0]["rank_id"]) for server in merged["server_list"]]
     assert places == [("10.0.0.2", "0"), ("10.0.0.10", "1")]
 
 
-def test_merge_refuses_a_server_twice(tmp_path: Path) -> None:
+def test_merge_rejects_a_duplicate_server(tmp_path: Path) -> None:
     files = [single(tmp_path, name, "10.0.0.1") for name in ("a.json", "b.json")]
     refused = tool("merge", *files)
     assert refused.code == 65
     assert "server 10.0.0.1 in two tables" in refused.errors
 
 
-def test_generate_from_hccn_conf(tmp_path: Path) -> None:
+def test_generate_reads_hccn_conf(tmp_path: Path) -> None:
     conf = tmp_path / "hccn.conf"
     conf.write_text(
         "address_0=192.98.92.100\nnetmask_0=255.255.255.0\naddress_1=192.98.93.100\naddress_4=192.98.92.101\n"
@@ -92,7 +92,7 @@ def test_generate_from_hccn_conf(tmp_path: Path) -> None:
     assert (missing.code, "no address of 7" in missing.errors) == (78, True)
 
 
-def test_generate_from_hccn_tool(tmp_path: Path) -> None:
+def test_generate_asks_hccn_tool(tmp_path: Path) -> None:
     stand_in = tmp_path / "hccn_tool"  # written from MindSpore's guide: there is no NPU here
     stand_in.write_text(
         '#!/bin/sh\n[ "$2" -lt 2 ] && echo "ipaddr:192.98.9$2.131" && echo "netmask:255.255.255.0"\n'
@@ -104,7 +104,7 @@ def test_generate_from_hccn_tool(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("template", "key"), [("one", "server_list"), ("two", "group_list")])
-def test_fake_in_both_templates(template: str, key: str) -> None:
+def test_fake_writes_both_templates(template: str, key: str) -> None:
     assert key in json.loads(tool("fake", "--nodes", "3", "--template", template).output)
 
 
@@ -141,7 +141,7 @@ COMPLETED = json.dumps(template_two(1, 2))
 
 
 def write_torn(file: Path, text: str) -> None:
-    """As an open-source controller does: truncates, writes in two halves, then a `version` beside it."""
+    """Writes like an open-source controller: truncates, writes in two halves, then a `version` beside the table."""
     with file.open("w") as target:
         time.sleep(0.1)
         target.write(text[: len(text) // 2])
@@ -152,7 +152,7 @@ def write_torn(file: Path, text: str) -> None:
 
 
 def swap_link(file: Path, text: str) -> None:
-    """As a ConfigMap is updated: the link to the directory of the files is replaced."""
+    """Writes like an updated ConfigMap: replaces the link to the directory of the files."""
     directory = file.parent / f"..{time.time_ns()}"
     directory.mkdir()
     (directory / file.name).write_text(text)
@@ -165,7 +165,7 @@ def swap_link(file: Path, text: str) -> None:
 
 
 class TestWaiting:
-    """`ma_boot` waits while the table goes through the states of real writers."""
+    """Waits of `ma_boot` while a table goes through the states of real writers."""
 
     @pytest.fixture
     def node(self, tmp_path: Path) -> Node:
@@ -181,7 +181,9 @@ class TestWaiting:
         ],
         ids=["late", "odd", "initializing"],
     )
-    def test_every_writer_through_every_state(self, node: Node, write: Any, states: list[str]) -> None:
+    def test_wait_ends_with_the_completed_table_of_every_writer(
+        self, node: Node, write: Any, states: list[str]
+    ) -> None:
         running = node.start(RANK, "print:started")
         eventually(lambda: node.in_phase("rank table"), "the wait")
         for text in states:
@@ -202,7 +204,7 @@ class TestWaiting:
         ],
         ids=["count", "pod", "job"],
     )
-    def test_a_table_of_an_earlier_attempt_is_not_taken(
+    def test_table_of_an_earlier_attempt_is_ignored(
         self, node: Node, stale: dict[str, Any], reason: str
     ) -> None:
         node.variables.update(MA_NUM_HOSTS="2", VC_TASK_INDEX="0", MA_CURRENT_HOST_IP="10.0.0.1")
@@ -216,7 +218,7 @@ class TestWaiting:
         assert ended.code == 0, ended.output
         assert reason in ended.output
 
-    def test_completed_then_initializing_then_completed_takes_the_first(self, node: Node) -> None:
+    def test_first_completed_table_is_used(self, node: Node) -> None:
         node.complete_table()
         running = node.start(RANK, f"await:{node.root}/go", "print:started")
         eventually(lambda: node.in_phase("run"), "the training")
@@ -231,7 +233,7 @@ class TestWaiting:
         assert ended.code == 75
         assert re.search(r'status is "initializing" \(last written 1\d\d s ago\)', ended.output), ended.output
 
-    def test_of_two_pods_on_one_server_each_starts_its_own_devices(self, node: Node) -> None:
+    def test_two_pods_on_one_server_start_their_own_devices(self, node: Node) -> None:
         node.variables.update(MA_NUM_HOSTS="2", VC_TASK_INDEX="1", MA_CURRENT_HOST_IP="10.0.0.1")
         node.index = 1
         document = template_two(2, 2)
@@ -249,7 +251,7 @@ class TestWaiting:
         written = json.loads((node.home / "rank_table" / "jobstart_hccl.json").read_text())
         assert [len(server["device"]) for server in written["server_list"]] == [4]
 
-    def test_the_variable_may_name_a_file(self, node: Node) -> None:
+    def test_variable_may_name_a_file(self, node: Node) -> None:
         node.complete_table()
         node.variables["RANK_TABLE_FILE"] = str(node.table.rename(node.root / "mine.json"))
         assert node.boot(RANK).code == 0
@@ -260,13 +262,13 @@ class TestWaiting:
         assert ended.code == 0, ended.output
         assert "ranks 0-1 of 2" in ended.output
 
-    def test_a_table_of_version_2_is_passed_through(self, node: Node) -> None:
+    def test_table_of_version_2_is_passed_through(self, node: Node) -> None:
         document = {"status": "completed", "version": "2.0", "rank_count": 2, "rank_list": [{"rank_id": 0}]}
         node.table.write_text(json.dumps(document))
         assert node.boot(RANK).code == 0
         assert json.loads((node.home / "rank_table" / "jobstart_hccl.json").read_text()) == document
 
-    def test_the_products_rules_and_the_order_are_variables(self, node: Node) -> None:
+    def test_product_rules_and_rank_order_are_set_by_variables(self, node: Node) -> None:
         node.complete_table()
         node.variables.update(MABOOT_PRODUCT="910a", MABOOT_RANK_ORDER="server", MABOOT_HOST_NIC_IP="reserve")
         ended = node.boot(RANK)
@@ -277,8 +279,8 @@ class TestWaiting:
         assert three.boot(RANK).code == 65
 
 
-class TestMountedByItself:
-    """As a ConfigMap with `subPath` is, which is never updated."""
+class TestFrozenMount:
+    """A ConfigMap with `subPath`, whose file is never updated."""
 
     @pytest.fixture
     def table(self, tmp_path: Path) -> Path:

@@ -19,7 +19,7 @@ from ma_boot.processes.orphan_guard import process_stat
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.processes.sockets import socket_bytes, sockets_of
 from ma_boot.processes.task import Task
-from tests.functional.boot.test_metrics import stand_in
+from tests.functional.boot.stand_ins import stand_in
 from tests.functional.node import eventually
 from tests.functional.supervisor.conftest import Started, shell
 from tests.unit.observe.card_outputs import NPU_910B

@@ -219,7 +219,7 @@ def test_a_port_that_is_taken_is_said_and_the_job_runs(laptop: Path) -> None:
         with socket.create_server(("127.0.1.1", port)):  # the address of node 0 in a rehearsal
             ended = rehearse(laptop, *SHAPE, code, more={"MABOOT_CHANNEL_PORT": str(port)})
     assert (
-        f"[node 0] [ma_boot] warning: this node hears nothing of the others: Address already in use: port {port}"
+        f"[node 0] [ma_boot] warning: this node receives nothing from its peers: Address already in use: port {port}"
         in ended.output
     )
     assert "the job's cause: node 1, rank 3: ValueError: 17" in last_lines(ended)[1]

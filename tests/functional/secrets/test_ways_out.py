@@ -18,11 +18,12 @@ from pathlib import Path
 import pytest
 
 from ma_boot.cli.app import main
-from ma_boot.node.observe.channel.failures import failures_body
 from ma_boot.node.observe.metrics.endpoint import Endpoint
 from ma_boot.node.observe.metrics.progress import Reading
 from ma_boot.node.observe.metrics.record import HostSample, RankSample, Sample
-from ma_boot.node.transfers.mapping import TransferOptions, configured_store
+from ma_boot.node.peers.failure_message import failures_body
+from ma_boot.node.transfers.mapping import configured_store
+from ma_boot.node.transfers.options import TransferOptions
 from ma_boot.redact import remember_secrets, without_secrets
 from ma_boot.report.cause import causes_of
 from ma_boot.report.result import WorkerExit

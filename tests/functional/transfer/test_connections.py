@@ -25,8 +25,8 @@ from tests.obs import FaultProxy, MemoryObs
 from tests.transfers import (
     SilentHandler,
     fetch,
-    names_are_here,
     obs_store,
+    resolve_example_hosts_locally,
     route,
     send,
     serving,
@@ -217,7 +217,7 @@ def test_a_host_name_gets_the_bucket_as_prefix_and_the_signature_that_it_knows(
 
         do_HEAD = do_GET
 
-    names_are_here(monkeypatch)
+    resolve_example_hosts_locally(monkeypatch)
     with serving(Recording) as url:
         port = urlsplit(url).port
         endpoint = f"http://obs.region.example.com:{port}"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ma_boot.node.observe.channel.failures import failures_body, read_failures
+from ma_boot.node.peers.failure_message import failures_body, read_failures
 from ma_boot.report.cause import ENDED_EARLY, OWN, RAISED, Cause, cause_of, causes_of, readable
 from ma_boot.report.result import WorkerExit
 

@@ -7,7 +7,6 @@ import pytest
 from ma_boot.errors import ConfigError
 from ma_boot.node.environment.command_words import TrainingCommand
 from ma_boot.node.launch.launch_plan import (
-    LaunchOptions,
     LaunchPlan,
     Node,
     Placement,
@@ -15,6 +14,7 @@ from ma_boot.node.launch.launch_plan import (
     format_plans,
     place_by_count,
 )
+from ma_boot.node.launch.options import LaunchOptions
 from ma_boot.node.launch.worker_specs import plan_launch
 from ma_boot.platform.modelarts.job import read_job
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ma_boot.node.environment.command_words import TrainingCommand
-from ma_boot.node.launch.launch_plan import LaunchOptions, Node, Placement
+from ma_boot.node.launch.launch_plan import Node, Placement
+from ma_boot.node.launch.options import LaunchOptions
 from ma_boot.node.launch.worker_specs import diagnostic_variables, plan_launch
 from ma_boot.platform.modelarts.job import Channel, read_channels, read_job
 

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.cli.options.training import PLATFORMS as OPTIONS
 from ma_boot.errors import ConfigError
 from ma_boot.platform.modelarts.job import JobEnvironment, read_job
 from ma_boot.platform.recognition.launchers import expand_hosts
 from ma_boot.platform.recognition.place import Surroundings
-from ma_boot.platform.recognition.recognise import PLATFORM_NAMES, find_place, recognise
+from ma_boot.platform.recognition.recognise import find_place, recognise
 
 VOLCANO = {
     "VC_TASK_INDEX": "1",
@@ -89,10 +88,6 @@ OPENMPI = {
 def job_of(environ: dict[str, str], hostname: str = "train-worker-1", **around: Any) -> JobEnvironment:
     """The job as a node of it reads it."""
     return read_job(environ, hostname, None, lambda environ, name: Surroundings(environ, name, **around))
-
-
-def test_the_option_offers_every_platform() -> None:
-    assert sorted(OPTIONS) == sorted(PLATFORM_NAMES)
 
 
 @pytest.mark.parametrize(

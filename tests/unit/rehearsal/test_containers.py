@@ -11,7 +11,6 @@ from docker import DockerClient
 from hypothesis import given, strategies as st
 
 from ma_boot.desk.rehearsal.containers.container_plan import (
-    ContainerOptions,
     ContainerPlan,
     job_on_network,
     own_obs,
@@ -20,6 +19,7 @@ from ma_boot.desk.rehearsal.containers.container_plan import (
     run_labels,
 )
 from ma_boot.desk.rehearsal.containers.engine_calls import JobContainers
+from ma_boot.desk.rehearsal.options import ContainerOptions
 from ma_boot.desk.rehearsal.platform.simulated_job import (
     CODE_DIRECTORY,
     DIRECTORIES,
@@ -62,7 +62,7 @@ def test_a_node_has_the_platforms_user_names_and_limits() -> None:
     ],
 )
 def test_a_shell_may_start_the_boot_command(shell: str, prefix: str | None, argv: tuple[str, ...]) -> None:
-    options = replace(OPTIONS, boot_shell=shell, boot_prefix=prefix)
+    options = OPTIONS._replace(boot_shell=shell, boot_prefix=prefix)
     words = ("--tee", "all", "--", "x.py", "a b")
     assert plan_node(INSIDE, 0, options, words, "code", {}).argv == argv
 

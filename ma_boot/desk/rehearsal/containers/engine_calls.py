@@ -19,7 +19,6 @@ from ma_boot.desk.image.rules.boot import this_toolkit
 from ma_boot.desk.image.rules.facts import ARCHITECTURES, docker_platform
 from ma_boot.desk.rehearsal.containers.container_plan import (
     RUN_LABEL,
-    ContainerOptions,
     ContainerPlan,
     JobInContainers,
     job_on_network,
@@ -30,6 +29,7 @@ from ma_boot.desk.rehearsal.containers.container_plan import (
     short_name,
 )
 from ma_boot.desk.rehearsal.injection import StartedNode, StartedRank
+from ma_boot.desk.rehearsal.options import ContainerOptions
 from ma_boot.desk.rehearsal.platform.code_directory import mark_as_obs
 from ma_boot.desk.rehearsal.platform.simulated_job import SimulatedJob
 from ma_boot.errors import BootError, CannotCreate, CommandNotFound, ConfigError, NotExecutable
