@@ -1,4 +1,4 @@
-"""CPU time and other signs of life of the workers of this node, from /proc and the device tool."""
+"""CPU time and other signs of life of this node's workers, from /proc and the device tool."""
 
 from __future__ import annotations
 
