@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -26,6 +25,7 @@ from path_mapping.file.file_tree import (
 from path_mapping.localfs.atomic_file import write_verified
 from path_mapping.localfs.source_file import FileState, chunks, state_of
 from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.mapping.selection import literal_pattern
 from path_mapping.planning.prepare import UploadChoice
 from path_mapping.stores.objects import StoredObject
 from path_mapping.transfer.transfer import Transferred, download, download_file, upload, upload_file
@@ -124,8 +124,7 @@ def _copy_within(source: ObsUrl, target: ObsUrl, names: set[str] | None) -> None
 
 
 def _patterns(names: set[str] | None) -> tuple[str, ...]:
-    """The names as .gitignore patterns."""
-    return tuple("/" + re.sub(r"([\\*?\[\]!# ])", r"\\\1", name) for name in sorted(names or ()))
+    return tuple(map(literal_pattern, sorted(names or ())))
 
 
 def _is_chosen(names: set[str] | None, name: str) -> bool:

@@ -9,9 +9,8 @@ import posixpath
 import re
 import shutil
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, Iterator, NamedTuple, cast
 
 from path_mapping.errors import NotFound, StoreError, Unreachable, UnsafeTarget
 from path_mapping.mapping.routes import ObsUrl

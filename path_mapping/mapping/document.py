@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from typing import Any
+from typing import Any, List, Tuple
 
 
 class Value:
@@ -125,7 +125,7 @@ def read_json(text: str, problems: list[str]) -> Value | None:
     return None
 
 
-class _Object(list[tuple[str, Any]]):
+class _Object(List[Tuple[str, Any]]):
     """The pairs of an object, as a type other than list."""
 
 

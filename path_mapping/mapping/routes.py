@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Mapping
 from itertools import combinations, product
 from pathlib import Path
-from typing import Callable, NamedTuple
+from typing import Callable, NamedTuple, Tuple
 
 from path_mapping.mapping.document import Value
 
@@ -148,7 +148,7 @@ def is_text(text: str) -> bool:
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-Steps = tuple[str, ...]
+Steps = Tuple[str, ...]
 _INSIDE = "is inside"
 
 

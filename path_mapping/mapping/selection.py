@@ -34,6 +34,11 @@ def selected(include: Sequence[str], exclude: Sequence[str]) -> Callable[[str], 
     return lambda name: (not include or wanted.match_file(name)) and not unwanted.match_file(name)
 
 
+def literal_pattern(name: str) -> str:
+    """Returns the .gitignore pattern that matches exactly this name."""
+    return "/" + re.sub(r"([\\*?\[\]!# ])", r"\\\1", name)
+
+
 def pattern_problem(pattern: str) -> str | None:
     """What is wrong with a pattern; None if it can match a file."""
     import pathspec

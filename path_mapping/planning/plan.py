@@ -7,11 +7,11 @@ what a local file would be in OBS.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from functools import partial
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Callable, Generic, NamedTuple, TypeVar
+from typing import Callable, Generic, Iterator, NamedTuple, Sequence, Tuple, TypeVar
 
 from path_mapping.localfs.names import LONGEST_PATH, Clashes, key_problem, unsafe
 from path_mapping.mapping.routes import Route
@@ -90,7 +90,7 @@ def uploaded_file_ends(route: Route, base: Path) -> Ends:
     return Ends(local.parent, route.remote.bucket, key, local.name)
 
 
-Objects = Iterator[tuple[str, StoredObject]]
+Objects = Iterator[Tuple[str, StoredObject]]
 
 
 def find_input(route: Route, listed: Iterable[StoredObject], base: Path) -> tuple[Ends, Objects] | None:
@@ -122,7 +122,7 @@ def _below(prefix: str, listed: Iterable[StoredObject]) -> Objects:
             return  # keys are in order: no later one starts with the prefix
 
 
-Etags = Callable[[str, tuple[int, ...]], Sequence[str]]
+Etags = Callable[[str, Tuple[int, ...]], Sequence[str]]
 """The ETags of a local file's content, by its name, for parts of each of these sizes; for none its MD5."""
 
 COPY, SKIP, REFUSE, MAKE, DELETE = "copy", "skip", "refuse", "make", "delete"

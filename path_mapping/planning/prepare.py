@@ -11,15 +11,7 @@ from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import chain, islice
 from pathlib import Path
-from typing import (
-    IO,
-    Any,
-    Callable,
-    Generic,
-    NamedTuple,
-    TypeVar,
-    Union,
-)
+from typing import IO, Any, Callable, Generic, NamedTuple, Tuple, TypeVar, Union
 
 from path_mapping.errors import Failure, MissingInputs, NoSpace, NothingSelected, UnsafeTarget, printable
 from path_mapping.localfs.atomic_file import write_all
@@ -55,8 +47,8 @@ IN_MEMORY = 20_000  # items, a few hundred bytes each: nearly every transfer
 _BATCH = 1000  # items
 _SORTED_BATCH = 100  # items: there is one of each sorted part in memory
 
-Item = TypeVar("Item", bound=tuple[object, ...])
-_Kept = Union[bytes, tuple[int, int]]  # a batch: compressed, or its place and length in the file
+Item = TypeVar("Item", bound=Tuple[object, ...])
+_Kept = Union[bytes, Tuple[int, int]]  # a batch: compressed, or its place and length in the file
 
 
 class Spool(Generic[Item]):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Iterable, Sequence, Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Mapping
 
 from path_mapping.errors import Cancelled
 from path_mapping.mapping.routes import Route

@@ -8,7 +8,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, List, NamedTuple
 
 from path_mapping.errors import NoWorkers, SlowDown, StoreError, Unreachable
 from path_mapping.stores.http_connection import OpenConnections
@@ -109,8 +109,8 @@ class Outcome(NamedTuple):
     retries: int
 
 
-Batch = list[Unit]
-Outcomes = list[Outcome]
+Batch = List[Unit]
+Outcomes = List[Outcome]
 Moved = Callable[[int, int], None]  # the number of a unit, and of its bytes that were moved
 
 

@@ -1,4 +1,4 @@
-"""`ma_boot job manifest`: the job for a cluster with Volcano, by the same words as its rehearsal."""
+"""`ma_boot job manifest`: the job for a cluster with Volcano, from the command line of its rehearsal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from ma_boot.platform.modelarts.job import JOB_TOKEN
 from ma_boot.redact import MASK, is_secret, masked, without_secrets
 from ma_boot.report.console import print_lines
 
-KILL_SECONDS = 30  # beyond the time that a stopped node needs by its own options
+# Seconds of the grace period beyond the time that a stopped node needs by its own options.
+KILL_SECONDS = 30
 
 
 @click.command("manifest", options_metavar="[OPTIONS]")
@@ -105,7 +106,7 @@ def manifest(
 
 
 def _policy_problems(platform: str, policy: str | None) -> list[JobProblem]:
-    """MindCluster's scheduler must know the kind of server, and no other has a policy."""
+    """Reports a missing or needless policy: only MindCluster's scheduler must know the kind of server."""
     if platform != "mindcluster":
         text = "is of --platform mindcluster only" if policy else ""
     elif policy in SCHEDULE_POLICIES:
@@ -117,14 +118,17 @@ def _policy_problems(platform: str, policy: str | None) -> list[JobProblem]:
 
 
 def _with_secrets_apart(job: JobFile) -> JobFile:
-    """The job with the names of its secret variables in `secrets`: their values come from the Secret."""
+    """Moves the names of secret variables to `secrets`: their values come from the Secret."""
     names = [name for name, value in job.environment.items() if is_secret(name, value)]
     plain = {name: value for name, value in job.environment.items() if name not in names}
     return replace(job, environment=plain, secrets=(*job.secrets, *names))
 
 
 def _text_of(documents: Sequence[dict[str, Any]]) -> str:
-    """The manifest. Raises `ConfigError` if it would show a secret: masked, it would be another job."""
+    """Formats the manifest.
+
+    Raises `ConfigError` if it would show a secret: a masked manifest is another job.
+    """
     text, shown = as_yaml(documents).rstrip(), without_secrets(as_yaml(masked(documents)).rstrip())
     if text != shown:
         lines = [line.strip() for line in shown.splitlines() if MASK in line]
@@ -139,7 +143,7 @@ def _text_of(documents: Sequence[dict[str, Any]]) -> str:
 
 
 def _grace(ctx: click.Context, options: Sequence[str], environment: Mapping[str, str]) -> int:
-    """The seconds that a stop leaves, by `--stop-timeout` and `--upload-timeout` of the job."""
+    """Returns the grace period in seconds, from `--stop-timeout` and `--upload-timeout` of the job."""
     run = run_of(ctx)
     given = of_job(run, options).values
     total = float(KILL_SECONDS)
@@ -156,7 +160,7 @@ def _grace(ctx: click.Context, options: Sequence[str], environment: Mapping[str,
 
 
 def _to_do(pods: PodJob, upload_to: str) -> list[str]:
-    """What the cluster and OBS need before the manifest is applied."""
+    """Lists the steps before the manifest is applied: secrets, code in OBS."""
     steps: list[str] = []
     job = pods.job
     if upload_to:

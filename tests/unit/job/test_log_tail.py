@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ma_boot.desk.job_service.follow import Recent, Tail, time_in
+from ma_boot.desk.job_service.log_tail import LogTail, Recent, time_in
 
 LOG = [
     "[ma_boot] job: done in 0.0 s: node 0 of 2",
@@ -31,24 +31,24 @@ LOG = [
         (None, 99, LOG),
     ],
 )
-def test_what_is_left(seconds: float | None, lines: int | None, left: list[str]) -> None:
+def test_tail_keeps_the_recent_lines(seconds: float | None, lines: int | None, left: list[str]) -> None:
     for size in (1, 3, len(LOG)):
-        tail = Tail(Recent(lines, seconds))
+        tail = LogTail(Recent(lines, seconds))
         for start in range(0, len(LOG), size):
             tail.add(LOG[start : start + size])
-        assert tail.rest() == left
+        assert tail.lines() == left
 
 
-def test_without_times_all_is_left_and_it_is_known() -> None:
-    tail = Tail(Recent(seconds=60))
+def test_log_without_times_is_kept_whole() -> None:
+    tail = LogTail(Recent(seconds=60))
     tail.add(["a", "b"])
-    assert (tail.rest(), tail.has_times) == (["a", "b"], False)
+    assert (tail.lines(), tail.has_times) == (["a", "b"], False)
     tail.add(["2026-11-22 13:00:00 c"])
-    assert (tail.rest(), tail.has_times) == (["2026-11-22 13:00:00 c"], True)
+    assert (tail.lines(), tail.has_times) == (["2026-11-22 13:00:00 c"], True)
 
 
 @pytest.mark.parametrize(
     "line", ["2026-13-45 13:00:00", "12026-11-2 13:00", "x" * 200 + "2026-11-22 13:00:00"]
 )
-def test_what_is_no_time(line: str) -> None:
+def test_text_that_is_not_a_time_is_not_read_as_one(line: str) -> None:
     assert time_in(line) is None
