@@ -111,7 +111,7 @@ class QuietLife:
         return bool(times) and sum(when > seen for when in times) < IDLE_READINGS
 
     def check_data(self, quiet: Mapping[int, Collection[int]]) -> None:
-        """Compares moved data and runnable time with the last check; `quiet` maps worker pids to processes."""
+        """Compares moved data and runnable time with the last check; `quiet` maps worker pids to pids."""
         now = time.monotonic()
         before, self._samples = self._samples, {}
         of_sockets = socket_bytes()
