@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from ma_boot.node.observe.hang_detector import LastActivity
+from ma_boot.node.observe.hang_state import ROUND_PAUSE, HangState, Judgement, LastActivity
 
-BEFORE = LastActivity(when=100.0, cpu=7.0, checked=100.0, used=7.0)
+BEFORE = LastActivity(when=100.0, cpu=7.0, checked=100.0, checked_cpu=7.0)
 
 
 @pytest.mark.parametrize(
@@ -47,3 +49,35 @@ def test_what_is_used_little_by_little_since_the_last_output_counts() -> None:
     for number in range(1, 41):
         activity = activity.updated(105.0 + 0.2 * number, 7.0 + 0.025 * number, last_output=105.0)
     assert activity.when > 105.0
+
+
+IDLE = HangState.initial(100.0, 0.0).checked({7: (0.0, 0.0)}, 0.0)
+
+
+def test_each_hanging_worker_is_new_once() -> None:
+    after, first = IDLE.judged([7], 100.0)
+    assert first == Judgement((7,), collect=True)
+    assert after.judged([7], 112.5)[1].new == ()
+    assert after.judged([], 112.5)[0].judged([7], 125.0)[1].new == (7,), "it was active meanwhile"
+
+
+def test_hang_soon_after_a_collection_is_reported_without_new_stacks() -> None:
+    state = IDLE.collected(90.0, 95.0, ranks_at_work=False)
+    assert state.judged([7], 100.0)[1] == Judgement((7,), collect=False)
+    assert state.judged([7], 95.0 + ROUND_PAUSE)[1] == Judgement((7,), collect=True)
+
+
+def test_ranks_at_work_pause_the_judgement_for_a_timeout() -> None:
+    state = IDLE.judged([7], 100.0)[0].collected(100.0, 105.0, ranks_at_work=True)
+    paused, judgement = state.judged([7], 204.0)
+    assert judgement == Judgement()
+    assert paused.judged([7], 205.0)[1] == Judgement((7,), collect=True)
+
+
+def test_time_of_a_collection_is_not_idle_time() -> None:
+    assert IDLE.idle_seconds(7, 100.0) == 100.0
+    assert IDLE.collected(90.0, 95.0, ranks_at_work=False).idle_seconds(7, 100.0) == 95.0
+
+
+def test_other_signs_of_life_never_move_the_last_activity_back() -> None:
+    assert IDLE.seen_alive({7: 60.0}).seen_alive({7: -math.inf}).idle_seconds(7, 100.0) == 40.0
