@@ -34,7 +34,8 @@ from ma_boot.platform.modelarts.job import JOB_TOKEN
 from ma_boot.redact import MASK, is_secret, masked, without_secrets
 from ma_boot.report.console import print_lines
 
-KILL_SECONDS = 30  # beyond the time that a stopped node needs by its own options
+# Seconds of the grace period beyond the time that a stopped node needs by its own options.
+KILL_SECONDS = 30
 
 
 @click.command("manifest", options_metavar="[OPTIONS]")

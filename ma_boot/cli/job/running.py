@@ -88,7 +88,8 @@ def list_jobs(
     return 0
 
 
-_LATEST = 250_000_000_000  # seconds: the year 9892
+# Seconds since 1970 in the year 9892: datetime rejects larger values, which a faulty answer may contain.
+_LATEST = 250_000_000_000
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -225,8 +226,10 @@ def watch_job(environ: Mapping[str, str], api: PatientApi, following: Following)
     return code
 
 
-_PATIENCE = 1e6  # seconds: no line is dropped for a reader that is slow
-_TICK = 1.0  # seconds between two changes of the line on a terminal
+# Seconds; a slow reader of the log must not lose lines.
+_PATIENCE = 1e6
+# Seconds between two updates of the status line.
+_TICK = 1.0
 
 
 def _printed(environ: Mapping[str, str], api: PatientApi, following: Following) -> Mapping[str, Any]:

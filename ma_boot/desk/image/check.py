@@ -29,9 +29,12 @@ PROBE, IMPORTS, OWN_KEYS = (
     Path(__file__).with_name(name).read_text(encoding="utf-8")
     for name in ("probe.sh", "toolkit_imports.py", "own_keys.sh")
 )
+# Seconds; the probe and the search read every file of an image of up to 30 GB.
 PROBE_SECONDS = 300.0
+# Seconds; a boot command that still runs then has started well.
 START_SECONDS = 20.0
-KEYS = "/.ma_boot-keys"  # directory in the container that searches for the user's keys
+# Directory of the user's keys in the container that searches for them.
+KEYS = "/.ma_boot-keys"
 _KEPT_CHARACTERS = 2000
 
 RULES = (

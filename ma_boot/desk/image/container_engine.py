@@ -15,8 +15,10 @@ from ma_boot.report.console import Console, Show
 if TYPE_CHECKING:
     from docker import DockerClient
 
+# Seconds to wait for an answer of the engine.
 ANSWER_SECONDS = 120
-PLAIN_SECONDS = 10.0  # between lines of the status, where it cannot be replaced
+# Seconds between lines of the status where output is not a terminal.
+PLAIN_SECONDS = 10.0
 _WIDTH = 100
 
 

@@ -147,8 +147,10 @@ class JobFile:
 KEYS: Mapping[str, Mapping[str, Any]] = {
     each.name.replace("_", "-"): each.metadata for each in fields(JobFile) if "read" in each.metadata
 }
-_EACH = 5  # unknown keys, each of which has a message
-_BY_NAME = (read_channels, read_texts_by_name, read_options, read_json_object)  # readers of NAME: VALUE
+# Maximum number of unknown keys with a message of their own; a file of another kind has hundreds.
+_EACH = 5
+# Readers of keys whose value is a dict NAME: VALUE.
+_BY_NAME = (read_channels, read_texts_by_name, read_options, read_json_object)
 
 
 def parse_job(text: str) -> tuple[JobFile, list[JobProblem]]:

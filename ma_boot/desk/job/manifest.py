@@ -24,11 +24,15 @@ HOME = "/home/ma-user"
 CODE = f"{HOME}/modelarts/user-job-dir"
 FILES = "/user/ma_boot"
 USER, GROUP = 1000, 100  # ma-user and ma-group of the image, as on ModelArts
-DEVICE_GROUP = 1000  # HwHiAiUser, whose group may open /dev/davinci* (MindCluster's manual)
-PERIOD_SECONDS = 30  # between two uploads of an output, as on ModelArts
-_NAME = re.compile(r"[a-z]([-a-z0-9]{0,49}[a-z0-9])?")  # `NAME-worker-1023` is a host name: 63 characters
+# Group HwHiAiUser, which may open /dev/davinci* (MindCluster's manual).
+DEVICE_GROUP = 1000
+# Seconds between two uploads of an output, as on ModelArts.
+PERIOD_SECONDS = 30
+# The host name `NAME-worker-1023` has at most 63 characters.
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,49}[a-z0-9])?")
 _SHELL = "/bin/sh"
-_TIMED_OUT = 124  # exit code of timeout (coreutils) at its limit
+# Exit code of `timeout` (coreutils) at its limit.
+_TIMED_OUT = 124
 # For each card of a pod. A pod without requests is evicted first, and /dev/shm is memory.
 _CPU, _MEMORY, _SHARED_MEMORY = 8, 32, 16  # the last two in GiB
 SCHEDULE_POLICY = "huawei.com/schedule_policy"
@@ -141,7 +145,8 @@ def documents(pods: PodJob, cluster: Cluster) -> list[dict[str, Any]]:
             }
         ],
     }
-    if job.retries:  # the restart counts before it is compared (volcano, job/state: running, restarting)
+    # Volcano counts the restart before it compares with the limit (volcano, job/state: running, restarting).
+    if job.retries:
         spec["maxRetry"] = job.retries + 1
     metadata = _metadata(pods, job.name, label)
     if pods.schedule_policy:
@@ -152,7 +157,8 @@ def documents(pods: PodJob, cluster: Cluster) -> list[dict[str, Any]]:
 
 def _policies(job: JobFile) -> list[dict[str, Any]]:
     """Policies that end or restart the job; Volcano applies the first match (volcano, applyPolicies)."""
-    action = "RestartJob" if job.retries else "TerminateJob"  # the ranks of all nodes run, or none
+    # Never a single pod: either the ranks of all nodes run, or none.
+    action = "RestartJob" if job.retries else "TerminateJob"
     policies: list[dict[str, Any]] = [
         {"event": event, "action": action} for event in ("PodFailed", "PodEvicted")
     ]
@@ -255,7 +261,8 @@ def _volumes(pods: PodJob, cluster: Cluster, files: bool) -> Iterator[tuple[str,
     if files:
         yield "files", FILES, {"configMap": {"name": f"{pods.job.name}-ma-boot"}}
     yield "modelarts", f"{HOME}/modelarts", {"emptyDir": {}}
-    for number, channel in enumerate(pods.job.outputs):  # ModelArts makes the directories of outputs
+    # ModelArts creates the directories of outputs; here an empty volume is mounted there.
+    for number, channel in enumerate(pods.job.outputs):
         yield f"output-{number}", directory_of(channel, "outputs"), {"emptyDir": {}}
     yield "cache", "/cache", {"emptyDir": {}}
     shared = {"medium": "Memory", "sizeLimit": f"{_SHARED_MEMORY * pods.job.devices_per_node}Gi"}

@@ -14,8 +14,10 @@ from path_mapping.mapping.selection import pattern_problem
 
 _CHANNEL = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(@env)?")
 _TIME = re.compile(r"(\d{1,4})\s?([hd])")
-_SHOWN = 60  # characters that a value keeps of how it is written
-_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")  # RFC 8259
+# Maximum number of characters of a value that a message shows.
+_SHOWN = 60
+# Numbers that YAML and JSON read as the same value (RFC 8259).
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 # What every reader of YAML, 1.1 or 1.2, takes for a text without quotes.
 PLAIN = re.compile(r"(?i)(?!(?:yes|no|on|off|true|false|null)$)[a-z](?:[a-z0-9_./-]|[ :](?![ :]|$))+")
 _SHELL = {"|", "||", "&", "&&", ";", ";;", "<", ">", ">>", "(", ")"}

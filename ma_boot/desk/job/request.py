@@ -16,8 +16,11 @@ from ma_boot.desk.job.rules import image_url
 from ma_boot.redact import MASK, masked
 from path_mapping.mapping.routes import ObsUrl
 
-MARK = "MABOOT_SUBMISSION"  # the variable by whose value a job is known as that of one request
-_FREE = {"environments", "parameters"}  # an empty value is one
+# A random value of this variable identifies the job of one request. If the answer is lost, the job is found
+# by it, and not confused with another job of the same name.
+MARK = "MABOOT_SUBMISSION"
+# Fields in which an empty value is a value.
+_FREE = {"environments", "parameters"}
 
 
 def boot_words(options: Sequence[str], command: Sequence[str]) -> list[str]:

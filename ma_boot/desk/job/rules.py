@@ -16,12 +16,15 @@ from ma_boot.desk.job.readers import JobProblem
 from ma_boot.redact import is_secret
 from path_mapping.mapping.routes import ObsUrl
 
-MOST_VARIABLES = 97  # of 100: MABOOT_SUBMISSION, MABOOT_JOB_TOKEN and MABOOT_TIME_LIMIT are added
+# The form accepts 100 variables. Each submission adds MABOOT_SUBMISSION, MABOOT_JOB_TOKEN and
+# MABOOT_TIME_LIMIT.
+MOST_VARIABLES = 97
 LONGEST_VALUE = 4096
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_FOR_A_SHELL = re.compile(r"[^\w@%+=:,./-]")  # all but what is a part of one word for every shell
+# Characters that some shell does not take as a part of one word.
+_FOR_A_SHELL = re.compile(r"[^\w@%+=:,./-]")
 _HOST = re.compile(r"swr\.(?P<region>[a-z0-9-]+)\.[a-z0-9.-]+/(?P<rest>.*)")
 _IMAGE = re.compile(
     r"[a-z](?:[a-z0-9._-]{0,62}[a-z0-9])?/[a-z0-9]+(?:(?:[._]|__|-+|/)[a-z0-9]+)*:\w[\w.-]{0,127}", re.ASCII
@@ -35,7 +38,8 @@ _TYPES: dict[type, str] = {
     bool: "true or false",
     type(None): "null",
 }
-_FREE = {"MA_RUN_METHOD"}  # names with the reserved prefix that the form takes
+# The only name with the reserved prefix MA_ that the form accepts.
+_FREE = {"MA_RUN_METHOD"}
 
 
 def image_url(image: str) -> str:

@@ -89,7 +89,8 @@ def api_access(environ: Mapping[str, str]) -> ApiAccess:
         )
     if problems or keys is None:
         raise ConfigError(listed("ModelArts cannot be reached; missing", problems))
-    domain = "cn" if where == "ap-southeast-1" else "com"  # as in the table of Huawei's SDK
+    # As in the table of regions of Huawei's SDK.
+    domain = "cn" if where == "ap-southeast-1" else "com"
     address = own or f"modelarts.{where}.myhuaweicloud.{domain}"
     return ApiAccess(
         *keys,
@@ -143,12 +144,17 @@ def _profile(environ: Mapping[str, str], problems: list[str]) -> dict[str, str]:
     return dict(parser["basic"]) if parser.has_section("basic") else {}
 
 
-SECONDS = (10, 60)  # for the connection, and between two bytes of an answer
-_LONGEST = 400  # characters of a message
-_PAGE = 50  # jobs of a search, at most
-_IAM_PAUSES = (0.5, 1.0, 2.0)  # seconds before IAM is asked again
+# Timeouts in seconds: for the connection, and between two bytes of an answer.
+SECONDS = (10, 60)
+# Maximum number of characters of a message: the service may answer with a page of HTML.
+_LONGEST = 400
+# Maximum number of jobs per request of a search.
+_PAGE = 50
+# Seconds between requests to a busy IAM.
+_IAM_PAUSES = (0.5, 1.0, 2.0)
 _JOB_UNKNOWN = {"ModelArts.2775"}
-_NOT_YET = {"ModelArts.2776", "ModelArts.2818"}  # a log that does not exist yet
+# Error codes for a log that does not exist yet.
+_NOT_YET = {"ModelArts.2776", "ModelArts.2818"}
 
 
 class ServiceBusy(StoreUnavailable):
@@ -403,7 +409,9 @@ class LogMissing(StoreUnavailable):
 
 Answer = TypeVar("Answer")
 LONGEST_PAUSE = 60.0
-FIRST_ANSWER_SECONDS = 60.0  # after which a service that has never answered is taken for a wrong endpoint
+# Seconds without any answer, after which the endpoint is considered wrong. Once the service has answered,
+# calls are retried without limit: watching a job must survive an outage.
+FIRST_ANSWER_SECONDS = 60.0
 _SHORTEST_PAUSE = 1.0
 
 

@@ -35,7 +35,8 @@ def _ask_obs(job: JobFile, region: str, environ: Mapping[str, str]) -> Iterator[
         store = open_store(environ, None)
     except CredentialsMissing:
         return  # the upload of the code says it
-    regions: dict[str, str] = {}  # by bucket; empty if not known
+    # Region by bucket; empty if unknown.
+    regions: dict[str, str] = {}
     for key, url in places_of(job):
         if url.bucket in regions:
             continue

@@ -15,8 +15,10 @@ from ma_boot.errors import BootError, ConfigError, InputMissing
 
 # Logs arrive later than states: after the end of the job, polling continues until so many polls are empty.
 LAST_POLLS = 2
-_LAST_PAUSE = 2.0  # seconds between these polls
-_EVENTS_PER_PAGE = 100  # the most that the API returns
+# Seconds between the polls after the end of the job.
+_LAST_PAUSE = 2.0
+# Maximum number of events per page of the API.
+_EVENTS_PER_PAGE = 100
 
 
 @dataclass(frozen=True)

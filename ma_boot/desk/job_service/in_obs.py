@@ -24,7 +24,8 @@ from path_mapping.stores.open_store import open_store
 from path_mapping.transfer.transfer import download, upload
 from path_mapping.workers.retry import RetriedStore
 
-_FILES = ("path-mapping", "source", "requirements")  # options that name a file in the job's code
+# Options that name a file in the job's code.
+_FILES = ("path-mapping", "source", "requirements")
 
 
 @dataclass(frozen=True)

@@ -67,8 +67,10 @@ def cause_of(details: Mapping[str, Any]) -> str:
 
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_ATTEMPTS = 4  # to find a job that may have been created by a request without an answer
-_NEWEST = 5  # jobs of the name, among which it is looked for
+# Number of searches for a job after a request without an answer; the list may lag behind.
+_ATTEMPTS = 4
+# Number of newest jobs of the name among which the job is searched.
+_NEWEST = 5
 
 
 def create_job(

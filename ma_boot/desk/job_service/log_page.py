@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-MOST_LINES = 500  # of a page; the API rejects more
+# Lines per page; the API rejects more.
+MOST_LINES = 500
 
 
 class LogPage(NamedTuple):

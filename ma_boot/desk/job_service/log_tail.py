@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 _TIME = re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[-T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?")
-_WITHIN = 120  # characters from the beginning of a line, in which its time is searched
+# The time of a line is searched in its first characters only: later numbers are data.
+_WITHIN = 120
 
 
 class Recent(NamedTuple):

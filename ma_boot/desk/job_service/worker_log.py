@@ -19,7 +19,8 @@ from ma_boot.desk.job_service.log_page import MOST_LINES, LogPage, PageOrder
 from ma_boot.errors import ConfigError
 
 GetPage = Callable[[Optional[str], str, int], Mapping[str, Any]]  # base line, asc or desc, maximum of lines
-_MOST_REFUSALS = 2  # of one base line; the first may be a passing fault of the service
+# Refusals of one base line before the log is read again: the first may be a passing fault of the service.
+_MOST_REFUSALS = 2
 
 
 class WorkerLog:

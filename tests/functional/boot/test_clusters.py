@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.functional.node import Node
-from tests.unit.rank_table.test_versions import servers
+from tests.unit.rank_table.documents import servers
 from tests.unit.rank_table.writers import packed
 
 RANKS = ("python", "-c", "import os; print(os.environ['RANK_ID'], 'of', os.environ['RANK_SIZE'])")

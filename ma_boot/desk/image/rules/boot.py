@@ -10,7 +10,8 @@ from ma_boot.desk.image.rules.facts import ImageFacts, Python, Version, error, r
 from ma_boot.platform.modelarts.findings import Finding
 from ma_boot.redact import without_secret_words
 
-_VERSION = re.compile(r"ma_boot (\S+) from (/.+) \(Python [\d.]+\)")  # the answer of `ma_boot --version`
+# Output of `ma_boot --version`.
+_VERSION = re.compile(r"ma_boot (\S+) from (/.+) \(Python [\d.]+\)")
 _REBUILD = "build with ma_boot's Dockerfile and BASE_IMAGE=<this image>"
 # What ma_boot does not take for a stop, or cannot catch; after any other signal it uploads the outputs.
 _NO_STOP = {"KILL", "STOP", "USR1", "USR2", "CHLD", "CONT", "9", "19", "10", "12", "17", "18"}

@@ -26,7 +26,8 @@ from ma_boot.platform.modelarts.findings import Finding
 from ma_boot.platform.modelarts.job import PLATFORM_GID, PLATFORM_HOME, PLATFORM_UID
 
 _MODELARTS = f"{PLATFORM_HOME}/modelarts"
-INSTALLATIONS = ("anaconda", "anaconda3", "miniconda3", "miniforge3")  # of conda, in the home
+# Usual names of conda's installation in the home directory.
+INSTALLATIONS = ("anaconda", "anaconda3", "miniconda3", "miniforge3")
 SIZE_LIMIT, SIZE_ADVISED = 30 * GB, 15 * GB  # develop-modelarts-0079
 # Set-uid and set-gid programs of the distributions.
 STOCK_SET_ID = {

@@ -12,8 +12,10 @@ from ma_boot.platform.modelarts.findings import ERROR, WARNING, Finding
 GB = 10**9
 Pairs = tuple[tuple[str, str], ...]
 Version = tuple[int, int]  # of glibc
-_COMPACT_RELOCATIONS = (2, 36)  # the first glibc that loads what asks for GLIBC_ABI_DT_RELR
-LABEL = "ma_boot"  # of every container and network that ma_boot creates
+# The first glibc that loads files with the version GLIBC_ABI_DT_RELR.
+_COMPACT_RELOCATIONS = (2, 36)
+# Label of every container and network that ma_boot creates; leftovers are found by it.
+LABEL = "ma_boot"
 ARCHITECTURES = {"amd64": "x86_64", "x86_64": "x86_64", "arm64": "aarch64", "aarch64": "aarch64"}
 
 

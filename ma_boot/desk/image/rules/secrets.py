@@ -12,7 +12,8 @@ from ma_boot.desk.image.rules.facts import ImageFacts, Pairs, error, some, warni
 from ma_boot.platform.modelarts.findings import Finding
 from ma_boot.redact import is_secret, masked, without_secret_words, without_secrets
 
-SHORTEST_KEY = 8  # characters; a shorter value would be found by chance
+# Characters; a shorter value would be found by chance.
+SHORTEST_KEY = 8
 OTHER_SCANNERS = (
     "secrets: only the values of keys in this shell's environment were searched for; "
     "`trivy image {}` and gitleaks find credentials by their form"

@@ -12,7 +12,8 @@ from ma_boot.platform.modelarts.job import PLATFORM_HOME
 # Names with the platform's prefix that it documents for users.
 ALLOWED_MA = {"MA_DETECT_TRAIN_INJECT_CODE", "MA_HANG_DETECT_TIME"}
 SYSTEM_DIRECTORIES = ("/usr/bin", "/bin")
-_NO_JOB = {"MABOOT_LOCAL", "MABOOT_PLAN", "MABOOT_JSON"}  # options with which ma_boot boots no job
+# Options with which ma_boot boots no job.
+_NO_JOB = {"MABOOT_LOCAL", "MABOOT_PLAN", "MABOOT_JSON"}
 _OFF = {"", "0", "false", "no", "off", "f", "n"}
 # Variables of one process or one job, which ma_boot or the platform sets.
 _OF_A_JOB = re.compile(
@@ -83,7 +84,8 @@ def everywhere(facts: ImageFacts) -> Iterator[Finding]:
             "use --build-arg for the build alone (docker knows these names), and no ENV",
         )
     home = environ.get("HOME", "").rstrip("/")
-    if home not in ("", "/root", PLATFORM_HOME):  # ma_boot replaces root's home by the platform's
+    # ma_boot replaces the home /root by the platform's.
+    if home not in ("", "/root", PLATFORM_HOME):
         yield warning(
             "home",
             f"ENV HOME={home}: programs keep their files there rather than in {PLATFORM_HOME}",
