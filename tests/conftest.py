@@ -20,6 +20,7 @@ from tests.survivors import close_ended, descendants, end_survivors
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # No deadlines: the machine may be busy with other tests.
 settings.load_profile("busy")
+settings.register_profile("quick", max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 settings.register_profile("mutants", max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 settings.register_profile("fuzz", max_examples=50_000, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from ma_boot.cli.help import Group
-from ma_boot.cli.options.click_types import Whole, age, directories
+from ma_boot.cli.options.click_types import Whole, directories, parse_age
 from ma_boot.cli.store_command import StoreRequest, store_command
 from ma_boot.errors import (
     CannotCreate,
@@ -153,7 +153,7 @@ def fetch(request: StoreRequest, step: str | None, to: str, as_json: bool) -> in
 @click.option(
     "--older-than",
     metavar="AGE",
-    callback=age,
+    callback=parse_age,
     help="Also remove the newest start's files without a set, if they are older: 7d, 36h.",
 )
 @click.option("--plan", "only_plan", is_flag=True, help="Print what would be removed; remove nothing.")

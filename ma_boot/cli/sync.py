@@ -1,4 +1,4 @@
-"""`ma_boot sync ...`: transfers by a path mapping without a job, their plans, and the end of left uploads."""
+"""`ma_boot sync`: transfers by a path mapping without a job, their plans, and removal of left uploads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Callable, Optional
 import click
 
 from ma_boot.cli.help import Group
-from ma_boot.cli.options.click_types import age
+from ma_boot.cli.options.click_types import parse_age
 from ma_boot.cli.store_command import StoreRequest, store_command
 from ma_boot.errors import CannotCreate, StoreUnavailable, listed
 from ma_boot.node.transfers.downloads import downloading_inputs
@@ -50,18 +50,18 @@ from path_mapping.transfer.left_uploads import LeftUpload, abort_uploads, left_u
 from path_mapping.workers.retry import RetriedStore, RetryPolicy
 
 # Lines that are printed at once.
-_BATCH = 1000
-# Seconds for which a plan retries a request: it prints nothing about retries, and its user waits.
+_BATCH_LINES = 1000
+# Seconds for which a plan retries a request: it prints no line about retries, and its user waits for it.
 PLAN_SECONDS = 10.0
 
+# A route with its files; None if its input or output does not exist.
 Scanned = tuple[Route, Optional[RouteScan]]
-
 
 _NOTHING = "there is nothing to upload at these output paths:"
 
 
 def _set_lines(store: Store, patience: RetryPolicy, as_json: bool, route: Route) -> Iterator[str]:
-    """Yields the actions of a start on an output's checkpoints; no line without `checkpoint`."""
+    """Yields the actions of the next start for the checkpoints of an output; none without `checkpoint`."""
     from ma_boot.node.checkpoints.by_hand import SetsByHand, foreseen
     from ma_boot.node.checkpoints.options import options_of
 
@@ -77,12 +77,13 @@ def _set_lines(store: Store, patience: RetryPolicy, as_json: bool, route: Route)
             yield f"  {action.action:7} {action.size:>14,}  {printable(action.name)}  ({action.reason})"
 
 
-def _patience_of_a_plan(request: StoreRequest) -> RetryPolicy:
+def _policy_of_plan(request: StoreRequest) -> RetryPolicy:
+    """Returns how long a plan retries: at most `PLAN_SECONDS`, and `--timeout` if it is shorter."""
     return RetryPolicy(min(request.timeout, PLAN_SECONDS))
 
 
-def _shard(ctx: click.Context, param: click.Parameter, value: str | None) -> Shard | None:
-    """Reads a shard: `0/4` is the first of four."""
+def _parse_shard(ctx: click.Context, param: click.Parameter, value: str | None) -> Shard | None:
+    """Parses `0/4`, the first of four shards; raises `click.BadParameter`."""
     if value is None:
         return None
     index, _, count = value.partition("/")
@@ -106,7 +107,10 @@ def sync() -> None:
 _command = partial(store_command, sync, "mapping", 600)
 _of_files = _command(
     click.option(
-        "--shard", metavar="I/N", callback=_shard, help="This node's shard of inputs with `shard: true`."
+        "--shard",
+        metavar="I/N",
+        callback=_parse_shard,
+        help="This node's shard of inputs with `shard: true`.",
     ),
     click.option("--checksum", is_flag=True, help="Compare contents, not sizes and times."),
 )
@@ -123,9 +127,9 @@ def plan(request: StoreRequest, shard: Shard | None, checksum: bool, as_json: bo
     Example:
       ma_boot sync plan path_mapping_config.py --shard 0/4
     """
-    transfers = _opened(request, shard, checksum)
+    transfers = _open_transfers(request, shard, checksum)
     mapping, store = transfers.mapping, transfers.store
-    patience = _patience_of_a_plan(request)
+    patience = _policy_of_plan(request)
     lister = RetriedStore(store, patience=patience).listing
     notices: list[str] = []
     try:
@@ -139,10 +143,10 @@ def plan(request: StoreRequest, shard: Shard | None, checksum: bool, as_json: bo
             for route in upload_routes(transfers)
         ]
         set_lines = partial(_set_lines, store, patience, as_json)
-        _print(_lines(inputs, outputs, notices, as_json, set_lines))
+        _print(_plan_lines(inputs, outputs, notices, as_json, set_lines))
     except PathMappingError as error:
-        raise to_boot_error(error) from error
-    _refuse(inputs, store)
+        raise boot_error(error) from error
+    _check_inputs(inputs, store)
     return 0
 
 
@@ -154,11 +158,12 @@ def download(request: StoreRequest, shard: Shard | None, checksum: bool) -> int:
     Example:
       ma_boot sync download path_mapping_config.py --obs-root obs
     """
-    transfers = _opened(request, shard, checksum)
+    transfers = _open_transfers(request, shard, checksum)
     with SignalInbox() as inbox, Console(interactive=is_interactive(request.environ)) as console:
         downloading = downloading_inputs(transfers, Journal(console), inbox)
+        # The block ends when all inputs have arrived.
         with downloading:
-            pass  # the block ends when they have arrived
+            pass
     return 0
 
 
@@ -170,7 +175,7 @@ def upload(request: StoreRequest, shard: Shard | None, checksum: bool) -> int:
     Example:
       ma_boot sync upload path_mapping_config.py --checksum
     """
-    transfers = _opened(request, shard, checksum)
+    transfers = _open_transfers(request, shard, checksum)
     with SignalInbox() as inbox, Console(interactive=is_interactive(request.environ)) as console:
         check_output_access(transfers, inbox)
         terms = UploadTerms(missing=_NOTHING, expected_stops=0)
@@ -187,21 +192,21 @@ def upload(request: StoreRequest, shard: Shard | None, checksum: bool) -> int:
 @click.option(
     "--older-than",
     metavar="AGE",
-    callback=age,
+    callback=parse_age,
     help="Also abort uploads of other processes and nodes, if they are older: 7d, 36h.",
 )
 def prune(request: StoreRequest, older_than: float, only_plan: bool, as_json: bool) -> int:
     """Aborts multipart uploads below the outputs' URLs that killed runs have left.
 
-    Their parts are in no listing, but cost money. Without --older-than, only uploads that a killed run has
-    noted beside the output are aborted: other processes may still complete theirs.
+    Their parts are in no listing, but they cost money. Without --older-than, only uploads are aborted that a
+    killed run has noted beside the output: another process may still complete the others.
 
     \b
     Example:
       ma_boot sync prune path_mapping_config.py --plan --older-than 7d
     """
-    transfers = _opened(request)
-    patience = _patience_of_a_plan(request) if only_plan else RetryPolicy(request.timeout)
+    transfers = _open_transfers(request)
+    patience = _policy_of_plan(request) if only_plan else RetryPolicy(request.timeout)
     retried = RetriedStore(transfers.store, patience=patience)
     failed: list[str] = []
     counts: Counter[str] = Counter()
@@ -210,7 +215,7 @@ def prune(request: StoreRequest, older_than: float, only_plan: bool, as_json: bo
         for route in transfers.mapping.outputs:
             if not as_json:
                 yield f"output {route.local} -> {route.remote}:"
-            for leftover, error in _pruned(route, retried, older_than, only_plan):
+            for leftover, error in _prune(route, retried, older_than, only_plan):
                 if error is not None:
                     failed.append(f"{printable(f'obs://{route.remote.bucket}/{leftover.key}')}: {error}")
                 counts[leftover.action] += 1
@@ -228,10 +233,10 @@ def prune(request: StoreRequest, older_than: float, only_plan: bool, as_json: bo
     return 0
 
 
-def _pruned(
+def _prune(
     route: Route, store: RetriedStore, older_than: float, only_plan: bool
 ) -> Iterator[tuple[LeftUpload, Exception | None]]:
-    """Aborts the left multipart uploads of an output; yields each, with the error if that failed."""
+    """Aborts the left uploads of an output; yields each as it is now, with the error if the abort failed."""
     left = list(left_uploads(route, Path.cwd(), store, older_than))
     if only_plan:
         yield from ((upload, None) for upload in left)
@@ -240,8 +245,13 @@ def _pruned(
         yield (upload if error is None else upload._replace(action="fail")), error
 
 
-def _opened(request: StoreRequest, shard: Shard | None = None, checksum: bool = False) -> NodeTransfers:
-    """Opens the transfers of a mapping, by default with the shard of this node in the job's variables."""
+def _open_transfers(
+    request: StoreRequest, shard: Shard | None = None, checksum: bool = False
+) -> NodeTransfers:
+    """Opens the transfers of a mapping; the default shard is that of this node by the job's variables.
+
+    Raises `ConfigError`.
+    """
     job = read_job(request.environ, os.uname().nodename)
     mapping = load_mapping(request.where, job)
     options = TransferOptions(obs_root=request.obs_root, stall_timeout=request.stall_timeout)
@@ -255,7 +265,7 @@ def _opened(request: StoreRequest, shard: Shard | None = None, checksum: bool = 
     return NodeTransfers(mapping, store, Path.cwd(), own_shard, request.timeout)
 
 
-def _lines(
+def _plan_lines(
     inputs: Sequence[Scanned],
     outputs: Sequence[Scanned],
     notices: list[str],
@@ -279,16 +289,16 @@ def _lines(
         for step in scan:
             yield _as_json(section, route, step) if as_json else _as_text(step)
         if not as_json:
-            yield f"  {_counted(scan.files, scan.bytes)}"
+            yield f"  {_totals(scan.files, scan.bytes)}"
         yield from (json.dumps({"notice": text}) if as_json else text for text in notices)
         notices.clear()
         files.update(scan.files)
         sizes.update(scan.bytes)
     totals = {action: {"files": count, "bytes": sizes[action]} for action, count in files.items()}
-    yield json.dumps({"totals": totals}) if as_json else f"in all: {_counted(files, sizes)}"
+    yield json.dumps({"totals": totals}) if as_json else f"in all: {_totals(files, sizes)}"
 
 
-def _refuse(inputs: Sequence[Scanned], store: Store) -> None:
+def _check_inputs(inputs: Sequence[Scanned], store: Store) -> None:
     """Raises the errors with which a download would fail before its first byte."""
     missing = [str(route.remote) for route, scan in inputs if scan is None and route.required]
     if missing:
@@ -327,8 +337,8 @@ def _as_text(step: Step) -> str:
     return f"  {step.action:6} {step.size:>15,}  {printable(step.name)}  ({step.reason})"
 
 
-def _began(upload: LeftUpload) -> str:
-    """Returns the local time at which an upload was begun; empty if that is not known."""
+def _start_time(upload: LeftUpload) -> str:
+    """The local time of the start of an upload; empty if unknown."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(upload.began)) if upload.began else ""
 
 
@@ -340,7 +350,7 @@ def _upload_as_json(route: Route, upload: LeftUpload) -> str:
             "name": upload.name,
             "upload": upload.upload,
             "action": upload.action,
-            "begun": _began(upload) or None,
+            "begun": _start_time(upload) or None,
             "reason": f"begun by {upload.reason}",
         },
         ensure_ascii=False,
@@ -348,10 +358,12 @@ def _upload_as_json(route: Route, upload: LeftUpload) -> str:
 
 
 def _upload_as_text(upload: LeftUpload) -> str:
-    return f"  {upload.action:6} {_began(upload):>19}  {printable(upload.name)}  (begun by {upload.reason})"
+    return (
+        f"  {upload.action:6} {_start_time(upload):>19}  {printable(upload.name)}  (begun by {upload.reason})"
+    )
 
 
-def _counted(files: Mapping[str, int], sizes: Mapping[str, int]) -> str:
+def _totals(files: Mapping[str, int], sizes: Mapping[str, int]) -> str:
     parts = [f"{action} {count:,} ({sizes[action] / 1e6:,.1f} MB)" for action, count in sorted(files.items())]
     return ", ".join(parts) or "nothing to do"
 
@@ -362,7 +374,7 @@ def _print(lines: Iterator[str]) -> None:
     try:
         for line in lines:
             batch.append(line)
-            if len(batch) >= _BATCH:
+            if len(batch) >= _BATCH_LINES:
                 print_lines("\n".join(batch))
                 batch.clear()
     finally:

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from ma_boot.cli.options.click_types import DIR, Whole, age
+from ma_boot.cli.options.click_types import DIR, Whole, parse_age
 from ma_boot.cli.options.declared import add_option
 from ma_boot.desk.job_service.api import JobApi, PatientApi, api_access
 from ma_boot.desk.job_service.follow import Following, JobFollower
@@ -171,7 +171,7 @@ def watch(environ: Mapping[str, str], /, job: str, interval: float) -> int:
 @click.option(
     "--since",
     metavar="AGE",
-    callback=age,
+    callback=parse_age,
     help="Only the last 10m, 2h or 1d of each log, counted back from its newest time. The "
     "times are those in the lines (2026-01-31 12:00:00): ModelArts does not tell when a line came.",
 )

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Lets the shell complete a file name."""
+    """Offers file names, which the shell completes itself."""
     return path_completion("file", incomplete)
 
 
 def directories(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Lets the shell complete a directory name."""
+    """Offers directory names, which the shell completes itself."""
     return path_completion("dir", incomplete)
 
 
@@ -62,8 +62,8 @@ DIR: dict[str, Any] = {"metavar": "DIR", "shell_complete": directories}
 SECONDS: dict[str, Any] = {"type": Number(min=0), "metavar": "SECONDS"}
 
 
-def age(ctx: click.Context, param: click.Parameter, value: str | None) -> float:
-    """Seconds of an age such as `7d`; infinite without a value."""
+def parse_age(ctx: click.Context, param: click.Parameter, value: str | None) -> float:
+    """Parses an age such as `7d` into seconds; infinite without a value."""
     if value is None:
         return math.inf
     match = re.fullmatch(r"(\d{1,6})([smhd])", value)

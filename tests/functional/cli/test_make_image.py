@@ -59,7 +59,7 @@ def test_example_images_need_only_the_standard_library(tmp_path: Path) -> None:
         assert len(set(content)) > 150
 
 
-@pytest.mark.parametrize("program", ["shellcheck", "hadolint"])
+@pytest.mark.parametrize("program", ["codespell", "shellcheck", "hadolint"])
 def test_check_runs_each_linter(program: str) -> None:
     assert f"bin/{program} " in commands("check")
 
