@@ -162,7 +162,7 @@ def generate(devices: str | None, server_id: str | None, hccn_conf: str, version
       ma_boot rank-table generate --devices 0,1,2,3 -o rank_table.json
     """
     wanted = _parse_numbers(devices)
-    super_pod = own_super_pod(wanted) if version == "1.2" else None
+    super_pod = read_super_pod(wanted) if version == "1.2" else None
     chosen = _addresses(wanted, Path(hccn_conf), needed=super_pod is None)
     write_table(parse_valid(machine_table(server_id or own_address(), chosen, super_pod)), output)
 

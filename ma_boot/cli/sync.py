@@ -145,7 +145,7 @@ def plan(request: StoreRequest, shard: Shard | None, checksum: bool, as_json: bo
         set_lines = partial(_set_lines, store, patience, as_json)
         _print(_plan_lines(inputs, outputs, notices, as_json, set_lines))
     except PathMappingError as error:
-        raise boot_error(error) from error
+        raise to_boot_error(error) from error
     _check_inputs(inputs, store)
     return 0
 
