@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from ma_boot.node.observe.channel.channel import MOST_OF_A_NODE, MOST_OF_ONE_NODE, NodeChannel
+from ma_boot.node.observe.channel.channel import NodeChannel
+from ma_boot.node.observe.channel.peer_link import MAX_RATE
 from ma_boot.node.observe.channel.protocol import LENGTH, Address, Session, encoded, packed
+from ma_boot.node.observe.channel.received import MAX_BYTES_OF_SENDER
 from ma_boot.platform.modelarts.network import free_port
 from ma_boot.processes.signals import SignalInbox
 from tests.functional.channel.nodes import HELLO, NONCE, PROOF, TOKEN, Stranger, TalkingJob
@@ -24,8 +26,8 @@ BODY = {"words": "ValueError: 中", "rank": 3}
 
 def works(sender: NodeChannel, receiver: NodeChannel) -> None:
     """A message comes through, and nothing else came before it."""
-    sender.tell("failed", BODY)
-    (message,) = eventually(lambda: [*receiver.heard()], "the message", 20)
+    sender.send("failed", BODY)
+    (message,) = eventually(lambda: [*receiver.poll()], "the message", 20)
     assert (message.node, message.kind, message.body) == (sender.node, "failed", BODY)
 
 
@@ -38,14 +40,14 @@ def job(inbox: SignalInbox) -> Iterator[TalkingJob]:
 def test_node_0_hears_all_and_all_hear_node_0_alone(job: TalkingJob) -> None:
     nodes = job.start(4)
     sent_at = time.monotonic()
-    nodes[2].tell("failed", BODY)
+    nodes[2].send("failed", BODY)
     assert nodes[2].flush(20)
-    (message,) = nodes[0].heard()
+    (message,) = nodes[0].poll()
     assert (message.node, message.kind, message.body) == (2, "failed", BODY)
     assert sent_at - 0.001 <= message.when <= time.monotonic()
-    nodes[0].tell("cause", BODY)
+    nodes[0].send("cause", BODY)
     assert nodes[0].flush(20)
-    kinds = [[message.kind for message in node.heard()] for node in nodes]
+    kinds = [[message.kind for message in node.poll()] for node in nodes]
     assert kinds == [[], ["cause"], ["cause"], ["cause"]]
     assert [node.unreached for node in nodes] == [set()] * 4
 
@@ -64,31 +66,31 @@ def test_addresses_of_both_kinds(job: TalkingJob, own: str) -> None:
 def test_what_was_told_before_the_address_is_known_comes_later_with_its_time(job: TalkingJob) -> None:
     (first,) = job.start(2, 1)
     late = job.node(1)
-    late.tell("failed", BODY)
+    late.send("failed", BODY)
     sent_at = time.monotonic()
     assert not late.flush(0.3)
     late.meet(job.at)
     assert late.flush(20)
-    (message,) = first.heard()
+    (message,) = first.poll()
     assert message.when == pytest.approx(sent_at, abs=0.15)
 
 
 def test_who_starts_later_hears_what_node_0_has_told(job: TalkingJob) -> None:
     (first,) = job.start(2, 1)
-    first.tell("cause", BODY)
+    first.send("cause", BODY)
     late = job.node(1)
     late.meet(job.at)
     assert first.flush(20)
-    assert [message.body for message in late.heard()] == [BODY]
+    assert [message.body for message in late.poll()] == [BODY]
 
 
 @pytest.mark.parametrize("other", [{"node1": TOKEN[::-1]}, {"node0": TOKEN[::-1]}])
 def test_another_token_is_not_believed_and_believes_nobody(job: TalkingJob, other: Any) -> None:
     nodes = job.start(**other)
     for node in nodes:
-        node.tell("failed", BODY)
+        node.send("failed", BODY)
     eventually(lambda: nodes[1].unreached == {0} and nodes[0].unreached == {1}, "all attempts", 20)
-    assert [[*node.heard()] for node in nodes] == [[], []]
+    assert [[*node.poll()] for node in nodes] == [[], []]
     assert [node.connected for node in nodes] == [set(), set()]
 
 
@@ -180,7 +182,7 @@ def test_who_listens_in_place_of_node_0_is_told_nothing(job: TalkingJob) -> None
     with socket.create_server(job.at) as false:
         nodes = job.start()
         assert nodes[0].problem == f"Address already in use: port {job.at.port}"
-        nodes[1].tell("failed", BODY)
+        nodes[1].send("failed", BODY)
         connection, _ = false.accept()
         connection.settimeout(5)
         connection.sendall(b"s" * NONCE)
@@ -239,20 +241,22 @@ def test_a_node_that_tells_too_much_is_read_later_and_costs_no_memory(job: Talki
     session = stranger.begin(2)
     stranger.read(PROOF)
     data = packed("stacks", 0.0, encoded({"ranks": "x" * 900_000}))
-    assert sent(stranger, session, data, 1, 40) <= MOST_OF_A_NODE + 1
-    assert sum(len(kept.data) for kept in nodes[0]._kept) <= MOST_OF_ONE_NODE
-    nodes[1].tell("failed", BODY)
+    assert sent(stranger, session, data, 1, 40) <= MAX_RATE + 1
+    nodes[1].send("failed", BODY)
     assert nodes[1].flush(20)
-    assert {message.node for message in nodes[0].heard()} == {1, 2}
+    messages = [*nodes[0].poll()]
+    assert {message.node for message in messages} == {1, 2}
+    sizes = [len(message.body["ranks"]) for message in messages if message.node == 2]
+    assert sum(sizes) <= MAX_BYTES_OF_SENDER
 
 
 def test_a_node_that_is_not_there_costs_nobody_anything(job: TalkingJob) -> None:
     nodes = job.start(4, 2)
     began = time.monotonic()
     for _ in range(10):
-        nodes[0].tell("cause", BODY)
+        nodes[0].send("cause", BODY)
     assert time.monotonic() - began < 0.2
-    eventually(lambda: [*nodes[1].heard()], "the other one hears it")
+    eventually(lambda: [*nodes[1].poll()], "the other one hears it")
     eventually(lambda: nodes[0].unreached == {2, 3}, "the attempts")
     began = time.monotonic()
     assert not nodes[0].flush(0.2)
@@ -278,7 +282,7 @@ def test_a_first_node_that_answers_nothing_costs_nobody_anything(job: TalkingJob
     with socket.create_server(job.at):
         node = job.node(1)
         node.meet(job.at)
-        node.tell("failed", BODY)
+        node.send("failed", BODY)
         assert not node.flush(0.1)
         began = time.monotonic()
         node.close()
@@ -304,14 +308,14 @@ def test_a_node_is_dead_once_its_machine_has_closed_the_connection_for_long_enou
     job: TalkingJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not before it could have called again, and no longer once it has; one that was never there is not dead."""
-    monkeypatch.setattr("ma_boot.node.observe.channel.channel.DIED_SECONDS", 0.5)
+    monkeypatch.setattr("ma_boot.node.observe.channel.peer_link.DIED_SECONDS", 0.5)
     nodes = job.start(3, 2)
     works(nodes[1], nodes[0])
     nodes[1].close()
     eventually(lambda: nodes[0].away == {1}, "its end is seen", 2)
     assert nodes[0].dead == set()
     eventually(lambda: nodes[0].dead == {1}, "it has not called again", 2)
-    nodes[0].tell("cause", BODY)
+    nodes[0].send("cause", BODY)
     began = time.monotonic()
     assert nodes[0].settle(), "nobody waits for the dead"
     assert time.monotonic() - began < 1

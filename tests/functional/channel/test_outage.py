@@ -36,7 +36,7 @@ with SignalInbox() as inbox:
     link("down")
     began = time.monotonic()
     for node in nodes:
-        node.tell("cause", {"from": node.node})
+        node.send("cause", {"from": node.node})
     if seconds > 40:
         until(lambda: nodes[0].dead == {1} and nodes[1].dead == {0}, seconds)
         print("dead", time.monotonic() - began)
@@ -48,7 +48,7 @@ with SignalInbox() as inbox:
         heard = [[], []]
         def both():
             for node, messages in zip(nodes, heard):
-                messages += [message.body["from"] for message in node.heard()]
+                messages += [message.body["from"] for message in node.poll()]
             return heard == [[1], [0]]
         until(both, 6)
         until(lambda: not nodes[0].away and not nodes[1].away, 1)

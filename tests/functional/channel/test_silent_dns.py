@@ -36,9 +36,9 @@ REACH = """
     nodes[1].meet(at)
     nodes[2].meet(Address("no.example", 29402))
     for node in nodes[1:]:
-        node.tell("failed", {})
+        node.send("failed", {})
     while not first and time.monotonic() < began + 30:
-        first = list(nodes[0].heard())
+        first = list(nodes[0].poll())
         time.sleep(0.01)
     print("heard", [(message.node, message.kind) for message in first])
     for node in nodes:
