@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.node.supervisor.output import PROGRESS_SECONDS
+from ma_boot.node.supervisor.console_lines import PROGRESS_SECONDS
 from tests.functional.node import RANK, Node, eventually, pids
 from tests.unit.supervisor.test_worker_output import Pipe
 

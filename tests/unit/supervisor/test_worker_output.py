@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -18,7 +19,8 @@ import pytest
 from ma_boot.node.launch.launch_plan import WorkerSpec
 from ma_boot.node.observe import stacks_round
 from ma_boot.node.observe.stacks_round import RankProcess, _printed, stacks_of
-from ma_boot.node.supervisor.output import PROGRESS_SECONDS, WorkerOutput
+from ma_boot.node.supervisor.console_lines import PROGRESS_SECONDS
+from ma_boot.node.supervisor.output import OutputTail, WorkerOutput
 from ma_boot.node.supervisor.supervise import Limits, _reason
 from ma_boot.processes.cpu_meter import process_usages, usage_of
 from ma_boot.processes.orphan_guard import process_stat
@@ -87,13 +89,24 @@ def test_the_end_of_a_process_empties_a_full_pipe(pipe: Pipe) -> None:
     assert pipe.log.read_bytes() == text
 
 
-def test_the_report_gets_the_last_64_kib_and_no_more_is_kept(pipe: Pipe) -> None:
+def test_report_gets_the_last_64_kib(pipe: Pipe) -> None:
     text = b"".join(b"%07d\n" % number for number in range(40 * KIB))
     for start in range(0, len(text), 64 * KIB):
         pipe.print(text[start : start + 64 * KIB])
-        assert len(pipe.output._tail) <= 128 * KIB
     assert pipe.output.tail() == text[-64 * KIB :].decode()
     assert pipe.log.read_bytes() == text
+
+
+def test_tail_of_a_large_output_needs_little_memory() -> None:
+    piece = b"x" * 64 * KIB
+    tail = OutputTail()
+    tracemalloc.start()
+    for _ in range(100):
+        tail.add(piece)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(tail.text()) == 64 * KIB
+    assert peak < 512 * KIB
 
 
 def test_a_line_without_an_end_is_printed_in_pieces(pipe: Pipe) -> None:
