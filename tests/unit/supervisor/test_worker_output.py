@@ -21,7 +21,7 @@ from ma_boot.node.observe import stacks_round
 from ma_boot.node.observe.stacks_round import RankProcess, _printed, stacks_of
 from ma_boot.node.supervisor.console_lines import PROGRESS_SECONDS
 from ma_boot.node.supervisor.output import OutputTail, WorkerOutput
-from ma_boot.node.supervisor.supervise import Limits, _reason
+from ma_boot.node.supervisor.supervise import Limits, stop_reason
 from ma_boot.processes.cpu_meter import process_usages, usage_of
 from ma_boot.processes.orphan_guard import process_stat
 from ma_boot.processes.signals import catches_signal
@@ -134,8 +134,8 @@ def test_the_limits_are_those_of_the_documents() -> None:
 
 
 def test_the_first_stop_signal_is_the_reason() -> None:
-    assert _reason([], []) == ""
-    assert _reason([signal.SIGTERM, signal.SIGINT], []) == "SIGTERM received"
+    assert stop_reason([], []) == ""
+    assert stop_reason([signal.SIGTERM, signal.SIGINT], []) == "SIGTERM received"
 
 
 def test_the_session_of_a_process_is_not_its_group() -> None:
