@@ -428,12 +428,15 @@ def _by_faulthandler(processes: Sequence[RankProcess], failed: dict[int, str]) -
     until = time.monotonic() + DUMPED_SECONDS
     for process in processes:
         if process.pid in sent:
-            text = _printed(process.output, sent[process.pid], until) if process.output is not None else ""
+            text = (
+                wait_for_dump(process.output, sent[process.pid], until) if process.output is not None else ""
+            )
             dumps[process.pid] = text or "sent SIGUSR1, the stacks are in its own output"
     return dumps
 
 
-def _printed(output: WorkerOutput, since: float, until: float) -> str:
+def wait_for_dump(output: WorkerOutput, since: float, until: float) -> str:
+    """Returns the dump printed after `since`, once the output is quiet; empty at `until` (monotonic)."""
     while (now := time.monotonic()) < until:
         if output.last_output > since and now - output.last_output > _DUMPED_QUIET:
             return last_dump(output.tail())

@@ -87,7 +87,7 @@ print(len(job.events(0, "restart")), len(job.events(1, "restart")))
 
 
 def outage(seconds: float, tmp_path: Path, text: str = PROGRAM) -> str:
-    """What a program prints of an outage."""
+    """Returns the output of a program during an outage."""
     program = tmp_path / "outage.py"
     program.write_text(text)
     namespace = ["unshare", "--map-root-user", "--net"]

@@ -4,8 +4,8 @@ Calls never block, except `flush`, `settle` and `close`: messages are sent by a 
 received messages are queued until polled. Invalid messages are dropped silently.
 
     any thread                     thread of the event loop                              peer
-    send  ---> LoopThread.submit ---> PeerLink.outbox  ---> Connection.write  ------------>
-    poll  <--- ReceivedMessages  <--- limits           <--- Connection.read   <------------
+    send  ---> LoopThread.submit ---> PeerLink.outbox  ---> PeerConnection.write  ------------>
+    poll  <--- ReceivedMessages  <--- limits           <--- PeerConnection.read   <------------
 
 Node 0 listens; each other node connects to it, and connects again whenever the connection ends.
 """
@@ -22,7 +22,7 @@ from typing import Any, Callable
 from ma_boot.node.observe.channel import peer_link, protocol
 from ma_boot.node.observe.channel.connection import (
     BROKEN,
-    Connection,
+    PeerConnection,
     greet_as_client,
     greet_as_server,
     open_listener,
@@ -193,7 +193,7 @@ class NodeChannel:
                 link.replace_task(task)
                 if task is not None:
                     self._unauthenticated.pop(task, None)
-                await self._exchange(link, Connection(session, "server", "client", streams), session.node)
+                await self._exchange(link, PeerConnection(session, "server", "client", streams), session.node)
 
     async def _keep_connected(self, leader: Address, link: PeerLink) -> None:
         """Connects to node 0, again whenever the connection ends."""
@@ -205,7 +205,7 @@ class NodeChannel:
                     greeting = greet_as_client(streams, self._key, self.node)
                     session = await asyncio.wait_for(greeting, GREETING_SECONDS)
                     backoff = MIN_BACKOFF
-                    await self._exchange(link, Connection(session, "client", "server", streams), 0)
+                    await self._exchange(link, PeerConnection(session, "client", "server", streams), 0)
             except ConnectionRefusedError:
                 # The machine is up and its process does not listen: it may have died.
                 self._note_closed(link)
@@ -214,7 +214,7 @@ class NodeChannel:
             await asyncio.sleep(backoff)
             backoff = min(MAX_BACKOFF, 2 * backoff)
 
-    async def _exchange(self, link: PeerLink, connection: Connection, node: int) -> None:
+    async def _exchange(self, link: PeerLink, connection: PeerConnection, node: int) -> None:
         """Sends the outbox and queues received messages until the connection ends."""
         link.state = ConnectionState(was_connected=True, lost_at=None)
         sending = self._thread.loop.create_task(link.send_outbox(connection))

@@ -30,7 +30,7 @@ class Dropped(Exception):
 BROKEN = (Dropped, OSError, EOFError, asyncio.TimeoutError)
 
 
-class Connection:
+class PeerConnection:
     """Authenticated connection: messages with their proofs."""
 
     def __init__(self, session: Session, own: str, other: str, streams: Streams) -> None:

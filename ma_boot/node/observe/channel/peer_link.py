@@ -20,7 +20,7 @@ from collections import deque
 from typing import NamedTuple
 
 from ma_boot.node.observe.channel import protocol
-from ma_boot.node.observe.channel.connection import Connection
+from ma_boot.node.observe.channel.connection import PeerConnection
 
 # Seconds without a connection until a peer counts as unreached. Shorter gaps occur at each reconnection.
 UNREACHED_SECONDS = 0.5
@@ -121,7 +121,7 @@ class PeerLink:
         """Records the peer's acknowledgement of the message sent last."""
         self._is_acknowledged.set()
 
-    async def send_outbox(self, connection: Connection) -> None:
+    async def send_outbox(self, connection: PeerConnection) -> None:
         """Sends the messages of the outbox one at a time until cancelled; skips those over the size limit."""
         while True:
             self._has_mail.clear()
