@@ -10,7 +10,6 @@ from pathlib import Path
 
 from ma_boot.desk.image.container_engine import engine
 from ma_boot.desk.rehearsal.containers.engine_calls import check_runs_here, create_containers, removing
-from ma_boot.desk.rehearsal.options import ContainerOptions
 from ma_boot.desk.rehearsal.platform.code_directory import code_directory, command_in
 from ma_boot.desk.rehearsal.platform.simulated_job import (
     CODE_DIRECTORY,
@@ -33,6 +32,7 @@ from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.request import BootRequest, as_options, as_variables
 from ma_boot.node.environment.command_words import TrainingCommand, read_command
 from ma_boot.node.launch.launch_plan import WorkerSpec
+from ma_boot.node.rehearsal_options import ContainerOptions
 from ma_boot.platform.modelarts.job import PLATFORM_GID, PLATFORM_UID
 
 

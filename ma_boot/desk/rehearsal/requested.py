@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ma_boot.desk.rehearsal.faults import Fault, parse_faults
-from ma_boot.desk.rehearsal.options import ContainerOptions, RehearsalOptions
 from ma_boot.desk.rehearsal.platform.simulated_job import FormChannel, parse_channels
 from ma_boot.errors import UsageError
 from ma_boot.node.boot.request import BootRequest
 from ma_boot.node.option import fill
+from ma_boot.node.rehearsal_options import ContainerOptions, RehearsalOptions
 
 
 @dataclass(frozen=True)

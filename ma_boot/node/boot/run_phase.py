@@ -223,6 +223,8 @@ def _decide(run: TrainingRun, result: RunResult, workers: Sequence[WorkerSpec]) 
     directories = [workers[0].cwd, *(str(output.root) for output in run.checkpoints.outputs)]
     devices = sum(worker.rank is not None for worker in workers)
     try:
+        # A stop outranks every rule; the waits below may end before they look at signals.
+        boot.inbox.check()
         # The verdict takes the end of a peer into account.
         with suppress(PeerOver):
             seconds = PUBLISH_SECONDS if restarts.is_joint else math.inf

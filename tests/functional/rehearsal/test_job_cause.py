@@ -196,6 +196,8 @@ def test_without_a_token_or_other_nodes_no_port_is_open(
     node.complete_table(nodes)
     running = node.start("--hang-timeout", "600", RANK, "print:ready", "await:go")
     eventually(lambda: any(event["kind"] == "first-output" for event in node.events()), "the rank runs")
+    # The thread of the channel may open its port later than the rank prints.
+    eventually(lambda: len(listening(running.process.pid)) >= ports, "the port is open")
     assert len(listening(running.process.pid)) == ports
     (node.home / "go").write_text("")
     assert running.end().code == 0
