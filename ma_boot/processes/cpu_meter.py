@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 from ma_boot.processes.orphan_guard import children_of, process_stats
 
-_TICK = 1 / os.sysconf("SC_CLK_TCK")  # seconds
+# Seconds.
+_TICK = 1 / os.sysconf("SC_CLK_TCK")
+# Bytes.
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -89,7 +91,13 @@ def usage_of(stat: Sequence[str]) -> ProcessUsage:
     """Reads the usage from the fields of /proc/PID/stat (proc(5)) after the program's name."""
     own, of_reaped = (sum(map(int, stat[at : at + 2])) * _TICK for at in (11, 13))
     return ProcessUsage(
-        int(stat[1]), int(stat[3]), stat[19], own + of_reaped, int(stat[17]), int(stat[21]) * _PAGE, of_reaped
+        parent=int(stat[1]),
+        session=int(stat[3]),
+        started=stat[19],
+        cpu=own + of_reaped,
+        threads=int(stat[17]),
+        rss=int(stat[21]) * _PAGE,
+        of_reaped=of_reaped,
     )
 
 

@@ -218,7 +218,9 @@ def test_flood_of_unauthenticated_connections_delays_no_message(job: ChannelJob)
         works(late, nodes[0])
         over.set()
         thread.join()
-        assert len(os.listdir("/proc/self/fd")) - before < 200 + 64 + 40, "only the newest strangers are kept"
+        assert len(os.listdir("/proc/self/fd")) - before < 200 + 64 + 40, (
+            "only the newest unauthenticated connections are kept"
+        )
         assert time.process_time() - began < 5
 
 
@@ -269,7 +271,7 @@ def test_node_that_has_left_is_unreached_until_it_connects_again(job: ChannelJob
     works(nodes[1], nodes[0])
     nodes[1].close()
     eventually(lambda: nodes[0].unreached == {1}, "its end is seen", 2)
-    assert nodes[0].flush(0), "nobody waits for it"
+    assert nodes[0].flush(0), "it is not waited for"
     again = job.node(1)
     again.meet(job.at)
     works(again, nodes[0])
@@ -317,7 +319,7 @@ def test_node_with_a_closed_connection_is_dead_after_a_while(
     eventually(lambda: nodes[0].dead == {1}, "it has not called again", 2)
     nodes[0].send("cause", BODY)
     began = time.monotonic()
-    assert nodes[0].settle(), "nobody waits for the dead"
+    assert nodes[0].settle(), "dead peers are not waited for"
     assert time.monotonic() - began < 1
     again = job.node(1)
     again.meet(job.at)

@@ -55,12 +55,12 @@ def test_foreign_process_with_a_reused_pid_gets_no_signal(node: Node) -> None:
         first = node.root / "pid.0"
         pid = int(eventually(lambda: first.exists() and first.read_text(), "rank 0 runs"))
         eventually(lambda: not Path(f"/proc/{pid}").exists(), "rank 0 has been reaped")
-        with with_number(pid, ["sleep", "600"]) as stranger:
-            assert os.getpgid(stranger.pid) == pid
+        with with_number(pid, ["sleep", "600"]) as foreign:
+            assert os.getpgid(foreign.pid) == pid
             (node.root / "go").touch()
             output, _ = supervisor.communicate(timeout=60)
             assert "rank 1 ended with exit code 3" in output
-            assert stranger.poll() is None, "it got a signal that was not for it"
+            assert foreign.poll() is None, "it got a signal that was not for it"
 
 
 def test_the_group_of_a_program_that_has_ended() -> None:

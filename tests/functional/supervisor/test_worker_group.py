@@ -23,7 +23,7 @@ from tests.functional.supervisor.conftest import EventLog, Started, shell
 class Stopping:
     """An observer that asks `why` all are to be stopped, at each check."""
 
-    without = "nobody looks any more"
+    without = "ranks are no longer observed"
 
     def __init__(self, why: Callable[[], str]) -> None:
         self.why = why
@@ -233,7 +233,7 @@ class TestEnd:
         broken, asks = Stopping(lambda: str(1 // 0)), Stopping(lambda: "a reason" if broken.closed else "")
         run = supervised("exec sleep 600", observers=[broken, asks])
         assert [(ended.code, ended.stopped) for ended in run.exits] == [(143, True)]
-        line = "[ma_boot] warning: nobody looks any more: ZeroDivisionError: "
+        line = "[ma_boot] warning: ranks are no longer observed: ZeroDivisionError: "
         assert journal.screen().count(line) == 1
         assert (broken.closed, asks.closed) == (1, 1)
         assert [event["reason"] for event in journal.events("stop")] == ["a reason"]

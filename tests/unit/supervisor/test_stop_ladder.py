@@ -82,7 +82,7 @@ def test_stop_without_running_processes_is_not_logged(stopping: Stopping) -> Non
 def test_a_second_stop_signal_ends_the_grace_period(stopping: Stopping, before: list[int]) -> None:
     stopping.stops += before
     stopping.ladder.begin("a reason", LEFT)
-    if not before:  # the first signal may come just after the failure: the platform sends it to everybody
+    if not before:  # the first signal may come just after the failure: the platform sends it to all nodes
         stopping.stops.append(SIGTERM)
     assert stopping.after(1, LEFT) == [SIGTERM]
     stopping.stops.append(SIGTERM)

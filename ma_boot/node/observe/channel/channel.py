@@ -3,9 +3,9 @@
 Calls never block, except `flush`, `settle` and `close`: messages are sent by a thread with an event loop, and
 received messages are queued until polled. Invalid messages are dropped silently.
 
-    any thread                     thread of the event loop                              peer
-    send  ---> LoopThread.submit ---> PeerLink.outbox  ---> PeerConnection.write  ------------>
-    poll  <--- ReceivedMessages  <--- limits           <--- PeerConnection.read   <------------
+    any thread                          thread of the event loop                           peer
+    send ---> LoopThread.submit ---> PeerLink (outbox) -------> PeerConnection.write ------>
+    poll <--- ReceivedMessages <---- PeerLink.limit_rate <----- PeerConnection.read <-------
 
 Node 0 listens; each other node connects to it, and connects again whenever the connection ends.
 """
