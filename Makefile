@@ -6,8 +6,8 @@ BENCH := .bench
 RELEASE := .release
 # A plain path to the sources, since every Python that starts, and thousands do in the tests, would load a finder first.
 INSTALL := -m pip install --quiet --config-settings editable_mode=compat --editable
-QUICK := -m "not mindspore and not torch and not kill and not rehearsals and not hangs" $(addprefix --ignore=tests/,browser conformance container)
-PARALLEL := -n auto --dist worksteal # tests/conftest.py says how many that is
+SELECTED := -m "not mindspore and not torch and not kill and not rehearsals and not hangs" $(addprefix --ignore=tests/,browser conformance container)
+PARALLEL := -n auto --dist worksteal # the number of processes is in tests/conftest.py
 OWN_IMAGE := $(or $(IMAGE),ma-boot-training)
 REHEARSAL := .rehearsal
 CONDA := $(REHEARSAL)/anaconda3
@@ -26,7 +26,7 @@ SOURCES := Dockerfile .dockerignore entrypoint pyproject.toml README.md LICENSE 
 SCRIPTS := entrypoint .ci/run image/try_toolkit $(wildcard image/make_* ma_boot/desk/image/*.sh)
 EXAMPLE_IMAGE := ma-boot-example
 
-.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-conformance test-browser test-mindspore test-torch test-rehearsals test-hangs test-kill soak fuzz mutants bench bench-large bench-sync bench-scale bench-image docs pictures guard check release-check clean
+.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker quick test test-conformance test-browser test-mindspore test-torch test-rehearsals test-hangs test-kill soak fuzz mutants bench bench-large bench-sync bench-scale bench-image docs pictures guard check release-check clean
 .DELETE_ON_ERROR:
 
 help: ## show the targets
@@ -93,15 +93,23 @@ push-values:
 	@[ -n "$(REGION)" ] && [ -n "$(ORGANIZATION)" ] || \
 		{ echo "make push: expected REGION and ORGANIZATION: make push REGION=cn-north-4 ORGANIZATION=yours" >&2; exit 64; }
 
+# A process per core, since these tests compute more than they wait. Left out: 10,000 schedules of the restart protocol,
+# and imports of the toolkit in processes of their own.
+quick: export PYTHONDONTWRITEBYTECODE :=
+quick: $(VENV)/made ## the fast tests, which need no package of the system: under a minute on two cores
+	$(VENV)/bin/python -m pytest -q -n $(shell nproc) --dist worksteal --hypothesis-profile=quick \
+		--ignore=tests/unit/launch/test_restart_protocol.py --ignore=tests/unit/image/test_toolkit_imports.py \
+		tests/unit tests/functional/boot/test_boot.py tests/functional/cli/test_first_hour.py tests/functional/cli/test_help.py
+
 test: $(VENV)/compiled ## all tests but those that have a target of their own
 	@echo "About four minutes on two cores. Tests that take longer, or need more, have targets of their own: make help"
-	$(VENV)/bin/python -m pytest $(PARALLEL) $(QUICK)
+	$(VENV)/bin/python -m pytest $(PARALLEL) $(SELECTED)
 
 # Once, and kept whatever the environment says: else each of the processes that run the tests would compile all of them.
 # What is wrong with one is said by the run.
 test $(VENV)/compiled: export PYTHONDONTWRITEBYTECODE :=
 $(VENV)/compiled: $(VENV)/made $(shell find tests -name '*.py')
-	$(VENV)/bin/python -m pytest --collect-only -qq $(QUICK) >/dev/null || true
+	$(VENV)/bin/python -m pytest --collect-only -qq $(SELECTED) >/dev/null || true
 	touch $@
 
 test-conformance: $(VENV)/made ## the tests that compare with another server of S3 and its clients: need ceph-mon, ceph-osd, radosgw, ceph-common
@@ -189,11 +197,12 @@ bench-image: $(VENV)/made ## size of the image, time of builds and of the check;
 guard: $(VENV)/made ## whether a start, a stop or a transfer costs more than its budget (a minute)
 	$(VENV)/bin/python benchmarks/guard.py
 
-check: $(VENV)/made ## ruff, mypy, shellcheck, hadolint, and how large the project is
+check: $(VENV)/made ## ruff, mypy, codespell, shellcheck, hadolint
 	@! git ls-files --stage | grep ^120000 # a link in the repository leads to one machine's directories
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/codespell $(shell git ls-files)
 	$(VENV)/bin/shellcheck $(SCRIPTS)
 	$(VENV)/bin/hadolint --no-color Dockerfile $(EXAMPLE)/base.Dockerfile
 
@@ -208,7 +217,7 @@ release-check: ## build sdist and wheel of HEAD, and test the wheel in an enviro
 	rm -r $(RELEASE)/tree/ma_boot $(RELEASE)/tree/path_mapping # so that only the wheel's can be imported
 	$(PYTHON) -m venv $(RELEASE)/venv
 	$(RELEASE)/venv/bin/python -m pip install --quiet "$$(echo $(RELEASE)/dist/*.whl)[dev]"
-	cd $(RELEASE)/tree && $(abspath $(RELEASE))/venv/bin/python -m pytest $(PARALLEL) $(QUICK)
+	cd $(RELEASE)/tree && $(abspath $(RELEASE))/venv/bin/python -m pytest $(PARALLEL) $(SELECTED)
 
 clean: ## remove all that these targets made
 	rm -rf $(VENV) $(BENCH) $(REHEARSAL) $(RELEASE) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,6 +1,6 @@
 """The job's channel with up to 2,048 nodes of 8 ranks: what a failure, a hang and a restart cost node 0.
 
-Node 0 is a process of its own, with the product's code alone: `OtherNodes`, `StacksRound`. The other nodes
+Node 0 is a process of its own, with the product's code alone: `JobPeers`, `StacksRound`. The other nodes
 share a second process: each has its own `NodeChannel`, and answers as a node does. Simulated are their ranks:
 what they tell of a hang is what py-spy has recorded of a real one.
 """
@@ -23,14 +23,13 @@ import tables
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the made-up events of the tests
 
-from ma_boot.node.boot.job_channel import OtherNodes
-from ma_boot.node.boot.job_restart import AttemptEnd, RestartPolicy
-from ma_boot.node.boot.world import World
 from ma_boot.node.observe.channel.channel import NodeChannel
-from ma_boot.node.observe.channel.failures import failures_body
 from ma_boot.node.observe.channel.protocol import Address
 from ma_boot.node.observe.stacks import RankAtHang
 from ma_boot.node.observe.stacks_round import StacksRound
+from ma_boot.node.peers.failure_message import failures_body
+from ma_boot.node.peers.job_peers import JobPeers
+from ma_boot.node.peers.job_restart import AttemptEnd, RestartPolicy
 from ma_boot.platform.modelarts.job import read_job
 from ma_boot.platform.modelarts.network import free_port
 from ma_boot.processes.signals import SignalInbox
@@ -73,23 +72,23 @@ class NodeZero:
         self.nodes, self.inbox = nodes, inbox
         environ = {
             "MA_NUM_HOSTS": str(nodes), "VC_TASK_INDEX": "0", "MA_VJ_NAME": JOB,
-            "VC_WORKER_HOSTS": ",".join(["127.0.0.1"] * nodes), "HOME": place, "MABOOT_JOB_TOKEN": TOKEN,
+            "VC_WORKER_HOSTS": ",".join(["127.0.0.1"] * nodes), "HOME": place,
         }  # fmt: skip
-        self.others = OtherNodes(World(environ, "host", place, inbox, Silent()))
-        self.others.open(read_job(environ, "host"), port)
-        self.others.begin(RestartPolicy(budget=1))
+        self.peers = JobPeers(TOKEN, inbox, Silent())
+        self.peers.open(read_job(environ, "host"), port)
+        self.peers.restarts.begin(RestartPolicy(budget=1))
 
     def failure(self) -> None:
         """Hears of a failure, and tells the job's cause."""
-        self._look_until(lambda: bool(self.others.check([], False)))
+        self._look_until(lambda: bool(self.peers.check([], False)))
 
     def hang(self) -> None:
         """Asks all nodes for their stacks, and tells who is suspected."""
-        self.others.tell("hanging", {})
-        stacks = StacksRound([], {}, self.others, self.inbox)
+        self.peers.tell("hanging", {})
+        stacks = StacksRound([], {}, self.peers, self.inbox)
 
         def finished() -> bool:
-            for message in self.others.heard():
+            for message in self.peers.heard():
                 stacks.receive(message)
             return stacks.finished()
 
@@ -98,12 +97,12 @@ class NodeZero:
 
     def restart(self) -> None:
         """Agrees with all nodes that the job starts again."""
-        self.others.agreed(AttemptEnd(1), RunResult(()))
+        self.peers.restarts.agree(AttemptEnd(1), RunResult(()))
 
     def _look_until(self, is_so: Callable[[], bool]) -> None:
         while not is_so():
             self.inbox.wait(0.05)
-            self.others.check([], False)
+            self.peers.check([], False)
 
 
 class AllOthers:
@@ -146,14 +145,14 @@ class AllOthers:
 
     def _tell(self, channel: NodeChannel, kind: str, body: Mapping[str, Any]) -> None:
         self.messages += 1
-        channel.tell(kind, body)
+        channel.send(kind, body)
 
     def _until_all_know(self, kind: str, **answers: Callable[[NodeChannel], None]) -> None:
         unknowing = set(self.channels)
 
         def all_know() -> bool:
             for channel in [*unknowing]:
-                for message in channel.heard():
+                for message in channel.poll():
                     self.messages += 1
                     if message.kind in answers:
                         answers[message.kind](channel)

@@ -41,7 +41,7 @@ from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import scheduler
 from path_mapping.transfer.parts import LEAST_AHEAD, THREADS_EACH, PoolSize
 url, local, processes = sys.argv[1:]
-scheduler.pool_size = lambda *work: PoolSize(int(processes), THREADS_EACH, LEAST_AHEAD - 1)
+scheduler.pool_size = lambda *work, **more: PoolSize(int(processes), THREADS_EACH, LEAST_AHEAD - 1)
 store = ObsStore(Access(url, Credentials("a", "b")))
 transfer.download([Route(local, ObsUrl("bucket", "A/"))], Path("/"), transfer.RetriedStore(store))
 def seconds(who):

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    """`file` is loaded when it is first used: it is not needed to move files by a mapping."""
+    """Loads `file` when it is first used: moving files by a mapping does not need it."""
     if name != "file":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib

@@ -1,4 +1,4 @@
-"""The errors of transfers between local paths and OBS. Pure.
+"""Errors of transfers between local paths and OBS. Pure.
 
 PathMappingError
 ├── MappingInvalid        the mapping file has mistakes
@@ -9,7 +9,7 @@ PathMappingError
 ├── NoSpace               a disk is too small for the inputs
 ├── TransferFailed        files failed, after all others were tried
 ├── Cancelled             the caller cancelled the transfer
-├── WorkersLost           all worker processes died: OOM-killed, or killed by somebody
+├── WorkersLost           all worker processes died: OOM-killed, or killed by a signal
 │   └── NoWorkers         no thread or process can be started for a transfer
 └── StoreError            the store reported an error
     ├── NotFound          404: no such bucket or object
@@ -20,7 +20,7 @@ PathMappingError
     └── Unreachable       network, timeout, 408, 5xx, a corrupt response: a retry may help
         ├── SlowDown      429, 503: too many requests; a later retry may help
         ├── Corrupted     content changed on the way; a few retries may help
-        └── TargetRemoved somebody removed an unfinished file, or its directory; a retry may help
+        └── TargetRemoved another process removed an unfinished file, or its directory; a retry may help
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Callable, NamedTuple
 
-MOST_LISTED = 20  # lines of a message
+# Lines of a message; more are only counted.
+MOST_LISTED = 20
 
 
 def printable(text: str) -> str:
-    """The text, such as a key or name, on one line, without characters that control a terminal."""
-    if text.isprintable():  # nearly always
+    """Returns a key or name on one line, without characters that control a terminal."""
+    if text.isprintable():
         return text
     clean = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
     return clean.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 class PathMappingError(Exception):
-    """The base of all errors here. The message explains everything; no traceback is needed."""
+    """Base class of these errors. The message explains the cause and the remedy; no traceback is needed."""
 
 
 class MappingInvalid(PathMappingError):
@@ -57,14 +58,14 @@ class CredentialsMissing(PathMappingError):
 
 
 class MissingInputs(PathMappingError):
-    """Required inputs do not exist in OBS: `urls`, in the message as `places` if it is not empty."""
+    """Required inputs do not exist in OBS; the message has `places` in place of `urls` if there are any."""
 
     def __init__(self, urls: Sequence[str], places: Sequence[str] = ()) -> None:
         super().__init__(_listed("not in OBS, neither an object nor anything below it:", places or urls))
         self.urls = tuple(urls)
 
     def located(self, place: Callable[[str], str]) -> MissingInputs:
-        """This error with the place where each URL was looked for, empty if that was not this machine."""
+        """Returns this error with the local place of each URL, empty if it is not on this machine."""
         places = [(url, place(url)) for url in self.urls]
         return MissingInputs(self.urls, [f"{url} (looked for {at})" if at else url for url, at in places])
 
@@ -114,7 +115,7 @@ class NoWorkers(WorkersLost):
 class StoreError(PathMappingError):
     """The store refused or failed. The message names the operation and the object, never a credential.
 
-    It is printable, whatever the key has, and whatever the response has that it quotes.
+    It is printable, although it quotes the key and parts of the response.
     """
 
     def __init__(self, message: str = "") -> None:
@@ -132,18 +133,19 @@ class Refused(StoreError):
 class Expired(Refused):
     """The credentials have expired; the same request may succeed with new ones.
 
-    `wait` waits for them and returns whether there are any; None where it is not known when new ones come. It
-    is called with what sleeps for some seconds, and returns True if the wait should end, like `Event.wait`.
+    `wait` waits for new credentials and returns whether there are any; None if no source renews them. Its
+    argument sleeps for some seconds and returns True if the wait should end, like `Event.wait`.
     """
 
     wait: Callable[[Callable[[float], bool]], bool] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self.args  # nothing can wait in another process
+        # Without `wait`, which works in the process that has the source of the credentials only.
+        return type(self), self.args
 
 
 class Rejected(StoreError):
-    """The request is not possible as it is: neither other credentials nor a retry help."""
+    """The request is invalid: neither other credentials nor a retry help."""
 
 
 class Replaced(StoreError):
@@ -172,11 +174,11 @@ class Corrupted(Unreachable):
 
 
 class TargetRemoved(Unreachable):
-    """Somebody removed the unfinished file of a download, or its directory; a retry makes them again."""
+    """Another process removed the unfinished file of a download; a retry creates it again."""
 
 
 class Failure(NamedTuple):
-    """One file that failed, and why; `source` or `target` is empty if there is none."""
+    """A file that failed, with its error; `source` or `target` is empty if there is none."""
 
     source: str
     target: str

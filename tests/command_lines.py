@@ -1,4 +1,4 @@
-"""The command lines of documents and of help pages: what is wrong with them, before they are run."""
+"""Command lines of documents and help pages, and a check of them that runs no command."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import click
 
 from ma_boot.cli.app import commands
-from ma_boot.cli.options.option import misfits
+from ma_boot.cli.options.requirements import find_unmet_requirements
 from ma_boot.cli.run import run
-from ma_boot.node.boot.request import conflicts, requested
+from ma_boot.node.boot.request import build_request, find_conflicts
 from ma_boot.node.environment.command_words import read_command
 
 _BLOCK = re.compile(r"^```(?:\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -19,27 +19,27 @@ _COMMAND = re.compile(r"(?:\$ |exec |\w+=\S+ )*(ma_boot(?: .*)?)")
 
 
 def tree(command: click.Command, *names: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """A command and all below it, by their words after `ma_boot`."""
+    """Yields a command and all below it, with their words after `ma_boot`."""
     yield names, command
     for name, below in command.commands.items() if isinstance(command, click.Group) else ():
         yield from tree(below, *names, name)
 
 
 def all_commands(group: click.Command) -> Iterator[tuple[str, click.Command]]:
-    """Each command that is no group, by its words after `ma_boot`."""
+    """Yields each command that is no group, with its words after `ma_boot`."""
     for names, command in tree(group):
         if not isinstance(command, click.Group):
             yield " ".join(names), command
 
 
 def options_of(command: click.Command) -> list[click.Option]:
-    """The options of a command with long names, without those that only a variable sets."""
+    """Returns the options of a command with long names, without those that only a variable sets."""
     options = [param for param in command.params if isinstance(param, click.Option) and not param.hidden]
     return [option for option in options if option.opts[-1].startswith("--")]
 
 
 def parsed(line: str) -> click.Context:
-    """What click makes of a command line; raises what it refuses."""
+    """Returns click's context of a command line; raises `click.ClickException` for an invalid one."""
     words = shlex.split(line)[1:]
     command: click.Command = commands
     while isinstance(command, click.Group):
@@ -47,8 +47,8 @@ def parsed(line: str) -> click.Context:
     return command.make_context(command.name, words)
 
 
-def objections(line: str) -> list[object]:
-    """What is wrong with a command line."""
+def find_mistakes(line: str) -> list[object]:
+    """Returns the mistakes in a command line."""
     try:
         context = parsed(line.replace("/*-", "/job-node-0-"))
     except click.ClickException as error:
@@ -56,11 +56,11 @@ def objections(line: str) -> list[object]:
     if context.command is not run:
         return []
     command = read_command(context.params["command"])
-    return [*misfits(context), *conflicts(requested(command, context.params))]
+    return [*find_unmet_requirements(context), *find_conflicts(build_request(command, context.params))]
 
 
-def in_blocks(text: str) -> Iterator[str]:
-    """Each command line of ma_boot in the blocks of a document, without its comment and redirection.
+def lines_in_blocks(text: str) -> Iterator[str]:
+    """Yields each command line of ma_boot in the blocks of a document, without comment and redirection.
 
     Blocks are fenced or indented; so are the cells of a table that are one command line.
     """
@@ -75,6 +75,6 @@ def in_blocks(text: str) -> Iterator[str]:
             yield re.sub(r" +(# |> ).*", "", match[1])
 
 
-def wrong_command_lines(text: str) -> list[tuple[str, list[object]]]:
-    """The command lines of a document that ma_boot would refuse, each with the reasons."""
-    return [(line, reasons) for line in in_blocks(text) if (reasons := objections(line))]
+def find_wrong_lines(text: str) -> list[tuple[str, list[object]]]:
+    """Returns the invalid command lines of a document, each with the reasons."""
+    return [(line, reasons) for line in lines_in_blocks(text) if (reasons := find_mistakes(line))]

@@ -18,7 +18,9 @@ from tests.requirement import unavailable
 from tests.survivors import close_ended, descendants, end_survivors
 
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy")  # the machine may be busy
+# No deadlines: the machine may be busy with other tests.
+settings.load_profile("busy")
+settings.register_profile("quick", max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 settings.register_profile("mutants", max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 settings.register_profile("fuzz", max_examples=50_000, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -27,8 +29,10 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-PROCESSES_PER_CORE = 3  # of tests: they wait more than they compute
-MOST_PROCESSES = 16  # each of them collects all tests, and takes 300 MB
+# Test processes per core: tests wait more than they compute.
+PROCESSES_PER_CORE = 3
+# Maximum of test processes: each collects all tests and takes 300 MB.
+MOST_PROCESSES = 16
 FAILED = pytest.StashKey[bool]()
 
 CREDENTIALS = {"OBS_ACCESS_KEY_ID": "AKPLANTED", "OBS_SECRET_ACCESS_KEY": "SKPLANTED"}
@@ -45,25 +49,25 @@ def obs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemoryObs]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Without mpirun its tests are skipped."""
+    """Skips tests of Open MPI where mpirun is missing."""
     if item.get_closest_marker("openmpi") and not shutil.which("mpirun"):
         unavailable("mpirun is not installed (Debian: openmpi-bin)")
 
 
 def pytest_configure() -> None:
-    """Whatever a test's processes leave behind becomes a child of this one: see `survivors`."""
+    """Makes orphans of the tests' processes children of this one, so that `survivors` finds them."""
     adopt_orphans()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """How many processes `-n auto` is."""
+    """Returns the number of processes for `-n auto`."""
     return min(MOST_PROCESSES, PROCESSES_PER_CORE * len(os.sched_getaffinity(0)))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Notes for the fixtures of a test that it failed."""
+    """Records for the fixtures of a test that it failed."""
     report = yield
     item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
     return report
@@ -71,7 +75,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(autouse=True)
 def survivors(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No test leaves a process to the next one: what outlives a good test is a failure, too."""
+    """Kills processes that outlive a test; fails a test that passed but left some."""
     before = descendants()
     yield
     if request.node.stash.get(FAILED, False):

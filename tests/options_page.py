@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ma_boot.cli.app import COMMANDS, commands
-from ma_boot.cli.options.option import RunOption, RunVariable
+from ma_boot.cli.options.declared import DeclaredOption
 from ma_boot.cli.options.topics import TOPICS
 from ma_boot.desk.job.job_file import KEYS
 from tests.command_lines import all_commands
@@ -43,16 +43,18 @@ def page() -> str:
 
 def _of_run() -> Iterator[str]:
     yield "## `ma_boot run`\n"
-    variables: list[RunOption] = []
+    variables: list[DeclaredOption] = []
     for topic in TOPICS:
         yield f"### {topic.about[0].upper()}{topic.about[1:]}\n"
-        variables += [option for option in topic.options if isinstance(option, RunVariable)]
-        options = [option for option in topic.options if not isinstance(option, RunVariable)]
+        variables += [option for option in topic.options if option.declared.variable_only]
+        options = [option for option in topic.options if not option.declared.variable_only]
         yield _table("option | default |", ([_name(each), _default(each), _help(each)] for each in options))
         if topic.name in _SEE:
             yield f"More: {_SEE[topic.name]}.\n"
     yield "## Variables without an option\n"
-    rows = ([f"`{each.variable}`", _code(each.value), _default(each), _help(each)] for each in variables)
+    rows = (
+        [f"`{each.declared.variable}`", _code(each.value), _default(each), _help(each)] for each in variables
+    )
     yield _table("variable | value | default |", rows)
     yield (
         "`MABOOT_STALL_TIMEOUT` also applies to `ma_boot sync` and `ma_boot checkpoint`; `MABOOT_INTERVAL`, 10, is the time in\n"
@@ -102,7 +104,7 @@ def _name(option: click.Option) -> str:
 
 
 def _default(option: click.Option) -> str:
-    """What holds without it; empty where that is nothing, or said by the help."""
+    """Returns the default as code; empty if there is none, or if the help text names it."""
     default = option.default
     if not isinstance(default, (str, int, float)) or isinstance(default, bool) or not option.show_default:
         return ""

@@ -57,14 +57,14 @@ for step in range(1, 61):
 
 
 class Rehearsed(NamedTuple):
-    """What a rehearsal has printed, with the colours of a terminal, and its page."""
+    """Output of a rehearsal, with the colours of a terminal, and its page."""
 
     output: str
     page: Path
 
 
 def main() -> None:
-    """Writes all pictures that are made of something."""
+    """Writes all generated pictures."""
     PICTURES.mkdir(exist_ok=True)
     (PICTURES / "launchers.svg").write_text(chart((ROOT / "benchmarks" / "README.md").read_text()))
     with tempfile.TemporaryDirectory() as place:
@@ -96,7 +96,7 @@ def rehearse(project: Path, *words: str) -> Rehearsed:
 
 
 def terminal(output: str) -> str:
-    """A terminal with this output; the middle of the steps is left out. Loads nothing."""
+    """Draws a terminal with this output, without the middle of the steps; the picture loads no font."""
     lines = output.splitlines()
     steps = [number for number, line in enumerate(lines) if re.search(r"step \d+/60", line)]
     shown = [*lines[: steps[2]], "    ...", *lines[steps[-3] :]] if len(steps) > 6 else lines

@@ -1,4 +1,4 @@
-"""Tests that need a program that not every machine has."""
+"""Tests that need a program that is not on every machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def unavailable(reason: str) -> NoReturn:
-    """Skips a test for want of a program; with CI=1 that is a failure."""
+    """Skips a test because a program is missing; fails it with CI=1."""
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)

@@ -11,24 +11,25 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-GRACE_SECONDS = 10.0  # what has lost its ma_boot is killed by a guard, which needs a moment
-_lasting: set[int] = set()
+# Seconds for survivors to end by themselves: a guard kills processes whose ma_boot has died, with some delay.
+GRACE_SECONDS = 10.0
+_excluded: set[int] = set()
 
 
-def last(pids: Collection[int]) -> None:
-    """These processes belong to a fixture that tests share: neither they nor their children survive a test."""
-    _lasting.update(pids)
+def exclude(pids: Collection[int]) -> None:
+    """Excludes the processes of a shared fixture and their children from the survivors."""
+    _excluded.update(pids)
 
 
 def descendants() -> set[int]:
-    """The processes below this one, also ended ones that nobody has waited for, without lasting ones.
+    """Returns the processes below this one, zombies included, without excluded ones.
 
-    Call `adopt_orphans` before: the kernel then makes this process the parent of whatever loses its own.
+    Call `adopt_orphans` before: the kernel then makes this process the parent of orphans.
     """
     below: set[int] = set()
     waiting = [os.getpid()]
     while waiting:
-        new = _children(waiting.pop()) - below - _lasting
+        new = _children(waiting.pop()) - below - _excluded
         below |= new
         waiting += new
     return below
@@ -37,12 +38,12 @@ def descendants() -> set[int]:
 def end_survivors(before: Collection[int], grace: float = GRACE_SECONDS) -> dict[int, str]:
     """Kills the descendants that were not there `before`; returns the command lines of those it had to kill.
 
-    They have `grace` seconds to end by themselves. Those that have ended are taken off the kernel's table.
+    They have `grace` seconds to end by themselves. Zombies are reaped.
     """
     until = time.monotonic() + grace
     killed: dict[int, str] = {}
     while True:
-        running = {pid for pid in descendants().difference(before) if not _taken_if_ended(pid)}
+        running = {pid for pid in descendants().difference(before) if not _reap_if_ended(pid)}
         if not running:
             return killed
         if time.monotonic() > until:
@@ -56,18 +57,18 @@ def end_survivors(before: Collection[int], grace: float = GRACE_SECONDS) -> dict
 def close_ended(before: Collection[int]) -> None:
     """Closes the pipes to processes that were not there `before` and have ended.
 
-    A failed test holds them until another one has failed: the warnings about them would come in any later one.
+    A failed test holds them until another one has failed, so their warnings would appear in a later test.
     """
-    for process in [thing for thing in gc.get_objects() if isinstance(thing, subprocess.Popen)]:
+    for process in [each for each in gc.get_objects() if isinstance(each, subprocess.Popen)]:
         if process.pid not in before and process.poll() is not None:
             for pipe in (process.stdin, process.stdout, process.stderr):
                 if pipe is not None:
-                    with contextlib.suppress(OSError):  # what was not written has no reader
+                    with contextlib.suppress(OSError):  # unwritten data has no reader any more
                         pipe.close()
 
 
 def _children(pid: int) -> set[int]:
-    """The children of all threads of a process, from the kernel's own list: a look at all of /proc is slow."""
+    """Returns the children of all threads of a process, by the kernel's list: a scan of /proc is slow."""
     children: set[int] = set()
     for file in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
@@ -75,15 +76,15 @@ def _children(pid: int) -> set[int]:
     return children
 
 
-def _taken_if_ended(pid: int) -> bool:
-    """Whether the process has ended; its parent has waited for it then, if that is this process."""
+def _reap_if_ended(pid: int) -> bool:
+    """Returns True if the process has ended; reaps it if this process is its parent."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return True
     if state not in "ZX":
         return False
-    with contextlib.suppress(ChildProcessError):  # it has another parent, who will take it, or leave it to us
+    with contextlib.suppress(ChildProcessError):  # another parent will reap it, or leave it to us
         os.waitpid(pid, os.WNOHANG)
     return True
 

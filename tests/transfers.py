@@ -1,4 +1,4 @@
-"""Transfers between a directory and `bucket`, as tests start them, and what they leave behind."""
+"""Transfers between a directory and `bucket` for tests, and the files and processes that they leave."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ KEYS = Credentials("AKPLANTED", "SKPLANTED")
 
 
 def obs_store(url: str, **settings: Any) -> ObsStore:
-    """OBS at a test server, with the credentials that it knows; `settings` are those of `Access`."""
+    """Returns OBS at a test server, with credentials that it accepts; `settings` are those of `Access`."""
     return ObsStore(Access(url, KEYS, **settings))
 
 
 class PartialStore(Store):
-    """Has what a test gives it; anything else is an error."""
+    """A store with the operations that a test gives it; any other one raises `NotImplementedError`."""
 
     def runner(self, connections: OpenConnections) -> UnitRunner:
         return StorePath(self, connections)
@@ -89,7 +89,7 @@ def write(base: Path, files: dict[str, bytes]) -> Path:
 
 
 def tree(base: Path) -> dict[str, bytes]:
-    """The files below a directory without path_mapping's own records, unfinished ones too."""
+    """Returns the files below a directory, also unfinished ones, without path_mapping's own records."""
     files = (path for path in base.rglob("*") if path.is_file() and not is_record(path.name))
     return {str(path.relative_to(base)): path.read_bytes() for path in files}
 
@@ -99,14 +99,14 @@ def content_of(store: Store, key: str) -> bytes:
 
 
 class SilentHandler(BaseHTTPRequestHandler):
-    """Logs nothing."""
+    """A handler without a log."""
 
     def log_message(self, format: str, *args: object) -> None: ...
 
 
 def tls_context(bundle: Path, name: str = "localhost") -> ssl.SSLContext:
-    """What a server with a certificate for this name needs; `bundle` gets the certificate of its authority."""
-    import trustme  # slow to import, and programs of tests import this module
+    """Returns the context of a server with a certificate for this name; writes its authority's to `bundle`."""
+    import trustme  # slow to import; programs of tests import this module
 
     authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.cert_pem.write_to_path(str(bundle))
@@ -116,7 +116,7 @@ def tls_context(bundle: Path, name: str = "localhost") -> ssl.SSLContext:
 
 @contextmanager
 def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """The URL of a server with this handler."""
+    """Runs a server with this handler within the block; yields its URL."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
@@ -125,8 +125,8 @@ def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     server.server_close()
 
 
-def names_are_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every host below example.com is this machine, so that buckets have names."""
+def resolve_example_hosts_locally(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Resolves hosts below example.com to this machine, so that buckets may be part of the host name."""
     real = socket.getaddrinfo
 
     def resolve(host: bytes | str, *args: object, **settings: object) -> object:
@@ -138,7 +138,7 @@ def names_are_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def workers() -> list[int]:
-    """The worker processes of this process, whichever of its threads started them."""
+    """Returns the worker processes of this process, started by any of its threads."""
     pids: list[int] = []
     for task in Path("/proc/self/task").iterdir():
         pids += [int(child) for child in (task / "children").read_text().split() if is_worker(int(child))]
@@ -146,7 +146,7 @@ def workers() -> list[int]:
 
 
 def is_worker(pid: int) -> bool:
-    """Whether it is a worker process of a transfer, and runs."""
+    """Returns True for a running worker process of a transfer."""
     try:
         line = Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:

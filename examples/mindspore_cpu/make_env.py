@@ -12,8 +12,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Optional
+from typing import Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REQUIREMENTS = os.path.join(HERE, "requirements.txt")
@@ -38,7 +37,7 @@ class Interpreter(NamedTuple):
     """A Python that was found: where, its version, and why it cannot be the training's ("" if it can)."""
 
     path: str
-    version: tuple[int, ...]
+    version: Tuple[int, ...]
     refused: str = ""
 
     def __str__(self) -> str:
@@ -98,7 +97,7 @@ def candidates(environ: Mapping[str, str], home: str) -> Iterator[str]:
     yield from answer_of(["uv", "python", "find", "--system", "--no-project", versions]).split()[:1]
 
 
-def conda_roots(environ: Mapping[str, str], home: str) -> list[str]:
+def conda_roots(environ: Mapping[str, str], home: str) -> List[str]:
     """Where conda and its environments may be: its own variable, its list of environments, usual places."""
     roots = [os.path.join(home, name) for name in CONDAS] + ["/opt/conda", "/opt/miniconda3"]
     if environ.get("CONDA_EXE"):
@@ -123,13 +122,13 @@ def answer_of(argv: Sequence[str]) -> str:
     return done.stdout.decode("utf-8", "replace")
 
 
-def probed(asked: Interpreter, paths: Iterable[str]) -> list[Interpreter]:
+def probed(asked: Interpreter, paths: Iterable[str]) -> List[Interpreter]:
     """The interpreters behind these programs, each once, until one can be the training's.
 
     The one that was asked for is the first, and stays as it is if it does not answer.
     """
     first = judged(asked.path, answer_of([asked.path, "-I", "-c", PROBE])) or asked
-    seen: dict[str, Interpreter] = {os.path.realpath(first.path): first}
+    seen: Dict[str, Interpreter] = {os.path.realpath(first.path): first}
     for path in paths if first.refused else ():
         new = judged(path, answer_of([path, "-I", "-c", PROBE]))
         if new is not None and seen.setdefault(os.path.realpath(new.path), new) is new and not new.refused:

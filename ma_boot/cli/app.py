@@ -1,4 +1,4 @@
-"""The command line: turns options into values and errors into exit codes.
+"""The command line: the commands, and exit codes for their errors.
 
 The only module that reads `os.environ` and `sys.argv`.
 """
@@ -22,7 +22,8 @@ from ma_boot.wording import Message
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-_PLACE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # of the package, as pip shows its own
+# Directory of the package, shown by --version as pip shows its own.
+_PLACE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> int:
@@ -53,18 +54,19 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = 
 
 
 def _only_a_variable(error: click.ClickException) -> str:
-    """What to do instead of an option that only its environment variable sets; empty for another mistake."""
+    """The message for an option that only its environment variable sets; empty for another mistake."""
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
         return ""
     name, params = error.option_name, error.ctx.command.params
-    variable = next((getattr(param, "variable", "") for param in params if name in param.opts), "")
+    options = (getattr(param, "declared", None) for param in params if name in param.opts)
+    variable = next((declared.variable for declared in options if declared), "")
     return f"{name}: no option; set the environment variable {variable}" if variable else ""
 
 
 def _own_environment() -> dict[str, str]:
-    """The environment of this process, whose secrets are taken away: no program inherits them by default.
+    """Returns the environment and removes its secrets from `os.environ`, so that no program inherits them.
 
-    The kernel shows in `/proc/PID/environ` what this process was started with all the same.
+    `/proc/PID/environ` still shows the environment at the start of this process.
     """
     environ = dict(os.environ)
     for name, value in environ.items():
@@ -80,7 +82,7 @@ def _complain(message: str, code: int) -> int:
     return int(code)
 
 
-# Where each command is, and the first sentence of its help, so that the overview imports none of them.
+# Place of each command and the first sentence of its help, so that the overview imports no command.
 COMMANDS = {
     "run": (
         "ma_boot.cli.run:run",
@@ -116,7 +118,7 @@ COMMANDS = {
 
 
 class _RunByDefault(Group):
-    """Passes what does not begin with a command to `run`: `ma_boot train.py`, `ma_boot --help TOPIC`."""
+    """The commands; words that do not begin with one are for `run`: `train.py`, `--help TOPIC`."""
 
     def about(self, name: str) -> str:
         return COMMANDS[name][1]
@@ -131,7 +133,7 @@ class _RunByDefault(Group):
         return super().parse_args(ctx, args if own and not topic else ["run", *args])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command. Raises `ConfigError` where the working directory is gone."""
+        """Runs the command. Raises `ConfigError` if the working directory was removed."""
         try:
             return super().invoke(ctx)
         except FileNotFoundError:
@@ -145,7 +147,7 @@ class _RunByDefault(Group):
             raise
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The commands, and what may follow `run`, since `run` can be omitted."""
+        """Completes commands and the words of `run`, which can be omitted."""
         run = self.commands["run"]
         of_run = click.Context(run, ctx, "run", resilient_parsing=True)  # there are no words to parse
         completions = [*run.shell_complete(of_run, incomplete), *super().shell_complete(ctx, incomplete)]

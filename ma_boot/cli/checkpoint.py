@@ -14,8 +14,8 @@ from typing import Any
 import click
 
 from ma_boot.cli.help import Group
-from ma_boot.cli.options.option import Whole, age, directories
-from ma_boot.cli.options.training import StoreRequest, store_command
+from ma_boot.cli.options.click_types import Whole, directories, parse_age
+from ma_boot.cli.store_command import StoreRequest, store_command
 from ma_boot.errors import (
     CannotCreate,
     CheckpointDamaged,
@@ -30,7 +30,8 @@ from ma_boot.node.checkpoints.manifest import CheckpointSet
 from ma_boot.node.checkpoints.options import options_of
 from ma_boot.node.checkpoints.retention import Leftover
 from ma_boot.node.checkpoints.sets import SetRow
-from ma_boot.node.transfers.mapping import TransferOptions, configured_store, load_mapping
+from ma_boot.node.transfers.mapping import configured_store, load_mapping
+from ma_boot.node.transfers.options import TransferOptions
 from ma_boot.platform.modelarts.job import read_job
 from ma_boot.report.console import print_lines
 from ma_boot.report.hints import with_store_hint
@@ -152,7 +153,7 @@ def fetch(request: StoreRequest, step: str | None, to: str, as_json: bool) -> in
 @click.option(
     "--older-than",
     metavar="AGE",
-    callback=age,
+    callback=parse_age,
     help="Also remove the newest start's files without a set, if they are older: 7d, 36h.",
 )
 @click.option("--plan", "only_plan", is_flag=True, help="Print what would be removed; remove nothing.")

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 
 import click
 
-from ma_boot.cli.options.option import files
-from ma_boot.cli.options.training import PLATFORMS
+from ma_boot.cli.options.click_types import files
 from ma_boot.errors import ExitCode
 from ma_boot.platform.modelarts.findings import failed
+from ma_boot.platform.recognition.recognise import PLATFORM_NAMES
 from ma_boot.report.console import print_lines
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-@click.option("--platform", type=click.Choice(PLATFORMS), metavar="NAME", help="As for run.")
+@click.option("--platform", type=click.Choice(PLATFORM_NAMES), metavar="NAME", help="As for run.")
 @click.option(
     "--python", metavar="PATH", shell_complete=files, help="Absolute path of the training's python."
 )
@@ -44,8 +44,8 @@ def doctor(
       ma_boot doctor --conda-env torch
     """
     from ma_boot.node.doctor.container import System
-    from ma_boot.node.doctor.examination import examine, findings_json, findings_text
+    from ma_boot.node.doctor.examination import examine, format_findings, format_findings_as_json
 
     findings = examine(System(environ, os.uname().nodename, platform), python, conda_env, configure)
-    print_lines(findings_json(findings) if as_json else findings_text(findings))
+    print_lines(format_findings_as_json(findings) if as_json else format_findings(findings))
     return ExitCode.CONFIG if failed(findings) else ExitCode.SUCCESS

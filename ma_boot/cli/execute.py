@@ -12,9 +12,9 @@ from typing import Any, Callable
 
 from ma_boot.errors import ExitCode
 from ma_boot.node.boot.boot import boot, plan_only
+from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.request import BootRequest
-from ma_boot.node.boot.world import World
-from ma_boot.node.launch.launch_plan import described, plan_text
+from ma_boot.node.launch.launch_plan import describe_plan, format_plans
 from ma_boot.processes.children import adopt_orphans, forbid_core_files
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.processes.task import Task
@@ -27,36 +27,36 @@ FAILURE_FILE_SECONDS = 5.0  # a file system that does not answer is not waited f
 
 def boot_here(request: BootRequest, environ: Mapping[str, str]) -> int:
     """Boots this node of a job; returns its exit code."""
-    with _world(environ) as world:
+    with _context(environ) as context:
         adopt_orphans()
         forbid_core_files()
-        ending = boot(request, world)
-        _report(ending, world)
-        if world.inbox.stops and ending.stopped_by is None:  # while it was reported
-            before, ending = exit_status(ending), ending._replace(stopped_by=world.inbox.stops[0])
+        ending = boot(request, context)
+        _report(ending, context)
+        if context.inbox.stops and ending.stopped_by is None:  # while it was reported
+            before, ending = exit_status(ending), ending._replace(stopped_by=context.inbox.stops[0])
             if exit_status(ending) != before:
-                _report(ending, world, again=True)
-        with world.journal.best_effort("the events may end early"):
-            world.journal.close()
-    if world.inbox.stops and ending.stopped_by is None:  # since then
-        ending = ending._replace(stopped_by=world.inbox.stops[0])
+                _report(ending, context, again=True)
+        with context.journal.best_effort("the events may end early"):
+            context.journal.close()
+    if context.inbox.stops and ending.stopped_by is None:  # since then
+        ending = ending._replace(stopped_by=context.inbox.stops[0])
     return exit_status(ending).code
 
 
-def _report(ending: Ending, world: World, again: bool = False) -> None:
+def _report(ending: Ending, context: ProcessContext, again: bool = False) -> None:
     """Says how the node ended: as an event, a file, a page, and on the console, `again` only the exit code.
 
     Raises nothing.
     """
-    journal, page = world.journal, None
+    journal, page = context.journal, None
     with journal.best_effort("the events have no end"):
         journal.event("end", **end_event(ending))
     with journal.best_effort("no failure file was written"):
-        written = Task("failure file", lambda cancel: write_failure(ending), world.inbox)
+        written = Task("failure file", lambda cancel: write_failure(ending), context.inbox)
         written.wait(lambda: None, time.monotonic() + FAILURE_FILE_SECONDS)
     journal.logs.flush()  # the page reads them
     with journal.best_effort("no page was made"):
-        page = _page_here(ending, world)
+        page = _page_here(ending, context)
     lines = [f"exit code {exit_status(ending).code}"]
     with journal.best_effort("no report was made"):
         lines = last_lines(ending) if again else report_lines(ending, page)
@@ -64,14 +64,14 @@ def _report(ending: Ending, world: World, again: bool = False) -> None:
         journal.say(line)
 
 
-def _page_here(ending: Ending, world: World) -> str | None:
+def _page_here(ending: Ending, context: ProcessContext) -> str | None:
     """The node's page, None if it could not be written; it has no effect on the exit code."""
     if ending.job is None:
         return None
     from ma_boot.report.page.read import write_in_time  # only needed at the end
 
     events, page = Path(ending.job.events_file), Path(ending.job.page_file)
-    made = write_in_time([events], page, world.inbox, world.journal.warn)
+    made = write_in_time([events], page, context.inbox, context.journal.warn)
     return str(page) if made else None
 
 
@@ -80,16 +80,16 @@ def _page_here(ending: Ending, world: World) -> str | None:
 
 def print_plan(request: BootRequest, options: Mapping[str, Any], environ: Mapping[str, str]) -> int:
     """Prints what would be started: here, or on each node of a rehearsal."""
-    with _world(environ, Console(2)) as world:
+    with _context(environ, Console(2)) as context:
         if options["local"]:
             from ma_boot.desk.rehearsal.rehearse import plan_rehearsal
             from ma_boot.desk.rehearsal.requested import rehearsal_of
 
-            plans = plan_rehearsal(rehearsal_of(request, options), world)
+            plans = plan_rehearsal(rehearsal_of(request, options), context)
         else:
-            plans = [described(plan_only(request, world), environ)]
+            plans = [describe_plan(plan_only(request, context), environ)]
     as_json = json.dumps({"nodes": plans}, indent=2, ensure_ascii=False)
-    print_lines(as_json if options["as_json"] else plan_text(plans))
+    print_lines(as_json if options["as_json"] else format_plans(plans))
     return ExitCode.SUCCESS
 
 
@@ -104,15 +104,15 @@ def rehearse_job(
     from ma_boot.desk.rehearsal.requested import containers_of, rehearsal_of
 
     rehearsal = rehearsal_of(request, options, typed)
-    with _world(environ, _console(environ, bytes if options["verbose"] else BriefLines())) as world:
+    with _context(environ, _console(environ, bytes if options["verbose"] else BriefLines())) as context:
         adopt_orphans()
         if options["runner"] == "docker":
             from ma_boot.desk.rehearsal.in_containers import rehearse_in_containers
 
-            return rehearse_in_containers(rehearsal, containers_of(options), world)
+            return rehearse_in_containers(rehearsal, containers_of(options), context)
         from ma_boot.desk.rehearsal.rehearse import rehearse
 
-        return rehearse(rehearsal, world)
+        return rehearse(rehearsal, context)
 
 
 def _console(environ: Mapping[str, str], shown: Callable[[bytes], bytes] = bytes) -> Console:
@@ -120,8 +120,8 @@ def _console(environ: Mapping[str, str], shown: Callable[[bytes], bytes] = bytes
 
 
 @contextmanager
-def _world(environ: Mapping[str, str], console: Console | None = None) -> Iterator[World]:
+def _context(environ: Mapping[str, str], console: Console | None = None) -> Iterator[ProcessContext]:
     """What surrounds this process, with standard output for the console unless it is another one."""
     output = console or _console(environ)
     with SignalInbox() as inbox, output as console:
-        yield World(environ, os.uname().nodename, os.getcwd(), inbox, Journal(console))
+        yield ProcessContext(environ, os.uname().nodename, os.getcwd(), inbox, Journal(console))

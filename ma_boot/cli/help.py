@@ -1,4 +1,4 @@
-"""The format of the help: each page fits on a screen, with complete sentences and an example."""
+"""Format of the help pages, and standard output that reports lost text."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ import click
 
 
 class LazyCommands(UserDict[str, Any]):
-    """Commands by name, from `MODULE:ATTRIBUTE`: each is imported when it is used, so that no start pays for
-    the others."""
+    """Commands by name, from `MODULE:ATTRIBUTE`; each is imported when it is used, to keep starts fast."""
 
     def __getitem__(self, name: str) -> click.Command:
         module, attribute = self.data[name].split(":")
@@ -27,16 +26,16 @@ class Group(click.Group):
     """A group whose help shows the complete first sentence of each command."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name, None if it does not exist; variables `MABOOT_...` set its options."""
+        """Returns the command of this name or None; sets its options by variables `MABOOT_...`."""
         command = super().get_command(ctx, cmd_name)
         if command is not None and not isinstance(command, click.Group) and not ctx.resilient_parsing:
-            from ma_boot.cli.options.option import from_environment  # the overview needs no option
+            from ma_boot.cli.options.sources import read_environment  # the overview needs no option
 
-            ctx.default_map = {cmd_name: from_environment(command, ctx.obj or {})}
+            ctx.default_map = {cmd_name: read_environment(command, ctx.obj or {})}
         return command
 
     def about(self, name: str) -> str:
-        """The first sentence of a command's help."""
+        """Returns the first sentence of a command's help."""
         return self.commands[name].get_short_help_str(1000)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -48,7 +47,7 @@ class Group(click.Group):
 
 @contextlib.contextmanager
 def whole_output() -> Iterator[None]:
-    """Within the block, what is printed to `sys.stdout` is treated as `print_lines` treats its text.
+    """Treats text that is printed to `sys.stdout` within the block as `print_lines` treats its text.
 
     Raises `CannotCreate` if standard output does not take all of it.
     """
@@ -59,7 +58,7 @@ def whole_output() -> Iterator[None]:
 
 
 class _Output(io.BufferedIOBase):
-    """Descriptor 1; a write takes everything."""
+    """Descriptor 1; a write returns when all bytes are written."""
 
     def writable(self) -> bool:
         return True

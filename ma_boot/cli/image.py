@@ -11,7 +11,7 @@ from types import FrameType
 import click
 
 from ma_boot.cli.help import Group
-from ma_boot.cli.options.option import Number, directories
+from ma_boot.cli.options.click_types import Number, directories
 from ma_boot.desk.image.build import build_arguments, build_image, check_size
 from ma_boot.desk.image.check import check_image, findings_json, findings_text, reject_errors
 from ma_boot.desk.image.container_engine import engine, image_attributes
@@ -65,10 +65,10 @@ def build_command(
     values = build_arguments(arguments, environ)
     with stopped_by_sigterm(), engine(environ) as client:
         with Console(interactive=is_interactive(environ)) as console:
-            build_image(client, Path(context), tag, values, platform, console)
+            build_image(client, Path(context), tag, arguments=values, platform=platform, console=console)
         size = int(image_attributes(client, tag)["Size"])
         check_size(size, size_budget, tag)
-        checked = check_image(client, tag, arch)
+        checked = check_image(client, tag, environ, arch=arch)
     print_lines(findings_text(checked))
     reject_errors(checked)
 
@@ -103,10 +103,10 @@ def push_command(
     Example:
       ma_boot image push my-training --region cn-north-4 --organization yours
     """
-    target = push_target(name, region, organization, repository, tag, registry)
+    target = push_target(name, region, organization, name=repository, tag=tag, registry=registry)
     with stopped_by_sigterm(), engine(environ) as client:
         login = push_login(environ, configured_login(target.host), region, target.host)
-        checked = check_image(client, name, arch, command)
+        checked = check_image(client, name, environ, arch=arch, command=command)
         print_lines(findings_text(checked))
         reject_errors(checked)
         with Console(interactive=is_interactive(environ)) as console:
@@ -130,7 +130,7 @@ def check_command(
       ma_boot image check my-training --arch aarch64
     """
     with stopped_by_sigterm(), engine(environ) as client:
-        checked = check_image(client, name, arch, command)
+        checked = check_image(client, name, environ, arch=arch, command=command)
     formatted = findings_json if as_json else findings_text
     print_lines(formatted(checked))
     reject_errors(checked)
@@ -138,7 +138,7 @@ def check_command(
 
 @contextmanager
 def stopped_by_sigterm() -> Iterator[None]:
-    """SIGTERM raises `Stopped` in the block, so that what was created in it is removed."""
+    """Raises `Stopped` on SIGTERM in the block, so that everything created in it is removed."""
 
     def stop(signum: int, frame: FrameType | None) -> None:
         raise Stopped(signum)

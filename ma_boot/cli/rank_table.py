@@ -1,4 +1,4 @@
-"""`ma_boot rank-table ...`: works on rank tables in files, without a job; `-` is standard input or output."""
+"""`ma_boot rank-table`: work on rank tables in files, without a job; `-` is standard input or output."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from typing import Any
 import click
 
 from ma_boot.cli.help import Group
-from ma_boot.cli.options.option import FILE, SECONDS, Whole, files
-from ma_boot.cli.options.training import PRODUCT, RANK_ORDER
+from ma_boot.cli.options.click_types import FILE, SECONDS, Whole, files
 from ma_boot.errors import ConfigError, ExitCode, InputMissing, RankTableInvalid, listed
-from ma_boot.platform.modelarts.machine import card_addresses, own_super_pod
+from ma_boot.node.boot.options import RANK_ORDERS, RankOptions
+from ma_boot.platform.modelarts.card_network import read_card_addresses, read_super_pod
 from ma_boot.platform.modelarts.network import own_address
 from ma_boot.platform.modelarts.rank_table_file import wait_until_completed
 from ma_boot.platform.rank_table import (
+    PRODUCTS,
     NotYet,
     RankTable,
     TableFinding,
@@ -43,8 +44,8 @@ _COLUMNS = ("rank", "pod", "server_id", "device_id", "device_ip")
 
 _order = click.option(
     "--rank-order",
-    type=RANK_ORDER,
-    default="pod",
+    type=click.Choice(RANK_ORDERS),
+    default=RankOptions().rank_order,
     show_default=True,
     help="Order ranks by pod number or by server_id.",
 )
@@ -75,7 +76,7 @@ def show(file: str, rank_order: str, as_json: bool) -> None:
     Example:
       ma_boot rank-table show jobstart_hccl.json
     """
-    ranks = rows(ranked(read_table(file), rank_order))
+    ranks = rows(assign_ranks(read_table(file), rank_order))
     if as_json:
         print_lines(json.dumps(ranks, indent=2))
         return
@@ -85,7 +86,7 @@ def show(file: str, rank_order: str, as_json: bool) -> None:
 
 @rank_table.command(name="validate")
 @click.argument("file", shell_complete=files)
-@click.option("--product", type=PRODUCT, help="Ascend product whose rules apply.")
+@click.option("--product", type=click.Choice(PRODUCTS), help="Ascend product whose rules apply.")
 @_json
 def validate_command(file: str, product: str | None, as_json: bool) -> int:
     """Checks the table in FILE against HCCL's rules and prints all findings; exits with 65 if one is fatal.
@@ -95,7 +96,7 @@ def validate_command(file: str, product: str | None, as_json: bool) -> int:
       ma_boot rank-table validate --product 910b jobstart_hccl.json
     """
     try:
-        findings: Sequence[TableFinding] = validate(parse(_document(file), product), product)
+        findings: Sequence[TableFinding] = validate(parse(_read_document(file), product), product)
     except Unreadable as error:
         findings = error.findings
     if as_json:
@@ -117,7 +118,7 @@ def convert_command(file: str, output: str, rank_order: str) -> None:
     Example:
       ma_boot rank-table convert jobstart_hccl.json -o rank_table.json
     """
-    write_table(ranked(read_table(file), rank_order), output)
+    write_table(assign_ranks(read_table(file), rank_order), output)
 
 
 @rank_table.command()
@@ -130,9 +131,9 @@ def merge(files: Sequence[str], output: str) -> None:
     Example:
       ma_boot rank-table merge server_0.json server_1.json -o rank_table.json
     """
-    document, findings = merged([ranked(read_table(file), "pod") for file in files])
-    refuse(findings)
-    write_table(checked(document), output)
+    document, findings = merged([assign_ranks(read_table(file), "pod") for file in files])
+    check_findings(findings)
+    write_table(parse_valid(document), output)
 
 
 @rank_table.command()
@@ -160,10 +161,10 @@ def generate(devices: str | None, server_id: str | None, hccn_conf: str, version
     Example:
       ma_boot rank-table generate --devices 0,1,2,3 -o rank_table.json
     """
-    wanted = _numbers(devices)
-    super_pod = own_super_pod(wanted) if version == "1.2" else None
+    wanted = _parse_numbers(devices)
+    super_pod = read_super_pod(wanted) if version == "1.2" else None
     chosen = _addresses(wanted, Path(hccn_conf), needed=super_pod is None)
-    write_table(checked(machine_table(server_id or own_address(), chosen, super_pod)), output)
+    write_table(parse_valid(machine_table(server_id or own_address(), chosen, super_pod)), output)
 
 
 @rank_table.command(name="fake")
@@ -188,14 +189,14 @@ def generate(devices: str | None, server_id: str | None, hccn_conf: str, version
 )
 @_output
 def fake_command(nodes: int, devices_per_node: int, template: str, output: str) -> None:
-    """Generates ModelArts' table of a job that does not exist.
+    """Generates a sample rank table as ModelArts writes it.
 
     \b
     Example:
       ma_boot rank-table fake --nodes 2 -o jobstart_hccl.json
     """
-    table = checked(fake(nodes, devices_per_node))
-    write_table(ranked(table, "pod") if template == "one" else table, output)
+    table = parse_valid(fake(nodes, devices_per_node))
+    write_table(assign_ranks(table, "pod") if template == "one" else table, output)
 
 
 @rank_table.command()
@@ -227,15 +228,18 @@ def diff(before: str, after: str, rank_order: str) -> int:
     Example:
       ma_boot rank-table diff yesterday.json jobstart_hccl.json
     """
-    lines = moved(ranked(read_table(before), rank_order), ranked(read_table(after), rank_order))
+    lines = moved(assign_ranks(read_table(before), rank_order), assign_ranks(read_table(after), rank_order))
     print_lines("\n".join(lines) or "no rank has moved")
     return 1 if lines else 0
 
 
 def _addresses(wanted: Sequence[int], hccn_conf: Path, needed: bool) -> dict[int, str]:
-    """The addresses of the cards; empty if there are none, which are `needed` only outside a super pod."""
+    """Returns the addresses of the cards by device number.
+
+    Cards inside a super pod need none. Raises `ConfigError` or `InputMissing` if a `needed` one is missing.
+    """
     try:
-        addresses = card_addresses(wanted, hccn_conf)
+        addresses = read_card_addresses(wanted, hccn_conf)
     except InputMissing:
         if needed:
             raise
@@ -247,7 +251,7 @@ def _addresses(wanted: Sequence[int], hccn_conf: Path, needed: bool) -> dict[int
     return {device: address for device, address in addresses.items() if not wanted or device in wanted}
 
 
-def _numbers(text: str | None) -> list[int]:
+def _parse_numbers(text: str | None) -> list[int]:
     words = [word.strip() for word in (text or "").split(",") if word.strip()]
     odd = [word for word in words if not word.isdecimal()]
     if odd:
@@ -258,25 +262,25 @@ def _numbers(text: str | None) -> list[int]:
 
 
 def read_table(file: str) -> RankTable:
-    """The valid table in a file; warnings go to standard error.
+    """Reads a valid table from a file; prints warnings to standard error.
 
     Raises `InputMissing` if the file cannot be read, `RankTableInvalid` if the table is not valid.
     """
-    return checked(_document(file), file)
+    return parse_valid(_read_document(file), file)
 
 
-def checked(document: Mapping[str, Any], name: str = "the table") -> RankTable:
-    """The valid table; warnings go to standard error. Raises `RankTableInvalid` with every error."""
+def parse_valid(document: Mapping[str, Any], name: str = "the table") -> RankTable:
+    """Parses a valid table; prints warnings to standard error. Raises `RankTableInvalid` with every error."""
     try:
         table = parse(document, None)
     except Unreadable as error:
-        refuse(error.findings, name)
+        check_findings(error.findings, name)
         raise
-    refuse(validate(table, None), name)
+    check_findings(validate(table, None), name)
     return table
 
 
-def refuse(findings: Sequence[TableFinding], name: str = "the table") -> None:
+def check_findings(findings: Sequence[TableFinding], name: str = "the table") -> None:
     """Raises `RankTableInvalid` if a finding is fatal, else prints them as warnings."""
     fatal = [str(finding) for finding in errors(findings)]
     if fatal:
@@ -285,10 +289,10 @@ def refuse(findings: Sequence[TableFinding], name: str = "the table") -> None:
         print_lines(f"warning: {finding}", 2)
 
 
-def ranked(table: RankTable, rank_order: str) -> RankTable:
-    """The table with ranks, as template one; new warnings go to standard error."""
+def assign_ranks(table: RankTable, rank_order: str) -> RankTable:
+    """Converts the table to template one, which has ranks; prints new warnings to standard error."""
     converted = convert(table, rank_order)
-    refuse(converted.findings[len(table.findings) :])
+    check_findings(converted.findings[len(table.findings) :])
     return converted
 
 
@@ -301,8 +305,8 @@ def write_table(table: RankTable, output: str) -> None:
         write_atomically(Path(output).absolute(), text)
 
 
-def _document(file: str) -> Mapping[str, Any]:
-    """The document in a file.
+def _read_document(file: str) -> Mapping[str, Any]:
+    """Reads the document in a file.
 
     Raises `InputMissing` if the file cannot be read, `RankTableInvalid` if the table is not completed.
     """

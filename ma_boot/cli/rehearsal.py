@@ -11,16 +11,16 @@ from pathlib import Path
 import click
 
 from ma_boot.cli.help import Group
-from ma_boot.cli.options.option import Whole
-from ma_boot.cli.options.rehearsing import REHEARSAL_DIR
+from ma_boot.cli.options.click_types import Whole
 from ma_boot.desk.rehearsal.kept import KeptRehearsal, kept_in, named, pruned, remove
 from ma_boot.errors import CannotCreate, ConfigError
+from ma_boot.node.rehearsal_options import RehearsalOptions
 from ma_boot.report.console import print_lines
 from ma_boot.wording import size
 
 _directory = click.option(
     "--rehearsal-dir",
-    default=REHEARSAL_DIR,
+    default=RehearsalOptions().rehearsal_dir,
     show_default=True,
     envvar="MABOOT_REHEARSAL_DIR",
     type=click.Path(file_okay=False, path_type=Path),

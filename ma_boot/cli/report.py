@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ma_boot.cli.options.option import FILE
+from ma_boot.cli.options.click_types import FILE
 from ma_boot.report.console import print_lines
 from ma_boot.report.files import write_atomically
 

@@ -1,9 +1,8 @@
-"""`ma_boot sync ...`: transfers by a path mapping without a job, plans that, or ends what was left."""
+"""`ma_boot sync`: transfers by a path mapping without a job, their plans, and removal of left uploads."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import threading
 import time
@@ -16,20 +15,16 @@ from typing import Callable, Optional
 import click
 
 from ma_boot.cli.help import Group
-from ma_boot.cli.options.option import age
-from ma_boot.cli.options.training import StoreRequest, store_command
+from ma_boot.cli.options.click_types import parse_age
+from ma_boot.cli.store_command import StoreRequest, store_command
 from ma_boot.errors import CannotCreate, StoreUnavailable, listed
-from ma_boot.node.transfers.mapping import (
-    NodeTransfers,
-    TransferOptions,
-    configured_store,
-    load_mapping,
-    upload_routes,
-)
-from ma_boot.node.transfers.transfers import (
-    boot_error,
-    downloading_inputs,
-    look_at_outputs,
+from ma_boot.node.transfers.downloads import downloading_inputs
+from ma_boot.node.transfers.mapping import NodeTransfers, configured_store, load_mapping, upload_routes
+from ma_boot.node.transfers.options import TransferOptions
+from ma_boot.node.transfers.transfer_errors import to_boot_error
+from ma_boot.node.transfers.uploads import (
+    UploadTerms,
+    check_output_access,
     ordinary_by_mapping,
     upload_outputs,
 )
@@ -54,18 +49,19 @@ from path_mapping.stores.store import Store
 from path_mapping.transfer.left_uploads import LeftUpload, abort_uploads, left_uploads
 from path_mapping.workers.retry import RetriedStore, RetryPolicy
 
-_BATCH = 1000  # lines that are printed at once
+# Lines that are printed at once.
+_BATCH_LINES = 1000
+# Seconds for which a plan retries a request: it prints no line about retries, and its user waits for it.
+PLAN_SECONDS = 10.0
 
-PLAN_SECONDS = 10.0  # a plan has no line about retries, and somebody waits for it
-
+# A route with its files; None if its input or output does not exist.
 Scanned = tuple[Route, Optional[RouteScan]]
-
 
 _NOTHING = "there is nothing to upload at these output paths:"
 
 
 def _set_lines(store: Store, patience: RetryPolicy, as_json: bool, route: Route) -> Iterator[str]:
-    """What a start would do with the checkpoint sets of an output; no line without `checkpoint`."""
+    """Yields the actions of the next start for the checkpoints of an output; none without `checkpoint`."""
     from ma_boot.node.checkpoints.by_hand import SetsByHand, foreseen
     from ma_boot.node.checkpoints.options import options_of
 
@@ -81,12 +77,13 @@ def _set_lines(store: Store, patience: RetryPolicy, as_json: bool, route: Route)
             yield f"  {action.action:7} {action.size:>14,}  {printable(action.name)}  ({action.reason})"
 
 
-def _patience_of_a_plan(request: StoreRequest) -> RetryPolicy:
+def _policy_of_plan(request: StoreRequest) -> RetryPolicy:
+    """Returns how long a plan retries: at most `PLAN_SECONDS`, and `--timeout` if it is shorter."""
     return RetryPolicy(min(request.timeout, PLAN_SECONDS))
 
 
-def _shard(ctx: click.Context, param: click.Parameter, value: str | None) -> Shard | None:
-    """`0/4` is the first of four shards."""
+def _parse_shard(ctx: click.Context, param: click.Parameter, value: str | None) -> Shard | None:
+    """Parses `0/4`, the first of four shards; raises `click.BadParameter`."""
     if value is None:
         return None
     index, _, count = value.partition("/")
@@ -110,7 +107,10 @@ def sync() -> None:
 _command = partial(store_command, sync, "mapping", 600)
 _of_files = _command(
     click.option(
-        "--shard", metavar="I/N", callback=_shard, help="This node's shard of inputs with `shard: true`."
+        "--shard",
+        metavar="I/N",
+        callback=_parse_shard,
+        help="This node's shard of inputs with `shard: true`.",
     ),
     click.option("--checksum", is_flag=True, help="Compare contents, not sizes and times."),
 )
@@ -119,7 +119,7 @@ _of_files = _command(
 @_of_files
 @click.option("--json", "as_json", is_flag=True, help="One JSON document per line, the totals last.")
 def plan(request: StoreRequest, shard: Shard | None, checksum: bool, as_json: bool) -> int:
-    """Prints what would be done with each file, and why; transfers nothing.
+    """Prints the action for each file with its reason; transfers nothing.
 
     Exits with 66 if an input does not exist, and with 73 if one would be refused or does not fit.
 
@@ -127,25 +127,26 @@ def plan(request: StoreRequest, shard: Shard | None, checksum: bool, as_json: bo
     Example:
       ma_boot sync plan path_mapping_config.py --shard 0/4
     """
-    transfers = _opened(request, shard, checksum)
+    transfers = _open_transfers(request, shard, checksum)
     mapping, store = transfers.mapping, transfers.store
-    patience = _patience_of_a_plan(request)
+    patience = _policy_of_plan(request)
     lister = RetriedStore(store, patience=patience).listing
     notices: list[str] = []
     try:
         inputs = [
-            (route, scan_download(route, Path.cwd(), lister, transfers.shard)) for route in mapping.inputs
+            (route, scan_download(route, Path.cwd(), lister, shard=transfers.shard))
+            for route in mapping.inputs
         ]
         belongs = ordinary_by_mapping(transfers)
         outputs = [
-            (route, scan_upload(route, Path.cwd(), lister, notices.append, belongs=belongs))
+            (route, scan_upload(route, Path.cwd(), lister, notice=notices.append, belongs=belongs))
             for route in upload_routes(transfers)
         ]
         set_lines = partial(_set_lines, store, patience, as_json)
-        _print(_lines(inputs, outputs, notices, as_json, set_lines))
+        _print(_plan_lines(inputs, outputs, notices, as_json, set_lines))
     except PathMappingError as error:
-        raise boot_error(error) from error
-    _refuse(inputs, store)
+        raise to_boot_error(error) from error
+    _check_inputs(inputs, store)
     return 0
 
 
@@ -157,11 +158,12 @@ def download(request: StoreRequest, shard: Shard | None, checksum: bool) -> int:
     Example:
       ma_boot sync download path_mapping_config.py --obs-root obs
     """
-    transfers = _opened(request, shard, checksum)
+    transfers = _open_transfers(request, shard, checksum)
     with SignalInbox() as inbox, Console(interactive=is_interactive(request.environ)) as console:
         downloading = downloading_inputs(transfers, Journal(console), inbox)
+        # The block ends when all inputs have arrived.
         with downloading:
-            pass  # the block ends when they have arrived
+            pass
     return 0
 
 
@@ -173,10 +175,11 @@ def upload(request: StoreRequest, shard: Shard | None, checksum: bool) -> int:
     Example:
       ma_boot sync upload path_mapping_config.py --checksum
     """
-    transfers = _opened(request, shard, checksum)
+    transfers = _open_transfers(request, shard, checksum)
     with SignalInbox() as inbox, Console(interactive=is_interactive(request.environ)) as console:
-        look_at_outputs(transfers, inbox)
-        lost = upload_outputs(transfers, Journal(console), inbox, math.inf, _NOTHING, spared=0)
+        check_output_access(transfers, inbox)
+        terms = UploadTerms(missing=_NOTHING, expected_stops=0)
+        lost = upload_outputs(transfers, Journal(console), inbox, terms)
         inbox.check()
     if lost is not None:
         raise lost
@@ -189,21 +192,21 @@ def upload(request: StoreRequest, shard: Shard | None, checksum: bool) -> int:
 @click.option(
     "--older-than",
     metavar="AGE",
-    callback=age,
+    callback=parse_age,
     help="Also abort uploads of other processes and nodes, if they are older: 7d, 36h.",
 )
 def prune(request: StoreRequest, older_than: float, only_plan: bool, as_json: bool) -> int:
     """Aborts multipart uploads below the outputs' URLs that killed runs have left.
 
-    Their parts are in no listing, but they cost money. Without --older-than only those are aborted that a
-    killed run has noted beside the output: who began another one may still complete it.
+    Their parts are in no listing, but they cost money. Without --older-than, only uploads are aborted that a
+    killed run has noted beside the output: another process may still complete the others.
 
     \b
     Example:
       ma_boot sync prune path_mapping_config.py --plan --older-than 7d
     """
-    transfers = _opened(request)
-    patience = _patience_of_a_plan(request) if only_plan else RetryPolicy(request.timeout)
+    transfers = _open_transfers(request)
+    patience = _policy_of_plan(request) if only_plan else RetryPolicy(request.timeout)
     retried = RetriedStore(transfers.store, patience=patience)
     failed: list[str] = []
     counts: Counter[str] = Counter()
@@ -212,7 +215,7 @@ def prune(request: StoreRequest, older_than: float, only_plan: bool, as_json: bo
         for route in transfers.mapping.outputs:
             if not as_json:
                 yield f"output {route.local} -> {route.remote}:"
-            for leftover, error in _pruned(route, retried, older_than, only_plan):
+            for leftover, error in _prune(route, retried, older_than, only_plan):
                 if error is not None:
                     failed.append(f"{printable(f'obs://{route.remote.bucket}/{leftover.key}')}: {error}")
                 counts[leftover.action] += 1
@@ -230,10 +233,10 @@ def prune(request: StoreRequest, older_than: float, only_plan: bool, as_json: bo
     return 0
 
 
-def _pruned(
+def _prune(
     route: Route, store: RetriedStore, older_than: float, only_plan: bool
 ) -> Iterator[tuple[LeftUpload, Exception | None]]:
-    """Each multipart upload of an output as it is now, with the error if it could not be aborted."""
+    """Aborts the left uploads of an output; yields each as it is now, with the error if the abort failed."""
     left = list(left_uploads(route, Path.cwd(), store, older_than))
     if only_plan:
         yield from ((upload, None) for upload in left)
@@ -242,8 +245,13 @@ def _pruned(
         yield (upload if error is None else upload._replace(action="fail")), error
 
 
-def _opened(request: StoreRequest, shard: Shard | None = None, checksum: bool = False) -> NodeTransfers:
-    """What is transferred, by default with the shard that the job's variables give this node."""
+def _open_transfers(
+    request: StoreRequest, shard: Shard | None = None, checksum: bool = False
+) -> NodeTransfers:
+    """Opens the transfers of a mapping; the default shard is that of this node by the job's variables.
+
+    Raises `ConfigError`.
+    """
     job = read_job(request.environ, os.uname().nodename)
     mapping = load_mapping(request.where, job)
     options = TransferOptions(obs_root=request.obs_root, stall_timeout=request.stall_timeout)
@@ -257,14 +265,14 @@ def _opened(request: StoreRequest, shard: Shard | None = None, checksum: bool = 
     return NodeTransfers(mapping, store, Path.cwd(), own_shard, request.timeout)
 
 
-def _lines(
+def _plan_lines(
     inputs: Sequence[Scanned],
     outputs: Sequence[Scanned],
     notices: list[str],
     as_json: bool,
     set_lines: Callable[[Route], Iterator[str]],
 ) -> Iterator[str]:
-    """A headline for each route, a line for each set and each other file, then the totals."""
+    """Yields a headline for each route, a line for each checkpoint and each other file, then the totals."""
     files: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     sections = [("input", "<-", *plan) for plan in inputs] + [("output", "->", *plan) for plan in outputs]
@@ -281,27 +289,27 @@ def _lines(
         for step in scan:
             yield _as_json(section, route, step) if as_json else _as_text(step)
         if not as_json:
-            yield f"  {_counted(scan.files, scan.bytes)}"
+            yield f"  {_totals(scan.files, scan.bytes)}"
         yield from (json.dumps({"notice": text}) if as_json else text for text in notices)
         notices.clear()
         files.update(scan.files)
         sizes.update(scan.bytes)
     totals = {action: {"files": count, "bytes": sizes[action]} for action, count in files.items()}
-    yield json.dumps({"totals": totals}) if as_json else f"in all: {_counted(files, sizes)}"
+    yield json.dumps({"totals": totals}) if as_json else f"in all: {_totals(files, sizes)}"
 
 
-def _refuse(inputs: Sequence[Scanned], store: Store) -> None:
-    """Raises what a download would fail with before its first byte."""
+def _check_inputs(inputs: Sequence[Scanned], store: Store) -> None:
+    """Raises the errors with which a download would fail before its first byte."""
     missing = [str(route.remote) for route, scan in inputs if scan is None and route.required]
     if missing:
-        raise boot_error(MissingInputs(missing), store)
+        raise to_boot_error(MissingInputs(missing), store)
     unselected = [
         f"{route.remote} (for {route.local}): {scan.why_nothing('object')}"
         for route, scan in inputs
         if scan is not None and scan.selects_nothing and route.required
     ]
     if unselected:
-        raise boot_error(NothingSelected(unselected), store)
+        raise to_boot_error(NothingSelected(unselected), store)
     scans = [scan for _, scan in inputs if scan is not None]
     refused = sum(scan.files[REFUSE] for scan in scans)
     if refused:
@@ -329,8 +337,8 @@ def _as_text(step: Step) -> str:
     return f"  {step.action:6} {step.size:>15,}  {printable(step.name)}  ({step.reason})"
 
 
-def _began(upload: LeftUpload) -> str:
-    """The local time at which an upload was begun; empty if that is not known."""
+def _start_time(upload: LeftUpload) -> str:
+    """The local time of the start of an upload; empty if unknown."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(upload.began)) if upload.began else ""
 
 
@@ -342,7 +350,7 @@ def _upload_as_json(route: Route, upload: LeftUpload) -> str:
             "name": upload.name,
             "upload": upload.upload,
             "action": upload.action,
-            "begun": _began(upload) or None,
+            "begun": _start_time(upload) or None,
             "reason": f"begun by {upload.reason}",
         },
         ensure_ascii=False,
@@ -350,10 +358,12 @@ def _upload_as_json(route: Route, upload: LeftUpload) -> str:
 
 
 def _upload_as_text(upload: LeftUpload) -> str:
-    return f"  {upload.action:6} {_began(upload):>19}  {printable(upload.name)}  (begun by {upload.reason})"
+    return (
+        f"  {upload.action:6} {_start_time(upload):>19}  {printable(upload.name)}  (begun by {upload.reason})"
+    )
 
 
-def _counted(files: Mapping[str, int], sizes: Mapping[str, int]) -> str:
+def _totals(files: Mapping[str, int], sizes: Mapping[str, int]) -> str:
     parts = [f"{action} {count:,} ({sizes[action] / 1e6:,.1f} MB)" for action, count in sorted(files.items())]
     return ", ".join(parts) or "nothing to do"
 
@@ -364,7 +374,7 @@ def _print(lines: Iterator[str]) -> None:
     try:
         for line in lines:
             batch.append(line)
-            if len(batch) >= _BATCH:
+            if len(batch) >= _BATCH_LINES:
                 print_lines("\n".join(batch))
                 batch.clear()
     finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -26,13 +25,16 @@ from path_mapping.file.file_tree import (
 from path_mapping.localfs.atomic_file import write_verified
 from path_mapping.localfs.source_file import FileState, chunks, state_of
 from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.mapping.selection import literal_pattern
 from path_mapping.planning.prepare import UploadChoice
 from path_mapping.stores.objects import StoredObject
 from path_mapping.transfer.transfer import Transferred, download, download_file, upload, upload_file
 from path_mapping.workers.retry import RetriedStore
 
-COPIES = 16  # requests at a time
-MOST_NAMED = 20  # missing files in a message
+# Objects that are copied within OBS at a time, each by one request.
+COPIES = 16
+# Missing files that a message names.
+MOST_NAMED = 20
 
 
 def copy(src_url: str, dst_url: str, **_: Any) -> None:
@@ -64,7 +66,7 @@ def copy(src_url: str, dst_url: str, **_: Any) -> None:
 
 
 def _target_of(src_url: str, dst_url: str) -> str:
-    """Where a copied file goes: into the destination, if that is a bucket or ends with `/`."""
+    """Returns the path of a copied file: in the destination, if that is a bucket or ends with `/`."""
     place = url_of(dst_url)
     if place is not None and not place.key:
         dst_url = dst_url.rstrip("/") + "/"
@@ -74,12 +76,12 @@ def _target_of(src_url: str, dst_url: str) -> str:
 def copy_parallel(src_url: str, dst_url: str, file_list: Sequence[str] | None = None, **_: Any) -> None:
     """Copies everything below a directory, or only the relative paths in `file_list`; or a single file.
 
-    Between local paths and OBS, files are skipped that are on both sides with the same content, as far as its
-    ETag tells. Nothing but the files is left on the disk. The transfer chooses the number of threads and
-    processes itself: MoXing's `threads`, `is_processing` and `use_queue` are accepted and ignored.
+    Between local paths and OBS, files that have the same content on both sides, by the ETag, are skipped. No
+    record is left on the disk. The transfer chooses the number of threads and processes itself: MoXing's
+    `threads`, `is_processing` and `use_queue` are accepted and ignored.
 
-    Raises what `copy` raises, for a missing file of `file_list` before anything is copied; and
-    `TransferFailed` when some files could not be copied for local reasons, after all others were.
+    Raises the errors of `copy`, for a missing file of `file_list` before anything is copied; and
+    `TransferFailed` if some files could not be copied for local reasons, after all others were.
     """
     source, target = url_of(src_url), url_of(dst_url)
     if file_list is None and not is_directory(src_url):
@@ -98,7 +100,7 @@ def copy_parallel(src_url: str, dst_url: str, file_list: Sequence[str] | None = 
         way = Route(os.path.abspath(dst_url), below, include=_patterns(names), required=False)
         _transfer(fetch, way, src_url)
     elif target is not None:
-        # By content: what this process once uploaded may have been overwritten by somebody since.
+        # By content: another process may have overwritten an object since this one uploaded it.
         below = ObsUrl(target.bucket, target.prefix)
         local = os.path.abspath(src_url)
         send = partial(upload, choice=UploadChoice(recorded=False))
@@ -112,7 +114,7 @@ def copy_parallel(src_url: str, dst_url: str, file_list: Sequence[str] | None = 
 
 def _copy_within(source: ObsUrl, target: ObsUrl, names: set[str] | None) -> None:
     """Copies objects by requests in parallel; the first that fails ends it after those in progress."""
-    used = store()  # each thread would have its own
+    used = store()  # the threads of the pool would each open a store of their own
 
     def copy_object(item: tuple[str, StoredObject]) -> None:
         name, stored = item
@@ -124,8 +126,7 @@ def _copy_within(source: ObsUrl, target: ObsUrl, names: set[str] | None) -> None
 
 
 def _patterns(names: set[str] | None) -> tuple[str, ...]:
-    """The names as .gitignore patterns."""
-    return tuple("/" + re.sub(r"([\\*?\[\]!# ])", r"\\\1", name) for name in sorted(names or ()))
+    return tuple(map(literal_pattern, sorted(names or ())))
 
 
 def _is_chosen(names: set[str] | None, name: str) -> bool:
@@ -146,13 +147,13 @@ def _check_existence(src_url: str, names: set[str]) -> None:
 
 
 def _shown(names: list[str]) -> str:
-    """The first names, as a message lists them."""
+    """Returns the first names, as a message lists them."""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more
 
 
 def _objects_below(place: ObsUrl) -> Iterator[tuple[str, StoredObject]]:
-    """The objects below a URL, each with its relative path."""
+    """Yields the objects below a URL, each with its relative path."""
     start = len(place.prefix)
     return ((stored.key[start:], stored) for stored in store().list(place.bucket, place.prefix))
 
@@ -169,7 +170,8 @@ def _transfer(
         done = move([route], Path("/"), store())
     except TransferFailed as error:
         if all(isinstance(failure.error, StoreError) for failure in error.failures):
-            raise StoreError(str(error)) from error  # what MoXing's callers catch
+            # Callers of MoXing catch its `MoxFileRespException`, which is this class.
+            raise StoreError(str(error)) from error
         raise
     if done.missing:
         raise missing(url)
@@ -178,14 +180,14 @@ def _transfer(
 def rename(src_url: str, dst_url: str, **_: Any) -> None:
     """Moves a file or a directory: atomically between local paths, otherwise by a copy and a deletion.
 
-    To its own place nothing happens. The source is deleted only after everything has been copied.
+    A move to the same place does nothing. The source is deleted only after everything has been copied.
 
     Raises:
         OSError: a directory into itself or over one of its parents, before anything is moved; or some files
-            of a local directory could not be moved, and are where they were.
-        Replaced: objects were replaced meanwhile, and are where they were.
+            of a local directory could not be moved, and are still in their places.
+        Replaced: objects were replaced meanwhile, and are still in their places.
 
-    Raises also what `copy_parallel` raises; then nothing was deleted.
+    Raises the errors of `copy_parallel`, too; then nothing was deleted.
     """
     source, target = url_of(src_url), url_of(dst_url)
     if source is None:
@@ -204,7 +206,7 @@ def rename(src_url: str, dst_url: str, **_: Any) -> None:
 
 
 def _is_same(source: ObsUrl, target: ObsUrl, src_url: str, dst_url: str) -> bool:
-    """Whether two directories are the same; raises `OSError` if one is inside the other."""
+    """Tells whether two directories are the same; raises `OSError` if one is inside the other."""
     own, other = source.prefix, target.prefix
     if source.bucket != target.bucket:
         return False
@@ -271,7 +273,7 @@ def _is_dir(path: str) -> bool:
 
 
 def _states(paths: list[str]) -> dict[str, FileState]:
-    """The states of the files that exist; links are followed, as the upload does."""
+    """Returns the states of the files that exist; links are followed, as the upload does."""
     states: dict[str, FileState] = {}
     for path in paths:
         with suppress(FileNotFoundError):

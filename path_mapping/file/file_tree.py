@@ -9,9 +9,8 @@ import posixpath
 import re
 import shutil
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, Iterator, NamedTuple, cast
 
 from path_mapping.errors import NotFound, StoreError, Unreachable, UnsafeTarget
 from path_mapping.mapping.routes import ObsUrl
@@ -19,7 +18,8 @@ from path_mapping.stores.objects import ObjectState
 from path_mapping.stores.open_store import open_store
 from path_mapping.workers.retry import RetriedStore
 
-OBS_ROOT = "PATH_MAPPING_OBS_ROOT"  # a directory that stands in for OBS, in a rehearsal
+# Environment variable: a directory in place of OBS, as in a rehearsal.
+OBS_ROOT = "PATH_MAPPING_OBS_ROOT"
 
 _local = threading.local()
 _settings: dict[str, str] = {}
@@ -35,8 +35,8 @@ def set_auth(
 ) -> None:
     """Sets the credentials and the server for all threads of this process.
 
-    What is not given comes from the environment; with keys that are given, neither its token nor its file of
-    credentials is used.
+    Values that are not given come from the environment. With given keys, neither OBS_SECURITY_TOKEN nor
+    OBS_CREDENTIALS_FILE is used.
     """
     global _local
     given = {"OBS_ACCESS_KEY_ID": ak, "OBS_SECRET_ACCESS_KEY": sk}
@@ -50,14 +50,14 @@ def set_auth(
 
 
 def store() -> RetriedStore:
-    """This thread's store: the directory PATH_MAPPING_OBS_ROOT, or OBS with the environment's credentials.
+    """Returns this thread's store: the directory PATH_MAPPING_OBS_ROOT, or OBS by the environment.
 
     Its requests are retried; `store().store` is the one for transfers, which retry by themselves.
 
     Each process and thread has its own, because the SDK's connections must not be shared after a fork. Raises
-    `CredentialsMissing` if the environment names neither.
+    `CredentialsMissing` if the environment names neither a directory nor OBS.
     """
-    local = _local  # as `set_auth` may replace it now
+    local = _local  # once: `set_auth` in another thread may replace it meanwhile
     if getattr(local, "owner", None) != os.getpid():
         environ = {name: value for name, value in {**os.environ, **_settings}.items() if value}
         root = environ.get(OBS_ROOT)
@@ -84,7 +84,7 @@ class Stat(NamedTuple):
 
 
 def url_of(path: str | os.PathLike[str]) -> ObsUrl | None:
-    """The URL, repeated slashes merged into one; None for a local path.
+    """Returns the URL with repeated slashes merged into one; None for a local path.
 
     Raises `ValueError` if the URL has no bucket, or is otherwise invalid.
     """
@@ -96,7 +96,7 @@ def url_of(path: str | os.PathLike[str]) -> ObsUrl | None:
 
 
 def exists(url: str, **_: Any) -> bool:
-    """True if a file, an object or a directory exists."""
+    """Tells whether a file, an object or a directory exists."""
     place = url_of(url)
     if place is None:
         return os.path.exists(url)
@@ -104,15 +104,15 @@ def exists(url: str, **_: Any) -> bool:
 
 
 def is_directory(url: str, **_: Any) -> bool:
-    """True for a local directory, and for a URL with any object below it."""
+    """Tells whether a path is a local directory, or a URL with any object below it."""
     place = url_of(url)
     return os.path.isdir(url) if place is None else _is_prefix(place)
 
 
 def stat(url: str, **_: Any) -> Stat:
-    """The size, time and kind of a file or directory.
+    """Returns the size, time and kind of a file or directory.
 
-    Raises `MoxFileNotExistsException` if there is neither.
+    Raises `MoxFileNotExistsException` if neither exists.
     """
     place = url_of(url)
     if place is None:
@@ -130,14 +130,14 @@ def stat(url: str, **_: Any) -> Stat:
 
 
 def status(path: str, **_: Any) -> os.stat_result:
-    """What `stat` says, as `os.stat` does."""
+    """Returns the result of `stat` in the form of `os.stat`."""
     known = stat(path)
     mode, seconds = 0o040750 if known.is_directory else 0o100640, known.mtime_nsec // 10**9
     return os.stat_result((mode, 0, 0, 1, 0, 0, known.length, seconds, seconds, seconds))
 
 
 def get_size(url: str, recursive: bool = False, **_: Any) -> int:
-    """The size of a file in bytes; of a directory 0, or with `recursive` the sum of everything below it.
+    """Returns the size of a file in bytes; of a directory 0, or with `recursive` that of all files below it.
 
     A local directory is always summed up. Raises `MoxFileNotExistsException` if there is no such file or
     directory.
@@ -159,7 +159,7 @@ def list_directory(
     skip_dir: bool = False,
     **_: Any,
 ) -> list[str]:
-    """The names in a directory, sorted; with `recursive` the relative paths of everything below it.
+    """Returns the names in a directory, sorted; with `recursive` the relative paths of everything below it.
 
     Names of directories end with `/` if `remove_sep` is false. Raises `MoxFileNotExistsException` if there is
     no such directory.
@@ -227,7 +227,7 @@ class Entry(NamedTuple):
 
 
 class Entries(Iterator[Entry]):
-    """The iterator of `scan_dir`, which may be closed early, as `os.scandir`'s."""
+    """Iterator of `scan_dir`, which may be closed early like that of `os.scandir`."""
 
     def __init__(self, entries: list[Entry]) -> None:
         self._left = iter(entries)
@@ -247,7 +247,7 @@ class Entries(Iterator[Entry]):
 
 
 def scan_dir(url: str) -> Any:
-    """Like `os.scandir`: an iterator of what `os.DirEntry` has, and a context manager with `close`.
+    """Like `os.scandir`: an iterator of entries, and a context manager with `close`.
 
     Raises `MoxFileNotExistsException` if there is no such directory.
     """
@@ -255,12 +255,12 @@ def scan_dir(url: str) -> Any:
         return os.scandir(url)
     _, directories, files = next(walk(url))
     listed = [(name, True) for name in directories] + [(name, False) for name in files]
-    # Sorted by both, as an object and a directory may have the same name.
+    # Sorted by name and kind, as an object and a directory may have the same name.
     return Entries([Entry(name, posixpath.join(url, name), directory) for name, directory in sorted(listed)])
 
 
 def glob(url: str) -> list[str]:
-    """The existing paths that match, sorted; a wildcard never matches a `/`."""
+    """Returns the existing paths that match, sorted; a wildcard never matches a `/`."""
     place = url_of(url)
     if place is None:
         return sorted(local_globbing.glob(url))
@@ -300,7 +300,7 @@ def mk_dir(url: str, **_: Any) -> None:
 def remove(url: str, recursive: bool = False, **_: Any) -> None:
     """Deletes a file; with `recursive` a directory and everything below it. It need not exist.
 
-    Raises `ValueError` if the URL is a whole bucket, which is never deleted.
+    Raises `ValueError` if the URL is a bucket: a bucket is never deleted.
     """
     place = url_of(url)
     if place is None:
@@ -319,14 +319,14 @@ def remove(url: str, recursive: bool = False, **_: Any) -> None:
 
 
 def state_of_object(place: ObsUrl) -> ObjectState | None:
-    """The state of the object with exactly this key; None if no object has it, and for a directory."""
+    """Returns the state of the object with exactly this key; None without one, and for a directory."""
     if not place.key or place.key.endswith("/"):
         return None
     return store().find(place.bucket, place.key)
 
 
 def is_object(place: ObsUrl) -> bool:
-    """True if there is an object with exactly this key."""
+    """Tells whether there is an object with exactly this key."""
     return state_of_object(place) is not None
 
 
@@ -339,5 +339,5 @@ def _is_prefix(place: ObsUrl) -> bool:
 
 
 def missing(url: str) -> MoxFileNotExistsException:
-    """The error for a path that does not exist."""
+    """Returns the error for a path that does not exist."""
     return MoxFileNotExistsException(f"{url}: no such file or directory")

@@ -1,4 +1,4 @@
-"""The bytes of an object as a file: one version of it, resumed after a failure, checked at its end."""
+"""An object as a raw file: one version of it, resumed after a failure, checked at its end."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from path_mapping.stores.objects import ObjectState
 
 Result = TypeVar("Result")
 
-READINGS = 3  # of content that does not have its checksum, until reading it has failed
+# Readings of content with a wrong checksum before reading it fails.
+READINGS = 3
 
 
 class WrongContent(Unreachable):
-    """The bytes that arrived do not have the object's checksum."""
+    """The received bytes do not have the object's checksum."""
 
 
 class ObjectReader(io.RawIOBase):
     """The bytes of one version of an object. A seek ends the request in flight; the next read starts another.
 
-    Its methods raise `StoreError`: `Replaced` if the object is another one meanwhile, `WrongContent` before
-    the last bytes if all were read in their order, and they are not those that were stored.
+    Its methods raise `StoreError`: `Replaced` if the object was replaced meanwhile, and `WrongContent` in
+    place of the last bytes, if all bytes were read in order and are not those that were stored.
 
-    They are compared with the object's checksum. For an object that was stored in parts, it is made of their
-    MD5s, and their size is guessed. If no guess fits, the content of two readings must be the same.
+    The bytes are compared with the object's checksum. That of an object that was stored in parts is made of
+    the MD5s of its parts, whose size is guessed. If no guess fits, two readings must have the same content.
     """
 
     mode = "rb"
@@ -40,18 +41,21 @@ class ObjectReader(io.RawIOBase):
     def __init__(self, url: ObsUrl, state: ObjectState, name: str) -> None:
         self._url, self._state, self.name = url, state, name
         self._position = 0
-        self._copy: BinaryIO | None = None  # for who reads by a descriptor
+        # A local copy, for callers of `fileno`.
+        self._copy: BinaryIO | None = None
         self._pieces: Iterator[bytes] | None = None
         self._rest = b""
-        self._seen: list[int] = []  # the CRC-64 of each reading
+        # The CRC-64 of each reading.
+        self._seen: list[int] = []
         self._restart_check()
 
     def _restart_check(self) -> None:
-        self._sum = ContentSum(self._state.sums)  # of the bytes from the beginning on
+        # The checksum of the bytes from the beginning up to the farthest position read in order.
+        self._sum = ContentSum(self._state.sums)
         self._error: WrongContent | None = None
 
     def _check(self, piece: bytes) -> None:
-        """Takes a piece at the position; raises `WrongContent` if the whole is not what was stored."""
+        """Adds a piece at the position; raises `WrongContent` after the last one if the content is wrong."""
         if self._error is not None:
             raise self._error
         new = self._sum.size - self._position
@@ -91,11 +95,11 @@ class ObjectReader(io.RawIOBase):
         return True
 
     def size(self) -> int:
-        """The size in bytes of the version that is read."""
+        """Returns the size in bytes of the version that is read."""
         return self._state.size
 
     def fileno(self) -> int:
-        """The descriptor of a local copy, downloaded for `mmap`, `numpy.load` and other programs."""
+        """Returns the descriptor of a local copy, downloaded for `mmap`, `numpy.load` and other programs."""
         if self._copy is None:
             self._copy = tempfile.TemporaryFile(prefix="path_mapping.")  # noqa: SIM115
             with ObjectReader(self._url, self._state, self.name) as reader:
@@ -127,11 +131,11 @@ class ObjectReader(io.RawIOBase):
         return count
 
     def readall(self) -> bytes:
-        """All bytes from here on."""
+        """Returns all bytes from the position on."""
         return self._attempts(lambda: b"".join(self._rest_of_object()))
 
     def copy_to(self, file: BinaryIO) -> None:
-        """Makes the bytes from here on the content of the file."""
+        """Replaces the content of a file by the bytes from the position on."""
 
         def copy() -> None:
             file.seek(0)
@@ -142,7 +146,7 @@ class ObjectReader(io.RawIOBase):
         self._attempts(copy)
 
     def _attempts(self, read: Callable[[], Result]) -> Result:
-        """Calls `read` again if the content is wrong and nobody has got any of it yet."""
+        """Calls `read`, and again if the content is wrong and the caller has none of its bytes yet."""
         start = self._position
         for left in reversed(range(READINGS)):
             try:
@@ -165,7 +169,7 @@ class ObjectReader(io.RawIOBase):
             yield piece
 
     def _fill(self) -> None:
-        """Fetches the next piece if the last one is used up; nothing comes after the end of the object."""
+        """Downloads the next piece if the last one is used up and the object has not ended."""
         if self._rest or self._position >= self._state.size:
             return
         piece = store().retrying(self._next_piece)
@@ -187,7 +191,8 @@ class ObjectReader(io.RawIOBase):
 
     def _end_request(self) -> None:
         if self._pieces is not None:
-            self._pieces.close()  # type: ignore[attr-defined]  # a generator in every store
+            # A generator in every store: closing it ends the request.
+            self._pieces.close()  # type: ignore[attr-defined]
         self._pieces, self._rest = None, b""
 
     def close(self) -> None:
@@ -201,5 +206,5 @@ class ObjectReader(io.RawIOBase):
 
 
 def warn_unclosed(name: str, source: object) -> None:
-    """Warns as Python does of its own files, of what is dropped without `close`."""
+    """Warns of a file that is dropped without `close`, as Python does of its own files."""
     warnings.warn(f"{name} was never closed", ResourceWarning, stacklevel=3, source=source)

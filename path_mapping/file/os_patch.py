@@ -54,7 +54,8 @@ def _remove(path: str, **settings: Any) -> None:
 
 
 def _remove_tree(path: str, ignore_errors: bool = False, *settings: Any, **more: Any) -> None:
-    directory = path.rstrip("/") + "/"  # not an object of the same name
+    # With a slash, it is not an object of the same name.
+    directory = path.rstrip("/") + "/"
     if file_tree.is_directory(directory):
         file_tree.remove(directory, recursive=True)
     elif not ignore_errors:
@@ -82,7 +83,7 @@ def _move_into(src: str, dst: str, *settings: Any, **more: Any) -> str:
 
 
 def _inside(src: str, dst: str) -> str:
-    """The path that shutil copies or moves to: in the destination, if that is a directory."""
+    """Returns the path that shutil copies or moves to: in the destination, if that is a directory."""
     return posixpath.join(dst, posixpath.basename(src.rstrip("/"))) if file_tree.is_directory(dst) else dst
 
 
@@ -117,7 +118,7 @@ _FUNCTIONS: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
 def shift(source: str, target: str) -> None:
     """`shift('os', 'mox')` makes Python's own functions accept URLs; `shift('mox', 'os')` undoes it.
 
-    Local paths still go to the original functions. Raises `ValueError`: any other pair of names.
+    Local paths still go to the original functions. Raises `ValueError` for any other pair of names.
     """
     if (source, target) == ("os", "mox"):
         for module, name, on_urls in _FUNCTIONS:

@@ -1,4 +1,4 @@
-"""Files that are written beside their place, verified, then moved into it: whole or not at all."""
+"""Files that are written beside their place, verified, then moved into it: completely or not at all."""
 
 from __future__ import annotations
 
@@ -19,51 +19,54 @@ from path_mapping.errors import Unreachable, UnsafeTarget
 from path_mapping.localfs.names import LONGEST_NAME, TEMPORARY, is_temporary
 from path_mapping.localfs.source_file import new_md5
 
-_ADDED_BYTES = 40  # room for what a name gets beside the file's own
-FOREIGN_SECONDS = 86400.0  # without a write, after which nobody works on a file: longer than any retry
+# Bytes of a name that are left for the marks of an unfinished file, a record or an upload.
+_ADDED_BYTES = 40
+# Seconds without a write, after which another host's unfinished file is abandoned: longer than any retry.
+FOREIGN_SECONDS = 86400.0
 # Options of nfs(5) and of Lustre; locks on FUSE are those of one mount, unless its program forwards them.
 _LOCAL_LOCKS = re.compile(r" - (fuse\S* |\S+ \S+ (\S+,)?(nolock|local_lock=(all|flock)|localflock)\b)")
 
 
 def stem_of(name: str) -> str:
-    """As much of a file's name as fits into the name of an unfinished file."""
+    """Returns as much of a file's name as fits into the name of an unfinished file."""
     return os.fsdecode(os.fsencode(name)[: LONGEST_NAME - _ADDED_BYTES])
 
 
 @lru_cache(maxsize=1)
 def host_mark() -> str:
-    """Eight hex digits for this host, with which the names of its unfinished files begin."""
+    """Returns eight hex digits that mark the unfinished files of this host."""
     return hashlib.sha256(os.uname().nodename.encode()).hexdigest()[:8]
 
 
 def unfinished_name(name: str) -> str:
-    """A new name for an unfinished file of this name."""
+    """Returns a new name for an unfinished file of this name."""
     return f".{stem_of(name)}.{host_mark()}{os.urandom(4).hex()}{TEMPORARY}"
 
 
 def locks_are_local(directory: str) -> bool:
-    """Whether other hosts may work on files there, and see none of this one's locks, by /proc/self/mountinfo.
+    """Tells whether other hosts may share the directory, but not the locks, by /proc/self/mountinfo.
 
     The directory need not exist yet.
     """
     existing = next(path for path in (Path(directory), *Path(directory).absolute().parents) if path.exists())
     try:
         mounts = Path("/proc/self/mountinfo").read_text("utf-8", "replace")
-        return _are_local(mounts, existing.stat().st_dev)
+        return has_local_locks(mounts, existing.stat().st_dev)
     except OSError:
         return False
 
 
-def _are_local(mounts: str, device: int) -> bool:
+def has_local_locks(mounts: str, device: int) -> bool:
+    """Tells whether a device is mounted without shared locks; `mounts` is the text of mountinfo(5)."""
     number = f"{os.major(device)}:{os.minor(device)}"
     lines = (line for line in mounts.splitlines() if line.split(" ", 3)[2] == number)
     return any(_LOCAL_LOCKS.search(line) for line in lines)
 
 
 def lock(file: int) -> bool:
-    """Shows that somebody works on an open file, until it is closed.
+    """Locks an open file until it is closed, as a sign that this process works on it.
 
-    False if another process does, or the file system has no locks.
+    False if another process has the lock, or the file system has no locks.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -73,7 +76,7 @@ def lock(file: int) -> bool:
 
 
 def is_locked(path: str) -> bool:
-    """Whether a process works on the file, or that is unknown, as for one that does not exist."""
+    """Tells whether a process works on the file; True if that is unknown, as for a missing file."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -85,9 +88,9 @@ def is_locked(path: str) -> bool:
 
 
 def leftovers(directory: str) -> Iterator[str]:
-    """The paths of unfinished files in a directory on which no process works any more.
+    """Yields the paths of unfinished files in a directory on which no process works any more.
 
-    What another host's locks do not tell, the time does: it has not written for a day.
+    Where the locks of other hosts are not visible, their files are abandoned after a day without a write.
     """
     try:
         names = [entry.name for entry in os.scandir(directory) if is_temporary(entry.name)]
@@ -111,8 +114,8 @@ def _is_recent(path: str) -> bool:
 def allocate(file: int, size: int) -> None:
     """Gives a new, empty file its size, with blocks on the disk if the file system can.
 
-    Not `os.posix_fallocate`, which writes to every block if the file system cannot. Raises `OSError` for a
-    full disk.
+    Not `os.posix_fallocate`, which writes to every block if the file system cannot allocate. Raises `OSError`
+    for a full disk.
     """
     call = ctypes.CDLL(None, use_errno=True).fallocate
     call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
@@ -124,18 +127,18 @@ def allocate(file: int, size: int) -> None:
 
 
 class PartJournal:
-    """The CRC-64 of each range of an unfinished file that was written: hints, which are checked on the disk.
+    """The CRC-64 of each written range of an unfinished file: hints, which are compared with the file.
 
     Append-only. A line is one `write`; a torn last line, or any other unexpected one, is ignored.
     """
 
     def __init__(self, name: str, directory: int) -> None:
-        """Opens or creates it in a directory that is given by its open file descriptor. Raises `OSError`."""
+        """Opens or creates the journal in a directory, given by its file descriptor. Raises `OSError`."""
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         self._file = os.open(name, flags, 0o640, dir_fd=directory)
 
     def known(self) -> dict[int, int]:
-        """The CRC of each range by its number; the last one written counts."""
+        """Returns the CRC of each range by its number, the last one that was written."""
         os.lseek(self._file, 0, os.SEEK_SET)
         with os.fdopen(os.dup(self._file), "rb") as file:
             spans: dict[int, int] = {}
@@ -146,7 +149,7 @@ class PartJournal:
         return spans
 
     def note(self, number: int, crc: int) -> None:
-        """Adds a range. A newline comes first, as the last line may be torn."""
+        """Adds a range, after a newline: a kill may have torn the last line."""
         os.write(self._file, b"\n%d %d\n" % (number, crc))
 
     def forget(self) -> None:
@@ -158,13 +161,14 @@ class PartJournal:
         os.close(self._file)
 
 
+# Extended attribute of a downloaded file, see `FileMark`.
 ATTRIBUTE = "user.path_mapping"
 
 
 class FileMark(NamedTuple):
-    """What a downloaded file is a copy of: the object's size in bytes, and its ETag without quotes.
+    """Origin of a downloaded file: the object's size in bytes, and its ETag without quotes.
 
-    `mtime_ns` is the file's when it was written.
+    `mtime_ns` is the file's time when it was written, in nanoseconds.
     """
 
     size: int
@@ -175,8 +179,8 @@ class FileMark(NamedTuple):
 def put_mark(file: int, size: int, etag: str) -> None:
     """Marks an open file after its last byte; does nothing if there is no ETag or the disk cannot.
 
-    An extended attribute moves into place together with the content: whenever a run is killed, no file is
-    left without its mark. On file systems without extended attributes, such files are downloaded again.
+    An extended attribute moves into place together with the content, so a kill at any time leaves no file
+    without its mark. On file systems without extended attributes, such files are downloaded again.
     """
     if not etag:
         return
@@ -188,7 +192,7 @@ def put_mark(file: int, size: int, etag: str) -> None:
 
 
 def read_mark(path: str | os.PathLike[str]) -> FileMark | None:
-    """The mark of a file; None if it has none or does not exist."""
+    """Returns the mark of a file; None if it has none or does not exist."""
     try:
         text = os.getxattr(path, ATTRIBUTE, follow_symlinks=False).decode("utf-8")
         size, mtime_ns, etag = text.split(" ", 2)
@@ -197,8 +201,8 @@ def read_mark(path: str | os.PathLike[str]) -> FileMark | None:
         return None
 
 
-def contained(target: Path, root: Path) -> None:
-    """Raises `UnsafeTarget` if a symbolic link on the way would put the file outside of its root."""
+def check_contained(target: Path, root: Path) -> None:
+    """Raises `UnsafeTarget` if a symbolic link in the path would put the file outside of its root."""
     _check_inside(os.path.realpath(target.parent), root, str(target))
 
 
@@ -221,17 +225,18 @@ def make_directories(path: Path) -> list[Path]:
 
 
 class TargetDir:
-    """A directory that files are written into, made if it is missing; once open, links cannot redirect it.
+    """A directory to write files into, made if it is missing; once open, links cannot redirect it.
 
     Raises `UnsafeTarget` if a link leads out of `root`, and `OSError`.
     """
 
     def __init__(self, path: str, root: str) -> None:
-        contained(Path(path, "x"), Path(root))
+        check_contained(Path(path, "x"), Path(root))
         self._made = make_directories(Path(path))
         self.path = path
         self.handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        try:  # a link may have come since the first check
+        try:
+            # Again, by the descriptor: a link may have come since the first check.
             _check_inside(os.readlink(f"/proc/self/fd/{self.handle}"), Path(root), path)
         except BaseException:
             self.close()
@@ -248,9 +253,9 @@ class TargetDir:
                 directory.rmdir()
 
     def create(self, name: str, temporary: str = "") -> tuple[str, int]:
-        """Creates an unfinished file for `name`, locked while it is open. Returns its name and descriptor.
+        """Creates an unfinished file for `name`, locked while it is open; returns its name and descriptor.
 
-        Without a `temporary` name it gets one that nobody else has. Raises `FileExistsError`.
+        Without a `temporary` name it gets a random one. Raises `FileExistsError`.
         """
         temporary = temporary or unfinished_name(name)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
@@ -261,7 +266,7 @@ class TargetDir:
     def resume(self, temporary: str, size: int) -> int | None:
         """Opens and locks an unfinished file of an earlier run; one of another size in bytes is removed.
 
-        None without one, or if another process may work on it.
+        None if there is none, or if another process may work on it.
         """
         try:
             file = os.open(temporary, os.O_RDWR | os.O_NOFOLLOW, dir_fd=self.handle)
@@ -275,7 +280,7 @@ class TargetDir:
         return None
 
     def has(self, temporary: str, file: int) -> bool:
-        """Whether this is still the name of the open file: nobody has moved, replaced or removed it."""
+        """Tells whether this is still the name of the open file: it was not moved, replaced or removed."""
         try:
             named = os.stat(temporary, dir_fd=self.handle, follow_symlinks=False)
         except FileNotFoundError:

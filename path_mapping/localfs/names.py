@@ -1,4 +1,4 @@
-"""Keys and file names: which can become the other, and how they are shown. Pure."""
+"""Keys as file names, file names as keys, and both as printable text. Pure."""
 
 from __future__ import annotations
 
@@ -8,25 +8,29 @@ from pathlib import Path
 
 from path_mapping.errors import printable
 
-LONGEST_NAME = 255  # bytes of one component of a path: NAME_MAX of Linux
-LONGEST_PATH = 4095  # bytes: PATH_MAX of Linux, without the final NUL
-LONGEST_KEY = 1024  # bytes, of OBS
-TEMPORARY = ".ma_part"  # the end of the name of an unfinished file
+# Bytes of one component of a path: NAME_MAX of Linux.
+LONGEST_NAME = 255
+# Bytes: PATH_MAX of Linux, without the final NUL.
+LONGEST_PATH = 4095
+# Bytes of a key in UTF-8: the limit of OBS.
+LONGEST_KEY = 1024
+# The end of the name of an unfinished file.
+TEMPORARY = ".ma_part"
 # Nearly every name: no part is empty or begins with a dot, so none is "." or "..", or an unfinished file's.
 _USUAL = re.compile(r"[^/.\0][^/\0]*(/[^/.\0][^/\0]*)*")
 _UNFINISHED = re.compile(r"\..*\.[0-9a-f]{12,16}(\.parts)?\.ma_part", re.DOTALL)
 
 
 def is_temporary(name: str) -> bool:
-    """Whether an unfinished file, or its journal, may have this name: `.NAME.0123456789ab.ma_part`."""
+    """Tells whether a name is that of an unfinished file or its journal: `.NAME.0123456789ab.ma_part`."""
     return name.endswith(TEMPORARY) and _UNFINISHED.fullmatch(name) is not None
 
 
-def unsafe(name: str) -> str | None:
-    """Why a key must not become a file's path below its target; None if it may.
+def name_problem(name: str) -> str | None:
+    """Returns the reason why a key must not become a file's path below its target; None if it may.
 
-    Whoever may write to the bucket chooses the keys. What is merely unusual, such as a newline or a
-    backslash, is allowed.
+    Keys are untrusted: every writer of the bucket chooses some. Unusual characters, such as a newline or a
+    backslash, are allowed.
     """
     if len(name) <= LONGEST_NAME and name.isascii() and _USUAL.fullmatch(name):
         return None
@@ -49,7 +53,7 @@ def unsafe(name: str) -> str | None:
 
 
 def key_problem(key: str) -> str | None:
-    """Why a file's path cannot be a key; None if it can."""
+    """Returns the reason why a file's path cannot be a key; None if it can."""
     try:
         length = len(key.encode("utf-8"))
     except UnicodeEncodeError:
@@ -58,7 +62,7 @@ def key_problem(key: str) -> str | None:
 
 
 def shown(path: Path) -> str:
-    """The path as printable text, whatever bytes its name has."""
+    """Returns the path as printable text, whatever bytes its name has."""
     return printable(os.fsencode(path).decode("utf-8", "backslashreplace"))
 
 
@@ -74,7 +78,7 @@ class Clashes:
         self._seen: set[int] | None = set() if folded else None  # hashes: 64 MiB for a million names
 
     def problem(self, name: str) -> str | None:
-        """What is wrong with the next name; None if nothing is."""
+        """Returns the clash of the next name with an earlier one; None without a clash."""
         while self._open and not name.startswith(self._open[-1]):
             self._open.pop()
         for parent in self._open:

@@ -1,4 +1,4 @@
-"""Reads local files, which others may change meanwhile, and computes the checksums that OBS reports.
+"""Reads local files, which may change meanwhile, and computes the checksums that OBS reports.
 
 CRC-64/XZ is computed by liblzma where the system has it (6 GB/s), else by crcmod (0.5 GB/s).
 """
@@ -18,19 +18,20 @@ from typing import Any, Callable, NamedTuple, Union
 Buffer = Union[bytes, bytearray, memoryview]
 Update = Callable[[Buffer, int], int]
 
-_REFLECTED = 0xC96C5795D7870F42  # ECMA-182: x^64 + x^62 + ... + 1, lowest bit first
+# The polynomial of ECMA-182, x^64 + x^62 + ... + 1, lowest bit first.
+_REFLECTED = 0xC96C5795D7870F42
 _BITS = 64
 
 
 def new_md5() -> hashlib._Hash:
-    """An empty MD5: a checksum against damage, not against an attacker."""
+    """Returns an empty MD5: a checksum against damage, not against an attacker."""
     if sys.version_info < (3, 9):  # noqa: UP036 -- training code may run on 3.7
         return hashlib.md5()
     return hashlib.md5(usedforsecurity=False)  # allowed in FIPS mode, too
 
 
 def md5_of(pieces: Iterable[bytes | memoryview]) -> str:
-    """The MD5 of the pieces in hex, as an ETag has it."""
+    """Returns the MD5 of the pieces in hex, as an ETag has it."""
     digest = new_md5()
     for piece in pieces:
         digest.update(piece)
@@ -38,7 +39,7 @@ def md5_of(pieces: Iterable[bytes | memoryview]) -> str:
 
 
 def crc64(data: Buffer, before: int = 0) -> int:
-    """The CRC-64 of the bytes that had the CRC-64 `before`, followed by `data`."""
+    """Returns the CRC-64 of `data` that follows bytes with the CRC-64 `before`."""
     return _fastest()(data, before)
 
 
@@ -48,8 +49,8 @@ def _fastest() -> Update:
 
 
 def by_liblzma() -> Update | None:
-    """`crc64` by liblzma, None if it is not installed; it releases the GIL."""
-    native = _lzma_crc64("liblzma.so.5") or _lzma_crc64(util.find_library("lzma"))
+    """Returns `crc64` by liblzma, which releases the GIL; None if it is not installed."""
+    native = load_lzma_crc64("liblzma.so.5") or load_lzma_crc64(util.find_library("lzma"))
     if native is None:
         return None
     native.restype = ctypes.c_uint64
@@ -66,7 +67,8 @@ def by_liblzma() -> Update | None:
     return by_address
 
 
-def _lzma_crc64(name: str | None) -> Any:
+def load_lzma_crc64(name: str | None) -> Any:
+    """Returns the C function of a library of this name; None if there is none."""
     try:
         return ctypes.CDLL(name).lzma_crc64 if name else None
     except (OSError, AttributeError):
@@ -74,7 +76,7 @@ def _lzma_crc64(name: str | None) -> Any:
 
 
 def by_crcmod() -> Update:
-    """`crc64` by crcmod, which the SDK depends on."""
+    """Returns `crc64` by crcmod, a dependency of the SDK."""
     import crcmod  # type: ignore[import-untyped]
 
     whole: Callable[[Buffer, int], int] = crcmod.mkCrcFun(
@@ -84,7 +86,7 @@ def by_crcmod() -> Update:
 
 
 def crc64_of_parts(crcs: list[int], sizes: list[int]) -> int:
-    """The CRC-64 of a whole from those of its consecutive parts, and their sizes in bytes."""
+    """Returns the CRC-64 of a file from those of its consecutive parts, and their sizes in bytes."""
     whole = 0
     for crc, size in zip(crcs, sizes):
         whole = _times(_shift(size), whole) ^ crc
@@ -93,7 +95,7 @@ def crc64_of_parts(crcs: list[int], sizes: list[int]) -> int:
 
 @lru_cache(maxsize=64)
 def _shift(size: int) -> int:
-    """x to the power of 8 * size, modulo the polynomial: the effect of `size` zero bytes on a CRC."""
+    """Returns x ** (8 * size) modulo the polynomial: the effect of `size` zero bytes on a CRC."""
     power, square = 1 << (_BITS - 1), 1 << (_BITS - 9)  # reflected: 1, and x^8
     while size:
         if size & 1:
@@ -104,7 +106,7 @@ def _shift(size: int) -> int:
 
 
 def _times(left: int, right: int) -> int:
-    """The product of two reflected polynomials, modulo the CRC's."""
+    """Returns the product of two reflected polynomials, modulo the CRC's."""
     product = 0
     for bit in range(_BITS - 1, -1, -1):
         if left >> bit & 1:
@@ -113,16 +115,18 @@ def _times(left: int, right: int) -> int:
     return product
 
 
-CHUNK = 1 << 20  # bytes that are read at once
-CHANGED_ATTEMPTS = 3  # uploads of a file that changes meanwhile, until it has failed
+# Bytes that are read at once.
+CHUNK = 1 << 20
+# Uploads of a file that changes during each of them, before it fails.
+CHANGED_ATTEMPTS = 3
 
 
 class FileChanged(OSError):
-    """The file was written to, or replaced, since it was looked at: nothing of it was stored."""
+    """The file was written to, or replaced, since its state was read: nothing of it was stored."""
 
 
 class FileState(NamedTuple):
-    """What changes when a file is written to or replaced."""
+    """State of a file that changes with every write and replacement."""
 
     size: int
     mtime_ns: int
@@ -130,7 +134,7 @@ class FileState(NamedTuple):
 
 
 def state_of(status: os.stat_result) -> FileState:
-    """The state, to compare it before and after."""
+    """Returns the state of a file, to compare it before and after an upload."""
     return FileState(status.st_size, status.st_mtime_ns, status.st_ino)
 
 
@@ -141,7 +145,7 @@ def check_unchanged(file: int, before: FileState | None) -> None:
 
 
 def chunks(path: Path) -> Iterator[bytes]:
-    """The file's content in pieces of `CHUNK` bytes. Raises `OSError`."""
+    """Yields the file's content in pieces of `CHUNK` bytes. Raises `OSError`."""
     with path.open("rb") as file:
         yield from iter(lambda: file.read(CHUNK), b"")
 
@@ -165,12 +169,12 @@ class RangeReader:
             offset += count
 
     def crc_of(self, file: int, offset: int, size: int) -> int:
-        """The CRC-64 of a range."""
+        """Returns the CRC-64 of a range."""
         crc = 0
         for piece in self.pieces(file, offset, size):
             crc = crc64(piece, crc)
         return crc
 
     def md5_of(self, file: int, offset: int, size: int) -> str:
-        """The MD5 of a range in hex."""
+        """Returns the MD5 of a range in hex."""
         return md5_of(self.pieces(file, offset, size))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import json
 import re
-from typing import Any
+from typing import Any, List, Tuple
 
 
 class Value:
-    """One value; an instance of this class itself is of a type that no mapping has, such as a date.
+    """A value; an instance of this class itself has a type that no mapping has, such as a date.
 
-    `line` counts from 1, and is None if the format's reader does not know it. `shown` is the start of the
+    `line` counts from 1, and is None if the format's reader does not report it. `shown` is the start of the
     value as it is written, for messages.
     """
 
@@ -20,7 +20,7 @@ class Value:
         self.shown = shown[:60]
 
     def place(self, *names: str) -> str:
-        """Where it is, as the start of a message: `line 3: input: `."""
+        """Returns the place of the value as the start of a message: `line 3: input: `."""
         where = [f"line {self.line}"] if self.line else []
         return "".join(f"{part}: " for part in (*where, *names))
 
@@ -53,7 +53,7 @@ VARIABLE = "PATH_MAPPING_CONFIG"
 
 
 def read_literal(text: str, problems: list[str]) -> Value | None:
-    """The value of the one assignment; None, and a problem, without it or with other code beside it.
+    """Returns the value of the only assignment; None, and a problem, without one or with other code.
 
     This is the file that X2MindSpore generates (x2ms_adapter/modelarts/path_mapping_config.py). Comments and
     a docstring are allowed.
@@ -109,13 +109,13 @@ def _value(node: ast.expr) -> Value:
     return Value(line, shown)  # code: a call, a name, an f-string
 
 
-# A number in JSON and YAML 1.2, and a text in YAML 1.1.
+# A number in JSON and YAML 1.2, but a string in YAML 1.1, which PyYAML reads.
 _EXPONENT = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?[eE][+-]?\d+")
 _COLLECTIONS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 
 
 def read_json(text: str, problems: list[str]) -> Value | None:
-    """The document, without lines, which the JSON reader does not report; None, and a problem, if invalid."""
+    """Returns the document, without line numbers; None, and a problem, if it is invalid."""
     try:
         return _from_json(json.loads(text, object_pairs_hook=_Object, parse_constant=_refuse_constant))
     except json.JSONDecodeError as error:
@@ -125,7 +125,7 @@ def read_json(text: str, problems: list[str]) -> Value | None:
     return None
 
 
-class _Object(list[tuple[str, Any]]):
+class _Object(List[Tuple[str, Any]]):
     """The pairs of an object, as a type other than list."""
 
 
@@ -144,11 +144,12 @@ def _from_json(value: Any) -> Value:
 
 
 def read_yaml(text: str, problems: list[str]) -> Value | None:
-    """The document as by `yaml.safe_load`; None, and a problem, if invalid. Aliases are problems, too."""
+    """Returns the document as `yaml.safe_load` does; None, and a problem, if it is invalid or has aliases."""
     import yaml  # slow to import, and few mappings are YAML
 
     unprintable = yaml.reader.Reader.NON_PRINTABLE.search(text)
-    if unprintable:  # the loader would raise when it is created
+    # The loader would raise an error without a line when it is created.
+    if unprintable:
         line = text.count("\n", 0, unprintable.start()) + 1
         problems.append(f"line {line}: not YAML: the character {unprintable.group()!r}")
         return None
@@ -199,7 +200,7 @@ def _from_yaml(node: Any, loader: Any, seen: set[int], problems: list[str]) -> V
 
 
 def _is_exponential(node: Any) -> bool:
-    """Whether it is such a number, without quotes or a tag."""
+    """Tells whether a node is a number with an exponent, without quotes or a tag."""
     as_written = node.end_mark.index - node.start_mark.index == len(node.value)
     return as_written and bool(_EXPONENT.fullmatch(node.value))
 

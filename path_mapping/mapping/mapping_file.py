@@ -1,4 +1,4 @@
-"""From a file to a mapping: every key, type, URL and pattern is checked, every mistake located."""
+"""Reads a mapping from a file: checks every key, type, URL and pattern, and locates every mistake."""
 
 from __future__ import annotations
 
@@ -20,7 +20,15 @@ from path_mapping.mapping.document import (
     read_literal,
     read_yaml,
 )
-from path_mapping.mapping.routes import ObsUrl, OutputOptions, PathMapping, Route, expanded, is_text, overlaps
+from path_mapping.mapping.routes import (
+    ObsUrl,
+    OutputOptions,
+    PathMapping,
+    Route,
+    expand_placeholders,
+    is_text,
+    overlaps,
+)
 from path_mapping.mapping.selection import pattern_problem
 
 SECTIONS = ("input", "output")
@@ -49,7 +57,7 @@ class MappingReader:
         }
 
     def mapping(self, root: Value, title: str) -> PathMapping:
-        """The mapping in a document; `title` is the document's name in messages."""
+        """Reads the mapping in a document; `title` is the document's name in messages."""
         sections: dict[str, Value] = {}
         if isinstance(root, DictValue):
             sections = self._by_key(root, SECTIONS, ())
@@ -73,7 +81,7 @@ class MappingReader:
 
     def _routes(self, value: Value, section: str) -> Iterator[Route]:
         if isinstance(value, ScalarValue) and value.value is None:
-            return  # YAML: a section with nothing but comments
+            return  # YAML: a section that has only comments
         if not isinstance(value, DictValue):
             self.problems.append(f"{value.place(section)}expected a dict {{local path: 'obs://...'}}")
             return
@@ -101,13 +109,13 @@ class MappingReader:
             self.problems.append(f"{key.place(section)}found {text!r}, {expected}: {instead}")
             return None
         try:
-            return expanded(text, self._placeholders)
+            return expand_placeholders(text, self._placeholders)
         except ValueError as error:
             self.problems.append(f"{key.place(section)}{error}")
             return None
 
     def _arguments(self, value: Value, local: str, section: str) -> dict[str, Any] | None:
-        """The arguments of the `Route`; None without a valid URL."""
+        """Reads the arguments of the `Route`; None without a valid URL."""
         if not isinstance(value, DictValue):
             url = self._url(value, value.place(section))
             return None if url is None else {"remote": url}
@@ -133,7 +141,7 @@ class MappingReader:
         try:
             if text is None:
                 raise ValueError(f"found {value.shown}, expected 'obs://bucket/path'")
-            return ObsUrl.typed(expanded(text, self._placeholders))
+            return ObsUrl.typed(expand_placeholders(text, self._placeholders))
         except ValueError as error:
             self.problems.append(f"{where}{error}")
             return None
@@ -167,7 +175,7 @@ class MappingReader:
 
 
 def _pattern_in(path: str) -> tuple[str, str]:
-    """A local path as the directory before its first name with `*` or `?`, and the pattern from there on."""
+    """Splits a local path at its first name with `*` or `?` into directory and pattern."""
     names = path.split("/")
     first = next((index for index, name in enumerate(names) if "*" in name or "?" in name), len(names))
     directory = "/".join(names[:first]) or ("/" if path.startswith("/") else ".")
@@ -192,9 +200,9 @@ def read_mapping(
     placeholders: Mapping[str, str] = MappingProxyType({}),
     more: OutputOptions = _NO_MORE,
 ) -> PathMapping:
-    """The mapping in a file; `placeholders` has the values of the placeholders, `more` options of outputs.
+    """Reads a mapping file; `placeholders` has the values of the placeholders, `more` options of outputs.
 
-    Raises `MappingInvalid` if the file cannot be read, or has mistakes: all of them.
+    Raises `MappingInvalid`, with all mistakes, if the file is invalid or cannot be read.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -209,11 +217,11 @@ def parse_mapping(
     placeholders: Mapping[str, str] = MappingProxyType({}),
     more: OutputOptions = _NO_MORE,
 ) -> PathMapping:
-    """The mapping in `{'input': {local: obs}, 'output': {local: obs}}`.
+    """Reads a mapping `{'input': {local: obs}, 'output': {local: obs}}`.
 
     Each `obs` is a URL, or a dict with the URL as `obs` and the options of `Route`. The suffix of `source`
     decides the format: .yaml and .yml, .json, else Python with the assignment `PATH_MAPPING_CONFIG = {...}`.
-    Raises `MappingInvalid` if the text has mistakes: all of them, each with its place.
+    Raises `MappingInvalid` with all mistakes of the text, each with its place.
     """
     reader, suffix = MappingReader(placeholders, more), Path(source).suffix.lower()
     read, title = (_FORMATS[suffix], "the document") if suffix in _FORMATS else (read_literal, VARIABLE)

@@ -1,4 +1,4 @@
-"""A path mapping as values: URLs, routes with their options, the placeholders in both, and overlaps. Pure."""
+"""Values of a path mapping: URLs, routes with their options, placeholders in both, and overlaps. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Mapping
 from itertools import combinations, product
 from pathlib import Path
-from typing import Callable, NamedTuple
+from typing import Callable, NamedTuple, Tuple
 
 from path_mapping.mapping.document import Value
 
@@ -26,7 +26,7 @@ class ObsUrl(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> ObsUrl:
-        """The URL, which starts with `obs://` or `s3://`. Raises `ValueError` with what was expected."""
+        """Reads a URL, which starts with `obs://` or `s3://`. Raises `ValueError` with the expected form."""
         match = _URL.fullmatch(text)
         if match is None:
             raise ValueError(f"found {text!r}, expected 'obs://bucket/path'")
@@ -43,7 +43,7 @@ class ObsUrl(NamedTuple):
 
     @classmethod
     def typed(cls, text: str) -> ObsUrl:
-        """The URL that a person wrote: the same without characters that nobody sees. Raises `ValueError`."""
+        """Reads a URL that was written by hand. Raises `ValueError`, also for invisible characters."""
         url = cls.parse(text)
         unseen = _unseen(url.key)
         if unseen:
@@ -52,7 +52,7 @@ class ObsUrl(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """What all keys below the URL begin with: its key, with a `/` at the end unless it is empty."""
+        """Prefix of all keys below the URL: its key, with a `/` at the end unless it is empty."""
         return self.key if not self.key or self.key.endswith("/") else f"{self.key}/"
 
     def __str__(self) -> str:
@@ -65,9 +65,9 @@ class Route(NamedTuple):
     `include` and `exclude` are .gitignore patterns for names below the route: a file is selected if there is
     no `include` or one matches, and no `exclude` matches. `interval` is the time in seconds between two
     uploads while the training runs; None for the last upload only. `shard`: each node downloads only its
-    shard. `required`: it is an error if nothing exists at the source. `delete`: what the source no longer
-    has is deleted from the target, if this route put it there. `checksum`: contents are compared, not sizes
-    and times. `more` is what `OutputOptions` have made of further options of an output, None without any.
+    shard. `required`: a source that does not exist is an error. `delete`: files that the source no longer has
+    are deleted from the target, if this route put them there. `checksum`: contents are compared, not sizes
+    and times. `more` is the result of `OutputOptions` for further options of an output, None without any.
     """
 
     local: str
@@ -82,23 +82,23 @@ class Route(NamedTuple):
     more: object = None
 
     def path(self, base: Path) -> Path:
-        """The local path, normalized; a relative one starts at `base`."""
+        """Returns the local path, normalized; a relative one starts at `base`."""
         return Path(os.path.normpath(base / self.local))
 
 
 class PathMapping(NamedTuple):
-    """What is downloaded before the training, and what is uploaded while it runs and after it."""
+    """Inputs, downloaded before the training, and outputs, uploaded while it runs and after it."""
 
     inputs: tuple[Route, ...]
     outputs: tuple[Route, ...]
 
 
 class OutputOptions(NamedTuple):
-    """Options of outputs that whoever reads a mapping knows, by their `names`.
+    """Further options of outputs that the reader of a mapping accepts, by their `names`.
 
-    `read` makes the `Route.more` of an output from the values that it has for these and all other options,
-    by name, and their place in the mapping; `check` returns a message for each mistake in the whole mapping,
-    whose outputs with `more` are not compared with its inputs otherwise.
+    `read` makes the `Route.more` of an output from the values of all its options by name, and their place in
+    the mapping; its third argument collects problems. `check` returns a message for each mistake in the
+    mapping; outputs with `more` are not compared with inputs otherwise.
     """
 
     names: tuple[str, ...] = ()
@@ -106,8 +106,8 @@ class OutputOptions(NamedTuple):
     check: Callable[[PathMapping], list[str]] = lambda mapping: []
 
 
-def expanded(text: str, placeholders: Mapping[str, str]) -> str:
-    """The text with `{job}`, `{node}` and `{rank}` replaced; `{{` and `}}` are braces.
+def expand_placeholders(text: str, placeholders: Mapping[str, str]) -> str:
+    """Replaces `{job}`, `{node}` and `{rank}` in a text; `{{` and `}}` are braces.
 
     `placeholders` has their values. Raises `ValueError` for any other placeholder, or a single brace.
     """
@@ -129,7 +129,7 @@ def expanded(text: str, placeholders: Mapping[str, str]) -> str:
 
 
 def _unseen(key: str) -> str:
-    """The name of the first control, format or separating character, or of a blank at the end; or empty."""
+    """Returns the name of the first control, format or separating character, or of a blank at the end."""
     if key.isprintable() and not key.endswith(" "):
         return ""
 
@@ -144,21 +144,21 @@ def _unseen(key: str) -> str:
 
 
 def is_text(text: str) -> bool:
-    """Whether it has only what file names and keys can have: no NUL and no lone surrogate."""
+    """Tells whether a text can be a file name and a key: it has no NUL and no lone surrogate."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-Steps = tuple[str, ...]
+Steps = Tuple[str, ...]
 _INSIDE = "is inside"
 
 
 def overlaps(mapping: PathMapping) -> list[str]:
-    """A message for each pair of routes that must not be combined.
+    """Returns a message for each pair of routes that must not be combined.
 
     Targets (local paths of inputs, URLs of outputs) must not be the same, nor inside each other: the later
     route would overwrite the earlier. An output must not be inside an input, on either side: the next run
-    would download what this one produced. An input and an output may be the same, to continue an earlier
-    run, and an input may be inside an output: `exclude` is for that.
+    would download this run's output. An input and an output may be the same, to continue an earlier run, and
+    an input may be inside an output that excludes it.
     """
     problems = []
     for first, second in combinations(mapping.inputs, 2):
@@ -172,7 +172,7 @@ def overlaps(mapping: PathMapping) -> list[str]:
             problems.append(f"output: {second.local!r}: {second.remote} {how} {other}: use separate URLs")
     for output, given in product(mapping.outputs, mapping.inputs):
         if output.more is not None:
-            continue  # for `OutputOptions.check`
+            continue  # `OutputOptions.check` compares it
         if local_relation(output, given) == _INSIDE:
             problems.append(f"output: {output.local!r} {_INSIDE} the input {given.local!r}")
         if remote_relation(output, given) == _INSIDE:
@@ -181,12 +181,12 @@ def overlaps(mapping: PathMapping) -> list[str]:
 
 
 def local_relation(route: Route, other: Route) -> str:
-    """`is inside`, `contains` or `is the same as`, if the local paths of two routes overlap; else empty."""
+    """Returns `is inside`, `contains` or `is the same as` if local paths overlap; else an empty string."""
     return _relation(_local(route), _local(other))
 
 
 def remote_relation(route: Route, other: Route) -> str:
-    """The same of their URLs."""
+    """Returns the same for the URLs of two routes."""
     return _relation(_remote(route), _remote(other))
 
 
@@ -200,7 +200,8 @@ def _relation(own: Steps, other: Steps) -> str:
 
 def _local(route: Route) -> Steps:
     path = os.path.normpath(route.local)
-    root = "/" if path.startswith("/") else "."  # where a relative path starts is known later
+    # The base of a relative path is known later.
+    root = "/" if path.startswith("/") else "."
     return (root, *(step for step in path.split("/") if step not in ("", ".")))
 
 

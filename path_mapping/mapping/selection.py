@@ -1,4 +1,4 @@
-"""Which files of a route are selected by patterns, and which of them are this node's shard. Pure."""
+"""Selection of files by patterns, and their distribution to shards. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import re
 from collections.abc import Sequence
 from typing import Callable
 
-FILE_COST = 64 << 10  # bytes: the cost of a request, so that empty files are balanced too
+# Bytes: the cost of a request, so that empty files are balanced, too.
+FILE_COST = 64 << 10
 
 
 class Shard:
-    """One of `count` shares of an input; `index` counts from 0. Raises `ValueError` for any other index."""
+    """One of `count` parts of an input; `index` counts from 0. Raises `ValueError` for any other index."""
 
     def __init__(self, index: int = 0, count: int = 1) -> None:
         if not 0 <= index < count:
@@ -21,9 +22,9 @@ class Shard:
 
 
 def selected(include: Sequence[str], exclude: Sequence[str]) -> Callable[[str], bool] | None:
-    """Whether a name below the route is selected; a directory's name ends in `/`. None if all are.
+    """Returns a function that tells whether a name below the route is selected; None if all are.
 
-    The patterns are a .gitignore's: the last one that matches decides.
+    A directory's name ends in `/`. The patterns are those of .gitignore: the last one that matches decides.
     """
     if not include and not exclude:
         return None
@@ -34,8 +35,13 @@ def selected(include: Sequence[str], exclude: Sequence[str]) -> Callable[[str], 
     return lambda name: (not include or wanted.match_file(name)) and not unwanted.match_file(name)
 
 
+def literal_pattern(name: str) -> str:
+    """Returns the .gitignore pattern that matches exactly this name."""
+    return "/" + re.sub(r"([\\*?\[\]!# ])", r"\\\1", name)
+
+
 def pattern_problem(pattern: str) -> str | None:
-    """What is wrong with a pattern; None if it can match a file."""
+    """Returns the problem of a pattern; None if it can match a file."""
     import pathspec
 
     try:
@@ -47,10 +53,10 @@ def pattern_problem(pattern: str) -> str | None:
 
 
 def sharer(shard: Shard) -> Callable[[int], bool]:
-    """A function that returns whether the next file, of this size in bytes, belongs to the shard.
+    """Returns a function that tells whether the next file, of a size in bytes, belongs to the shard.
 
-    In the order of the keys, each file goes to the shard with the least so far. So all nodes decide the same
-    from the same listing, and no two shards differ by more than the largest file.
+    In the order of the keys, each file goes to the shard with the fewest bytes so far. So all nodes decide
+    the same from the same listing, and no two shards differ by more than the largest file.
     """
     if shard.count == 1:
         return lambda size: True

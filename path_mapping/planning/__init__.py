@@ -1,1 +1,1 @@
-"""Decides what moves, before the first byte."""
+"""Plans a transfer before the first byte."""

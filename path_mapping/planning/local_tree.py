@@ -1,4 +1,4 @@
-"""What exists below a local path, in the order that its keys would have, and the room for more."""
+"""Files below a local path in the order of their keys, and the free space of its disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from path_mapping.planning.record import is_record
 
 
 def local_entry(path: str | Path) -> LocalEntry | None:
-    """What exists at the path, without following a link; None if nothing does. Raises `OSError`."""
+    """Returns the entry at a path, or of a link itself; None if it does not exist. Raises `OSError`."""
     try:
         status = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -24,14 +24,15 @@ def local_entry(path: str | Path) -> LocalEntry | None:
 
 
 def files_below(root: Path) -> Iterator[tuple[str, LocalEntry]]:
-    """Every file below the directory with its name, and `name/` for each empty directory.
+    """Yields every file below the directory with its name, and `name/` for each empty directory.
 
     Links to files inside the directory are files; links to directories inside are skipped, as those are
     walked anyway. Links that lead outside or are dangling have a problem, and so have directories that cannot
     be read. Sockets, pipes, devices and unfinished files are special. Records are skipped.
     """
     top, inside = str(root), os.path.realpath(root) + os.sep
-    waiting = [""]  # a stack, not a recursion: a tree may be deeper than Python's calls
+    # A stack, not a recursion: a tree may be deeper than the recursion limit of Python.
+    waiting = [""]
     while waiting:
         name = waiting.pop()
         path = os.path.join(top, name)
@@ -53,14 +54,14 @@ def files_below(root: Path) -> Iterator[tuple[str, LocalEntry]]:
 
 
 def _sorted(directory: str) -> list[str]:
-    """The names in a directory. A directory's name is sorted with its `/`, as keys are."""
+    """Returns the names in a directory. The name of a directory is sorted with its `/`, as keys are."""
     with os.scandir(directory) as entries:
         names = [f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name for entry in entries]
     return sorted(name for name in names if not is_record(name))
 
 
 def _file(path: str, inside: str) -> LocalEntry | None:
-    """What exists at the path of a file; None if it was removed, or is a link to a directory inside."""
+    """Returns the entry of a file; None if it was removed meanwhile, or is a link to a directory inside."""
     if is_temporary(os.path.basename(path)):
         return LocalEntry("special", 0, 0, "it has the name of an unfinished file of ma_boot")
     try:
@@ -89,7 +90,7 @@ def _link_problem(path: str, inside: str) -> str | None:
 
 
 def folds_case(root: Path) -> bool:
-    """Whether the disk ignores case, tested with a name that exists: nothing is written."""
+    """Tells whether the disk ignores case, by a name that exists: nothing is written."""
     directory = _nearest(root)
     if not any(letter.isalpha() for letter in directory.name):
         return False
@@ -100,12 +101,12 @@ def folds_case(root: Path) -> bool:
 
 
 def _nearest(path: Path) -> Path:
-    """The path, or its nearest ancestor that exists."""
+    """Returns the path, or its nearest ancestor that exists."""
     return next(parent for parent in (path, *path.parents) if parent.exists())
 
 
 class SpaceNeed(NamedTuple):
-    """What a target needs: bytes, files (inodes), and the size of the largest file that is replaced.
+    """Space for the files of a target: bytes, inodes, and the size of the largest file that is replaced.
 
     While a file is replaced, both versions are on the disk.
     """
@@ -115,7 +116,7 @@ class SpaceNeed(NamedTuple):
     largest: int = 0
 
     def plus(self, size: int, replaced: int | None) -> SpaceNeed:
-        """With one more file; `replaced` is the size of the file in its place, None for a new one."""
+        """Adds a file; `replaced` is the size of the file in its place, None for a new one."""
         if replaced is None:
             return SpaceNeed(self.size + size, self.files + 1, self.largest)
         return SpaceNeed(self.size + max(0, size - replaced), self.files, max(self.largest, size))
@@ -130,7 +131,7 @@ class FreeSpace(NamedTuple):
 
 
 def shortages(needs: dict[Path, SpaceNeed], free: dict[Path, FreeSpace]) -> list[str]:
-    """What does not fit; `free` is the space on each target's disk. Pure."""
+    """Returns a message for each disk that is too small; `free` is the space for each target. Pure."""
     problems: list[str] = []
     for device in dict.fromkeys(space.device for space in free.values()):
         targets = [target for target in needs if free[target].device == device]
@@ -149,7 +150,7 @@ def shortages(needs: dict[Path, SpaceNeed], free: dict[Path, FreeSpace]) -> list
 
 
 def free_space(target: Path) -> FreeSpace:
-    """The space for users other than root on the disk where the target is, or will be."""
+    """Returns the space for users other than root on the disk where the target is, or will be."""
     directory = _nearest(target)
     status = os.statvfs(directory)
     files = status.f_favail if status.f_files else None

@@ -1,31 +1,30 @@
-"""The steps of one route, from sorted listings of both sides. Pure: looks at the disk are passed in.
+"""Steps of one route, from sorted listings of both sides. Pure: functions that read the disk are passed in.
 
-A file is compared with its object by size, then by record, then by content: a function tells, at most once,
-what a local file would be in OBS.
+A file is compared with its object by size, then by record, then by content, which is read at most once.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from functools import partial
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Callable, Generic, NamedTuple, TypeVar
+from typing import Callable, Generic, Iterator, NamedTuple, Sequence, Tuple, TypeVar
 
-from path_mapping.localfs.names import LONGEST_PATH, Clashes, key_problem, unsafe
+from path_mapping.localfs.names import LONGEST_PATH, Clashes, key_problem, name_problem
 from path_mapping.mapping.routes import Route
 from path_mapping.mapping.selection import Shard, selected, sharer
 from path_mapping.stores.objects import StoredObject, part_sizes_of
 
 
 class Copy(NamedTuple):
-    """One file to copy: the local path, which is inside `root`, and the object.
+    """A file to copy: the local path, which is inside `root`, and the object.
 
-    Both as text, which takes a tenth of the time of a `Path`; there may be a million.
+    Paths are text, which takes a tenth of the time of a `Path`: there may be a million copies.
 
-    `etag` is the object's, as it was listed; `route` is the index of the route. `mtime_ns` of a file to
-    upload is in nanoseconds.
+    `etag` is the object's, as it was listed; `route` is the index of the route. `mtime_ns` is the time at
+    which a file to upload was modified, in nanoseconds.
     """
 
     path: str
@@ -49,7 +48,7 @@ class Copy(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """A file is at `root` plus its name, its object at `prefix` plus its name.
+    """Both ends of a route: a file is at `root` plus its name, its object at `prefix` plus its name.
 
     For a route of a single file, `single` is its name and `prefix` the whole key.
     """
@@ -90,11 +89,12 @@ def uploaded_file_ends(route: Route, base: Path) -> Ends:
     return Ends(local.parent, route.remote.bucket, key, local.name)
 
 
-Objects = Iterator[tuple[str, StoredObject]]
+# Names of the files of a route, with their objects.
+Objects = Iterator[Tuple[str, StoredObject]]
 
 
 def find_input(route: Route, listed: Iterable[StoredObject], base: Path) -> tuple[Ends, Objects] | None:
-    """The ends of an input, and its objects with their names. None if nothing exists at its URL.
+    """Returns the ends of an input, and its objects with their names. None if its URL does not exist.
 
     `listed` are the objects whose keys start with the URL's key, in order. A URL that ends in `/` is a
     directory; else an object of exactly this key is a file; else what is below `key/` is a directory. So
@@ -122,17 +122,18 @@ def _below(prefix: str, listed: Iterable[StoredObject]) -> Objects:
             return  # keys are in order: no later one starts with the prefix
 
 
-Etags = Callable[[str, tuple[int, ...]], Sequence[str]]
+Etags = Callable[[str, Tuple[int, ...]], Sequence[str]]
 """The ETags of a local file's content, by its name, for parts of each of these sizes; for none its MD5."""
 
 COPY, SKIP, REFUSE, MAKE, DELETE = "copy", "skip", "refuse", "make", "delete"
-NOT_SELECTED = "not selected"  # the reason of a step
+# The reason of a step; `RouteScan` counts by it.
+NOT_SELECTED = "not selected"
 
 
 class LocalEntry(NamedTuple):
-    """What exists at a local path: `kind` is file, directory, link or special.
+    """An entry of a local directory: `kind` is file, directory, link or special.
 
-    `size` is in bytes, `mtime_ns` in nanoseconds. `problem` says why it cannot be uploaded.
+    `size` is in bytes, `mtime_ns` in nanoseconds. `problem` is the reason why it cannot be uploaded.
     """
 
     kind: str
@@ -147,7 +148,7 @@ class LocalEntry(NamedTuple):
 
 
 class RecordEntry(NamedTuple):
-    """What a record has of a file: its state on the disk and its object's ETag after the last transfer.
+    """State of a file on the disk, and ETag of its object, after the last transfer.
 
     `etag` is without quotes; after an upload it is the response's, or empty. `md5` is the content's, if it
     was computed.
@@ -160,15 +161,15 @@ class RecordEntry(NamedTuple):
     md5: str = ""
 
     def matches(self, local: LocalEntry) -> bool:
-        """Whether the file is a regular one and has not changed since, as far as size and time show."""
+        """Tells whether the entry is a regular file that has not changed since, by size and time."""
         return (local.kind, local.size, local.mtime_ns) == ("file", self.size, self.mtime_ns)
 
 
 class Step(NamedTuple):
-    """One decision: `action` on the file `name` of a route, and the reason.
+    """A decision: `action` on the file `name` of a route, and the reason.
 
     `name` is the path below the route's root; a directory's ends in `/`. `etag` is the object's and `local`
-    what is on the disk, if they exist. `md5` is the local content's, if it was computed.
+    the entry on the disk, if they exist. `md5` is the local content's, if it was computed.
     `learned`: both sides are the same, and the record does not have it yet. `named`: in a notice.
     """
 
@@ -183,8 +184,8 @@ class Step(NamedTuple):
     named: bool = False
 
 
-def unquoted(etag: str) -> str:
-    """The ETag as a record has it. It changes with the content, whether or not it is an MD5."""
+def unquote_etag(etag: str) -> str:
+    """Returns the ETag as a record has it. It changes with the content, whether or not it is an MD5."""
     return etag.strip('"')
 
 
@@ -192,11 +193,12 @@ def compare_download(
     name: str,
     stored: StoredObject,
     local: LocalEntry | None,
+    *,
     entry: RecordEntry | None,
     checksum: bool,
     etags: Etags,
 ) -> Step:
-    """Whether an object is downloaded over what is on the disk."""
+    """Decides whether an object is downloaded over the entry on the disk."""
     if local is None:
         return Step(COPY, name, stored.size, "not here", stored.etag)
     step = partial(Step, name=name, size=stored.size, etag=stored.etag, local=local)
@@ -206,19 +208,20 @@ def compare_download(
         return step(COPY, reason="no file is in its place")
     if local.size != stored.size:
         return step(COPY, reason="another size")
-    return _compared(step, stored, local, entry, checksum, partial(etags, name))
+    return _compared(step, stored, local, entry=entry, checksum=checksum, etags=partial(etags, name))
 
 
 def compare_upload(
     name: str,
     local: LocalEntry,
     stored: StoredObject | None,
+    *,
     listed: bool,
     entry: RecordEntry | None,
     checksum: bool,
     etags: Etags,
 ) -> Step:
-    """Whether a file is uploaded. `listed` is False if the target was not: then the record decides."""
+    """Decides whether a file is uploaded; by the record if the target was not `listed`."""
     step = partial(Step, name=name, size=local.size, etag=stored.etag if stored else "", local=local)
     if not listed:
         if entry is not None and entry.matches(local):
@@ -228,19 +231,20 @@ def compare_upload(
         return step(COPY, reason="not in OBS")
     if local.size != stored.size:
         return step(COPY, reason="another size")
-    return _compared(step, stored, local, entry, checksum, partial(etags, name))
+    return _compared(step, stored, local, entry=entry, checksum=checksum, etags=partial(etags, name))
 
 
 def _compared(
     step: Callable[..., Step],
     stored: StoredObject,
     local: LocalEntry,
+    *,
     entry: RecordEntry | None,
     checksum: bool,
     etags: Callable[[tuple[int, ...]], Sequence[str]],
 ) -> Step:
-    """Two sides of the same size: by the record, else by content if the ETag tells it."""
-    same_etag = entry is not None and entry.etag == unquoted(stored.etag) != ""
+    """Compares two sides of the same size: by the record, else by content if the ETag depends on it."""
+    same_etag = entry is not None and entry.etag == unquote_etag(stored.etag) != ""
     if entry is not None and same_etag and entry.matches(local) and not checksum:
         return step(SKIP, reason="unchanged", md5=entry.md5)
     expected = (entry.md5 if entry is not None and same_etag else "") or stored.md5
@@ -250,7 +254,7 @@ def _compared(
             return step(SKIP, reason="the same content", md5=actual, learned=True)
         return step(COPY, reason="other content", md5=actual)
     sizes = part_sizes_of(stored.etag, stored.size)
-    if sizes and unquoted(stored.etag).lower() in etags(sizes):
+    if sizes and unquote_etag(stored.etag).lower() in etags(sizes):
         return step(SKIP, reason="the same content", learned=True)
     if entry is None or checksum:
         return step(COPY, reason="its content is not known")
@@ -261,24 +265,24 @@ Item = TypeVar("Item")
 
 
 class InStep(Generic[Item]):
-    """Items with sorted names, read in step with other names in the same order."""
+    """Items with sorted names, merged with other names in the same order."""
 
     def __init__(self, items: Iterable[tuple[str, Item]]) -> None:
         self._items = iter(items)
         self._next = next(self._items, None)
 
     def is_behind(self, name: str) -> bool:
-        """Whether there are items before the name."""
+        """Tells whether there are items before the name."""
         return self._next is not None and self._next[0] < name
 
     def before(self, name: str | None) -> Iterator[Item]:
-        """The items before the name, each once; all the rest for None."""
+        """Yields the items before the name, each once; all others for None."""
         while self._next is not None and (name is None or self._next[0] < name):
             yield self._next[1]
             self._next = next(self._items, None)
 
     def at(self, name: str) -> Item | None:
-        """The item of this name, if it exists. Those before it are skipped."""
+        """Returns the item of this name, if it exists. Items before it are skipped."""
         while self._next is not None and self._next[0] < name:
             self._next = next(self._items, None)
         if self._next is None or self._next[0] != name:
@@ -292,6 +296,7 @@ def plan_downloads(
     route: Route,
     ends: Ends,
     objects: Objects,
+    *,
     entries: Iterable[RecordEntry],
     local_entry: Callable[[str], LocalEntry | None],
     etags: Etags,
@@ -299,17 +304,19 @@ def plan_downloads(
     folded: bool,
     noted: Callable[[str], RecordEntry | None],
 ) -> Iterator[Step]:
-    """A step for each object of an input, in the order of their names.
+    """Yields a step for each object of an input, in the order of their names.
 
-    `local_entry` returns what is on the disk under a name, `etags` reads it. `folded`: the disk ignores case.
-    `noted` returns what a local file itself says it is a copy of: a run that was killed did not record it.
+    `local_entry` returns the entry of a name on the disk, `etags` reads its content. `folded`: the disk
+    ignores case. `noted` returns the entry that a local file carries itself (see `FileMark`): a run that was
+    killed may not have recorded it.
     """
     chosen, clashes = selected(route.include, route.exclude), Clashes(folded)
     recorded = InStep((entry.name, entry) for entry in entries)
     mine = sharer(shard if route.shard else Shard())
     room = LONGEST_PATH - len(os.fsencode(ends.root)) - 1
     for name, stored in objects:
-        if recorded.is_behind(name):  # hardly ever: so not two iterators for each of a million objects
+        # Hardly ever true; without the test, each of a million objects would make two iterators.
+        if recorded.is_behind(name):
             yield from _gone(recorded.before(name), route, local_entry)
         entry = recorded.at(name)
         if not name:
@@ -319,13 +326,11 @@ def plan_downloads(
             yield Step(SKIP, name, stored.size, NOT_SELECTED)
             continue
         marker = name.endswith("/") and stored.size == 0
-        problem = unsafe(name[:-1] if marker else name) or (4 * len(name) > room and _too_long(name, room))
+        problem = name_problem(name[:-1] if marker else name) or _too_long(name, room)
         clash = None if problem else clashes.problem(name)
-        if problem:
-            yield Step(REFUSE, name, stored.size, problem)
-        elif clash:
-            action = SKIP if marker else REFUSE  # a marker has no content to lose
-            yield Step(action, name, stored.size, clash)
+        if problem or clash:
+            action = SKIP if clash and marker else REFUSE  # a marker has no content to lose
+            yield Step(action, name, stored.size, problem or clash or "")
         elif marker:
             yield _directory(name, local_entry(name))
         elif not mine(stored.size):
@@ -333,22 +338,23 @@ def plan_downloads(
         else:
             local = local_entry(name)
             known = entry or (noted(name) if local is not None else None)
-            step = compare_download(name, stored, local, known, route.checksum, etags)
+            step = compare_download(name, stored, local, entry=known, checksum=route.checksum, etags=etags)
             if known is not entry and step.action == SKIP:
-                step = step._replace(learned=True)  # the file has it, and the record gets it
+                step = step._replace(learned=True)
             yield step
     yield from _gone(recorded.before(None), route, local_entry)
 
 
 def _too_long(name: str, room: int) -> str | None:
-    """`room` is the number of bytes that the target leaves for a name."""
-    if len(os.fsencode(name)) <= room:
+    """Returns the problem of a name that is longer than `room` bytes, which the target leaves for it."""
+    # A character takes at most 4 bytes: most names need not be encoded.
+    if 4 * len(name) <= room or len(os.fsencode(name)) <= room:
         return None
     return f"a path longer than {LONGEST_PATH} bytes"
 
 
 def _own_directory(marker: StoredObject) -> Iterator[Step]:
-    """A notice if the marker of the route's own directory has a content."""
+    """Yields a notice if the marker of the route's own directory has a content."""
     if marker.size:
         reason = f"a directory has no content: the {marker.size} bytes of {marker.key!r} are left out"
         yield Step(SKIP, "", marker.size, reason, named=True)
@@ -365,7 +371,7 @@ def _directory(name: str, local: LocalEntry | None) -> Step:
 def _gone(
     entries: Iterable[RecordEntry], route: Route, local_entry: Callable[[str], LocalEntry | None]
 ) -> Iterator[Step]:
-    """Files that were downloaded by this route, have not changed since, and are no longer in OBS."""
+    """Deletes files that this route downloaded, that have not changed since, and that OBS no longer has."""
     for entry in entries:
         local = local_entry(entry.name) if route.delete else None
         if local is not None and entry.matches(local):
@@ -376,12 +382,13 @@ def plan_uploads(
     route: Route,
     ends: Ends,
     files: Iterable[tuple[str, LocalEntry]],
+    *,
     objects: Objects | None,
     entries: Iterable[RecordEntry],
     etags: Etags,
     wanted: Callable[[str, LocalEntry], bool],
 ) -> Iterator[Step]:
-    """A step for each local file of an output, in the order of their names.
+    """Yields a step for each local file of an output, in the order of their names.
 
     `objects` are those at the target, or None if they were not listed: then the record alone decides.
     `wanted` returns whether a file may be uploaded now.
@@ -394,7 +401,8 @@ def plan_uploads(
         yield from _unsent(recorded.before(name), route, complete, listed)
         entry, stored = recorded.at(name), listed.at(name) if listed else None
         problem = local.problem or key_problem(ends.key_of(name))
-        complete = complete and (not problem or local.kind == "special")  # which hides nothing
+        # A directory that cannot be read hides files; a special file does not.
+        complete = complete and (not problem or local.kind == "special")
         if chosen is not None and not chosen(name):
             yield Step(SKIP, name, local.size, NOT_SELECTED)
         elif problem:
@@ -406,22 +414,30 @@ def plan_uploads(
             action, reason = (SKIP, "unchanged") if exists else (MAKE, "an empty directory")
             yield Step(action, name, 0, reason, local=local)
         else:
-            yield compare_upload(name, local, stored, listed is not None, entry, route.checksum, etags)
+            yield compare_upload(
+                name,
+                local,
+                stored,
+                listed=listed is not None,
+                entry=entry,
+                checksum=route.checksum,
+                etags=etags,
+            )
     yield from _unsent(recorded.before(None), route, complete, listed)
 
 
 def _unsent(
     entries: Iterable[RecordEntry], route: Route, complete: bool, listed: InStep[StoredObject] | None
 ) -> Iterator[Step]:
-    """Files that were uploaded by this route and are gone. None after a problem, which may hide them.
+    """Deletes objects whose files are gone; none if listing the files had a problem, which may hide files.
 
-    An object that is not the one that was uploaded stays; if nothing was listed, that is checked later.
+    An object that is not the one that was uploaded stays; without a listing, `_delete_objects` checks that.
     """
     for entry in entries:
         stored = listed.at(entry.name) if listed is not None else None
         if not (route.delete and complete) or (listed is not None and stored is None):
             continue
-        if stored is None or unquoted(stored.etag) == entry.etag:
+        if stored is None or unquote_etag(stored.etag) == entry.etag:
             yield Step(DELETE, entry.name, entry.size, "no longer here", entry.etag)
         else:
             reason = "not deleted in OBS, where it has changed since its upload"

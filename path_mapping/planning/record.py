@@ -1,13 +1,13 @@
-"""What is kept beside a target: the record of what was moved, and unfinished multipart uploads.
+"""Files beside a target: the record of moved files, and the notes of unfinished multipart uploads.
 
 The record is a small SQLite file, which only saves work: if it is missing, damaged or locked, everything is
 compared again.
 
 A multipart upload belongs to the process that began it: another process, or another node, may be uploading to
 the same key. So only ids that were noted here are ever resumed or aborted, and only when the process that
-noted them is gone, which the lock on its file tells. Without the file, an upload is not resumed.
+noted them is gone: then the lock on its file is free. Without the file, an upload is not resumed.
 
-Nothing here raises.
+Nothing here raises: best effort.
 """
 
 from __future__ import annotations
@@ -28,10 +28,13 @@ from path_mapping.localfs.atomic_file import is_locked, stem_of
 from path_mapping.planning.plan import RecordEntry
 
 _SUFFIX = ".ma_sync"
-_BATCH = 200  # entries: with _BATCH_SECONDS, the most that a kill can lose
+# Entries that are written at once, at least every _BATCH_SECONDS: a kill loses no more than one batch.
+_BATCH = 200
 _BATCH_SECONDS = 1.0
-_LATEST = (1 << 63) - 1  # nanoseconds, in the year 2262: SQLite has no larger integers
-_BUSY_SECONDS = 2.0  # the longest wait for another process that writes
+# Nanoseconds, in the year 2262: the largest integer of SQLite.
+_LATEST = (1 << 63) - 1
+# Seconds; max. wait for another process that writes to the record.
+_BUSY_SECONDS = 2.0
 _SCHEMA = """CREATE TABLE IF NOT EXISTS entries (
     way TEXT, name TEXT, size INTEGER, mtime_ns INTEGER, mark TEXT, md5 TEXT, PRIMARY KEY (way, name)
 ) WITHOUT ROWID"""
@@ -39,17 +42,17 @@ _COLUMNS = "name, size, mtime_ns, mark, md5"
 
 
 def record_path(target: Path) -> Path:
-    """Beside the target, not in it: training code lists its data directory."""
+    """Returns the path of a target's record: not in it, as training code lists its data directory."""
     return target.parent / f".{stem_of(target.name)}{_SUFFIX}"
 
 
 def is_record(name: str) -> bool:
-    """Whether this is the name of a record or of SQLite's journal of it, which are never uploaded."""
+    """Tells whether a file has the name of a record or of its SQLite journal, which are never uploaded."""
     return name.startswith(".") and name.endswith((_SUFFIX, f"{_SUFFIX}-journal"))
 
 
 class Record:
-    """The entries of one way, `download obs://...` or `upload obs://...`; a file may hold several.
+    """The entries of one way, `download obs://...` or `upload obs://...`; a file may hold several ways.
 
     The file is created by the first write. If it is not `kept`, nothing is read or written. All methods are
     thread-safe.
@@ -64,7 +67,7 @@ class Record:
         self._usable = kept
 
     def entries(self) -> Iterator[RecordEntry]:
-        """All entries that are on the disk, in the order of their names."""
+        """Yields all entries that are on the disk, in the order of their names."""
         if not self._usable or not os.path.isfile(self._path):
             return
         query = f"SELECT {_COLUMNS} FROM entries WHERE way = ? ORDER BY name"
@@ -118,7 +121,8 @@ class Record:
             os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640))
         database = self._connect()
         try:
-            database.execute("PRAGMA synchronous = OFF")  # a damaged record costs work, no data
+            # Faster; a crash of the machine may damage the record, which costs work, but no data.
+            database.execute("PRAGMA synchronous = OFF")
             with database:
                 database.execute(_SCHEMA)
                 database.executemany(statement, rows)
@@ -126,15 +130,17 @@ class Record:
             database.close()
 
     def _connect(self) -> sqlite3.Connection:
-        uri = f"{self._path.absolute().as_uri()}?mode=rw"  # even to read: a kill may have left a journal
+        # Writable even to read: a kill may have left a journal, which SQLite applies first.
+        uri = f"{self._path.absolute().as_uri()}?mode=rw"
         return sqlite3.connect(uri, timeout=_BUSY_SECONDS, uri=True, check_same_thread=False)
 
 
-_OF_UPLOADS = ".uploads.ma_sync"  # also the suffix of a record: such files are never uploaded
+# It ends like a record, so these files are never uploaded.
+_OF_UPLOADS = ".uploads.ma_sync"
 
 
 class BegunUpload(NamedTuple):
-    """A multipart upload that was begun, and not completed or aborted since."""
+    """A multipart upload that was neither completed nor aborted."""
 
     bucket: str
     key: str
@@ -149,7 +155,7 @@ class NotedUploads(NamedTuple):
 
 
 def noted_uploads(target: Path, way: str) -> NotedUploads:
-    """What is noted for a route; changes nothing, unlike `BegunUploads`, whose arguments these are."""
+    """Returns the notes of a route. Takes the arguments of `BegunUploads`, but takes over nothing."""
     left: list[BegunUpload] = []
     used: set[str] = set()
     for path in _files(target.parent, _prefix(target, way)):
@@ -177,18 +183,18 @@ class BegunUploads:
         self._take_over()
 
     def left(self) -> list[BegunUpload]:
-        """The uploads of earlier runs that no file has taken."""
+        """The uploads of earlier runs that were not taken."""
         return list(self._left.values())
 
     def take(self, bucket: str, key: str) -> tuple[str, ...]:
-        """The ids of this object's uploads that earlier runs left, the oldest first; each only once."""
+        """Takes the ids of this object's uploads that earlier runs left, the oldest first; each only once."""
         ids = [begun.upload for begun in self._left.values() if (begun.bucket, begun.key) == (bucket, key)]
         for upload in ids:
             del self._left[upload]
         return tuple(ids)
 
     def begun(self, bucket: str, key: str, upload: str) -> None:
-        """Notes an upload, on the disk before the first part is sent."""
+        """Notes an upload; the note is in the file before the first part is sent."""
         if upload not in self._open:
             self._open[upload] = BegunUpload(bucket, key, upload)
             self._note({"begun": upload, "bucket": bucket, "key": key})
@@ -209,7 +215,7 @@ class BegunUploads:
             self._file = None
 
     def _take_over(self) -> None:
-        """Copies what dead processes left into the own file, then removes theirs."""
+        """Copies the notes of dead processes to the own file, then removes their files."""
         for path in _files(self._directory, self._prefix):
             with suppress(OSError):
                 self._take_from(path)
@@ -229,7 +235,7 @@ class BegunUploads:
             os.close(file)
 
     def _note(self, entry: dict[str, str]) -> None:
-        """Adds a line. A newline comes first, as the last line may be torn."""
+        """Adds a line, after a newline: a kill may have torn the last line."""
         with self._lock, suppress(OSError):
             if self._file is None:
                 self._create()
@@ -237,7 +243,7 @@ class BegunUploads:
                 os.write(self._file, f"\n{json.dumps(entry)}\n".encode("ascii"))
 
     def _create(self) -> None:
-        """Creates the file, and locks it before it has the name by which others find it."""
+        """Creates the file, and locks it before it gets the name by which other processes find it."""
         name = f"{self._prefix}{os.urandom(6).hex()}"
         new, self._path = (
             self._directory / f"{name}.new.ma_sync",
@@ -245,7 +251,8 @@ class BegunUploads:
         )
         file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # without locks there is no owner: not noted
+            # A file system without locks raises: then uploads have no owner and are not noted.
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.rename(new, self._path)
         except OSError:
             os.close(file)
@@ -260,7 +267,7 @@ def _prefix(target: Path, way: str) -> str:
 
 
 def _files(directory: Path, prefix: str) -> list[Path]:
-    """The files of all processes, in the order of their names."""
+    """Returns the files of all processes, in the order of their names."""
     try:
         names = sorted(os.listdir(directory))
     except OSError:
@@ -269,7 +276,7 @@ def _files(directory: Path, prefix: str) -> list[Path]:
 
 
 def _unfinished(content: bytes) -> list[BegunUpload]:
-    """The uploads in a file that were begun and not ended, in this order; torn lines are ignored."""
+    """Returns the uploads in a file that were begun and not ended, in this order; torn lines are ignored."""
     uploads: dict[str, BegunUpload] = {}
     for line in content.splitlines():
         with suppress(ValueError, KeyError, TypeError):

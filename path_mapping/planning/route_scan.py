@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Iterator
 
 from path_mapping.errors import StoreError, printable
 from path_mapping.localfs.atomic_file import read_mark
@@ -49,15 +49,16 @@ Check = Callable[[], None]
 """Called often; raises to cancel."""
 
 
-MOST_EXAMPLES = 2  # names of files that no pattern selects, in a message
+# Names of files that no pattern selects, in a message.
+MOST_EXAMPLES = 2
 
 
 def never_cancelled() -> None:
-    """The `Check` of what is not cancelled."""
+    """The `Check` of a scan that cannot be cancelled."""
 
 
 class RouteScan:
-    """A route whose two sides are known. Its steps can be read once, which counts them.
+    """A route with both sides listed. Its steps can be read once, which counts them.
 
     `files` and `bytes` are by action, `same` is the number of files that are the same on both sides, and
     `need` is the space that the copies take on the disk. Of the source's files, `selected` match the patterns
@@ -110,7 +111,7 @@ class RouteScan:
         return not self.selected and not self.unselected
 
     def why_nothing(self, kind: str) -> str:
-        """The patterns, and some of the files that they do not select; `kind` is object or file."""
+        """Returns the patterns, and examples of files that they do not select; `kind` is object or file."""
         patterns = [
             f"{option} {list(lines)}"
             for option, lines in (("include", self.route.include), ("exclude", self.route.exclude))
@@ -122,13 +123,13 @@ class RouteScan:
         return f"none of its {count} ({', '.join([*names, *more])}) is selected by {', '.join(patterns)}"
 
     def has_sent(self) -> bool:
-        """True if the record has a file that the patterns select: it was uploaded, and removed here since."""
+        """Tells whether the record has a selected file: it was uploaded, and removed here since."""
         chosen = selected(self.route.include, self.route.exclude)
         return any(chosen is None or chosen(entry.name) for entry in self.record.entries())
 
 
 def space_problems(scans: Iterable[RouteScan]) -> list[str]:
-    """What does not fit on the disks, of inputs whose steps have been read."""
+    """Returns a message for each disk that is too small for inputs whose steps have been read."""
     needs = {scan.ends.local: scan.need for scan in scans if scan.need != SpaceNeed()}
     return shortages(needs, {target: free_space(target) for target in needs})
 
@@ -137,11 +138,12 @@ def scan_download(
     route: Route,
     base: Path,
     lister: Lister,
+    *,
     shard: Shard,
     check: Check = never_cancelled,
     recorded: bool = True,
 ) -> RouteScan | None:
-    """The scan of an input, None if it does not exist. Raises `StoreError`, now or as steps are read."""
+    """Scans an input; None if it does not exist. Raises `StoreError`, now or as steps are read."""
     source = find_input(route, lister(route.remote.bucket, route.remote.key), base)
     if source is None:
         return None
@@ -159,7 +161,17 @@ def scan_download(
         return RecordEntry(name, mark.size, mark.mtime_ns, mark.etag) if mark is not None else None
 
     etags, folded = partial(_etags, check, ends.root), folds_case(ends.root)
-    steps = plan_downloads(route, ends, objects, record.entries(), entry_below, etags, shard, folded, noted)
+    steps = plan_downloads(
+        route,
+        ends,
+        objects,
+        entries=record.entries(),
+        local_entry=entry_below,
+        etags=etags,
+        shard=shard,
+        folded=folded,
+        noted=noted,
+    )
     return RouteScan(route, ends, record, steps)
 
 
@@ -167,17 +179,18 @@ def scan_upload(
     route: Route,
     base: Path,
     lister: Lister | None,
+    *,
     notice: Callable[[str], None] | None,
     wanted: Callable[[str, LocalEntry], bool] = lambda path, local: True,
     check: Check = never_cancelled,
     recorded: bool = True,
     belongs: Callable[[str], bool] = lambda path: True,
 ) -> RouteScan | None:
-    """The scan of an output, None if nothing exists at its local path.
+    """Scans an output; None if its local path does not exist.
 
-    `wanted` files are sent now, others later; what does not belong to the output is left out; both are asked
-    with the path. Without a lister the record alone decides. If the target cannot be listed, there is a
-    notice, and all files are uploaded; without `notice` reading the steps raises `StoreError`.
+    `wanted` files are sent now, others later; files for which `belongs` is false are left out. Without a
+    lister the record alone decides. If the target cannot be listed, `notice` is called with a message, and
+    all files are uploaded; without `notice` reading the steps raises `StoreError`.
     """
     local = route.path(base)
     output = _output_entry(local)
@@ -195,7 +208,9 @@ def scan_upload(
         return wanted(ends.path_of(name), child)
 
     etags = partial(_etags, check, ends.root)
-    steps = plan_uploads(route, ends, files, objects, record.entries(), etags, may_go)
+    steps = plan_uploads(
+        route, ends, files, objects=objects, entries=record.entries(), etags=etags, wanted=may_go
+    )
     return RouteScan(route, ends, record, steps)
 
 
@@ -208,7 +223,7 @@ def _etags(check: Check, root: Path, name: str, sizes: tuple[int, ...]) -> list[
 
 
 def _output_entry(local: Path) -> LocalEntry | None:
-    """What an output is: a link is followed, and what is neither a file nor a directory has a problem."""
+    """Returns the entry of an output, after a link; one that is no file and no directory has a problem."""
     try:
         entry = local_entry(local)
         if entry is not None and entry.kind == "link":
@@ -221,7 +236,7 @@ def _output_entry(local: Path) -> LocalEntry | None:
 
 
 def _listed(ends: Ends, lister: Lister, route: Route, notice: Callable[[str], None] | None) -> Objects:
-    """The objects at an output's URL with their names; a listing that fails ends there, with a notice."""
+    """Yields the objects at an output's URL with their names; a listing that fails ends with a notice."""
     try:
         for stored in lister(ends.bucket, ends.prefix):
             if not ends.single or stored.key == ends.prefix:

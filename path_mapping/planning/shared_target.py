@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from typing import Callable
 
 from path_mapping.mapping.routes import Route
-from path_mapping.planning.plan import Copy, Ends, unquoted
+from path_mapping.planning.plan import Copy, Ends, unquote_etag
 from path_mapping.stores.objects import StoredObject
 
-CONFLICTS = "conflicts"  # below an output's URL: a directory for each writer
+# Directory below an output's URL that has a directory for each writer.
+CONFLICTS = "conflicts"
 
 HasContent = Callable[[Copy], bool]
 """Predicate: the object that exists at the key of a copy has the content of its file."""
@@ -24,14 +25,14 @@ def conflict_key(ends: Ends, key: str, writer: str) -> str:
 
 
 class SharedTarget:
-    """The knowledge of one writer about the objects at URLs that other writers use, too.
+    """One writer's knowledge of the objects at URLs that other writers use, too.
 
-    An object may be replaced if it is as it was before the job (`note`), or if this writer has written it.
-    All others are another writer's: a file with other content is diverted to `conflicts/WRITER/`. Listings
-    do not tell who wrote an object, so its ETag has to.
+    An object may be replaced if it is unchanged since before the job (`note`), or if this writer has written
+    it. All others belong to another writer: a file with other content is diverted to `conflicts/WRITER/`.
+    Listings do not have the writer of an object, so its ETag identifies it.
 
-    `announce` is called with True before this writer looks at the objects to replace them, and with False
-    when its last request has ended.
+    `announce` is called with True before this writer compares objects to replace them, and with False after
+    its last request.
     """
 
     def __init__(
@@ -40,16 +41,18 @@ class SharedTarget:
         self._urls = {route.remote for route in routes}
         self._writer = writer
         self._announce = announce
-        self._replaceable: set[int] = set()  # hashes of states: a million of them take 60 MB
-        self._diverted: dict[str, Copy] = {}  # by the local path
+        # Hashes of states, not the states: a million of them take 60 MB.
+        self._replaceable: set[int] = set()
+        # By the local path.
+        self._diverted: dict[str, Copy] = {}
 
     def has(self, route: Route) -> bool:
-        """Returns whether other writers upload to this output's URL."""
+        """Tells whether other writers upload to this output's URL."""
         return route.remote in self._urls
 
     def note(self, bucket: str, objects: Iterable[StoredObject]) -> None:
-        """Takes note of objects that exist before the job writes any."""
-        self._replaceable.update(hash((bucket, stored.key, unquoted(stored.etag))) for stored in objects)
+        """Notes objects that exist before the job writes any."""
+        self._replaceable.update(hash((bucket, stored.key, unquote_etag(stored.etag))) for stored in objects)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -63,7 +66,7 @@ class SharedTarget:
     def redirected(
         self, copy: Copy, ends: Ends, has_content: HasContent, others_done: bool
     ) -> tuple[Copy | None, Copy | None]:
-        """The copy to make, None for none, and an earlier diverted one whose object is no longer needed.
+        """Returns the copy to make, if any, and an earlier diverted one whose object is no longer needed.
 
         `others_done`: no writer writes to the keys of files any more, so a file whose object differs is
         diverted, regardless of its writer.
@@ -78,11 +81,11 @@ class SharedTarget:
         return copy._replace(key=conflict_key(ends, copy.key, self._writer), etag=""), None
 
     def same(self, path: str) -> Copy | None:
-        """Takes note that a file's object has its content; returns an earlier diverted copy of it."""
+        """Notes that a file's object has its content; returns an earlier diverted copy of it."""
         return self._diverted.pop(path, None)
 
     def wrote(self, copy: Copy, diverted: bool) -> None:
-        """Takes note of a copy that was made, with the ETag of its object."""
+        """Notes a copy that was made, with the ETag of its object."""
         if diverted:
             self._diverted[copy.path] = copy
         else:
@@ -95,4 +98,4 @@ class SharedTarget:
 
 
 def _state(copy: Copy) -> int:
-    return hash((copy.bucket, copy.key, unquoted(copy.etag)))
+    return hash((copy.bucket, copy.key, unquote_etag(copy.etag)))

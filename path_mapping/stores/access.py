@@ -1,4 +1,4 @@
-"""How to reach OBS: endpoint, credentials, CA bundle and proxy, and where redirects lead."""
+"""Access to OBS: endpoint, credentials, CA bundle, proxy, and the targets of redirects."""
 
 from __future__ import annotations
 
@@ -9,28 +9,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
+from path_mapping.defaults import STALL_SECONDS
 from path_mapping.errors import CredentialsMissing
 
 if TYPE_CHECKING:
     import ssl
 
-STALL_SECONDS = 60.0  # without progress, after which a request has failed
-PART = 16 << 20  # bytes
-MULTIPART_FROM = 64 << 20  # bytes, from which on a file is uploaded in parts
+# Bytes of a part of a multipart upload, and of the smallest file that is uploaded in parts.
+PART = 16 << 20
+MULTIPART_FROM = 64 << 20
 
-Pause = Callable[[float], bool]  # sleeps for some seconds; True if the wait should end, like `Event.wait`
+# Sleeps for some seconds; returns True if the wait should end, like `Event.wait`.
+Pause = Callable[[float], bool]
 
 REDIRECTS = frozenset((301, 302, 307, 308))
-MOST_REDIRECTS = 10  # of one request
+# Redirects that one request follows.
+MOST_REDIRECTS = 10
 WAIT_VARIABLE = "OBS_CREDENTIALS_WAIT"
-WAIT_SECONDS = 60.0  # for a file of credentials that is renewed late
+# Seconds; default of the wait for a credentials file that is renewed late.
+WAIT_SECONDS = 60.0
 LONGEST_WAIT_SECONDS = 86400
 KEY_VARIABLES = ("OBS_ACCESS_KEY_ID", "OBS_SECRET_ACCESS_KEY")
 _FIELDS = ("access", "secret", "securitytoken")
 
 
 class Credentials(NamedTuple):
-    """What requests are signed with; never shown."""
+    """Keys that sign requests; never printed."""
 
     access_key: str
     secret_key: str
@@ -41,7 +45,7 @@ class Credentials(NamedTuple):
 
 
 class Proxy(NamedTuple):
-    """An HTTP proxy, through which all connections go; never shown, as it may have a password."""
+    """An HTTP proxy for all connections; never printed, as it may have a password."""
 
     host: str
     port: int
@@ -53,9 +57,9 @@ class Proxy(NamedTuple):
 
 
 class Access(NamedTuple):
-    """Everything a process needs to make requests: the service and the credentials.
+    """Service and credentials of all requests of a process.
 
-    `bundle` is a file of CA certificates that replaces certifi's; `timeout` the seconds without progress
+    `bundle` is a file of CA certificates that replaces certifi's; `timeout` are the seconds without progress
     after which a request fails; `multipart_from` and `part` are in bytes.
     """
 
@@ -69,7 +73,7 @@ class Access(NamedTuple):
 
 
 def endpoint_of(environ: Mapping[str, str]) -> str | None:
-    """The endpoint in the environment: OBS_ENDPOINT, else the platform's S3_ENDPOINT; None without both.
+    """Returns the endpoint: OBS_ENDPOINT, else the platform's S3_ENDPOINT; None without both.
 
     S3_USE_HTTPS=0 means `http://` if S3_ENDPOINT has no scheme.
     """
@@ -82,7 +86,7 @@ def endpoint_of(environ: Mapping[str, str]) -> str | None:
 
 
 def address_of(endpoint: str) -> SplitResult:
-    """The endpoint as a URL, with https as the default scheme.
+    """Returns the endpoint as a URL, with https as the default scheme.
 
     Raises `CredentialsMissing` if the endpoint is not a URL of a server.
     """
@@ -99,7 +103,7 @@ def address_of(endpoint: str) -> SplitResult:
 
 
 def credentials_of(environ: Mapping[str, str]) -> Credentials | None:
-    """The credentials in OBS_ACCESS_KEY_ID, OBS_SECRET_ACCESS_KEY and, if set, OBS_SECURITY_TOKEN.
+    """Reads OBS_ACCESS_KEY_ID, OBS_SECRET_ACCESS_KEY and, if set, OBS_SECURITY_TOKEN.
 
     None if one of the first two is missing.
     """
@@ -110,7 +114,7 @@ def credentials_of(environ: Mapping[str, str]) -> Credentials | None:
 
 
 def patience_of(environ: Mapping[str, str]) -> float:
-    """The seconds for which a file with new credentials may be late: OBS_CREDENTIALS_WAIT, by default 60.
+    """Returns the seconds by which new credentials may be late: OBS_CREDENTIALS_WAIT, by default 60.
 
     Raises `CredentialsMissing` if that is not a number of seconds.
     """
@@ -127,11 +131,11 @@ def patience_of(environ: Mapping[str, str]) -> float:
 
 
 def read_credentials(file: Path) -> Credentials:
-    """The temporary credentials in a file.
+    """Reads temporary credentials from a file.
 
     The file holds the answer of IAM to POST /v3.0/OS-CREDENTIAL/securitytokens (IAM API reference), that is
     `{"credential": {"access": ..., "secret": ..., "securitytoken": ...}}`, or the inner object alone. Raises
-    `CredentialsMissing`: the file cannot be read; the message does not show its content.
+    `CredentialsMissing` if the file is invalid; the message does not have its content.
     """
     expected = 'expected {"credential": {"access": ..., "secret": ..., "securitytoken": ...}}'
     try:
@@ -149,7 +153,7 @@ def read_credentials(file: Path) -> Credentials:
 
 
 def bucket_in_path(host: str) -> bool:
-    """True if the bucket cannot be a subdomain of the host: an IP address, or localhost."""
+    """Tells whether the bucket cannot be a subdomain of the host: an IP address, or localhost."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -157,12 +161,12 @@ def bucket_in_path(host: str) -> bool:
     return True
 
 
-def verifying(bundle: str | None) -> ssl.SSLContext:
-    """A TLS context that verifies the certificate chain and the host name.
+def create_tls_context(bundle: str | None) -> ssl.SSLContext:
+    """Creates a TLS context that verifies the certificate chain and the host name.
 
     Without a bundle, certifi's is used. Raises `CredentialsMissing` if the file is not a CA bundle.
     """
-    import ssl  # slow to import, like the others: only once OBS is really used
+    import ssl  # slow to import
 
     if bundle is None:
         import certifi
@@ -175,7 +179,7 @@ def verifying(bundle: str | None) -> ssl.SSLContext:
 
 
 def is_untrusted(error: BaseException | None) -> bool:
-    """Whether a certificate was not accepted."""
+    """Tells whether an error is that of a certificate that was not accepted."""
     if not isinstance(error, OSError):
         return False
     import ssl
@@ -184,7 +188,7 @@ def is_untrusted(error: BaseException | None) -> bool:
 
 
 def proxy_for(address: SplitResult, environ: Mapping[str, str]) -> Proxy | None:
-    """The proxy for this address, by https_proxy, http_proxy and no_proxy as curl reads them.
+    """Returns the proxy for an address, by https_proxy, http_proxy and no_proxy as curl reads them.
 
     Raises `CredentialsMissing` if the variable is not a URL of a proxy.
     """
@@ -203,15 +207,16 @@ def proxy_for(address: SplitResult, environ: Mapping[str, str]) -> Proxy | None:
         port = url.port or 80
     except ValueError:
         port = 0
-    if not url.hostname or not port:  # the text is not shown: it may have a password
+    # The message does not have the text, which may have a password.
+    if not url.hostname or not port:
         raise CredentialsMissing(f"{name}: found another text, expected http://HOST:PORT")
     return Proxy(url.hostname, port, unquote(url.username or ""), unquote(url.password or ""))
 
 
-def redirected(endpoint: SplitResult, bucket: str, key: str, location: str) -> SplitResult:
-    """The endpoint to which the header Location leads a request for an object, or for the bucket itself.
+def redirect_target(endpoint: SplitResult, bucket: str, key: str, location: str) -> SplitResult:
+    """Returns the endpoint to which a Location header leads a request for an object, or for the bucket.
 
-    Raises `ValueError` if the request, which is signed with our keys, must not go there.
+    Raises `ValueError` if the signed request must not go there.
     """
     before = "" if bucket_in_path(endpoint.hostname or "") else f"{bucket}."
     target = urlsplit(urljoin(f"{endpoint.scheme}://{before}{endpoint.netloc}/", location))
@@ -235,14 +240,14 @@ def redirected(endpoint: SplitResult, bucket: str, key: str, location: str) -> S
 
 
 def _belongs(host: str, to: str) -> bool:
-    """Whether both are servers of one service: the same one, or below the domain of the other."""
+    """Tells whether a host is a server of the same service: the same one, or below its domain."""
     return host == to or (not bucket_in_path(to) and host.endswith(f".{_domain(to)}"))
 
 
 def _domain(host: str) -> str:
-    """The domain of a service: `obs.REGION.DOMAIN` without its first two labels, `obs.DOMAIN` without one.
+    """Returns the domain of a service: `obs.REGION.DOMAIN` without two labels, `obs.DOMAIN` without one.
 
-    Never one in which anybody may have a name, such as `com.br`: it keeps another label then.
+    Never a public suffix such as `com.br`, in which strangers have names: then one label more is kept.
     """
     labels = host.split(".")
     domain = labels[2:] if len(labels) > 3 else labels[1:] if len(labels) == 3 else labels

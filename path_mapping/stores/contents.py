@@ -1,4 +1,4 @@
-"""The checksums of content that passes by, compared with what OBS states."""
+"""Checksums of content that is read piece by piece, compared with those that OBS states."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Piece = Union[bytes, memoryview]
 
 
 class ContentMatch(NamedTuple):
-    """How some content compares with the checksum of its object.
+    """Result of comparing content with the checksum of its object.
 
     `verdict` is RIGHT, WRONG, UNKNOWN if the object has no checksum that can be compared, or UNSURE: none of
     the usual part sizes gives the ETag of this multipart object, so the content is wrong, or the part size is
-    another one. `crc` is the content's CRC-64 if it is UNSURE, `why` the difference.
+    unusual. `crc` is the content's CRC-64 if it is UNSURE, `why` the difference.
     """
 
     verdict: str
@@ -28,11 +28,12 @@ class ContentMatch(NamedTuple):
     why: str = ""
 
 
-_SAME = ContentMatch(RIGHT)  # one object: its copies in a batch are pickled once
+# One object for all: a batch of outcomes pickles it once.
+_SAME = ContentMatch(RIGHT)
 
 
 class ContentSum:
-    """The checksum of content that passes piece by piece, of the kind that `like` has."""
+    """Checksum of content that is added piece by piece, of the kind that `like` has."""
 
     def __init__(self, like: Checksums) -> None:
         self.kind = like.kind
@@ -42,7 +43,7 @@ class ContentSum:
         self._digests = {size: [new_md5()] for size in like.part_sizes}
 
     def add(self, piece: Piece) -> None:
-        """Takes the next piece of the content."""
+        """Adds the next piece of the content."""
         if self.kind in ("CRC-64", "ETag"):
             self._crc = crc64(piece, self._crc)
         elif self.kind == "MD5":
@@ -58,15 +59,15 @@ class ContentSum:
         self.size += len(piece)
 
     def md5(self) -> str:
-        """The MD5 in hex, if the content was summed by it."""
+        """Returns the MD5 in hex, if that is the kind."""
         return self._digest.hexdigest()
 
     def etags(self) -> list[str]:
-        """The ETag of the whole for each size of parts, as of an object uploaded in such parts."""
+        """Returns the ETag for each size of parts, as of an object that was uploaded in such parts."""
         return [etag_of_parts([part.hexdigest() for part in parts]) for parts in self._digests.values()]
 
     def match(self, stated: Checksums) -> ContentMatch:
-        """How the content compares with a checksum of the same kind, or with none."""
+        """Compares the content with a checksum of the same kind, or with none."""
         if not stated.kind:
             return ContentMatch(UNKNOWN)
         if stated.kind == "ETag":
@@ -75,8 +76,8 @@ class ContentSum:
             why = f"the ETag in OBS is {stated.etag}, no usual part size gives it here"
             return ContentMatch(UNSURE, self._crc, why)
         if stated.kind == "MD5":
-            return compared("MD5", stated.md5, self.md5())
-        return compared("CRC-64", stated.crc64, self._crc)
+            return compare_checksums("MD5", stated.md5, self.md5())
+        return compare_checksums("CRC-64", stated.crc64, self._crc)
 
     def check(self, doing: str, stated: Checksums) -> ContentMatch:
         """See `match`. Raises `Corrupted` if the content is wrong."""
@@ -86,42 +87,42 @@ class ContentSum:
         return match
 
 
-def compared(kind: str, stored: object, local: object) -> ContentMatch:
-    """RIGHT or WRONG, by two checksums of the same kind."""
+def compare_checksums(kind: str, stored: object, local: object) -> ContentMatch:
+    """Compares two checksums of the same kind: RIGHT or WRONG."""
     if stored == local:
         return _SAME
     return ContentMatch(WRONG, why=f"the {kind} in OBS is {stored}, here it is {local}")
 
 
-def summed(like: Checksums, pieces: Iterable[Piece]) -> ContentSum:
-    """The checksum of all pieces."""
+def sum_content(like: Checksums, pieces: Iterable[Piece]) -> ContentSum:
+    """Returns the checksum of all pieces."""
     content = ContentSum(like)
     for piece in pieces:
         content.add(piece)
     return content
 
 
-def matched(stated: Checksums, pieces: Callable[[], Iterable[Piece]]) -> ContentMatch:
-    """How content that can be read again compares with a checksum, or with none.
+def match_content(stated: Checksums, pieces: Callable[[], Iterable[Piece]]) -> ContentMatch:
+    """Compares content that can be read again with a checksum, or with none.
 
-    Of an ETag of parts, the likely sizes are tried one after another: each takes an MD5 of the whole.
+    For an ETag of parts, the likely sizes are tried one after another: each takes an MD5 of all content.
     """
     if not stated.kind:
         return ContentMatch(UNKNOWN)
     for likely in [stated._replace(part_sizes=(size,)) for size in stated.part_sizes] or [stated]:
-        match = summed(likely, pieces()).match(likely)
+        match = sum_content(likely, pieces()).match(likely)
         if match.verdict != UNSURE:
             break
     return match
 
 
 def base64_of_md5(md5: str) -> str:
-    """An MD5 in hex as the value of Content-MD5."""
+    """Converts an MD5 in hex to the value of Content-MD5."""
     return base64.b64encode(bytes.fromhex(md5)).decode("ascii")
 
 
 def etag_of_parts(etags: Iterable[str]) -> str:
-    """The ETag of a multipart object: the MD5 of the MD5s of its parts, and their number."""
+    """Returns the ETag of a multipart object: the MD5 of the MD5s of its parts, and their number."""
     parts = [md5_of_etag(etag) for etag in etags]
     whole = b"".join(bytes.fromhex(part) for part in parts if part is not None)
     return f"{md5_of([whole])}-{len(parts)}"

@@ -1,4 +1,4 @@
-"""Runs units by signed HTTP requests of our own, which cost less CPU than the SDK's: one thread at a time.
+"""Runs the units of one thread by signed HTTP requests, which cost less CPU than those of the SDK.
 
 Each downloaded file is compared with the checksum of its object, each upload with that in the response.
 """
@@ -34,10 +34,10 @@ from path_mapping.stores.contents import (
     ContentSum,
     Piece,
     base64_of_md5,
-    compared,
-    matched,
+    compare_checksums,
+    match_content,
 )
-from path_mapping.stores.exchange import NOTHING, Exchange, Request, SentAhead, limited
+from path_mapping.stores.exchange import NOTHING, Exchange, Request, SentAhead, limit_body
 from path_mapping.stores.http_connection import HttpConnection, Response
 from path_mapping.stores.objects import Checksums, md5_of_etag
 from path_mapping.stores.store import Store
@@ -68,8 +68,10 @@ class DataPath(UnitRunner):
         self._exchange = exchange
         self._reader = RangeReader(buffer, exchange.check)
         self._directory: TargetDir | None = None
-        self._asked: dict[int, SentAhead | None] = {}  # by unit; None if its request could not be sent
-        self._wrong: dict[int, str] = {}  # by unit: the ETag of the wrong object that it has stored
+        # Requests sent ahead, by unit; None if the request could not be sent.
+        self._asked: dict[int, SentAhead | None] = {}
+        # By unit: the ETag of the wrong object that it has stored.
+        self._wrong: dict[int, str] = {}
         self._actions: dict[type, Callable[[Any, Moved], Any]] = {
             GetFile: self._get_file,
             GetRange: self._get_range,
@@ -94,7 +96,7 @@ class DataPath(UnitRunner):
             self._asked.update(zip((unit.number for unit in of_bucket), sent))
 
     def close(self) -> None:
-        """Closes the directory that the last file went to, and gives up what was asked for ahead."""
+        """Closes the directory of the last file, and drops requests that were sent ahead."""
         self._leave()
         for asked in filter(None, self._asked.values()):
             self._exchange.drop(asked)
@@ -107,7 +109,7 @@ class DataPath(UnitRunner):
             self._directory = None
 
     def _create(self, doing: str, path: str, root: str, name: str) -> tuple[TargetDir, str, int]:
-        """A new temporary file in a directory, which stays open: it is made again if it was removed."""
+        """Creates a temporary file in a directory, which stays open and is made again if it was removed."""
         for _ in range(2):
             try:
                 if self._directory is None or self._directory.path != path:
@@ -166,7 +168,7 @@ class DataPath(UnitRunner):
                 answer = f"HTTP {response.status}, Content-Range {promised!r}"
                 raise Unreachable(f"{doing}: found {answer}, expected 206 and this range of {unit.total}")
             crc, done = 0, 0
-            for piece in limited(doing, connection.body(response), unit.length):
+            for piece in limit_body(doing, connection.body(response), unit.length):
                 write_all(file, piece, unit.offset + done)
                 crc = crc64(piece, crc)
                 done += len(piece)
@@ -176,7 +178,7 @@ class DataPath(UnitRunner):
             return FetchedRange(crc, False)
 
     def _check_file(self, unit: CheckFile, moved: Moved) -> ContentMatch | None:
-        """Asks for the object's checksum: what the response to a range states may be that of the range."""
+        """Compares a file with its object's checksum, by a HEAD: a GET may state that of its range."""
         doing = f"checking obs://{unit.bucket}/{unit.key}"
         request = Request(doing, "HEAD", unit.bucket, unit.key, plain=if_match(unit.etag))
         response = self._exchange.head(request)
@@ -189,8 +191,8 @@ class DataPath(UnitRunner):
             return None
         try:
             if stated.crc64 is not None:
-                return compared("CRC-64", stated.crc64, unit.crc)
-            return matched(stated, lambda: self._reader.pieces(file, 0, unit.size))
+                return compare_checksums("CRC-64", stated.crc64, unit.crc)
+            return match_content(stated, lambda: self._reader.pieces(file, 0, unit.size))
         finally:
             os.close(file)
 
@@ -204,7 +206,7 @@ class DataPath(UnitRunner):
         file = os.open(unit.path, os.O_RDONLY)
         try:
             before = state_of(os.fstat(file))
-            request = self._put_request(doing, unit, {}, file, 0, before.size)
+            request = self._put_request(doing, unit, file, 0, before.size)
             body = lambda: self._body(file, 0, before.size, before)  # noqa: E731
             stored = self._exchange.put_object(request, body, before.size, moved)
         except Corrupted as error:
@@ -224,34 +226,27 @@ class DataPath(UnitRunner):
                 moved(unit.length)
                 return StoredContent(unit.known, True)
             query = {"partNumber": str(unit.part), "uploadId": unit.upload}
-            request = self._put_request(doing, unit, query, file, unit.offset, unit.length)
+            request = self._put_request(doing, unit, file, unit.offset, unit.length)._replace(query=query)
             body = lambda: self._body(file, unit.offset, unit.length, None)  # noqa: E731
             stored = self._exchange.put(request, body, unit.length, moved)
         except FileChanged:
-            return StoredContent("", True)  # the comparison of the file's state at the end notices it, too
+            # The comparison of the file's state at the end of the upload notices the change.
+            return StoredContent("", True)
         finally:
             os.close(file)
         if not stored.etag:
             raise Unreachable(f"{doing}: the response has no ETag")
         return stored._replace(compared=stored.compared or unit.checked)
 
-    def _put_request(
-        self,
-        doing: str,
-        unit: PutFile | PutPart,
-        query: dict[str, str],
-        file: int,
-        offset: int,
-        size: int,
-    ) -> Request:
+    def _put_request(self, doing: str, unit: PutFile | PutPart, file: int, offset: int, size: int) -> Request:
         md5 = self._reader.md5_of(file, offset, size) if unit.checked else ""
         headers = {"Content-MD5": base64_of_md5(md5)} if md5 else NOTHING
-        return Request(doing, "PUT", unit.bucket, unit.key, query, headers)
+        return Request(doing, "PUT", unit.bucket, unit.key, headers=headers)
 
     def _body(self, file: int, offset: int, size: int, before: FileState | None) -> Iterator[Piece]:
-        """The bytes of a file.
+        """Yields the bytes of a file.
 
-        The last piece comes only if the file is still as `before`: OBS stores nothing without it.
+        The last piece only if the file is still as `before`: OBS stores nothing without it.
         """
         left = size
         for piece in self._reader.pieces(file, offset, size):
@@ -270,12 +265,14 @@ class DataPath(UnitRunner):
     def _end_parts(self, unit: EndParts, moved: Moved) -> str | None:
         bucket, key = unit.bucket, unit.key
         if unit.etags:
-            return self._store.end_parts(bucket, key, unit.upload, unit.etags, unit.size, unit.compared)
+            return self._store.end_parts(
+                bucket, key, unit.upload, etags=unit.etags, size=unit.size, compared=unit.compared
+            )
         self._store.abort_parts(bucket, key, unit.upload)
         return ""
 
     def given_up(self, unit: Unit, error: Exception) -> Exception:
-        """Deletes the wrong object that an attempt has left in OBS, if it is still that; else names it."""
+        """Deletes the wrong object that an attempt has left in OBS, unless it was replaced; or names it."""
         etag = self._wrong.pop(unit.number, "")
         if not etag:
             return error
@@ -284,17 +281,18 @@ class DataPath(UnitRunner):
         except (StoreError, Cancelled) as problem:
             outcome = f"the object in OBS is wrong, and cannot be deleted: {problem}"
         else:
-            if isinstance(error, OSError):  # the file has gone, or keeps changing, and nothing of it is there
+            if isinstance(error, OSError):  # the file has gone, or keeps changing
                 return error
-        kind = type(error) if isinstance(error, Refused) else Corrupted  # new credentials may help
+        # A refusal stays one: new credentials may help.
+        kind = type(error) if isinstance(error, Refused) else Corrupted
         return kind(f"{error}; {outcome}")
 
     def _remove_wrong(self, unit: Unit, etag: str) -> str:
-        """What was done about the wrong object. Raises `StoreError` if it is still there."""
+        """Deletes a wrong object, and describes the result. Raises `StoreError` if it still exists."""
         doing = f"looking at obs://{unit.bucket}/{unit.key}"
         try:
             if self._exchange.head(Request(doing, "HEAD", unit.bucket, unit.key)).text("etag") != etag:
-                return "somebody else has replaced the wrong object since"
+                return "another client has replaced the wrong object since"
             self._store.delete(unit.bucket, unit.key)
         except NotFound:
             return "there is no object now"
@@ -302,7 +300,7 @@ class DataPath(UnitRunner):
 
 
 def if_match(etag: str) -> dict[str, str]:
-    """The header that asks for one version of an object, whichever it is without an ETag."""
+    """Returns the header that requests one version of an object; without an ETag any version."""
     return {"If-Match": etag} if etag else {}
 
 
@@ -317,7 +315,7 @@ def _fill(
     response, connection = received
     stated = Checksums.stated(response.headers, unit.size)
     content = ContentSum(stated)
-    for piece in limited(doing, connection.body(response), unit.size):
+    for piece in limit_body(doing, connection.body(response), unit.size):
         write_all(file, piece, content.size)
         content.add(piece)
         moved(len(piece))

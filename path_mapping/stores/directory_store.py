@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Callable
 
 from path_mapping.errors import Cancelled, NotFound, Refused, Replaced, StoreError, Unreachable, UnsafeTarget
-from path_mapping.localfs.atomic_file import contained, make_directories, write_verified
-from path_mapping.localfs.names import is_temporary, unsafe
+from path_mapping.localfs.atomic_file import check_contained, make_directories, write_verified
+from path_mapping.localfs.names import is_temporary, name_problem
 from path_mapping.localfs.source_file import CHUNK, chunks, md5_of, state_of
 from path_mapping.stores.contents import RIGHT, UNKNOWN, ContentMatch
 from path_mapping.stores.data_path import send_unchanged
@@ -128,13 +128,13 @@ class DirectoryStore(Store):
                 parent.rmdir()
 
     def _path(self, bucket: str, key: str) -> Path:
-        """The file of an object; raises `Refused` for a key that would leave its bucket."""
-        problem = unsafe(key)
+        """Returns the file of an object; raises `Refused` for a key that would leave its bucket."""
+        problem = name_problem(key)
         if problem:
             raise Refused(f"obs://{bucket}/{key}: {problem}")
         path = self._root / bucket / key
         try:
-            contained(path, self._root / bucket)
+            check_contained(path, self._root / bucket)
         except UnsafeTarget as error:
             raise Refused(f"obs://{bucket}/{key}: {error}") from error
         return path
@@ -146,7 +146,8 @@ def _keys(root: Path, start: Path) -> Iterator[str]:
     Links to directories are not followed; dangling links, pipes and the like are not objects.
     """
 
-    waiting = [start]  # a stack, not a recursion: a tree may be deeper than Python's calls
+    # A stack, not a recursion: a tree may be deeper than the recursion limit of Python.
+    waiting = [start]
     while waiting:
         directory = waiting.pop()
         here = directory.relative_to(root).as_posix()
@@ -155,7 +156,7 @@ def _keys(root: Path, start: Path) -> Iterator[str]:
             with os.scandir(directory) as listing:
                 entries = list(listing)
         except (FileNotFoundError, NotADirectoryError):
-            continue  # any other error is raised: an incomplete listing must not look complete
+            continue  # removed meanwhile; other errors are raised, as the listing would be incomplete
         if not entries and base:
             yield base
         for entry in entries:
@@ -169,7 +170,7 @@ def _file_state(status: os.stat_result) -> ObjectState:
     return ObjectState(status.st_size, status.st_mtime_ns, " ".join(map(str, state_of(status))))
 
 
-# What waiting does not change: a retry would only delay the report.
+# Errors that a retry does not change: it would only delay the report.
 _PERMANENT = {
     *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP),
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG),
@@ -191,7 +192,7 @@ def _store_errors(doing: str) -> Iterator[None]:
 
 
 class StorePath(UnitRunner):
-    """Moves whole files by a store's own `read` and `write`."""
+    """Moves complete files by a store's `read` and `write`."""
 
     def __init__(self, store: Store, connections: OpenConnections) -> None:
         self._store = store
@@ -206,7 +207,7 @@ class StorePath(UnitRunner):
 
     def _fetch(self, unit: GetFile, moved: Callable[[int], None]) -> ContentMatch:
         target, root = Path(unit.path), Path(unit.root)
-        contained(target, root)  # each time: a link may have been created since the last file
+        check_contained(target, root)  # each time: a link may have been created since the last file
         make_directories(root)  # kept even if the file fails, unlike directories below it
         verdict = RIGHT
 
@@ -222,7 +223,8 @@ class StorePath(UnitRunner):
                 moved(len(piece))
                 yield piece
 
-        write_verified(target, pieces(), unit.size, None)  # the store compares the content
+        # Without an MD5: `Store.read` compares the content.
+        write_verified(target, pieces(), unit.size, None)
         return ContentMatch(verdict)
 
     def _send(self, unit: PutFile, moved: Callable[[int], None]) -> StoredContent:

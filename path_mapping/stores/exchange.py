@@ -1,4 +1,4 @@
-"""One request and its response: signed, and sent on a connection that is kept open."""
+"""Signed requests and their responses, on connections that are kept open."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from path_mapping.errors import (
     Unreachable,
 )
 from path_mapping.stores.access import MOST_REDIRECTS, REDIRECTS, Credentials, is_untrusted
-from path_mapping.stores.contents import ContentSum, Piece, summed
+from path_mapping.stores.contents import ContentSum, Piece, sum_content
 from path_mapping.stores.http_connection import (
     ConnectionFailed,
     HttpConnection,
@@ -29,11 +29,13 @@ from path_mapping.stores.http_connection import (
 )
 from path_mapping.stores.objects import Checksums
 from path_mapping.stores.responses import error_of_status, seconds_to_wait
-from path_mapping.stores.signer import OBS, S3, BucketAddress, Signer, request_head, server_of, signed
+from path_mapping.stores.signer import OBS, S3, BucketAddress, Signer, request_head, server_of, sign_request
 from path_mapping.stores.units import StoredContent
 
-LONGEST_ERROR = 64 << 10  # bytes
-LONGEST_DOCUMENT = 32 << 20  # bytes: the largest is a page of 1,000 keys of 1,024 bytes, each as %XX
+# Bytes of the body of an error that are read.
+LONGEST_ERROR = 64 << 10
+# Bytes; the largest document is a page of 1,000 keys of 1,024 bytes, each as %XX.
+LONGEST_DOCUMENT = 32 << 20
 _CODE = re.compile(rb"<Code>\s*([A-Za-z0-9.]{1,64})\s*</Code>")
 
 NOTHING: dict[str, str] = {}
@@ -57,7 +59,7 @@ class Request(NamedTuple):
 
 
 class SentAhead(NamedTuple):
-    """A request that was sent ahead: where its response is to come, and the credentials that signed it."""
+    """A request that was sent ahead: its connection, and the credentials that signed it."""
 
     origin: Origin
     connection: HttpConnection
@@ -65,7 +67,7 @@ class SentAhead(NamedTuple):
 
 
 class Exchange:
-    """The requests of one thread: their responses are read one after another."""
+    """Requests of one thread, whose responses are read one after another."""
 
     def __init__(self, signer: Signer, connections: OpenConnections, buffer: bytearray) -> None:
         self.signer = signer
@@ -73,16 +75,16 @@ class Exchange:
         self._buffer = buffer
         self._idle: dict[Origin, list[HttpConnection]] = {}
         self._ahead: SentAhead | None = None
-        # That of the last upload's response: the next one's is most likely of the same kind.
+        # Checksum in the last upload's response: the next one is most likely of the same kind.
         self._stated = Checksums(crc64=0)
 
     def check(self) -> None:
-        """Raises `Cancelled` after `OpenConnections.shut`: what arrived since must not be used."""
+        """Raises `Cancelled` after `OpenConnections.shut`: data that arrived since must not be used."""
         if self._connections.shut_down:
             raise Cancelled
 
     def close(self) -> None:
-        """Closes its connections; those of requests that were sent ahead are given to `drop`."""
+        """Closes all connections, except those of requests that were sent ahead: see `drop`."""
         for connection in chain.from_iterable(self._idle.values()):
             self._connections.drop(connection)
         self._idle.clear()
@@ -97,7 +99,7 @@ class Exchange:
     def ask_ahead(self, requests: Sequence[Request]) -> list[SentAhead | None]:
         """Sends requests to one bucket, without bodies, whose responses `ask` reads later.
 
-        None stands for what cannot be sent now: `ask` sends it, and says what is wrong.
+        None stands for a request that cannot be sent now: `ask` sends it, or raises the error.
         """
         try:
             address, keys = self._address(requests[0]), self.signer.access.credentials
@@ -108,7 +110,7 @@ class Exchange:
         return [self._sent_ahead(address.origin, head, keys) for head in heads]
 
     def _sent_ahead(self, origin: Origin, head: bytes, keys: Credentials) -> SentAhead | None:
-        """On an idle connection only: to open another one may take as long as a dead server is waited for."""
+        """Sends on an idle connection only: opening another one may take until a connect timeout."""
         idle = self._idle.get(origin)
         if not idle:
             return None
@@ -123,9 +125,9 @@ class Exchange:
         return SentAhead(origin, connection, keys)
 
     def _open(self, origin: Origin, wanted: int) -> None:
-        """Opens what is missing of so many idle connections, if that succeeds.
+        """Opens connections until so many are idle, as far as that succeeds.
 
-        All at a time: each takes the network two or three round trips.
+        All at the same time: each takes two or three round trips.
         """
         idle = self._idle.setdefault(origin, [])
 
@@ -134,7 +136,7 @@ class Exchange:
                 idle.append(self._new(origin))
 
         threads: list[threading.Thread] = []
-        with suppress(RuntimeError):  # the limit of threads, of the user or of the container
+        with suppress(RuntimeError):  # the limit of threads of the user or container is reached
             for _ in range(wanted - len(idle) - 1):
                 thread = threading.Thread(target=open_one, daemon=True)
                 thread.start()
@@ -149,7 +151,7 @@ class Exchange:
         (self._ahead,) = self.ask_ahead([request])
 
     def content(self, request: Request, body: bytes = b"") -> bytes:
-        """The whole body of the response to a request with this body; raises what `ask` raises."""
+        """Returns the body of the response to a request with this body. Raises the errors of `ask`."""
         ahead, self._ahead = self._ahead, None
         if body:
             request = request._replace(plain={**request.plain, "Content-Length": str(len(body))})
@@ -158,18 +160,19 @@ class Exchange:
         except Unreachable as error:
             if ahead is None or not isinstance(error.__cause__, ConnectionFailed):
                 raise
-        return self._content(request, body, None)  # the server did not wait until this was read
+        # The server closed the connection before its response was read.
+        return self._content(request, body, None)
 
     def _content(self, request: Request, body: bytes, asked: SentAhead | None) -> bytes:
         def send(connection: HttpConnection, head: bytes) -> None:
             connection.send(head, body)
 
         with self.ask(request, send, asked) as (response, connection):
-            pieces = limited(request.doing, connection.body(response), LONGEST_DOCUMENT)
+            pieces = limit_body(request.doing, connection.body(response), LONGEST_DOCUMENT)
             return b"".join([bytes(piece) for piece in pieces])
 
     def head(self, request: Request) -> Response:
-        """The head of the response to a HEAD; raises what `ask` raises."""
+        """Returns the head of the response to a HEAD. Raises the errors of `ask`."""
         with self.ask(request, HttpConnection.send) as (response, _):
             return response
 
@@ -181,7 +184,7 @@ class Exchange:
         `body` returns its pieces: again if the server had closed the connection, and if the response has a
         checksum of another kind than the last one had. `sent` is called with the size of each piece.
 
-        Raises what `ask` and `body` raise, and `Corrupted`, with the ETag of the wrong object as `stored`.
+        Raises the errors of `ask` and `body`, and `Corrupted`, with the ETag of the wrong object as `stored`.
         """
         content = ContentSum(self._stated)
 
@@ -198,16 +201,16 @@ class Exchange:
 
         request = request._replace(plain={**request.plain, "Content-Length": str(size)})
         with self.ask(request, send) as (response, connection):
-            for _ in limited(request.doing, connection.body(response), LONGEST_ERROR):
-                pass  # nothing, but the connection is used again
+            for _ in limit_body(request.doing, connection.body(response), LONGEST_ERROR):
+                pass  # read to the end, so that the connection can be used again
         stated, etag = Checksums.stated(response.headers), response.text("etag")
         if stated.kind not in ("CRC-64", "MD5"):
-            if not etag:  # of something between here and OBS, before the body was read
+            if not etag:  # the response of a proxy, which did not wait for the body
                 raise Unreachable(f"{request.doing}: the response has neither an ETag nor a checksum")
             return StoredContent(etag, False)
         self._stated = stated
         if content.kind != stated.kind:
-            content = summed(stated, body())
+            content = sum_content(stated, body())
         try:
             content.check(request.doing, stated)
         except Corrupted as error:
@@ -218,10 +221,10 @@ class Exchange:
     def put_object(
         self, request: Request, body: Callable[[], Iterable[Piece]], size: int, sent: Callable[[int], None]
     ) -> StoredContent:
-        """See `put`. If no checksum tells, the object must be there, with the response's ETag and this size.
+        """See `put`. Without a checksum, the object must exist with the response's ETag and this size.
 
-        The response may be one of something between here and OBS, which has not read the body. Who may write
-        only is believed.
+        The response may be that of a proxy, which has not read the body. With credentials that permit no
+        reads, the response is trusted.
         """
         stored = self.put(request, body, size, sent)
         if stored.compared:
@@ -246,11 +249,11 @@ class Exchange:
     def ask(
         self, request: Request, send: Send, asked: SentAhead | None = None
     ) -> Iterator[tuple[Response, HttpConnection]]:
-        """The successful response to a request; the block must read the whole body.
+        """Opens the successful response to a request; the block must read the complete body.
 
-        `send` sends the request: it is called with the connection and the head. If it was `asked` already, it
-        is only sent again if the server has closed that connection without a response, or refused credentials
-        that have been renewed since.
+        `send` sends the request: it is called with the connection and the head. A request that was `asked`
+        ahead is only sent again if the server has closed that connection without a response, or refused
+        credentials that have been renewed since.
 
         Raises:
             StoreError: by the status of the response, see `error_of_status`.
@@ -272,7 +275,8 @@ class Exchange:
                 origin, connection, response = self._sent(request, send)
             if response.status >= 300:
                 after = seconds_to_wait(response.text("retry-after"))
-                only_head = request.method == "HEAD"  # its response has no body, whatever its length says
+                # The response to a HEAD has no body, whatever its Content-Length is.
+                only_head = request.method == "HEAD"
                 if only_head and response.status in (401, 403):
                     self._refused(request, response.status)
                 code = None if only_head else _code(connection, response)
@@ -292,7 +296,7 @@ class Exchange:
         return (address.origin, *self._exchanged(address.origin, self._head(address, request), send))
 
     def _follows(self, request: Request, response: Response) -> bool:
-        """Whether the same request is to be sent again, to where a redirect leads. Raises `Rejected`."""
+        """Follows a redirect: True if the request must be sent again. Raises `Rejected`."""
         location = response.text("location")
         if response.status not in REDIRECTS or not location:
             return False
@@ -300,29 +304,31 @@ class Exchange:
         return True
 
     def _head(self, address: BucketAddress, request: Request) -> bytes:
-        """The signed head of the request."""
+        """Returns the signed head of a request."""
         keys = self.signer.access.credentials
-        path, headers = signed(address, keys, request.method, request.key, request.query, request.headers)
+        path, headers = sign_request(
+            address, keys, request.method, key=request.key, query=request.query, headers=request.headers
+        )
         return request_head(request.doing, request.method, path, {**headers, **request.plain})
 
     def _failed(self, doing: str, error: ConnectionFailed) -> PathMappingError:
-        """What a failed connection means."""
+        """Returns the error for a failed connection."""
         if self._connections.shut_down:
             return Cancelled()
         cause = error.__cause__
-        if is_untrusted(cause):  # the next attempt finds the same
+        if is_untrusted(cause):  # a retry would find the same certificate
             server = server_of(self.signer.access.endpoint)
             return Refused(f"{doing} at {server}: {type(cause).__name__}: {cause}")
         return Unreachable(f"{doing}: {error}")
 
     def _address(self, request: Request) -> BucketAddress:
-        """Where the bucket of a request is. Raises what `ask` raises."""
+        """Returns the address of a request's bucket. Raises the errors of `ask`."""
         return self.signer.bucket(request.bucket) or self._asked_for(request)
 
     def _asked_for(self, request: Request) -> BucketAddress:
-        """Asks the service, once for each bucket, whether it knows the signature of OBS.
+        """Queries, once for each bucket, whether the service knows the signature of OBS.
 
-        That request has none. It is the one by which the SDK asks, too.
+        That request is unsigned, the same as the SDK's.
         """
         with self.signer.asking:
             known = self.signer.bucket(request.bucket)
@@ -350,10 +356,11 @@ class Exchange:
         return response
 
     def _refused(self, request: Request, status: int) -> None:
-        """Raises what a GET of one byte is refused with: the refusal of a HEAD has no error code."""
+        """Raises the error of a GET of one byte: the refusal of a HEAD has no error code."""
         probe = request._replace(method="GET", plain={**request.plain, "Range": "bytes=0-0"})
         with self.ask(probe, HttpConnection.send):
-            raise error_of_status(request.doing, status, None)  # its body is not read: it may be the object
+            # The body is not read: it may be the object.
+            raise error_of_status(request.doing, status, None)
 
     def _exchanged(self, origin: Origin, head: bytes, send: Send) -> tuple[HttpConnection, Response]:
         """Sends on an idle connection, which the server may have closed by now, or on a new one."""
@@ -368,7 +375,7 @@ class Exchange:
                     raise
 
     def _answered(self, asked: SentAhead) -> tuple[HttpConnection, Response] | None:
-        """The response to a request that was sent ahead, None if it has to be sent again."""
+        """Reads the response to a request that was sent ahead; None if it has to be sent again."""
         connection = asked.connection
         try:
             response = connection.response()
@@ -391,7 +398,7 @@ class Exchange:
 
 
 def _response(connection: HttpConnection, head: bytes, send: Send) -> Response:
-    """Sends, and reads the head of the response, which may come before everything was sent: a refusal."""
+    """Sends, and reads the head of the response; a refusal may come before everything was sent."""
     try:
         send(connection, head)
     except ConnectionFailed as broken:
@@ -405,8 +412,8 @@ def _response(connection: HttpConnection, head: bytes, send: Send) -> Response:
     return connection.response()
 
 
-def limited(doing: str, pieces: Iterable[memoryview], size: int) -> Iterator[memoryview]:
-    """The pieces of a body; raises `Unreachable` instead of what is beyond so many bytes."""
+def limit_body(doing: str, pieces: Iterable[memoryview], size: int) -> Iterator[memoryview]:
+    """Yields the pieces of a body; raises `Unreachable` in place of pieces beyond so many bytes."""
     left = size
     for piece in pieces:
         left -= len(piece)
@@ -416,7 +423,7 @@ def limited(doing: str, pieces: Iterable[memoryview], size: int) -> Iterator[mem
 
 
 def _code(connection: HttpConnection, response: Response) -> str | None:
-    """The error code in the XML of the response, if there is one."""
+    """Reads the error code in the XML of a response, if there is one."""
     body = b""
     try:
         for piece in connection.body(response):

@@ -21,11 +21,16 @@ from path_mapping.stores.access import Proxy
 if TYPE_CHECKING:
     import ssl
 
-LONGEST_HEAD = 64 << 10  # bytes
+# Bytes of the head of a response.
+LONGEST_HEAD = 64 << 10
+# Interim responses before a response, and lines after a chunked body.
 MOST_INTERIM = MOST_TRAILERS = 100
-LONGEST_CONNECT = 20.0  # seconds
-JOINED = 64 << 10  # bytes of a body that are sent with the head by TLS: a copy costs less than a second call
-LOWEST_RATE = 4096.0  # bytes per second, averaged over the stall timeout
+# Seconds; max. wait for a connection.
+LONGEST_CONNECT = 20.0
+# Bytes of a body that TLS sends together with the head: a copy costs less than a second call.
+JOINED = 64 << 10
+# Bytes per second, averaged over the stall timeout; a slower connection fails.
+LOWEST_RATE = 4096.0
 
 Bytes = Union[bytes, bytearray, memoryview]
 _HEX = re.compile(rb"[0-9A-Fa-f]{1,16}")
@@ -52,8 +57,8 @@ class Origin(NamedTuple):
 class Response(NamedTuple):
     """The head of a response.
 
-    Header names are in lower case; `length` is in bytes, None if the head does not tell; `closes` says that
-    the connection cannot be used again.
+    Header names are in lower case; `length` is in bytes, None without a Content-Length; `closes`: the
+    connection cannot be used again.
     """
 
     status: int
@@ -63,14 +68,14 @@ class Response(NamedTuple):
     closes: bool
 
     def text(self, name: str) -> str:
-        """The value of a header, empty if it is missing."""
+        """Returns the value of a header, empty if it is missing."""
         return self.headers.get(name.encode("ascii"), b"").decode("latin-1")
 
 
 class HttpConnection:
     """A connection for one request after another, used by one thread.
 
-    It fails after `stall` seconds without progress, or below the lowest rate. What is received passes through
+    It fails after `stall` seconds without progress, or below the lowest rate. Received data passes through
     `buffer`. Every method raises `ConnectionFailed`, after which the connection must be closed.
     """
 
@@ -132,7 +137,7 @@ class HttpConnection:
             raise self._broken("sending", error) from error
 
     def response(self) -> Response:
-        """The head of the next response; interim responses (1xx) are skipped."""
+        """Reads the head of the next response; interim responses (1xx) are skipped."""
         for _ in range(MOST_INTERIM):
             end = self._head_end()
             lines = bytes(self._view[self._start : end]).split(b"\r\n")
@@ -179,7 +184,7 @@ class HttpConnection:
             yield self._view[:received]
 
     def _fill(self, at: int, size: int) -> int:
-        """Receives so many bytes into the buffer: of TLS, a call gets one record, of at most 16 KiB."""
+        """Receives so many bytes into the buffer; a call to TLS returns one record of at most 16 KiB."""
         received = 0
         while received < size:
             received += self._receive(at + received, size - received, True)
@@ -232,7 +237,7 @@ class HttpConnection:
             self._start, self._end = 0, self._receive(0, len(self._view), False)
 
     def _receive(self, at: int, size: int, all_of_it: bool, may_end: bool = False) -> int:
-        """Receives into the buffer; `all_of_it` waits for the whole size, at most for the stall timeout."""
+        """Receives into the buffer; `all_of_it` waits for the full size, at most for the stall timeout."""
         try:
             if self._plain and all_of_it:
                 received = self._socket.recv_into(self._view[at : at + size], size, socket.MSG_WAITALL)
@@ -273,7 +278,7 @@ class HttpConnection:
 
 
 class OpenConnections:
-    """All connections of a process, which `shut` makes fail, whatever their threads do."""
+    """All connections of a process; `shut` makes them fail in all threads."""
 
     def __init__(self) -> None:
         self._connections: set[HttpConnection] = set()
@@ -305,18 +310,20 @@ def _connected(
     origin: Origin, context: ssl.SSLContext | None, stall: float, proxy: Proxy | None
 ) -> socket.socket:
     to = (origin.host, origin.port) if proxy is None else (proxy.host, proxy.port)
-    # As bytes: for a str Python loads the codec "idna", which takes longer than to connect.
+    # As bytes: for a str Python loads the codec "idna", which takes longer than connecting.
     host: Any = to[0].encode() if to[0].isascii() else to[0]
     raw = socket.create_connection((host, to[1]), min(stall, LONGEST_CONNECT))
     try:
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if proxy is not None:
             _tunnel(raw, origin, proxy)
-        if context is not None:  # the ssl module waits by itself, with Python's own timeout
+        # The ssl module needs the timeout of Python's sockets.
+        if context is not None:
             raw.settimeout(stall)
-            # A connection that ends without TLS saying so is an error, not the end of the body.
+            # A connection that ends without the end of TLS is an error, not the end of the body.
             return context.wrap_socket(raw, server_hostname=origin.host, suppress_ragged_eofs=False)
-        raw.settimeout(None)  # a timeout of the kernel saves a poll() before each call
+        # A timeout of the kernel, in place of Python's, saves a poll() before each call.
+        raw.settimeout(None)
         limit = struct.pack("ll", int(stall), int(stall % 1 * 1_000_000))
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
@@ -327,7 +334,7 @@ def _connected(
 
 
 def _tunnel(raw: socket.socket, origin: Origin, proxy: Proxy) -> None:
-    """Has the proxy connect to the server (RFC 9110, "CONNECT"). Raises `OSError` if it does not."""
+    """Makes the proxy connect to the server (RFC 9110, "CONNECT"). Raises `OSError` if it refuses."""
     shown = f"[{origin.host}]" if ":" in origin.host else origin.host
     lines = [f"CONNECT {shown}:{origin.port} HTTP/1.1", f"Host: {shown}:{origin.port}"]
     if proxy.user or proxy.password:
@@ -336,7 +343,8 @@ def _tunnel(raw: socket.socket, origin: Origin, proxy: Proxy) -> None:
     raw.sendall(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
     head = b""
     while not head.endswith(b"\r\n\r\n"):
-        byte = raw.recv(1)  # what follows is the server's
+        # Byte by byte: everything after the head comes from the server.
+        byte = raw.recv(1)
         if not byte or len(head) > LONGEST_HEAD:
             raise ConnectionError("the proxy gave no answer to CONNECT")
         head += byte

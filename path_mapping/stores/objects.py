@@ -1,4 +1,4 @@
-"""Objects as values, and what OBS states about their content. Pure."""
+"""Objects as values, with the checksums that OBS states. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _USUAL_PARTS = (5, 6, 7, 9, 10, 12, 15, 20, 24, 25, 48, 50, 80, 96, 100, 120, 19
 
 
 class Checksums(NamedTuple):
-    """The best checksum that is stated of some content: a CRC-64, else an MD5 (hex), else an ETag of parts.
+    """The best stated checksum of some content: a CRC-64, else an MD5 (hex), else an ETag of parts.
 
     `etag` is made of the MD5s of parts, and `part_sizes` are the sizes in bytes that these may have. Without
     any of them nothing is known about the content.
@@ -31,7 +31,7 @@ class Checksums(NamedTuple):
 
     @classmethod
     def stated(cls, headers: Mapping[bytes, bytes], size: int = 0) -> Checksums:
-        """What the headers of a response tell about an object of `size` bytes.
+        """Reads the checksum in the headers of a response for an object of `size` bytes.
 
         The ETag of an encrypted object only looks like an MD5 (OBS API reference, server-side encryption),
         and that of an appendable object need not be the MD5 of the whole.
@@ -48,13 +48,13 @@ class Checksums(NamedTuple):
 
     @classmethod
     def of_etag(cls, etag: str, size: int) -> Checksums:
-        """What an ETag tells, if it is neither that of an encrypted nor of an appendable object."""
+        """Reads the checksum in an ETag, which is not that of an encrypted or appendable object."""
         sizes = part_sizes_of(etag, size)
         return cls(md5=md5_of_etag(etag), etag=etag.strip('"').lower() if sizes else "", part_sizes=sizes)
 
     @property
     def kind(self) -> str:
-        """How errors name the checksum; empty if there is none."""
+        """Name of the checksum in errors; empty if there is none."""
         if self.crc64 is not None:
             return "CRC-64"
         return "MD5" if self.md5 is not None else "ETag" if self.etag else ""
@@ -63,7 +63,7 @@ class Checksums(NamedTuple):
 class ObjectState(NamedTuple):
     """An object's size in bytes, and its modification time in nanoseconds since the epoch.
 
-    `version` changes when the object is replaced, and is empty if the store does not tell.
+    `version` changes when the object is replaced, and is empty if the store has none.
     """
 
     size: int
@@ -73,11 +73,11 @@ class ObjectState(NamedTuple):
 
 
 class StoredObject(NamedTuple):
-    """One object of a listing.
+    """An object of a listing.
 
     `size` is in bytes, `md5` in hex if the listing has it, `etag` exactly as the store returned it. A listing
-    does not mark encrypted objects, whose ETag only looks like an MD5: content must not be judged by it, that
-    is what `Store.read` does.
+    does not mark encrypted objects, whose ETag only looks like an MD5: it does not prove that content is
+    wrong, unlike the checks of `Store.read`.
     """
 
     key: str
@@ -87,16 +87,16 @@ class StoredObject(NamedTuple):
 
 
 def md5_of_etag(etag: str | None) -> str | None:
-    """The MD5 in an ETag; None for that of a multipart upload (`...-3`), which is not one."""
+    """Returns the MD5 in an ETag; None for that of a multipart upload (`...-3`), which is none."""
     text = (etag or "").strip('"').lower()
     return text if len(text) == 32 and _MD5.fullmatch(text) else None
 
 
 def part_sizes_of(etag: str, size: int) -> tuple[int, ...]:
-    """The sizes in bytes that the parts of an object of `size` bytes may have; none if it has no parts.
+    """Returns the possible sizes of an object's parts, in bytes; none if it has no parts.
 
-    The usual ones first, then the smallest one, and that rounded up to MiB: some tools choose them by the
-    size of the file.
+    The usual sizes come first, then the smallest possible one rounded up to MiB, and the smallest itself:
+    some tools choose them by the size of the file.
     """
     parts = _MD5_OF_PARTS.fullmatch(etag.strip('"').lower())
     count = int(parts[2]) if parts else 0

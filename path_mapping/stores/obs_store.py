@@ -1,4 +1,4 @@
-"""OBS as a store: by signed requests; by Huawei's SDK (`obs_sdk`), what is rare."""
+"""OBS as a store: by signed requests, and by Huawei's SDK (`obs_sdk`) for rare operations."""
 
 from __future__ import annotations
 
@@ -19,21 +19,25 @@ from path_mapping.stores.objects import Checksums, ObjectState, StoredObject
 from path_mapping.stores.obs_sdk import ObsSdk, delete_by_sdk, seconds_of
 from path_mapping.stores.responses import (
     ObjectPage,
-    checked_size,
     object_state,
-    parsed_completion,
-    parsed_page,
-    parsed_upload,
+    parse_completion,
+    parse_page,
+    parse_size,
+    parse_upload,
     parts_document,
 )
-from path_mapping.stores.signer import Signer, warned
+from path_mapping.stores.signer import Signer, log_warning
 from path_mapping.stores.store import Store, UnfinishedUpload
 from path_mapping.stores.units import MultipartUpload, UnitRunner
 
-PAGE = 1000  # entries in one answer, the most that OBS returns (API reference, "Listing Objects in a Bucket")
-BUFFER = 1 << 20  # bytes: a page in one piece
-_ANSWER_BYTES = 1 << 16  # for any other response
-LARGEST_COPY = 5 << 30  # bytes that OBS copies in one request (API reference, "Copying Objects")
+# Entries of one page, the most that OBS returns (API reference, "Listing Objects in a Bucket").
+PAGE = 1000
+# Bytes: a page in one piece.
+BUFFER = 1 << 20
+# Bytes of the buffer for other responses.
+_ANSWER_BYTES = 1 << 16
+# Bytes that OBS copies in one request (API reference, "Copying Objects").
+LARGEST_COPY = 5 << 30
 # Bytes of a data path: a small object arrives in one piece, a large one with few system calls. Larger writes
 # are no faster, and take up to twice as long on a virtual machine: they become large folios, of memory that
 # the host has yet to give.
@@ -52,7 +56,7 @@ class ObsStore(Store):
         access: Access,
         renew: Callable[[], Credentials] | None = None,
         patience: float = 0.0,
-        announce: Callable[[str], None] = warned,
+        announce: Callable[[str], None] = log_warning,
     ) -> None:
         self.signer = Signer(access, renew, patience, announce)
         self.multipart_from, self.part = access.multipart_from, access.part
@@ -66,7 +70,7 @@ class ObsStore(Store):
         return DataPath(self, Exchange(self.signer, connections, buffer), buffer)
 
     def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
-        """See `Store.list`. The next page is asked for while this one is worked on."""
+        """See `Store.list`. The next page is requested while the caller works on this one."""
         return self._entries(bucket, prefix, "")
 
     def level(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
@@ -74,10 +78,10 @@ class ObsStore(Store):
         return (entry._replace(md5=None) for entry in entries if entry.key != prefix)
 
     def _entries(self, bucket: str, prefix: str, delimiter: str) -> Iterator[StoredObject]:
-        """The objects and common prefixes of a listing.
+        """Yields the objects and common prefixes of a listing.
 
-        A full page is never taken for the last one: a service that forgets to say so would lose objects. Keys
-        that do not ascend are an error: they would page forever.
+        A full page is never taken for the last one, in case that a service does not mark it as truncated.
+        Keys that do not ascend are an error: the listing would never end.
         """
         doing, marker = f"listing obs://{bucket}/{prefix}", ""
         with closing(self._exchange(BUFFER)) as exchange:
@@ -85,13 +89,12 @@ class ObsStore(Store):
             def request() -> Request:
                 query = {"prefix": prefix, "marker": marker, "delimiter": delimiter}
                 used = {name: value for name, value in query.items() if value}
-                return Request(
-                    doing, "GET", bucket, "", {**used, "max-keys": str(PAGE), "encoding-type": "url"}
-                )
+                used.update({"max-keys": str(PAGE), "encoding-type": "url"})
+                return Request(doing, "GET", bucket, "", query=used)
 
             while True:
                 content = self.signer.with_newest(lambda: exchange.content(request()))
-                page = parsed_page(doing, content)
+                page = parse_page(doing, content)
                 entries = _in_order(marker, page) if delimiter else page.objects
                 check_order(doing, marker, entries)
                 followed = page.truncated or len(entries) >= PAGE
@@ -99,7 +102,8 @@ class ObsStore(Store):
                     raise Unreachable(f"{doing}: the next page has nothing that comes after {marker!r}")
                 yield from entries[:1]
                 marker = entries[-1].key if entries else ""
-                if followed:  # not for who wants the first object only
+                # After the first object: some callers want no more, and need no second page.
+                if followed:
                     exchange.send_ahead(request())
                 yield from entries[1:]
                 if not followed:
@@ -109,7 +113,7 @@ class ObsStore(Store):
         return Exchange(self.signer, OpenConnections(), bytearray(buffer))
 
     def _by_request(self, ask: Callable[[Exchange], Answer]) -> Answer:
-        """What `ask` gets by a signed request on a connection of its own."""
+        """Returns the result of `ask`, on a connection of its own."""
         with closing(self._exchange()) as exchange:
             return self.signer.with_newest(lambda: ask(exchange))
 
@@ -142,7 +146,7 @@ class ObsStore(Store):
         return content.check(request.doing, stated).verdict == RIGHT
 
     def read_from(self, bucket: str, key: str, offset: int, version: str = "") -> Iterator[bytes]:
-        """See `Store.read_from`. The start is skipped here if the server ignores ranges."""
+        """See `Store.read_from`. If the server ignores ranges, the start is read and skipped."""
         doing = f"reading obs://{bucket}/{key}" + (f" from {offset}" if offset else "")
         plain = {"Range": f"bytes={offset}-"} if offset else {}
         with self._opened(Request(doing, "GET", bucket, key, plain={**plain, **if_match(version)})) as (
@@ -159,7 +163,7 @@ class ObsStore(Store):
 
     @contextmanager
     def _opened(self, request: Request) -> Iterator[tuple[Response, HttpConnection]]:
-        """The response to a GET, whose body is read in the block."""
+        """Opens the response to a GET, whose body is read in the block."""
         with closing(self._exchange(BUFFER)) as exchange, ExitStack() as stack:
             yield self.signer.with_newest(
                 lambda: stack.enter_context(exchange.ask(request, HttpConnection.send))
@@ -180,7 +184,7 @@ class ObsStore(Store):
         )
 
     def delete_all(self, bucket: str, keys: Sequence[str]) -> None:
-        """See `Store.delete_all`. Characters that no XML can carry, or not unchanged, go one by one."""
+        """See `Store.delete_all`. Keys with characters that XML cannot carry are deleted one by one."""
         listed = [key for key in keys if key.isprintable()]
         if listed:
             delete_by_sdk(self._sdk, bucket, listed)
@@ -188,21 +192,23 @@ class ObsStore(Store):
             self.delete(bucket, key)
 
     def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> str:
-        """See `Store.write`. It takes one request, whose MD5 OBS verifies; a large file is for parts."""
-        return self._put(bucket, key, lambda: chunks(source), os.stat(source).st_size, md5, sent)
+        """See `Store.write`. It takes one request, whose MD5 OBS verifies; large files are sent in parts."""
+        size = os.stat(source).st_size
+        return self._put(bucket, key, lambda: chunks(source), size=size, md5=md5, sent=sent)
 
     def write_bytes(self, bucket: str, key: str, content: bytes) -> str:
         pieces = (content,) if content else ()
-        return self._put(bucket, key, lambda: pieces, len(content), md5_of(pieces), lambda size: None)
+        return self._put(bucket, key, lambda: pieces, size=len(content), md5=md5_of(pieces))
 
     def _put(
         self,
         bucket: str,
         key: str,
         body: Callable[[], Iterable[Piece]],
+        *,
         size: int,
         md5: str,
-        sent: Callable[[int], None],
+        sent: Callable[[int], None] = lambda size: None,
     ) -> str:
         """Stores an object by one request; returns its ETag."""
         headers = {"Content-MD5": base64_of_md5(md5)}
@@ -217,7 +223,7 @@ class ObsStore(Store):
             with suppress(NotFound):
                 return MultipartUpload(upload, tuple(self._parts(doing, bucket, key, upload)))
         request = Request(doing, "POST", bucket, key, {"uploads": ""}, plain={"Content-Length": "0"})
-        return MultipartUpload(parsed_upload(doing, self._content_of(request)), ())
+        return MultipartUpload(parse_upload(doing, self._content_of(request)), ())
 
     def _parts(self, doing: str, bucket: str, key: str, upload: str) -> Iterator[tuple[int, int, str]]:
         after = 0
@@ -228,10 +234,10 @@ class ObsStore(Store):
         while True:
             body = self._sdk.call(doing, bucket, key, page, "parts").body
             for part in body.parts:
-                number = checked_size(doing, part.partNumber)
+                number = parse_size(doing, part.partNumber)
                 if number <= after:
                     raise Unreachable(f"{doing}: the service lists part {number} after part {after}")
-                yield number, checked_size(doing, part.size), part.etag or ""
+                yield number, parse_size(doing, part.size), part.etag or ""
                 after = number
             if not body.isTruncated or not body.parts:
                 return
@@ -241,16 +247,16 @@ class ObsStore(Store):
     ) -> str | None:
         """See `Store.end_parts`.
 
-        The response may get lost, or say nothing, after OBS made the object: then the upload has gone, and
-        the object tells, by its size, and by its ETag, which is made of those of the parts; or which is
-        another one than before, if these were not `compared`. As long as the upload is there it is not
-        completed, whatever object has the key.
+        The response may be lost, or have no ETag, after OBS made the object. Then the upload has gone, and
+        the object is recognised by its size and its ETag, which is made of those of the parts; or which
+        differs from the earlier one, if the parts were not `compared`. An upload that still exists is not
+        completed.
         """
         doing = f"writing obs://{bucket}/{key}"
         expected, before = etag_of_parts(etags), "" if compared else self._etag_of(bucket, key, None)
         try:
             end = Request(doing, "POST", bucket, key, {"uploadId": upload})
-            etag = parsed_completion(doing, self._content_of(end, parts_document(etags)))
+            etag = parse_completion(doing, self._content_of(end, parts_document(etags)))
         except (NotFound, Unreachable) as error:
             if self._has_gone(doing, bucket, key, upload):
                 etag = self._etag_of(bucket, key, size)
@@ -262,12 +268,12 @@ class ObsStore(Store):
         return (etag or self._etag_of(bucket, key, size) or expected).strip('"')
 
     def _etag_of(self, bucket: str, key: str, size: int | None) -> str:
-        """The ETag of an object without quotes; empty if there is none, or none of this size in bytes."""
+        """Returns the ETag of an object without quotes; empty without an object of this size in bytes."""
         state = self.find(bucket, key)
         return state.version.strip('"') if state is not None and size in (None, state.size) else ""
 
     def _has_gone(self, doing: str, bucket: str, key: str, upload: str) -> bool:
-        """Whether there is no such upload: radosgw answers 500 to its completion, not 404."""
+        """Tells whether an upload does not exist: radosgw answers 500 to its completion, not 404."""
         try:
             next(self._parts(doing, bucket, key, upload), None)
         except NotFound:
@@ -302,7 +308,7 @@ class ObsStore(Store):
 
 
 def _in_order(marker: str, page: ObjectPage) -> list[StoredObject]:
-    """The objects and common prefixes of a page in the order of their keys, without earlier ones."""
+    """Returns objects and common prefixes of a page in the order of their keys, after the marker."""
     entries = page.objects + [StoredObject(prefix, 0, None) for prefix in page.prefixes]
     return sorted((entry for entry in entries if entry.key > marker), key=lambda entry: entry.key)
 

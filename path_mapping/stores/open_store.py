@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Callable
 
+from path_mapping.defaults import STALL_SECONDS
 from path_mapping.errors import CredentialsMissing
 from path_mapping.stores.access import (
     KEY_VARIABLES,
-    STALL_SECONDS,
     Access,
     Credentials,
     address_of,
@@ -20,7 +20,7 @@ from path_mapping.stores.access import (
     proxy_for,
     read_credentials,
 )
-from path_mapping.stores.signer import warned
+from path_mapping.stores.signer import log_warning
 from path_mapping.stores.store import Store
 
 
@@ -32,7 +32,7 @@ def open_store(
     announce: Callable[[str], None] | None = None,
     read_file: Callable[[Path], Credentials] = read_credentials,
 ) -> Store:
-    """OBS with the environment's credentials, or the directory `obs_root` in its place.
+    """Opens OBS with the environment's credentials, or the directory `obs_root` in its place.
 
     The variables: OBS_ENDPOINT (else the platform's S3_ENDPOINT and S3_USE_HTTPS); OBS_ACCESS_KEY_ID,
     OBS_SECRET_ACCESS_KEY and, for temporary credentials, OBS_SECURITY_TOKEN, or OBS_CREDENTIALS_FILE, which
@@ -40,10 +40,10 @@ def open_store(
     own; https_proxy, http_proxy and no_proxy. S3_VERIFY_SSL=0 is ignored: the platform sets it in every
     container, and without verification the credentials could be intercepted.
 
-    `renew` returns new credentials after the current ones have expired, and takes the place of that file. A
-    request without progress for `stall_timeout` seconds fails. `announce` is told when new credentials are
-    waited for; without it, a warning is logged. `read_file` reads OBS_CREDENTIALS_FILE, each time. Raises
-    `CredentialsMissing` if variables are not set, all of them named, or one of their values is unusable.
+    `renew` returns new credentials after the current ones have expired, in place of that file. A request
+    without progress for `stall_timeout` seconds fails. `announce` is called with a message when a wait for
+    new credentials begins; without it, a warning is logged. `read_file` reads OBS_CREDENTIALS_FILE each time.
+    Raises `CredentialsMissing`, with all names, if variables are not set, or if a value is unusable.
     """
     if obs_root is not None:
         from path_mapping.stores.directory_store import DirectoryStore
@@ -63,7 +63,7 @@ def open_store(
     patience = 0.0
     if renew is None and file:
         renew, patience = partial(read_file, Path(file)), patience_of(environ)
-    return open_store_of(access, renew, patience, announce or warned)
+    return open_store_of(access, renew, patience, announce or log_warning)
 
 
 def open_store_of(
@@ -72,7 +72,7 @@ def open_store_of(
     patience: float,
     announce: Callable[[str], None],
 ) -> Store:
-    """OBS, reached as `access` says; for the others see `Signer`."""
+    """Opens OBS by `access`; for the other arguments see `Signer`."""
     from path_mapping.stores.obs_store import ObsStore  # slow to import
 
     return ObsStore(access, renew, patience, announce)

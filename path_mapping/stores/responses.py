@@ -1,4 +1,4 @@
-"""What a response of OBS means: its status, headers, and the XML of listings and uploads. Pure."""
+"""Reads responses of OBS: status, headers, and the XML of listings and uploads. Pure."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ from path_mapping.stores.objects import Checksums, ObjectState, StoredObject, md
 # Codes of the OBS API reference, "Error Codes".
 NETWORK_CODES = {"IncompleteBody", "RequestTimeout"}  # status 400, but a fault of the network
 EXPIRED_CODES = {"ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "TokenRefreshRequired"}
-MEANINGS = {  # of a status that is about the request, not about who sends it
+# Meanings of a status that is caused by the request, not by the credentials.
+MEANINGS = {
     302: "redirected too often, or without a place: OBS_ENDPOINT must name the bucket's region",
     400: "the service takes the request for an invalid one",
     405: "the service does not permit this for anybody here",
     409: "it conflicts with the state of the bucket or object, or with another request",
     416: "the object is shorter than what was asked of it",
 }
-LONGEST_WAIT = 60.0  # seconds, whatever Retry-After asks for
+# Seconds; a longer Retry-After is cut to this.
+LONGEST_WAIT = 60.0
 _NUMBER = re.compile(r"[0-9]{1,18}")  # `int` takes signs, blanks, `_` and the digits of all scripts, too
 
 
 def error_of_status(doing: str, status: int, code: str | None, after: float | None = None) -> StoreError:
-    """The error for an HTTP status from 300 on.
+    """Returns the error for an HTTP status from 300 on.
 
-    `code` is the error code of OBS, which the response to a HEAD does not have; `after` the seconds that
-    Retry-After asks for.
+    `code` is the error code of OBS, which the response to a HEAD does not have; `after` are the seconds of
+    Retry-After.
     """
     message = f"{doing}: HTTP {status}" + (f" {code}" if code else "")
     if status == 404 or code == "InvalidPart":  # a part that was never stored
@@ -62,21 +64,21 @@ def error_of_status(doing: str, status: int, code: str | None, after: float | No
 
 
 def seconds_to_wait(header: str) -> float | None:
-    """The seconds in a Retry-After header, at most 60; None if it is not a number."""
+    """Returns the seconds in a Retry-After header, at most 60; None if it is not a number."""
     return min(float(header), LONGEST_WAIT) if _NUMBER.fullmatch(header) else None
 
 
-def checked_size(doing: str, text: object) -> int:
-    """A number in a response, such as a size in bytes. Raises `Corrupted` for any other text."""
+def parse_size(doing: str, text: object) -> int:
+    """Reads a number in a response, such as a size in bytes. Raises `Corrupted` for any other text."""
     if not _NUMBER.fullmatch(str(text)):
         raise Corrupted(f"{doing}: the response is damaged: found {str(text)[:40]!r}, expected a number")
     return int(str(text))
 
 
 def object_state(doing: str, size: int | None, headers: Mapping[bytes, bytes]) -> ObjectState:
-    """The state of an object of this size in bytes, by the headers of the response to a HEAD.
+    """Reads the state of an object of this size in bytes from the headers of the response to a HEAD.
 
-    Raises `Corrupted` if the size is not known, or its modification time is no date.
+    Raises `Corrupted` if the size is missing, or the modification time is not a date.
     """
     if size is None:
         raise Corrupted(f"{doing}: the response is damaged, it has no Content-Length")
@@ -90,17 +92,17 @@ def object_state(doing: str, size: int | None, headers: Mapping[bytes, bytes]) -
 
 
 class ObjectPage(NamedTuple):
-    """The objects, and the common prefixes, of one page; `truncated`: there are more."""
+    """Objects and common prefixes of one page; `truncated`: there are more pages."""
 
     objects: list[StoredObject]
     prefixes: list[str]
     truncated: bool
 
 
-def parsed_page(doing: str, document: bytes) -> ObjectPage:
-    """The page in a response (OBS API reference, "Listing Objects in a Bucket").
+def parse_page(doing: str, document: bytes) -> ObjectPage:
+    """Reads a page of a listing (OBS API reference, "Listing Objects in a Bucket").
 
-    Raises `Corrupted` if it is not a whole answer: not well-formed, or an object has no key or no size.
+    Raises `Corrupted` if it is incomplete: not well-formed, or an object has no key or no size.
     """
     root = _root(doing, document)
     truncated = _text(doing, root, "IsTruncated").strip().lower() == "true"
@@ -117,23 +119,23 @@ def parsed_page(doing: str, document: bytes) -> ObjectPage:
                 raise Corrupted(f"{doing}: the response is damaged, it has no {name}")
         etag = texts.get("ETag", "")
         md5 = None if texts.get("Type") == "Appendable" else md5_of_etag(etag)
-        objects.append(StoredObject(decoded(texts["Key"]), checked_size(doing, texts["Size"]), md5, etag))
+        objects.append(StoredObject(decoded(texts["Key"]), parse_size(doing, texts["Size"]), md5, etag))
     prefixes = [decoded(_text(doing, entry, "Prefix")) for entry in root.iterfind("CommonPrefixes")]
     return ObjectPage(objects, prefixes, truncated)
 
 
-def parsed_upload(doing: str, document: bytes) -> str:
-    """The id of the upload that has begun (OBS API reference, "Initiating a Multipart Upload").
+def parse_upload(doing: str, document: bytes) -> str:
+    """Reads the id of a new upload (OBS API reference, "Initiating a Multipart Upload").
 
-    Raises `Corrupted` if it is not a whole answer, or has no id.
+    Raises `Corrupted` if the response is incomplete, or has no id.
     """
     return _text(doing, _root(doing, document), "UploadId")
 
 
-def parsed_completion(doing: str, document: bytes) -> str:
-    """The ETag of the object that an upload of parts has become, empty if the answer does not tell.
+def parse_completion(doing: str, document: bytes) -> str:
+    """Reads the ETag of the object that a multipart upload has become, empty if the response has none.
 
-    Raises `Corrupted`: it is not a whole answer; one that begins with status 200 may end with an error.
+    Raises `Corrupted` if it is incomplete: a response that begins with status 200 may end with an error.
     """
     root = _root(doing, document)
     if root.tag != "CompleteMultipartUploadResult":
@@ -143,7 +145,7 @@ def parsed_completion(doing: str, document: bytes) -> str:
 
 
 def parts_document(etags: Sequence[str]) -> bytes:
-    """What ends an upload of parts with these ETags (OBS API reference, "Completing a Multipart Upload")."""
+    """Returns the body that completes an upload (OBS API reference, "Completing a Multipart Upload")."""
     root = ElementTree.Element("CompleteMultipartUpload")
     for number, etag in enumerate(etags, start=1):
         part = ElementTree.SubElement(root, "Part")
@@ -153,7 +155,7 @@ def parts_document(etags: Sequence[str]) -> bytes:
 
 
 def _root(doing: str, document: bytes) -> ElementTree.Element:
-    """The root of a document, whose names are without their namespace.
+    """Parses a document, and removes the namespace from its names.
 
     A document type is refused: no response of OBS has one, and it could define entities that fill the memory.
     """

@@ -1,4 +1,4 @@
-"""What a transfer and `path_mapping.file` need of a place that holds objects.
+"""Object store interface, for transfers and `path_mapping.file`.
 
 An abstract class rather than a protocol: Python 3.7, which training code may run on, has no
 `typing.Protocol`.
@@ -19,11 +19,12 @@ from path_mapping.stores.objects import ObjectState, StoredObject
 from path_mapping.stores.signer import Signer
 from path_mapping.stores.units import MultipartUpload, UnitRunner
 
-MOST_DELETED = 1000  # objects by one request (API reference, "Batch Deleting Objects")
+# Objects that one request deletes (API reference, "Batch Deleting Objects").
+MOST_DELETED = 1000
 
 
 class UnfinishedUpload(NamedTuple):
-    """A multipart upload in a bucket, by whomever: `began` is in seconds since the epoch, 0 if unknown."""
+    """A multipart upload in a bucket, of any client: `began` is in seconds since the epoch, 0 if unknown."""
 
     key: str
     upload: str
@@ -31,11 +32,11 @@ class UnfinishedUpload(NamedTuple):
 
 
 class Store(ABC):
-    """Holds objects. Its methods raise `StoreError` and nothing else of their own.
+    """An object store. Its methods raise `StoreError`, and the errors of functions passed to them.
 
     With a `signer`, its objects can be reached by signed HTTP requests, which other processes can make, too.
-    Files of `multipart_from` bytes or more are uploaded in parts of `part` bytes; without multipart uploads
-    that is infinite, and nothing is ever unfinished.
+    Files of `multipart_from` bytes or more are uploaded in parts of `part` bytes; a store without multipart
+    uploads has an infinite `multipart_from`.
     """
 
     signer: Signer | None = None
@@ -44,7 +45,7 @@ class Store(ABC):
 
     @abstractmethod
     def runner(self, connections: OpenConnections) -> UnitRunner:
-        """What runs units on this store in one thread, until the `connections` of all threads are shut."""
+        """Returns a runner of units for one thread, until the `connections` of all threads are shut."""
 
     @abstractmethod
     def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
@@ -65,7 +66,7 @@ class Store(ABC):
 
     @abstractmethod
     def find(self, bucket: str, key: str) -> ObjectState | None:
-        """The object's state; None if it does not exist."""
+        """Returns the object's state; None if it does not exist."""
 
     @abstractmethod
     def read(self, bucket: str, key: str) -> Iterator[bytes]:
@@ -82,7 +83,7 @@ class Store(ABC):
     def read_from(self, bucket: str, key: str, offset: int, version: str = "") -> Iterator[bytes]:
         """Yields the object's bytes from `offset` on; closing the iterator ends the request.
 
-        Only the length is checked, as the caller may want a part only.
+        Only the length is checked, as the caller may read a part only.
 
         Raises:
             NotFound: there is no such object.
@@ -129,20 +130,20 @@ class Store(ABC):
             self.delete(bucket, key)
 
     def place(self, bucket: str, key: str) -> str:
-        """Where this store keeps the object on this machine; empty if it is not here."""
+        """Returns the local path of the object; empty if it is not on this machine."""
         return ""
 
     def region(self, bucket: str) -> str:
-        """The region of a bucket; empty if the store has none.
+        """Returns the region of a bucket; empty if the store has none.
 
         Raises:
             NotFound: there is no such bucket.
-            Refused: it is somebody else's, or its region must not be asked for.
+            Refused: the credentials do not permit to read the bucket's metadata.
         """
         return ""
 
     def begin_parts(self, bucket: str, key: str, left: tuple[str, ...] = ()) -> MultipartUpload:
-        """Begins a multipart upload, or resumes one; those of anybody else are not touched.
+        """Begins a multipart upload, or resumes one; uploads of other processes are left alone.
 
         `left` are the ids of our own earlier uploads of this key, the oldest first. The last one is resumed,
         unless it has gone; the others are aborted.
@@ -152,11 +153,11 @@ class Store(ABC):
     def end_parts(
         self, bucket: str, key: str, upload: str, etags: tuple[str, ...], size: int, compared: bool = True
     ) -> str | None:
-        """Makes one object of `size` bytes of the parts; returns its ETag, without quotes.
+        """Completes an upload: makes one object of `size` bytes; returns its ETag, without quotes.
 
-        None if the upload, or a part of it, has gone, and the object is not there: it must begin anew. If the
-        parts were not `compared`, their ETags tell nothing about their content. Raises `StoreError` if the
-        upload may still be completed, or the store refused.
+        None if the upload, or a part of it, has gone, and the object does not exist: it must begin anew. If
+        the parts were not `compared`, their ETags tell nothing about their content. Raises `StoreError` if
+        the upload may still be completed, or the store refused.
         """
         raise NotImplementedError
 
@@ -165,16 +166,16 @@ class Store(ABC):
         raise NotImplementedError
 
     def unfinished(self, bucket: str, prefix: str) -> Iterator[UnfinishedUpload]:
-        """Yields the multipart uploads, of anybody, whose keys begin with the prefix."""
+        """Yields the multipart uploads, of all clients, whose keys begin with the prefix."""
         return iter(())
 
     def try_write(self, bucket: str, key: str) -> None:
-        """Asks for what a write of this key needs, and leaves nothing behind.
+        """Checks the permission to write a key, without leaving an object or an upload.
 
         Raises:
             NotFound: there is no such bucket.
             Refused: the credentials do not permit it.
         """
         begun = self.begin_parts(bucket, key)
-        with suppress(StoreError):  # not permitted: it has no parts that would cost anything
+        with suppress(StoreError):  # aborting is not permitted: an upload without parts costs nothing
             self.abort_parts(bucket, key, begun.upload)

@@ -1,6 +1,6 @@
-"""The requests that a transfer is cut into, as values that can be sent to another process. Pure.
+"""Units of a transfer: its requests as values that can be sent to another process. Pure.
 
-Each has a `number`, by which its outcome is told from others. Sizes, offsets and lengths are in bytes.
+Each has a `number`, which identifies its outcome. Sizes, offsets and lengths are in bytes.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ class PutFile(NamedTuple):
 class BeginParts(NamedTuple):
     """Begin a multipart upload: the result is a `MultipartUpload`.
 
-    `left` are our own of earlier runs, the oldest first: the last one is resumed, the others are aborted.
+    `left` are uploads of earlier runs of this output, the oldest first: the last one is resumed, the others
+    are aborted.
     """
 
     number: int
@@ -91,8 +92,8 @@ class BeginParts(NamedTuple):
 class PutPart(NamedTuple):
     """Upload a range of a file as a part: the result is a `StoredContent`.
 
-    `known` is the ETag of the part that an earlier run stored: if it fits, nothing is sent. `checked` sends
-    its MD5 along.
+    `known` is the ETag of the part that an earlier run stored: if it matches, nothing is sent. `checked`
+    sends the part's MD5 along.
     """
 
     number: int
@@ -128,14 +129,14 @@ Unit = Union[GetFile, GetRange, CheckFile, PutFile, BeginParts, PutPart, EndPart
 
 
 class FetchedRange(NamedTuple):
-    """A range on the disk: its CRC-64, and whether it was there already."""
+    """A range on the disk: its CRC-64; `kept` if an earlier run had downloaded it."""
 
     crc: int
     kept: bool
 
 
 class StoredContent(NamedTuple):
-    """The answer to a body that was sent: its ETag, and whether the content was compared by a checksum."""
+    """The answer to an upload: its ETag; `compared` if the content was compared by a checksum."""
 
     etag: str
     compared: bool
@@ -161,7 +162,7 @@ class MultipartUpload(NamedTuple):
 
 
 def bytes_of(unit: Unit) -> int:
-    """The number of bytes that a unit moves."""
+    """Returns the number of bytes that a unit moves."""
     if isinstance(unit, (GetFile, PutFile)):
         return unit.size
     if isinstance(unit, (GetRange, PutPart)):
@@ -183,11 +184,11 @@ class UnitRunner(ABC):
         """
 
     def ask_ahead(self, units: Sequence[Unit]) -> None:
-        """May begin units whose turn to `run` comes soon, each once; what fails then is an error of `run`."""
+        """May begin units that `run` gets soon, each once; errors are raised by `run`."""
         return
 
     def given_up(self, unit: Unit, error: Exception) -> Exception:
-        """The error to report, when the last attempt at a unit has failed; may clean up what they left."""
+        """Returns the error to report after the last attempt at a unit; may clean up after the attempts."""
         return error
 
     def close(self) -> None:

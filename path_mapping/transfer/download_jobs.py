@@ -1,4 +1,4 @@
-"""The jobs of downloads: each file is read, checked, and then moved into its place."""
+"""Jobs of downloads: each file is downloaded, checked, and then moved into its place."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ from path_mapping.stores.units import CheckFile, FetchedRange, GetFile, GetRange
 from path_mapping.transfer.jobs import Job, next_number
 from path_mapping.transfer.parts import RANGE, RANGES_FROM, identity, part_size, spans
 
+# Readings of an object whose content is never right, before it fails.
 MOST_READINGS = {WRONG: 2, UNSURE: 3}
-MOST_FILES = 3  # unfinished ones that other processes may take from a large download
+# Unfinished files that other processes may take from a large download, before it fails.
+MOST_FILES = 3
 
 
 def is_good(match: ContentMatch, crc: int, seen: Sequence[int], url: str) -> bool:
-    """Whether a file with this CRC-64 may move into its place; False if it has to be read once more.
+    """Tells whether a file with this CRC-64 may move into its place; False if it has to be read once more.
 
-    What nothing can be compared with is good. If one cannot be sure, two readings must be the same: `seen`
-    are the CRCs of the earlier ones. Raises `Unreachable` if its object has been read often enough.
+    Content without a checksum to compare it with is good. UNSURE content is good if two readings are the
+    same: `seen` are the CRCs of the earlier ones. Raises `Unreachable` after the last reading.
     """
     if match.verdict not in MOST_READINGS or (match.verdict == UNSURE and crc in seen):
         return True
@@ -45,15 +47,23 @@ def is_good(match: ContentMatch, crc: int, seen: Sequence[int], url: str) -> boo
 
 
 class SmallDownload(Job):
-    """A file that is downloaded by one request, and again if one cannot be sure of its content."""
+    """A file that is downloaded by one request, and again while its content is UNSURE."""
 
     def __init__(self, copy: Copy) -> None:
         super().__init__(copy)
         self._seen: list[int] = []
 
     def start(self) -> Iterable[Unit]:
-        copy, seen = self.copy, tuple(self._seen)
-        return (GetFile(next_number(), copy.bucket, copy.key, copy.size, copy.path, copy.root, seen),)
+        unit = GetFile(
+            next_number(),
+            self.copy.bucket,
+            self.copy.key,
+            size=self.copy.size,
+            path=self.copy.path,
+            root=self.copy.root,
+            seen=tuple(self._seen),
+        )
+        return (unit,)
 
     def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
         match: ContentMatch = value
@@ -65,19 +75,19 @@ class SmallDownload(Job):
 
 
 def ranges_of(store: Store) -> float:
-    """The size in bytes from which on objects of the store are downloaded in ranges."""
+    """Returns the size in bytes from which on objects of the store are downloaded in ranges."""
     return RANGES_FROM if store.signer is not None else math.inf
 
 
 def download_job(copy: Copy, store: Store) -> Job:
-    """The job for an object of the store: in ranges if it is large."""
+    """Returns the job that downloads an object: in ranges if it is large."""
     return LargeDownload(copy) if copy.size > ranges_of(store) else SmallDownload(copy)
 
 
 def temporary_of(copy: Copy) -> str:
-    """The name of the temporary file of a large download, by which a later run finds it.
+    """Returns the name of the temporary file of a large download, by which a later run finds it.
 
-    Where no lock tells whether another host works on it, only a later run on this host.
+    Where the locks of other hosts are not visible, only a later run on this host finds it.
     """
     version = identity(copy.bucket, copy.key, copy.etag, copy.size, part_size(copy.size, RANGE))
     if locks_are_local(copy.root):
@@ -86,7 +96,7 @@ def temporary_of(copy: Copy) -> str:
 
 
 def journal_of(temporary: str) -> str:
-    """The name of the journal of a temporary file."""
+    """Returns the name of the journal of a temporary file."""
     return temporary[: -len(TEMPORARY)] + ".parts" + TEMPORARY
 
 
@@ -98,8 +108,10 @@ class LargeDownload(Job):
         self._part = part_size(copy.size, RANGE)
         self._spans = spans(copy.size, self._part)
         self._crcs: dict[int, int] = {}
-        self._seen: list[int] = []  # the CRC-64 of each reading so far
-        self._files = 0  # how many unfinished ones it has had
+        # The CRC-64 of each reading so far.
+        self._seen: list[int] = []
+        # The number of unfinished files that it has had.
+        self._files = 0
         self._is_open = False
 
     def start(self) -> Iterable[Unit]:
@@ -135,7 +147,7 @@ class LargeDownload(Job):
             raise
 
     def _unfinished(self) -> tuple[str, int]:
-        """The name and descriptor of the temporary file: the common name only for one that is locked."""
+        """Returns name and descriptor of the temporary file; only a locked file gets the common name."""
         name, common = self.copy.local.name, temporary_of(self.copy)
         if self.copy.etag and not self._files:
             file = self._directory.resume(common, self.copy.size)
@@ -146,7 +158,7 @@ class LargeDownload(Job):
         return self._directory.create(name)
 
     def _known(self) -> dict[int, int]:
-        """The journal of a file that has its full size; a new one gets that now, and has no journal."""
+        """Returns the ranges in the journal of the file; a new file gets its full size, and has none."""
         if os.fstat(self._file).st_size == self.copy.size:
             return self._journal.known()
         self._journal.forget()
@@ -164,17 +176,25 @@ class LargeDownload(Job):
             if path != self._path:
                 return
             yield GetRange(
-                next_number(), copy.bucket, copy.key, copy.etag, copy.size, *span, path, known.get(index)
+                next_number(),
+                copy.bucket,
+                copy.key,
+                etag=copy.etag,
+                total=copy.size,
+                offset=span.offset,
+                length=span.length,
+                path=path,
+                known=known.get(index),
             )
 
     def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
         """Notes the range; after the last one the file is checked, and then moves into its place.
 
-        It begins anew in a file of its own, if another process has taken the common one.
+        Begins anew in a file of its own, if another process has taken the common one.
         """
         assert isinstance(unit, (GetRange, CheckFile))
         if unit.path != self._path:
-            return ()  # of a file that was taken
+            return ()  # the unit of a file that was taken
         if value is None:
             return self._again()
         if isinstance(unit, CheckFile):
@@ -187,16 +207,24 @@ class LargeDownload(Job):
         return (self._check(),) if len(self._crcs) == len(self._spans) else ()
 
     def _check(self) -> CheckFile:
-        copy, path = self.copy, self._path
+        copy = self.copy
         lengths = [span.length for span in self._spans]
         crc = crc64_of_parts([self._crcs[index] for index in range(len(lengths))], lengths)
-        return CheckFile(next_number(), copy.bucket, copy.key, copy.etag, copy.size, path, crc)
+        return CheckFile(
+            next_number(),
+            copy.bucket,
+            copy.key,
+            etag=copy.etag,
+            size=copy.size,
+            path=self._path,
+            crc=crc,
+        )
 
     def _checked(self, crc: int, match: ContentMatch) -> Iterable[Unit]:
         try:
             good = is_good(match, crc, self._seen, self.copy.url)
         except Unreachable:
-            self._discard()  # or the next run would trust it
+            self._discard()  # the next run would trust it
             raise
         if not good:
             self._seen.append(crc)

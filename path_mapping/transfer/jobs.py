@@ -1,4 +1,4 @@
-"""The files of a transfer as jobs: the units that each takes, and what follows from their results."""
+"""Files of a transfer as jobs, which yield units and react to their results."""
 
 from __future__ import annotations
 
@@ -25,17 +25,21 @@ from path_mapping.stores.units import (
 )
 from path_mapping.transfer.parts import Span, part_size, parts_that_count, spans
 
-next_number = itertools.count().__next__  # the number of a unit, unique in this process
+# The number of a unit, unique in this process.
+next_number = itertools.count().__next__
 
 
 class Job(ABC):
-    """One file.
+    """A file that is being moved.
 
-    A job is asked for units, and for more of them with each result, until it has no more: then the file is
-    complete. Its methods raise `PathMappingError` or `OSError` if the file has failed.
+        start --> units --result of a unit--> proceed --> more units --> none left: the file is complete
+                    |
+                    +--an error--> failed --> units that clean up --> cleaned --> the file has failed
 
-    `listed` is the file as it was listed, `copy` as it was moved. `compared`: its content by a checksum, not
-    only its length.
+    The methods raise `PathMappingError` or `OSError` if the file has failed. `abandon` ends a job.
+
+    `listed` is the file as it was listed, `copy` as it was moved. `compared`: its content was compared by a
+    checksum, not only by its length.
     """
 
     def __init__(self, copy: Copy) -> None:
@@ -44,27 +48,27 @@ class Job(ABC):
 
     @abstractmethod
     def start(self) -> Iterable[Unit]:
-        """The first units; an iterator is read only as far as there are workers."""
+        """Returns the first units; an iterator is read only as far as there are workers."""
 
     def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
-        """The units that follow from the result of a unit."""
+        """Returns the units that follow from the result of a unit."""
         return ()
 
     def failed(self, error: BaseException) -> Iterable[Unit]:
-        """The units that clean up after a failure, of the file or of the whole job."""
+        """Returns the units that clean up after a failure."""
         return ()
 
     def cleaned(self, unit: Unit) -> None:
-        """Takes note that a unit of `failed` has succeeded."""
+        """Notes that a unit of `failed` has succeeded."""
         return
 
     def abandon(self) -> None:
-        """Releases what the job holds, when the transfer ends before it: no more units are run."""
+        """Releases files and directories when the transfer ends before the job: no more units are run."""
         return
 
 
 class FileUpload(Job):
-    """A file that is uploaded; `checked` sends MD5s along. `settled`: only if it is as it was listed."""
+    """A file that is uploaded; `checked` sends MD5s along. `settled`: only if it has not changed."""
 
     def __init__(self, copy: Copy, checked: bool, settled: bool) -> None:
         super().__init__(copy)
@@ -72,7 +76,7 @@ class FileUpload(Job):
         self._settled = settled
 
     def _note(self, stored: StoredFile) -> None:
-        """Takes over the state in which the file was sent, with the ETag of its object."""
+        """Notes the state in which the file was sent, with the ETag of its object."""
         self.copy = self.copy._replace(size=stored.size, mtime_ns=stored.mtime_ns, etag=stored.etag)
         self.compared = stored.compared
 
@@ -81,11 +85,17 @@ class SmallUpload(FileUpload):
     """A file that is uploaded by one request."""
 
     def start(self) -> Iterable[Unit]:
-        copy, settled = self.copy, self._settled
-        number, checked = next_number(), self._checked
-        return (
-            PutFile(number, copy.bucket, copy.key, copy.size, copy.path, checked, copy.mtime_ns, settled),
+        unit = PutFile(
+            next_number(),
+            self.copy.bucket,
+            self.copy.key,
+            size=self.copy.size,
+            path=self.copy.path,
+            checked=self._checked,
+            mtime_ns=self.copy.mtime_ns,
+            settled=self._settled,
         )
+        return (unit,)
 
     def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
         self._note(value)
@@ -98,7 +108,7 @@ class LargeUpload(FileUpload):
     `uploads` notes the multipart upload.
     """
 
-    def __init__(self, copy: Copy, checked: bool, settled: bool, part: int, uploads: BegunUploads) -> None:
+    def __init__(self, copy: Copy, checked: bool, settled: bool, *, part: int, uploads: BegunUploads) -> None:
         super().__init__(copy, checked, settled)
         self._part = part
         self._uploads = uploads
@@ -121,7 +131,7 @@ class LargeUpload(FileUpload):
         return (BeginParts(next_number(), self.copy.bucket, self.copy.key, left),)
 
     def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
-        """First the parts, after the last of them the end."""
+        """Sends the parts, and after the last one completes the upload."""
         if isinstance(unit, BeginParts):
             begun: MultipartUpload = value
             self._upload = begun.upload
@@ -150,36 +160,55 @@ class LargeUpload(FileUpload):
         path, known = self.copy.path, parts_that_count(begun.parts, self._spans)
         for number, (span, etag) in enumerate(zip(self._spans, known), start=1):
             yield PutPart(
-                next_number(), self.copy.bucket, self.copy.key, begun.upload, number, *span, path, etag,
-                self._checked,
-            )  # fmt: skip
+                next_number(),
+                self.copy.bucket,
+                self.copy.key,
+                upload=begun.upload,
+                part=number,
+                offset=span.offset,
+                length=span.length,
+                path=path,
+                known=etag,
+                checked=self._checked,
+            )
 
     def _end(self) -> EndParts:
-        """Completes the upload; if the file has changed meanwhile, aborts it, to begin again."""
+        """Completes the upload; aborts it if the file has changed meanwhile, to begin again."""
         assert self._before is not None
         etags: tuple[str, ...] = ()
         if state_of(os.stat(self.copy.path)) == self._before:
             etags = tuple(self._stored[number].etag for number in sorted(self._stored))
         compared = all(stored.compared for stored in self._stored.values())
+        return self._ending(self._upload, self._before.size, etags, compared)
+
+    def _ending(self, upload: str, size: int, etags: tuple[str, ...], compared: bool = True) -> EndParts:
         return EndParts(
-            next_number(), self.copy.bucket, self.copy.key, self._upload, self._before.size, etags, compared
+            next_number(),
+            self.copy.bucket,
+            self.copy.key,
+            upload=upload,
+            size=size,
+            etags=etags,
+            compared=compared,
         )
 
     def failed(self, error: BaseException) -> Iterable[Unit]:
-        """Aborts the upload: its parts would cost money. What cannot be aborted, the next run aborts."""
+        """Aborts the upload, whose parts would cost money; if that fails, the next run aborts it."""
         if not self._upload:
             return ()
         upload, self._upload = self._upload, ""
-        return (EndParts(next_number(), self.copy.bucket, self.copy.key, upload, self.copy.size, ()),)
+        return (self._ending(upload, self.copy.size, etags=()),)
 
     def cleaned(self, unit: Unit) -> None:
-        """The upload is aborted."""
+        """Notes that the upload is aborted."""
         assert isinstance(unit, EndParts)
         self._uploads.ended(unit.upload)
 
 
-def upload_job(copy: Copy, store: Store, checked: bool, settled: bool, uploads: BegunUploads) -> Job:
-    """The job for a file that goes to the store: in parts if it is large."""
+def upload_job(
+    copy: Copy, store: Store, *, checked: bool, settled: bool, uploads: BegunUploads
+) -> FileUpload:
+    """Returns the job that uploads a file: in parts if it is large."""
     if copy.size >= store.multipart_from:
-        return LargeUpload(copy, checked, settled, store.part, uploads)
+        return LargeUpload(copy, checked, settled, part=store.part, uploads=uploads)
     return SmallUpload(copy, checked, settled)

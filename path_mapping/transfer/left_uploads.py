@@ -1,4 +1,4 @@
-"""What is known of an output's target: may it be written, and which multipart uploads are unfinished."""
+"""Checks of output targets: permission to write, and unfinished multipart uploads."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from path_mapping.stores.store import Store, UnfinishedUpload
 from path_mapping.workers.retry import RetriedStore, RetryPolicy
 
 ABORT, KEEP = "abort", "keep"
-LONGEST_CHECK = 60.0  # seconds without an answer: the training must not wait for longer
+# Seconds without an answer, after which the check fails: the training waits for it.
+LONGEST_CHECK = 60.0
 
 
 @contextmanager
 def unfinished_uploads(routes: Sequence[Route], base: Path) -> Iterator[list[BegunUploads]]:
-    """The unfinished multipart uploads of each route: this process is their only owner in the block."""
+    """Takes over the unfinished multipart uploads of each route; this process owns them in the block."""
     with ExitStack() as stack:
         yield [
             stack.enter_context(closing(BegunUploads(route.path(base), f"upload {route.remote}")))
@@ -32,7 +33,7 @@ def unfinished_uploads(routes: Sequence[Route], base: Path) -> Iterator[list[Beg
 
 
 def abort_left(uploads: Sequence[BegunUploads], store: RetriedStore) -> Iterator[str]:
-    """Aborts what earlier runs left and no file of this one needed; yields a notice for each."""
+    """Aborts uploads that earlier runs left and this one did not resume; yields a notice for each."""
     for of_route in uploads:
         for upload in of_route.left():
             url = f"obs://{upload.bucket}/{printable(upload.key)}"
@@ -46,7 +47,7 @@ def abort_left(uploads: Sequence[BegunUploads], store: RetriedStore) -> Iterator
 
 
 class LeftUpload(NamedTuple):
-    """A multipart upload below an output's URL, and whether it is to be aborted, and why.
+    """A multipart upload below an output's URL, with the `action` (abort or keep) and its reason.
 
     `name` is the part of the key below the output's URL; `began` is in seconds since the epoch, 0 if unknown.
     `own`: a killed run of this output has noted it here.
@@ -62,12 +63,12 @@ class LeftUpload(NamedTuple):
 
 
 def left_uploads(route: Route, base: Path, store: RetriedStore, older_than: float) -> Iterator[LeftUpload]:
-    """The multipart uploads below an output's URL, in the order of their keys; changes nothing.
+    """Yields the multipart uploads below an output's URL, in the order of their keys; changes nothing.
 
-    To be aborted are those that killed runs of this output have noted here, and those of anybody else that
-    were begun `older_than` seconds ago, or more. What a living process here has noted is always kept. If the
-    uploads may not be listed, only those that are noted here are known. Raises `StoreError` if they cannot be
-    listed.
+    Uploads that killed runs of this output have noted here are to be aborted, and those of other clients that
+    began `older_than` seconds ago, or more. Uploads of a living process here are always kept. Without the
+    permission to list uploads, those that are noted here are yielded. Raises `StoreError` if the listing
+    fails otherwise.
     """
     noted = noted_uploads(route.path(base), f"upload {route.remote}")
     own = {mine.upload: mine for mine in noted.left}
@@ -89,16 +90,16 @@ def left_uploads(route: Route, base: Path, store: RetriedStore, older_than: floa
         else:
             is_old = bool(upload.began) and now - upload.began >= older_than
             action, reason = ABORT if is_old else KEEP, "another process or node"
-        yield LeftUpload(action, name, *upload, reason, upload.upload in own)
+        yield LeftUpload(action, name, *upload, reason=reason, own=upload.upload in own)
 
 
 def abort_uploads(
     route: Route, base: Path, store: RetriedStore, wanted: Sequence[LeftUpload]
 ) -> Iterator[tuple[LeftUpload, StoreError | None]]:
-    """Aborts those of `wanted` that are to be aborted; yields each with the error if that failed.
+    """Aborts the `wanted` uploads whose action is abort; yields each with the error if that failed.
 
-    One that another run of this output has taken over meanwhile is kept. What is noted here and has gone is
-    forgotten.
+    An upload that another run of this output has taken over meanwhile is kept. Notes of uploads that no
+    longer exist are removed.
     """
     with unfinished_uploads([route], base) as (uploads,):
         taken = {upload.upload for upload in uploads.left()}

@@ -1,14 +1,14 @@
-"""Uploads outputs while the training runs: in rounds, and only files that nobody is writing."""
+"""Uploads outputs while the training runs: in rounds, and only files that are not being written."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Iterable, Sequence, Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Mapping
 
 from path_mapping.errors import Cancelled
 from path_mapping.mapping.routes import Route
@@ -19,8 +19,10 @@ from path_mapping.planning.shared_target import SharedTarget
 from path_mapping.transfer.transfer import Transferred, upload
 from path_mapping.workers.retry import RetriedStore
 
-NICENESS = 10  # the training's processes come first
-SETTLE_SECONDS = 5.0  # between the two listings of the files, unless the interval is short
+# The niceness of uploads: the training's processes come first.
+NICENESS = 10
+# Seconds between the two listings of the files, less for a short interval.
+SETTLE_SECONDS = 5.0
 
 Entries = Mapping[str, LocalEntry]  # by path
 
@@ -37,7 +39,7 @@ def upload_periodically(
 ) -> None:
     """Uploads each route at its interval until `cancel` of the store is set.
 
-    It is for a thread of its own, which becomes nice.
+    It runs in a thread of its own, whose priority it lowers.
 
     `done` is called after a round that uploaded something, `failed` with the error of a round that failed;
     the next round tries again. `wanted` returns whether a file is uploaded at all, `shared` is for
@@ -60,17 +62,18 @@ def upload_periodically(
                     done(moved)
                 late = time.monotonic() - begun > max(intervals[index] for index in ready)
                 if moved is None or not moved.deferred or late:
-                    break  # what changed meanwhile is sent as soon as it is settled
+                    break  # deferred files are sent in further rounds, until the interval is over
         except Cancelled:
             return
-        except Exception as error:  # whatever it is: the next round may do better
+        except Exception as error:  # any error: the next round may succeed
             failed(error)
-        for index in ready:  # from the end of this round: missed ones are not made up
+        # From the end of this round: missed rounds are not made up.
+        for index in ready:
             due[index] = time.monotonic() + intervals[index]
 
 
 def be_nice() -> None:
-    """Makes this thread, and the processes that it starts, leave the processors to the training."""
+    """Lowers the priority of this thread, and of processes that it starts, below that of the training."""
     with suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
@@ -89,7 +92,7 @@ def _round(
     idle = idle_files(before, _entries(roots), open_for_writing(roots))
 
     def is_idle(path: str, local: LocalEntry) -> bool:
-        """Only as it was when it was idle: a file that has changed since waits for the next round."""
+        """Tells whether a file was idle and has not changed since: others wait for the next round."""
         return path in idle and before[path] == local and wanted(path, local)
 
     choice = UploadChoice(wanted=is_idle, settled=True, shared=shared)
@@ -97,17 +100,17 @@ def _round(
 
 
 def settle_seconds(interval: float) -> float:
-    """How long a file must not change: 5 s, or half of a short interval."""
+    """Returns the seconds for which a file must not change: 5, or half of a short interval."""
     return min(SETTLE_SECONDS, interval / 2)
 
 
 def idle_files(before: Entries, now: Entries, written: AbstractSet[str]) -> set[str]:
-    """The files that have not changed since the earlier listing, and that nobody has open for writing."""
+    """Returns the files that have not changed since the earlier listing and are not open for writing."""
     return {path for path, entry in now.items() if before.get(path) == entry and path not in written}
 
 
 def _entries(roots: Iterable[Path]) -> Entries:
-    """All files of the outputs, and the empty directories."""
+    """Returns all files of the outputs, and the empty directories."""
     entries: dict[str, LocalEntry] = {}
     for root in roots:
         single = local_entry(root)
@@ -119,10 +122,10 @@ def _entries(roots: Iterable[Path]) -> Entries:
 
 
 def open_for_writing(roots: Iterable[Path]) -> set[str]:
-    """The files below these paths that a process on this machine has open for writing, by /proc.
+    """Returns the files below these paths that a process on this machine has open for writing, by /proc.
 
-    Files of other users' processes, and files that are only memory-mapped, cannot be seen: for those, not
-    changing between two listings must do.
+    Files of other users' processes, and files that are only memory-mapped, are not visible: they are idle if
+    they do not change between two listings.
     """
     inside = [(os.path.realpath(root), str(root)) for root in roots]
     written: set[str] = set()

@@ -32,7 +32,7 @@ from path_mapping.workers.thread_pool import Batch, Outcome, Pool
 
 
 class Progress(NamedTuple):
-    """The files and bytes that are done, and all of them."""
+    """Files and bytes that are done, and their totals."""
 
     files_done: int
     files: int
@@ -41,7 +41,7 @@ class Progress(NamedTuple):
 
 
 class Tally:
-    """Counts files and bytes, in any thread. Bytes sent twice count once: progress never goes back."""
+    """Counts files and bytes, in any thread; bytes that are sent twice count once."""
 
     def __init__(
         self, files: int, size: int, progress: Callable[[Progress], None], cancel: threading.Event
@@ -51,7 +51,8 @@ class Tally:
         self._cancel = cancel
         self._lock = threading.RLock()
         self._done_files = self._done_bytes = self._partial = 0
-        self._moved: dict[int, list[int]] = {}  # by unit: the bytes of its file so far, and at most
+        # By unit: the bytes of its file so far, and at most.
+        self._moved: dict[int, list[int]] = {}
 
     def book(self, number: int, account: list[int]) -> None:
         """Books the bytes of this unit to the account of its file: `[so far, at most]`."""
@@ -61,7 +62,7 @@ class Tally:
     def moved(self, number: int, size: int) -> None:
         """Counts bytes of a unit.
 
-        Raises `Cancelled` if the transfer was cancelled, so the unit should end.
+        Raises `Cancelled`, which ends the unit, if the transfer was cancelled.
         """
         with self._lock:
             account = self._moved.get(number)
@@ -90,14 +91,14 @@ class Tally:
             self._progress(Progress(self._done_files, self._files, done, self._size))
 
 
-POLL_SECONDS = 0.1  # between two checks of `cancel`
+# Seconds between two checks of `cancel`.
+POLL_SECONDS = 0.1
 
 
 class Work(NamedTuple):
-    """The files to move, their number and bytes, and what makes a file a job.
+    """Files to move, their number and size in bytes, and the function that makes a file a job.
 
-    `done` is called with the job of each file that is complete, `failed` with each file that is not. `down`:
-    downloads.
+    `done` is called with the job of each complete file, `failed` with each other file. `down`: downloads.
     """
 
     copies: Iterator[Copy]
@@ -116,8 +117,10 @@ class RunningJob:
         self.job = job
         self.account = [0, job.copy.size]
         self.numbers: set[int] = set()
-        self.outstanding = 0  # units handed out
-        self.waiting = 0  # lists of units that are not handed out yet
+        # Units that were handed out to the pool.
+        self.outstanding = 0
+        # Lists of units that were not handed out yet.
+        self.waiting = 0
         self.error: BaseException | None = None
         self.cleaning = False
 
@@ -134,12 +137,15 @@ class Scheduler:
     ) -> None:
         self._work, self._pool, self._tally, self._cancel = work, pool, tally, cancel
         self._count_outcomes = count_outcomes
-        self._abreast = DOWN_ABREAST if work.down else 1  # files from which units are taken in turn
+        # Files from which units are taken in turn.
+        self._abreast = DOWN_ABREAST if work.down else 1
         self.whole = self.retries = 0
         self._running: set[RunningJob] = set()
         self._ready: deque[tuple[RunningJob, Iterator[Unit]]] = deque()
-        self._known: dict[int, tuple[RunningJob, Unit]] = {}  # by unit: its job, and itself
-        self._ends: set[int] = set()  # the last unit of each batch in progress
+        # By the number of a unit.
+        self._known: dict[int, tuple[RunningJob, Unit]] = {}
+        # The last unit of each batch in progress.
+        self._ends: set[int] = set()
 
     def run(self, copies: Iterable[Copy], left: int) -> None:
         """Moves these files of the work; `left` is their number.
@@ -172,7 +178,7 @@ class Scheduler:
         self._running.clear()
 
     def _batch(self, source: Iterator[Job], limit: int) -> Batch:
-        """The next units, limited in number and bytes; files that cannot even begin fail on the way."""
+        """Returns the next units, limited in number and bytes; files that cannot begin fail meanwhile."""
         batch: Batch = []
         size = 0
         while len(batch) < limit and size < BATCH_BYTES:
@@ -184,7 +190,7 @@ class Scheduler:
         return batch
 
     def _next_unit(self, source: Iterator[Job]) -> Unit | None:
-        """A unit of the jobs that have begun, in turn; more of them begin as long as there are too few."""
+        """Returns a unit of the running jobs, in turn; begins further jobs while there are too few."""
         while True:
             job = next(source, None) if len(self._ready) < self._abreast else None
             if job is not None:
@@ -265,8 +271,10 @@ class Scheduler:
             self._work.failed(running.job.copy, running.error)
 
 
-PROBES = 2  # small files that go first, one by one: the time of the second is the round trip time
-PROBED = 500  # files among which the smallest are searched
+# Small files that are moved first, one by one: the time of the second one is the round trip time.
+PROBES = 2
+# Files among which the smallest are searched.
+PROBED = 500
 
 
 def move_files(work: Work, to: RetriedStore, progress: Callable[[Progress], None]) -> tuple[int, int]:
@@ -309,13 +317,13 @@ def move_files(work: Work, to: RetriedStore, progress: Callable[[Progress], None
     if left:
         decrypts = work.down and signer is not None and signer.context is not None
         cores = len(os.sched_getaffinity(0))
-        size = pool_size(pieces, work.size, cores, round_trip, work.down, decrypts)
+        size = pool_size(pieces, work.size, cores, round_trip=round_trip, ahead=work.down, decrypts=decrypts)
         with scheduler(size) as all_of_them:
             all_of_them.run(copies, left)
     return whole, retries
 
 
 def _smallest(copies: Sequence[Copy]) -> list[Copy]:
-    """Small files to measure the round trip time with, if there are any."""
+    """Returns small files to measure the round trip time with, if there are any."""
     small = [copy for copy in copies if copy.size < MIB]
     return sorted(small, key=lambda copy: copy.size)[:PROBES]

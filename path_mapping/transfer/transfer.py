@@ -11,19 +11,14 @@ from pathlib import Path
 from typing import Callable, NamedTuple
 
 from path_mapping.errors import Corrupted, Failure, StoreError, TransferFailed, UnsafeTarget, printable
-from path_mapping.localfs.atomic_file import contained, leftovers, make_directories
+from path_mapping.localfs.atomic_file import check_contained, leftovers, make_directories
 from path_mapping.localfs.names import shown
 from path_mapping.localfs.source_file import CHANGED_ATTEMPTS, FileChanged
 from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.mapping.selection import Shard
-from path_mapping.planning.plan import Copy, unquoted
-from path_mapping.planning.prepare import (
-    EmptyRoute,
-    PreparedTransfer,
-    UploadChoice,
-    prepare_downloads,
-    prepare_uploads,
-)
+from path_mapping.planning.plan import Copy, unquote_etag
+from path_mapping.planning.prepare import UploadChoice, prepare_downloads, prepare_uploads
+from path_mapping.planning.prepared_transfer import EmptyRoute, PreparedTransfer
 from path_mapping.stores.objects import ObjectState
 from path_mapping.stores.store import Store
 from path_mapping.transfer.download_jobs import download_job, journal_of, ranges_of, temporary_of
@@ -34,25 +29,83 @@ from path_mapping.transfer.scheduler import Progress, Work, move_files
 from path_mapping.workers.retry import RetriedStore
 
 
-class Sending:
-    """What became of each file; `files` and `size` (bytes) were sent, `uncompared` by their length only.
+class Transferred(NamedTuple):
+    """Result of a transfer without failures.
 
-    A file that was removed before it was sent is a notice: the training deletes old checkpoints. `settled`:
-    a file that has changed since it was listed is one of the `deferred`, else it has failed.
+    `files` and `bytes` were moved in `seconds`; `skipped` files were the same on both sides. `missing` are
+    the routes whose source does not exist, `notices` name files that were left out, `retries` is the number
+    of retried requests, and `by_length` that of files that could be compared by their length only.
+    `deferred` files were not uploaded, as they changed after they were listed (see `UploadChoice.settled`).
+    `empty` are outputs that exist, but have no file to upload and had none earlier.
     """
 
-    def __init__(self, prepared: PreparedTransfer, failures: list[Failure], choice: UploadChoice) -> None:
+    files: int
+    bytes: int
+    seconds: float
+    missing: tuple[Route, ...]
+    skipped: int = 0
+    notices: tuple[str, ...] = ()
+    retries: int = 0
+    by_length: int = 0
+    deferred: int = 0
+    empty: tuple[EmptyRoute, ...] = ()
+
+
+class DownloadResults:
+    """Results of the files of a download; files without a checksum to compare them with are `by_length`."""
+
+    def __init__(self, prepared: PreparedTransfer) -> None:
+        self.failures = list(prepared.findings.blocked)
+        self.by_length = 0
+        self._prepared = prepared
+
+    def done(self, job: Job) -> None:
+        """Records a file that is complete."""
+        self._prepared.downloaded(job.copy, job.compared)
+        self.by_length += not job.compared
+
+    def failed(self, copy: Copy, error: Exception) -> None:
+        """Notes a file that has failed."""
+        self.failures.append(Failure(copy.url, shown(copy.local), error))
+
+    def result(self, files: int, retries: int, seconds: float) -> Transferred:
+        """The result of a download of so many complete files. Raises `TransferFailed`."""
+        _raise_failures(self.failures, files)
+        prepared = self._prepared
+        return Transferred(
+            files=files,
+            bytes=prepared.size,
+            seconds=seconds,
+            missing=prepared.missing,
+            skipped=prepared.same,
+            notices=tuple(prepared.findings.notices),
+            retries=retries,
+            by_length=self.by_length,
+        )
+
+
+class UploadResults:
+    """Results of the files of an upload.
+
+    `files` of `size` bytes were sent. `uncompared` are those that could be compared by their length only, as
+    OBS stated no checksum. A file that was removed before it was sent is a notice: the training deletes old
+    checkpoints. A file that has changed since it was listed has failed; with `UploadChoice.settled` it is one
+    of the `deferred`.
+    """
+
+    def __init__(self, prepared: PreparedTransfer, choice: UploadChoice) -> None:
+        self.failures = list(prepared.findings.blocked)
         self.files = self.size = self.deferred = 0
         self.uncompared: set[str] = set()
         self._prepared = prepared
-        self._failures = failures
         self._settled, self._shared = choice.settled, choice.shared
-        self._others: dict[str, Copy] = {}  # sent in another state than that in which they were listed
+        # By path: files as sent, whose state differs from that in which they were listed.
+        self._others: dict[str, Copy] = {}
         self._sent: set[str] = set()
         self._unsent: set[str] = set()
 
     def run(self, work: Work, to: RetriedStore, progress: Callable[[Progress], None]) -> int:
-        """Sends the files, and those again that have changed meanwhile; returns the number of retries.
+        """Sends the files, and again those that changed meanwhile; returns the number of retried requests.
 
         Raises what `move_files` raises.
         """
@@ -64,7 +117,7 @@ class Sending:
                 break
             if attempt == CHANGED_ATTEMPTS:
                 for copy in changed:
-                    self._prepared.notice(f"{shown(copy.local)} changed again after it was uploaded")
+                    self._prepared.findings.notice(f"{shown(copy.local)} changed again after it was uploaded")
             size = sum(copy.size for copy in changed)
             work = work._replace(copies=iter(changed), files=len(changed), size=size)
         return retries
@@ -73,8 +126,25 @@ class Sending:
         """The files that were not sent."""
         return (copy for copy in self._prepared.copies if copy.path not in self._sent)
 
+    def result(self, retries: int, seconds: float) -> Transferred:
+        """The result of the upload. Raises `TransferFailed`."""
+        _raise_failures(self.failures, self.files)
+        prepared = self._prepared
+        return Transferred(
+            files=self.files,
+            bytes=self.size,
+            seconds=seconds,
+            missing=prepared.missing,
+            skipped=prepared.same,
+            notices=tuple(prepared.findings.notices),
+            retries=retries,
+            by_length=len(self.uncompared),
+            deferred=self.deferred,
+            empty=prepared.empty_outputs(),
+        )
+
     def done(self, job: Job) -> None:
-        """Takes note of a file as it was sent."""
+        """Records a file as it was sent."""
         copy, listed = job.copy, job.listed
         self._sent.add(copy.path)
         if not job.compared:
@@ -84,23 +154,23 @@ class Sending:
             self.size += copy.size
         if (copy.size, copy.mtime_ns) != (listed.size, listed.mtime_ns) or copy.path in self._others:
             self._others[copy.path] = copy
-        is_diverted = copy.path in self._prepared.diverted
+        is_diverted = copy.path in self._prepared.diversions.diverted
         if self._shared is not None:
             self._shared.wrote(copy, is_diverted)
         if not is_diverted:
             self._prepared.uploaded(copy)
 
     def failed(self, copy: Copy, error: Exception) -> None:
-        """Takes note of a file that was not sent."""
+        """Notes a file that was not sent."""
         self._unsent.add(copy.path)
         if isinstance(error, FileNotFoundError) and not os.path.exists(copy.path):
-            self._prepared.notice(f"{shown(copy.local)} was removed before it was uploaded")
+            self._prepared.findings.notice(f"{shown(copy.local)} was removed before it was uploaded")
         elif isinstance(error, FileChanged) and self._settled:
             self.deferred += 1
         else:
             if isinstance(error, Corrupted):  # what is in OBS now is not what the record says
                 self._prepared.forget(copy)
-            self._failures.append(Failure(shown(copy.local), copy.url, error))
+            self.failures.append(Failure(shown(copy.local), copy.url, error))
 
     def _changed(self) -> Iterator[Copy]:
         """The files that have changed since they were sent, as they are now."""
@@ -117,30 +187,8 @@ class Sending:
                 yield listed._replace(size=status.st_size, mtime_ns=status.st_mtime_ns)
 
 
-class Transferred(NamedTuple):
-    """A finished transfer.
-
-    `files` and `bytes` were moved in `seconds`; `skipped` files were the same on both sides. `missing` are
-    the routes whose source has nothing, `notices` say what was left out, `retries` is the number of retried
-    requests, `by_length` that of files whose content could be compared with no checksum.
-    `deferred` files were not uploaded, as they changed after they were listed (see `UploadChoice.settled`).
-    `empty` are outputs that exist and have no file to upload, nor one that was uploaded earlier.
-    """
-
-    files: int
-    bytes: int
-    seconds: float
-    missing: tuple[Route, ...]
-    skipped: int = 0
-    notices: tuple[str, ...] = ()
-    retries: int = 0
-    by_length: int = 0
-    deferred: int = 0
-    empty: tuple[EmptyRoute, ...] = ()
-
-
 def ignored(progress: Progress) -> None:
-    """For those who do not want to know the progress."""
+    """Ignores the progress of a transfer."""
 
 
 def download(
@@ -154,7 +202,8 @@ def download(
 ) -> Transferred:
     """Downloads all inputs; files that are here already are skipped. Relative local paths start at `base`.
 
-    What is here is `recorded` beside the target of each route; otherwise nothing is left there but the files.
+    The state of the files is `recorded` beside the target of each route; otherwise nothing is left there but
+    the files.
 
     Raises:
         MissingInputs: required inputs do not exist; nothing was written.
@@ -167,30 +216,41 @@ def download(
         Cancelled: soon after `cancel` of the store is set.
     """
     started, store = time.monotonic(), to.store
-    with closing(prepare_downloads(routes, base, to.listing, part, to.check, recorded)) as prepared:
-        failures = list(prepared.blocked)
-        _change_directories(prepared, failures)
-        by_length = 0
+    plan = prepare_downloads(routes, base, to.listing, shard=part, check=to.check, recorded=recorded)
+    with closing(plan) as prepared:
+        results = DownloadResults(prepared)
+        _change_directories(prepared, results.failures)
 
         def job(copy: Copy) -> Job:
             return download_job(copy, store)
 
-        def done(job: Job) -> None:
-            nonlocal by_length
-            prepared.downloaded(job.copy, job.compared)
-            by_length += not job.compared
-
-        def failed(copy: Copy, error: Exception) -> None:
-            failures.append(Failure(copy.url, shown(copy.local), error))
-
         own, places = _unfinished(prepared, ranges_of(store))
         _sweep(own, places)
         try:
-            work = Work(iter(prepared.copies), prepared.files, prepared.size, job, done, failed, True)
-            whole, retries = move_files(work, to, progress)
+            work = _work(prepared, iter(prepared.copies), job, results, down=True)
+            files, retries = move_files(work, to, progress)
         finally:
             _sweep(own, places)  # a worker may have been killed in the middle of a file
-        return _transferred(prepared, failures, whole, retries, started, by_length)
+        return results.result(files, retries, time.monotonic() - started)
+
+
+def _work(
+    prepared: PreparedTransfer,
+    copies: Iterator[Copy],
+    job_of: Callable[[Copy], Job],
+    results: DownloadResults | UploadResults,
+    down: bool = False,
+) -> Work:
+    """All prepared copies as work whose outcomes become `results`."""
+    return Work(
+        copies=copies,
+        files=prepared.files,
+        size=prepared.size,
+        job_of=job_of,
+        done=results.done,
+        failed=results.failed,
+        down=down,
+    )
 
 
 def upload(
@@ -218,61 +278,40 @@ def upload(
     with ExitStack() as stack:
         if choice.shared is not None and not choice.others_done:
             stack.enter_context(choice.shared.writing())
-        compare = partial(has_content, to)
-        plan = prepare_uploads(routes, base, to.listing, choice, to.check, compare)
+        plan = prepare_uploads(
+            routes, base, to.listing, choice=choice, check=to.check, has_content=partial(has_content, to)
+        )
         prepared = stack.enter_context(closing(plan))
-        failures = list(prepared.blocked)
-        _mark_directories(prepared, to, failures)
+        results = UploadResults(prepared, choice)
+        _mark_directories(prepared, to, results.failures)
         uploads = stack.enter_context(unfinished_uploads(routes, base))
 
         def job(copy: Copy) -> Job:
-            return upload_job(copy, store, routes[copy.route].checksum, choice.settled, uploads[copy.route])
+            checked, noted = routes[copy.route].checksum, uploads[copy.route]
+            return upload_job(copy, store, checked=checked, settled=choice.settled, uploads=noted)
 
-        sending = Sending(prepared, failures, choice)
         copies = prepared.newest_first() if choice.hurry else iter(prepared.copies)
-        work = Work(copies, prepared.files, prepared.size, job, sending.done, sending.failed)
         try:
-            retries = sending.run(work, to, progress)
+            retries = results.run(_work(prepared, copies, job, results), to, progress)
         except BaseException:
-            unsent(sending.left())
+            unsent(results.left())
             raise
-        if not failures:  # nothing is deleted as long as something is missing
-            _delete_objects(prepared, to, failures)
-            for copy in prepared.stale:
-                with _noting(failures, "", copy.url):
-                    to.delete(copy.bucket, copy.key)
-        if not (choice.settled or choice.hurry):
+        if not results.failures:  # nothing is deleted as long as a file has not been uploaded
+            _delete_objects(prepared, to, results.failures)
+        if choice.aborts_left:
             for notice in abort_left(uploads, to):
-                prepared.notice(notice)
-        done = _transferred(prepared, failures, sending.files, retries, started, len(sending.uncompared))
-        return done._replace(bytes=sending.size, deferred=sending.deferred, empty=prepared.empty_outputs())
+                prepared.findings.notice(notice)
+        return results.result(retries, time.monotonic() - started)
 
 
-def _transferred(
-    prepared: PreparedTransfer,
-    failures: Sequence[Failure],
-    whole: int,
-    retries: int,
-    started: float,
-    by_length: int,
-) -> Transferred:
+def _raise_failures(failures: Sequence[Failure], done: int) -> None:
     if failures:
-        raise TransferFailed(failures, whole)
-    return Transferred(
-        whole,
-        prepared.size,
-        time.monotonic() - started,
-        prepared.missing,
-        prepared.same,
-        tuple(prepared.notices),
-        retries,
-        by_length,
-    )
+        raise TransferFailed(failures, done)
 
 
 @contextmanager
 def _noting(failures: list[Failure], source: str, target: str) -> Iterator[None]:
-    """Turns an error of the block into a failure of one file."""
+    """Adds an error of the block to the failures."""
     try:
         yield
     except (StoreError, UnsafeTarget, OSError) as error:
@@ -286,11 +325,11 @@ def _change_directories(prepared: PreparedTransfer, failures: list[Failure]) -> 
             make_directories(target)
     for copy in prepared.directories:
         with _noting(failures, copy.url, shown(copy.local)):
-            contained(copy.local, Path(copy.root))
+            check_contained(copy.local, Path(copy.root))
             make_directories(copy.local)
     for copy in prepared.deletions:
         with _noting(failures, copy.url, shown(copy.local)):
-            contained(copy.local, Path(copy.root))
+            check_contained(copy.local, Path(copy.root))
             copy.local.unlink()
             prepared.forget(copy)
 
@@ -303,22 +342,26 @@ def _mark_directories(prepared: PreparedTransfer, to: RetriedStore, failures: li
 
 
 def _delete_objects(prepared: PreparedTransfer, to: RetriedStore, failures: list[Failure]) -> None:
-    """Deletes objects that a route once uploaded and no longer has, unless somebody has changed them."""
+    """Deletes objects whose files an output no longer has; objects that were changed since are kept."""
     for copy in prepared.deletions:
         with _noting(failures, "", copy.url):
             listed = next(to.listing(copy.bucket, copy.key), None)
             if listed is not None and listed.key == copy.key:
-                if unquoted(listed.etag) != copy.etag:
-                    prepared.notice(f"{printable(copy.url)} is not deleted: it has changed since its upload")
+                if unquote_etag(listed.etag) != copy.etag:
+                    url = printable(copy.url)
+                    prepared.findings.notice(f"{url} is not deleted: it has changed since its upload")
                     continue
                 to.delete(copy.bucket, copy.key)
             prepared.forget(copy)
+    for copy in prepared.diversions.stale:
+        with _noting(failures, "", copy.url):
+            to.delete(copy.bucket, copy.key)
 
 
 def _unfinished(prepared: PreparedTransfer, ranges_from: float) -> tuple[set[str], set[tuple[str, str]]]:
-    """The names of the temporary files that this run, or the next, resumes; and where there may be others.
+    """Returns the names of temporary files that this run or the next one resumes, and the places of others.
 
-    The latter are directories, each with the root of its route.
+    The places are directories, each with the root of its route.
     """
     own: set[str] = set()
     places = set(prepared.unrecorded)
@@ -330,17 +373,17 @@ def _unfinished(prepared: PreparedTransfer, ranges_from: float) -> tuple[set[str
 
 
 def _sweep(own: set[str], places: set[tuple[str, str]]) -> None:
-    """Removes the temporary files of dead processes in these places, except our own."""
+    """Removes the temporary files of dead processes in these places, except those of this transfer."""
     for directory, root in places:
         for path in leftovers(directory):
             with suppress(OSError, UnsafeTarget):
-                contained(Path(directory, "x"), Path(root))
+                check_contained(Path(directory, "x"), Path(root))
                 if os.path.basename(path) not in own:
                     os.unlink(path)
 
 
 class FailedCopy(NamedTuple):
-    """A file that was not moved, and why."""
+    """A file that was not moved, with its error."""
 
     copy: Copy
     error: Exception
@@ -380,7 +423,7 @@ def send_files(
     """
 
     def job(copy: Copy) -> Job:
-        return upload_job(copy, to.store, checked, settled, uploads)
+        return upload_job(copy, to.store, checked=checked, settled=settled, uploads=uploads)
 
     with unfinished_uploads([way], base) as (uploads,):
         return _moved(list(copies), job, to)
@@ -400,14 +443,16 @@ def download_file(store: Store, bucket: str, key: str, state: ObjectState, local
         OSError: the disk failed.
     """
     etag = state.version if store.signer is not None else ""
-    copy = Copy(os.fspath(local), os.fspath(local.parent), bucket, key, state.size, etag)
+    root = os.fspath(local.parent)
+    copy = Copy(os.fspath(local), root, bucket=bucket, key=key, size=state.size, etag=etag)
     _raise_failure(fetch_files([copy], RetriedStore(store)))
 
 
 def upload_file(store: Store, local: Path, bucket: str, key: str) -> None:
     """Uploads a file, completely or not at all. Raises what `download_file` raises."""
     status, parent = os.stat(local), os.fspath(local.parent)
-    copy = Copy(os.fspath(local), parent, bucket, key, status.st_size, mtime_ns=status.st_mtime_ns)
+    size, mtime_ns = status.st_size, status.st_mtime_ns
+    copy = Copy(os.fspath(local), parent, bucket=bucket, key=key, size=size, mtime_ns=mtime_ns)
     route = Route(os.fspath(local), ObsUrl(bucket, key))
     _raise_failure(send_files([copy], RetriedStore(store), route, local.parent, checked=True))
 
@@ -425,12 +470,12 @@ def _moved(
 ) -> Moved:
     moved = Moved([], [])
     work = Work(
-        iter(copies),
-        len(copies),
-        sum(copy.size for copy in copies),
-        job,
-        lambda job: moved.done.append(job.copy),
-        lambda copy, error: moved.failed.append(FailedCopy(copy, error)),
+        copies=iter(copies),
+        files=len(copies),
+        size=sum(copy.size for copy in copies),
+        job_of=job,
+        done=lambda job: moved.done.append(job.copy),
+        failed=lambda copy, error: moved.failed.append(FailedCopy(copy, error)),
     )
     if copies:
         move_files(work, to, progress)

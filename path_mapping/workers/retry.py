@@ -1,4 +1,4 @@
-"""The only retries there are: the SDK's own are disabled, so that the two do not multiply."""
+"""Retries of requests: the only ones, as those of the SDK would multiply with them and are disabled."""
 
 from __future__ import annotations
 
@@ -18,34 +18,36 @@ from path_mapping.stores.store import MOST_DELETED, Store
 if TYPE_CHECKING:
     import tenacity
 
+# Attempts at a request without a time limit.
 ATTEMPTS = 5
-LONGEST_WAIT = 10.0  # seconds between two attempts, unless the service asks for more
+# Seconds between two attempts, unless the service asks for more.
+LONGEST_WAIT = 10.0
 
 Result = TypeVar("Result")
 
 
 class RetryPolicy(NamedTuple):
-    """How long a request that raises `Unreachable` is retried.
+    """Limits of the retries of a request that raises `Unreachable`.
 
-    Until it has failed for `seconds`, and not after `deadline`, a time of `time.monotonic`, which all
-    processes of a machine share. If `seconds` is None, five times.
+    It is retried until it has failed for `seconds`, or five times if that is None, and not after `deadline`,
+    a time of `time.monotonic`, which all processes of a machine share.
     """
 
     seconds: float | None = None
     deadline: float = math.inf
 
     def until(self, since: float) -> float:
-        """When a request that first failed at `since` is given up."""
+        """Returns the time at which retries end of a request that first failed at `since`."""
         return min(self.deadline, since + (math.inf if self.seconds is None else self.seconds))
 
     def is_over(self, error: BaseException | None, attempts: int, since: float, now: float) -> bool:
-        """Whether a request that has failed so often is given up; only the network is waited for."""
+        """Tells whether retries end; `seconds` apply to failures of the network only."""
         limited = self.seconds is None or isinstance(error, (Corrupted, TargetRemoved))
         return now >= self.until(since) or (limited and attempts >= ATTEMPTS)
 
 
 class Trouble(NamedTuple):
-    """A request that is being retried: its last error, when it first failed, and when it is given up.
+    """A request that is being retried: its last error, and the times of its first failure and last retry.
 
     The times are those of `time.monotonic`; `until` is infinite if the number of attempts is limited.
     """
@@ -59,18 +61,18 @@ Troubled = Callable[[Trouble], None]
 
 
 def ignore_retry(trouble: Trouble) -> None:
-    """The `Troubled` of those who do not want to know."""
+    """Ignores retries: the default of `troubled`."""
 
 
 def seconds_before(attempts: int, error: BaseException | None) -> float:
-    """How long the next attempt waits after so many that have failed, the last one with this error."""
+    """Returns the wait before the next attempt, after so many failures, the last one with this error."""
     asked = error.after if isinstance(error, SlowDown) and error.after else 0.0
     longest = min(LONGEST_WAIT, 0.3 * 2.0 ** min(attempts - 1, 10))
     return asked + random.uniform(longest / 10, longest)
 
 
 class RetriedStore:
-    """Methods of a store, which are called again after a failure that may pass; see `retrying`."""
+    """Methods of a store, which are retried after temporary failures; see `retrying`."""
 
     def __init__(
         self,
@@ -90,8 +92,8 @@ class RetriedStore:
 
         The waits between attempts grow exponentially to their limit and are jittered, so that many clients do
         not come back together. They are at least as long as the service asks for with Retry-After, and end
-        when `cancel` is set. Each error is passed to `failed`, and to `troubled` with what is known about the
-        retries. Expired credentials are waited for, see `Expired`; that is not an attempt.
+        when `cancel` is set. Each error is passed to `failed`, and to `troubled` as a `Trouble`. A wait for
+        renewed credentials, see `Expired`, is not an attempt.
 
         Raises:
             Unreachable: the last attempt failed.
@@ -116,7 +118,8 @@ class RetriedStore:
                     raise
 
         try:
-            return attempt()  # nearly always the only one: a policy costs as much as a small request
+            # Nearly always the only attempt: a policy of tenacity costs as much as a small request.
+            return attempt()
         except Unreachable as error:
             first = [error]
 
@@ -132,7 +135,7 @@ class RetriedStore:
             raise
 
     def _policy(self, since: float) -> tenacity.Retrying:
-        """The policy for a request that first failed at `since`."""
+        """Returns the policy for a request that first failed at `since`."""
         import tenacity
 
         def seconds(state: tenacity.RetryCallState) -> float:
@@ -164,7 +167,7 @@ class RetriedStore:
         return self._resumed(partial(self.store.list, bucket, prefix))
 
     def listing(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
-        """The same, but nothing if there is no such bucket."""
+        """The same, but empty if there is no such bucket."""
         entries = self.list(bucket, prefix)
         try:
             first = next(entries, None)
@@ -194,7 +197,8 @@ class RetriedStore:
                     last = entry.key
                     yield entry
                 return
-            except (Unreachable, Expired):  # resumed, until `retrying` fails without a further key
+            # Resumed, until `retrying` fails before a further key.
+            except (Unreachable, Expired):
                 continue
 
     def find(self, bucket: str, key: str) -> ObjectState | None:
@@ -207,7 +211,7 @@ class RetriedStore:
 
     def copy(self, bucket: str, key: str, size: int, to_bucket: str, to_key: str) -> None:
         """See `Store.copy`."""
-        self.retrying(partial(self.store.copy, bucket, key, size, to_bucket, to_key))
+        self.retrying(partial(self.store.copy, bucket, key, size, to_bucket=to_bucket, to_key=to_key))
 
     def delete(self, bucket: str, key: str) -> None:
         """See `Store.delete`."""

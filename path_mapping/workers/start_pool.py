@@ -7,10 +7,10 @@ from path_mapping.workers.thread_pool import Moved, Pool, ThreadPool
 
 
 def start_pool(to: RetriedStore, processes: int, threads: int, ahead: int, moved: Moved) -> Pool:
-    """Worker processes with `threads` each, or that many threads of this process if `processes` is 0.
+    """Starts worker processes with `threads` each, or that many threads of this process without `processes`.
 
-    Each thread asks for so many objects `ahead`. A store without a signer gets one thread, which moves whole
-    files.
+    Each thread requests so many objects `ahead`. A store without a signer gets one thread, which moves
+    complete files.
 
     `moved` is called when bytes of a unit have moved; not with processes, which report finished units only.
     """

@@ -1,4 +1,4 @@
-"""Threads that run units, no faster than the service permits."""
+"""Threads that run units, and the rate limit that the service asks for."""
 
 from __future__ import annotations
 
@@ -8,25 +8,30 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, List, NamedTuple
 
 from path_mapping.errors import NoWorkers, SlowDown, StoreError, Unreachable
 from path_mapping.stores.http_connection import OpenConnections
 from path_mapping.stores.units import Unit, UnitRunner
 from path_mapping.workers.retry import RetriedStore
 
-LOWEST = 0.5  # requests per second of one process
-BURST_SECONDS = 0.5  # refusals within this time count as one: their requests were in flight together
-GROWTH = 0.1  # per second, as a share of the rate before the first refusal
-FREE_AGAIN = 2.0  # times the rate before the first refusal: the limit is dropped
+# Requests per second of one process: the limit never falls below this.
+LOWEST = 0.5
+# Seconds; refusals within this time are one, as their requests were in flight together.
+BURST_SECONDS = 0.5
+# Growth of the limit per second, as a share of the rate before the first refusal.
+GROWTH = 0.1
+# The limit is dropped at so many times the rate before the first refusal.
+FREE_AGAIN = 2.0
 
 
 class RateLimit:
-    """The permitted rate as a pure function of events; times are in seconds. There is no limit at first."""
+    """Rate limit as a function of events, without a clock; times are in seconds. No limit at first."""
 
     def __init__(self) -> None:
         self.limit: float | None = None
-        self._best = 0.0  # the rate before the first refusal
+        # The rate before the first refusal.
+        self._best = 0.0
         self._refused = float("-inf")
         self._grown = 0.0
         self._next = 0.0
@@ -45,7 +50,7 @@ class RateLimit:
         return start - now
 
     def refused(self, now: float, after: float | None) -> None:
-        """The service refused a request with SlowDown; `after` is its Retry-After in seconds, if any."""
+        """Lowers the limit after a SlowDown; `after` is its Retry-After in seconds, if any."""
         self._next = max(self._next, now + (after or 0.0))
         if now - self._refused < BURST_SECONDS:
             return
@@ -75,7 +80,7 @@ class RateLimiter:
 
     @property
     def limits(self) -> bool:
-        """Whether the service has asked for fewer requests."""
+        """True while the service limits the rate."""
         return self._rate.limit is not None
 
     def wait(self, cancel: threading.Event) -> None:
@@ -86,22 +91,24 @@ class RateLimiter:
             cancel.wait(seconds * random.uniform(1.0, 1.2))
 
     def refused(self, after: float | None) -> None:
-        """The service refused a request of this process with SlowDown."""
+        """Lowers the limit after a SlowDown for this process, and reports it."""
         self.slower(after)
         self._report(after)
 
     def slower(self, after: float | None) -> None:
-        """The service refused a request of another process."""
+        """Lowers the limit after a SlowDown for another process."""
         with self._lock:
             self._rate.refused(time.monotonic(), after)
 
 
+# Seconds; max. wait for the threads at the end.
 END_SECONDS = 1.0
-NO_THREADS = 73  # the exit code of a worker process that cannot start its threads
+# Exit code of a worker process that cannot start its threads.
+NO_THREADS = 73
 
 
 class Outcome(NamedTuple):
-    """The result of a unit, or the error it ended with, and the number of retries."""
+    """Result or error of a unit, and the number of its retries."""
 
     number: int
     value: Any
@@ -109,15 +116,16 @@ class Outcome(NamedTuple):
     retries: int
 
 
-Batch = list[Unit]
-Outcomes = list[Outcome]
-Moved = Callable[[int, int], None]  # the number of a unit, and of its bytes that were moved
+Batch = List[Unit]
+Outcomes = List[Outcome]
+# Called with the number of a unit, and with the number of its bytes that were moved.
+Moved = Callable[[int, int], None]
 
 
 class Pool(ABC):
     """Threads or processes that run batches of units; used by one thread.
 
-    `room` is the number of batches in progress that keeps every worker busy. Each thread asks for so many
+    `room` is the number of batches in progress that keeps every worker busy. Each thread requests so many
     units of its batch `ahead` of the one that it runs.
     """
 
@@ -130,14 +138,14 @@ class Pool(ABC):
 
     @abstractmethod
     def outcomes(self, seconds: float) -> Outcomes:
-        """The outcomes since the last call; waits at most `seconds` for the end of a batch.
+        """Returns the outcomes since the last call; waits at most `seconds` for the end of a batch.
 
         Raises `WorkersLost` if no worker is left.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Ends everything at once, whatever is in progress."""
+        """Ends all work at once."""
 
 
 class ThreadPool(Pool):
@@ -158,8 +166,10 @@ class ThreadPool(Pool):
         self._limiter = limiter or RateLimiter()
         self._batches: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
         self._done: deque[Outcome] = deque()
-        self._ended = threading.Event()  # a batch: nobody is woken up for each unit
-        self._to = RetriedStore(to.store, None, to.patience, to.troubled)  # cancelled by `close`
+        # Set at the end of a batch; to wake up a thread for each unit would cost too much.
+        self._ended = threading.Event()
+        # With an event of its own, which `close` sets.
+        self._to = RetriedStore(to.store, None, to.patience, to.troubled)
         self._threads = [
             threading.Thread(target=self._work, name=f"transfer-{index}", daemon=True)
             for index in range(threads)
@@ -167,11 +177,11 @@ class ThreadPool(Pool):
         self._start()
 
     def _start(self) -> None:
-        """Starts the threads, or as many of them as the machine lets, but at least one."""
+        """Starts the threads, or as many as the machine permits, but at least one."""
         for started, thread in enumerate(self._threads):
             try:
                 thread.start()
-            except RuntimeError as error:  # the limit of threads, of the user or of the container
+            except RuntimeError as error:  # the limit of threads of the user or container is reached
                 if not started:
                     raise NoWorkers(f"no thread can be started for the transfer: {error}") from error
                 self._threads = self._threads[:started]
@@ -182,11 +192,12 @@ class ThreadPool(Pool):
 
     def outcomes(self, seconds: float) -> Outcomes:
         self._ended.wait(seconds)
-        self._ended.clear()  # before the look: what ends after it wakes up the next call
+        # Before the outcomes are read: a batch that ends later wakes up the next call.
+        self._ended.clear()
         return [self._done.popleft() for _ in range(len(self._done))]
 
     def close(self) -> None:
-        """See `Pool.close`. A thread in a call that cannot be interrupted is left behind: it is a daemon."""
+        """See `Pool.close`. A thread in a call that cannot be interrupted is abandoned: it is a daemon."""
         self._to.cancel.set()
         self._connections.shut()
         for _ in self._threads:

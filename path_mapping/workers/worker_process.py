@@ -1,4 +1,4 @@
-"""The program of a worker process: takes batches from its parent, and ends when the parent does."""
+"""Program of a worker process, which runs its parent's batches and ends with it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ from path_mapping.stores.open_store import open_store_of
 from path_mapping.workers.retry import RetriedStore, RetryPolicy
 from path_mapping.workers.thread_pool import NO_THREADS, Batch, Outcomes, RateLimiter, ThreadPool
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
-REPORT_SECONDS = 0.5  # between two reports of what long batches have done
+# From linux/prctl.h.
+_PR_SET_PDEATHSIG = 1
+# Seconds between two reports of finished units in long batches.
+REPORT_SECONDS = 0.5
 _LENGTH = struct.Struct("!Q")
 
 
 class MessageSocket:
-    """One end of a connection; each message is a pickle, with its length in bytes before it.
+    """One end of a connection; each message is a pickle after its length in bytes.
 
-    Not the `Connection` of `multiprocessing`, whose import takes a quarter of the start of a worker. For one
-    thread that sends and one that receives.
+    It replaces the `Connection` of `multiprocessing`, whose import takes a quarter of the start of a worker.
+    One thread may send while another one receives.
     """
 
     def __init__(self, end: socket.socket) -> None:
@@ -48,7 +50,7 @@ class MessageSocket:
         self._end.sendall(_LENGTH.pack(len(content)) + content)
 
     def receive(self) -> Any:
-        """The next message, all of it. Raises `EOFError` or `OSError` if the other end was closed."""
+        """Receives the next message. Raises `EOFError` or `OSError` if the other end was closed."""
         (size,) = _LENGTH.unpack(self._received(_LENGTH.size))
         return pickle.loads(self._received(size))
 
@@ -64,7 +66,7 @@ class MessageSocket:
 
 
 class WorkerSetup(NamedTuple):
-    """What a worker process does; `renewal` are the seconds for which new credentials may be late."""
+    """Settings of a worker process; `renewal` are the seconds by which new credentials may be late."""
 
     access: Access
     renewal: float
@@ -74,7 +76,7 @@ class WorkerSetup(NamedTuple):
 
 
 class RenewalWanted(NamedTuple):
-    """A worker's question for newer credentials than these; the answer is the newest."""
+    """A worker's request for newer credentials than `used`; the response are the newest ones."""
 
     used: Credentials
 
@@ -107,7 +109,7 @@ def main(handle: int) -> None:
         to = RetriedStore(store, patience=setup.patience, troubled=send)
         pool = ThreadPool(to, setup.threads, setup.ahead, limiter=limiter)
         threading.Thread(target=_listen, args=(connection, pool, limiter, renewed), daemon=True).start()
-    except (NoWorkers, RuntimeError):  # the limit of threads, of the user or of the container
+    except (NoWorkers, RuntimeError):  # the limit of threads of the user or container is reached
         os._exit(NO_THREADS)
     while True:
         done: Outcomes = pool.outcomes(REPORT_SECONDS)
@@ -121,7 +123,7 @@ def _listen(
     limiter: RateLimiter,
     renewed: queue.SimpleQueue[Credentials],
 ) -> None:
-    """Takes the parent's messages until it closes the connection, then ends this process at once."""
+    """Receives the parent's messages until it closes the connection, then ends this process at once."""
     with contextlib.suppress(EOFError, OSError):
         while True:
             message = connection.receive()
@@ -136,7 +138,7 @@ def _listen(
 
 
 def end_with_parent() -> None:
-    """Has the kernel send SIGKILL when the parent dies, in case the listening thread does not get to run."""
+    """Makes the kernel send SIGKILL when the parent dies, in case the listening thread cannot run."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -16,9 +16,12 @@ from path_mapping.workers.retry import RetriedStore, Trouble
 from path_mapping.workers.thread_pool import NO_THREADS, Batch, Outcomes, Pool
 from path_mapping.workers.worker_process import MessageSocket, RenewalWanted, WorkerSetup
 
+# Seconds; max. wait for a killed process.
 END_SECONDS = 5.0
-HERE = os.fspath(Path(__file__).parents[2])  # not in `sys.path` if an import hook finds the package
-_PROGRAM = (  # what is imported is no garbage: to look through it takes a start of 60 ms 4
+# Directory of the package, which is not in `sys.path` if an import hook finds it.
+HERE = os.fspath(Path(__file__).parents[2])
+# With a high threshold, the garbage collector does not search imported modules: 4 of the 60 ms of a start.
+_PROGRAM = (
     "import gc, sys; gc.set_threshold(50_000); sys.path[:0] = sys.argv[2:]; "
     "from path_mapping.workers.worker_process import main; main(int(sys.argv[1]))"
 )
@@ -35,7 +38,7 @@ class WorkerProcess:
         self.connection = MessageSocket(ours)
         try:
             # Not `multiprocessing`, which would run the caller's main program again. In a session of its own:
-            # this process answers a signal to its process group, the worker must not.
+            # a signal to the process group is for this process, which ends its workers itself.
             self.process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _PROGRAM, str(theirs.fileno()), *sys.path, HERE],
                 stdin=subprocess.DEVNULL,
@@ -48,7 +51,8 @@ class WorkerProcess:
             raise
         finally:
             theirs.close()
-        self.units: dict[int, Unit] = {}  # by their numbers, in the order of the batches
+        # By their numbers, in the order of the batches.
+        self.units: dict[int, Unit] = {}
         self.ends: set[int] = set()
         self.send(setup)
 
@@ -60,11 +64,11 @@ class WorkerProcess:
             return
 
     def end(self) -> None:
-        """Ends the process, whatever it does."""
+        """Kills the process."""
         self.connection.close()
         if self.process.poll() is None:
             self.process.kill()
-        with suppress(subprocess.TimeoutExpired):  # it is in a call that cannot be interrupted
+        with suppress(subprocess.TimeoutExpired):  # the process is in a call that cannot be interrupted
             self.process.wait(END_SECONDS)
 
 
@@ -76,7 +80,8 @@ class ProcessPool(Pool):
         self._signer = signer = to.store.signer
         self._troubled = to.troubled
         self._workers: list[WorkerProcess] = []
-        self._ready = selectors.PollSelector()  # without a descriptor of its own
+        # Unlike an epoll selector, it needs no file descriptor.
+        self._ready = selectors.PollSelector()
         self.ahead = ahead
         self.room = processes * (threads + max(2, threads // 2))
         setup = WorkerSetup(signer.access, signer.patience, threads, ahead, to.patience)
@@ -93,7 +98,7 @@ class ProcessPool(Pool):
             raise
 
     def submit(self, batch: Batch) -> None:
-        """See `Pool.submit`. The worker with the fewest batches gets it."""
+        """See `Pool.submit`. The worker with the fewest batches gets the batch."""
         worker = min(self._workers, key=lambda worker: len(worker.ends))
         worker.units.update((unit.number, unit) for unit in batch)
         worker.ends.add(batch[-1].number)
@@ -126,7 +131,7 @@ class ProcessPool(Pool):
         return outcomes
 
     def _lost(self, worker: WorkerProcess) -> None:
-        """Gives what a dead worker has not reported to the others, in the same batches."""
+        """Submits the units that a dead worker has not reported to the others, in the same batches."""
         self._workers.remove(worker)
         self._ready.unregister(worker.connection)
         worker.end()

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.requirement import unavailable
-from tests.survivors import descendants, last
+from tests.survivors import descendants, exclude
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 WINDOWS: dict[str, tuple[int, int]] = {"desktop": (1280, 900), "narrow": (390, 844)}
@@ -30,7 +30,7 @@ def chromium() -> Iterator[Browser]:
     before = descendants()
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])  # tests may be root
-        last(descendants() - before)
+        exclude(descendants() - before)
         yield browser
         browser.close()
 

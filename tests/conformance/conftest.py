@@ -108,6 +108,6 @@ def client(connect: MakeClient, account: Account) -> Client:
 
 @pytest.fixture
 def proxy(account: Account) -> Iterator[FaultProxy]:
-    """What breaks requests on their way to the pair's server."""
+    """Proxy that breaks requests on their way to the pair's server."""
     with FaultProxy(account.url) as proxy:
         yield proxy

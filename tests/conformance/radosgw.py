@@ -89,7 +89,7 @@ class Radosgw:
 
     @property
     def url(self) -> str:
-        """Where it serves, in path style."""
+        """URL of the server, in path style."""
         return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Radosgw:
@@ -151,7 +151,7 @@ class Radosgw:
         return done.stdout
 
     def _answer(self, *command: str) -> str | None:
-        """What the monitor says; None as long as it is starting, or is too busy to know its commands."""
+        """Returns the status of the monitor; None while it is starting, or too busy to know its commands."""
         try:
             return self._run("ceph", *self._conf, *command)
         except RuntimeError:

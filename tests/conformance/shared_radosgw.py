@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.conformance.radosgw import Radosgw
-from tests.survivors import last
+from tests.survivors import exclude
 
 ROOT = Path(__file__).parents[2]
 _servers: list[subprocess.Popen[str]] = []  # nobody waits for them
@@ -40,7 +40,7 @@ def shared(directory: Path) -> Iterator[str]:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Nobody else joins, starts or ends the server meanwhile."""
+    """No other process joins, starts or ends the server meanwhile."""
     with (directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -71,7 +71,7 @@ def _start(directory: Path) -> str:
             start_new_session=True,
         )  # fmt: skip
     _servers.append(process)
-    last([process.pid])
+    exclude([process.pid])
     assert process.stdout is not None
     with process.stdout:
         url = process.stdout.readline().strip()

@@ -38,7 +38,7 @@ def test_head_agrees_with_get(client: Client) -> None:
     assert head.content_type == "text/x-test"
 
 
-def test_what_does_not_exist(client: Client) -> None:
+def test_missing_objects_and_buckets_are_not_found(client: Client) -> None:
     assert (client.get("nothing").status, client.get("nothing").code) == (404, "NoSuchKey")
     assert client.head("nothing").status == 404
 

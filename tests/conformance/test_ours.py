@@ -1,4 +1,4 @@
-"""What OBS does and radosgw does not: checked on the embedded server alone, with third-party clients."""
+"""Behaviour of OBS that radosgw lacks: checked on the embedded server alone, with third-party clients."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_payload_other_than_the_signed_one_is_refused(server: MemoryObs) -> No
     assert client.page().keys == []
 
 
-def test_what_is_replaced_or_deleted_takes_no_space(server: MemoryObs) -> None:
+def test_replaced_and_deleted_objects_take_no_space(server: MemoryObs) -> None:
     client = connect(server, "v2", PLANTED)
 
     def files() -> list[Path]:

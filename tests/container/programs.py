@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Callable
+from typing import Callable, Dict
 
 
 def leave(code: str) -> None:
@@ -55,7 +55,7 @@ def load(name: str) -> None:
 
 
 if __name__ == "__main__":
-    actions: dict[str, Callable[..., None]] = {
+    actions: Dict[str, Callable[..., None]] = {
         "leave": leave,
         "wait": wait_for_signal,
         "die": die,

@@ -17,7 +17,7 @@ import pytest
 from tests.container.bases import ENVIRONMENT
 from tests.container.conftest import SESSION, Built
 from tests.container.leftovers import LABEL
-from tests.functional.boot.test_node_setup import wheel
+from tests.functional.boot.wheels import wheel
 from tests.functional.node import eventually
 
 HOME = "/home/ma-user"

@@ -12,6 +12,7 @@ import pytest
 
 from tests.container import bases
 from tests.container.conftest import SECRET, SESSION, Build, Built, Ran, make_context
+from tests.container.images import grown, inside
 from tests.requirement import unavailable
 
 CREDENTIALS = (
@@ -20,17 +21,6 @@ CREDENTIALS = (
     ".obsutilconfig", ".s3cfg", "credentials-1.csv", ".pypirc", ".npmrc", "pip.conf", ".huggingface/token",
 )  # fmt: skip
 TOOLKIT_BYTES = 120_000_000
-
-
-def inside(engine: Any, image: str, *command: str, **options: Any) -> str:
-    """The output of a command in a temporary container."""
-    output = engine.containers.run(image, list(command), remove=True, network_mode="none", **options)
-    return str(output.decode()).strip()
-
-
-def grown(engine: Any, image: str, base: str) -> int:
-    """How many bytes an image is larger than its base."""
-    return int(engine.images.get(image).attrs["Size"] - engine.images.get(base).attrs["Size"])
 
 
 def test_on_plain_debian(good: Built, plain: str, engine: Any) -> None:
@@ -64,7 +54,7 @@ def test_the_training_environment_has_its_requirements(on_taken: Built, engine: 
     assert inside(engine, on_taken.tag, "readlink", "-f", python) == python
 
 
-def test_a_python_below_root_is_reached_and_what_else_is_there_is_not(on_taken: Built, engine: Any) -> None:
+def test_python_below_root_is_reachable_and_other_files_there_are_not(on_taken: Built, engine: Any) -> None:
     assert inside(engine, on_taken.tag, "ma_boot", "--version").startswith("ma_boot")
     assert inside(engine, on_taken.tag, "sh", "-c", "ls /root 2>&1 || true").endswith("Permission denied")
     assert engine.images.get(on_taken.tag).attrs["Config"]["StopSignal"] == "SIGTERM"

@@ -266,7 +266,7 @@ next_batch() if os.environ["RANK_ID"] == "3" else all_reduce()
 """
 
 
-def test_nodes_in_containers_tell_each_other_of_hangs_and_failures(laptop: Laptop) -> None:
+def test_nodes_in_containers_report_hangs_and_failures_to_each_other(laptop: Laptop) -> None:
     (laptop.root / "project" / "hangs.py").write_text(HANGS)
     shape = ["--nodes", "2", "--devices-per-node", "2"]
     hung = laptop.rehearse(*shape, "--hang-timeout", "4", "--hang-action", "stop", "project/hangs.py")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from tests.container.conftest import SESSION, Build, Built, Ran
-from tests.container.test_build import grown, inside
+from tests.container.images import grown, inside
 
 PYTHON = "/home/ma-user/anaconda3/envs/theirs/bin/python"
 TOOLKIT_BYTES = 150_000_000

@@ -1,4 +1,4 @@
-"""A job with checkpoints that is killed again and again: each start must go on from the newest set that was whole.
+"""A job with checkpoints that is killed again and again: each start resumes from the newest complete one.
 
 A chain of starts: each one is the proof of the kill before, and the victim of the next. What a training has to do is
 little: each rank prints `restored {...}` with the step and the digests of all files that it finds, and after each step
@@ -55,7 +55,7 @@ VICTIMS = ("a rank", "a node", "a boot", "everything", "a stop")
 
 
 class Training(NamedTuple):
-    """What the ranks run: the options of ma_boot, the command, and how its checkpoints are named.
+    """A training: the options of ma_boot, the command, and the names of its checkpoints.
 
     `{shared}` in a word is a directory that all ranks of a start see. `rank_of` finds the
     rank in a path, where a node has the files of its own ranks only. `content` is what a file must have, where
@@ -71,7 +71,7 @@ class Training(NamedTuple):
 
 
 class WholeSet(NamedTuple):
-    """A set that counts, as a reader sees it that shares no code with the toolkit's.
+    """A complete checkpoint, by a reader that shares no code with the toolkit's.
 
     `order` is ascending with time; `files` are the digests of the objects by path.
     """
@@ -82,7 +82,7 @@ class WholeSet(NamedTuple):
 
 
 class Moments(list[Any]):
-    """The log of an OBS server that notices the request of a moment."""
+    """Log of an OBS server that signals the request of a given number."""
 
     def __init__(self, seen: Sequence[Any]) -> None:
         super().__init__(seen)
@@ -114,7 +114,7 @@ class Running:
     boots: list[subprocess.Popen[bytes]]
 
     def reports(self, word: str) -> list[dict[str, Any]]:
-        """What the ranks have said, by rank; a line that is still being written is left out."""
+        """Returns the lines of the ranks, by rank, without a line that is still being written."""
         lines = self.log.read_text(errors="replace").splitlines(keepends=True)
         texts = [
             line.partition(f"{word} ")[2] for line in lines if f"] {word} {{" in line and line.endswith("}\n")
@@ -122,7 +122,7 @@ class Running:
         return sorted(map(json.loads, texts), key=lambda report: int(report["rank"]))
 
     def end(self) -> None:
-        """Waits for the end of all nodes, and of what they have started."""
+        """Waits for the end of all nodes and their processes."""
         for boot in self.boots:
             boot.wait(START_SECONDS)
         ranks = [int(report["pid"]) for report in self.reports("restored")]
@@ -130,7 +130,7 @@ class Running:
 
 
 class KilledJob:
-    """A job of two nodes that share a bucket; their disks are kept from start to start, but for a few."""
+    """A job of two nodes that share a bucket; most of their disks are kept from start to start."""
 
     def __init__(self, base: Path, obs: MemoryObs, training: Training) -> None:
         self.base, self.training, self.ranks = base, training, NODES * training.devices
@@ -158,7 +158,7 @@ class KilledJob:
             (node.root / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = { ({'output': output})!r}\n")
 
     def start(self) -> Running:
-        """Starts all nodes; returns when all ranks have said what they found."""
+        """Starts all nodes; returns when all ranks have printed the checkpoint that they found."""
         self.starts += 1
         self.log = self.base / f"start-{self.starts}.log"
         shared = self.base / f"shared-{self.starts}"  # a rank of the start before may still write to its own
@@ -204,7 +204,7 @@ class KilledJob:
         assert len(running.reports("restored")) == self.ranks, self.log.read_text(errors="replace")
 
     def newest_whole(self) -> WholeSet | None:
-        """The set that the next start must go on from, with the digests of what the store has for its files."""
+        """Returns the checkpoint that the next start must resume from, with the digests of its files in the store."""
         sets: dict[Any, dict[int, str]] = defaultdict(dict)
         for stored in self.store.list("bucket", "ckpt/.ma_boot/sets/"):
             match = _PART.fullmatch(stored.key)
@@ -223,7 +223,7 @@ class KilledJob:
         return None
 
     def prune(self) -> None:
-        """Removes by hand what killed steps have left: all of that, and nothing of a set."""
+        """Removes by `ma_boot` the leftovers of killed steps: all of them, and no file of a complete checkpoint."""
         before, sets = (
             self.newest_whole(),
             SetsByHand(self.store, ObsUrl("bucket", "ckpt"), Event(), RetryPolicy(60)),
@@ -243,7 +243,7 @@ class KilledJob:
         return b"".join(self.store.read("bucket", key))
 
     def compare(self, running: Running, expected: WholeSet | None) -> None:
-        """Each rank has this set's step and, on the disk of its node, the set's files, byte for byte, and no others."""
+        """Checks that each rank has this step and, on its node's disk, exactly the files of this checkpoint."""
         rank_of, content, devices = self.training.rank_of, self.training.content, self.training.devices
         for path, digest in expected.files.items() if expected else ():
             assert content is None or digest == hashlib.sha256(content(path)).hexdigest(), (
@@ -262,7 +262,7 @@ class KilledJob:
             assert report["files"] == mine, f"rank {report['rank']}"
 
     def learn(self, running: Running) -> int:
-        """What was trained in this start is what was trained before, where a step was; returns how many steps."""
+        """Checks that steps trained twice have the same result; returns the number of steps."""
         steps = set()
         for report in running.reports("saved"):
             steps.add(report["step"])
@@ -273,14 +273,14 @@ class KilledJob:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Returns a free port."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
 
 
 def run_kills(job: KilledJob, chance: random.Random, kills: int) -> str:
-    """Kills the job so often, each time in another way at another moment; returns what was killed when.
+    """Kills the job so often, each time in another way at another moment; returns the kills.
 
     More often if it has never gone on from a set by then.
     """
@@ -317,7 +317,7 @@ def run_kills(job: KilledJob, chance: random.Random, kills: int) -> str:
 
 
 def wait_for_moment(job: KilledJob, running: Running, chance: random.Random) -> str:
-    """Returns at a moment drawn by chance, or shortly after it; which one it was."""
+    """Waits for a random moment, or shortly after it; returns which one it was."""
     moment = chance.choice(MOMENTS)
     number, later = chance.choice([1, 1, 2, 3, 5]), chance.choice([0.0, 0.0, chance.uniform(0, 0.05)])
     until = time.monotonic() + MOMENT_SECONDS
@@ -341,7 +341,7 @@ def wait_for_moment(job: KilledJob, running: Running, chance: random.Random) -> 
 
 
 def files_of(job: KilledJob) -> set[str]:
-    """All files of checkpoints on the disks, unfinished ones too."""
+    """Returns all files of checkpoints on the disks, unfinished ones too."""
     return {
         os.path.join(directory, name)
         for node in job.nodes
@@ -351,7 +351,7 @@ def files_of(job: KilledJob) -> set[str]:
 
 
 def kill(running: Running, chance: random.Random) -> str:
-    """Kills a rank, a node, its ma_boot, or all of the job; the platform then ends what is left."""
+    """Kills a rank, a node, its ma_boot, or the whole job; the platform then ends the remaining processes."""
     what = chance.choice(VICTIMS)
     victim = chance.choice(running.boots)
     if what == "a rank":
@@ -378,7 +378,7 @@ def kill_all(pids: Sequence[int]) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """The children of a process, and theirs."""
+    """Returns the descendants of a process."""
     children: list[int] = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Small objects whose requests are sent before it is their turn, by a thread with several connections."""
+"""Pipelined requests for small objects, by a thread with several connections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,16 @@ from path_mapping.stores.units import GetFile
 from path_mapping.workers.retry import RetriedStore
 from path_mapping.workers.thread_pool import Outcome, RateLimiter, ThreadPool
 from tests.obs import MemoryObs, obs_fault
-from tests.transfers import SilentHandler, names_are_here, obs_store, send, serving, tls_context, tree, write
+from tests.transfers import (
+    SilentHandler,
+    obs_store,
+    resolve_example_hosts_locally,
+    send,
+    serving,
+    tls_context,
+    tree,
+    write,
+)
 
 FILES = {f"{number:02}": os.urandom(20_000 + number) for number in range(30)}
 SIZES = {name: len(content) for name, content in FILES.items()}
@@ -24,7 +33,7 @@ AHEAD = 6
 
 
 class Together(SilentHandler):
-    """Answers no request before `AHEAD` + 1 have come; closes every other connection after its answer."""
+    """Server that answers no request before `AHEAD` + 1 have arrived; it closes each second connection."""
 
     protocol_version = "HTTP/1.1"
     come = threading.Condition()
@@ -117,24 +126,24 @@ def fetched(
 
 
 def test_requests_are_sent_before_the_first_is_answered_and_once_each(together: str, tmp_path: Path) -> None:
-    """Also those on connections that the server has closed meanwhile, which are no fault."""
+    """Requests on connections that the server has closed meanwhile are sent again without a fault."""
     outcomes = fetched(together, dict.fromkeys(FILES, 4), tmp_path / "in")
     assert troubled(outcomes) == []
     assert tree(tmp_path / "in") == dict.fromkeys(FILES, b"good")
     assert sorted(Together.asked) == [f"/bucket/out/{name}" for name in FILES]
 
 
-def test_the_first_batch_asks_for_the_kind_of_signature_once_and_is_sent_ahead_too(
+def test_first_batch_queries_the_signature_version_once(
     together: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names_are_here(monkeypatch)
+    resolve_example_hosts_locally(monkeypatch)
     named = together.replace("127.0.0.1", "obs.example.com")
     outcomes = fetched(named, dict.fromkeys(FILES, 4), tmp_path / "in")
     assert troubled(outcomes) == []
     assert sorted(Together.asked) == [f"/out/{name}" for name in FILES]
 
 
-def test_connections_are_opened_all_at_a_time(tmp_path: Path) -> None:
+def test_connections_are_opened_concurrently(tmp_path: Path) -> None:
     """Each takes the network two or three round trips, with TLS."""
     Together.asked = []
     server = LateHandshakes(tmp_path / "ca.pem")
@@ -166,7 +175,7 @@ def test_a_fault_of_one_object_costs_its_own_retries_only(
     assert tree(tmp_path / "in") == FILES
 
 
-def test_an_object_that_is_gone_fails_alone(stored: MemoryObs, tmp_path: Path) -> None:
+def test_missing_object_fails_alone(stored: MemoryObs, tmp_path: Path) -> None:
     obs_store(stored.url).delete("bucket", "out/12")
     outcomes = fetched(stored.url, SIZES, tmp_path / "in")
     assert {name: type(outcome.error) for name, outcome in outcomes.items() if outcome.error} == {
@@ -175,7 +184,7 @@ def test_an_object_that_is_gone_fails_alone(stored: MemoryObs, tmp_path: Path) -
     assert tree(tmp_path / "in") == {name: content for name, content in FILES.items() if name != "12"}
 
 
-def test_closing_the_pool_closes_what_was_asked_for_ahead(stored: MemoryObs, tmp_path: Path) -> None:
+def test_closed_pool_closes_pending_requests(stored: MemoryObs, tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     root = os.fspath(tmp_path / "in")
     for _ in range(5):

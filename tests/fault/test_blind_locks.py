@@ -11,7 +11,7 @@ import pytest
 from path_mapping.localfs.atomic_file import allocate
 from path_mapping.transfer import download_jobs
 from path_mapping.transfer.transfer import Transferred
-from tests.fault.test_resume import LARGE, asked, names, put
+from tests.fault.large_objects import LARGE, asked, names, put
 from tests.functional.node import eventually
 from tests.obs import MemoryObs, obs_fault
 from tests.transfers import fetch, obs_store
@@ -19,13 +19,11 @@ from tests.transfers import fetch, obs_store
 
 @pytest.fixture(autouse=True)
 def blind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on NFS with `nolock`: to lock a file succeeds on each node."""
+    """Locks succeed on each node, as on NFS with `nolock`."""
     monkeypatch.setattr(fcntl, "flock", lambda file, operation: None)
 
 
-def test_the_second_node_has_the_whole_file_after_the_first_moved_the_common_one(
-    obs: MemoryObs, tmp_path: Path
-) -> None:
+def test_second_node_gets_the_complete_file_after_the_first_moved_it(obs: MemoryObs, tmp_path: Path) -> None:
     put(obs, "in/large", LARGE, tmp_path)
     obs.faults.append(obs_fault("hang", "GET", "/in/large", times=1))
     done: list[Transferred] = []
@@ -44,7 +42,7 @@ def test_the_second_node_has_the_whole_file_after_the_first_moved_the_common_one
 def test_a_finished_file_is_never_emptied(
     obs: MemoryObs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first node does all its work between the look of the second at its file and what follows from that."""
+    """The first node does all its work between the second node's look at a file and its next action."""
     put(obs, "in/large", LARGE, tmp_path)
     contents: list[bytes] = []
 

@@ -1,4 +1,4 @@
-"""Faults of OBS at every request of publishing, removing and restoring checkpoint sets."""
+"""Faults of OBS at each request of publishing, removing and restoring checkpoints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STORM = 4  # times in a row
 
 
 class AtRequest(list[RequestFault]):
-    """The faults of a server of which one breaks so many requests, from the one of this number on."""
+    """Returns faults, one of which breaks `times` requests from a given number on."""
 
     def __init__(self, number: int, kind: str, times: int) -> None:
         self.number, self.kind, self.times = number, kind, times
@@ -48,12 +48,12 @@ def served(obs: MemoryObs) -> Store:
 
 @pytest.fixture(autouse=True)
 def nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is known at once that earlier starts are over."""
+    """Earlier starts count as over at once."""
     monkeypatch.setattr(upkeep, "ANSWER_LOOKS", 0)
 
 
 def story(store: Store, base: Path, step: int) -> str | None:
-    """A start that restores, a step that is published and replaces another, and an end; what was restored."""
+    """Restores, publishes a step that replaces another, and ends; returns the restored step."""
     node = TestNode(base, store, options={"keep": 1, "interval": 1000.0})
     restored = node.start()
     node.save(step, {f"{number}.bin": b"%d %d" % (step, number) * 1000 for number in range(2)})
@@ -63,7 +63,7 @@ def story(store: Store, base: Path, step: int) -> str | None:
     return step_of(restored)
 
 
-def test_no_fault_of_a_single_request_loses_a_set(obs: MemoryObs, served: Store, tmp_path: Path) -> None:
+def test_fault_of_one_request_loses_no_checkpoint(obs: MemoryObs, served: Store, tmp_path: Path) -> None:
     run_faults(obs, served, tmp_path, lambda number: [KINDS[number % len(KINDS)]])
 
 
@@ -80,7 +80,7 @@ def test_credentials_that_expire_at_any_request_are_renewed(obs: MemoryObs, tmp_
 
 @pytest.mark.kill
 @pytest.mark.timeout(3600)
-def test_no_fault_of_any_kind_loses_a_set(obs: MemoryObs, served: Store, tmp_path: Path) -> None:
+def test_no_kind_of_fault_loses_a_checkpoint(obs: MemoryObs, served: Store, tmp_path: Path) -> None:
     run_faults(obs, served, tmp_path, lambda number: KINDS)
 
 
@@ -101,7 +101,7 @@ def run_faults(obs: MemoryObs, store: Store, base: Path, kinds: Callable[[int], 
 
 
 def check(store: Store, step: int) -> None:
-    """The newest set is there with its two files, and no file of any set that was removed."""
+    """Checks that the newest checkpoint has its two files, and that no file of a removed one is left."""
     names = [key for key in keys(store) if "/iter_" in key]
     assert {key for key in names if f"/iter_{step}/" in key} >= set(names[-2:])
     manifests = list(keys(store, "ckpt/.ma_boot/sets/"))

@@ -1,4 +1,4 @@
-"""Jobs that are killed at any moment: the next start goes on from the newest step that was whole in the store."""
+"""Jobs killed at any moment: the next start resumes from the newest complete checkpoint in the store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fault.checkpoint_kills import KilledJob, Training, run_kills
-from tests.fault.test_kill import drawn
+from tests.fault.seeds import drawn
 from tests.functional.node import PROGRAMS
 from tests.functional.programs.saver import content
 from tests.obs import MemoryObs
@@ -32,11 +32,11 @@ SAVER = Training(
 
 
 @pytest.mark.timeout(600)
-def test_a_job_killed_anywhere_goes_on_from_the_newest_whole_step(obs: MemoryObs, tmp_path: Path) -> None:
+def test_killed_job_resumes_from_the_newest_complete_checkpoint(obs: MemoryObs, tmp_path: Path) -> None:
     run_kills(KilledJob(tmp_path, obs, SAVER), drawn(), KILLS)
 
 
 @pytest.mark.kill
 @pytest.mark.timeout(7200)
-def test_a_job_killed_at_200_moments(obs: MemoryObs, tmp_path: Path) -> None:
+def test_job_killed_at_200_moments_resumes_each_time(obs: MemoryObs, tmp_path: Path) -> None:
     run_kills(KilledJob(tmp_path, obs, SAVER), drawn(), 200)

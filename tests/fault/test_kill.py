@@ -1,4 +1,4 @@
-"""A transfer that is killed at any point and run again: the tree is complete, and complete files are kept."""
+"""A transfer killed at any point and run again: the tree is complete, and complete files are kept."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import pytest
 
 from path_mapping.errors import Cancelled, WorkersLost
 from path_mapping.transfer.scheduler import Progress
+from tests.fault.seeds import drawn
 from tests.functional.node import eventually
 from tests.obs import MemoryObs
 from tests.transfers import fetch, is_worker, obs_store, route, send, workers
@@ -62,15 +63,8 @@ def sums(root: Path) -> dict[str, str]:
     }
 
 
-def drawn() -> random.Random:
-    """The draws of a run, by a seed of its own or by SEED; pytest shows what is printed if the test fails."""
-    seed = int(os.environ.get("SEED") or random.randrange(1 << 31))
-    print(f"SEED={seed}")
-    return random.Random(seed)
-
-
 def served(tree: Path, *delay: str) -> Iterator[str]:
-    """Serves a tree of buckets; yields the server's URL and the directory of the inputs, with a bar between."""
+    """Serves a tree of buckets; yields the server's URL and the directory of the inputs, separated by a bar."""
     argv = [sys.executable, str(ROOT / "benchmarks" / "stub_server.py"), str(tree), *delay]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -110,7 +104,7 @@ def killed(
 
 
 def _state(pid: int) -> str:
-    """The letter of its state: Z for a child that has ended, also if it was waited for."""
+    """Returns the letter of a process's state: Z for a child that has ended."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     return "Z"
@@ -148,13 +142,13 @@ def run_downloads(server: str, tmp_path: Path, kills: int) -> None:
         subprocess.run(["rm", "-rf", str(base)], check=True)
 
 
-def test_a_download_killed_anywhere_is_finished_by_the_next(stub: str, tmp_path: Path) -> None:
+def test_killed_download_is_completed_by_the_next_run(stub: str, tmp_path: Path) -> None:
     run_downloads(stub, tmp_path, KILLS)
 
 
 @pytest.mark.kill
 @pytest.mark.timeout(3600)
-def test_a_download_killed_at_300_points(stub: str, tmp_path: Path) -> None:
+def test_download_killed_at_300_points_is_completed(stub: str, tmp_path: Path) -> None:
     run_downloads(stub, tmp_path, 300)
 
 
@@ -173,16 +167,16 @@ def run_uploads(url: str, tmp_path: Path, kills: int) -> None:
         }
         assert stored == wanted
         for left in store.unfinished("bucket", key):  # begun right before the kill, and not noted yet
-            assert not list(store._parts("listing", "bucket", left.key, left.upload))
+            assert store.begin_parts("bucket", left.key, (left.upload,)).parts == ()
 
 
-def test_an_upload_killed_anywhere_is_finished_by_the_next(obs: MemoryObs, tmp_path: Path) -> None:
+def test_killed_upload_is_completed_by_the_next_run(obs: MemoryObs, tmp_path: Path) -> None:
     run_uploads(obs.url, tmp_path, 5)
 
 
 @pytest.mark.kill
 @pytest.mark.timeout(3600)
-def test_an_upload_killed_at_100_points(obs: MemoryObs, tmp_path: Path) -> None:
+def test_upload_killed_at_100_points_is_completed(obs: MemoryObs, tmp_path: Path) -> None:
     run_uploads(obs.url, tmp_path, 100)
 
 
@@ -196,7 +190,9 @@ def slow_stub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core has no workers")
 @pytest.mark.parametrize("all_of_them", [False, True])
-def test_other_workers_take_over_from_a_dead_one(slow_stub: str, tmp_path: Path, all_of_them: bool) -> None:
+def test_workers_take_over_the_files_of_a_dead_worker(
+    slow_stub: str, tmp_path: Path, all_of_them: bool
+) -> None:
     url, tree = slow_stub.split("|")
     store = obs_store(url)
     killed: list[int] = []
@@ -219,7 +215,7 @@ def test_other_workers_take_over_from_a_dead_one(slow_stub: str, tmp_path: Path,
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core has no workers")
-def test_cancelling_ends_all_workers_at_once(slow_stub: str, tmp_path: Path) -> None:
+def test_cancelled_transfer_ends_all_workers_at_once(slow_stub: str, tmp_path: Path) -> None:
     url, _ = slow_stub.split("|")
     store = obs_store(url)
     cancel = threading.Event()

@@ -1,4 +1,4 @@
-"""A batch whose last file takes long: what it has done before is known, whatever becomes of the rest."""
+"""A batch whose last file takes long: its finished files are reported before its end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def batch(base: Path, *names: str) -> Batch:
 
 
 def outcomes(pool: Pool, count: int) -> list[Outcome]:
-    """So many outcomes, and those that came with them."""
+    """Returns at least so many outcomes."""
     received: list[Outcome] = []
 
     def enough() -> bool:
@@ -44,7 +44,7 @@ def outcomes(pool: Pool, count: int) -> list[Outcome]:
 
 
 @pytest.mark.parametrize("processes", [THREADS, PROCESSES])
-def test_what_is_done_is_reported_before_the_batch_ends(
+def test_finished_files_are_reported_before_the_batch_ends(
     obs: MemoryObs, tmp_path: Path, processes: int
 ) -> None:
     obs.faults.append(obs_fault("hang", "PUT", "/out/c"))
@@ -56,7 +56,7 @@ def test_what_is_done_is_reported_before_the_batch_ends(
     pool.close()
 
 
-def test_another_worker_does_only_what_the_dead_one_has_not_reported(obs: MemoryObs, tmp_path: Path) -> None:
+def test_next_worker_skips_files_reported_by_a_dead_one(obs: MemoryObs, tmp_path: Path) -> None:
     obs.faults.append(obs_fault("hang", "PUT", "/out/c", times=1))
     pool = started(obs.url, PROCESSES)
     pool.submit(batch(tmp_path, "a", "b", "c", "d"))

@@ -80,7 +80,7 @@ def line(obs: MemoryObs) -> Iterator[Line]:
         ("expired", 403, b"ExpiredToken"),
     ],
 )
-def test_a_refusal_and_then_the_object_on_one_connection(
+def test_refused_request_keeps_its_connection(
     obs: MemoryObs, line: Line, kind: str, status: int, code: bytes
 ) -> None:
     obs.faults.append(obs_fault(kind, "GET", "/a", times=2))
@@ -102,7 +102,7 @@ def test_the_body_is_read_before_an_upload_is_refused(obs: MemoryObs, line: Line
 
 @pytest.mark.parametrize("kind", ["reset", "reset-body"])
 @pytest.mark.parametrize("method", ["GET", "PUT"])
-def test_a_reset(obs: MemoryObs, line: Line, kind: str, method: str) -> None:
+def test_reset_closes_the_connection(obs: MemoryObs, line: Line, kind: str, method: str) -> None:
     obs.faults.append(obs_fault(kind, method, "/c", times=1))
     line.ask("PUT", "c", CONTENT) if method == "GET" else None
     with pytest.raises((ConnectionResetError, BrokenPipeError)):
@@ -111,14 +111,14 @@ def test_a_reset(obs: MemoryObs, line: Line, kind: str, method: str) -> None:
     assert line.ask("GET", "c")[0] == (200 if method == "GET" else 404)
 
 
-def test_a_cut(obs: MemoryObs, line: Line) -> None:
+def test_cut_ends_the_body_early(obs: MemoryObs, line: Line) -> None:
     obs.faults.append(obs_fault("cut", times=1))
     with pytest.raises(http.client.IncompleteRead) as raised:
         line.ask()
     assert raised.value.partial == CONTENT[: len(CONTENT) // 2]
 
 
-def test_a_hang_and_a_stall_end_when_they_are_released(obs: MemoryObs, line: Line) -> None:
+def test_released_hang_and_stall_end(obs: MemoryObs, line: Line) -> None:
     obs.faults += [obs_fault("hang", times=1), obs_fault("stall", times=1)]
     threading.Timer(0.3, obs.release.set).start()
     with pytest.raises(http.client.RemoteDisconnected):
@@ -151,14 +151,14 @@ def test_a_trickling_answer_neither_ends_nor_stalls(obs: MemoryObs, line: Line) 
     line.connection.close()
 
 
-def test_one_bit_is_wrong(obs: MemoryObs, line: Line) -> None:
+def test_flipped_bit_changes_the_content(obs: MemoryObs, line: Line) -> None:
     obs.faults.append(obs_fault("flip", times=1))
     _, headers, body = line.ask()
     assert (len(body), body[1:], headers["etag"]) == (len(CONTENT), CONTENT[1:], ETAG)
     assert bin(body[0] ^ CONTENT[0]).count("1") == 1
 
 
-def test_ranges_other_than_the_requested_one(obs: MemoryObs, line: Line) -> None:
+def test_wrong_range_is_returned(obs: MemoryObs, line: Line) -> None:
     assert "x-obs-checksum-crc64ecma" in line.ask()[1]
     assert "x-obs-checksum-crc64ecma" not in line.ask(Range="bytes=10-19")[1], "it is the whole object's"
     obs.faults.append(obs_fault("ignore-range", times=1))
@@ -167,7 +167,7 @@ def test_ranges_other_than_the_requested_one(obs: MemoryObs, line: Line) -> None
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT"])
-def test_etags_and_checksums_of_another_content(obs: MemoryObs, line: Line, method: str) -> None:
+def test_etag_and_checksum_of_another_content_are_returned(obs: MemoryObs, line: Line, method: str) -> None:
     body = CONTENT if method == "PUT" else None
     right = line.ask(method, body=body)[1]
     obs.faults += [
@@ -182,7 +182,7 @@ def test_etags_and_checksums_of_another_content(obs: MemoryObs, line: Line, meth
     assert line.ask(method, body=body)[1]["etag"] == right["etag"]
 
 
-def test_incomplete_listings(obs: MemoryObs, line: Line) -> None:
+def test_listing_is_incomplete(obs: MemoryObs, line: Line) -> None:
     whole = line.listing()
     assert b"<NextMarker>a</NextMarker>" in whole
     obs.faults += [obs_fault(kind, times=1) for kind in ("no-marker", "empty", "wrong-etag")]
@@ -191,7 +191,7 @@ def test_incomplete_listings(obs: MemoryObs, line: Line) -> None:
     assert line.listing() == whole.replace(ETAG.strip('"').encode(), ETAG.strip('"').encode()[::-1])
 
 
-def test_the_server_stops_while_clients_are_connected(tmp_path: Path) -> None:
+def test_server_stops_with_connected_clients(tmp_path: Path) -> None:
     before = threading.active_count()
     with MemoryObs(tmp_path, [KeyPair("AKPLANTED", "SKPLANTED")]) as server:
         server.create_bucket("bucket")
@@ -217,7 +217,7 @@ def test_a_disk_failure_is_answered_with_an_error(obs: MemoryObs, line: Line) ->
 
 
 def test_of_two_appends_at_one_position_the_second_is_refused(obs: MemoryObs) -> None:
-    """Whoever asks again because the answer is late must not be told 500."""
+    """A client that repeats a request after a late answer must not get 500."""
     lines = [Line(obs) for _ in range(3)]
     content = bytes(4 << 20)
     for position in range(0, 5 * len(content), len(content)):

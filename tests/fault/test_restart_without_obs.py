@@ -1,4 +1,4 @@
-"""OBS that goes away for good while a job with restarts runs: the job ends within its upload timeout."""
+"""OBS disappears for good while a job with restarts runs: the job ends within its upload timeout."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TRAIN = [
 
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_a_job_whose_obs_is_gone_ends_within_its_upload_timeout(tmp_path: Path, nodes: int) -> None:
-    """Publishing before the restart, restoring after it, and the last uploads have one time together."""
+    """Publishing before the restart, restoring after it, and the last uploads share one timeout."""
     with ExitStack() as served:
         obs = served.enter_context(MemoryObs(tmp_path / "obs", KNOWN))
         obs.create_bucket("bucket")

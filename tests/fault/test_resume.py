@@ -1,4 +1,4 @@
-"""Large files over a bad connection, and interrupted runs: only what is missing is transferred again."""
+"""Large files over a bad connection, and interrupted runs: only missing parts are transferred again."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ from path_mapping.stores.units import PutPart
 from path_mapping.transfer import scheduler
 from path_mapping.transfer.parts import PoolSize
 from path_mapping.transfer.scheduler import Progress
+from tests.fault.large_objects import LARGE, MIB, asked, names, put
 from tests.functional.node import eventually
 from tests.obs import MemoryObs, obs_fault
 from tests.transfers import KEYS, content_of, fetch, obs_store, route, send, write
 
-MIB = 1 << 20
-LARGE = shake_128(b"5").digest(33 * MIB + 12_345)  # three ranges: 16 MiB, 16 MiB, and the rest
 OTHER = shake_128(b"6").digest(len(LARGE))
 
 
@@ -36,25 +35,12 @@ def store(obs: MemoryObs) -> ObsStore:
     return obs_store(obs.url, multipart_from=12 * MIB, part=5 * MIB, timeout=5)
 
 
-def put(obs: MemoryObs, key: str, content: bytes, base: Path) -> None:
-    """Stores an object in one request."""
-    (base / "source").write_bytes(content)
-    direct = obs_store(obs.url, multipart_from=1 << 40)
-    send(direct, base, route("source", key))
-
-
-def asked(obs: MemoryObs, method: str, part: str) -> list[str]:
-    return [path for how, path in obs.requests if how == method and part in path]
-
-
-def names(directory: Path) -> list[str]:
-    return sorted(path.name for path in directory.iterdir())
-
-
 class TestRanges:
     """A large object is fetched in ranges."""
 
-    def test_it_is_fetched_whole_by_ranges(self, store: ObsStore, obs: MemoryObs, tmp_path: Path) -> None:
+    def test_large_object_is_downloaded_completely_in_ranges(
+        self, store: ObsStore, obs: MemoryObs, tmp_path: Path
+    ) -> None:
         put(obs, "in/large", LARGE, tmp_path)
         assert fetch(store, tmp_path).bytes == len(LARGE)
         assert (tmp_path / "in" / "large").read_bytes() == LARGE
@@ -62,7 +48,7 @@ class TestRanges:
         assert len(asked(obs, "GET", "/in/large")) == 3
         assert names(tmp_path / "in") == ["large"]
 
-    def test_several_are_fetched_abreast_and_sent_one_after_the_other(
+    def test_large_objects_are_downloaded_together_and_uploaded_in_turn(
         self, store: ObsStore, obs: MemoryObs, tmp_path: Path
     ) -> None:
         for name in ("a", "b"):
@@ -75,7 +61,7 @@ class TestRanges:
         assert sent == sorted(sent)
 
     @pytest.mark.parametrize("kind", ["503", "reset", "cut", "ignore-range"])
-    def test_only_a_failed_range_is_fetched_again(
+    def test_failed_range_alone_is_downloaded_again(
         self, store: ObsStore, obs: MemoryObs, tmp_path: Path, kind: str
     ) -> None:
         put(obs, "in/large", LARGE, tmp_path)
@@ -109,7 +95,7 @@ class TestInterruptedDownload:
     """An interrupted run and the next one."""
 
     def interrupted(self, store: ObsStore, obs: MemoryObs, base: Path) -> list[str]:
-        """Leaves a download of which two ranges arrived and the third did not; returns the names of its files."""
+        """Leaves a download with two of three ranges; returns the names of its files."""
         put(obs, "in/large", LARGE, base)
         obs.faults.append(obs_fault("403", "GET", "/in/large", times=0))
         seen: list[Progress] = []
@@ -124,7 +110,7 @@ class TestInterruptedDownload:
         obs.seen.clear()
         return names(base / "in")
 
-    def test_only_the_missing_range_is_fetched(self, store: ObsStore, obs: MemoryObs, tmp_path: Path) -> None:
+    def test_missing_range_alone_is_downloaded(self, store: ObsStore, obs: MemoryObs, tmp_path: Path) -> None:
         left = self.interrupted(store, obs, tmp_path)
         assert len(left) == 2
         assert all(re.fullmatch(r"\.large\.[0-9a-f]{16}(\.parts)?\.ma_part", name) for name in left)
@@ -165,7 +151,7 @@ class TestInterruptedDownload:
         assert (tmp_path / "in" / "large").read_bytes() == OTHER
         assert names(tmp_path / "in") == ["large"]
 
-    def test_complete_files_are_not_fetched_again(
+    def test_complete_files_are_not_downloaded_again(
         self, store: ObsStore, obs: MemoryObs, tmp_path: Path
     ) -> None:
         for name in ("a", "b", "c"):
@@ -194,7 +180,7 @@ class TestInterruptedDownload:
     def test_leftovers_beside_a_complete_file_are_removed(
         self, store: ObsStore, obs: MemoryObs, tmp_path: Path
     ) -> None:
-        """As left by a run that was killed right after it had moved the file into place."""
+        """A run that is killed right after it has moved the file into place leaves this."""
         put(obs, "in/large", LARGE, tmp_path)
         fetch(store, tmp_path)
         (tmp_path / ".in.ma_sync").unlink()
@@ -219,14 +205,14 @@ class TestInterruptedUpload:
             store.runner(OpenConnections()).run(part, lambda size: None)
         return upload_id
 
-    def test_only_the_missing_parts_are_sent(self, store: ObsStore, obs: MemoryObs, tmp_path: Path) -> None:
+    def test_missing_parts_alone_are_uploaded(self, store: ObsStore, obs: MemoryObs, tmp_path: Path) -> None:
         self.begun(store, tmp_path, 2, LARGE)
         obs.seen.clear()
         send(store, tmp_path, route("large", "large"))
         assert len(asked(obs, "PUT", "partNumber=")) == 5
         assert content_of(store, "large") == LARGE
 
-    def test_parts_of_another_content_are_sent_again(
+    def test_parts_of_another_content_are_uploaded_again(
         self, store: ObsStore, obs: MemoryObs, tmp_path: Path
     ) -> None:
         self.begun(store, tmp_path, 2, OTHER)
@@ -237,7 +223,7 @@ class TestInterruptedUpload:
         assert content_of(store, "large") == OTHER[: 5 * MIB] + LARGE[5 * MIB :]
 
     @pytest.mark.parametrize("kind", ["503", "reset-body", "wrong-etag", "wrong-crc"])
-    def test_only_a_failed_part_is_sent_again(
+    def test_failed_part_alone_is_uploaded_again(
         self, store: ObsStore, obs: MemoryObs, tmp_path: Path, kind: str
     ) -> None:
         (tmp_path / "large").write_bytes(LARGE)
@@ -247,7 +233,7 @@ class TestInterruptedUpload:
         assert len(asked(obs, "PUT", "partNumber=")) == 8
         assert content_of(store, "large") == LARGE
 
-    def test_a_large_file_that_changes_is_sent_again_or_reported(
+    def test_changing_large_file_is_uploaded_again_or_reported(
         self, store: ObsStore, obs: MemoryObs, tmp_path: Path
     ) -> None:
         (tmp_path / "large").write_bytes(LARGE)
@@ -281,7 +267,7 @@ class TestCredentials:
         self.asked = 0
         return ObsStore(Access(obs.url, KEYS), renew=renew)
 
-    def test_they_are_renewed_and_the_transfer_goes_on(self, obs: MemoryObs, tmp_path: Path) -> None:
+    def test_expired_keys_are_renewed_during_a_transfer(self, obs: MemoryObs, tmp_path: Path) -> None:
         for number in range(40):
             put(obs, f"in/{number:02}", b"x", tmp_path)
         obs.credentials.append(Known("AKNEW", "SKPLANTED"))
@@ -290,11 +276,11 @@ class TestCredentials:
         assert fetch(store, tmp_path).files == 40
         assert self.asked == 1
 
-    def test_worker_processes_wait_for_late_ones(
+    def test_worker_processes_wait_for_new_keys(
         self, obs: MemoryObs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Also those whose requests for small files were sent ahead, signed with the old ones."""
-        monkeypatch.setattr(scheduler, "pool_size", lambda *of: PoolSize(2, 2, 7))
+        monkeypatch.setattr(scheduler, "pool_size", lambda *of, **more: PoolSize(2, 2, 7))
         small = write(tmp_path, {f"out/{number:03}": b"small" for number in range(600)})
         send(obs_store(obs.url), small, route("out", "in/"))
         begun, keys = len(obs.seen), [KEYS]
@@ -312,19 +298,17 @@ class TestCredentials:
         late.join()
         assert keys[-1] != KEYS
 
-    def test_worker_processes_say_why_they_gave_up(
+    def test_worker_processes_report_missing_keys(
         self, obs: MemoryObs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(scheduler, "pool_size", lambda *of: PoolSize(2, 1))
+        monkeypatch.setattr(scheduler, "pool_size", lambda *of, **more: PoolSize(2, 1))
         send(obs_store(obs.url), write(tmp_path, {f"out/{number}": b"x" for number in range(500)}))
         store = ObsStore(Access(obs.url, KEYS), lambda: KEYS, 0.5, lambda text: None)
         obs.faults.append(obs_fault("expired", "GET", "/out/"))
         with pytest.raises(TransferFailed, match=r"(?s)500 of 500 files failed.*ExpiredToken"):
             fetch(store, tmp_path, route("in", "out/"))
 
-    def test_they_are_renewed_only_once_where_that_does_not_help(
-        self, obs: MemoryObs, tmp_path: Path
-    ) -> None:
+    def test_keys_are_renewed_once_where_that_does_not_help(self, obs: MemoryObs, tmp_path: Path) -> None:
         put(obs, "in/a", b"x", tmp_path)
         store = self.renewing(obs, None)
         obs.faults.append(obs_fault("expired", "GET", "/in/a"))

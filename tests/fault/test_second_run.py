@@ -1,4 +1,4 @@
-"""A second run transfers nothing twice, whatever happened to the first; and unusual trees and disks."""
+"""Second runs transfer no file twice, after any end of the first; unusual trees and disks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def send(store: Store, base: Path, choice: UploadChoice = UploadChoice(), **opti
 FILES = {"out/a": b"a" * 1000, "out/b-c": b"bc", "out/b/c": b"c", "out/b.d": b"", "out/é/ü": b"x"}
 
 
-def test_nothing_to_do_is_one_listing(obs: MemoryObs, at_obs: Store, tmp_path: Path) -> None:
+def test_unchanged_tree_costs_one_listing(obs: MemoryObs, at_obs: Store, tmp_path: Path) -> None:
     write(tmp_path, FILES)
     assert send(at_obs, tmp_path).files == 5
     assert fetch(at_obs, tmp_path).files == 5
@@ -75,7 +75,7 @@ def test_a_second_run_reads_no_content(store: Store, tmp_path: Path) -> None:
     assert send(store, tmp_path, checksum=True).files == 1
 
 
-def test_files_changed_on_either_side_are_moved_again(store: Store, tmp_path: Path) -> None:
+def test_files_changed_on_either_side_are_transferred_again(store: Store, tmp_path: Path) -> None:
     write(tmp_path, FILES)
     send(store, tmp_path)
     fetch(store, tmp_path)
@@ -106,7 +106,7 @@ def test_an_unwritable_record_does_not_stop_a_transfer(store: Store, tmp_path: P
     assert send(store, tmp_path).files == 0
 
 
-def test_files_moved_by_a_failed_run_are_not_moved_again(obs: MemoryObs, tmp_path: Path) -> None:
+def test_files_of_a_failed_run_are_not_transferred_again(obs: MemoryObs, tmp_path: Path) -> None:
     store = obs_store(obs.url, multipart_from=6 * MIB, part=5 * MIB)
     write(tmp_path, {"out/a": b"a" * (7 * MIB), "out/b": b"b", "out/c": b"c"})
     obs.faults.append(obs_fault("403", "PUT", "/data/c"))
@@ -132,7 +132,7 @@ def test_an_interrupted_listing_continues_after_its_last_key(
     assert keys == [f"data/{number:04}" for number in range(1003)]
 
 
-def test_without_a_listing_of_the_target_everything_is_sent(
+def test_all_files_are_uploaded_without_a_listing_of_the_target(
     obs: MemoryObs, at_obs: Store, tmp_path: Path
 ) -> None:
     write(tmp_path, FILES)
@@ -142,7 +142,7 @@ def test_without_a_listing_of_the_target_everything_is_sent(
     assert "obs://bucket/data/ cannot be listed, so all files are uploaded" in done.notices[0]
 
 
-def test_each_node_fetches_its_shard(store: Store, tmp_path: Path) -> None:
+def test_each_node_downloads_its_shard(store: Store, tmp_path: Path) -> None:
     write(tmp_path, FILES)
     send(store, tmp_path)
     for index in range(3):
@@ -197,7 +197,7 @@ def test_files_deleted_here_are_deleted_in_obs_with_delete(store: Store, tmp_pat
     assert [stored.key for stored in store.list("bucket", "data/o")] == ["data/other"]
 
 
-def test_nothing_is_deleted_after_a_failure(obs: MemoryObs, at_obs: Store, tmp_path: Path) -> None:
+def test_failed_run_deletes_no_file(obs: MemoryObs, at_obs: Store, tmp_path: Path) -> None:
     write(tmp_path, FILES)
     send(at_obs, tmp_path)
     (tmp_path / "out" / "a").unlink()
@@ -239,9 +239,7 @@ def test_the_newest_files_go_first_when_time_is_short(store: Store, tmp_path: Pa
     assert order == ["data/3-meta", "data/2-weights", "data/1-old.log"]
 
 
-def test_without_a_listing_the_record_tells_what_was_sent(
-    obs: MemoryObs, at_obs: Store, tmp_path: Path
-) -> None:
+def test_record_replaces_a_missing_listing(obs: MemoryObs, at_obs: Store, tmp_path: Path) -> None:
     write(tmp_path, FILES)
     for files in (5, 0):
         obs.seen.clear()

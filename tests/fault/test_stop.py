@@ -27,7 +27,7 @@ def node(tmp_path: Path) -> Node:
 
 
 def stopped_well(node: Node, ended: Ended, code: int = 143) -> None:
-    """What holds after every stop."""
+    """Checks the conditions that hold after each stop."""
     assert ended.code == code, ended.output
     assert (node.obs / "bucket" / "out" / "earlier").read_text() == "of an earlier start"
     assert "Traceback" not in ended.output
@@ -48,7 +48,7 @@ def outputs(node: Node) -> list[str]:
     return node.mapping({}, {"out": "obs://bucket/out/"})
 
 
-def test_while_a_shell_file_is_sourced(node: Node) -> None:
+def test_stop_while_a_shell_file_is_sourced(node: Node) -> None:
     script = node.root / "set_env.sh"
     script.write_text(f"touch {node.root}/sourcing; sleep 600\n")
     running = node.start(*outputs(node), "--source", str(script), RANK)
@@ -57,14 +57,14 @@ def test_while_a_shell_file_is_sourced(node: Node) -> None:
     stopped_well(node, running.end())
 
 
-def test_while_waiting_for_the_rank_table(node: Node) -> None:
+def test_stop_while_waiting_for_the_rank_table(node: Node) -> None:
     running = node.start(*outputs(node), RANK)
     eventually(lambda: node.in_phase("rank table"), "the wait")
     running.signal()
     stopped_well(node, running.end())
 
 
-def test_while_inputs_arrive_from_a_server_that_hangs(node: Node, obs: MemoryObs) -> None:
+def test_stop_while_a_hanging_server_delays_inputs(node: Node, obs: MemoryObs) -> None:
     obs.faults.append(obs_fault("hang", "GET", "/bucket"))
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
     mapping = node.mapping({"data": "obs://bucket/data/"}, {"out": "obs://bucket/out/"})[:2]
@@ -108,7 +108,7 @@ def test_a_stopped_download_leaves_no_partial_file(node: Node, obs: MemoryObs) -
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_while_the_training_runs(node: Node, signum: int) -> None:
+def test_stop_while_the_training_runs(node: Node, signum: int) -> None:
     node.complete_table()
     running = node.start(*outputs(node), RANK, "write:out/RANK:x", f"ready:{node.root}/pid", "sleep")
     ranks = pids(node.root, "pid.*", 2)
@@ -140,7 +140,7 @@ def uploading(node: Node, obs: MemoryObs, fault: RequestFault) -> Booting:
     return running
 
 
-def test_during_the_upload_a_first_signal_does_not_interrupt_it(node: Node, obs: MemoryObs) -> None:
+def test_first_signal_does_not_interrupt_the_upload(node: Node, obs: MemoryObs) -> None:
     running = uploading(node, obs, obs_fault("hang", "PUT", "/out/earlier", times=1))
     running.signal()
     obs.release.set()  # the connection ends without an answer; the next attempt is served
@@ -150,7 +150,7 @@ def test_during_the_upload_a_first_signal_does_not_interrupt_it(node: Node, obs:
     assert obs.requests.count(("PUT", "/bucket/out/earlier")) == 2
 
 
-def test_during_the_upload_a_second_signal_ends_it(node: Node, obs: MemoryObs) -> None:
+def test_second_signal_ends_the_upload(node: Node, obs: MemoryObs) -> None:
     running = uploading(node, obs, obs_fault("hang", "PUT", "/out/earlier"))
     running.signal(signal.SIGTERM)
     running.signal(signal.SIGINT)
@@ -176,7 +176,7 @@ def test_a_hanging_upload_ends_at_its_deadline(node: Node, obs: MemoryObs) -> No
     assert_names_the_unsent_file(node, ended)
 
 
-def test_checkpoints_that_obs_does_not_take_in_time_are_named(node: Node, obs: MemoryObs) -> None:
+def test_checkpoints_not_uploaded_in_time_are_named(node: Node, obs: MemoryObs) -> None:
     obs.faults.append(obs_fault("hang", "PUT", "/step_3/"))
     node.complete_table()
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
@@ -202,8 +202,8 @@ def test_a_stop_before_the_first_line(node: Node) -> None:
     )
 
 
-def test_while_the_logs_are_on_a_file_system_that_does_not_answer(node: Node) -> None:
-    """The events go to a full pipe: whoever writes to it waits forever. The ranks print on meanwhile."""
+def test_stop_while_the_file_system_of_the_logs_hangs(node: Node) -> None:
+    """Events go to a full pipe, so writes to it block. The ranks print on meanwhile."""
     node.complete_table()
     node.log_dir.mkdir(parents=True)
     file = node.log_dir / "modelarts-job-test-node-0-events.jsonl"

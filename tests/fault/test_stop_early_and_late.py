@@ -36,7 +36,7 @@ def node(tmp_path: Path) -> Node:
 
 
 def as_pid_1() -> list[str]:
-    """What runs a program as the first process of a container."""
+    """The command that runs a program as the first process of a container."""
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     own = ["unshare", *user, "--pid", "--fork", "--kill-child", "--mount-proc"]
     if subprocess.run([*own, "true"], capture_output=True, check=False).returncode != 0:
@@ -72,7 +72,7 @@ def signalled(node: Node, module: str, signum: int, prefix: Sequence[str] = ()) 
 @pytest.mark.parametrize(
     "module", ["ma_boot.cli.app", "click", "ma_boot.cli.options", "ma_boot.node.boot", "subprocess"]
 )
-def test_as_pid_1_while_modules_are_imported(node: Node, module: str, signum: int) -> None:
+def test_stop_as_pid_1_while_modules_are_imported(node: Node, module: str, signum: int) -> None:
     """The kernel drops a signal to the first process of a container that has no handler for it."""
     code, output = signalled(node, module, signum, as_pid_1())
     assert code == 128 + signum, output
@@ -86,8 +86,8 @@ def test_ctrl_c_while_modules_are_imported(node: Node, module: str) -> None:
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["PID 1", "a child"])
-def test_at_many_moments_from_the_first_to_the_last(node: Node, first: bool) -> None:
-    """From the moment at which the kernel knows a handler; before it, the interpreter itself starts."""
+def test_stop_at_many_moments(node: Node, first: bool) -> None:
+    """From the moment of the first signal handler; before it, the interpreter itself starts."""
     prefix = as_pid_1() if first else []
     for step in range(12):
         process = subprocess.Popen(
@@ -108,7 +108,7 @@ def test_at_many_moments_from_the_first_to_the_last(node: Node, first: bool) -> 
 
 
 def catches(pid: int, signum: int) -> bool:
-    """Whether a process has a handler for the signal."""
+    """Returns whether a process has a handler for the signal."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -118,7 +118,7 @@ def catches(pid: int, signum: int) -> bool:
 
 
 @pytest.mark.parametrize("mark", ["ma_boot.report.page", "ma_boot.report.page.read"])
-def test_while_the_page_is_made(node: Node, mark: str) -> None:
+def test_stop_while_the_page_is_made(node: Node, mark: str) -> None:
     code, output = signalled(node, mark, signal.SIGTERM)
     assert code == 143, output
     assert output.splitlines()[-1] == b"[ma_boot] exit code 143: stopped by SIGTERM"
@@ -127,8 +127,8 @@ def test_while_the_page_is_made(node: Node, mark: str) -> None:
     assert list(node.log_dir.glob("*-failure.json"))
 
 
-def test_while_the_last_lines_are_printed(node: Node) -> None:
-    """A reader that has stalled is waited for, 5 s at most."""
+def test_stop_while_the_last_lines_are_printed(node: Node) -> None:
+    """ma_boot waits for a stalled reader, for at most 5 s."""
     read, write = os.pipe()
     process = subprocess.Popen(
         [sys.executable, "-m", "ma_boot", RANK, "print:trained"], cwd=node.home, env=node.environ(),

@@ -99,7 +99,7 @@ class TestUpload:
         fetch(store, tmp_path, route("in", "out/"))
         assert tree(tmp_path / "in") == {"a": CONTENT}
 
-    def test_a_changed_file_is_told_apart_from_a_refusal(
+    def test_changed_file_is_distinguished_from_a_refusal(
         self, store: ObsStore, obs: MemoryObs, tmp_path: Path
     ) -> None:
         """OBS answers BadDigest if the file changed between hashing and sending: the error names the change."""
@@ -114,9 +114,7 @@ class TestUpload:
             send(store, tmp_path, progress=grow)
         assert len([path for method, path in obs.requests if method == "PUT"]) <= 3
 
-    def test_a_file_that_shrinks_while_it_is_sent_is_sent_again(
-        self, store: ObsStore, tmp_path: Path
-    ) -> None:
+    def test_shrinking_file_is_uploaded_again(self, store: ObsStore, tmp_path: Path) -> None:
         (tmp_path / "log").write_bytes(b"x" * (8 * MIB))
 
         def shrink(progress: Progress) -> None:
@@ -137,7 +135,7 @@ class TestUpload:
         assert list(store.list("bucket", "large")) == []
 
     @pytest.mark.parametrize("part", ["uploads", "uploadId="])
-    def test_a_damaged_answer_to_a_large_file_does_not_stop_the_rest(
+    def test_damaged_response_for_a_large_file_does_not_stop_other_files(
         self, obs: MemoryObs, tmp_path: Path, part: str
     ) -> None:
         store = obs_store(obs.url, multipart_from=6 * MIB, part=5 * MIB)
@@ -148,7 +146,7 @@ class TestUpload:
         assert len(content_of(store, "out/large")) == 6 * MIB
         assert content_of(store, "out/z") == CONTENT
 
-    def test_a_name_that_is_not_utf_8_is_reported_at_once(
+    def test_name_that_is_not_utf_8_is_reported_at_once(
         self, store: ObsStore, obs: MemoryObs, tmp_path: Path
     ) -> None:
         outputs(tmp_path, "a")
@@ -175,7 +173,7 @@ class TestUpload:
 
 
 @pytest.mark.parametrize("kind", ["encrypted", "appended"])
-def test_an_etag_that_only_looks_like_an_md5_is_not_trusted(
+def test_etag_of_an_encrypted_object_is_not_used_as_md5(
     store: ObsStore, obs: MemoryObs, tmp_path: Path, kind: str
 ) -> None:
     """OBS API reference, server-side encryption: the ETag is not the MD5 of the object."""
@@ -185,7 +183,7 @@ def test_an_etag_that_only_looks_like_an_md5_is_not_trusted(
     assert tree(tmp_path / "in") == {"a": CONTENT}
 
 
-def test_an_object_deleted_or_forbidden_after_the_listing(
+def test_object_deleted_or_forbidden_after_the_listing_is_reported(
     store: ObsStore, obs: MemoryObs, tmp_path: Path
 ) -> None:
     send(store, outputs(tmp_path, "a", "b", "c"), route("out", "out"))
@@ -244,7 +242,7 @@ class TestTarget:
             fetch(Objects({"in/d/e/a": b"x"}, broken), tmp_path, route("in", "in/"))
         assert [path.name for path in tmp_path.rglob("*")] == ["in"]
 
-    def test_new_files_and_directories_are_closed_to_others(self, tmp_path: Path) -> None:
+    def test_new_files_and_directories_are_private(self, tmp_path: Path) -> None:
         fetch(Objects({"in/d/e/a": b"x"}), tmp_path, route("new/in", "in/"))
         modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "new").rglob("*")}
         assert modes == {"in": 0o750, "d": 0o750, "e": 0o750, "a": 0o640}
@@ -275,7 +273,7 @@ def test_cancelling_does_not_wait_for_a_listing(tmp_path: Path) -> None:
     assert time.monotonic() - started < 3
 
 
-def test_progress_neither_goes_back_nor_past_the_end(store: ObsStore, obs: MemoryObs, tmp_path: Path) -> None:
+def test_progress_is_monotonic_and_ends_at_the_total(store: ObsStore, obs: MemoryObs, tmp_path: Path) -> None:
     obs.faults.append(obs_fault("cut", "GET", "/out/a", times=3))
     send(store, outputs(tmp_path, "a", "b", "c"), route("out", "out"))
     seen: list[Progress] = []
@@ -323,7 +321,7 @@ def test_a_permanent_fault_leaves_the_earlier_file_intact(
 
 
 @pytest.mark.parametrize(("kind", "error"), [("403", Refused), ("503", Unreachable), ("empty", Unreachable)])
-def test_a_failed_listing_is_not_an_empty_one(
+def test_failed_listing_is_not_treated_as_empty(
     store: ObsStore, obs: MemoryObs, tmp_path: Path, kind: str, error: type
 ) -> None:
     obs.faults.append(obs_fault(kind, "GET", "/bucket"))
@@ -358,7 +356,7 @@ def test_cancelling_ends_the_wait_for_a_retry(store: ObsStore, obs: MemoryObs, t
 
 
 class Short(PartialStore):
-    """Its object has no MD5, as one of several parts; only its size shows that something is missing."""
+    """Store whose object has no MD5, as after a multipart upload; only its size shows the missing part."""
 
     def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
         yield StoredObject("in/a", 4, None)
@@ -373,7 +371,7 @@ def test_short_content_is_refused_even_without_a_checksum(tmp_path: Path) -> Non
     assert tree(tmp_path) == {}
 
 
-def test_links_and_special_files_of_an_output(store: ObsStore, tmp_path: Path) -> None:
+def test_links_and_special_files_of_an_output_are_reported(store: ObsStore, tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / "epoch_1").mkdir(parents=True)
     (out / "epoch_1" / "net").write_bytes(b"net")

@@ -1,4 +1,4 @@
-"""Fixtures of several folders: a node, bwrap, the stores."""
+"""Fixtures shared by several folders: a node, bwrap, stores."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, obs: MemoryObs) -> Ite
 
 @pytest.fixture
 def secure(tmp_path: Path) -> Iterator[Callable[[str], str]]:
-    """Starts an OBS on localhost with TLS and a certificate for the given name; ca.pem is its CA's."""
+    """Starts an OBS on localhost with TLS and a certificate for the given name, signed by the CA in ca.pem."""
     with ExitStack() as servers:
 
         def serve(name: str) -> str:

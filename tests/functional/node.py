@@ -18,11 +18,12 @@ from ma_boot.platform.rank_table import fake
 
 PROGRAMS = Path(__file__).parent / "programs"
 RANK = str(PROGRAMS / "rank.py")
+# Maximum wait for a condition or for the end of ma_boot, on a busy machine.
 DEADLINE_SECONDS = 60.0
 
 
 def eventually(condition: Callable[[], Any], what: str, seconds: float = DEADLINE_SECONDS) -> Any:
-    """The condition's value once it is true; fails the test after so many seconds."""
+    """Returns the condition's value once it is true; fails the test after `seconds`."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         value = condition()
@@ -33,7 +34,7 @@ def eventually(condition: Callable[[], Any], what: str, seconds: float = DEADLIN
 
 
 def alive(pid: int) -> bool:
-    """Whether the process exists and is not a zombie."""
+    """Returns True if the process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -41,7 +42,7 @@ def alive(pid: int) -> bool:
 
 
 def events_in(file: Path) -> list[dict[str, Any]]:
-    """The events of a file that may be written at this moment: its last line counts once it is whole."""
+    """Returns the events of a growing file; an incomplete last line is ignored."""
     return [json.loads(line) for line in file.read_bytes().split(b"\n")[:-1]]
 
 
@@ -68,7 +69,7 @@ class Node:
 
     @property
     def table(self) -> Path:
-        """Where the platform writes the rank table."""
+        """Path of the rank table that the platform writes."""
         return self.config / "jobstart_hccl.json"
 
     @property
@@ -77,7 +78,7 @@ class Node:
         return f"modelarts-job-test-{self.task}-{self.index}"
 
     def environ(self) -> dict[str, str]:
-        """What the platform sets, without variables of the developer's shell."""
+        """Returns the variables that the platform sets, without those of the developer's shell."""
         return {
             "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.home),
@@ -137,7 +138,7 @@ class Node:
 
 @dataclass
 class Ended:
-    """How a run ended."""
+    """Exit code and output of a run."""
 
     code: int
     output: str
@@ -164,7 +165,7 @@ class Booting:
         os.kill(self.process.pid, signum)
 
     def end(self) -> Ended:
-        """Waits for the end."""
+        """Waits for the end; fails the test after `DEADLINE_SECONDS`."""
         try:
             output, _ = self.process.communicate(timeout=DEADLINE_SECONDS)
         except subprocess.TimeoutExpired as error:
@@ -181,7 +182,7 @@ def template_two(pods: int, devices: int, names: str = "ma-job-test-worker-{}") 
 
 
 def pids(directory: Path, pattern: str, count: int) -> Sequence[int]:
-    """The process ids that the ranks wrote with `ready:`, once all have done so."""
+    """Returns the process ids that the ranks wrote with `ready:`, once all have written theirs."""
     files = eventually(
         lambda: (
             (written := sorted(directory.glob(pattern)))

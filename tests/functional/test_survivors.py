@@ -1,4 +1,4 @@
-"""A failing test takes no other one with it: what it left running is gone before the next one starts."""
+"""Processes left by a test are gone before the next test starts."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def test_third():
 
 
 def detached(place: Path) -> int:
-    """A process in a session of its own, whose parent has ended."""
+    """Starts a process in a session of its own, whose parent has ended; returns its id."""
     subprocess.run(["sh", "-c", DETACHED], cwd=place, check=True)
     return int((place / "pid").read_text())
 
 
-def test_a_process_in_its_own_session_is_found_and_killed(tmp_path: Path) -> None:
+def test_process_in_its_own_session_is_found_and_killed(tmp_path: Path) -> None:
     before = descendants()
     pid = detached(tmp_path)
     assert descendants() - before == {pid}
@@ -50,7 +50,7 @@ def test_a_process_in_its_own_session_is_found_and_killed(tmp_path: Path) -> Non
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_one_that_ends_in_time_is_no_survivor(tmp_path: Path) -> None:
+def test_process_that_ends_in_time_is_no_survivor(tmp_path: Path) -> None:
     before = descendants()
     subprocess.run(["sh", "-c", "setsid sleep 0.2 &"], check=True)
     assert end_survivors(before) == {}
@@ -58,15 +58,15 @@ def test_one_that_ends_in_time_is_no_survivor(tmp_path: Path) -> None:
 
 
 def run_test(place: Path, good: bool) -> str:
-    """The output of pytest with a test that leaves a process, and fails if it is not `good`."""
+    """Returns the output of pytest for a test that leaves a process, and fails unless it is `good`."""
     output = output_of(place, LEAVES_ONE.format(detached=DETACHED, cwd=str(place), good=good))
     pid = int((place / "pid").read_text())
-    eventually(lambda: not alive(pid), "what the test left is killed")
+    eventually(lambda: not alive(pid), "the process of the test is killed")
     return output
 
 
 def output_of(place: Path, tests: str) -> str:
-    """The output of pytest with these tests, not all of which are good; warnings are errors."""
+    """Returns the output of pytest for these tests, of which at least one fails; warnings are errors."""
     (place / "test_it.py").write_text(tests)
     argv = [
         sys.executable,
@@ -88,15 +88,15 @@ def output_of(place: Path, tests: str) -> str:
     return done.stdout
 
 
-def test_a_failing_test_leaves_nothing(tmp_path: Path) -> None:
+def test_failing_test_leaves_no_process(tmp_path: Path) -> None:
     assert "1 failed" in run_test(tmp_path, good=False).splitlines()[-1]
 
 
-def test_pipes_of_a_failing_test_are_no_warning_in_another_one(tmp_path: Path) -> None:
+def test_pipes_of_a_failing_test_cause_no_warning_in_another_test(tmp_path: Path) -> None:
     assert "2 failed, 1 passed" in output_of(tmp_path, LEAVES_PIPES).splitlines()[-1]
 
 
-def test_a_good_test_that_leaves_a_process_is_a_failure(tmp_path: Path) -> None:
+def test_passing_test_that_leaves_a_process_fails(tmp_path: Path) -> None:
     output = run_test(tmp_path, good=True)
     assert "1 passed, 1 error" in output.splitlines()[-1]
     assert "outlived the test: {" in output

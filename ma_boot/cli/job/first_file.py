@@ -11,7 +11,7 @@ from typing import Any, Callable
 
 import click
 
-from ma_boot.cli.options.option import FILE, Whole, files
+from ma_boot.cli.options.click_types import FILE, Whole, files
 from ma_boot.desk.job.job_file import JobFile, overridden
 from ma_boot.desk.job.rules import form_problems
 from ma_boot.desk.job.template import Answers, first_job_file, first_mapping
@@ -23,7 +23,7 @@ _MAPPING = "path_mapping_config.py"
 
 
 def _field(key: str) -> Callable[[str], str]:
-    """The type of a key of the job file, or of the bucket: what the form takes."""
+    """The type of a key of the job file, or of the bucket: accepts the values of the form."""
 
     def text(value: str) -> str:
         wrong: Sequence[object] = ()
@@ -113,7 +113,7 @@ def init(
 
 
 def _name_here() -> str:
-    """A name for the job from that of this directory."""
+    """Derives a name for the job from this directory."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", os.path.basename(os.getcwd())).strip("-")[:64] or "job"
 
 

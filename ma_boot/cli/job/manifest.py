@@ -1,4 +1,4 @@
-"""`ma_boot job manifest`: the job for a cluster with Volcano, by the same words as its rehearsal."""
+"""`ma_boot job manifest`: the job for a cluster with Volcano, from the command line of its rehearsal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import click
 
 from ma_boot.cli.job.running import note
 from ma_boot.cli.job.submit import SET, described_job, image_with_registry, run_of
-from ma_boot.cli.options.option import files, of_job
+from ma_boot.cli.options.click_types import files
+from ma_boot.cli.options.sources import read_job_options
 from ma_boot.desk.job.job_file import JobFile
 from ma_boot.desk.job.load import in_order
 from ma_boot.desk.job.manifest import (
@@ -27,11 +28,14 @@ from ma_boot.desk.job.readers import JobProblem
 from ma_boot.desk.job.rules import exposed_secrets
 from ma_boot.desk.job_service.in_obs import JobCode, job_code, upload_code
 from ma_boot.errors import ConfigError, listed
+from ma_boot.node.boot.options import RunOptions
+from ma_boot.node.transfers.options import TransferOptions
 from ma_boot.platform.modelarts.job import JOB_TOKEN
 from ma_boot.redact import MASK, is_secret, masked, without_secrets
 from ma_boot.report.console import print_lines
 
-KILL_SECONDS = 30  # beyond the time that a stopped node needs by its own options
+# Seconds of the grace period beyond the time that a stopped node needs by its own options.
+KILL_SECONDS = 30
 
 
 @click.command("manifest", options_metavar="[OPTIONS]")
@@ -105,7 +109,7 @@ def manifest(
 
 
 def _policy_problems(platform: str, policy: str | None) -> list[JobProblem]:
-    """MindCluster's scheduler must know the kind of server, and no other has a policy."""
+    """Reports a missing or needless policy: only MindCluster's scheduler must know the kind of server."""
     if platform != "mindcluster":
         text = "is of --platform mindcluster only" if policy else ""
     elif policy in SCHEDULE_POLICIES:
@@ -117,14 +121,17 @@ def _policy_problems(platform: str, policy: str | None) -> list[JobProblem]:
 
 
 def _with_secrets_apart(job: JobFile) -> JobFile:
-    """The job with the names of its secret variables in `secrets`: their values come from the Secret."""
+    """Moves the names of secret variables to `secrets`: their values come from the Secret."""
     names = [name for name, value in job.environment.items() if is_secret(name, value)]
     plain = {name: value for name, value in job.environment.items() if name not in names}
     return replace(job, environment=plain, secrets=(*job.secrets, *names))
 
 
 def _text_of(documents: Sequence[dict[str, Any]]) -> str:
-    """The manifest. Raises `ConfigError` if it would show a secret: masked, it would be another job."""
+    """Formats the manifest.
+
+    Raises `ConfigError` if it would show a secret: a masked manifest is another job.
+    """
     text, shown = as_yaml(documents).rstrip(), without_secrets(as_yaml(masked(documents)).rstrip())
     if text != shown:
         lines = [line.strip() for line in shown.splitlines() if MASK in line]
@@ -139,12 +146,14 @@ def _text_of(documents: Sequence[dict[str, Any]]) -> str:
 
 
 def _grace(ctx: click.Context, options: Sequence[str], environment: Mapping[str, str]) -> int:
-    """The seconds that a stop leaves, by `--stop-timeout` and `--upload-timeout` of the job."""
-    run = run_of(ctx)
-    given = of_job(run, options).values
+    """Returns the grace period in seconds, from `--stop-timeout` and `--upload-timeout` of the job."""
+    given = read_job_options(run_of(ctx), options).values
     total = float(KILL_SECONDS)
-    for name in ("stop_timeout", "upload_timeout"):
-        default = next(option.default for option in run.params if option.name == name)
+    defaults = {
+        "stop_timeout": RunOptions().stop_timeout,
+        "upload_timeout": TransferOptions().upload_timeout,
+    }
+    for name, default in defaults.items():
         text = given.get(name) or environment.get(f"MABOOT_{name.upper()}") or default
         try:
             total += float(str(text))
@@ -156,7 +165,7 @@ def _grace(ctx: click.Context, options: Sequence[str], environment: Mapping[str,
 
 
 def _to_do(pods: PodJob, upload_to: str) -> list[str]:
-    """What the cluster and OBS need before the manifest is applied."""
+    """Lists the steps before the manifest is applied: secrets, code in OBS."""
     steps: list[str] = []
     job = pods.job
     if upload_to:

@@ -1,4 +1,4 @@
-"""`ma_boot job list`, `stop`, `watch`, `logs` and `report`: a job that was submitted."""
+"""`ma_boot job list`, `stop`, `watch`, `logs` and `report`: jobs that were submitted."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from typing import Any
 
 import click
 
-from ma_boot.cli.options.option import DIR, SECONDS_ABOVE_0, Whole, age, by_variable
+from ma_boot.cli.options.click_types import DIR, Whole, parse_age
+from ma_boot.cli.options.declared import add_option
 from ma_boot.desk.job_service.api import JobApi, PatientApi, api_access
-from ma_boot.desk.job_service.follow import Following, JobFollower, Recent
+from ma_boot.desk.job_service.follow import Following, JobFollower
 from ma_boot.desk.job_service.in_obs import fetched_logs, log_place
 from ma_boot.desk.job_service.jobs import (
     ENDED,
@@ -30,24 +31,26 @@ from ma_boot.desk.job_service.jobs import (
     row_of,
     state_of,
 )
+from ma_boot.desk.job_service.log_tail import Recent
 from ma_boot.errors import ConfigError, UsageError
+from ma_boot.node.option import SECONDS_ABOVE_0, Option
 from ma_boot.report.console import Console, is_interactive, print_lines
 from ma_boot.report.files import write_atomically
 from ma_boot.wording import duration
 
 
-def opened(environ: Mapping[str, str]) -> JobApi:
-    """The API. Raises `ConfigError` with all that is missing."""
+def open_api(environ: Mapping[str, str]) -> JobApi:
+    """Opens the API. Raises `ConfigError` that lists all missing values."""
     return JobApi(api_access(environ), note)
 
 
-def patient(environ: Mapping[str, str], interval: float) -> PatientApi:
-    """The API, asked again for as long as the service does not answer, which is said on standard error."""
-    return PatientApi(lambda: opened(environ), note, time.sleep, min(1.0, interval))
+def open_patient_api(environ: Mapping[str, str], interval: float) -> PatientApi:
+    """Opens the API with retries for as long as the service does not answer, reported on standard error."""
+    return PatientApi(lambda: open_api(environ), note, time.sleep, min(1.0, interval))
 
 
 def note(text: str) -> None:
-    """Prints a line that is no result to standard error."""
+    """Prints a note to standard error; standard output is for results."""
     print_lines(f"ma_boot: {text}", 2)
 
 
@@ -80,12 +83,13 @@ def list_jobs(
         filters.append({"key": "phase", "operator": "in", "value": list(states)})
     if name:
         filters.append({"key": "name", "operator": "like", "value": [name]})
-    rows = [row_of(job) for job in opened(environ).search(filters, limit)]
+    rows = [row_of(job) for job in open_api(environ).search(filters, limit)]
     print_lines(json.dumps(rows, indent=2, ensure_ascii=False) if as_json else _table(rows))
     return 0
 
 
-_LATEST = 250_000_000_000  # seconds: the year 9892
+# Seconds since 1970 in the year 9892: datetime rejects larger values, which a faulty answer may contain.
+_LATEST = 250_000_000_000
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -110,7 +114,7 @@ def stop(environ: Mapping[str, str], job: str, yes: bool) -> int:
     Example:
       ma_boot job stop resnet-2x8 --yes
     """
-    api = opened(environ)
+    api = open_api(environ)
     identifier = job_id(api, job)
     details = api.details(identifier)
     state = state_of(details)
@@ -132,14 +136,16 @@ def stop(environ: Mapping[str, str], job: str, yes: bool) -> int:
 
 
 def _ends_anyway(job: str, state: str) -> bool:
-    """Whether a job has ended or is about to, which is printed."""
+    """Returns whether a job has ended or is about to end, and prints it."""
     is_over = state in STATES and state not in MAY_BE_STOPPED
     if is_over:
         print_lines(f"{job} is {state} already: nothing to stop")
     return is_over
 
 
-INTERVAL = by_variable("--interval", **SECONDS_ABOVE_0, default=10, help="Time between polls.")
+INTERVAL = add_option(
+    Option("interval", 10.0, "Time between polls.", kind=SECONDS_ABOVE_0, variable_only=True)
+)
 
 
 @click.command("watch")
@@ -155,7 +161,7 @@ def watch(environ: Mapping[str, str], /, job: str, interval: float) -> int:
     Example:
       ma_boot job watch resnet-2x8
     """
-    return watched(environ, patient(environ, interval), Following(job, interval=interval))
+    return watch_job(environ, open_patient_api(environ, interval), Following(job, interval=interval))
 
 
 @click.command("logs")
@@ -165,7 +171,7 @@ def watch(environ: Mapping[str, str], /, job: str, interval: float) -> int:
 @click.option(
     "--since",
     metavar="AGE",
-    callback=age,
+    callback=parse_age,
     help="Only the last 10m, 2h or 1d of each log, counted back from its newest time. The "
     "times are those in the lines (2026-01-31 12:00:00): ModelArts does not tell when a line came.",
 )
@@ -192,11 +198,13 @@ def logs(
     """
     seconds = since if math.isfinite(since) else None
     recent = None if tail is None and seconds is None else Recent(tail, seconds)
-    following = Following(job, tuple(nodes), True, follow, interval, recent)
-    return watched(environ, patient(environ, interval), following)
+    following = Following(
+        job, tuple(nodes), logs_only=True, until_end=follow, interval=interval, recent=recent
+    )
+    return watch_job(environ, open_patient_api(environ, interval), following)
 
 
-def watched(environ: Mapping[str, str], api: PatientApi, following: Following) -> int:
+def watch_job(environ: Mapping[str, str], api: PatientApi, following: Following) -> int:
     """Follows a job, named by its id or name, on standard output; returns its exit code, or 130 after Ctrl-C.
 
     Logs alone have no exit code of the job: 0.
@@ -218,8 +226,10 @@ def watched(environ: Mapping[str, str], api: PatientApi, following: Following) -
     return code
 
 
-_PATIENCE = 1e6  # seconds: no line is dropped for a reader that is slow
-_TICK = 1.0  # seconds between two changes of the line on a terminal
+# Seconds; a slow reader of the log must not lose lines.
+_PATIENCE = 1e6
+# Seconds between two updates of the status line.
+_TICK = 1.0
 
 
 def _printed(environ: Mapping[str, str], api: PatientApi, following: Following) -> Mapping[str, Any]:
@@ -229,7 +239,7 @@ def _printed(environ: Mapping[str, str], api: PatientApi, following: Following) 
         show = stack.enter_context(console.below())
 
         def pause(seconds: float) -> None:
-            """The line on the terminal goes on counting the time."""
+            """Sleeps, and updates the time in the status line meanwhile."""
             end = time.monotonic() + seconds
             while (left := end - time.monotonic()) > 0:
                 show(_view(follower, seconds - left))
@@ -254,9 +264,9 @@ def _printed(environ: Mapping[str, str], api: PatientApi, following: Following) 
 
 
 def _view(follower: JobFollower, later: float) -> list[str]:
-    """The line below the output: name, state and stage, time, and the lines of each node.
+    """Formats the status line: name, state, stage, time, and number of lines per node.
 
-    `later` is the time since the service was asked, in seconds.
+    `later` is the time since the last answer of the service, in seconds.
     """
     details, state = follower.details, state_of(follower.details)
     name = details["metadata"]["name"] or ""
@@ -279,7 +289,7 @@ def report(environ: Mapping[str, str], /, job: str, output: str | None) -> int:
     """
     from ma_boot.report.page.read import page_of
 
-    api = opened(environ)
+    api = open_api(environ)
     identifier = job_id(api, job)
     details = api.details(identifier)
     name = str(details["metadata"]["name"] or job)

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from ma_boot.cli.image import stopped_by_sigterm
-from ma_boot.cli.job.running import INTERVAL, note, opened, patient, watched
-from ma_boot.cli.options.option import RunOption, files, of_job
+from ma_boot.cli.job.running import INTERVAL, note, open_api, open_patient_api, watch_job
+from ma_boot.cli.options.click_types import files
+from ma_boot.cli.options.declared import DeclaredOption
+from ma_boot.cli.options.sources import read_job_options
 from ma_boot.desk.image.check import check_image
 from ma_boot.desk.image.container_engine import engine, image_attributes
 from ma_boot.desk.job.job_file import JobFile, overridden, with_settings
@@ -34,7 +36,7 @@ from ma_boot.desk.job_service.api import JobApi
 from ma_boot.desk.job_service.checks import checked_by_services
 from ma_boot.desk.job_service.follow import Following
 from ma_boot.desk.job_service.in_obs import JobCode, job_code, upload_code
-from ma_boot.desk.job_service.jobs import created, created_by, may_appear
+from ma_boot.desk.job_service.jobs import create_job, find_created_job, may_appear
 from ma_boot.errors import BootError, ConfigError, InputMissing, Stopped, StoreUnavailable, listed
 from ma_boot.platform.modelarts.job import JOB_TOKEN
 from ma_boot.redact import remember_secrets
@@ -56,7 +58,7 @@ SET = click.option(
 def described_job(
     ctx: click.Context, words: Sequence[str], changes: Sequence[str]
 ) -> tuple[JobFile, list[JobProblem]]:
-    """The job that a command line describes, and all mistakes in it and in its file but those of the form.
+    """Reads the job of a command line; returns it with all mistakes but violations of the form's rules.
 
     `words` are `[FILE] [OPTIONS of ma_boot] COMMAND`, `changes` the values of `--set`. Raises `ConfigError`
     if the job file cannot be read.
@@ -66,10 +68,13 @@ def described_job(
     job, problems = read_job_file(words[0]) if is_file else (JobFile(), [])
     job = with_settings(job, changes, problems)
     problems += [
-        job.problem(f"options: {wrong.option}", wrong.text) for wrong in of_job(run, job.options).problems
+        job.problem(f"options: {wrong.option}", wrong.text)
+        for wrong in read_job_options(run, job.options).problems
     ]
     options, command = split_words(run, words[1:] if is_file else words)
-    problems += [JobProblem(None, f"--{wrong.option}", wrong.text) for wrong in of_job(run, options).problems]
+    problems += [
+        JobProblem(None, f"--{wrong.option}", wrong.text) for wrong in read_job_options(run, options).problems
+    ]
     given = {name: value for name, value in (("options", options), ("command", command)) if value}
     job = overridden(job, given)
     remember_secrets({**ctx.obj, **job.environment}, job.secrets)
@@ -77,7 +82,7 @@ def described_job(
 
 
 def run_of(ctx: click.Context) -> click.Command:
-    """The command `run`, whose options are those of a job."""
+    """Returns the command `run`, which defines the options of a job."""
     root = ctx.find_root().command
     return root.commands["run"] if isinstance(root, click.Group) else root
 
@@ -93,7 +98,7 @@ def split_words(run: click.Command, words: Sequence[str]) -> tuple[tuple[str, ..
     options: list[str] = []
     module = False
     for param in dict.fromkeys(order):
-        if not isinstance(param, RunOption) or param.name is None:
+        if not isinstance(param, DeclaredOption) or param.name is None:
             continue
         name, value = param.opts[-1], values[param.name]
         if not name.startswith("--"):
@@ -110,13 +115,13 @@ def split_words(run: click.Command, words: Sequence[str]) -> tuple[tuple[str, ..
 def image_findings(
     job: JobFile, region: str, environ: Mapping[str, str]
 ) -> tuple[list[JobProblem], list[str]]:
-    """What is wrong with the image, and what is worth a note; nothing where no engine has it."""
+    """Checks the image; returns problems and notes, none if the engine here does not have the image."""
     try:
         with stopped_by_sigterm(), engine(environ) as client:
             name = _local_name(client, job, region)
             if name is None:
                 return [], ["image: not checked: the container engine here does not have it"]
-            checked = check_image(client, name)
+            checked = check_image(client, name, environ)
     except BootError as error:
         return [], [f"image: not checked: {str(error).splitlines()[0]}"]
     wrong = [finding for finding in checked.findings if finding.severity == "error"]
@@ -127,7 +132,7 @@ def image_findings(
 
 
 def _local_name(client: DockerClient, job: JobFile, region: str) -> str | None:
-    """The name of the image on the engine: as in the job, as SWR has it, or without its registry."""
+    """Returns the name of the image on the engine: as in the job, with SWR's host, or without registry."""
     url = image_url(job.image)
     for name in filter(None, dict.fromkeys((job.image, image_with_registry(url, region), url))):
         try:
@@ -139,14 +144,14 @@ def _local_name(client: DockerClient, job: JobFile, region: str) -> str | None:
 
 
 def image_with_registry(image: str, region: str) -> str:
-    """The image as it is pulled; empty if its registry is not known."""
+    """Returns the image name for pulling; empty if its registry is unknown."""
     if "." in image.partition("/")[0] or ":" in image.partition("/")[0]:
         return image
     return f"swr.{region}.myhuaweicloud.com/{image}" if image and region else ""
 
 
 class Planned(NamedTuple):
-    """What a submission will do: the request's body, the code to upload, and what is worth a note."""
+    """The plan of a submission: the request's body, the code to upload, and notes."""
 
     job: JobFile
     body: dict[str, Any]
@@ -191,7 +196,7 @@ def submit(
         job = _submitted(planned, ctx.obj, skip_checks, as_json)
     if follow:
         try:
-            return watched(ctx.obj, patient(ctx.obj, interval), Following(job, interval=interval))
+            return watch_job(ctx.obj, open_patient_api(ctx.obj, interval), Following(job, interval=interval))
         except InputMissing as error:
             text = f"{job} was created, but cannot be followed yet: {error}; ma_boot job watch {job}"
             raise StoreUnavailable(text) from error
@@ -201,23 +206,23 @@ def submit(
 
 
 def _submitted(planned: Planned, environ: Mapping[str, str], skip_checks: bool, as_json: bool) -> str:
-    """Uploads the code, creates the job, and prints its id, also if that is interrupted; returns it."""
+    """Uploads the code, creates the job, prints its id even if interrupted, and returns it."""
     is_sent = False
     try:
-        api = opened(environ)
+        api = open_api(environ)
         for text in [*planned.notes, *([] if skip_checks else _checked(planned.job, environ, api))]:
             note(text)
         moved = upload_code(planned.code, environ)
         note(f"code: {moved} of {len(planned.code.files)} files uploaded to {planned.code.url}")
         is_sent = True
-        job = created(api, planned.body, note, time.sleep)
+        job = create_job(api, planned.body, note, time.sleep)
         _print_id(job, planned, as_json)
     except (KeyboardInterrupt, Stopped):
         if not is_sent:
             note("no job was created")
             raise
         note("it is not known whether the job was created: looking for it")
-        job = created_by(api, planned.body)
+        job = find_created_job(api, planned.body)
         if job:
             _print_id(job, planned, as_json)
         note(f"{job} was created" if job else f"no job of this request was found; {may_appear(planned.body)}")
@@ -230,7 +235,7 @@ def _print_id(job: str, planned: Planned, as_json: bool) -> None:
 
 
 def _checked(job: JobFile, environ: Mapping[str, str], api: JobApi) -> list[str]:
-    """Asks the engine, OBS and ModelArts whether the job can run; returns what is worth a note."""
+    """Checks the job with the engine, OBS and ModelArts; returns notes."""
     problems, notes = checked_by_services(job, api, environ)
     region = image_region(job.image)
     if region and api.access.region and region != api.access.region:
@@ -244,7 +249,7 @@ def _checked(job: JobFile, environ: Mapping[str, str], api: JobApi) -> list[str]
 
 
 def planned_submission(ctx: click.Context, words: Sequence[str], changes: Sequence[str]) -> Planned:
-    """What a submission will do. Raises `ConfigError` with every rule of the form that is broken."""
+    """Plans a submission. Raises `ConfigError` that lists all violated rules of the form."""
     job, problems = described_job(ctx, words, changes)
     code = job_code(job, os.getcwd(), problems)
     secrets = _secrets(job, ctx.obj, problems)

@@ -1,5 +1,1 @@
-"""The options of `ma_boot run`: a module for each topic, in the order of the help. Pure.
-
-Words that other rooms know, such as the kinds of rendezvous, are spelled out here: loading those rooms would
-slow down `--help` and completion. A test compares them.
-"""
+"""Options of the command line for click, made from the declarations in `ma_boot.node.option`."""

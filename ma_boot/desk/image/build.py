@@ -18,7 +18,8 @@ from ma_boot.report.console import Console
 if TYPE_CHECKING:
     from docker import DockerClient
 
-_TAIL_LINES = 30  # of the failing step
+# Number of output lines of a failed step in the error.
+_TAIL_LINES = 30
 # Colours and movements of the cursor, which programs and the engine put around their output.
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _FROM = re.compile(r"Step \d+/\d+ : FROM ")
@@ -54,6 +55,7 @@ def build_image(
     client: DockerClient,
     context: Path,
     tag: str,
+    *,
     arguments: Mapping[str, str],
     platform: str | None,
     console: Console,
@@ -78,9 +80,11 @@ def build_image(
             forcerm=True,
             decode=True,
         )
-    except requests.exceptions.RequestException:  # an OSError, too, but the engine's
+    # requests' exceptions are OSErrors too, but these are the engine's, not of a file.
+    except requests.exceptions.RequestException:
         raise
-    except OSError as error:  # the SDK packs the context into a temporary file
+    # The SDK packs the build context into a temporary file.
+    except OSError as error:
         raise CannotCreate(
             f"the build context {context} cannot be packed: {error.__cause__ or error}"
         ) from error
@@ -113,7 +117,7 @@ def follow(stream: Iterable[Mapping[str, Any]], progress: EngineProgress) -> Non
 
 
 def _advice(step: str, text: str) -> list[str]:
-    """What to do about the failure of this step, if its output says why."""
+    """Returns advice on a failed step if its output shows the reason."""
     if _FROM.match(step):
         if "no matching manifest" in text:
             return ["the base image has nothing for this platform: another BASE_IMAGE, or another --platform"]
@@ -122,7 +126,7 @@ def _advice(step: str, text: str) -> list[str]:
 
 
 def build_arguments(given: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """`NAME=VALUE`, or NAME for the value of an environment variable, as for `docker build`.
+    """Parses `NAME=VALUE`, or NAME for the value of an environment variable, as `docker build` does.
 
     Raises `UsageError` with the names of variables that are not set.
     """

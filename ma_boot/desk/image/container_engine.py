@@ -1,4 +1,4 @@
-"""Connects to the container engine, shows its progress, turns its errors into ones that say what to do."""
+"""Connects to the container engine, shows its progress, and adds remedies to its errors."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ma_boot.errors import BootError, ExitCode, InputMissing, UsageError
-from ma_boot.node.environment.extras import how_to_install
+from ma_boot.node.environment.extras import install_command
 from ma_boot.redact import without_secrets
 from ma_boot.report.console import Console, Show
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
+# Seconds to wait for an answer of the engine.
 ANSWER_SECONDS = 120
-PLAIN_SECONDS = 10.0  # between lines of the status, where it cannot be replaced
+# Seconds between lines of the status where output is not a terminal.
+PLAIN_SECONDS = 10.0
 _WIDTH = 100
 
 
@@ -34,9 +36,9 @@ class EngineRefused(BootError):
 
 @contextmanager
 def engine(environ: Mapping[str, str]) -> Iterator[DockerClient]:
-    """A client for the engine at DOCKER_HOST, or the local one.
+    """Yields a client for the engine at DOCKER_HOST, or the local one.
 
-    In the block, errors of the engine become `EngineRefused`. Raises `EngineUnavailable` if there is no
+    Errors of the engine in the block become `EngineRefused`. Raises `EngineUnavailable` if there is no
     docker SDK, no engine answers, or the connection is lost in the block.
     """
     try:
@@ -45,7 +47,7 @@ def engine(environ: Mapping[str, str]) -> Iterator[DockerClient]:
         from docker.errors import APIError, DockerException
     except ImportError as missing:
         raise EngineUnavailable(
-            f"the docker SDK is missing ({missing}): {how_to_install('image')}"
+            f"the docker SDK is missing ({missing}): {install_command('image')}"
         ) from missing
     where = environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
     try:
@@ -69,7 +71,7 @@ def engine(environ: Mapping[str, str]) -> Iterator[DockerClient]:
 
 
 def image_attributes(client: DockerClient, name: str) -> Mapping[str, Any]:
-    """The engine's description of a local image.
+    """Returns the engine's description of a local image.
 
     Raises `InputMissing` if it does not exist, `UsageError` if the name is malformed.
     """
@@ -88,7 +90,7 @@ def image_attributes(client: DockerClient, name: str) -> Mapping[str, Any]:
 
 
 def layer_directories(attributes: Mapping[str, Any]) -> list[str]:
-    """Where the engine keeps the layers of an image on its own machine; empty if it does not say so."""
+    """Returns the directories of an image's layers on the engine's machine; empty if unknown."""
     driver = attributes.get("GraphDriver") or {}
     data = driver.get("Data") or {}
     if driver.get("Name") != "overlay2":
@@ -100,7 +102,7 @@ def layer_directories(attributes: Mapping[str, Any]) -> list[str]:
 
 @contextmanager
 def shown(console: Console) -> Iterator[EngineProgress]:
-    """Progress on the console; the line that changes is removed at the end of the block."""
+    """Shows progress on the console; removes the status line at the end of the block."""
     with console.below() as show:
         yield EngineProgress(console, show)
 

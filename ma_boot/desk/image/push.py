@@ -34,7 +34,7 @@ class PushFailed(Exception):
 
 
 def configured_login(host: str) -> Mapping[str, str] | None:
-    """The docker config's entry for a registry, from its file or its credential store; None without one.
+    """Returns the docker config's entry for a registry, from its file or credential store; None without one.
 
     Raises `ConfigError` if the config or the credential store cannot be read.
     """
@@ -111,7 +111,7 @@ def _tagged(client: DockerClient, image: str, target: Target) -> Iterator[None]:
 
 
 def failure_of(answer: str, target: Target, login: Login) -> RegistryFailed:
-    """The engine's message, without the password, as an error that blames the login or the connection."""
+    """Turns the engine's message, without the password, into an error that names login or connection."""
     message = answer.replace(login.password, MASK).strip()
     if _REFUSALS.search(message):
         return RegistryFailed(

@@ -40,7 +40,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Login:
-    """User and password for the registry, and where they come from; `repr` omits the password."""
+    """User and password for the registry, and their source; `repr` omits the password."""
 
     user: str
     password: str = field(repr=False)
@@ -51,11 +51,12 @@ def push_target(
     image: str,
     region: str,
     organization: str,
+    *,
     name: str | None,
     tag: str | None,
     registry: str | None,
 ) -> Target:
-    """The target of a push; name and tag default to those of the local image.
+    """Returns the target of a push; name and tag default to those of the local image.
 
     Raises `UsageError` with every part that SWR would reject.
     """
@@ -82,9 +83,11 @@ def push_target(
 def push_login(
     environ: Mapping[str, str], configured: Mapping[str, str] | None, region: str, host: str
 ) -> Login:
-    """The login for a push: SWR_USERNAME and SWR_PASSWORD, else `configured` (the docker config's entry for
-    the registry), else SWR's long-term login made from OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY: its
-    password is the HMAC-SHA256 of the first with the second, in hex.
+    """Returns the login for a push.
+
+    The first of: SWR_USERNAME and SWR_PASSWORD; `configured`, the docker config's entry for the registry;
+    SWR's long-term login, whose password is the HMAC-SHA256 of OBS_ACCESS_KEY_ID with OBS_SECRET_ACCESS_KEY,
+    in hex.
 
     Raises `ConfigError` that lists what was missing.
     """
@@ -115,7 +118,7 @@ def push_login(
 
 
 def job_form(pushed: Target, digest: str, architecture: str, command: str) -> str:
-    """The values that ModelArts' job form asks for."""
+    """Formats the values for ModelArts' job form."""
     rows = [
         ("image", pushed.image_url),
         ("pull", f"{pushed.repository}@{digest}"),

@@ -1,6 +1,7 @@
-"""Imports all that the toolkit imports, reads a path mapping, and prints what of it failed.
+"""Imports everything that the toolkit imports, reads a path mapping, and prints the failures.
 
-`ma_boot image check` runs this text by the toolkit of an image; so it imports nothing of ours to begin with.
+`ma_boot image check` runs this source with the toolkit's python in an image, so it must not import ma_boot at
+the top.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Imported(NamedTuple):
 
 
 def imports_of(file: Path) -> Iterator[Imported]:
-    """The absolute imports of a source file, wherever they stand, but for those for type checkers only."""
+    """Returns the absolute imports of a source file at any level, without those for type checkers."""
     return _imports(ast.parse(file.read_bytes()), False)
 
 
@@ -51,7 +52,7 @@ def _imports(node: ast.AST, optional: bool) -> Iterator[Imported]:
 
 
 def failures() -> Iterator[str]:
-    """What of the toolkit that runs this cannot be imported, and why; extras may be missing."""
+    """Returns the modules that this toolkit cannot import, with reasons; extras may be missing."""
     users: dict[Imported, Path] = {}
     for package in PACKAGES:
         spec = importlib.util.find_spec(package)

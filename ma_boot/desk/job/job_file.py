@@ -1,4 +1,4 @@
-"""A training job as its file describes it: one table of keys, read with every mistake and its line. Pure."""
+"""The job file: one table of keys; reading reports every mistake with its line. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from path_mapping.mapping.routes import ObsUrl
 
 
 def _key(read: Reader, default: Any, about: str) -> Any:
-    """A key of the file: how its value is read, its default, and what the documentation says of it."""
+    """Declares a key of the file: reader of its value, default, and words in the documentation."""
     metadata = {"read": read, "about": about}
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=metadata)
@@ -39,12 +39,12 @@ def _key(read: Reader, default: Any, about: str) -> Any:
 
 @dataclass(frozen=True)
 class JobFile:
-    """A job. Each field is a key of the file, with hyphens for underscores.
+    """A training job. Each field is a key of the file, with hyphens for underscores.
 
-    `command` is what follows `ma_boot` and its options, which are in `options` as words of a command line.
-    `time_limit` is in hours. `secrets` names variables of the shell that submits the job whose values the job
-    gets. `request` is merged into the request as it is, `manifest` into that of a cluster. `lines` has the
-    line of each key in the file.
+    `command` is the training command, `options` are those of ma_boot as words of a command line. `time_limit`
+    is in hours. `secrets` names variables of the submitting shell whose values the job receives. `request` is
+    merged into the API request unchanged, `manifest` into the manifest of a cluster. `lines` are the line
+    numbers of the keys in the file.
     """
 
     name: str = _key(read_text, "", "letters, digits, `-` and `_`, at most 64")
@@ -114,45 +114,47 @@ class JobFile:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables of the job: those of the file, and the time limit for the nodes, in seconds."""
+        """The variables of the job: those of the file, and the time limit in seconds."""
         limit = {"MABOOT_TIME_LIMIT": str(self.time_limit * 3600)} if self.time_limit else {}
         return {**limit, **self.environment}
 
     def problem(self, key: str, text: str) -> JobProblem:
-        """A mistake at this key, or at the part of it that is named after a colon: `inputs: data_url`."""
+        """Makes a problem at a key, or at a part of it: `inputs: data_url`."""
         return JobProblem(self.lines.get(key) or self.lines.get(f"{key}@env"), key, text)
 
     @property
     def channels(self) -> tuple[tuple[str, JobChannel], ...]:
-        """The inputs and outputs, each after its key."""
+        """Inputs and outputs, each with its key."""
         keys = {"inputs": self.inputs, "outputs": self.outputs}
         return tuple((key, channel) for key, channels in keys.items() for channel in channels)
 
     @property
     def has_mapping(self) -> bool:
-        """Whether a path mapping is among its options."""
+        """True if the options include a path mapping."""
         return any(word.startswith("--path-mapping=") for word in self.options)
 
     @property
     def needs_token(self) -> bool:
-        """True for several nodes without a job token: one has to be made for each submission."""
+        """True for several nodes without a job token: each submission generates one."""
         return self.nodes > 1 and JOB_TOKEN not in (*self.environment, *self.secrets)
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What the platform appends to the boot command after the channels: the hyper-parameters."""
+        """The hyper-parameters as the platform appends them to the boot command, after the channels."""
         return tuple(f"--{name}={value}" for name, value in self.parameters.items())
 
 
 KEYS: Mapping[str, Mapping[str, Any]] = {
     each.name.replace("_", "-"): each.metadata for each in fields(JobFile) if "read" in each.metadata
 }
-_EACH = 5  # unknown keys, each of which has a message
-_BY_NAME = (read_channels, read_texts_by_name, read_options, read_json_object)  # readers of NAME: VALUE
+# Maximum number of unknown keys with a message of their own; a file of another kind has hundreds.
+_EACH = 5
+# Readers of keys whose value is a dict NAME: VALUE.
+_BY_NAME = (read_channels, read_texts_by_name, read_options, read_json_object)
 
 
 def parse_job(text: str) -> tuple[JobFile, list[JobProblem]]:
-    """The job in a text of YAML, and all its mistakes; what is wrong has its default in the job."""
+    """Parses YAML text; returns the job and all mistakes. A key with a mistake has its default in the job."""
     syntax: list[str] = []
     root = read_yaml(text, syntax)
     problems = [_of_syntax(mistake) for mistake in syntax]
@@ -174,7 +176,7 @@ def parse_job(text: str) -> tuple[JobFile, list[JobProblem]]:
 
 
 def with_settings(job: JobFile, settings: Sequence[str], problems: list[JobProblem]) -> JobFile:
-    """The job with these values of `--set`: `KEY=VALUE`, or `KEY.NAME=VALUE` for keys with names.
+    """Returns the job with the values of `--set`: `KEY=VALUE`, or `KEY.NAME=VALUE` for keys with names.
 
     Values of `request` and `manifest` are YAML; their names may have several parts: `manifest.spec.queue`.
     """
@@ -199,7 +201,7 @@ def with_settings(job: JobFile, settings: Sequence[str], problems: list[JobProbl
 
 
 def _scalar(text: str, flag: bool) -> ScalarValue:
-    """A value of the command line as the file would have it."""
+    """Reads a value of the command line as the file would have it."""
     if flag and text in ("true", "false"):
         return ScalarValue(None, text, text == "true")
     number = text.isascii() and text.isdecimal() and len(text) < 19
@@ -207,8 +209,8 @@ def _scalar(text: str, flag: bool) -> ScalarValue:
 
 
 def overridden(job: JobFile, given: Mapping[str, Any]) -> JobFile:
-    """The job with other values of these fields: options and patterns are added; channels, parameters and
-    variables are replaced or added by their names; all else is replaced."""
+    """Returns the job with new values: options and patterns are appended; channels, parameters and variables
+    are replaced or added by name; all other values are replaced."""
     changes: dict[str, Any] = {}
     replaced: set[str] = set()
     for name, value in given.items():
@@ -229,9 +231,9 @@ def overridden(job: JobFile, given: Mapping[str, Any]) -> JobFile:
 
 
 def merged(body: Any, more: Any, by_name: bool = False) -> Any:
-    """The body with other fields; of a dict in both, the fields of both.
+    """Merges fields into the body, dicts recursively.
 
-    `by_name` is Kubernetes' way: lists whose items have names are merged by these, and null removes a field.
+    With `by_name`, as in Kubernetes, lists of named items are merged by name, and null removes a field.
     """
     if by_name and _are_named(body) and _are_named(more):
         ours, theirs = ({item["name"]: item for item in items} for items in (body, more))
@@ -248,7 +250,7 @@ def _are_named(items: Any) -> bool:
 
 
 def _of_syntax(text: str) -> JobProblem:
-    """A problem of the reader, whose line is a part of its text."""
+    """Turns an error of the YAML reader, whose text contains the line, into a problem."""
     place, _, rest = text.partition(": ")
     number = place[len("line ") :]
     return JobProblem(int(number), "", rest) if number.isdecimal() else JobProblem(None, "", text)
@@ -260,7 +262,7 @@ def _similar(key: str) -> str:
 
 
 def _lines(root: Value, above: str = "") -> dict[str, int]:
-    """The lines of the keys, and of the keys of their dicts: `inputs: data_url`."""
+    """Returns the line numbers of the keys and of the keys of their dicts, such as `inputs: data_url`."""
     lines: dict[str, int] = {}
     for name, value in root.pairs if isinstance(root, DictValue) else ():
         key = above + (str(name.value) if isinstance(name, ScalarValue) else "")

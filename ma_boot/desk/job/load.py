@@ -1,4 +1,4 @@
-"""Reads a job file from the disk: the only effect of this room."""
+"""Reads a job file from the disk: the only effect of this package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ma_boot.errors import ConfigError, listed
 
 
 def read_job_file(file: str) -> tuple[JobFile, list[JobProblem]]:
-    """The job in a file, and what of it cannot be read; whether the form takes the rest is not judged.
+    """Reads a job file; returns the job and its mistakes, without the rules of the job form.
 
     Raises `ConfigError` if the file cannot be read.
     """
@@ -31,7 +31,7 @@ def read_job_file(file: str) -> tuple[JobFile, list[JobProblem]]:
 
 
 def load_job(file: str, more: Callable[[JobFile], list[JobProblem]]) -> JobFile:
-    """The job in a file; `more` finds problems that only the caller knows, such as those of options.
+    """Reads and checks a job file; `more` finds problems that only the caller knows, such as of options.
 
     Raises `ConfigError` if the file cannot be read, or with all its mistakes.
     """
@@ -43,6 +43,6 @@ def load_job(file: str, more: Callable[[JobFile], list[JobProblem]]) -> JobFile:
 
 
 def in_order(problems: Iterable[JobProblem]) -> list[str]:
-    """The problems as texts, each once: those of the command line, then those of the file by their lines."""
+    """Formats the problems, each once: first those of the command line, then those of the file by line."""
     by_line = sorted(dict.fromkeys(problems), key=lambda problem: problem.line or 0)
     return [str(problem) for problem in by_line]

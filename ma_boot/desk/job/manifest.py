@@ -3,8 +3,8 @@
 Both platforms run a Job of Volcano (`batch.volcano.sh/v1alpha1`) and write the rank table into a ConfigMap
 that the user makes: on ModelArts Lite Cluster and CCE the plugin configmap1980 does it (the manual of Lite
 Cluster, "training by vcjob"), on MindCluster the ascend-operator (Ascend/mindcluster-deploy, samples/train).
-What only ModelArts Standard does is done by ma_boot here: a container before that of the training fetches the
-code, and a path mapping has the inputs and outputs.
+The services of ModelArts Standard are replaced: an init container downloads the code, and a path mapping
+moves the inputs and outputs.
 """
 
 from __future__ import annotations
@@ -24,11 +24,15 @@ HOME = "/home/ma-user"
 CODE = f"{HOME}/modelarts/user-job-dir"
 FILES = "/user/ma_boot"
 USER, GROUP = 1000, 100  # ma-user and ma-group of the image, as on ModelArts
-DEVICE_GROUP = 1000  # HwHiAiUser, whose group may open /dev/davinci* (MindCluster's manual)
-PERIOD_SECONDS = 30  # between two uploads of an output, as on ModelArts
-_NAME = re.compile(r"[a-z]([-a-z0-9]{0,49}[a-z0-9])?")  # `NAME-worker-1023` is a host name: 63 characters
+# Group HwHiAiUser, which may open /dev/davinci* (MindCluster's manual).
+DEVICE_GROUP = 1000
+# Seconds between two uploads of an output, as on ModelArts.
+PERIOD_SECONDS = 30
+# The host name `NAME-worker-1023` has at most 63 characters.
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,49}[a-z0-9])?")
 _SHELL = "/bin/sh"
-_TIMED_OUT = 124  # exit code of timeout (coreutils) at its limit
+# Exit code of `timeout` (coreutils) at its limit.
+_TIMED_OUT = 124
 # For each card of a pod. A pod without requests is evicted first, and /dev/shm is memory.
 _CPU, _MEMORY, _SHARED_MEMORY = 8, 32, 16  # the last two in GiB
 SCHEDULE_POLICY = "huawei.com/schedule_policy"
@@ -47,7 +51,7 @@ SCHEDULE_POLICIES = {
 
 
 class Cluster(NamedTuple):
-    """What differs between the platforms: names that their controllers look for."""
+    """Names that the controllers of a platform look for."""
 
     config_map: str  # its name, before that of the job
     label: tuple[str, str]
@@ -85,11 +89,11 @@ CLUSTERS = {
 
 @dataclass(frozen=True)
 class PodJob:
-    """A job as pods run it.
+    """A job in terms of pods.
 
     `options` and `command` are those of the boot command, with files relative to the code; `code` is the
-    place of the code in OBS and the name of its directory, None if the image has it. `grace` is the time in
-    seconds that a stop leaves. `secret` is the Secret with the values of the job's secrets.
+    place of the code in OBS and the name of its directory, None if the image contains it. `grace` is the
+    grace period in seconds. `secret` is the name of the Secret with the values of the job's secrets.
     """
 
     job: JobFile
@@ -106,7 +110,7 @@ class PodJob:
 
 
 def manifest_problems(job: JobFile) -> Iterator[JobProblem]:
-    """What a cluster would refuse of a job, or could not run."""
+    """Reports settings that a cluster would reject or could not run."""
     if not _NAME.fullmatch(job.name):
         rule = "1 to 51 lower-case letters, digits and -, beginning with a letter, as Kubernetes has it"
         yield job.problem("name", f"found {job.name!r}, expected {rule}")
@@ -120,7 +124,7 @@ def manifest_problems(job: JobFile) -> Iterator[JobProblem]:
 
 
 def documents(pods: PodJob, cluster: Cluster) -> list[dict[str, Any]]:
-    """The ConfigMap of the rank table, that of ma_boot's files if there are any, and the Job."""
+    """Returns the ConfigMap of the rank table, a ConfigMap of ma_boot's files if needed, and the Job."""
     job, label = pods.job, dict([cluster.label])
     table = {cluster.key: '{"status":"initializing"}\n'}
     made = [_config_map(pods, cluster.config_map + job.name, table, label)]
@@ -141,7 +145,8 @@ def documents(pods: PodJob, cluster: Cluster) -> list[dict[str, Any]]:
             }
         ],
     }
-    if job.retries:  # the restart counts before it is compared (volcano, job/state: running, restarting)
+    # Volcano counts the restart before it compares with the limit (volcano, job/state: running, restarting).
+    if job.retries:
         spec["maxRetry"] = job.retries + 1
     metadata = _metadata(pods, job.name, label)
     if pods.schedule_policy:
@@ -151,8 +156,9 @@ def documents(pods: PodJob, cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def _policies(job: JobFile) -> list[dict[str, Any]]:
-    """What ends or restarts the job; the first that fits counts (volcano, applyPolicies)."""
-    action = "RestartJob" if job.retries else "TerminateJob"  # the ranks of all nodes run, or none
+    """Policies that end or restart the job; Volcano applies the first match (volcano, applyPolicies)."""
+    # Never a single pod: either the ranks of all nodes run, or none.
+    action = "RestartJob" if job.retries else "TerminateJob"
     policies: list[dict[str, Any]] = [
         {"event": event, "action": action} for event in ("PodFailed", "PodEvicted")
     ]
@@ -173,7 +179,7 @@ def _config_map(pods: PodJob, name: str, data: dict[str, str], labels: dict[str,
 
 
 def _files(pods: PodJob) -> dict[str, str]:
-    """The mapping of the code, and that of inputs and outputs."""
+    """Path mappings: one for the code, one for inputs and outputs."""
     files: dict[str, str] = {}
     if pods.code is not None:
         url, name = pods.code
@@ -190,7 +196,7 @@ def _files(pods: PodJob) -> dict[str, str]:
 
 
 def directory_of(channel: JobChannel, kind: str) -> str:
-    """The directory of an input or output, as ModelArts has it."""
+    """Returns the local directory of an input or output, as on ModelArts."""
     return f"{HOME}/modelarts/{kind}/{channel.name}_0"
 
 
@@ -243,19 +249,20 @@ def _pod(pods: PodJob, cluster: Cluster, files: bool) -> dict[str, Any]:
 
 
 def _one_on_a_server(job: JobFile) -> dict[str, Any]:
-    """Volcano labels each pod with its job (batch/v1alpha1, labels.go)."""
+    """Anti-affinity: one pod per server, by the label of its job (volcano batch/v1alpha1, labels.go)."""
     selector = {"matchLabels": {"volcano.sh/job-name": job.name}}
     term = {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
 def _volumes(pods: PodJob, cluster: Cluster, files: bool) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Each volume: its name, where it is in the container, and its source."""
+    """Volumes as tuples of name, mount path and source."""
     yield "rank-table", cluster.mount, {"configMap": {"name": cluster.config_map + pods.job.name}}
     if files:
         yield "files", FILES, {"configMap": {"name": f"{pods.job.name}-ma-boot"}}
     yield "modelarts", f"{HOME}/modelarts", {"emptyDir": {}}
-    for number, channel in enumerate(pods.job.outputs):  # ModelArts makes the directories of outputs
+    # ModelArts creates the directories of outputs; here an empty volume is mounted there.
+    for number, channel in enumerate(pods.job.outputs):
         yield f"output-{number}", directory_of(channel, "outputs"), {"emptyDir": {}}
     yield "cache", "/cache", {"emptyDir": {}}
     shared = {"medium": "Memory", "sizeLimit": f"{_SHARED_MEMORY * pods.job.devices_per_node}Gi"}
@@ -264,10 +271,10 @@ def _volumes(pods: PodJob, cluster: Cluster, files: bool) -> Iterator[tuple[str,
 
 
 def _words(pods: PodJob) -> Sequence[str]:
-    """The words of the boot command, with all that ModelArts would append.
+    """Words of the boot command, with the arguments that ModelArts would append.
 
-    A time limit is that of a command: a pod that reaches its `activeDeadlineSeconds` fails as any other, and
-    its job would be restarted.
+    The time limit is applied by `timeout`: a pod that reaches `activeDeadlineSeconds` fails, and its job
+    would be restarted.
     """
     limit = ["timeout", "--foreground", f"{pods.job.time_limit}h"] if pods.job.time_limit else []
     channels = [
@@ -280,7 +287,7 @@ def _words(pods: PodJob) -> Sequence[str]:
 
 
 def _of_the_pod(cluster: Cluster) -> list[dict[str, Any]]:
-    """Variables by which ma_boot finds this pod in the rank table, and which start of the job it is."""
+    """Variables that identify the pod in the rank table and the start of the job."""
     fields = {cluster.host: "status.hostIP", "POD_IP": "status.podIP", "POD_UID": "metadata.uid"}
     fields["VC_JOB_RETRY_COUNT"] = "metadata.annotations['volcano.sh/job-retry-count']"
     if cluster.annotated:
@@ -289,7 +296,7 @@ def _of_the_pod(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def _values(pods: PodJob, cluster: Cluster) -> list[dict[str, Any]]:
-    """Variables that all pods have alike: places, the job's own, and its secrets by the Secret."""
+    """Variables that are the same in all pods: places, the job's variables, and secrets by reference."""
     plain = {"HOME": HOME, "RANK_TABLE_FILE": f"{cluster.mount}/{cluster.key}"}
     if pods.obs_endpoint:
         plain["OBS_ENDPOINT"] = pods.obs_endpoint
@@ -307,28 +314,28 @@ def _values(pods: PodJob, cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def token_secret(job: JobFile) -> str:
-    """The Secret with the job token of one submission; empty for a job that needs none of its own."""
+    """Returns the Secret with the job token of one submission; empty if the job needs none."""
     return f"{job.name}-job-token" if job.needs_token else ""
 
 
 def _token(job: JobFile) -> list[dict[str, Any]]:
-    """The job token, by reference: a manifest is printed and kept in files, so it must not contain it."""
+    """The job token by reference: manifests are printed and kept in files, so they must not contain it."""
     reference = {"secretKeyRef": {"name": token_secret(job), "key": JOB_TOKEN}}
     return [{"name": JOB_TOKEN, "valueFrom": reference}] if job.needs_token else []
 
 
 def _literal(text: str) -> str:
-    """A text as Kubernetes expands it: `$(NAME)` would be a variable, `$$` is `$` (expansion/expand.go)."""
+    """Escapes a text for Kubernetes, which expands `$(NAME)` and `$$` (expansion/expand.go)."""
     return text.replace("$", "$$")
 
 
 def as_yaml(documents: Sequence[dict[str, Any]]) -> str:
-    """Documents as a text of YAML: several lines as such, nothing by reference, and all strings but keys that
-    are words in quotes, since readers differ in what `1e-4`, `08` and `y` are."""
+    """Formats documents as YAML: block style for several lines, no anchors, and quotes around all strings but
+    plain keys, since YAML readers disagree on `1e-4`, `08` and `y`."""
     import yaml  # most commands of a job print none
 
     class Quoted(yaml.SafeDumper):
-        """Writes a repeated value again, and keys without quotes if all readers take them for texts."""
+        """Writes repeated values in full, and keys without quotes if all readers take them for strings."""
 
         def ignore_aliases(self, data: Any) -> bool:
             return True

@@ -1,4 +1,4 @@
-"""How the values of a job file are read: a function for each kind, which reports every mistake. Pure."""
+"""Readers of the values of a job file: one function per kind, which reports every mistake. Pure."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from path_mapping.mapping.selection import pattern_problem
 
 _CHANNEL = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(@env)?")
 _TIME = re.compile(r"(\d{1,4})\s?([hd])")
-_SHOWN = 60  # characters that a value keeps of how it is written
-_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")  # RFC 8259
+# Maximum number of characters of a value that a message shows.
+_SHOWN = 60
+# Numbers that YAML and JSON read as the same value (RFC 8259).
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 # What every reader of YAML, 1.1 or 1.2, takes for a text without quotes.
 PLAIN = re.compile(r"(?i)(?!(?:yes|no|on|off|true|false|null)$)[a-z](?:[a-z0-9_./-]|[ :](?![ :]|$))+")
 _SHELL = {"|", "||", "&", "&&", ";", ";;", "<", ">", ">>", "(", ")"}
 
 
 class JobProblem(NamedTuple):
-    """A mistake in a job: the line of the file, None if it is not from a file, the key, and what is wrong."""
+    """A mistake in a job: its line in the file (None outside of a file), its key, and its description."""
 
     line: int | None
     key: str
@@ -35,8 +37,10 @@ class JobProblem(NamedTuple):
 
 @dataclass(frozen=True)
 class JobChannel:
-    """An input or output of the job form: its name, its place in OBS, and whether the training finds its
-    local path in the environment variable `name` instead of an argument `--name=PATH`."""
+    """An input or output of the job form: its name and its place in OBS.
+
+    The training receives the local path as an argument `--name=PATH`, or in the environment variable `name`.
+    """
 
     name: str
     url: ObsUrl
@@ -44,11 +48,11 @@ class JobChannel:
 
     @property
     def is_object(self) -> bool:
-        """Whether it names one object, such as `data.tar`, and no directory."""
+        """True if the place is one object, such as `data.tar`, and not a directory."""
         return re.search(r"\.[A-Za-z]\w*$", self.url.key) is not None
 
     def __str__(self) -> str:
-        """As in the options `--input` and `--output`."""
+        """Formats the channel as in the options `--input` and `--output`."""
         return f"{self.name}{'@env' if self.by_variable else ''}={self.url}"
 
 
@@ -60,7 +64,7 @@ def _wrong(key: str, value: Value, expected: str, problems: list[JobProblem]) ->
 
 
 def text_of(value: Value) -> str:
-    """A scalar as it is written: `0.10` stays `0.10`. Raises `ValueError` for anything else."""
+    """Returns a scalar as it is written: `0.10` stays `0.10`. Raises `ValueError` for anything else."""
     if not isinstance(value, ScalarValue) or value.value is None:
         raise ValueError("a text or a number")
     if not isinstance(value.value, str):
@@ -104,7 +108,7 @@ def read_hours(key: str, value: Value, problems: list[JobProblem]) -> int:
 
 
 def read_words(key: str, value: Value, problems: list[JobProblem]) -> tuple[str, ...]:
-    """A command: a list of words, or a text that is split as a shell does, but never executed by one."""
+    """Reads a command: a list of words, or a text that is split like a shell command, without expansion."""
     if isinstance(value, ListValue):
         return tuple(read_text(key, item, problems) for item in value.items)
     text = read_text(key, value, problems)
@@ -144,7 +148,7 @@ def read_url(key: str, value: Value, problems: list[JobProblem]) -> Any:
 
 
 def pairs_of(key: str, value: Value, problems: list[JobProblem]) -> Iterator[tuple[str, Value]]:
-    """The pairs of a dict by their names; any other value, and a name that is there twice, is a problem."""
+    """Returns the pairs of a dict; any other value and a repeated name are problems."""
     if not isinstance(value, DictValue):
         if not (isinstance(value, ScalarValue) and value.value is None):
             _wrong(key, value, "NAME: VALUE on lines of their own", problems)
@@ -185,7 +189,7 @@ def read_channels(key: str, value: Value, problems: list[JobProblem]) -> tuple[J
 
 
 def read_options(key: str, value: Value, problems: list[JobProblem]) -> tuple[str, ...]:
-    """Options of ma_boot by their long names; true is a flag, a list repeats the option."""
+    """Reads options of ma_boot by their long names; true is a flag, a list repeats the option."""
     words: list[str] = []
     for name, item in pairs_of(key, value, problems):
         if isinstance(item, ScalarValue) and isinstance(item.value, bool):
@@ -197,7 +201,7 @@ def read_options(key: str, value: Value, problems: list[JobProblem]) -> tuple[st
 
 
 def _json(key: str, value: Value, problems: list[JobProblem]) -> Any:
-    """A part of the request as it is."""
+    """Reads a part of the request without changes."""
     if isinstance(value, DictValue):
         return {
             name: _json(f"{key}: {name}", item, problems) for name, item in pairs_of(key, value, problems)
@@ -211,7 +215,7 @@ def _json(key: str, value: Value, problems: list[JobProblem]) -> Any:
 
 
 def _is_of_json(value: ScalarValue) -> bool:
-    """Whether YAML and JSON read the same, unlike for `1:30`, `010` and `.nan`, in numbers of 64 bits."""
+    """Returns whether JSON can express what YAML read: not `1:30`, `010`, `.nan` or numbers above 64 bits."""
     if isinstance(value.value, str):
         return _is_unicode(value.value)
     if isinstance(value.value, (bool, type(None))):

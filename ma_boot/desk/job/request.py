@@ -16,26 +16,32 @@ from ma_boot.desk.job.rules import image_url
 from ma_boot.redact import MASK, masked
 from path_mapping.mapping.routes import ObsUrl
 
-MARK = "MABOOT_SUBMISSION"  # the variable by whose value a job is known as that of one request
-_FREE = {"environments", "parameters"}  # an empty value is one
+# A random value of this variable identifies the job of one request. If the answer is lost, the job is found
+# by it, and not confused with another job of the same name.
+MARK = "MABOOT_SUBMISSION"
+# Fields in which an empty value is a value.
+_FREE = {"environments", "parameters"}
 
 
 def boot_words(options: Sequence[str], command: Sequence[str]) -> list[str]:
-    """The words of the boot command, without a shell."""
+    """Words of the boot command, without a shell."""
     named = command[:1] and command[0].endswith((".py", ".sh"))
     return ["ma_boot", *options, *([] if named else ["--"]), *command]
 
 
 def boot_command(options: Sequence[str], command: Sequence[str]) -> str:
-    """The boot command of the form. Its shell makes way for ma_boot, so that a stop reaches it."""
+    """The boot command of the form.
+
+    The shell replaces itself (`exec`), so that stop signals reach ma_boot.
+    """
     return shlex.join(["exec", *boot_words(options, command)])
 
 
 def request_body(job: JobFile, command: str, code: ObsUrl, more: Mapping[str, str]) -> dict[str, Any]:
-    """The body of the request that creates the job.
+    """Builds the body of the request that creates the job.
 
-    `command` is the boot command, `code` the directory of the code in OBS, `more` the values of
-    variables beside those of the job file.
+    `command` is the boot command, `code` the directory of the code in OBS, `more` are variables in addition
+    to those of the job file.
     """
     algorithm = {
         "engine": {"image_url": image_url(job.image)},
@@ -64,7 +70,7 @@ def request_body(job: JobFile, command: str, code: ObsUrl, more: Mapping[str, st
 
 
 def shown_body(body: Mapping[str, Any], secrets: Mapping[str, str]) -> dict[str, Any]:
-    """The body without secrets, and with the values of these variables masked, whatever their names."""
+    """Masks secrets in the body, and the values of the given variables regardless of their names."""
     shown: dict[str, Any] = masked(body)
     if secrets:
         shown["algorithm"]["environments"].update(dict.fromkeys(secrets, MASK))
@@ -72,7 +78,7 @@ def shown_body(body: Mapping[str, Any], secrets: Mapping[str, str]) -> dict[str,
 
 
 def code_place(job: JobFile, directory: str) -> ObsUrl:
-    """Where the code goes: below `code-url`, in a directory of the job's name and one of the code's."""
+    """The place of the code in OBS: `code-url`, then the job's name, then the name of the code directory."""
     if job.code_url is None:
         raise ValueError("a job without code-url")
     key = "/".join(part for part in (job.code_url.key.rstrip("/"), job.name, directory) if part)
@@ -93,7 +99,7 @@ def _channel(channel: JobChannel, is_object: bool = False) -> dict[str, Any]:
 
 
 def _without_empty(value: Any) -> Any:
-    """Without what is empty: an absent field is the default, `null` an error of the service's."""
+    """Removes empty fields: the service takes a missing field as its default, but rejects `null`."""
     if not isinstance(value, dict):
         return value
     kept = {name: item if name in _FREE else _without_empty(item) for name, item in value.items()}

@@ -1,4 +1,4 @@
-"""What ModelArts' job form accepts: the rules for values, and what a submission needs. Pure.
+"""Rules of ModelArts' job form: accepted values, and the fields that a submission needs. Pure.
 
 Limits are those of the API's documentation (CreateTrainingJob) and of the console's form.
 """
@@ -16,12 +16,15 @@ from ma_boot.desk.job.readers import JobProblem
 from ma_boot.redact import is_secret
 from path_mapping.mapping.routes import ObsUrl
 
-MOST_VARIABLES = 97  # of 100: MABOOT_SUBMISSION, MABOOT_JOB_TOKEN and MABOOT_TIME_LIMIT are added
+# The form accepts 100 variables. Each submission adds MABOOT_SUBMISSION, MABOOT_JOB_TOKEN and
+# MABOOT_TIME_LIMIT.
+MOST_VARIABLES = 97
 LONGEST_VALUE = 4096
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_FOR_A_SHELL = re.compile(r"[^\w@%+=:,./-]")  # all but what is a part of one word for every shell
+# Characters that some shell does not take as a part of one word.
+_FOR_A_SHELL = re.compile(r"[^\w@%+=:,./-]")
 _HOST = re.compile(r"swr\.(?P<region>[a-z0-9-]+)\.[a-z0-9.-]+/(?P<rest>.*)")
 _IMAGE = re.compile(
     r"[a-z](?:[a-z0-9._-]{0,62}[a-z0-9])?/[a-z0-9]+(?:(?:[._]|__|-+|/)[a-z0-9]+)*:\w[\w.-]{0,127}", re.ASCII
@@ -35,23 +38,24 @@ _TYPES: dict[type, str] = {
     bool: "true or false",
     type(None): "null",
 }
-_FREE = {"MA_RUN_METHOD"}  # names with the reserved prefix that the form takes
+# The only name with the reserved prefix MA_ that the form accepts.
+_FREE = {"MA_RUN_METHOD"}
 
 
 def image_url(image: str) -> str:
-    """An image as the API takes it: without the host of SWR."""
+    """Returns the image as the API takes it: without the host of SWR."""
     match = _HOST.fullmatch(image)
     return match["rest"] if match else image
 
 
 def image_region(image: str) -> str:
-    """The region of an image that is written with the host of SWR; else empty."""
+    """Returns the region of an image that is written with the host of SWR; else an empty string."""
     match = _HOST.fullmatch(image)
     return match["region"] if match else ""
 
 
 def form_problems(job: JobFile) -> list[JobProblem]:
-    """All that the job form would refuse of what is set."""
+    """Reports all values that the job form would reject."""
     return [
         *(*_texts(job), *_variables(job), *_values(job), *_channels(job), *_places(job), *_resources(job)),
         *_request(job),
@@ -59,7 +63,7 @@ def form_problems(job: JobFile) -> list[JobProblem]:
 
 
 def missing_fields(job: JobFile) -> list[JobProblem]:
-    """What a submission needs and the job does not have."""
+    """Reports the fields that a submission needs and the job lacks."""
     needed = {
         "name": (job.name, "letters, digits, - and _, at most 64"),
         "image": (job.image, "ORGANIZATION/NAME:TAG in SWR"),
@@ -160,14 +164,14 @@ def _resources(job: JobFile) -> Iterator[JobProblem]:
 
 
 def _other_cards(job: JobFile, cards: int) -> Iterator[JobProblem]:
-    """The flavor has another number of cards, 0 if that is not known."""
+    """Reports a flavor with another number of cards; `cards` is 0 if it is unknown."""
     if cards and cards != job.devices_per_node:
         text = f"{job.flavor} has {cards} cards, but devices-per-node is {job.devices_per_node}"
         yield job.problem("flavor", text)
 
 
 def _request(job: JobFile) -> Iterator[JobProblem]:
-    """Parts of the request that are of another type than what they are merged into."""
+    """Reports parts of the request whose type differs from the field they are merged into."""
     parts = {part: job.request.get(part, {}) for part in ("algorithm", "metadata", "spec")}
     for part, value in parts.items():
         yield from _other_type(job, part, value, dict)
@@ -185,14 +189,14 @@ def _request(job: JobFile) -> Iterator[JobProblem]:
 
 
 def _other_type(job: JobFile, part: str, value: Any, expected: type) -> Iterator[JobProblem]:
-    """A value of another type; it is not shown, since it may be a secret."""
+    """Reports a value of the wrong type without showing it: it may be a secret."""
     if not isinstance(value, expected):
         kind = _TYPES.get(type(value), "a number")
         yield job.problem(f"request: {part}", f"found {kind}, expected {_TYPES[expected]}")
 
 
 def places_of(job: JobFile) -> list[tuple[str, ObsUrl]]:
-    """The places of a job in OBS, each with its key."""
+    """Returns the places of a job in OBS, each with its key."""
     urls = (("code-url", job.code_url), ("log-url", job.log_url))
     return [
         *((key, url) for key, url in urls if url is not None),
@@ -201,7 +205,7 @@ def places_of(job: JobFile) -> list[tuple[str, ObsUrl]]:
 
 
 def quota_problems(job: JobFile, quotas: Sequence[Mapping[str, Any]]) -> list[JobProblem]:
-    """Whether the quota of training jobs, as the API tells it, leaves no room for one."""
+    """Reports a quota of training jobs that is used up, by the API's answer."""
     return [
         job.problem("", f"the quota of job-num is used up: {quota['used']} of {quota['quota']}")
         for quota in quotas
@@ -211,7 +215,7 @@ def quota_problems(job: JobFile, quotas: Sequence[Mapping[str, Any]]) -> list[Jo
 
 
 def flavor_problems(job: JobFile, flavors: Sequence[Mapping[str, Any]]) -> list[JobProblem]:
-    """What is wrong with a flavor of the public pool, by the flavors as the API tells them."""
+    """Reports an unknown or unfit flavor of the public pool, by the API's list of flavors."""
     named = {flavor["flavor_id"] or "": flavor for flavor in flavors}
     flavor = named.get(job.flavor)
     if flavor is None:
@@ -226,7 +230,7 @@ def flavor_problems(job: JobFile, flavors: Sequence[Mapping[str, Any]]) -> list[
 
 
 def exposed_secrets(job: JobFile) -> list[JobProblem]:
-    """Variables whose names are those of secrets: everybody who may see the job can read their values."""
+    """Reports variables with a secret's name: all users who can see the job can read their values."""
     return [
         job.problem(
             f"environment: {name}",
@@ -239,7 +243,7 @@ def exposed_secrets(job: JobFile) -> list[JobProblem]:
 
 
 def keys_missing(job: JobFile) -> list[JobProblem]:
-    """A path mapping without keys, by which the nodes reach OBS, unless the image has some."""
+    """Reports a path mapping without keys for OBS; the nodes need them unless the image contains some."""
     if not job.has_mapping or {"OBS_ACCESS_KEY_ID", "ACCESS_KEY_ID"} & {*job.secrets, *job.environment}:
         return []
     text = "no keys for the path mapping; expected OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY of your shell"

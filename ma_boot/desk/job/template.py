@@ -48,7 +48,7 @@ _OPTIONS = """\
 
 @dataclass(frozen=True)
 class Answers:
-    """What a first job file is made from; an empty text becomes an example in a comment."""
+    """Values of a first job file; an empty one becomes an example in a comment."""
 
     name: str
     command: tuple[str, ...]
@@ -66,7 +66,7 @@ class Answers:
 
 
 def first_job_file(answers: Answers) -> str:
-    """The text of a job file with comments."""
+    """Returns the text of a job file with comments."""
     cards = "" if answers.devices_per_node == 1 else str(answers.devices_per_node)
     options = _OPTIONS.format(
         comment="" if answers.mapping else "# ", mapping=_quoted(answers.mapping or "path_mapping_config.py")
@@ -92,7 +92,7 @@ def first_job_file(answers: Answers) -> str:
 
 
 def first_mapping(answers: Answers) -> str:
-    """The text of a path mapping with an input and an output."""
+    """Returns the text of a path mapping with an input and an output."""
     where = answers.where
     return f"""\
 # What each node downloads before the training and uploads after it: docs/path-mapping.md
@@ -108,5 +108,5 @@ PATH_MAPPING_CONFIG = {{
 
 
 def _quoted(text: str) -> str:
-    """A text in YAML: JSON's strings are YAML's, too."""
+    """Quotes a text for YAML: every JSON string is a YAML string."""
     return text if PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The fields that are read from ModelArts' answers, and their types; other types are left out. Pure."""
+"""The fields read from ModelArts' answers and their types; values of other types are left out. Pure."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ LINES = {"content": str, "lines": int, "start_line": str, "end_line": str}
 _EXPECTED = {dict: "fields", list: "a list", str: "a text", int: "a number", bool: "true or false"}
 
 
-def shaped(value: Any, shape: Any, place: str, left_out: Callable[[str], None]) -> Any:
-    """The parts of an answer that `shape` has: dicts and lists are always there, all else may be None.
+def select_fields(value: Any, shape: Any, place: str, left_out: Callable[[str], None]) -> Any:
+    """Returns the parts of an answer that `shape` describes: dicts and lists always, other values or None.
 
     `left_out` is called for each value of another type; digits in quotes are a number.
     """
@@ -46,7 +46,7 @@ def shaped(value: Any, shape: Any, place: str, left_out: Callable[[str], None]) 
     if kind is dict:
         fields = known or {}
         return {
-            name: shaped(fields.get(name), part, f"{place}.{name}".lstrip("."), left_out)
+            name: select_fields(fields.get(name), part, f"{place}.{name}".lstrip("."), left_out)
             for name, part in shape.items()
         }
     if kind is list:
@@ -55,12 +55,12 @@ def shaped(value: Any, shape: Any, place: str, left_out: Callable[[str], None]) 
             if _of_kind(item, item_kind) is None:
                 left_out(f"{place}: found {item!r}, expected {_EXPECTED[item_kind]}")
         fit = [item for item in items if _of_kind(item, item_kind) is not None]
-        return [shaped(item, shape[0], place, left_out) for item in fit]
+        return [select_fields(item, shape[0], place, left_out) for item in fit]
     return known
 
 
 def _of_kind(value: Any, kind: type) -> Any:
-    """The value as this type; None if it is of another."""
+    """Returns the value if it has this type, else None."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1 << 63
     digits = isinstance(value, str) and value.isdecimal() and len(value) < 19
     if kind is int:

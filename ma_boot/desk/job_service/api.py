@@ -1,9 +1,8 @@
-"""ModelArts' API, by the core of Huawei's SDK: it signs and sends; this adapter says what answers mean.
+"""Client of ModelArts' API on the core of Huawei's SDK, which signs and sends requests.
 
-Its traps, each with a test: an error 429 of a GET would lose its text, a time-out of a POST is no error of
-the SDK's own, an empty answer or a page of HTML looks like success, `~/.netrc` would replace the signature,
-errors are logged to standard error, and its first import writes a random identity to the home. Credentials,
-region, endpoint and project are named as Huawei's own tools name them.
+Known traps of the SDK, each with a test: it drops the text of an error 429 of a GET; a timeout of a POST is
+not one of its own exceptions; an empty answer or an HTML page looks like success; `~/.netrc` replaces the
+signature; errors are logged to standard error; and its first import writes a random identity to the home.
 """
 
 from __future__ import annotations
@@ -21,9 +20,19 @@ from types import SimpleNamespace
 from typing import Any, Callable, NoReturn, TypeVar
 
 from ma_boot import __version__
-from ma_boot.desk.job_service.answers import EVENTS, FLAVORS, JOB, JOBS, LINES, NAME, QUOTAS, STAGES, shaped
+from ma_boot.desk.job_service.answers import (
+    EVENTS,
+    FLAVORS,
+    JOB,
+    JOBS,
+    LINES,
+    NAME,
+    QUOTAS,
+    STAGES,
+    select_fields,
+)
 from ma_boot.errors import ConfigError, InputMissing, StoreUnavailable, listed
-from ma_boot.node.environment.extras import how_to_install
+from ma_boot.node.environment.extras import install_command
 from ma_boot.redact import without_secrets
 from path_mapping.errors import CredentialsMissing
 from path_mapping.stores.access import read_credentials
@@ -39,10 +48,10 @@ _ENDPOINT = re.compile(r"(?:https?://)?(?:modelarts|obs)\.([a-z0-9-]+)\.myhuawei
 
 @dataclass(frozen=True)
 class ApiAccess:
-    """Everything that a request to ModelArts needs; without a `project_id` the SDK asks IAM for it.
+    """Credentials and addresses for requests; without a `project_id`, the SDK requests it from IAM.
 
-    `origin` says where the keys are from; `workspace` is where jobs are listed, by default
-    ModelArts' own default.
+    `origin` is the source of the keys, for messages. `workspace` is the workspace whose jobs are listed, by
+    default ModelArts' default workspace.
     """
 
     access_key: str = field(repr=False)
@@ -57,9 +66,9 @@ class ApiAccess:
 
 
 def api_access(environ: Mapping[str, str]) -> ApiAccess:
-    """The access that variables describe; the keys may be in `~/.huaweicloud/credentials`.
+    """Reads the access from variables, and the keys also from `~/.huaweicloud/credentials`.
 
-    Raises `ConfigError` with all that is missing.
+    Variables have the names that Huawei's own tools use. Raises `ConfigError` that lists all missing values.
     """
     problems: list[str] = []
     profile = _profile(environ, problems)
@@ -80,7 +89,8 @@ def api_access(environ: Mapping[str, str]) -> ApiAccess:
         )
     if problems or keys is None:
         raise ConfigError(listed("ModelArts cannot be reached; missing", problems))
-    domain = "cn" if where == "ap-southeast-1" else "com"  # as in the table of Huawei's SDK
+    # As in the table of regions of Huawei's SDK.
+    domain = "cn" if where == "ap-southeast-1" else "com"
     address = own or f"modelarts.{where}.myhuaweicloud.{domain}"
     return ApiAccess(
         *keys,
@@ -100,7 +110,7 @@ def _region_of(endpoint: str) -> str:
 def _keys(
     environ: Mapping[str, str], profile: Mapping[str, str], problems: list[str]
 ) -> tuple[str, str, str | None, str] | None:
-    """Access key, secret key, token and where they are from; the pair that is complete first."""
+    """Returns access key, secret key, token and their source: the first complete pair."""
     own_ak, own_sk, _ = _KEYS[0]
     file = environ.get("OBS_CREDENTIALS_FILE")
     if file and not (environ.get(own_ak) and environ.get(own_sk)):
@@ -119,7 +129,7 @@ def _keys(
 
 
 def _profile(environ: Mapping[str, str], problems: list[str]) -> dict[str, str]:
-    """The section `[basic]` of the SDK's own file of credentials; empty without one."""
+    """Reads the section `[basic]` of the SDK's credentials file; empty without one."""
     name = environ.get("HUAWEICLOUD_SDK_CREDENTIALS_FILE")
     home = environ.get("HOME")
     path = Path(name) if name else Path(home, ".huaweicloud", "credentials") if home else None
@@ -134,31 +144,37 @@ def _profile(environ: Mapping[str, str], problems: list[str]) -> dict[str, str]:
     return dict(parser["basic"]) if parser.has_section("basic") else {}
 
 
-SECONDS = (10, 60)  # for the connection, and between two bytes of an answer
-_LONGEST = 400  # characters of a message
-_PAGE = 50  # jobs of a search, at most
-_IAM_PAUSES = (0.5, 1.0, 2.0)  # seconds before IAM is asked again
+# Timeouts in seconds: for the connection, and between two bytes of an answer.
+SECONDS = (10, 60)
+# Maximum number of characters of a message: the service may answer with a page of HTML.
+_LONGEST = 400
+# Maximum number of jobs per request of a search.
+_PAGE = 50
+# Seconds between requests to a busy IAM.
+_IAM_PAUSES = (0.5, 1.0, 2.0)
 _JOB_UNKNOWN = {"ModelArts.2775"}
-_NOT_YET = {"ModelArts.2776", "ModelArts.2818"}  # a log that does not exist yet
+# Error codes for a log that does not exist yet.
+_NOT_YET = {"ModelArts.2776", "ModelArts.2818"}
 
 
 class ServiceBusy(StoreUnavailable):
-    """No answer, or one that a later request may better: 429, 5xx, a connection that failed."""
+    """No answer, or a temporary error: 429, 5xx, a connection that failed."""
 
 
 class ServiceRefused(StoreUnavailable):
-    """The service refuses the credentials, or what they ask for."""
+    """The service rejected the credentials, or their permissions do not suffice."""
 
 
 class AnswerOdd(StoreUnavailable):
-    """An answer of the service without what is needed of it."""
+    """A malformed answer: a needed field is missing."""
 
 
 class JobApi:
-    """The calls that jobs need; each raises `ServiceBusy`, `ServiceRefused`, `AnswerOdd`, `ConfigError` for a
-    request that is wrong, or `InputMissing` for an unknown job.
+    """The API calls for jobs.
 
-    `note` is called once for each field of an answer that is left out, as its type is not the documented one.
+    Each raises `ServiceBusy`, `ServiceRefused`, `AnswerOdd`, `ConfigError` for an invalid request, or
+    `InputMissing` for an unknown job. `note` is called once for each field of an answer that is left out
+    because its type is not the documented one.
     """
 
     def __init__(self, access: ApiAccess, note: Callable[[str], None] = lambda text: None) -> None:
@@ -168,17 +184,17 @@ class JobApi:
         self._client = self._connected()
 
     def create(self, body: Mapping[str, Any]) -> str:
-        """Creates a job; returns its id."""
+        """Creates a job and returns its id."""
         return str(self._job(self._call("POST", "/training-jobs", JOB, body=body))["metadata"]["id"])
 
     def details(self, job: str) -> dict[str, Any]:
-        """The details of a job."""
+        """Returns the details of a job."""
         return self._job(self._call("GET", f"/training-jobs/{job}", JOB))
 
     def search(
         self, filters: list[dict[str, Any]], most: int, workspace: str | None = None
     ) -> list[dict[str, Any]]:
-        """The newest jobs of a workspace, by default that of the access."""
+        """Returns the newest jobs of a workspace, by default the workspace of the access."""
         here = self.access.workspace if workspace is None else workspace
         body = {"sort_by": "create_time", "order": "desc", "filters": filters, "limit": min(most, _PAGE)}
         body |= {"workspace_id": here} if here else {}
@@ -192,36 +208,36 @@ class JobApi:
         return [job for job_id, job in jobs.items() if job_id][:most]
 
     def name_is_taken(self, name: str, workspace: str) -> bool:
-        """Whether a job of this name is in the workspace."""
+        """Returns whether the workspace has a job of this name."""
         query = {"job_name": name, "workspace_id": workspace or None}
         return bool(self._call("GET", "/training-job-names", NAME, query)["is_duplicate"])
 
     def flavors(self) -> list[dict[str, Any]]:
-        """The flavors of the public pool."""
+        """Returns the flavors of the public pool."""
         return list(self._call("GET", "/training-job-flavors", FLAVORS)["flavors"])
 
     def quotas(self) -> list[dict[str, Any]]:
-        """The quotas of training jobs: `resource`, `quota` and `used`."""
+        """Returns the quotas of training jobs: `resource`, `quota` and `used`."""
         return list(self._call("GET", "/training-quotas", QUOTAS)["quotas"])
 
     def stop(self, job: str) -> None:
-        """Asks for the end of a job."""
+        """Requests the end of a job."""
         self._call("POST", f"/training-jobs/{job}/actions", {}, body={"action_type": "terminate"}, empty=True)
 
     def events(self, job: str, page: int) -> list[dict[str, Any]]:
-        """A page of at most 100 events, the oldest first."""
+        """Returns a page of at most 100 events, the oldest first."""
         query = {"offset": page, "limit": 100, "order": "asc"}
         return list(self._call("GET", f"/training-jobs/{job}/events", EVENTS, query, empty=True)["events"])
 
     def stages(self, job: str) -> list[dict[str, Any]]:
-        """The starts of a job, each with its `record_order` and its `stages`."""
+        """Returns the starts of a job, each with its `record_order` and its `stages`."""
         answer = self._call("GET", f"/training-jobs/{job}/stages", STAGES, empty=True)
         return list(answer["running_records"])
 
     def lines(self, job: str, task: str, base: str | None, order: str, most: int) -> dict[str, Any]:
-        """A page of a worker's log: `content`, and the identities of its first and last line.
+        """Returns a page of a worker's log: `content`, and the identities of its first and last line.
 
-        Empty if there is no log yet.
+        Empty if the worker has no log yet.
         """
         query = {"base_line": base, "lines": most, "order": order}
         try:
@@ -238,7 +254,9 @@ class JobApi:
         body: Any = None,
         empty: bool = False,
     ) -> Any:
-        """What `shape` has of an answer; one without content is the same as `{}` where `empty` allows it."""
+        """Sends a request; returns the fields of the answer that `shape` describes.
+
+        With `empty`, an answer without content is the same as `{}`."""
         from huaweicloudsdkcore.exceptions import exceptions
         from requests import RequestException
 
@@ -273,17 +291,17 @@ class JobApi:
             raise AnswerOdd(
                 self._clean(f"{what}: expected fields, found {str(content[:60], errors='replace')}")
             )
-        return shaped(document, shape, "", self._left_out)
+        return select_fields(document, shape, "", self._left_out)
 
     def _left_out(self, text: str) -> None:
-        """Notes once for each field that it is left out."""
+        """Notes each field that is left out, once."""
         place = text.partition(":")[0]
         if place not in self._noted:
             self._noted.add(place)
             self._note(self._clean(f"left out of ModelArts' answers: {text}"))
 
     def _raise(self, what: str, error: Any) -> NoReturn:
-        """Raises what an error of the service means."""
+        """Raises the exception for an error of the service."""
         status, code = int(error.status_code), str(error.error_code or "")
         text = " ".join(str(error.error_msg or "").split())
         shown = "a page of HTML" if text.startswith("<") else text
@@ -303,13 +321,13 @@ class JobApi:
         return without_secrets(text, self._secrets)[:_LONGEST].replace(" : ", ": ")
 
     def _job(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """The answer, which must be a job."""
+        """Checks that the answer is a job."""
         if not answer["metadata"]["id"]:
             raise AnswerOdd(f"expected a job from {self.access.endpoint}, found no metadata.id in the answer")
         return answer
 
     def _connected(self) -> Any:
-        """The SDK's client; the project is looked up if it is not known."""
+        """Returns the SDK's client; looks the project up if it is unknown."""
         try:
             _leave_no_identity()
             from huaweicloudsdkcore.auth.credentials import BasicCredentials
@@ -319,13 +337,13 @@ class JobApi:
             from huaweicloudsdkcore.sdk_response import SdkResponse
             from requests.adapters import HTTPAdapter
         except ImportError as error:
-            raise ConfigError(f"Huawei's SDK is missing ({error}): {how_to_install('job')}") from error
+            raise ConfigError(f"Huawei's SDK is missing ({error}): {install_command('job')}") from error
 
         access = self.access
         raw = type("Raw", (SdkResponse,), {"openapi_types": {}, "attribute_map": {}, "sensitive_list": []})
 
         class ModelArts(Client):  # type: ignore[misc]  # the SDK has no types
-            """The SDK's client, with answers as they came."""
+            """The SDK's client, which returns raw answers."""
 
             def __init__(self) -> None:
                 super().__init__()
@@ -351,7 +369,7 @@ class JobApi:
         return self._of_region(builder.with_region(Region(access.region, access.endpoint)))
 
     def _of_region(self, builder: Any) -> Any:
-        """The SDK's client, which asks IAM for the region's project; several times if IAM is busy."""
+        """Builds a client that requests the region's project from IAM, several times if IAM is busy."""
         from huaweicloudsdkcore.exceptions import exceptions
         from requests import RequestException
 
@@ -369,9 +387,9 @@ class JobApi:
 
 
 def _leave_no_identity() -> None:
-    """Imports what the SDK tells of the machine while it finds no home: else it writes an id there.
+    """Imports the SDK's User-Agent module without a home directory, where it would write an identity.
 
-    The id is a part of a User-Agent that we do not send (`HttpConfig.user_agent`).
+    The identity is part of a User-Agent that is never sent (`HttpConfig.user_agent`).
     """
     from huaweicloudsdkcore.utils import filepath_utils
 
@@ -386,19 +404,22 @@ def _leave_no_identity() -> None:
 
 
 class LogMissing(StoreUnavailable):
-    """A worker has no log yet."""
+    """The worker has no log yet."""
 
 
 Answer = TypeVar("Answer")
 LONGEST_PAUSE = 60.0
-FIRST_ANSWER_SECONDS = 60.0  # after which a service that has never answered is taken for a wrong endpoint
+# Seconds without any answer, after which the endpoint is considered wrong. Once the service has answered,
+# calls are retried without limit: watching a job must survive an outage.
+FIRST_ANSWER_SECONDS = 60.0
 _SHORTEST_PAUSE = 1.0
 
 
 class PatientApi:
-    """An API whose calls are repeated, and which is opened again once if credentials have expired.
+    """Retries calls with backoff; reconnects once when credentials have expired.
 
-    `pause` sleeps for some seconds; `say` is called once when calls begin to fail, and when they work again.
+    `pause` sleeps for some seconds; `say` is called once when calls begin to fail, and once when they succeed
+    again.
     """
 
     def __init__(
@@ -414,7 +435,7 @@ class PatientApi:
         self._answered = False
 
     def call(self, ask: Callable[..., Answer], *arguments: Any) -> Answer:
-        """The answer of `ask(api, *arguments)`, which changes nothing and so may be asked again.
+        """Returns `ask(api, *arguments)`, an idempotent call, which is retried.
 
         Raises `ServiceBusy` if the service has never answered, `ServiceRefused` if it refuses the
         credentials, also after they were read again.

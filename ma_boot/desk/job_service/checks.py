@@ -1,4 +1,4 @@
-"""What ModelArts and OBS know of a job before it is submitted: places, name, flavor, quota."""
+"""Checks before a submission that need ModelArts or OBS: places, name, flavor, quota."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Finding = Union[JobProblem, str]  # what would make the job fail, or a note, suc
 def checked_by_services(
     job: JobFile, api: JobApi, environ: Mapping[str, str]
 ) -> tuple[list[JobProblem], list[str]]:
-    """Asks OBS for the places of the job, and ModelArts for its name, flavor and quota.
+    """Checks the job's places with OBS, and its name, flavor and quota with ModelArts.
 
-    Returns what would make the job fail, and notes. A service that does not answer, or does not tell, is no
-    reason to refuse the job: that is a note.
+    Returns problems with which the job would fail, and notes. A service that does not answer does not prevent
+    the submission: that is a note.
     """
     findings = [*_ask_obs(job, api.access.region, environ), *_ask_modelarts(job, api)]
     problems = [finding for finding in findings if isinstance(finding, JobProblem)]
@@ -35,7 +35,8 @@ def _ask_obs(job: JobFile, region: str, environ: Mapping[str, str]) -> Iterator[
         store = open_store(environ, None)
     except CredentialsMissing:
         return  # the upload of the code says it
-    regions: dict[str, str] = {}  # by bucket; empty if not known
+    # Region by bucket; empty if unknown.
+    regions: dict[str, str] = {}
     for key, url in places_of(job):
         if url.bucket in regions:
             continue
@@ -55,7 +56,7 @@ def _ask_obs(job: JobFile, region: str, environ: Mapping[str, str]) -> Iterator[
 
 
 def _far_away(job: JobFile, regions: Mapping[str, str], region: str) -> Iterator[JobProblem]:
-    """Places in another region than the job, or than the first of them where the job's is not known."""
+    """Reports places in another region than the job; if that is unknown, than the first place."""
     known = [(key, url, regions[url.bucket]) for key, url in places_of(job) if regions.get(url.bucket)]
     here = region or (known[0][2] if known else "")
     for key, url, place in known:
@@ -64,7 +65,7 @@ def _far_away(job: JobFile, regions: Mapping[str, str], region: str) -> Iterator
 
 
 def _empty(store: Store, job: JobFile, channel: JobChannel) -> Iterator[Finding]:
-    """An input without an object."""
+    """Reports an input without objects."""
     key, url = f"inputs: {channel.name}", channel.url
     place = url.key if channel.is_object or not url.key else f"{url.key.rstrip('/')}/"
     try:

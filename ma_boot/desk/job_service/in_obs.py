@@ -1,4 +1,4 @@
-"""A job's files in OBS: its code, as the nodes find it there, and the logs that they leave."""
+"""Files of a job in OBS: uploads its code, downloads its logs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ from ma_boot.node.environment.command_words import read_command
 from ma_boot.report.hints import with_store_hint
 from path_mapping.errors import CredentialsMissing, MissingInputs, PathMappingError
 from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.mapping.selection import literal_pattern
 from path_mapping.stores.open_store import open_store
 from path_mapping.transfer.transfer import download, upload
 from path_mapping.workers.retry import RetriedStore
 
-_FILES = ("path-mapping", "source", "requirements")  # options that name a file in the job's code
+# Options that name a file in the job's code.
+_FILES = ("path-mapping", "source", "requirements")
 
 
 @dataclass(frozen=True)
 class JobCode:
-    """The code of a job: its directory, its files relative to it, their size in bytes, and its place in OBS.
+    """The code of a job: local directory, files relative to it, their size in bytes, and place in OBS.
 
-    `command` and `options` are those of the job, with its script and files relative to the directory.
+    `command` and `options` are those of the job, with the script and files relative to the directory.
     """
 
     directory: Path
@@ -42,7 +44,7 @@ class JobCode:
 
 
 def job_code(job: JobFile, cwd: str, problems: list[JobProblem]) -> JobCode:
-    """The job's code in this directory; its mistakes are added to `problems`."""
+    """Collects the job's code in this directory; appends mistakes to `problems`."""
     directory, command, size = Path(cwd), job.command, 0
     files: tuple[Path, ...] = ()
     try:
@@ -58,11 +60,11 @@ def job_code(job: JobFile, cwd: str, problems: list[JobProblem]) -> JobCode:
         problems.append(job.problem("code-dir" if isinstance(error, ConfigError) else "command", str(error)))
     options = tuple(_in_code(job, word, directory, cwd, problems) for word in job.options)
     url = code_place(job, directory.name) if job.code_url else ObsUrl("unknown", "")
-    return JobCode(directory, files, size, url, command, options)
+    return JobCode(directory, files, bytes=size, url=url, command=command, options=options)
 
 
 def _in_code(job: JobFile, word: str, code: Path, cwd: str, problems: list[JobProblem]) -> str:
-    """An option with its file relative to the code, where the nodes look for it."""
+    """Returns an option with its file relative to the code, where the nodes look for it."""
     name, given, value = word[2:].partition("=")
     if name not in _FILES or not given:
         return word
@@ -79,18 +81,13 @@ def _in_code(job: JobFile, word: str, code: Path, cwd: str, problems: list[JobPr
     return word
 
 
-def _pattern(file: Path) -> str:
-    """A pattern of .gitignore for exactly this file."""
-    return "/" + re.sub(r"([\\*?\[\]!# ])", r"\\\1", file.as_posix())
-
-
 def upload_code(code: JobCode, environ: Mapping[str, str]) -> int:
-    """Uploads the changed files of the code; returns their number.
+    """Uploads the changed files of the code and returns their number.
 
-    Files of an earlier upload that are no longer part of the code are removed. Raises `ConfigError`
-    without credentials of OBS, `StoreUnavailable` if OBS did not take the code.
+    Removes files of an earlier upload that are no longer part of the code. Raises `ConfigError` without
+    credentials for OBS, `StoreUnavailable` if the upload failed.
     """
-    include = tuple(map(_pattern, code.files))
+    include = tuple(literal_pattern(file.as_posix()) for file in code.files)
     exclude = tuple(f"{name}/" for name in sorted(NOT_CODE))
     route = Route(str(code.directory), code.url, include=include, exclude=exclude, delete=True)
     with _errors("the code was not uploaded"):
@@ -101,7 +98,7 @@ def upload_code(code: JobCode, environ: Mapping[str, str]) -> int:
 
 @contextmanager
 def _errors(what: str) -> Iterator[None]:
-    """Turns the errors of the block into those with an exit code."""
+    """Maps errors of path_mapping to errors with an exit code."""
     try:
         yield
     except CredentialsMissing as error:
@@ -111,7 +108,7 @@ def _errors(what: str) -> Iterator[None]:
 
 
 def log_place(details: Mapping[str, Any]) -> ObsUrl:
-    """Where the logs of a job are. Raises `InputMissing` for a job without a log path."""
+    """Returns the place of a job's logs. Raises `InputMissing` for a job without a log path."""
     path = details["spec"]["log_export_path"]["obs_url"] or ""
     try:
         return ObsUrl.parse(path if "://" in path else f"obs:/{path}")
@@ -123,11 +120,11 @@ def log_place(details: Mapping[str, Any]) -> ObsUrl:
 
 
 def fetched_logs(url: ObsUrl, job: str, target: Path, environ: Mapping[str, str]) -> list[Path]:
-    """Downloads what is at the log path and not here yet; returns the files of the job's events.
+    """Downloads new files from the log path and returns the event files of the job.
 
-    Files are named after the job's id. Where none has it, those of the only job that left some are taken.
-    Raises `InputMissing` if no events are there, `ConfigError` without credentials of OBS, `StoreUnavailable`
-    if OBS does not answer, or refuses.
+    Files are named after the job's id. If none has the id, and all are of one job, these are taken. Raises
+    `InputMissing` if there are no events, `ConfigError` without credentials for OBS, `StoreUnavailable` if
+    OBS does not answer or rejects the request.
     """
     route = Route(str(target), url, include=("*.jsonl", "*.json", "*.log", "*.txt"))
     with _errors(str(url)):

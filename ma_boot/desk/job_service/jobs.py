@@ -18,12 +18,12 @@ MAY_BE_STOPPED = {"Creating", "Pending", "Running"}
 
 
 def state_of(details: Mapping[str, Any]) -> str:
-    """The state of a job; a question mark if the answer has none."""
+    """Returns the state of a job; a question mark if the answer has none."""
     return details["status"]["phase"] or "?"
 
 
 def stages_of(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """The stages of a job's last start that have begun, in their order: an identity, and what is shown."""
+    """Returns the stages of the job's last start that have begun, in order: identity and text of each."""
     newest: Mapping[str, Any] = max(
         records, key=lambda record: record["record_order"] or 0, default={"stages": []}
     )
@@ -45,8 +45,11 @@ def _in_words(name: str, stage: Mapping[str, Any]) -> str:
 
 
 def exit_code_of(details: Mapping[str, Any]) -> int:
-    """The exit code of a job that has ended: 0, that of the first task that failed (1 if none is known), 143
-    for a stop, 69 if the platform has lost it."""
+    """Returns the exit code of a job that has ended.
+
+    0 for success, the code of the first failed task (1 if unknown), 143 for a stop, 69 if the platform lost
+    it.
+    """
     state = state_of(details)
     if state == "Failed":
         codes = [task["exit_code"] or 0 for task in details["status"]["task_statuses"]]
@@ -55,7 +58,7 @@ def exit_code_of(details: Mapping[str, Any]) -> int:
 
 
 def cause_of(details: Mapping[str, Any]) -> str:
-    """The first task that failed, and the last line of its message; empty if none is known."""
+    """Returns the first failed task and the last line of its message; empty if unknown."""
     for task in details["status"]["task_statuses"]:
         lines = [line for line in (task["message"] or "").splitlines() if line.strip()]
         message = f": {without_secrets(lines[-1].strip())[:200]}" if lines else ""
@@ -64,16 +67,18 @@ def cause_of(details: Mapping[str, Any]) -> str:
 
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_ATTEMPTS = 4  # to find a job that may have been created by a request without an answer
-_NEWEST = 5  # jobs of the name, among which it is looked for
+# Number of searches for a job after a request without an answer; the list may lag behind.
+_ATTEMPTS = 4
+# Number of newest jobs of the name among which the job is searched.
+_NEWEST = 5
 
 
-def created(
+def create_job(
     api: JobApi, body: Mapping[str, Any], say: Callable[[str], None], pause: Callable[[float], None]
 ) -> str:
-    """Creates the job; returns its id.
+    """Creates the job exactly once and returns its id.
 
-    The request is sent once: where no answer came, the job may be there all the same, and it is looked for.
+    The request is not retried: without an answer, the job may exist nevertheless, and is searched for.
     Raises `StoreUnavailable` if it is not known whether the job was created.
     """
     try:
@@ -82,14 +87,14 @@ def created(
         say(f"{error}; looking whether the job was created all the same")
         for attempt in range(_ATTEMPTS):
             pause(2.0**attempt)
-            job = created_by(api, body)
+            job = find_created_job(api, body)
             if job:
                 return job
         raise StoreUnavailable(f"{error}\nNo job of this request was found; {may_appear(body)}") from error
 
 
 def may_appear(body: Mapping[str, Any]) -> str:
-    """Where to look for a job that may have been created after all."""
+    """Tells the user where to look for a job that may have been created."""
     metadata = body["metadata"]
     workspace = f"MODELARTS_WORKSPACE={metadata['workspace_id']} " if metadata.get("workspace_id") else ""
     mark = body["algorithm"]["environments"][MARK]
@@ -99,11 +104,11 @@ def may_appear(body: Mapping[str, Any]) -> str:
     )
 
 
-def created_by(api: JobApi, body: Mapping[str, Any]) -> str:
-    """The id of the job that this request created, by its own value of `MARK`; empty if it is not seen."""
+def find_created_job(api: JobApi, body: Mapping[str, Any]) -> str:
+    """Returns the id of the job with this request's value of `MARK`; empty if it is not listed."""
     metadata, mark = body["metadata"], body["algorithm"]["environments"][MARK]
     with suppress(BootError):  # it is looked for again
-        for job in of_name(api, metadata["name"], metadata.get("workspace_id", ""))[:_NEWEST]:
+        for job in jobs_of_name(api, metadata["name"], metadata.get("workspace_id", ""))[:_NEWEST]:
             job_id = str(job["metadata"]["id"])
             variables = job["algorithm"]["environments"] or api.details(job_id)["algorithm"]["environments"]
             if mark in str(variables):
@@ -111,17 +116,17 @@ def created_by(api: JobApi, body: Mapping[str, Any]) -> str:
     return ""
 
 
-def of_name(api: JobApi, name: str, workspace: str | None = None) -> list[dict[str, Any]]:
-    """The jobs of exactly this name, the newest first."""
+def jobs_of_name(api: JobApi, name: str, workspace: str | None = None) -> list[dict[str, Any]]:
+    """Returns the jobs of exactly this name, the newest first."""
     jobs = api.search([{"key": "name", "operator": "in", "value": [name]}], 50, workspace)
     return [job for job in jobs if job["metadata"]["name"] == name]
 
 
 def job_id(api: JobApi, reference: str) -> str:
-    """The id of a job that is named by its id, or by its name: the newest one. Raises `InputMissing`."""
+    """Returns the id of a job given by id or name; of several, the newest. Raises `InputMissing`."""
     if _ID.fullmatch(reference):
         return reference
-    jobs = of_name(api, reference)
+    jobs = jobs_of_name(api, reference)
     if not jobs:
         here = api.access.workspace or "the default one"
         raise InputMissing(
@@ -132,7 +137,7 @@ def job_id(api: JobApi, reference: str) -> str:
 
 
 def row_of(job: Mapping[str, Any]) -> dict[str, Any]:
-    """What a list shows of a job."""
+    """Returns the columns of `job list` for a job."""
     metadata = job["metadata"]
     return {
         "id": metadata["id"],

@@ -9,7 +9,6 @@ from itertools import chain
 from pathlib import Path
 
 from ma_boot.desk.image.container_engine import engine
-from ma_boot.desk.rehearsal.containers.container_plan import ContainerOptions
 from ma_boot.desk.rehearsal.containers.engine_calls import check_runs_here, create_containers, removing
 from ma_boot.desk.rehearsal.platform.code_directory import code_directory, command_in
 from ma_boot.desk.rehearsal.platform.simulated_job import (
@@ -29,14 +28,15 @@ from ma_boot.desk.rehearsal.setup import (
     store_of_form,
 )
 from ma_boot.errors import ConfigError
+from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.request import BootRequest, as_options, as_variables
-from ma_boot.node.boot.world import World
 from ma_boot.node.environment.command_words import TrainingCommand, read_command
 from ma_boot.node.launch.launch_plan import WorkerSpec
+from ma_boot.node.rehearsal_options import ContainerOptions
 from ma_boot.platform.modelarts.job import PLATFORM_GID, PLATFORM_UID
 
 
-def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, world: World) -> int:
+def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, context: ProcessContext) -> int:
     """Runs the job in containers and returns its exit code, which is that of the first node that failed.
 
     Everything on the engine is removed, however the rehearsal ends; with `keep` it stays if the job ended.
@@ -48,22 +48,22 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
     started = time.monotonic()
     check_nodes(rehearsal)
     os.umask(0o022)  # the user of the nodes, who is another one, reads the rank table
-    job = new_job(rehearsal, world)
+    job = new_job(rehearsal, context)
     job = replace(job, machine=f"job-{job.uuid[:8]}")  # as in the names of its pods
-    with sandbox_of(job, rehearsal), engine(world.environ) as client:
+    with sandbox_of(job, rehearsal), engine(context.environ) as client:
         check_runs_here(client, options.image)
-        code, command = _code_of(rehearsal, world.cwd)
-        request = _request_inside(rehearsal.request, code, command, world.cwd)
-        files = files_of(code, rehearsal, world.cwd)
+        code, command = _code_of(rehearsal, context.cwd)
+        request = _request_inside(rehearsal.request, code, command, context.cwd)
+        files = files_of(code, rehearsal, context.cwd)
         obs_root = rehearsal.request.transfers.obs_root
-        root = Path(world.cwd, obs_root).resolve() if obs_root else None
-        store = store_of_form(world.environ, root) if rehearsal.channels else None
+        root = Path(context.cwd, obs_root).resolve() if obs_root else None
+        store = store_of_form(context.environ, root) if rehearsal.channels else None
         setup = Setup(rehearsal, request, job, code, files, store, exact_paths=True)
-        setup.make_nodes(range(job.nodes), world.inbox)
+        setup.make_nodes(range(job.nodes), context.inbox)
         _give_to_platform_user(job)
         inside = replace(job, exact_paths=True)  # as any node sees it
         arguments = (*channel_arguments(rehearsal.channels, inside, 0), *rehearsal.appended)
-        with removing(job.uuid, world.environ, options.keep):
+        with removing(job.uuid, context.environ, options.keep):
             created = create_containers(
                 client,
                 job,
@@ -72,16 +72,16 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
                 {**as_variables(request), **channel_variables(rehearsal.channels, inside, 0)},
                 code.name if code else "code",
                 root,
-                world.environ,
+                context.environ,
             )
 
             def spec_of(start: SimulatedJob, node: int) -> WorkerSpec:
                 argv = created.attach_command(node)
-                return WorkerSpec(f"node {node}", argv, world.cwd, world.environ, job.node_log(node))
+                return WorkerSpec(f"node {node}", argv, context.cwd, context.environ, job.node_log(node))
 
-            exit_code = run_job(setup, lambda counts: created.job, spec_of, created, world, started)
+            exit_code = run_job(setup, lambda counts: created.job, spec_of, created, context, started)
             if options.keep:
-                world.journal.say(created.kept_note())
+                context.journal.say(created.kept_note())
             else:
                 setup.remove_copies()
     return exit_code
@@ -103,9 +103,9 @@ def _code_of(rehearsal: Rehearsal, cwd: str) -> tuple[Path | None, TrainingComma
     """The code directory and the command, as for processes, except that a script may also be in the image."""
     script = rehearsal.request.command.script
     if script is not None and os.path.isabs(script.name) and not os.path.exists(script.name):
-        code, _ = code_directory(read_command(["in the image"]), rehearsal.code_dir, cwd)
+        code, _ = code_directory(read_command(["in the image"]), rehearsal.options.code_dir, cwd)
         return code, rehearsal.request.command
-    return code_directory(rehearsal.request.command, rehearsal.code_dir, cwd)
+    return code_directory(rehearsal.request.command, rehearsal.options.code_dir, cwd)
 
 
 def _request_inside(
@@ -136,6 +136,7 @@ def _request_inside(
         environment=request.environment._replace(source=tuple(placed("--source", file) for file in sources)),
         ranks=of_simulated_table(request.ranks),
         transfers=request.transfers._replace(
-            path_mapping=None if mapping is None else placed("--path-mapping", mapping), obs_root=None
+            path_mapping=None if mapping is None else placed("--path-mapping", mapping),
+            obs_root=None,
         ),
     )

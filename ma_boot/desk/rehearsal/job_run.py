@@ -25,7 +25,7 @@ from ma_boot.desk.rehearsal.platform.table_writes import TableWrite, renewed, st
 from ma_boot.desk.rehearsal.platform_side import write_table
 from ma_boot.desk.rehearsal.setup import Setup
 from ma_boot.errors import CannotCreate
-from ma_boot.node.boot.world import World
+from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.launch.launch_plan import WorkerSpec
 from ma_boot.node.supervisor.supervise import Limits, supervise
 from ma_boot.platform.modelarts.job import instance_name
@@ -67,7 +67,7 @@ class JobRun:
         self,
         setup: Setup,
         limits: Limits,
-        world: World,
+        context: ProcessContext,
         start_of: StartOf,
         spec_of: SpecOf,
         processes: NodeProcesses,
@@ -80,7 +80,7 @@ class JobRun:
         self.left: list[int] = []
         self._setup = setup
         self._limits = limits
-        self._world = world
+        self._context = context
         self._start_of = start_of
         self._spec_of = spec_of
         self._processes = processes
@@ -109,15 +109,15 @@ class JobRun:
                 self._kill_leftovers()
             self._note_missed(watch)
             fault, self._injector.restarts_job = self._injector.restarts_job, None
-            if fault is None or run.succeeded or self._world.inbox.stops:
+            if fault is None or run.succeeded or self._context.inbox.stops:
                 return run
             counts = restarted(counts) if fault.kind == "restart" else rescheduled(counts, fault.node)
             kept = [node for node, count in enumerate(counts) if count.started > 1]
             self._replace_containers([node for node in range(len(counts)) if node not in kept])
-            self._world.journal.say(f"the platform starts the job again ({fault})")
+            self._context.journal.say(f"the platform starts the job again ({fault})")
 
     def _run_start(self, counts: tuple[StartCounts, ...], kept: Sequence[int], watch: Watch) -> RunResult:
-        setup, world = self._setup, self._world
+        setup, context = self._setup, self._context
         start = self._start_of(counts)
         specs = [self._spec_of(start, node) for node in self._present()]
         for fault in setup.rehearsal.faults:
@@ -128,13 +128,18 @@ class JobRun:
             self._beside("faults", lambda cancel: self._injector.run(watch, cancel)),
         ):
             return supervise(
-                specs, self._limits, world.inbox, world.journal, world.environ, instance_name(world.environ)
+                specs,
+                self._limits,
+                context.inbox,
+                context.journal,
+                context.environ,
+                instance_name(context.environ),
             )
 
     def _tables(self, start: SimulatedJob, kept: Sequence[int]) -> list[TableWrite]:
         """The writes of one start. A node that keeps its container still has its old table, which is written
         again only if it was not completed, or if another node was rescheduled."""
-        delay = self._setup.rehearsal.rank_table_delay
+        delay = self._setup.rehearsal.options.rank_table_delay
         new = [node for node in range(start.nodes) if node not in kept]
         if not kept:
             return writes(start, new, delay, self._setup.rehearsal.faults)
@@ -150,7 +155,7 @@ class JobRun:
             try:
                 write_table(self._setup.job.table_file(write.node), write)
             except CannotCreate as error:
-                self._world.journal.say(str(error))  # now: the nodes may wait for the table for long
+                self._context.journal.say(str(error))  # now: the nodes may wait for the table for long
                 raise
             self._written[write.node] = write.text
             if write.fault is not None:
@@ -159,7 +164,7 @@ class JobRun:
     @contextmanager
     def _beside(self, name: str, work: Callable[[threading.Event], None]) -> Iterator[None]:
         """Runs a task during the block."""
-        task = Task(name, work, self._world.inbox)
+        task = Task(name, work, self._context.inbox)
         try:
             yield
         finally:
@@ -172,8 +177,8 @@ class JobRun:
             if fault in self.injected:
                 return
             self.injected[fault] = Injection(time.monotonic(), problem)
-        self._world.journal.event("fault", fault=str(fault), problem=problem)
-        self._world.journal.say(f"fault: {fault}" + (f": {problem}" if problem else ""))
+        self._context.journal.event("fault", fault=str(fault), problem=problem)
+        self._context.journal.say(f"fault: {fault}" + (f": {problem}" if problem else ""))
 
     def _note_missed(self, watch: Watch) -> None:
         watch.poll()
@@ -188,7 +193,7 @@ class JobRun:
     def _replace_containers(self, nodes: Sequence[int]) -> None:
         for node in nodes:
             shutil.rmtree(self._setup.job.sandbox_root(node), ignore_errors=True)
-        self._setup.make_nodes(nodes, self._world.inbox)
+        self._setup.make_nodes(nodes, self._context.inbox)
 
     def _kill_leftovers(self) -> None:
         """Waits for all that the nodes have started to end, and kills what does not."""
@@ -198,7 +203,7 @@ class JobRun:
         named = ", ".join(f"{pid} ({_program(pid)})" for pid in left[:_MOST_NAMED])
         more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
         count = counted(len(left), "process", "processes")
-        self._world.journal.say(
+        self._context.journal.say(
             f"{count} outlived the nodes and {'is' if len(left) == 1 else 'are'} killed: {named}{more}"
         )
         self.left += left

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 from ma_boot.errors import CannotCreate, ConfigError, listed
 
-KEEP = 20  # so many stay by default
 MARK = "rehearsal.json"
 PAGE = "report.html"
 _NAME = r"ma-job-[0-9a-f]{8}"

@@ -21,8 +21,8 @@ from ma_boot.desk.rehearsal.sandbox import sandboxed
 from ma_boot.desk.rehearsal.setup import Setup
 from ma_boot.desk.rehearsal.simulated_cards import tools_of
 from ma_boot.errors import CannotCreate
+from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.request import BootRequest, as_options, as_variables, boot_command
-from ma_boot.node.boot.world import World
 from ma_boot.node.checkpoints.options import OPTIONS, options_of, written
 from ma_boot.node.launch.launch_plan import WorkerSpec
 from ma_boot.platform.modelarts.job import PLATFORM_GID, PLATFORM_UID
@@ -33,17 +33,17 @@ from path_mapping.mapping.routes import PathMapping, Route
 _ROUTE_OPTIONS = ("include", "exclude", "interval", "shard", "delete", "checksum")
 
 
-def node_spec(setup: Setup, start: SimulatedJob, node: int, world: World) -> WorkerSpec:
+def node_spec(setup: Setup, start: SimulatedJob, node: int, context: ProcessContext) -> WorkerSpec:
     """The process that boots a node at one start of the job.
 
     Raises:
         CannotCreate: the node's own path mapping cannot be written.
     """
     code, rehearsal, job = setup.code, setup.rehearsal, setup.job
-    request = _request_on_node(setup, start, node, world.cwd)
+    request = _request_on_node(setup, start, node, context.cwd)
     variables = {
         **as_variables(request),
-        **node_environment(start, node, code.name if code else "code", world.environ),
+        **node_environment(start, node, code.name if code else "code", context.environ),
         **channel_variables(rehearsal.channels, start, node),
     }
     if rehearsal.has_bad_card(node):

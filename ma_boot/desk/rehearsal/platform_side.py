@@ -25,7 +25,7 @@ from ma_boot.desk.rehearsal.platform.code_directory import mark_as_obs
 from ma_boot.desk.rehearsal.platform.simulated_job import FormChannel, SimulatedJob
 from ma_boot.desk.rehearsal.platform.table_writes import TableWrite
 from ma_boot.errors import CannotCreate
-from ma_boot.node.transfers.transfers import boot_error
+from ma_boot.node.transfers.transfer_errors import to_boot_error
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.processes.task import Task
 from path_mapping.errors import PathMappingError
@@ -65,7 +65,7 @@ def download_inputs(
             try:
                 download(routes, Path(job.root), RetriedStore(store, cancel))
             except PathMappingError as error:
-                raise boot_error(error, store) from error
+                raise to_boot_error(error, store) from error
 
     task = Task("inputs of the job form", fetch, inbox)
     try:

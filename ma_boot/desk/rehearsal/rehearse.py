@@ -34,8 +34,8 @@ from ma_boot.desk.rehearsal.summary import (
     write_verdicts,
 )
 from ma_boot.errors import BootError
-from ma_boot.node.boot.request import shown
-from ma_boot.node.boot.world import World
+from ma_boot.node.boot.process_context import ProcessContext
+from ma_boot.node.boot.request import command_text
 from ma_boot.node.launch.launch_plan import WorkerSpec
 from ma_boot.node.supervisor.supervise import Limits
 from ma_boot.report.result import RunResult
@@ -48,7 +48,7 @@ NO_CODE = (
 _KILL_SECONDS = 30.0  # beyond the time that a stopped node needs by its own options
 
 
-def rehearse(rehearsal: Rehearsal, world: World) -> int:
+def rehearse(rehearsal: Rehearsal, context: ProcessContext) -> int:
     """Runs the job on simulated nodes and returns its exit code, which is that of the first node that failed.
 
     Where a fault, or what came of it, is not as expected, it returns `NOT_AS_EXPECTED`.
@@ -58,14 +58,14 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
         Stopped: a stop signal arrived before that.
     """
     started = time.monotonic()
-    job = new_job(rehearsal, world)
-    with sandbox_of(job, rehearsal), set_up(rehearsal, job, world) as setup:
+    job = new_job(rehearsal, context)
+    with sandbox_of(job, rehearsal), set_up(rehearsal, job, context) as setup:
         return run_job(
             setup,
             lambda counts: replace(job, counts=counts, exact_paths=setup.exact_paths),
-            lambda start, node: node_spec(setup, start, node, world),
+            lambda start, node: node_spec(setup, start, node, context),
             LocalProcesses(),
-            world,
+            context,
             started,
         )
 
@@ -75,7 +75,7 @@ def run_job(
     start_of: StartOf,
     spec_of: SpecOf,
     processes: NodeProcesses,
-    world: World,
+    context: ProcessContext,
     started: float,
 ) -> int:
     """Runs a job that is set up, and reports it; returns the exit code of the rehearsal.
@@ -83,46 +83,50 @@ def run_job(
     `start_of`, `spec_of` and `processes` are as for `JobRun`; `started` is when the rehearsal started, on the
     monotonic clock.
     """
-    rehearsal, request, job, say = setup.rehearsal, setup.request, setup.job, world.journal.say
-    world.journal.open(Path(job.events_file), None)
-    world.journal.event("rehearsal", command=shown(rehearsal.typed), boot_command=command_for_form(setup))
+    rehearsal, request, job, say = setup.rehearsal, setup.request, setup.job, context.journal.say
+    context.journal.open(Path(job.events_file), None)
+    context.journal.event(
+        "rehearsal", command=command_text(rehearsal.typed), boot_command=command_for_form(setup)
+    )
     obs_root = rehearsal.request.transfers.obs_root
     obs = f", with {obs_root} as OBS" if obs_root else ""
-    say(f"rehearsing {job.shape} in {shown_path(job.root, world.cwd)}{obs}")
+    say(f"rehearsing {job.shape} in {shown_path(job.root, context.cwd)}{obs}")
     for note in filter(None, ("" if setup.code else NO_CODE, rerooting_note(setup))):
         say(note)
     timeout = request.transfers.upload_timeout
     # A stopped node gets the time to stop its processes and to upload.
     limits = Limits(request.run.stop_timeout + timeout + _KILL_SECONDS, hurry=signal.SIGTERM)
-    with uploading_outputs(rehearsal.channels, job, setup.store, timeout, world.inbox, world.journal.warn):
-        job_run = JobRun(setup, limits, world, start_of, spec_of, processes)
-        with live_view(job, world.journal.console):
+    with uploading_outputs(
+        rehearsal.channels, job, setup.store, timeout, context.inbox, context.journal.warn
+    ):
+        job_run = JobRun(setup, limits, context, start_of, spec_of, processes)
+        with live_view(job, context.journal.console):
             run = job_run.run()
-    code = job_exit_code(run, world.inbox.stops)
+    code = job_exit_code(run, context.inbox.stops)
     verdicts = verdicts_of(setup, job_run, run, code)
     if verdicts:
         say("\n".join(line for verdict in verdicts for line in verdict.lines()))
         try:
             write_verdicts(job.root, verdicts)
         except OSError as error:  # a full disk does not change how the job ended
-            world.journal.warn(f"cannot write {error.filename or job.root}: {error.strerror}")
+            context.journal.warn(f"cannot write {error.filename or job.root}: {error.strerror}")
     own_stops = sum(fault.kind == "stop" and fault.node is None for fault in job_run.injected)
-    by_user = len(world.inbox.stops) > own_stops  # then it is no wonder that faults did not come
+    by_user = len(context.inbox.stops) > own_stops  # then it is no wonder that faults did not come
     wrong = [f"{problem} ({verdict.fault})" for verdict in verdicts for problem in verdict.wrong]
-    return _finish(rehearsal, job, run, world, started, () if by_user else wrong)
+    return _finish(rehearsal, job, run, context, started, () if by_user else wrong)
 
 
 def sandbox_of(job: SimulatedJob, rehearsal: Rehearsal) -> AbstractContextManager[None]:
     """Creates the directory of a job, marked as running during the block, and removes it if the job does not
     begin."""
-    return sandbox(Path(job.root), shown(rehearsal.typed), Path(job.events_file))
+    return sandbox(Path(job.root), command_text(rehearsal.typed), Path(job.events_file))
 
 
 def _finish(
     rehearsal: Rehearsal,
     job: SimulatedJob,
     run: RunResult,
-    world: World,
+    context: ProcessContext,
     started: float,
     wrong: Sequence[str],
 ) -> int:
@@ -132,23 +136,23 @@ def _finish(
     """
     from ma_boot.report.page.read import write_in_time  # only needed at the end
 
-    journal = world.journal
-    code = job_exit_code(run, world.inbox.stops)  # a stop may have arrived meanwhile
+    journal = context.journal
+    code = job_exit_code(run, context.inbox.stops)  # a stop may have arrived meanwhile
     why = cause(job, run, code)
     exit_code, reason = rehearsal_end(code, why, wrong)
-    journal.event("job-end", **job_end_event(run, world.inbox.stops, why, exit_code))
+    journal.event("job-end", **job_end_event(run, context.inbox.stops, why, exit_code))
     journal.close()
     events = [Path(job.events_file), *(file for node in range(job.nodes) for file in events_of(job, node))]
-    made = write_in_time(events, Path(job.root, PAGE), world.inbox, journal.warn, PAGE_SECONDS)
-    removed, problems = pruned(Path(job.root).parent, rehearsal.keep)
+    made = write_in_time(events, Path(job.root, PAGE), context.inbox, journal.warn, PAGE_SECONDS)
+    removed, problems = pruned(Path(job.root).parent, rehearsal.options.keep_rehearsals)
     if removed or problems:
         journal.say("\n".join([f"{removed} old rehearsals were removed (MABOOT_KEEP_REHEARSALS)", *problems]))
-    place, total = shown_path(job.root, world.cwd), totals(job, time.monotonic() - started)
+    place, total = shown_path(job.root, context.cwd), totals(job, time.monotonic() - started)
     journal.say("\n".join(summary_lines(place, total, made, exit_code, reason)))
     return exit_code
 
 
-def plan_rehearsal(rehearsal: Rehearsal, world: World) -> list[dict[str, Any]]:
+def plan_rehearsal(rehearsal: Rehearsal, context: ProcessContext) -> list[dict[str, Any]]:
     """The launch plan of every node, as `ma_boot run --plan --json` on that node prints it.
 
     The sandbox is created for it, with the completed rank table, and removed again.
@@ -157,13 +161,13 @@ def plan_rehearsal(rehearsal: Rehearsal, world: World) -> list[dict[str, Any]]:
         BootError: something is wrong, here or on a node.
         Stopped: a stop signal arrived.
     """
-    job = new_job(rehearsal, world)
-    with sandbox_of(job, rehearsal), set_up(rehearsal, job, world) as setup:
+    job = new_job(rehearsal, context)
+    with sandbox_of(job, rehearsal), set_up(rehearsal, job, context) as setup:
         start = replace(job, exact_paths=setup.exact_paths)
         table = json.dumps(rank_table(start))
         for node in range(job.nodes):
             job.table_file(node).write_text(table, encoding="utf-8")
-        specs = [node_spec(setup, start, node, world) for node in range(job.nodes)]
+        specs = [node_spec(setup, start, node, context) for node in range(job.nodes)]
         return [_plan_of_node(spec, job.home(node)) for node, spec in enumerate(specs)]
 
 

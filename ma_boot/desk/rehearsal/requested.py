@@ -1,42 +1,34 @@
-"""What to rehearse, as the options ask for it."""
+"""The rehearsal that the options ask for."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
-from ma_boot.desk.rehearsal.containers.container_plan import ContainerOptions
 from ma_boot.desk.rehearsal.faults import Fault, parse_faults
-from ma_boot.desk.rehearsal.kept import KEEP
 from ma_boot.desk.rehearsal.platform.simulated_job import FormChannel, parse_channels
 from ma_boot.errors import UsageError
 from ma_boot.node.boot.request import BootRequest
+from ma_boot.node.option import fill
+from ma_boot.node.rehearsal_options import ContainerOptions, RehearsalOptions
 
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What to rehearse: paths as the user wrote them, the delay in seconds.
+    """A rehearsal to run: the job's own options in `request`, those of the rehearsal in `options`.
 
-    `channels` are the inputs and outputs of the job form, `appended` further arguments; `sandbox` is None or
-    `bwrap`; the nodes get no code that matches a pattern of `exclude`. `typed` are the words of the command
-    line. Of the rehearsals in `rehearsal_dir`, the `keep` newest stay.
+    `faults`, `appended` (arguments) and `channels` (inputs and outputs of the job form) are parsed from
+    `options`. `typed` are the words of the command line.
     """
 
     request: BootRequest
-    nodes: int
-    devices_per_node: int
-    rank_table_delay: float
-    code_dir: str | None
-    rehearsal_dir: str
+    options: RehearsalOptions
     faults: tuple[Fault, ...] = ()
     appended: tuple[str, ...] = ()
     channels: tuple[FormChannel, ...] = ()
-    sandbox: str | None = None
-    exclude: tuple[str, ...] = ()
     typed: tuple[str, ...] = ()
-    keep: int = KEEP
 
     def faults_of(self, stage: str) -> list[Fault]:
         """The faults of one stage: `rank`, `node`, `table`, `obs` or `disk`."""
@@ -53,32 +45,19 @@ class Rehearsal:
 
 
 def rehearsal_of(request: BootRequest, options: Mapping[str, Any], typed: Sequence[str] = ()) -> Rehearsal:
-    """What to rehearse; raises `UsageError` if an option is invalid, or contradicts others."""
-    nodes, devices = options["nodes"], options["devices_per_node"]
-    faults = parse_faults(options["fault"], nodes, devices, options["runner"] == "docker")
+    """The rehearsal for these options; raises `UsageError` if one is invalid or contradicts others."""
+    own = fill(RehearsalOptions, options)
+    faults = parse_faults(own.fault, own.nodes, own.devices_per_node, own.runner == "docker")
     if request.transfers.obs_root is None and any(fault.stage == "obs" for fault in faults):
         raise UsageError("faults of OBS need --obs-root: the directory that is served as OBS")
     try:
-        appended = tuple(shlex.split(options["append_args"] or ""))
+        appended = tuple(shlex.split(own.append_args or ""))
     except ValueError as error:
-        raise UsageError(f"--append-args {options['append_args']!r}: {error}") from error
-    return Rehearsal(
-        request=request,
-        nodes=nodes,
-        devices_per_node=devices,
-        rank_table_delay=options["rank_table_delay"],
-        code_dir=options["code_dir"],
-        rehearsal_dir=options["rehearsal_dir"],
-        faults=faults,
-        appended=appended,
-        channels=parse_channels(options["input"], options["output"]),
-        sandbox=options["sandbox"],
-        exclude=tuple(options["exclude"]),
-        typed=tuple(typed),
-        keep=options["keep_rehearsals"],
-    )
+        raise UsageError(f"--append-args {own.append_args!r}: {error}") from error
+    channels = parse_channels(own.input, own.output)
+    return Rehearsal(request, own, faults, appended=appended, channels=channels, typed=tuple(typed))
 
 
 def containers_of(options: Mapping[str, Any]) -> ContainerOptions:
     """The containers to rehearse in."""
-    return ContainerOptions(**{field.name: options[field.name] for field in fields(ContainerOptions)})
+    return fill(ContainerOptions, options)

@@ -17,10 +17,9 @@ from ma_boot.desk.rehearsal.requested import Rehearsal
 from ma_boot.desk.rehearsal.sandbox import check_installed
 from ma_boot.desk.rehearsal.simulated_cards import add_npu_smi
 from ma_boot.errors import CannotCreate, ConfigError, UsageError
-from ma_boot.node.boot.rank_table_phase import RankOptions
+from ma_boot.node.boot.options import RankOptions, RunOptions
+from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.request import BootRequest
-from ma_boot.node.boot.run_phase import RunOptions
-from ma_boot.node.boot.world import World
 from ma_boot.node.checkpoints.options import OPTIONS
 from ma_boot.node.environment.command import no_such_file
 from ma_boot.platform.modelarts.job import JOB_TOKEN
@@ -85,7 +84,7 @@ class Setup:
 
 
 @contextmanager
-def set_up(rehearsal: Rehearsal, job: SimulatedJob, world: World) -> Iterator[Setup]:
+def set_up(rehearsal: Rehearsal, job: SimulatedJob, context: ProcessContext) -> Iterator[Setup]:
     """Sets a rehearsal up; OBS is served during the block.
 
     Raises:
@@ -93,13 +92,13 @@ def set_up(rehearsal: Rehearsal, job: SimulatedJob, world: World) -> Iterator[Se
         Stopped: a stop signal arrived.
     """
     check_nodes(rehearsal)
-    if rehearsal.sandbox is not None:
-        check_installed(world.environ, "--sandbox bwrap")
+    if rehearsal.options.sandbox is not None:
+        check_installed(context.environ, "--sandbox bwrap")
     if rehearsal.faults_of("disk"):
-        check_installed(world.environ, "--fault disk-full")
-    code, command = code_directory(rehearsal.request.command, rehearsal.code_dir, world.cwd)
-    _check_files(rehearsal.request, code, world.cwd)
-    files = files_of(code, rehearsal, world.cwd)
+        check_installed(context.environ, "--fault disk-full")
+    code, command = code_directory(rehearsal.request.command, rehearsal.options.code_dir, context.cwd)
+    _check_files(rehearsal.request, code, context.cwd)
+    files = files_of(code, rehearsal, context.cwd)
     launch, run, transfers = rehearsal.request.launch, rehearsal.request.run, rehearsal.request.transfers
     # Another rehearsal may use the usual port for the nodes.
     channel_port = free_port() if run.channel_port == RunOptions().channel_port else run.channel_port
@@ -110,22 +109,22 @@ def set_up(rehearsal: Rehearsal, job: SimulatedJob, world: World) -> Iterator[Se
         ranks=of_simulated_table(rehearsal.request.ranks),
         launch=launch._replace(rendezvous_port=launch.rendezvous_port or free_port()),
         run=run._replace(channel_port=channel_port),
-        transfers=transfers._replace(path_mapping=str(Path(world.cwd, mapping)) if mapping else None),
+        transfers=transfers._replace(path_mapping=str(Path(context.cwd, mapping)) if mapping else None),
     )
-    root = Path(world.cwd, transfers.obs_root) if transfers.obs_root else None
+    root = Path(context.cwd, transfers.obs_root) if transfers.obs_root else None
     with ExitStack() as stack:
         obs = None
         if root is not None:
             if not root.exists():
-                world.journal.say(f"--obs-root {root}: no such directory, so it is made, and OBS is empty")
+                context.journal.say(f"--obs-root {root}: no such directory, so it is made, and OBS is empty")
             obs = stack.enter_context(served(root))
-        store = store_of_form(world.environ, root) if rehearsal.channels else None
-        setup = Setup(rehearsal, request, job, code, files, store, rehearsal.sandbox is not None, obs)
+        store = store_of_form(context.environ, root) if rehearsal.channels else None
+        setup = Setup(rehearsal, request, job, code, files, store, rehearsal.options.sandbox is not None, obs)
         note = size_note(code, files, job.nodes)
         if note:
-            world.journal.say(note)
+            context.journal.say(note)
         try:
-            setup.make_nodes(range(job.nodes), world.inbox)
+            setup.make_nodes(range(job.nodes), context.inbox)
             yield setup
         finally:
             setup.remove_copies()
@@ -178,16 +177,21 @@ def check_nodes(rehearsal: Rehearsal) -> None:
         )
 
 
-def new_job(rehearsal: Rehearsal, world: World) -> SimulatedJob:
+def new_job(rehearsal: Rehearsal, context: ProcessContext) -> SimulatedJob:
     """A job with a new name and token, and a sandbox directory that does not exist yet."""
     identity = str(uuid.uuid4())
-    root = Path(world.cwd, rehearsal.rehearsal_dir, f"ma-job-{identity[:8]}")
-    token = world.environ.get(JOB_TOKEN, os.urandom(16).hex())  # empty: a job without one
+    root = Path(context.cwd, rehearsal.options.rehearsal_dir, f"ma-job-{identity[:8]}")
+    token = context.environ.get(JOB_TOKEN, os.urandom(16).hex())  # empty: a job without one
     platform = rehearsal.request.job.platform or "modelarts"
     return SimulatedJob(
-        identity, str(root), rehearsal.nodes, rehearsal.devices_per_node, platform, os.uname().nodename,
-        token,
-    )  # fmt: skip
+        identity,
+        str(root),
+        rehearsal.options.nodes,
+        devices_per_node=rehearsal.options.devices_per_node,
+        platform=platform,
+        machine=os.uname().nodename,
+        token=token,
+    )
 
 
 def files_of(code: Path | None, rehearsal: Rehearsal, cwd: str) -> tuple[Path, ...]:
@@ -198,8 +202,10 @@ def files_of(code: Path | None, rehearsal: Rehearsal, cwd: str) -> tuple[Path, .
     """
     if code is None:
         return ()
-    places = (rehearsal.rehearsal_dir, rehearsal.request.transfers.obs_root)
-    return code_files(code, [Path(cwd, place).resolve() for place in places if place], rehearsal.exclude)
+    places = (rehearsal.options.rehearsal_dir, rehearsal.request.transfers.obs_root)
+    return code_files(
+        code, [Path(cwd, place).resolve() for place in places if place], rehearsal.options.exclude
+    )
 
 
 def size_note(code: Path | None, files: Sequence[Path], nodes: int) -> str:

@@ -1,4 +1,4 @@
-"""The story: how one node of a job goes from the boot command to its end."""
+"""The boot of one node of a job, from the boot command to its end."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable
+from typing import Callable
 
 from ma_boot.errors import ConfigError, OutputLost
+from ma_boot.node.boot.boot_state import Boot
 from ma_boot.node.boot.checkpoint_phase import (
     RESTART_SHARE,
     NodeCheckpoints,
@@ -18,7 +19,6 @@ from ma_boot.node.boot.checkpoint_phase import (
     with_checkpoints,
 )
 from ma_boot.node.boot.environment_phase import NodeSetup, check_command, training_command
-from ma_boot.node.boot.job_channel import OtherNodes
 from ma_boot.node.boot.job_phase import (
     check_container,
     empty_outputs,
@@ -35,16 +35,18 @@ from ma_boot.node.boot.launch_phase import (
     plan_node,
     working_directory,
 )
+from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.rank_table_phase import find_ranks, own_ranks, planned_by_route, write_table
 from ma_boot.node.boot.request import BootRequest, boot_command, without_own
-from ma_boot.node.boot.run_phase import check_restarts, train
+from ma_boot.node.boot.run_phase import TrainingRun, check_restarts, train
 from ma_boot.node.boot.stray_files import Look, planned_look, report_stray_files
-from ma_boot.node.boot.world import World
 from ma_boot.node.environment.patch import applied
-from ma_boot.node.environment.software import software_of
+from ma_boot.node.environment.software import read_software
 from ma_boot.node.environment.training_environment import TrainingEnvironment, select_environment
 from ma_boot.node.launch.launch_plan import LaunchPlan, Node, Placement
 from ma_boot.node.observe.reset import ResetWatch, reset_watch
+from ma_boot.node.peers.job_peers import JobPeers
+from ma_boot.node.transfers.downloads import downloading_inputs
 from ma_boot.node.transfers.mapping import (
     NodeTransfers,
     configured_store,
@@ -54,10 +56,11 @@ from ma_boot.node.transfers.mapping import (
     record_routes,
     with_shared_outputs,
 )
-from ma_boot.node.transfers.progress import told_of_credentials
+from ma_boot.node.transfers.progress import credentials_reporter
 from ma_boot.node.transfers.shared_outputs import report_conflicts
-from ma_boot.node.transfers.transfers import NOTHING_LEFT, downloading_inputs, look_at_outputs, upload_outputs
-from ma_boot.platform.modelarts.job import ChannelContent, JobEnvironment, instance_name
+from ma_boot.node.transfers.transfer_errors import NOTHING_LEFT
+from ma_boot.node.transfers.uploads import UploadTerms, check_output_access, upload_outputs
+from ma_boot.platform.modelarts.job import JOB_TOKEN, ChannelContent, JobEnvironment, instance_name
 from ma_boot.platform.modelarts.network import address_of, check_free
 from ma_boot.platform.modelarts.platform_programs import call_post_stop, start_slogd
 from ma_boot.platform.rank_table import RankTable
@@ -65,116 +68,186 @@ from ma_boot.processes.children import stop_leftovers, stop_setup
 from ma_boot.processes.control_group import limit_reached
 from ma_boot.redact import remember_secrets
 from ma_boot.report.exit_report import Ending, exit_status
+from ma_boot.report.result import RunResult
 
-if TYPE_CHECKING:
-    from path_mapping.mapping.routes import Route
-
+# Seconds; max. wait until the name server has the master's name: its record comes with the master's pod.
 DNS_SECONDS = 300.0
 
 
-def boot(request: BootRequest, world: World) -> Ending:
+class Reached:
+    """Results of the phases so far, which the end of the node needs: None before their phase."""
+
+    def __init__(self) -> None:
+        self.boot: Boot | None = None
+        self.placement: Placement | None = None
+        self.checkpoints = NodeCheckpoints()
+        self.reset: ResetWatch | None = None
+        self.look: Look | None = None
+        self.run: RunResult | None = None
+        self.error: Exception | None = None
+
+    @property
+    def transfers(self) -> NodeTransfers | None:
+        """The transfers of the node, None before the mapping is known, or without one."""
+        return self.boot.transfers if self.boot is not None else None
+
+    def ending(
+        self,
+        stops: Sequence[int],
+        run: RunResult | None,
+        lost: OutputLost | None = None,
+        form: Sequence[ChannelContent] = (),
+    ) -> Ending:
+        """Returns the ending of the node with these stop signals and this result of its processes."""
+        job = self.boot.job if self.boot is not None else None
+        return Ending.of(job, stops, self.error, run=run, lost=lost, form=form)
+
+
+def boot(request: BootRequest, context: ProcessContext) -> Ending:
     """Boots this node of the job, phase by phase.
 
     Every end is returned as an `Ending`: failures, stops and internal errors too. Once the mapping is known,
-    the outputs are uploaded whatever happens.
+    the outputs are uploaded in each of these cases.
     """
-    with OtherNodes(world) as others:
-        ending = _booted(request, others.world, others)
-        cause, agreed = others.cause(ending)
+    context, token = _take_token(context)
+    inbox, journal = context.inbox, context.journal
+    reached = Reached()
+    with JobPeers(token, inbox, journal) as peers:
+        try:
+            with journal.phase("job") as phase:
+                state = reached.boot = Boot(request, context, peers, _read_job(request, context))
+                _open_channel(state)
+                state = reached.boot = state._replace(transfers=_transfers(state))
+                _check_before(state)
+                phase.detail = state.job.summary()
+            # Before any download: a missing command or environment is reported at once.
+            with journal.phase("environment") as phase:
+                training = _set_up(state)
+                phase.detail = training.origin
+            # Inputs are downloaded while the rank table is awaited.
+            downloading = downloading_inputs(state.transfers, journal, inbox)
+            with downloading as check, journal.phase("rank table") as phase:
+                placement, table, job = _find_ranks(state, check)
+                state = reached.boot = state._replace(job=job)
+                peers.meet(placement, table, job, request.run.channel_port)
+                write_table(placement, table, job)
+                # With another rendezvous the ranks follow the node numbers, not the table.
+                if request.launch.rendezvous == "rank-table":
+                    placement = planned_by_route(placement, job, training, inbox=inbox, say=journal.say)
+                reached.placement = placement
+                phase.detail = own_ranks(placement)
+            checkpoints = reached.checkpoints = _restored_checkpoints(state, placement, table)
+            training = training._replace(environ=applied(training.environ, checkpoints.variables))
+            with journal.phase("launch") as phase:
+                plan = _plan(state, training, placement)
+                _make_room(state, plan)
+                phase.detail = launch_text(plan, request.command, request.launch, request.ranks_start)
+                reset = reached.reset = _reset(state, placement)
+                reached.look = planned_look(plan, job, state.transfers, state.context)
+            sending = sending_outputs(state.transfers, checkpoints, journal, inbox)
+            with sending, journal.phase("run") as phase:
+                renew = partial(_renew, state, placement)
+                run = reached.run = train(TrainingRun(state, plan, checkpoints, reset, renew))
+                phase.outcome, phase.detail = run.outcome, run.summary()
+        # Errors of ma_boot itself, too: the outputs are uploaded before they are reported.
+        except Exception as caught:
+            reached.error = limit_reached(caught) or caught
+        ending = _end(request, context, peers, reached)
+        cause, agreed = peers.root_cause(ending)
         return ending._replace(cause=cause, agreed=agreed)
 
 
-def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
-    """The phases; `others` are opened as soon as the job is known."""
-    environ, inbox, journal = world.environ, world.inbox, world.journal
-    job, transfers, placement, run, reset, look, error = None, None, None, None, None, None, None
-    checkpoints = NodeCheckpoints()
-    try:
-        with journal.phase("job") as phase:
-            job = _job(request, world)
-            _open(others, request, job)
-            transfers = _transfers(request, world, job, others)
-            _check_before(request, world, job, transfers)
-            phase.detail = job.summary()
-        with journal.phase("environment") as phase:
-            training = _set_up(request, world, job, inputs_of(transfers))
-            phase.detail = training.origin
-        with downloading_inputs(transfers, journal, inbox) as check, journal.phase("rank table") as phase:
-            placement, table, job = _ranks(request, world, job, check)
-            others.meet(placement, table, job, request.run.channel_port)
-            write_table(placement, table, job)
-            if request.launch.rendezvous == "rank-table":
-                placement = planned_by_route(placement, job, training, inbox, journal.say)
-            phase.detail = own_ranks(placement)
-        checkpoints = _checkpoints(request, world, job, transfers, placement, table)
-        training = training._replace(environ=applied(training.environ, checkpoints.variables))
-        with journal.phase("launch") as phase:
-            plan = _plan(request, world, job, training, placement)
-            _make_room(request, world, plan, transfers)
-            phase.detail = launch_text(plan, request.command, request.launch, request.ranks_start)
-            reset = _reset(request, world, job, placement)
-            look = planned_look(plan, job, transfers, world)
-        with sending_outputs(transfers, checkpoints, journal, inbox), journal.phase("run") as phase:
-            renew = partial(_renew, request, world, job, placement)
-            run = train(plan, request.run, world, checkpoints, others, reset, renew)
-            phase.outcome, phase.detail = run.outcome, run.summary()
-    except Exception as caught:  # also what no check has foreseen: the outputs come first
-        error = limit_reached(caught) or caught
-    _leave(others, Ending.of(job, inbox.stops, error, run, None))
-    if reset is not None:
-        reset.end()
-    with journal.best_effort("what the setup left running was not stopped"):
+def _take_token(context: ProcessContext) -> tuple[ProcessContext, str]:
+    """Returns the context without the channel's token, which no rank and no child may see, and the token."""
+    environ = dict(context.environ)
+    token = environ.pop(JOB_TOKEN, "")
+    return context._replace(environ=environ), token
+
+
+def _end(request: BootRequest, context: ProcessContext, peers: JobPeers, reached: Reached) -> Ending:
+    """Ends the node: stops what still runs, uploads the outputs and looks at them."""
+    run, transfers = reached.run, reached.transfers
+    inbox, journal = context.inbox, context.journal
+    _leave(peers, reached.ending(inbox.stops, run))
+    if reached.reset is not None:
+        reached.reset.end()
+    with journal.best_effort("processes left by the setup were not stopped"):
         stop_setup(request.run.stop_timeout, inbox, journal.say, journal.event)
-    all_expected = bool(run and run.succeeded and not inbox.stops and placement and 0 in placement.ranks)
-    nothing, timeout = NOTHING_LEFT if all_expected else "", _time_left(request, checkpoints)
-    sets = sets_first(transfers, checkpoints.outputs, run, bool(inbox.stops), journal)
-    lost = upload_outputs(transfers, journal, inbox, timeout, nothing, sets=sets, listen=others.listen)
-    form, empty = _left(world, look, transfers, all_expected) if run is not None else ((), None)
-    with journal.best_effort("the driver's script for the end was not run"):
-        call_post_stop(environ, journal.warn)
-    return Ending.of(job, inbox.stops, error, others.judged(run), lost or empty, form)
+    all_expected = _are_outputs_expected(reached, bool(inbox.stops))
+    sets = sets_first(transfers, reached.checkpoints.outputs, run, stopped=bool(inbox.stops), journal=journal)
+    terms = UploadTerms(
+        timeout=_time_left(request, reached.checkpoints),
+        missing=NOTHING_LEFT if all_expected else "",
+        checkpoints=sets,
+        listen=peers.listen,
+    )
+    lost = upload_outputs(transfers, journal, inbox, terms)
+    form, empty = _look_at_end(context, reached, all_expected) if run is not None else ((), None)
+    with journal.best_effort("the driver's post-stop script was not run"):
+        call_post_stop(context.environ, journal.warn)
+    # After the uploads: a peer may have failed meanwhile, and then this node has not succeeded.
+    judged = peers.restarts.judged(run) if run is not None else None
+    return reached.ending(inbox.stops, judged, lost or empty, form)
+
+
+def _are_outputs_expected(reached: Reached, is_stopped: bool) -> bool:
+    """Returns whether an output without files is a loss: rank 0, which writes them, has succeeded here."""
+    if reached.run is None or reached.placement is None or is_stopped:
+        return False
+    return reached.run.succeeded and 0 in reached.placement.ranks
 
 
 def _time_left(request: BootRequest, checkpoints: NodeCheckpoints) -> float:
-    """The seconds for the last uploads, of which a restart for which OBS was away has used a part."""
+    """Returns the seconds for the last uploads, without those for which a restart has waited for OBS."""
     timeout = request.transfers.upload_timeout
     return max(timeout - checkpoints.waited_in_vain(), timeout * (1 - 2 * RESTART_SHARE))
 
 
-def _open(others: OtherNodes, request: BootRequest, job: JobEnvironment) -> None:
-    """Opens the channel to the other nodes; raises `ConfigError` where the job needs one and has no token."""
-    others.open(job, request.run.channel_port)
-    check_restarts(request.run, job, others.talks)
+def _leave(peers: JobPeers, so_far: Ending) -> None:
+    """Reports to the peers, before the uploads, that this node takes part in no further attempt."""
+    code = exit_status(so_far).code
+    has_succeeded = so_far.run is not None and so_far.run.succeeded
+    # Ranks that were stopped for another node's failure may all have ended with 0: that is no success.
+    peers.restarts.leave(code if has_succeeded else code or 1)
 
 
-def _leave(others: OtherNodes, so_far: Ending) -> None:
-    """Tells the other nodes, before the uploads, that this one takes part in no further attempt."""
-    code, succeeded = exit_status(so_far).code, so_far.run is not None and so_far.run.succeeded
-    others.leave(code if succeeded else code or 1)  # ranks that were stopped for another node's failure
-
-
-def _left(
-    world: World, look: Look | None, transfers: NodeTransfers | None, all_expected: bool
+def _look_at_end(
+    context: ProcessContext, reached: Reached, all_expected: bool
 ) -> tuple[Sequence[ChannelContent], OutputLost | None]:
     """Returns the contents of the job form's directories, and the error of an empty output.
 
-    Files outside of all outputs are reported, and those that other nodes would have replaced.
+    Reports files outside of all outputs, and files that would have replaced those of other nodes.
     """
-    report_conflicts(transfers.shared if transfers else None, world.journal)
+    journal, inbox = context.journal, context.inbox
+    report_conflicts(reached.transfers.shared if reached.transfers else None, journal)
     form: Sequence[ChannelContent] = ()
     empty: OutputLost | None = None
-    with world.journal.best_effort("files outside of the outputs were not looked for"):
-        report_stray_files(look, world.journal, world.inbox)
-    with world.journal.best_effort("inputs and outputs of the job form were not looked at"):
-        form = form_channels(world.environ, world.journal, bool(world.inbox.stops))
+    with journal.best_effort("files outside of the outputs were not looked for"):
+        report_stray_files(reached.look, journal, inbox)
+    with journal.best_effort("inputs and outputs of the job form were not looked at"):
+        form = form_channels(context.environ, journal, bool(inbox.stops))
         empty = empty_outputs(form, all_expected)
     return form, empty
 
 
-def _job(request: BootRequest, world: World) -> JobEnvironment:
-    """The job, whose events are written from now on."""
-    journal = world.journal
-    job = this_job(request.job, world.environ, world.hostname, journal.say)
+def plan_only(request: BootRequest, context: ProcessContext) -> LaunchPlan:
+    """Returns the plan that `boot` would start: waits for the rank table, but transfers and starts nothing.
+
+    Raises `BootError` and `Stopped`.
+    """
+    context, _ = _take_token(context)
+    job = this_job(request.job, context.environ, context.hostname)
+    state = Boot(request, context, JobPeers("", context.inbox, context.journal), job)
+    job_mapping(request.transfers.path_mapping, context.cwd, job)
+    training = _select_environment(state)
+    placement, _, job = _find_ranks(state, context.inbox.check)
+    return _plan(state._replace(job=job), training, placement, waits=False)
+
+
+def _read_job(request: BootRequest, context: ProcessContext) -> JobEnvironment:
+    """Returns the job, and opens its journal."""
+    journal = context.journal
+    job = this_job(request.job, context.environ, context.hostname, journal.say)
     journal.open(Path(job.events_file), job.node_rank)
     script = request.command.script
     program = os.path.basename(script.name if script is not None else request.command.words[0])
@@ -184,121 +257,126 @@ def _job(request: BootRequest, world: World) -> JobEnvironment:
     return job
 
 
-def _transfers(
-    request: BootRequest, world: World, job: JobEnvironment, others: OtherNodes
-) -> NodeTransfers | None:
-    """What the mapping asks for; relative local paths start where the processes will run."""
-    place = working_directory(request.launch, request.command, world.cwd, job.job_dir)
-    announce = told_of_credentials(world.journal)
-    transfers = job_transfers(request.transfers, world.environ, world.cwd, job, place, announce)
+def _open_channel(boot: Boot) -> None:
+    """Opens the channel to the peers; raises `ConfigError` where the job needs one and has no token."""
+    boot.peers.open(boot.job, boot.request.run.channel_port)
+    check_restarts(boot.request.run, boot.job, boot.peers.is_connected)
+
+
+def _transfers(boot: Boot) -> NodeTransfers | None:
+    """Returns the transfers of the mapping; relative local paths start where the processes will run."""
+    request, context = boot.request, boot.context
+    transfers = job_transfers(
+        request.transfers,
+        context.environ,
+        context.cwd,
+        job=boot.job,
+        base=_working_directory(boot),
+        announce=credentials_reporter(boot.journal),
+    )
     if transfers is None:
         return None
-    return with_shared_outputs(transfers, request.transfers, world.cwd, job, others.uploads)
+    return with_shared_outputs(transfers, request.transfers, context.cwd, boot.job, boot.peers.uploads)
 
 
-def plan_only(request: BootRequest, world: World) -> LaunchPlan:
-    """What `boot` would start: waits for the rank table as it does; transfers, writes and starts nothing.
-
-    Raises `BootError` and `Stopped`.
-    """
-    world = OtherNodes(world).world  # without the token of the channel
-    job = this_job(request.job, world.environ, world.hostname)
-    job_mapping(request.transfers.path_mapping, world.cwd, job)
-    training = _environment(request, world, job)
-    placement, _, job = _ranks(request, world, job, world.inbox.check)
-    return _plan(request, world, job, training, placement, waits=False)
-
-
-def _environment(request: BootRequest, world: World, job: JobEnvironment) -> TrainingEnvironment:
-    options, root, environ = request.environment, request.transfers.obs_root, without_own(world.environ)
-    if root is not None:  # for the training's own `path_mapping.file`
-        environ["PATH_MAPPING_OBS_ROOT"] = os.path.join(world.cwd, root)
-    training = select_environment(
-        options.python, options.conda_env, options.source, environ, job.home, world.inbox, world.journal.say,
-        cwd=world.cwd, job_dir=job.job_dir,
-    )  # fmt: skip
-    remember_secrets(training.environ)
-    return training
-
-
-def _check_before(
-    request: BootRequest, world: World, job: JobEnvironment, transfers: NodeTransfers | None
-) -> None:
-    """What is worth knowing before the training: this container, and whether its outputs can be uploaded."""
+def _check_before(boot: Boot) -> None:
+    """Checks before any download what could fail hours later: this container, and access to the outputs."""
+    context, journal, transfers = boot.context, boot.journal, boot.transfers
     if transfers is not None and transfers.shared is not None:
-        world.journal.warn(transfers.shared.warning())
-    record_routes(transfers, world.journal)
-    if request.job.preflight:
-        check_container(world.environ, world.hostname, job, world.journal.warn)
-    look_at_outputs(transfers, world.inbox)
-    report_channels(world.environ, world.journal.warn)
+        journal.warn(transfers.shared.warning())
+    record_routes(transfers, journal)
+    if boot.request.job.preflight:
+        check_container(context.environ, context.hostname, boot.job, journal.warn)
+    check_output_access(transfers, boot.inbox)
+    report_channels(context.environ, journal.warn)
 
 
-def _set_up(
-    request: BootRequest, world: World, job: JobEnvironment, inputs: Sequence[Route]
-) -> TrainingEnvironment:
-    """The training's environment, after what is done once before its processes."""
-    training = _environment(request, world, job)
-    by_mpi = request.launch.rendezvous == "mpi"
-    command = check_command(request.command, training, world.cwd, job, inputs, by_mpi)
-    setup = NodeSetup(world.environ, world.cwd, job.home, job.job_dir, world.inbox, world.journal.say)
+def _set_up(boot: Boot) -> TrainingEnvironment:
+    """Returns the training's environment, after the setup that runs once before its processes."""
+    request, context, job = boot.request, boot.context, boot.job
+    training = _select_environment(boot)
+    command = check_command(
+        request.command,
+        training,
+        context.cwd,
+        job=job,
+        inputs=inputs_of(boot.transfers),
+        by_mpi=request.launch.rendezvous == "mpi",
+    )
+    setup = NodeSetup(context, job)
     if request.environment.requirements is not None:
         training = setup.install_packages(request.environment.requirements, training)
     training = setup.run_pre_start(command.code if command else None, training)
     remember_secrets(training.environ)
     training = setup.install_operators(
-        training, lambda: configured_store(request.transfers, world.environ, world.cwd)
+        training, lambda: configured_store(request.transfers, context.environ, context.cwd)
     )
-    versions = software_of(training.python, job.job_dir)
-    world.journal.event("software", versions=versions)
+    versions = read_software(training.python, job.job_dir)
+    boot.journal.event("software", versions=versions)
     return training
 
 
-def _checkpoints(
-    request: BootRequest,
-    world: World,
-    job: JobEnvironment,
-    transfers: NodeTransfers | None,
-    placement: Placement,
-    table: RankTable | None,
-) -> NodeCheckpoints:
-    """The checkpoints in their place, before which nothing of an earlier start may write there."""
-    if transfers is None or not with_checkpoints(transfers):
+def _select_environment(boot: Boot) -> TrainingEnvironment:
+    options, root, context = boot.request.environment, boot.request.transfers.obs_root, boot.context
+    environ = without_own(context.environ)
+    # `path_mapping.file` in the training reads the same store as ma_boot.
+    if root is not None:
+        environ["PATH_MAPPING_OBS_ROOT"] = os.path.join(context.cwd, root)
+    training = select_environment(
+        options.python,
+        options.conda_env,
+        options.source,
+        environ=environ,
+        home=boot.job.home,
+        inbox=context.inbox,
+        say=context.journal.say,
+        cwd=context.cwd,
+        job_dir=boot.job.job_dir,
+    )
+    remember_secrets(training.environ)
+    return training
+
+
+def _restored_checkpoints(boot: Boot, placement: Placement, table: RankTable | None) -> NodeCheckpoints:
+    """Restores the checkpoints to resume from."""
+    if boot.transfers is None or not with_checkpoints(boot.transfers):
         return NodeCheckpoints()
-    timeout, upload_timeout = request.ranks.rank_table_timeout, request.transfers.upload_timeout
-    _stop_leftovers(request, world)
+    # Before the download: a process of an earlier start may still write to the same directory.
+    _stop_leftovers(boot)
     return restored_checkpoints(
-        transfers,
+        boot.transfers,
         placement,
         table,
-        job,
-        timeout=timeout,
-        upload_timeout=upload_timeout,
-        inbox=world.inbox,
-        journal=world.journal,
+        job=boot.job,
+        timeout=boot.request.ranks.rank_table_timeout,
+        upload_timeout=boot.request.transfers.upload_timeout,
+        inbox=boot.inbox,
+        journal=boot.journal,
     )
 
 
-def _reset(
-    request: BootRequest, world: World, job: JobEnvironment, placement: Placement
-) -> ResetWatch | None:
-    """The watch on MindCluster's reset file, once processes may start; None without such a file.
+def _reset(boot: Boot, placement: Placement) -> ResetWatch | None:
+    """Starts the watch on MindCluster's reset file, once processes may start; None without such a file.
 
     Raises `Stopped`, and what the wait raises.
     """
-    timeout = request.ranks.rank_table_timeout
-    watch = reset_watch(request.run.reset_file, job, placement.ranks, timeout, world.inbox, world.journal)
+    watch = reset_watch(
+        boot.request.run.reset_file,
+        boot.job,
+        placement.ranks,
+        timeout=boot.request.ranks.rank_table_timeout,
+        inbox=boot.inbox,
+        journal=boot.journal,
+    )
     if watch is not None:
         watch.start()
-    world.inbox.check()
+    boot.inbox.check()
     return watch
 
 
-def _renew(
-    request: BootRequest, world: World, job: JobEnvironment, placement: Placement, check: Callable[[], None]
-) -> None:
-    """Reads the rank table again, as a further attempt begins; raises what `check` does while it waits."""
-    now, table, changed = _ranks(request, world, job, check)
+def _renew(boot: Boot, placement: Placement, check: Callable[[], None]) -> None:
+    """Reads the rank table again before a further attempt; raises what `check` raises while it waits."""
+    now, table, changed = _find_ranks(boot, check)
     if (now.ranks, now.world_size) != (placement.ranks, placement.world_size):
         raise ConfigError(
             f"after the restart this node has {own_ranks(now)}, before it {own_ranks(placement)}: only "
@@ -307,51 +385,46 @@ def _renew(
     write_table(now, table, changed)
 
 
-def _make_room(request: BootRequest, world: World, plan: LaunchPlan, transfers: NodeTransfers | None) -> None:
-    """Frees and creates what the processes of the plan need, before they start."""
-    _stop_leftovers(request, world)
-    make_directories(plan, inputs_of(transfers))
+def _make_room(boot: Boot, plan: LaunchPlan) -> None:
+    """Frees devices and ports, and creates the directories of the plan."""
+    _stop_leftovers(boot)
+    make_directories(plan, inputs_of(boot.transfers))
     check_free(plan.ports)
-    start_slogd(world.environ, world.journal.say)
+    start_slogd(boot.context.environ, boot.journal.say)
 
 
-def _stop_leftovers(request: BootRequest, world: World) -> None:
-    """Stops what an earlier start has left: it holds devices and ports, and may write checkpoints."""
-    container, journal = instance_name(world.environ), world.journal
-    stop_leftovers(container, request.run.stop_timeout, world.inbox, journal.say, journal.event)
+def _stop_leftovers(boot: Boot) -> None:
+    """Stops processes of an earlier start in this container, which hold devices and ports."""
+    container, journal = instance_name(boot.context.environ), boot.journal
+    stop_leftovers(container, boot.request.run.stop_timeout, boot.inbox, journal.say, journal.event)
 
 
-def _ranks(
-    request: BootRequest, world: World, job: JobEnvironment, check: Callable[[], None]
-) -> tuple[Placement, RankTable | None, JobEnvironment]:
-    rendezvous, sleep, say = request.launch.rendezvous, world.inbox.wait, world.journal.say
-    return find_ranks(request.ranks, rendezvous, job, world.cwd, sleep, say, check)
+def _find_ranks(boot: Boot, check: Callable[[], None]) -> tuple[Placement, RankTable | None, JobEnvironment]:
+    return find_ranks(boot.request.ranks, boot.request.launch.rendezvous, boot.job, boot.context, check)
 
 
-def _plan(
-    request: BootRequest,
-    world: World,
-    job: JobEnvironment,
-    training: TrainingEnvironment,
-    ranks: Placement,
-    waits: bool = True,
-) -> LaunchPlan:
-    """The launch plan; unless it `waits` for the name server, a master stays a name."""
-    command = training_command(request.command, training, world.cwd, job)
+def _working_directory(boot: Boot) -> str:
+    request = boot.request
+    return working_directory(request.launch, request.command, boot.context.cwd, boot.job.job_dir)
+
+
+def _plan(boot: Boot, training: TrainingEnvironment, ranks: Placement, waits: bool = True) -> LaunchPlan:
+    """Returns the launch plan; unless it `waits` for the name server, the master stays a name."""
+    request, context, job = boot.request, boot.context, boot.job
+    command = training_command(request.command, training, context.cwd, job)
     port = training.environ.get("MASTER_PORT", "")
 
     def look_up(host: str) -> str:
-        return address_of(host, DNS_SECONDS, world.journal.say, world.inbox) if waits else host
+        return address_of(host, DNS_SECONDS, boot.journal.say, boot.inbox) if waits else host
 
-    master = meeting_point(request.launch, job, port, look_up)
     return plan_node(
         Node(
             job=job,
             placement=ranks,
             command=command,
-            cwd=working_directory(request.launch, request.command, world.cwd, job.job_dir),
+            cwd=_working_directory(boot),
             environ=command.environment(training.environ),
-            master=master,
+            master=meeting_point(request.launch, job, port, look_up),
             is_root=os.geteuid() == 0,
         ),
         request.launch,

@@ -19,19 +19,14 @@ from typing import (
 )
 
 from ma_boot.errors import CannotCreate, StoreUnavailable, described
-from ma_boot.node.boot.restart_protocol import AGREE_SECONDS
 from ma_boot.node.environment.patch import applied
 from ma_boot.node.launch.launch_plan import Placement, WorkerSpec
+from ma_boot.node.peers.restart_protocol import AGREE_SECONDS
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.node.transfers.mapping import NodeTransfers, outputs_of
-from ma_boot.node.transfers.progress import TransferProgress
-from ma_boot.node.transfers.transfers import (
-    SetsFirst,
-    boot_error,
-    cancelled_soon,
-    ordinary_by_mapping,
-    uploading_periodically,
-)
+from ma_boot.node.transfers.progress import TransferProgress, cancel_and_wait
+from ma_boot.node.transfers.transfer_errors import to_boot_error
+from ma_boot.node.transfers.uploads import CheckpointsFirst, ordinary_by_mapping, uploading_periodically
 from ma_boot.platform.modelarts.job import JobEnvironment
 from ma_boot.platform.rank_table import RankTable
 from ma_boot.processes.signals import SignalInbox
@@ -168,11 +163,11 @@ def _begun(
             task.wait(check, remind=progress.say)
             sets = task.result()
         except mapping_errors.PathMappingError as error:
-            raise boot_error(error, transfers.store, "checkpoints") from error
+            raise to_boot_error(error, transfers.store, "checkpoints") from error
         except OSError as error:
             raise CannotCreate(f"checkpoints: {error}") from error
         except BaseException:
-            cancelled_soon(task)
+            cancel_and_wait(task)
             raise
         phase.detail = "; ".join(map(_text, sets))
         for output, restored in zip(outputs, sets):
@@ -201,10 +196,10 @@ def _publish_before_restart(
     try:
         in_time = task.wait(check, time.monotonic() + seconds)
     except BaseException:
-        cancelled_soon(task)
+        cancel_and_wait(task)
         raise
     if not in_time:
-        cancelled_soon(task)
+        cancel_and_wait(task)
     late = f"not every checkpoint was published in {seconds:.0f} s"
     problems = task.result() if in_time else [late]
     for problem in problems:
@@ -300,7 +295,7 @@ def sending_outputs(
                 except RuntimeError as error:  # the limit of threads
                     journal.warn(f"checkpoints: published at the end only: {described(error)}")
                     break
-                running.callback(cancelled_soon, task)
+                running.callback(cancel_and_wait, task)
         yield
 
 
@@ -339,10 +334,10 @@ def sets_first(
     run: RunResult | None,
     stopped: bool,
     journal: Journal,
-) -> SetsFirst:
+) -> CheckpointsFirst:
     """The last uploads, after the end of the processes: complete checkpoints, then all other files."""
     ordinary = partial(ordinary_by_mapping, transfers, outputs)
-    return SetsFirst(last_sets(outputs, run, stopped, journal), ordinary)
+    return CheckpointsFirst(last_sets(outputs, run, stopped, journal), ordinary)
 
 
 def last_sets(

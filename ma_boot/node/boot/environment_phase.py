@@ -1,7 +1,7 @@
-"""The environment phase: the training's environment, and what is installed or run once before the processes.
+"""Environment phase: the training's environment, and the setup that runs once before the processes.
 
-ModelArts' own launcher does the latter for its preset engines, in this order: packages, `ma-pre-start`,
-custom operators.
+The order is that of ModelArts' own launcher for its preset engines: packages, `ma-pre-start`, custom
+operators.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from ma_boot.errors import CommandNotFound, ConfigError
-from ma_boot.node.boot.world import Say
+from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.environment.command import find_command, find_file, find_program
 from ma_boot.node.environment.command_words import TrainingCommand
 from ma_boot.node.environment.patch import applied
-from ma_boot.node.environment.shell import environment_after, passable
-from ma_boot.node.environment.training_environment import TrainingEnvironment, package_place
-from ma_boot.node.transfers.transfers import boot_error
+from ma_boot.node.environment.shell import drop_long_variables, environment_after
+from ma_boot.node.environment.training_environment import TrainingEnvironment, prepare_packages
+from ma_boot.node.transfers.transfer_errors import to_boot_error
 from ma_boot.platform.modelarts.job import JobEnvironment
 from ma_boot.processes.children import run_child
-from ma_boot.processes.signals import SignalInbox
 from path_mapping.errors import PathMappingError
 
 if TYPE_CHECKING:
@@ -34,15 +33,6 @@ PRE_START = ("ma-pre-start.sh", "ma-pre-start.py")
 OPERATOR = "MA_ALGORITHM_OPERATOR"
 
 
-class EnvironmentOptions(NamedTuple):
-    """The options for the training's environment."""
-
-    python: str | None = None
-    conda_env: str | None = None
-    source: tuple[str, ...] = ()
-    requirements: str | None = None
-
-
 def check_command(
     command: TrainingCommand,
     training: TrainingEnvironment,
@@ -51,8 +41,9 @@ def check_command(
     inputs: Sequence[Route],
     by_mpi: bool,
 ) -> TrainingCommand | None:
-    """Reports a missing command before hours of download, also a missing `mpirun` if the rendezvous is
-    `by_mpi`; None if an input will bring the command.
+    """Returns the command of the training; None if an input contains it and has to be downloaded first.
+
+    A missing command, or a missing `mpirun` with `by_mpi`, is thus reported before hours of download.
 
     Raises `CommandNotFound`, `NotExecutable` or `UsageError`.
     """
@@ -73,12 +64,15 @@ def check_command(
 def training_command(
     command: TrainingCommand, training: TrainingEnvironment, cwd: str, job: JobEnvironment
 ) -> TrainingCommand:
-    """The command of the training; raises `CommandNotFound`, `NotExecutable` or `UsageError`."""
+    """Returns the command of the training.
+
+    Raises `CommandNotFound`, `NotExecutable` or `UsageError`.
+    """
     return find_command(command, training.python, training.environ.get("PATH", ""), cwd, job.job_dir)
 
 
 def pip_command(python: str, file: str, environ: Mapping[str, str]) -> list[str]:
-    """`pip install -r FILE`, from the index that the platform names: its containers have no Internet access.
+    """Returns `pip install -r FILE` with the platform's index: its containers have no Internet access.
 
     An index that the user has configured for pip takes precedence.
     """
@@ -90,47 +84,53 @@ def pip_command(python: str, file: str, environ: Mapping[str, str]) -> list[str]
 
 
 class NodeSetup(NamedTuple):
-    """What is done once on a node before its processes; the programs print to standard error.
+    """Setup that runs once on a node before its processes; its programs print to standard error.
 
     Every method raises `ConfigError` for a program that fails, and `Stopped`.
     """
 
-    environ: Mapping[str, str]
-    cwd: str
-    home: str
-    job_dir: str
-    inbox: SignalInbox
-    say: Say
+    context: ProcessContext
+    job: JobEnvironment
 
     def install_packages(self, requirements: str, training: TrainingEnvironment) -> TrainingEnvironment:
-        """Installs a requirements file into the training's environment, or into one of the job's own that the
-        training sees, where this user may not write to the former."""
+        """Installs a requirements file into the training's environment.
+
+        Where this user may not write to it, into a directory of the job that the training's Python searches.
+        """
         try:
-            file = find_file(requirements, self.cwd, self.job_dir)
+            file = find_file(requirements, self.context.cwd, self.job.job_dir)
         except CommandNotFound as error:
             raise ConfigError(f"--requirements {error}") from error
 
-        python, training = package_place(training, self.home, self.inbox, self._reminder(training.python))
-        argv = pip_command(python, file, self.environ)
-        self.say(f"installing {file} into the environment of {python}")
+        python, training = prepare_packages(
+            training, self.job.home, self.context.inbox, self._reminder(training.python)
+        )
+        argv = pip_command(python, file, self.context.environ)
+        self.context.journal.say(f"installing {file} into the environment of {python}")
         self._run(argv, f"pip could not install {file}", training, os.path.dirname(file))
         return training
 
     def run_pre_start(self, beside: str | None, training: TrainingEnvironment) -> TrainingEnvironment:
-        """Runs `ma-pre-start.sh` and `.py` in the training script's directory `beside`, if there is one yet;
-        what the former exports is kept."""
+        """Runs `ma-pre-start.sh` and `.py` in the directory `beside` of the training script, if there is one.
+
+        Returns the environment with the exports of the shell script.
+        """
         if beside is None:
             return training
         for file in (os.path.join(beside, name) for name in PRE_START):
             if not os.path.isfile(file):
                 continue
-            self.say(f"running {file} before the training")
+            self.context.journal.say(f"running {file} before the training")
             if file.endswith(".py"):
                 self._run([training.python, file], f"{file} failed", training, beside)
                 continue
-            code, patch = environment_after(file, training.environ, self.inbox, self._reminder(file), beside)
+            code, patch = environment_after(
+                file, training.environ, self.context.inbox, self._reminder(file), beside
+            )
             _check(code, f"{file} failed")
-            training = training._replace(environ=passable(applied(training.environ, patch), self.say))
+            training = training._replace(
+                environ=drop_long_variables(applied(training.environ, patch), self.context.journal.say)
+            )
         return training
 
     def install_operators(
@@ -140,7 +140,7 @@ class NodeSetup(NamedTuple):
 
         Like ModelArts' launcher (davincirun, `OpManager`). Raises a `BootError` for a failed download.
         """
-        text = self.environ.get(OPERATOR, "").strip() or "{}"
+        text = self.context.environ.get(OPERATOR, "").strip() or "{}"
         try:
             document = json.loads(text)
             url = document.get("obs", {}).get("obs_url")
@@ -156,18 +156,19 @@ class NodeSetup(NamedTuple):
             installers = sorted(Path(directory).rglob("*.run"))
             if not installers:
                 raise ConfigError(f"{OPERATOR}: there is no .run file in {url}")
-            self.say(f"installing the operators of {installers[0].name}")
-            installers[0].chmod(0o700)  # OBS does not keep the x bit
+            self.context.journal.say(f"installing the operators of {installers[0].name}")
+            # OBS does not store permissions.
+            installers[0].chmod(0o700)
             self._run([str(installers[0])], f"{installers[0].name} failed", training, directory)
         more: dict[str, str] = {"SLOG_PRINT_TO_STDOUT": "1"} if document.get("ide_mode") else {}
         return training._replace(environ={**training.environ, **more})
 
     def _run(self, argv: Sequence[str], failure: str, training: TrainingEnvironment, cwd: str) -> None:
         reminder = self._reminder(argv[0])
-        _check(run_child(argv, training.environ, self.inbox, reminder, cwd=cwd, stdout=2), failure)
+        _check(run_child(argv, training.environ, self.context.inbox, reminder, cwd=cwd, stdout=2), failure)
 
     def _reminder(self, program: str) -> Callable[[], None]:
-        return lambda: self.say(f"{program} is still running")
+        return lambda: self.context.journal.say(f"{program} is still running")
 
 
 def _check(code: int, failure: str) -> None:
@@ -180,7 +181,8 @@ def _fetch(url: str, directory: str, store: Store) -> None:
     from path_mapping.transfer.transfer import download
     from path_mapping.workers.retry import RetriedStore
 
-    written = url if "://" in url else "obs:/" + url  # the platform writes /bucket/key as well
+    # The platform writes /bucket/key as well as obs://bucket/key.
+    written = url if "://" in url else "obs:/" + url
     try:
         source = ObsUrl.typed(written)
         is_file = source.key and not source.key.endswith("/")
@@ -190,4 +192,4 @@ def _fetch(url: str, directory: str, store: Store) -> None:
     except ValueError as error:
         raise ConfigError(f"{OPERATOR}: {error}") from error
     except PathMappingError as error:
-        raise boot_error(error) from error
+        raise to_boot_error(error) from error

@@ -1,4 +1,4 @@
-"""The job phase: what is checked and reported before anything is done, and what its form holds at the end."""
+"""Job phase: checks before any other work, and the contents of the job form's directories at the end."""
 
 from __future__ import annotations
 
@@ -6,42 +6,36 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from ma_boot.errors import CannotCreate, ConfigError, OutputLost, listed
-from ma_boot.node.boot.world import Say
-from ma_boot.node.transfers.transfers import nothing_at
+from ma_boot.node.boot.options import JobOptions
+from ma_boot.node.boot.process_context import Say
+from ma_boot.node.transfers.transfer_errors import missing_outputs
 from ma_boot.platform.modelarts.findings import failed
 from ma_boot.platform.modelarts.job import Channel, ChannelContent, JobEnvironment, read_channels, read_job
-from ma_boot.platform.modelarts.machine import look_around
+from ma_boot.platform.modelarts.surroundings import read_surroundings
 from ma_boot.processes.signals import swallowing_shell
 from ma_boot.redact import without_secrets
 from ma_boot.report.files import keep_earlier
 from ma_boot.report.journal import Journal
 from ma_boot.wording import Message, ProgressLine
 
-COUNT_SECONDS = 5.0  # for all files together; after a stop signal there is less time
+# Seconds; max. time to count the files of all channels. After a stop signal the grace period is for uploads.
+COUNT_SECONDS = 5.0
 HURRIED_SECONDS = 0.5
-
-
-class JobOptions(NamedTuple):
-    """The options for what is known and checked first; `platform` is None if its variables tell."""
-
-    platform: str | None = None
-    preflight: bool = False
 
 
 def this_job(
     options: JobOptions, environ: Mapping[str, str], hostname: str, say: Say = lambda text: None
 ) -> JobEnvironment:
-    """The job of this node; says on which platform it is. Raises `ConfigError`."""
-    job = read_job(environ, hostname, options.platform, look_around)
+    """Returns the job of this node, and prints its platform. Raises `ConfigError`."""
+    job = read_job(environ, hostname, options.platform, read_surroundings)
     say(ProgressLine(f"platform: {job.platform}"))
     return job
 
 
 def set_failure_aside(job: JobEnvironment) -> None:
-    """Renames the failure file of an earlier start: from now on a file of that name is this start's.
+    """Renames the failure file of an earlier start, so that a file of that name belongs to this start.
 
     Raises `CannotCreate`.
     """
@@ -54,7 +48,8 @@ def set_failure_aside(job: JobEnvironment) -> None:
 def report_shell(job: JobEnvironment, warn: Say) -> None:
     """Prints a warning if a shell keeps the platform's stop signal from this process."""
     shell = swallowing_shell()
-    if shell is None or not (job.place.job or os.getppid() == 1):  # in a terminal, people stop it by Ctrl-C
+    # In a terminal Ctrl-C reaches all processes.
+    if shell is None or not (job.place.job or os.getppid() == 1):
         return
     warn(
         f"a stop of the job will not reach ma_boot, so no outputs would be uploaded: the shell above it, "
@@ -67,8 +62,9 @@ def check_container(environ: Mapping[str, str], hostname: str, job: JobEnvironme
 
     Raises `ConfigError` with all errors that they found.
     """
+    # Imported here: most jobs run no checks.
     from ma_boot.node.doctor.container import System
-    from ma_boot.node.doctor.examination import quick_findings  # only for jobs that ask for it
+    from ma_boot.node.doctor.examination import quick_findings
 
     findings = quick_findings(System(environ, hostname), job)
     for finding in findings:
@@ -82,7 +78,7 @@ def check_container(environ: Mapping[str, str], hostname: str, job: JobEnvironme
 
 
 def report_channels(environ: Mapping[str, str], warn: Say) -> None:
-    """Prints what is wrong with the job form's inputs and outputs."""
+    """Prints warnings about invalid or missing inputs and outputs of the job form."""
     channels, problems = read_channels(environ)
     for problem in problems:
         warn(problem)
@@ -92,7 +88,7 @@ def report_channels(environ: Mapping[str, str], warn: Say) -> None:
 
 
 def form_channels(environ: Mapping[str, str], journal: Journal, hurry: bool) -> tuple[ChannelContent, ...]:
-    """What the inputs and outputs hold, outputs first; each gets an event."""
+    """Returns the contents of the inputs and outputs, outputs first; writes an event for each."""
     deadline = time.monotonic() + (HURRIED_SECONDS if hurry else COUNT_SECONDS)
     channels = sorted(read_channels(environ)[0], key=lambda channel: channel.kind == "inputs")
     contents = tuple(channel_content(channel, deadline) for channel in channels)
@@ -116,17 +112,18 @@ def channel_content(channel: Channel, deadline: float) -> ChannelContent:
                 return ChannelContent(channel, files, size, False)
             try:
                 size += os.stat(os.path.join(place, name)).st_size
-            except OSError:  # removed meanwhile, or a dangling link
+            except OSError:
+                # Removed since it was listed, or a dangling link.
                 continue
             files += 1
     return ChannelContent(channel, files, size, True)
 
 
 def empty_outputs(contents: Sequence[ChannelContent], all_expected: bool) -> OutputLost | None:
-    """The loss of outputs without any file, by the rule of the mapping's outputs: `all_expected`."""
+    """Returns the loss of outputs without any file; None unless files are expected in all of them."""
     empty = [content.channel for content in contents if content.channel.kind == "outputs" and content.empty]
     if not all_expected or not empty:
         return None
-    return nothing_at(
+    return missing_outputs(
         [f"{channel.local_dir} (the job form's {channel.name}, for {channel.url})" for channel in empty]
     )

@@ -1,4 +1,4 @@
-"""The launch phase: the node's launch plan, and the directories that its processes need."""
+"""Launch phase: the node's launch plan, and the directories that its processes need."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable
 
 from ma_boot.errors import CannotCreate, ConfigError
-from ma_boot.node.environment.command import code_of
+from ma_boot.node.environment.command import find_code
 from ma_boot.node.environment.command_words import TrainingCommand
-from ma_boot.node.launch.launch_plan import LaunchOptions, LaunchPlan, Node, WorkerSpec
+from ma_boot.node.launch.launch_plan import LaunchPlan, Node, WorkerSpec
+from ma_boot.node.launch.options import LaunchOptions
 from ma_boot.node.launch.worker_specs import (
     MINDSPORE_PORT,
     TORCH_PORT,
@@ -22,8 +23,8 @@ from ma_boot.node.launch.worker_specs import (
     with_rank_dirs,
     with_tee,
 )
+from ma_boot.platform.modelarts.cpu_affinity import assign_cores, read_machine
 from ma_boot.platform.modelarts.job import JobEnvironment
-from ma_boot.platform.modelarts.machine import bound_cores, read_machine
 from ma_boot.redact import masked
 from ma_boot.wording import counted
 
@@ -36,10 +37,10 @@ ENVIRONMENT_FILE = "env.log"
 def meeting_point(
     options: LaunchOptions, job: JobEnvironment, master_port: str, look_up: Callable[[str], str]
 ) -> tuple[str, int] | None:
-    """The address and port where the processes of all nodes meet; None if they need none.
+    """Returns the address and port of the rendezvous of all processes; None if they need none.
 
-    `master_port` is the environment's MASTER_PORT; `look_up` makes an address of a name. Raises `ConfigError`
-    and what `look_up` raises.
+    `master_port` is the environment's MASTER_PORT; `look_up` resolves a name. Raises `ConfigError` and the
+    errors of `look_up`.
     """
     if options.rendezvous in ("rank-table", "mpi", "none") and not options.per_node:
         return None
@@ -60,15 +61,14 @@ def meeting_point(
 
 
 def working_directory(options: LaunchOptions, command: TrainingCommand, cwd: str, job_dir: str) -> str:
-    """Where the processes run, and relative local paths of the mapping start.
+    """Returns the working directory of the processes, in which relative local paths of the mapping start.
 
-    `cwd` is where ma_boot was started; the directories of `--workdir per-rank` are in it. Raises
-    `CommandNotFound` for `--workdir code` with a script that is not there, and `ConfigError` for one with a
-    command that names no file.
+    `cwd` is that of ma_boot; the directories of `--workdir per-rank` are in it. With `--workdir code`, raises
+    `CommandNotFound` for a missing script, and `ConfigError` for a command that names no file.
     """
     if options.workdir != "code":
         return cwd
-    code = code_of(command, cwd, job_dir)
+    code = find_code(command, cwd, job_dir)
     if code is None:
         raise ConfigError(
             "--workdir code: expected a script or module of the job's code in COMMAND, found "
@@ -78,7 +78,7 @@ def working_directory(options: LaunchOptions, command: TrainingCommand, cwd: str
 
 
 def plan_node(node: Node, options: LaunchOptions) -> LaunchPlan:
-    """The launch plan of this node; looks at its code and its cores. Raises `ConfigError`."""
+    """Returns the launch plan of this node, by its code and its cores. Raises `ConfigError`."""
     plan, placement = plan_launch(node, options), node.placement
     if options.workdir == "per-rank":
         code = _code_to_copy(options.copy_code, node.command.code or node.cwd)
@@ -86,12 +86,12 @@ def plan_node(node: Node, options: LaunchOptions) -> LaunchPlan:
     if options.bind_cores != "none":
         device_ids = placement.device_ids or tuple(map(placement.device, range(len(placement.ranks))))
         machine = read_machine(frozenset(os.sched_getaffinity(0)))
-        plan = with_cores(plan, bound_cores(options.bind_cores, machine, device_ids))
+        plan = with_cores(plan, assign_cores(options.bind_cores, machine, device_ids))
     return with_tee(plan, options.tee)
 
 
 def launch_text(plan: LaunchPlan, command: TrainingCommand, options: LaunchOptions, ranks_start: str) -> str:
-    """The phase in one line; `ranks_start` is what starts the ranks in place of ma_boot, mostly empty."""
+    """Returns the phase in one line; `ranks_start` names a program that starts the ranks, mostly none."""
     if options.per_node and ranks_start:
         started = f"{ranks_start} starts the ranks of this node: started once (--per-device: for each device)"
         if plan.world_size == 1 or not command.counts:
@@ -107,7 +107,7 @@ def launch_text(plan: LaunchPlan, command: TrainingCommand, options: LaunchOptio
 
 
 def _code_to_copy(globs: Sequence[str], start: str) -> tuple[tuple[str, str], ...]:
-    """The files that `copy_code` names, each with its path inside a rank's directory.
+    """Returns the files that match `copy_code`, each with its path inside a rank's directory.
 
     The globs are relative to `start`. A match below that directory keeps its relative path, one outside
     (`../src`) only its name. Raises `ConfigError` for a glob that matches nothing.
@@ -124,12 +124,13 @@ def _code_to_copy(globs: Sequence[str], start: str) -> tuple[tuple[str, str], ..
 
 
 def make_directories(plan: LaunchPlan, inputs: Sequence[Route]) -> None:
-    """Creates the directories of the plan; what an earlier start left in a rank's directory is deleted.
+    """Creates the directories of the plan; a rank's directory of an earlier start is emptied.
 
     Raises `CannotCreate`, and `ConfigError` if one of the inputs is in a rank's directory.
     """
     for worker in plan.workers:
-        log_dir = worker.environ.get("ASCEND_PROCESS_LOG_PATH")  # CANN does not create it
+        # CANN writes logs only to a directory that exists.
+        log_dir = worker.environ.get("ASCEND_PROCESS_LOG_PATH")
         try:
             if log_dir:
                 os.makedirs(log_dir, exist_ok=True)

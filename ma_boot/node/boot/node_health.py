@@ -1,4 +1,4 @@
-"""A node between two attempts: whether its cards and disks are in order, and when its cards are free."""
+"""Health of a node between two attempts: defects of its devices and disks, and the release of its devices."""
 
 from __future__ import annotations
 
@@ -10,55 +10,61 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Callable
 
-from ma_boot.node.boot.world import World
-from ma_boot.node.observe.cards import CardTools, NpuState
+from ma_boot.node.boot.process_context import ProcessContext
+from ma_boot.node.observe.metrics.card_tables import NpuState
+from ma_boot.node.observe.metrics.cards import CardTools
 from ma_boot.processes.task import Task
 from ma_boot.wording import Message
 
 NPU = Path("/dev/davinci_manager")
-RELEASE_SECONDS = 15.0  # an NPU is not free at once when the process that used it has ended
-FREE_SECONDS = 30.0  # where npu-smi tells who uses it, at most
+# Seconds; the driver releases an NPU some time after the process that used it has ended.
+RELEASE_SECONDS = 15.0
+# Seconds; max. wait where npu-smi shows the processes that use an NPU.
+FREE_SECONDS = 30.0
+# Seconds between two calls of npu-smi.
 _BETWEEN_LOOKS = 1.0
-BROKEN = ("Alarm", "Critical")  # of npu-smi's OK, Warning, Alarm, Critical
-LEAST_FREE = 1 << 20  # bytes of a disk on which something can still be written
+# States of npu-smi's OK, Warning, Alarm and Critical in which a device is taken for broken.
+BROKEN = ("Alarm", "Critical")
+# Bytes; a disk with less free space counts as full.
+LEAST_FREE = 1 << 20
 
 
-def wait_for_cards(world: World, check: Callable[[], None]) -> None:
-    """Returns once no process uses an NPU any more, or after half a minute; raises what `check` does.
+def wait_for_cards(context: ProcessContext, check: Callable[[], None]) -> None:
+    """Waits until no process uses an NPU any more, for at most half a minute; raises the errors of `check`.
 
-    Where that cannot be seen, the NPUs have the time that they need.
+    Where npu-smi does not show the processes, waits for the time that the driver needs.
     """
     began = time.monotonic()
     while True:
-        state = _npus(world, check)
+        state = _npus(context, check)
         if state is None and not NPU.exists():
             return
         seconds = FREE_SECONDS if state is not None and state.processes is not None else RELEASE_SECONDS
         left = began + seconds - time.monotonic()
         if left <= 0 or (state is not None and state.processes == 0):
             return
-        _sleep(world, min(left, _BETWEEN_LOOKS) if state is not None else left, check)
+        _sleep(context, min(left, _BETWEEN_LOOKS) if state is not None else left, check)
 
 
-def _sleep(world: World, seconds: float, check: Callable[[], None]) -> None:
+def _sleep(context: ProcessContext, seconds: float, check: Callable[[], None]) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         check()
-        world.inbox.wait(until - time.monotonic())
+        context.inbox.wait(until - time.monotonic())
     check()
 
 
-def what_is_broken(world: World, cards: int, directories: Iterable[str]) -> str:
-    """Why no further attempt can do well on this node; empty if nothing of that kind is known.
+def find_defect(context: ProcessContext, cards: int, directories: Iterable[str]) -> str:
+    """Returns a defect of this node with which no further attempt can succeed; empty if none is known.
 
-    Its processes use so many `cards`, and write to the `directories`. Raises `Stopped`.
+    Its processes use `cards` devices, and write to the `directories`. Raises `Stopped`.
     """
-    problems = [*broken_cards(_npus(world, world.inbox.check), cards), *_full_disks(directories)]
+    problems = [*broken_cards(_npus(context, context.inbox.check), cards), *_full_disks(directories)]
     return problems[0] if problems else ""
 
 
 def broken_cards(state: NpuState | None, cards: int) -> Iterator[str]:
-    """What npu-smi shows of cards that are broken, or gone; nothing where it tells nothing. Pure."""
+    """Yields the devices that npu-smi shows as broken, and the number of missing ones. Pure."""
     if state is None or not state.rows:
         return
     for row in state.rows:
@@ -75,13 +81,13 @@ def _full_disks(directories: Iterable[str]) -> Iterator[str]:
                 yield Message.of("the disk of {} is full", directory)
 
 
-def _npus(world: World, check: Callable[[], None]) -> NpuState | None:
-    """Returns the state that npu-smi shows now; None where it is not, or fails. Raises what `check` does."""
+def _npus(context: ProcessContext, check: Callable[[], None]) -> NpuState | None:
+    """Returns the state by npu-smi; None if it is missing or fails. Raises the errors of `check`."""
 
     def query(cancel: threading.Event) -> NpuState | None:
-        return CardTools(world.environ).npus(cancel)
+        return CardTools(context.environ).read_npus(cancel)
 
-    task = Task("npu-smi", query, world.inbox)
+    task = Task("npu-smi", query, context.inbox)
     try:
         task.wait(check)
     finally:

@@ -1,4 +1,4 @@
-"""The rank table phase: which ranks run on this node, by the rank table, by hand, or by counting."""
+"""Rank table phase: the ranks of this node by the rank table, by options, or by counting."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 from ma_boot.errors import ConfigError, RankTableInvalid, listed
-from ma_boot.node.boot.world import Say
+from ma_boot.node.boot.options import RankOptions
+from ma_boot.node.boot.process_context import ProcessContext, Say
 from ma_boot.node.environment.training_environment import TrainingEnvironment
-from ma_boot.node.launch.launch_plan import Placement, placed_by_count
+from ma_boot.node.launch.launch_plan import Placement, place_by_count
 from ma_boot.platform.modelarts.job import JobEnvironment
-from ma_boot.platform.modelarts.machine import with_machine
 from ma_boot.platform.modelarts.platform_programs import planned_route
 from ma_boot.platform.modelarts.rank_table_file import wait_until_completed
+from ma_boot.platform.modelarts.surroundings import with_machine
 from ma_boot.platform.rank_table import (
     NotYet,
     Pod,
@@ -35,59 +36,41 @@ from ma_boot.processes.signals import SignalInbox
 from ma_boot.report.files import write_atomically
 from ma_boot.wording import Message, WarningLine, in_lines, lines_of, ranks_text
 
+# Warnings about a rank table that are printed; the others are counted.
 MOST_WARNINGS = 5
-WRITTEN_SECONDS = 5.0  # in which somebody who writes the user's file is done
+# Seconds; a file of the user that is older, or still invalid after this wait, is not just being written.
+WRITTEN_SECONDS = 5.0
+# Seconds between two looks at such a file.
 POLL_SECONDS = 0.1
-
-
-class RankOptions(NamedTuple):
-    """The options for the ranks of a node; the timeout in seconds."""
-
-    product: str | None = None
-    rank_order: str = "pod"
-    host_nic_ip: str | None = None
-    rank_table_file: str | None = None
-    rank_size: int | None = None
-    rank_start: int | None = None
-    device_start: int | None = None
-    devices: tuple[int, ...] = ()
-    rank_table_timeout: float = 1800.0
-
-    @property
-    def by_hand(self) -> bool:
-        """Whether the user gives the ranks of this machine, as to the script that X2MindSpore generates."""
-        return any(given is not None for given in (self.rank_size, self.rank_start, self.device_start))
 
 
 def find_ranks(
     options: RankOptions,
     rendezvous: str,
     job: JobEnvironment,
-    cwd: str,
-    sleep: Callable[[float], None],
-    say: Say,
+    context: ProcessContext,
     check: Callable[[], None],
 ) -> tuple[Placement, RankTable | None, JobEnvironment]:
-    """The ranks of this node, the converted rank table if the job has one, and the job with its nodes.
+    """Returns this node's ranks, the converted rank table if there is one, and the job with its nodes.
 
-    Waits for the table, which may have more nodes than the variables told of. `sleep` may return early;
-    `check` is called while it waits, and raises to end the wait. Raises `ConfigError`, `RankTableInvalid` and
-    `RankTableTimeout`.
+    Waits for the table, which may have more nodes than the variables; calls `check` meanwhile, which may
+    raise. Raises `ConfigError`, `RankTableInvalid` and `RankTableTimeout`.
     """
-    file = _table_file(options, job, cwd)
+    sleep, say = context.inbox.wait, context.journal.say
+    file = _table_file(options, job, context.cwd)
     if file is None:
         if rendezvous == "rank-table":
             raise ConfigError(
                 Message(
-                    "RANK_TABLE_FILE is not set, so no rank table will come: for a job on NPUs set it to "
-                    "/user/config in the job's environment variables; without NPUs choose another "
+                    "RANK_TABLE_FILE is not set, so the platform writes no rank table: for a job on NPUs set "
+                    "it to /user/config in the job's environment variables; without NPUs choose another "
                     "--rendezvous"
                 )
             )
         last = options.devices[-1] if options.devices else -1
         if job.device_count and last >= job.device_count:
             raise _no_such_device(last, job.device_count)
-        return placed_by_count(job, options.devices), None, job
+        return place_by_count(job, options.devices), None, job
     if options.rank_table_file is not None:
         _check_given(options.rank_table_file, file, sleep, check)
     document = wait_until_completed(
@@ -106,16 +89,16 @@ def find_ranks(
         return _by_hand(options, file, table), table, job
     pod = _own_pod(table, job)
     job = _with_nodes_of(table, pod, job)
-    return _by_table(options.devices, rendezvous, file, table, pod, job), table, job
+    return _by_table(options.devices, rendezvous, file, table=table, pod=pod, job=job), table, job
 
 
 def own_table_file(job: JobEnvironment) -> str:
-    """Where the converted table is written."""
+    """Returns the path of the converted table."""
     return os.path.join(job.home, "rank_table", TABLE_NAME)
 
 
 def _table_file(options: RankOptions, job: JobEnvironment, cwd: str) -> str | None:
-    """The file to wait for; one that the user names must exist already."""
+    """Returns the file to wait for; a file that the user names must exist."""
     if options.rank_table_file is None:
         return job.place.table
     file = os.path.normpath(os.path.join(cwd, options.rank_table_file))
@@ -125,9 +108,9 @@ def _table_file(options: RankOptions, job: JobEnvironment, cwd: str) -> str | No
 
 
 def _check_given(given: str, file: str, sleep: Callable[[float], None], check: Callable[[], None]) -> None:
-    """Waits for a file that is just being written; no wait makes a table of one of another format.
+    """Waits until a file of the user is a rank table, while it may still be written.
 
-    Raises `RankTableInvalid`, `ConfigError` and what `check` raises.
+    Raises `RankTableInvalid`, `ConfigError` and the errors of `check`.
     """
     until = time.monotonic() + WRITTEN_SECONDS
     while True:
@@ -143,7 +126,7 @@ def _check_given(given: str, file: str, sleep: Callable[[float], None], check: C
             why = document.reason if isinstance(document, NotYet) else "it has no status"
             raise RankTableInvalid(
                 f"--rank-table-file {given}: not a rank table: {why}\n"
-                "  -> expected JSON as `ma_boot rank-table fake` prints it; a list of hosts does not do: "
+                "  -> expected JSON as `ma_boot rank-table fake` prints it, not a list of hosts: "
                 "`ma_boot rank-table generate` makes the table of a machine, `merge` that of several"
             )
         sleep(POLL_SECONDS)
@@ -158,7 +141,7 @@ def _no_such_device(device: int, count: int) -> ConfigError:
 
 
 def _stale(document: Mapping[str, Any], job: JobEnvironment, product: str | None) -> NotYet | None:
-    """Why a completed table is not this job's: an earlier attempt left it, and it will soon be replaced."""
+    """Returns the reason to wait for another table: a completed one may be left from an earlier start."""
     table = _parsed(document, product)
     pods, nodes = len(table.pods), job.node_count
     if job.node_count_given and table.template == "two" and pods != nodes:
@@ -173,9 +156,10 @@ def _stale(document: Mapping[str, Any], job: JobEnvironment, product: str | None
         _own_pod(table, job)
     except ConfigError as error:
         who = job.identity
-        if pods > nodes and not (who.name or who.uid or who.addresses):  # so a newer table will not help
+        # Without an identity of this node a newer table does not help.
+        if pods > nodes and not (who.name or who.uid or who.addresses):
             raise ConfigError(
-                f"the rank table has {pods} servers, and nothing tells which of them this node is: set "
+                f"the rank table has {pods} servers, and no variable identifies this node: set "
                 f"MA_NUM_HOSTS and VC_TASK_INDEX, or MA_CURRENT_HOST_IP, in the job's variables\n{error}"
             ) from error
         return NotYet(f"completed, but {error}")
@@ -200,7 +184,7 @@ def _invalid(findings: Sequence[TableFinding]) -> RankTableInvalid:
 
 
 def _valid_table(options: RankOptions, document: Mapping[str, Any], say: Say) -> RankTable:
-    """The table with ranks; errors in it are raised at once, warnings are printed."""
+    """Returns the table with ranks, and prints its warnings; raises `RankTableInvalid` for errors."""
     table = _parsed(document, options.product)
     findings = validate(table, options.product)
     if errors(findings):
@@ -216,7 +200,7 @@ def _valid_table(options: RankOptions, document: Mapping[str, Any], say: Say) ->
 
 
 def _with_devices(table: RankTable, devices: tuple[int, ...]) -> RankTable:
-    """The table with only the chosen devices of each pod: HCCL waits for every device in it."""
+    """Returns the table with the chosen devices only: HCCL waits for every device in it."""
     if table.template != "two":
         raise ConfigError(
             "--devices: the rank table already has ranks; choose the devices when you generate it "
@@ -230,7 +214,7 @@ def _with_devices(table: RankTable, devices: tuple[int, ...]) -> RankTable:
 
 
 def _own_pod(table: RankTable, job: JobEnvironment) -> Pod | None:
-    """This container in the table; None for a table that is passed through."""
+    """Returns this container's entry; None for a table that is passed through."""
     if not table.pods:
         return None
     named = table.pods[0].name is not None
@@ -238,7 +222,7 @@ def _own_pod(table: RankTable, job: JobEnvironment) -> Pod | None:
 
 
 def _with_nodes_of(table: RankTable, own: Pod | None, job: JobEnvironment) -> JobEnvironment:
-    """The job with the nodes of the table, in the order of their ranks, if there are more than was told."""
+    """Returns the job with the nodes of the table by rank, if they are more than the variables name."""
     count = len(table.pods)
     if own is None or job.node_count_given or count <= job.node_count:
         return job
@@ -249,7 +233,7 @@ def _with_nodes_of(table: RankTable, own: Pod | None, job: JobEnvironment) -> Jo
 
 
 def _address_of_rank_0(table: RankTable) -> str | None:
-    """The address of the server with rank 0, as far as the table has one."""
+    """Returns the address of the server with rank 0; None if the table has none."""
     first = next((pod for pod in table.pods if any(device.rank == 0 for device in pod.devices)), None)
     if first is None:
         return None
@@ -264,13 +248,12 @@ def _by_table(
     pod: Pod | None,
     job: JobEnvironment,
 ) -> Placement:
-    """The ranks of this pod's own devices: a server may hold two pods of a job.
+    """Returns the ranks of this pod's own devices: a server may hold two pods of a job.
 
-    If the table is not the rendezvous, ranks follow the nodes as the job numbers them, so that rank 0 is on
-    the master node.
+    If the table is not the rendezvous, ranks follow the node numbers, so that rank 0 is on the master node.
     """
     if pod is None:
-        return Placement(table.world_size, placed_by_count(job).ranks, file)
+        return Placement(table.world_size, place_by_count(job).ranks, file)
     devices = [device for device in pod.devices if device.rank is not None]
     ranks = tuple(device.rank for device in devices if device.rank is not None)
     if rendezvous != "rank-table" and len({len(other.devices) for other in table.pods}) == 1:
@@ -281,7 +264,7 @@ def _by_table(
 
 
 def _by_hand(options: RankOptions, file: str, table: RankTable) -> Placement:
-    """The ranks from `--rank-start` on: as many as the server has on which the table puts that rank."""
+    """Returns the ranks from `--rank-start` on: as many as the server with that rank has in the table."""
     size, start = options.rank_size or table.world_size, options.rank_start or 0
     first = options.device_start or 0
     if size != table.world_size:
@@ -296,9 +279,9 @@ def _by_hand(options: RankOptions, file: str, table: RankTable) -> Placement:
 
 
 def write_table(placement: Placement, table: RankTable | None, job: JobEnvironment) -> None:
-    """Writes the converted table, at each start anew: an earlier one may name replaced nodes.
+    """Writes the converted table, at each start: an earlier one may name replaced nodes.
 
-    A template-one file that the user named is used where it is. Raises `CannotCreate`.
+    A template-one file of the user is used in its place. Raises `CannotCreate`.
     """
     if table is not None and placement.table_file == own_table_file(job):
         write_atomically(Path(placement.table_file), table.dumps())
@@ -311,18 +294,18 @@ def planned_by_route(
     inbox: SignalInbox,
     say: Say,
 ) -> Placement:
-    """The placement as the platform's route planner reorders it, if the job asks for that."""
+    """Returns the placement as reordered by the platform's route planner, if the job asks for that."""
     server_id = placement.server_id
     if not job.route_plan or placement.table_file is None or server_id is None:
         return placement
 
     file = Path(placement.table_file)
-    route = planned_route(training.python, file, server_id, training.environ, inbox, say)
+    route = planned_route(training.python, file, server_id, environ=training.environ, inbox=inbox, say=say)
     return placement._replace(ranks=route[1], table_file=str(route[0])) if route else placement
 
 
 def own_ranks(placement: Placement) -> str:
-    """`ranks 4-7 of 8`."""
+    """Returns the ranks of this node in words: `ranks 4-7 of 8`."""
     ranks = placement.ranks
     if not ranks:
         return f"none of {placement.world_size} ranks on this node"

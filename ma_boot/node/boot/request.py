@@ -1,30 +1,28 @@
-"""What the user asked of a node: the options of `ma_boot run` as a value, and back to a command line."""
+"""Boot requests: a training command with the options of `ma_boot run`, as values and as command lines."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ma_boot.errors import ConfigError, listed
-from ma_boot.node.boot.environment_phase import EnvironmentOptions
-from ma_boot.node.boot.job_phase import JobOptions
-from ma_boot.node.boot.rank_table_phase import RankOptions
-from ma_boot.node.boot.run_phase import RunOptions
+from ma_boot.node.boot.options import EnvironmentOptions, JobOptions, RankOptions, RunOptions
 from ma_boot.node.environment.command import StartScript
 from ma_boot.node.environment.command_words import TrainingCommand
-from ma_boot.node.launch.launch_plan import LaunchOptions
-from ma_boot.node.transfers.mapping import TransferOptions
-from ma_boot.platform.recognition.recognise import recognised
+from ma_boot.node.launch.options import LaunchOptions
+from ma_boot.node.option import Option, fill, options_in
+from ma_boot.node.transfers.options import TransferOptions
+from ma_boot.platform.recognition.recognise import recognise
 from ma_boot.redact import without_secret_words
 from ma_boot.wording import Message
 
 
 class BootRequest(NamedTuple):
-    """The training command, and the options of each phase: only `boot` and the rehearsal see all of them.
+    """The training command, and the options by groups: each phase of the boot gets its own group.
 
-    `ranks_start` is what starts the ranks in place of ma_boot, as the command and the shell script that it
-    runs show it, empty if nothing does.
+    `ranks_start` names the program that starts the ranks in place of ma_boot, as the command and the shell
+    script that it runs show it; empty if ma_boot starts them.
     """
 
     command: TrainingCommand
@@ -37,14 +35,9 @@ class BootRequest(NamedTuple):
     ranks_start: str = ""
 
 
+# Beginnings of variables that a platform sets on each node of a job.
 _OF_THE_PLATFORM = ("MA_", "BATCH_", "DLS_", "RANK_TABLE_FILE", "GLOBAL_RANK_TABLE_FILE")
-# What is set by a variable, MABOOT_HOST_NIC_IP, and has no option on the command line.
-BY_VARIABLE = {
-    *("product", "rank_order", "device_id", "host_nic_ip", "rendezvous_port", "non_sink", "copy_code"),
-    *("stall_timeout", "download_timeout", "start_seconds", "time_limit", "channel_port", "reset_file"),
-}
-# The fields of a group are the options of the same names: a new option is one new field.
-_GROUPS: dict[str, Any] = {
+GROUPS: dict[str, Any] = {
     "job": JobOptions,
     "environment": EnvironmentOptions,
     "ranks": RankOptions,
@@ -54,18 +47,16 @@ _GROUPS: dict[str, Any] = {
 }
 
 
-def requested(
-    command: TrainingCommand,
-    options: Mapping[str, Any],
-    script: StartScript | None = None,
+def build_request(
+    command: TrainingCommand, options: Mapping[str, Any], script: StartScript | None = None
 ) -> BootRequest:
     """The request that a command line makes, with the defaults that depend on other options.
 
-    A command that starts the processes itself (`--per-node`, a launcher such as torchrun, or a `script` with
-    one) also finds the other nodes itself, but a loop of the script needs the rank table; ranks that are
-    given by hand run in directories of their own, as in X2MindSpore's script.
+    A command that starts the ranks itself (`--per-node`, a launcher such as torchrun, or a `script` with one)
+    also finds the peers itself, but a loop in the script needs the rank table. Ranks that are given by hand
+    run in directories of their own, as in X2MindSpore's script.
     """
-    groups = {name: group(*(options[option] for option in group._fields)) for name, group in _GROUPS.items()}
+    groups = {name: fill(group, options) for name, group in GROUPS.items()}
     launch: LaunchOptions = groups["launch"]
     loop = script.ranks if script is not None else None
     ranks_start = command.launcher or (f"{script.name} ({loop})" if script is not None and loop else "")
@@ -80,100 +71,75 @@ def requested(
 
 
 def as_options(request: BootRequest) -> tuple[str, ...]:
-    """The arguments of `ma_boot run` that make this request: how another process is asked to boot."""
-    return (*_words(_options(request)), "--", *request.command.words)
+    """The arguments of `ma_boot run` that make this request in another process."""
+    words = [word for option, value in _values(request) for word in option.arguments(value)]
+    return (*words, "--", *request.command.words)
 
 
 def as_variables(request: BootRequest) -> dict[str, str]:
     """The variables `MABOOT_...` that make, together with `as_options`, this request."""
-    return _variables(_options(request))
+    variables = [each for option, value in _values(request) for each in option.assignment(value).items()]
+    return dict(sorted(variables))
 
 
 def without_own(environ: Mapping[str, str]) -> dict[str, str]:
-    """An environment without the variables that set options of ma_boot, which are not for the training."""
-    own = {f"MABOOT_{name.upper()}" for name in BY_VARIABLE}
+    """The environment without variables that set options of ma_boot: they are not for the training."""
+    options = [option for group in GROUPS.values() for option in options_in(group)]
+    own = {option.variable for option in options if option.variable_only}
     return {name: value for name, value in environ.items() if name not in own}
 
 
 def boot_command(request: BootRequest) -> str:
-    """The boot command with what differs from the defaults, however it was given; variables come first, as in
-    a shell. Without secrets."""
-    defaults = {name: value for kind in _GROUPS.values() for name, value in kind._field_defaults.items()}
-    values = {name: value for name, value in _options(request).items() if value != defaults.get(name)}
-    variables = [
-        f"{name}={shlex.join(without_secret_words([value]))} " for name, value in _variables(values).items()
-    ]
-    return "".join([*variables, shown([*_words(values), *request.command.words])])
+    """The boot command as a shell takes it, without secrets: options that differ from their defaults, rare
+    ones as variables before it."""
+    changed = [(option, value) for option, value in _values(request) if value != option.default]
+    variables = sorted(each for option, value in changed for each in option.assignment(value).items())
+    words = [word for option, value in changed for word in option.arguments(value)]
+    assignments = "".join(f"{name}={shlex.join(without_secret_words([text]))} " for name, text in variables)
+    return assignments + command_text([*words, *request.command.words])
 
 
-def _options(request: BootRequest) -> dict[str, Any]:
-    """The values of all options, by name."""
-    return {name: value for group in _GROUPS for name, value in getattr(request, group)._asdict().items()}
-
-
-def _variables(values: Mapping[str, Any]) -> dict[str, str]:
-    """The variables of the options that have no place on the command line."""
-    texts: dict[str, str] = {}
-    for name in sorted(BY_VARIABLE & values.keys()):
-        value = values[name]
-        if value is not None and value is not False and value != ():
-            text = ":".join(value) if isinstance(value, tuple) else "1" if value is True else str(value)
-            texts[f"MABOOT_{name.upper()}"] = text
-    return texts
-
-
-def shown(words: Sequence[str]) -> str:
+def command_text(words: Sequence[str]) -> str:
     """A command line of ma_boot as a text without secrets."""
     return shlex.join(["ma_boot", *without_secret_words(words)])
 
 
-def _words(values: Mapping[str, Any]) -> list[str]:
-    """Options with these values as words of a command line."""
-    words: list[str] = []
-    for name, value in values.items():
-        option = "--" + name.replace("_", "-")
-        if name in BY_VARIABLE:
-            continue
-        if name == "devices":
-            words += [option, ",".join(map(str, value))] if value else []
-        elif isinstance(value, bool):
-            words += [option] if value else []
-        elif isinstance(value, tuple):
-            words += [word for each in value for word in (option, each)]
-        elif value is not None:
-            words += [option, str(value)]
-    return words
+def _values(request: BootRequest) -> Iterator[tuple[Option, Any]]:
+    """Each option of the request with its value."""
+    for name, group in GROUPS.items():
+        values = getattr(request, name)
+        for option in options_in(group):
+            yield option, getattr(values, option.name)
 
 
-def conflicts(request: BootRequest) -> list[str]:
-    """The options of a request that contradict each other: a line for each contradiction."""
+def find_conflicts(request: BootRequest) -> list[str]:
+    """Returns a line for each contradiction between options of the request."""
     ranks, launch, run = request.ranks, request.launch, request.run
-    by = launch.rendezvous
-    option = (request.ranks_start or "--per-node") if launch.per_node else "--rendezvous mpi"
-    own_directory, each_device = launch.workdir == "per-rank", launch.starts_ranks
-    has_table = ranks.rank_table_file is not None and by == "rank-table"
+    rendezvous, starts_ranks = launch.rendezvous, launch.starts_ranks
+    is_per_rank = launch.workdir == "per-rank"
+    has_table = ranks.rank_table_file is not None and rendezvous == "rank-table"
     by_hand_only = "only with --rank-table-file and --rendezvous rank-table"
-    not_ours = f"with {option}, ma_boot does not start a process per device" + (
-        " (--per-device: it does)" if option == request.ranks_start else ""
-    )
+    starter = (request.ranks_start or "--per-node") if launch.per_node else "--rendezvous mpi"
+    advice = " (--per-device: it does)" if starter == request.ranks_start else ""
+    no_ranks = f"with {starter}, ma_boot does not start a process per device{advice}"
     rules = (
-        (launch.per_node and by == "mpi", "--per-node: --rendezvous mpi already starts mpirun once per node"),
-        (launch.per_node and launch.per_device, "--per-node, --per-device: give one of them"),
         (
-            launch.non_sink and by != "mpi",
-            "MABOOT_NON_SINK: non-sink mode needs --rendezvous mpi",
+            launch.per_node and rendezvous == "mpi",
+            "--per-node: --rendezvous mpi already starts mpirun once per node",
         ),
-        (bool(launch.copy_code) and not own_directory, "MABOOT_COPY_CODE: only with --workdir per-rank"),
+        (launch.per_node and launch.per_device, "--per-node, --per-device: give one of them"),
+        (launch.non_sink and rendezvous != "mpi", "MABOOT_NON_SINK: non-sink mode needs --rendezvous mpi"),
+        (bool(launch.copy_code) and not is_per_rank, "MABOOT_COPY_CODE: only with --workdir per-rank"),
         (ranks.by_hand and not has_table, f"--rank-size, --rank-start, --device-start: {by_hand_only}"),
         (ranks.by_hand and bool(ranks.devices), "--devices: --device-start already selects the devices"),
         (
-            ranks.rank_order == "server" and by != "rank-table",
-            f"MABOOT_RANK_ORDER=server: with --rendezvous {by}, ranks follow the order of the nodes",
+            ranks.rank_order == "server" and rendezvous != "rank-table",
+            f"MABOOT_RANK_ORDER=server: with --rendezvous {rendezvous}, ranks follow the order of the nodes",
         ),
-        (launch.bind_cores != "none" and not each_device, f"--bind-cores: {not_ours}"),
-        (own_directory and not each_device, f"--workdir per-rank: {not_ours}"),
-        (launch.device_id == "physical" and not each_device, f"MABOOT_DEVICE_ID=physical: {not_ours}"),
-        (bool(ranks.devices) and by == "mpi", f"--devices: {not_ours}"),
+        (launch.bind_cores != "none" and not starts_ranks, f"--bind-cores: {no_ranks}"),
+        (is_per_rank and not starts_ranks, f"--workdir per-rank: {no_ranks}"),
+        (launch.device_id == "physical" and not starts_ranks, f"MABOOT_DEVICE_ID=physical: {no_ranks}"),
+        (bool(ranks.devices) and rendezvous == "mpi", f"--devices: {no_ranks}"),
         (
             run.hang_action == "stop" and run.hang_timeout is None,
             "--hang-action stop: only with --hang-timeout, e.g. --hang-timeout 1800",
@@ -183,22 +149,22 @@ def conflicts(request: BootRequest) -> list[str]:
             "--metric, --metrics-port: --metrics off takes no samples",
         ),
     )
-    return [text for broken, text in rules if broken]
+    return [text for is_broken, text in rules if is_broken]
 
 
 def check_platform(request: BootRequest, environ: Mapping[str, str]) -> None:
-    """Raises `ConfigError` if a job with a rank table is started where nobody will write one."""
+    """Raises `ConfigError` if a job with a rank table is started where no platform will write one."""
     needs_table = request.launch.rendezvous == "rank-table" and request.ranks.rank_table_file is None
     if not needs_table or any(name.startswith(_OF_THE_PLATFORM) for name in environ):
         return
-    if recognised(environ, request.job.platform).name != "bare":
+    if recognise(environ, request.job.platform).name != "bare":
         return
     command = shlex.join(request.command.words)
     raise ConfigError(
         listed(
             Message(
                 "this is not a node of a job: no variable of ModelArts (MA_*, RANK_TABLE_FILE) or of another "
-                "platform (docs/platforms.md) is set, and nobody will write a rank table; you may want"
+                "platform (docs/platforms.md) is set, and no rank table will be written; you may want"
             ),
             [
                 Message.of("to rehearse the job on this machine: ma_boot --local {}", command),

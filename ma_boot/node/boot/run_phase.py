@@ -1,4 +1,4 @@
-"""The run phase: the node's processes under supervision, restarted after a failure if that may fix it."""
+"""Run phase: the node's processes under supervision, restarted after a failure where that may help."""
 
 from __future__ import annotations
 
@@ -10,50 +10,33 @@ from contextlib import suppress
 from typing import Callable, NamedTuple
 
 from ma_boot.errors import BootError, ConfigError, Stopped
+from ma_boot.node.boot.boot_state import Boot
 from ma_boot.node.boot.checkpoint_phase import CutFiles, NodeCheckpoints
-from ma_boot.node.boot.job_channel import OtherNodes, PeerOver
-from ma_boot.node.boot.job_restart import AttemptEnd, Failed, RestartPolicy, Verdict, decide, failure_of
-from ma_boot.node.boot.node_health import wait_for_cards, what_is_broken
-from ma_boot.node.boot.world import World
+from ma_boot.node.boot.node_health import find_defect, wait_for_cards
+from ma_boot.node.boot.options import RunOptions
 from ma_boot.node.launch.launch_plan import LaunchPlan, WorkerSpec
 from ma_boot.node.observe.hang_detector import HangDetector
-from ma_boot.node.observe.progress import has_step
+from ma_boot.node.observe.metrics.progress import has_step
+from ma_boot.node.observe.metrics.sampler import Metrics, Sampling
 from ma_boot.node.observe.reset import ResetWatch
-from ma_boot.node.observe.sampler import Metrics, Sampling
-from ma_boot.node.observe.save_agreement import SaveAgreement
-from ma_boot.node.observe.saving import SaveOptions, SaveRequests
+from ma_boot.node.observe.saving.save_agreement import SaveAgreement
+from ma_boot.node.observe.saving.save_requests import SaveOptions, SaveRequests
 from ma_boot.node.observe.semaphores import Semaphores
+from ma_boot.node.peers.job_restart import AttemptEnd, RestartPolicy, Verdict
+from ma_boot.node.peers.restart_coordinator import PeerOver
 from ma_boot.node.supervisor.supervise import Limits, Observer, supervise
 from ma_boot.platform.modelarts.job import JOB_TOKEN, JobEnvironment, instance_name
-from ma_boot.report.cause import cause_of, causes_of
 from ma_boot.report.explain import missing_files, output_of_failed_rank
 from ma_boot.report.result import RunResult
 from ma_boot.wording import Message
 
-PUBLISH_SECONDS = 60.0  # of the time in which the nodes of a job have to agree
+# Seconds; max. time to publish checkpoints after an attempt, a part of those in which the nodes have to
+# agree.
+PUBLISH_SECONDS = 60.0
+# Missing files for which advice is given.
 MOST_FILES_NAMED = 3
-CHANNEL_PORT = 29402
-SAVE_FILE = "MABOOT_SAVE_FILE"  # as `ma_boot.training` reads it
-
-
-class RunOptions(NamedTuple):
-    """The options for the running processes; times in seconds.
-
-    They are restarted up to `max_restarts` times where that may help (`decide`), for which they have run for
-    `start_seconds`; and as often as `reset_file`, MindCluster's `reset.json`, asks for it.
-    """
-
-    stop_timeout: float = 15.0
-    max_restarts: int = 0
-    start_seconds: float = 10.0
-    time_limit: float = 0.0
-    hang_timeout: float | None = None
-    hang_action: str = "report"
-    metrics: float = 10.0
-    metric: tuple[str, ...] = ()
-    metrics_port: str | None = None
-    channel_port: int = CHANNEL_PORT
-    reset_file: str | None = None
+# Variable of the ranks that names the file of save requests; read by `ma_boot.training`.
+SAVE_FILE = "MABOOT_SAVE_FILE"
 
 
 def check_restarts(options: RunOptions, job: JobEnvironment, has_channel: bool) -> None:
@@ -69,140 +52,153 @@ def check_restarts(options: RunOptions, job: JobEnvironment, has_channel: bool) 
         )
 
 
-def train(
-    plan: LaunchPlan,
-    options: RunOptions,
-    world: World,
-    checkpoints: NodeCheckpoints,
-    others: OtherNodes,
-    reset: ResetWatch | None,
-    renew: Callable[[Callable[[], None]], None],
-) -> RunResult:
-    """Runs the processes; after a failure that a restart may fix, or for `reset`, runs all of them again.
+class TrainingRun(NamedTuple):
+    """Run phase of a node: the launch plan, and the parts that prepare a further attempt.
 
-    Each attempt has its own log files: those of the previous one get a number. `checkpoints` prepare a
-    restart, and `renew` reads the rank table again, with the check of its waits. A job of several nodes
-    restarts together: all stop, node 0 decides, all start again or none.
+    `reset` is the watch on MindCluster's reset file, if there is one; `renew` reads the rank table again,
+    with a check that its waits call.
     """
-    inbox, journal = world.inbox, world.journal
-    workers: Sequence[WorkerSpec] = plan.workers
-    policy, earlier = RestartPolicy(options.max_restarts, options.start_seconds), list[Failed]()
-    others.begin(policy)
-    for attempt in itertools.count(1):
-        if options.max_restarts:
-            workers = [_with_variable(worker, "MABOOT_ATTEMPT", str(attempt)) for worker in workers]
-        result = _observed(workers, plan, options, world, checkpoints, others, reset, attempt)
-        why = reset.reason if reset is not None and not inbox.stops and _was_stopped(result) else ""
-        asked = bool(why)
-        if not asked:
-            if result.succeeded or not options.max_restarts:
-                break
-            end = _attempt_end(others.attempt if others.together else attempt, result)
-            end, verdict = _decided(end, result, policy, earlier, others, checkpoints, workers)
-            journal.event("verdict", **{**end._asdict(), **verdict._asdict()})
-            if not verdict.again:
-                result = result._replace(stopped_for=others.given_up(verdict.why))
-                journal.say(f"attempt {attempt}: {result.summary()}; no restart: {verdict.why}")
-                break
-            why = verdict.why
-        journal.event("restart", attempt=attempt + 1, reason=why)
-        of = "" if asked else f" of {options.max_restarts + 1}"
-        journal.say(f"attempt {attempt}: {why}; starting attempt {attempt + 1}{of}")
-        try:
-            workers = _prepared(
-                workers, world, reset if asked else None, renew, checkpoints, others.check_peers
-            )
-        except (BootError, PeerOver, Stopped) as error:
-            journal.warn(f"no restart: {error}")
-            if asked and isinstance(error, BootError):
-                result = result._replace(not_started=error)
-            result = result._replace(stopped_for=others.given_up(str(error)))
-            break
+
+    boot: Boot
+    plan: LaunchPlan
+    checkpoints: NodeCheckpoints
+    reset: ResetWatch | None
+    renew: Callable[[Callable[[], None]], None]
+
+    @property
+    def options(self) -> RunOptions:
+        """The options for the running processes."""
+        return self.boot.request.run
+
+
+def train(run: TrainingRun) -> RunResult:
+    """Runs the processes to the end of the last attempt.
+
+    After a failure that a restart may fix, or for `run.reset`, all of them run again. Each attempt has its
+    own log files: those of the previous one get a number. The nodes of a job restart together: all stop, node
+    0 decides, and all run again or none.
+    """
+    result = _run_attempts(run)
     advice: tuple[str, ...] = ()
-    with journal.best_effort("no advice on files"):
-        advice = _advice_on_files(result, plan.code, plan.workers[0].cwd)
+    with run.boot.journal.best_effort("no advice on files"):
+        advice = _advice_on_files(result, run.plan.code, run.plan.workers[0].cwd)
     return result._replace(advice=advice)
 
 
-def _observed(
-    workers: Sequence[WorkerSpec],
-    plan: LaunchPlan,
-    options: RunOptions,
-    world: World,
-    checkpoints: NodeCheckpoints,
-    others: OtherNodes,
-    reset: ResetWatch | None,
-    attempt: int,
-) -> RunResult:
-    """One attempt, with all that observes it."""
-    inbox, journal = world.inbox, world.journal
-    hangs = HangDetector(options.hang_timeout, options.hang_action, inbox, journal, others)
+def _run_attempts(run: TrainingRun) -> RunResult:
+    """Runs attempts until one succeeds, or a further one cannot help; returns the result of the last one."""
+    journal, restarts, options = run.boot.journal, run.boot.peers.restarts, run.options
+    restarts.begin(RestartPolicy(options.max_restarts, options.start_seconds))
+    workers: Sequence[WorkerSpec] = run.plan.workers
+    for attempt in itertools.count(1):
+        # For trainings that count their restarts (docs/supervision.md).
+        if options.max_restarts:
+            workers = [_with_variable(worker, "MABOOT_ATTEMPT", str(attempt)) for worker in workers]
+        result = _run_attempt(run, workers, attempt)
+        reason = _reset_reason(run, result)
+        is_reset = bool(reason)
+        if not is_reset:
+            if result.succeeded or not options.max_restarts:
+                break
+            verdict = _decide(run, result, workers)
+            if not verdict.again:
+                journal.say(f"attempt {attempt}: {result.summary()}; no restart: {verdict.why}")
+                return result._replace(stopped_for=restarts.failure_to_restart(verdict.why))
+            reason = verdict.why
+        # A reset by the platform does not use up the budget of restarts.
+        of_budget = "" if is_reset else f" of {options.max_restarts + 1}"
+        journal.event("restart", attempt=attempt + 1, reason=reason)
+        journal.say(f"attempt {attempt}: {reason}; starting attempt {attempt + 1}{of_budget}")
+        try:
+            workers = _prepare(run, workers, is_reset)
+        except (BootError, PeerOver, Stopped) as error:
+            journal.warn(f"no restart: {error}")
+            if is_reset and isinstance(error, BootError):
+                result = result._replace(not_started=error)
+            return result._replace(stopped_for=restarts.failure_to_restart(str(error)))
+        if is_reset:
+            restarts.count_reset()
+    return result
+
+
+def _run_attempt(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) -> RunResult:
+    """Runs the processes once, with all their observers."""
+    boot, options, peers = run.boot, run.options, run.boot.peers
+    inbox, journal = boot.inbox, boot.journal
+    hangs = HangDetector(options.hang_timeout, options.hang_action, inbox, journal, peers)
     sampling = Sampling(
-        options.metrics, options.metric, options.metrics_port or "", plan.node_rank, journal.path
+        options.metrics, options.metric, options.metrics_port or "", run.plan.node_rank, journal.path
     )
-    metrics = Metrics(sampling, inbox, journal)
-    observers: list[Observer] = [CutFiles(checkpoints.outputs), metrics, others, hangs]
-    observers += [reset] if reset is not None else []
+    observers: list[Observer] = [
+        CutFiles(run.checkpoints.outputs),
+        Metrics(sampling, inbox, journal),
+        peers,
+        hangs,
+    ]
+    observers += [run.reset] if run.reset is not None else []
     with journal.best_effort(Semaphores.without):
         observers.append(Semaphores(inbox, journal))
-    saving = _save_requests(plan, options, world, others, attempt)
+    saving = _save_requests(run, attempt)
     if saving is not None:
         observers.append(saving)
         workers = [_with_variable(worker, SAVE_FILE, saving.path) for worker in workers]
-    container = instance_name(world.environ)
+    environ = boot.context.environ
     result = supervise(
-        workers, Limits(options.stop_timeout), inbox, journal, world.environ, container, observers
+        workers,
+        Limits(options.stop_timeout),
+        inbox,
+        journal=journal,
+        environ=environ,
+        container=instance_name(environ),
+        observers=observers,
     )
     return result._replace(hung=hangs.hung, suspect=hangs.suspect)
 
 
-def _was_stopped(result: RunResult) -> bool:
-    """Whether the processes were stopped, none of which had failed."""
-    return result.outcome != "failed" and any(ended.stopped for ended in result.exits)
+def _reset_reason(run: TrainingRun, result: RunResult) -> str:
+    """Returns why MindCluster's reset file asks for a further attempt; empty if it does not."""
+    was_stopped = result.outcome != "failed" and any(ended.stopped for ended in result.exits)
+    if run.reset is None or run.boot.inbox.stops or not was_stopped:
+        return ""
+    return run.reset.reason
 
 
-def _prepared(
-    workers: Sequence[WorkerSpec],
-    world: World,
-    reset: ResetWatch | None,
-    renew: Callable[[Callable[[], None]], None],
-    checkpoints: NodeCheckpoints,
-    check: Callable[[], None],
-) -> Sequence[WorkerSpec]:
-    """The processes of the next attempt, once their cards are free.
+def _prepare(run: TrainingRun, workers: Sequence[WorkerSpec], is_reset: bool) -> Sequence[WorkerSpec]:
+    """Returns the processes of the next attempt, once their devices are free and checkpoints are restored.
 
-    Raises `BootError`, and what `check` raises, which is called during the waits.
+    Raises `BootError`, and `Stopped` or `PeerOver` during the waits.
     """
-    wait_for_cards(world, check)
-    if reset is not None:
-        checkpoints.publish(math.inf, check)
-        reset.start()
-    renew(check)
-    return checkpoints.again(workers, check)
+    check = run.boot.peers.restarts.check_peers
+    # The driver releases a device some time after its process has ended.
+    wait_for_cards(run.boot.context, check)
+    if is_reset and run.reset is not None:
+        run.checkpoints.publish(math.inf, check)
+        run.reset.start()
+    run.renew(check)
+    return run.checkpoints.again(workers, check)
 
 
 def _with_variable(worker: WorkerSpec, name: str, value: str) -> WorkerSpec:
     return worker._replace(environ={**worker.environ, name: value})
 
 
-def _save_requests(
-    plan: LaunchPlan, options: RunOptions, world: World, others: OtherNodes, attempt: int
-) -> SaveRequests | None:
-    """The way to ask the ranks for a checkpoint; None where they could not agree on a step."""
-    journal, requests = world.journal, None
-    if others.nodes == 1 or others.talks:
+def _save_requests(run: TrainingRun, attempt: int) -> SaveRequests | None:
+    """Returns the requests to the ranks for a checkpoint; None where the nodes could not agree on a step."""
+    boot, peers, options = run.boot, run.boot.peers, run.options
+    journal, requests = boot.journal, None
+    if peers.nodes == 1 or peers.is_connected:
         with journal.best_effort(SaveRequests.without):
-            asking = SaveOptions(os.path.dirname(plan.workers[0].log_file), options.time_limit)
-            agreement = SaveAgreement(others.node, others.nodes, attempt)
-            requests = SaveRequests(asking, agreement, others, world.inbox, journal)
-    elif options.time_limit and not plan.node_rank:
-        why = f"{others.nodes} nodes need a token to agree on a step ({JOB_TOKEN})"
+            asking = SaveOptions(os.path.dirname(run.plan.workers[0].log_file), options.time_limit)
+            agreement = SaveAgreement(peers.node, peers.nodes, attempt)
+            requests = SaveRequests(asking, agreement, peers, inbox=boot.inbox, journal=journal)
+    elif options.time_limit and not run.plan.node_rank:
+        why = f"{peers.nodes} nodes need a token to agree on a step ({JOB_TOKEN})"
         journal.warn(f"no checkpoint is requested before the time limit (MABOOT_TIME_LIMIT): {why}")
     return requests
 
 
 def _attempt_end(attempt: int, result: RunResult) -> AttemptEnd:
-    """What this node says of an attempt by how its processes have ended."""
+    """Returns this node's report on an attempt, by how its processes have ended."""
     failure, final = result.first_failure, ""
     if result.not_started is not None or result.left:
         not_started = result.not_started is not None
@@ -216,39 +212,34 @@ def _attempt_end(attempt: int, result: RunResult) -> AttemptEnd:
     )
 
 
-def _decided(
-    end: AttemptEnd,
-    result: RunResult,
-    policy: RestartPolicy,
-    earlier: list[Failed],
-    others: OtherNodes,
-    checkpoints: NodeCheckpoints,
-    workers: Sequence[WorkerSpec],
-) -> tuple[AttemptEnd, Verdict]:
-    """Whether another attempt follows: as node 0 decides where the job restarts together.
+def _decide(run: TrainingRun, result: RunResult, workers: Sequence[WorkerSpec]) -> Verdict:
+    """Returns the verdict on another attempt, by node 0 if the nodes restart together; writes its event.
 
-    Before, what the processes had saved is published: that may make a newer set whole.
+    First publishes the checkpoints that the processes had saved: that may complete a newer one.
     """
-    directories = [workers[0].cwd, *(str(output.root) for output in checkpoints.outputs)]
+    boot, restarts = run.boot, run.boot.peers.restarts
+    end = _attempt_end(restarts.attempt, result)
+    # A full disk fails the next attempt, too.
+    directories = [workers[0].cwd, *(str(output.root) for output in run.checkpoints.outputs)]
+    devices = sum(worker.rank is not None for worker in workers)
     try:
-        with suppress(PeerOver):  # the decision takes note of it
-            checkpoints.publish(PUBLISH_SECONDS if others.together else math.inf, others.check_peers)
-        problem = what_is_broken(
-            others.world, sum(worker.rank is not None for worker in workers), directories
-        )
-        end = end._replace(whole=checkpoints.whole(), unhealthy=problem)
-        if others.together:
-            return end, others.agreed(end, result)
+        # A stop outranks every rule; the waits below may end before they look at signals.
+        boot.inbox.check()
+        # The verdict takes the end of a peer into account.
+        with suppress(PeerOver):
+            seconds = PUBLISH_SECONDS if restarts.is_joint else math.inf
+            run.checkpoints.publish(seconds, restarts.check_peers)
+        problem = find_defect(boot.context, devices, directories)
+        end = end._replace(whole=run.checkpoints.whole(), unhealthy=problem)
+        verdict = restarts.agree(end, result)
     except Stopped:
-        return end, Verdict(end.attempt, False, "the job was stopped", "stop")
-    cause, ends = cause_of(causes_of(result.exits, others.node, 0.0)), {others.node: end}
-    verdict = decide(end.attempt, ends, policy, cause, earlier)
-    earlier.append(failure_of(ends, cause))
-    return end, verdict
+        verdict = Verdict(end.attempt, False, "the job was stopped", "stop")
+    boot.journal.event("verdict", **{**end._asdict(), **verdict._asdict()})
+    return verdict
 
 
 def _advice_on_files(run: RunResult, code: str | None, cwd: str) -> tuple[str, ...]:
-    """What to do if the process that failed first did not find a file that is beside its script in `code`."""
+    """Returns advice if the first process to fail did not find a file that is beside its script in `code`."""
     failure = run.first_failure
     if failure is None or code is None or os.path.realpath(code) == os.path.realpath(cwd):
         return ()

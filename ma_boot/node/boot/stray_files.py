@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ma_boot.node.boot.launch_phase import ENVIRONMENT_FILE
+from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.rank_table_phase import own_table_file
-from ma_boot.node.boot.world import World
 from ma_boot.node.launch.launch_plan import LaunchPlan
 from ma_boot.node.transfers.mapping import NodeTransfers, outputs_of
 from ma_boot.platform.modelarts.job import JobEnvironment, read_channels
@@ -23,26 +23,32 @@ from ma_boot.report.journal import Journal
 from ma_boot.wording import counted, size
 from path_mapping.errors import printable
 
-MOST_ENTRIES = 20_000  # files and directories that are looked at
-LOOK_SECONDS = 2.0  # for all of them
-GIVEN_UP_SECONDS = 0.5  # after the deadline
-HURRIED_SECONDS = 0.2  # after a stop signal, whose grace period is for uploads
-MOST_NAMED = 3  # in the line; the largest files
+# Files and directories; a search reads no more entries.
+MOST_ENTRIES = 20_000
+# Seconds; deadline of a search, without and with a stop signal, whose grace period is for uploads.
+LOOK_SECONDS = 2.0
+HURRIED_SECONDS = 0.2
+# Seconds after the deadline until a search is abandoned: a file system that does not answer blocks it.
+GIVEN_UP_SECONDS = 0.5
+# Files named in the warning, the largest ones.
+MOST_NAMED = 3
 
-# Caches and notes of Python, CANN, MindSpore and PyTorch, which no training needs again. docs/path-mapping.md
-# has this list. A pattern with a `/` is for a name and that of its directory.
+# Caches of Python, CANN, MindSpore and PyTorch, which no training needs again; docs/path-mapping.md has this
+# list. A pattern with a `/` is matched with the name of a file and that of its directory.
 CACHES = (
     ".*", "__pycache__", "*.pyc", "kernel_meta*", "*_kernel_meta", "compile_cache", "graph_cache",
     "extra-info", "torchinductor_*", "rank_*/om", "rank_*/ir_dump", "fusion_result.json", "ge_check_op.json",
     "akg_build_tmp.key", "trace_code_graph_*",
 )  # fmt: skip
 _CACHES = re.compile("|".join(translate(pattern if "/" in pattern else f"*/{pattern}") for pattern in CACHES))
-_ESCAPED = re.compile(r"\\([0-7]{3})")  # a blank, tab, newline or backslash in mountinfo
-ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")  # in the top directory of a Python environment
+# Blanks, tabs, newlines and backslashes in mountinfo (proc(5)).
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+# Names in the top directory of a Python environment.
+ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
 
 
 class Look(NamedTuple):
-    """The directories that are searched for stray files: `roots`, except for the paths in `kept`.
+    """Search for stray files in the directories `roots`, except for the paths in `kept`.
 
     A file is stray if its content was written after `since_ns` (nanoseconds since the epoch). Paths are real
     ones, without links. Names in messages are relative to the first root.
@@ -54,7 +60,7 @@ class Look(NamedTuple):
 
 
 class StrayFiles(NamedTuple):
-    """The stray files with their sizes in bytes, the largest first; all of them if the look is `complete`."""
+    """Stray files with their sizes in bytes, the largest first; all of them if the search is `complete`."""
 
     files: tuple[tuple[str, int], ...]
     complete: bool
@@ -65,7 +71,7 @@ class StrayFiles(NamedTuple):
         return sum(length for _, length in self.files)
 
     def line(self) -> str:
-        """`2 files (180 MB) were written outside of the outputs ...`."""
+        """Returns the warning: `2 files (180 MB) were written outside of the outputs ...`."""
         count = len(self.files)
         names = ", ".join(printable(name) for name, _ in self.files[:MOST_NAMED])
         more = ", ..." if count > MOST_NAMED else ""
@@ -78,37 +84,40 @@ class StrayFiles(NamedTuple):
 
 
 def planned_look(
-    plan: LaunchPlan, job: JobEnvironment, transfers: NodeTransfers | None, world: World
+    plan: LaunchPlan, job: JobEnvironment, transfers: NodeTransfers | None, context: ProcessContext
 ) -> Look | None:
-    """The look for files that are written from now on; None where the working directory outlives the job.
+    """Returns the search for files written from now on; None where the working directory outlives the job.
 
-    That is on all platforms but ModelArts, and in their rehearsals.
+    That is so on all platforms but ModelArts, and in their rehearsals.
     """
     if job.platform.name != "modelarts":
         return None
     outputs = [str(route.path(transfers.base)) for route in outputs_of(transfers)] if transfers else []
-    form = [channel.local_dir for channel in read_channels(world.environ)[0] if channel.kind == "outputs"]
-    ours = [job.log_dir, own_table_file(job), os.path.join(job.home, "ascend")]  # the last: CANN's logs
+    form = [channel.local_dir for channel in read_channels(context.environ)[0] if channel.kind == "outputs"]
+    # Files of ma_boot, and CANN's logs below ~/ascend.
+    ours = [job.log_dir, own_table_file(job), os.path.join(job.home, "ascend")]
     for worker in plan.workers:
         ours += [worker.environ.get("ASCEND_PROCESS_LOG_PATH", ""), os.path.dirname(worker.log_file)]
         ours += [os.path.join(worker.cwd, ENVIRONMENT_FILE)]
     searched = {place for worker in plan.workers for place in worker.environ.get("PATH", "").split(":")}
-    code = plan.code if plan.code is not None and plan.code not in searched else ""  # not /usr/bin
-    roots = [world.cwd, *(worker.cwd for worker in plan.workers), job.job_dir, code]
+    # The "code" of a program such as /usr/bin/bash is a directory in PATH.
+    code = plan.code if plan.code is not None and plan.code not in searched else ""
+    roots = [context.cwd, *(worker.cwd for worker in plan.workers), job.job_dir, code]
     return Look(_real(roots), _real([*outputs, *form, *ours]), time.time_ns())
 
 
 def _real(paths: Sequence[str]) -> tuple[str, ...]:
-    named = dict.fromkeys(path for path in paths if path)  # all ranks name the same: each costs a look
+    # Without repetitions first: all ranks name the same paths, and each one costs a system call.
+    named = dict.fromkeys(path for path in paths if path)
     return tuple(dict.fromkeys(map(os.path.realpath, named)))
 
 
 def report_stray_files(look: Look | None, journal: Journal, inbox: SignalInbox) -> None:
-    """Prints a warning that names stray files, and writes its event; nothing if there are none."""
+    """Prints a warning that names the stray files, and writes its event, if there are any."""
     if look is None:
         return
     deadline = time.monotonic() + (HURRIED_SECONDS if inbox.stops else LOOK_SECONDS)
-    # In a thread that can be abandoned: a file system that does not answer blocks even a stat.
+    # A thread can be abandoned: a file system that does not answer blocks even a stat.
     task = Task("stray files", lambda cancel: find_stray_files(look, deadline), inbox)
     if not task.wait(lambda: None, deadline + GIVEN_UP_SECONDS):
         journal.warn("files outside of the outputs were not looked for: a file system does not answer")
@@ -124,7 +133,7 @@ def report_stray_files(look: Look | None, journal: Journal, inbox: SignalInbox) 
 
 
 def find_stray_files(look: Look, deadline: float) -> StrayFiles:
-    """Looks below the roots until the monotonic `deadline` (seconds), at `MOST_ENTRIES` at most."""
+    """Searches the roots until the monotonic `deadline` (seconds), for at most `MOST_ENTRIES` entries."""
     files: list[tuple[str, int]] = []
     complete, kept, looked_at = True, set(look.kept), 0
     for entry in _entries(look.roots, kept):
@@ -136,7 +145,8 @@ def find_stray_files(look: Look, deadline: float) -> StrayFiles:
             continue
         try:
             status = entry.stat(follow_symlinks=False)
-        except OSError:  # removed meanwhile
+        except OSError:
+            # Removed since it was listed.
             continue
         if status.st_mtime_ns >= look.since_ns:
             files.append((_name(entry.path, look.roots[0]), status.st_size))
@@ -148,10 +158,10 @@ def _name(path: str, root: str) -> str:
 
 
 def _entries(roots: Sequence[str], kept: set[str]) -> Iterator[os.DirEntry[str]]:
-    """All entries below the roots that may be stray or lead to stray files, the topmost ones first.
+    """Yields the entries below the roots that may be stray or lead to stray files, the topmost ones first.
 
-    Neither links nor mounts are followed: what is mounted is kept somewhere else. A mount is not even looked
-    at, as its file system may not answer, and a process cannot end before that.
+    Skips links and mounts, whose content outlives the job. A mount is not even read: a process that reads a
+    file system without an answer cannot end.
     """
     waiting, seen, mounts = deque(roots), set[str](), _mounts()
     while waiting:
@@ -162,7 +172,8 @@ def _entries(roots: Sequence[str], kept: set[str]) -> Iterator[os.DirEntry[str]]
         try:
             with os.scandir(directory) as listed:
                 entries = list(listed)
-        except OSError:  # removed meanwhile, or no permission
+        except OSError:
+            # Removed since it was listed, or not readable for this user.
             continue
         if directory not in roots and any(entry.name in ENVIRONMENT_MARKS for entry in entries):
             continue
@@ -175,6 +186,6 @@ def _entries(roots: Sequence[str], kept: set[str]) -> Iterator[os.DirEntry[str]]
 
 
 def _mounts() -> set[str]:
-    """The paths where something is mounted."""
+    """Returns the mount points of this process."""
     lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     return {_ESCAPED.sub(lambda code: chr(int(code[1], 8)), line.split(" ")[4]) for line in lines}

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ma_boot.errors import CheckpointDamaged
 from ma_boot.node.checkpoints.keys import OWN, Attempt, PartKey, SetName
 from path_mapping.errors import printable
-from path_mapping.localfs.names import unsafe
+from path_mapping.localfs.names import name_problem
 
 FORMAT = 1
 
@@ -185,7 +185,7 @@ def read_part(document: Any) -> Part:
 
 def _read_file(document: Mapping[str, Any], attempt: Attempt) -> SetFile:
     path, key = str(document["path"]), str(document["key"])
-    problem = unsafe(path) or unsafe(key)
+    problem = name_problem(path) or name_problem(key)
     if problem is None and (path.split("/")[0] == OWN or not key.startswith(f"{attempt}/")):
         problem = "a place that is not the set's"
     if problem:

@@ -26,7 +26,7 @@ from ma_boot.node.checkpoints.watch import StepWatch
 from path_mapping.errors import Failure, TransferFailed
 from path_mapping.localfs.names import shown
 from path_mapping.localfs.source_file import FileChanged
-from path_mapping.planning.plan import Copy, unquoted
+from path_mapping.planning.plan import Copy, unquote_etag
 from path_mapping.transfer.transfer import send_files
 
 CHANGES = 3  # looks at the end, between which files may still change
@@ -262,7 +262,7 @@ class Publisher:
         for copy in moved.done:
             path = os.path.relpath(copy.path, snapshot.directory)
             key = copy.key[len(what.place.prefix) :]
-            self._sent[snapshot, path] = SetFile(path, key, copy.size, crcs[path], unquoted(copy.etag))
+            self._sent[snapshot, path] = SetFile(path, key, copy.size, crcs[path], unquote_etag(copy.etag))
         if any(isinstance(failed.error, (FileChanged, FileNotFoundError)) for failed in moved.failed):
             raise FileChanged(f"step {taken.step.name} changed")
         if moved.failed:

@@ -23,7 +23,7 @@ from ma_boot.node.checkpoints.sets import Documents
 from ma_boot.node.checkpoints.steps import Files
 from ma_boot.wording import Message, ProgressLine
 from path_mapping.errors import Corrupted, NoSpace, NotFound, Replaced, printable
-from path_mapping.localfs.atomic_file import contained, make_directories
+from path_mapping.localfs.atomic_file import check_contained, make_directories
 from path_mapping.planning.local_tree import SpaceNeed, free_space, local_entry, shortages
 from path_mapping.planning.plan import Copy
 from path_mapping.transfer.scheduler import Progress
@@ -72,7 +72,7 @@ class Restorer:
         self._set_aside(layout, [path for path in local if path not in kept])
         self._move_in(layout, [file for file in wanted if file.path not in kept])
         for path, text in layout.marker_files([file.path for file in wanted]).items():
-            contained(self.root / path, self.root)
+            check_contained(self.root / path, self.root)
             _write(self.root / path, text)
         shutil.rmtree(inside(self.root, "restoring"), ignore_errors=True)
         with suppress(OSError):  # not empty
@@ -205,7 +205,7 @@ class Restorer:
         """Moves the fetched files into their places, what describes others last."""
         scratch = inside(self.root, "restoring")
         for path in layout.in_order([file.path for file in fetched]):
-            contained(self.root / path, self.root)
+            check_contained(self.root / path, self.root)
             make_directories((self.root / path).parent)
             os.rename(scratch / path, self.root / path)
 

@@ -17,7 +17,7 @@ from ma_boot.node.checkpoints.layout import Layout
 from ma_boot.node.checkpoints.layouts import AUTO, LAYOUTS, framework_of, layout_by_name
 from ma_boot.node.checkpoints.manifest import Part, read_part
 from ma_boot.node.checkpoints.sets import Documents
-from path_mapping.localfs.names import unsafe
+from path_mapping.localfs.names import name_problem
 from path_mapping.stores.objects import StoredObject
 
 
@@ -96,7 +96,7 @@ def _finish(documents: Documents, note: str, manifests: Sequence[str], files: Se
     for key in manifests:
         documents.delete(key)
     for name in files:
-        if unsafe(name) is None:
+        if name_problem(name) is None:
             documents.delete(documents.place.prefix + name)
     documents.delete(note)
 

@@ -6,39 +6,39 @@ import glob
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from threading import Event
 from typing import Callable
 
 from ma_boot.node.doctor.container import System
-from ma_boot.node.observe.cards import npu_rows, run_tool
+from ma_boot.node.observe.metrics.card_tables import parse_npu_rows
+from ma_boot.platform.modelarts.card_network import parse_address
 from ma_boot.platform.modelarts.findings import ERROR, OK, WARNING, Finding
 from ma_boot.platform.modelarts.job import JobEnvironment
-from ma_boot.platform.modelarts.machine import tool_address
 from ma_boot.platform.rank_table import Pod, RankTable
-from ma_boot.redact import without_secret_variables
+from ma_boot.processes.tool import ToolResult, run_tool
 
 # The formats are those in Huawei's documents: hccn_tool's `-net_health -g` and `-netdetect -g` (also in
-# MindSpore's guide to distributed training); the rows of npu-smi's table are read by `npu_rows`.
+# MindSpore's guide to distributed training); the rows of npu-smi's table are parsed by `parse_npu_rows`.
 _VERSION = r"(?m)^\|\s*npu-smi\s+(\S+)"
-_HEALTH = r"(?mi)net health status:\s*(.+?)\s*$"  # such as `Success` or `Fault`
+# The status is `Success`, `Fault` or the like.
+_HEALTH = r"(?mi)net health status:\s*(.+?)\s*$"
 _NETDETECT = r"(?i)netdetect address:\s*([0-9a-fA-F.:]+)"
 _DRIVER_VERSION = r"(?m)^Version=(\S+)"
 
 
 def _first(pattern: str, text: str) -> str:
-    """The group of the first match; empty if there is none."""
+    """Returns the group of the first match; empty without one."""
     match = re.search(pattern, text)
     return match.group(1) if match else ""
 
 
-Ask = Callable[[Sequence[str]], tuple[int, str]]  # arguments of hccn_tool to exit code and output
+# Runs hccn_tool with these arguments.
+Ask = Callable[[Sequence[str]], ToolResult]
 
 
-def devices(system: System, job: JobEnvironment) -> Iterator[Finding]:
-    """The cards, their health and the driver's version."""
+def check_devices(system: System, job: JobEnvironment) -> Iterator[Finding]:
+    """Checks the cards, their health and the driver's version."""
     nodes = [path for path in glob.glob(os.path.join(system.devices, "davinci*")) if path[-1].isdigit()]
     tool = _tool("npu-smi", system)
     if tool is None:
@@ -52,7 +52,7 @@ def devices(system: System, job: JobEnvironment) -> Iterator[Finding]:
         return
     yield from _driver(system)
     code, text = _run([tool, "info"], system)
-    cards = npu_rows(text)
+    cards = parse_npu_rows(text)
     if code != 0 or not cards:
         yield Finding(
             "NPU", ERROR, f"npu-smi info shows no card (exit code {code}): {_last(text)}",
@@ -82,10 +82,10 @@ def _driver(system: System) -> Iterator[Finding]:
     yield Finding("driver", OK, f"version {_first(_DRIVER_VERSION, text) or 'unknown'} ({file})")
 
 
-def card_network(
+def check_card_network(
     system: System, own: Pod | None, table: RankTable | None, configure: bool
 ) -> Iterator[Finding]:
-    """The cards' network ports: whether they match the table, their health, and the connection to each peer.
+    """Checks the cards' network ports: their addresses in the table, their health, and their peers.
 
     The peers of a card are those with the same index in the other pods: the pairs that MindSpore's guide
     recommends to check before a job on several machines. `own` is this container in the table. hccn_tool
@@ -96,7 +96,7 @@ def card_network(
     if tool is None or table is None or own is None:
         return
 
-    def ask(words: Sequence[str]) -> tuple[int, str]:
+    def ask(words: Sequence[str]) -> ToolResult:
         return _run([str(tool), *words], system)
 
     yield from _addresses(own, ask)
@@ -111,7 +111,7 @@ def card_network(
 def _addresses(own: Pod, ask: Ask) -> Iterator[Finding]:
     wrong: list[str] = []
     for device in own.devices:
-        seen = tool_address(ask(["-i", device.device_id, "-ip", "-g"])[1])
+        seen = parse_address(ask(["-i", device.device_id, "-ip", "-g"])[1])
         if device.device_ip and seen and seen != device.device_ip:
             wrong.append(f"card {device.device_id} has {seen}, but {device.device_ip} in the rank table")
     if wrong:
@@ -167,8 +167,8 @@ def _tool(name: str, system: System) -> str | None:
     return shutil.which(name, path=os.pathsep.join(places))
 
 
-def _run(argv: Sequence[str], system: System) -> tuple[int, str]:
-    return run_tool(argv, without_secret_variables(system.environ), Event(), subprocess.STDOUT)
+def _run(argv: Sequence[str], system: System) -> ToolResult:
+    return run_tool(argv, system.environ, with_stderr=True)
 
 
 def _last(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Where the doctor looks; checks of the container itself: user, directories, disk space, limits."""
+"""Checks of the container: user, directories, disk space, limits; and the places that the doctor checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ma_boot.platform.modelarts.job import PLATFORM_GID, PLATFORM_UID, JobEnviro
 
 @dataclass(frozen=True)
 class System:
-    """The environment variables and host name of this process, and paths of the machine.
+    """Environment variables and host name of this process, and paths of the machine.
 
     `places` are mount points with the free space that ModelArts' own check before a job requires, in GB.
     """
@@ -36,11 +36,12 @@ _LIMITS: tuple[tuple[str, int, int], ...] = (
     ("stack size (kB)", resource.RLIMIT_STACK, 8_000),
     ("user processes", resource.RLIMIT_NPROC, 1_000_000),
 )
+# Limits that the kernel counts in bytes.
 _IN_BYTES = (resource.RLIMIT_MEMLOCK, resource.RLIMIT_STACK)
 
 
-def user(system: System, job: JobEnvironment) -> Iterator[Finding]:
-    """The user, and whether it can write to its home."""
+def check_user(system: System, job: JobEnvironment) -> Iterator[Finding]:
+    """Checks the user, and its access to its home."""
     uid, gid = os.getuid(), os.getgid()
     seen = f"uid {uid}, gid {gid}"
     if uid == PLATFORM_UID and gid == PLATFORM_GID:
@@ -52,18 +53,19 @@ def user(system: System, job: JobEnvironment) -> Iterator[Finding]:
             f"{seen}; ModelArts starts a job's containers as uid {PLATFORM_UID}, gid {PLATFORM_GID}",
             f"test the image as that user (docker run -u {_OWNER} ...); end its Dockerfile with USER ma-user",
         )
-    yield writable("home", job.home, f"chown -R {_OWNER} {job.home}")
+    yield check_writable("home", job.home, f"chown -R {_OWNER} {job.home}")
 
 
-def directories(system: System, job: JobEnvironment) -> Iterator[Finding]:
-    """The directories that a job writes to."""
+def check_directories(system: System, job: JobEnvironment) -> Iterator[Finding]:
+    """Checks the directories that a job writes to."""
     for check, path in (("log", job.log_dir), ("mount", job.mount_path)):
-        yield writable(check, path, f"chown -R {_OWNER} {path}, in the image or on the storage server")
+        yield check_writable(check, path, f"chown -R {_OWNER} {path}, in the image or on the storage server")
 
 
-def writable(check: str, path: str, remedy: str) -> Finding:
-    """Whether a file can be created in a directory, or in the first parent that exists."""
-    wanted = place = os.path.abspath(path)  # of a relative path no parent would be the root, which exists
+def check_writable(check: str, path: str, remedy: str) -> Finding:
+    """Checks that a file can be created in a directory, or in its first parent that exists."""
+    # The root is a parent of absolute paths only, and always exists.
+    wanted = place = os.path.abspath(path)
     while not os.path.exists(place):
         place = os.path.dirname(place)
     try:
@@ -74,8 +76,8 @@ def writable(check: str, path: str, remedy: str) -> Finding:
     return Finding(check, OK, f"{path} can be {'written' if place == wanted else 'created'}")
 
 
-def space(system: System, job: JobEnvironment) -> Iterator[Finding]:
-    """Free space on the mounts that ModelArts checks before a job, and on the mount of the job's files."""
+def check_space(system: System, job: JobEnvironment) -> Iterator[Finding]:
+    """Checks free space on the mounts that ModelArts checks before a job, and on that of the job's files."""
     for path, least in (*system.places, (job.mount_path, 0)):
         check = f"space {path}"
         if not os.path.isdir(path):
@@ -97,8 +99,8 @@ def _more_space(path: str) -> str:
     return "remove what the image does not need; store large data in /cache; at most 500,000 files"
 
 
-def limits(system: System, job: JobEnvironment) -> Iterator[Finding]:
-    """Resource limits: checked on nodes with InfiniBand, for which ModelArts requires values, else shown."""
+def check_limits(system: System, job: JobEnvironment) -> Iterator[Finding]:
+    """Shows resource limits; checks them on nodes with InfiniBand, for which ModelArts requires values."""
     infiniband = os.path.isdir(os.path.join(system.devices, "infiniband"))
     low: list[str] = []
     seen: list[str] = []

@@ -1,4 +1,4 @@
-"""Runs the checks, all of them or the quick ones, and formats their findings."""
+"""Runs all checks, or the quick ones, and formats their findings."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ma_boot.errors import ConfigError
 from ma_boot.node.doctor import ascend, container, network, platform
 from ma_boot.node.doctor.container import System
 from ma_boot.node.environment.conda import existing_environments
-from ma_boot.node.environment.training_environment import python_by
+from ma_boot.node.environment.training_environment import explain_python
 from ma_boot.platform.modelarts.findings import ERROR, OK, WARNING, Finding, failed
 from ma_boot.platform.modelarts.job import JobEnvironment, read_job
-from ma_boot.platform.modelarts.machine import look_around, with_machine
+from ma_boot.platform.modelarts.surroundings import read_surroundings, with_machine
 from ma_boot.platform.rank_table import NotYet, RankTable, Unreadable, completed_document, own_pod, parse
 from ma_boot.wording import counted
 
@@ -22,9 +22,9 @@ from ma_boot.wording import counted
 def examine(
     system: System, python: str | None = None, conda_env: str | None = None, configure: bool = False
 ) -> list[Finding]:
-    """The findings of all checks; only `configure` lets one of them change something (`card_network`)."""
+    """Returns the findings of all checks; `configure` allows `check_card_network` to change a setting."""
     try:
-        job = read_job(system.environ, system.hostname, system.platform, look_around)
+        job = read_job(system.environ, system.hostname, system.platform, read_surroundings)
     except ConfigError as error:
         return [Finding("variables", ERROR, str(error), "do not set them in the job form or in the image")]
     table, findings = _rank_table(system, job)
@@ -34,27 +34,27 @@ def examine(
     except ConfigError as error:
         not_found = str(error)
     return [
-        platform.identified(system.environ, job),
+        platform.describe_platform(system.environ, job),
         *_container(system, job),
         *_environment(system, job, python, conda_env),
-        *platform.channels(system.environ),
+        *platform.list_channels(system.environ),
         *findings,
-        *platform.table(job, table, own, not_found),
-        *network.names(system, job),
-        *network.ports(system, job),
-        *network.obs(system, job),
-        *ascend.devices(system, job),
-        *ascend.card_network(system, own, table, configure),
+        *platform.check_table(job, table, own, not_found),
+        *network.check_names(system, job),
+        *network.check_ports(system, job),
+        *network.check_obs(system, job),
+        *ascend.check_devices(system, job),
+        *ascend.check_card_network(system, own, table, configure),
     ]
 
 
 def quick_findings(system: System, job: JobEnvironment) -> list[Finding]:
-    """The findings of the checks that run no program and use no network, for the start of a job."""
-    return [*_container(system, job), *network.ports(system, job)]
+    """Returns the findings of the checks without programs and network, for the start of a job."""
+    return [*_container(system, job), *network.check_ports(system, job)]
 
 
-def findings_text(findings: Sequence[Finding]) -> str:
-    """A line for each finding, with its remedy below it, and a summary."""
+def format_findings(findings: Sequence[Finding]) -> str:
+    """Formats a line for each finding, with its remedy below it, and a summary."""
     lines: list[str] = []
     for finding in findings:
         head, *more = finding.evidence.split("\n")
@@ -68,15 +68,20 @@ def findings_text(findings: Sequence[Finding]) -> str:
     )
 
 
-def findings_json(findings: Sequence[Finding]) -> str:
-    """The findings as a JSON document; `healthy` is false if there are errors."""
+def format_findings_as_json(findings: Sequence[Finding]) -> str:
+    """Formats the findings as a JSON document; `healthy` is false if there are errors."""
     document = {"healthy": not failed(findings), "findings": [finding._asdict() for finding in findings]}
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 def _container(system: System, job: JobEnvironment) -> Iterator[Finding]:
-    yield from platform.variables(system.environ, job)
-    for check in (container.user, container.directories, container.space, container.limits):
+    yield from platform.check_variables(system.environ, job)
+    for check in (
+        container.check_user,
+        container.check_directories,
+        container.check_space,
+        container.check_limits,
+    ):
         yield from check(system, job)
 
 
@@ -84,7 +89,7 @@ def _environment(
     system: System, job: JobEnvironment, python: str | None, conda_env: str | None
 ) -> Iterator[Finding]:
     try:
-        chosen = python_by(python, conda_env, system.environ, job.home)
+        chosen = explain_python(python, conda_env, system.environ, job.home)
     except ConfigError as error:
         yield Finding("python", ERROR, str(error), "select one that exists with --conda-env or --python")
         return
@@ -92,7 +97,7 @@ def _environment(
 
 
 def _rank_table(system: System, job: JobEnvironment) -> tuple[RankTable | None, list[Finding]]:
-    """The table in its current state, and findings if there is none."""
+    """Returns the table in its current state, and the findings if there is none."""
     if job.place.table is None:
         if os.path.exists(os.path.join(system.devices, "davinci_manager")):
             remedy = "set RANK_TABLE_FILE=/user/config in the job's environment variables"

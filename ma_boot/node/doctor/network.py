@@ -18,18 +18,22 @@ from ma_boot.platform.modelarts.findings import ERROR, OK, WARNING, Finding
 from ma_boot.platform.modelarts.job import JobEnvironment
 from ma_boot.platform.modelarts.network import check_free
 from path_mapping.errors import CredentialsMissing
-from path_mapping.stores.access import KEY_VARIABLES, endpoint_of, read_credentials, verifying
+from path_mapping.stores.access import KEY_VARIABLES, create_tls_context, endpoint_of, read_credentials
 
+# Seconds; max. wait for an answer of OBS.
 SECONDS = 10.0
+# Host names that are looked up at the same time: each takes 10 s if the name server does not answer.
 MOST_AT_ONCE = 32
-MOST_SKEW_SECONDS = 900.0  # OBS rejects older signatures (RequestTimeTooSkewed)
+# Seconds; OBS rejects older signatures (RequestTimeTooSkewed).
+MOST_SKEW_SECONDS = 900.0
 WARN_SKEW_SECONDS = 60.0
-HCCL_PORTS = range(60000, 60032)  # unless HCCL_IF_BASE_PORT is set
+# HCCL's default; HCCL_IF_BASE_PORT changes it.
+HCCL_PORTS = range(60000, 60032)
 
 
-def names(system: System, job: JobEnvironment) -> Iterator[Finding]:
-    """Whether the host names of the workers have addresses."""
-    with ThreadPoolExecutor(MOST_AT_ONCE) as pool:  # each takes 10 s if the name server does not answer
+def check_names(system: System, job: JobEnvironment) -> Iterator[Finding]:
+    """Checks that the host names of the workers have addresses."""
+    with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
         without = list(filter(None, pool.map(_without_address, job.place.hosts)))
     if without:
         yield Finding(
@@ -41,7 +45,7 @@ def names(system: System, job: JobEnvironment) -> Iterator[Finding]:
 
 
 def _without_address(host: str) -> str:
-    """Why a host name has no address; empty if it has one."""
+    """Returns the reason why a host name has no address; empty if it has one."""
     try:
         socket.getaddrinfo(host, None)
     except OSError as error:
@@ -49,8 +53,8 @@ def _without_address(host: str) -> str:
     return ""
 
 
-def ports(system: System, job: JobEnvironment) -> Iterator[Finding]:
-    """Whether the ports of the rendezvous and of HCCL are free."""
+def check_ports(system: System, job: JobEnvironment) -> Iterator[Finding]:
+    """Checks that the ports of the rendezvous and of HCCL are free."""
     base = system.environ.get("HCCL_IF_BASE_PORT", "")
     hccl = range(int(base), int(base) + 32) if base.isdecimal() and int(base) <= 65504 else HCCL_PORTS
     in_use = [port for port in (MINDSPORE_PORT, TORCH_PORT, *hccl) if not _is_free(port)]
@@ -71,8 +75,8 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def obs(system: System, job: JobEnvironment) -> Iterator[Finding]:
-    """Whether there are credentials, whether OBS answers, and whether its clock agrees with this one."""
+def check_obs(system: System, job: JobEnvironment) -> Iterator[Finding]:
+    """Checks the credentials, the connection to OBS, and the difference of the clocks."""
     environ, file = system.environ, system.environ.get("OBS_CREDENTIALS_FILE")
     missing = [name for name in KEY_VARIABLES if not environ.get(name)]
     if file:
@@ -104,7 +108,7 @@ def obs(system: System, job: JobEnvironment) -> Iterator[Finding]:
         return
     yield Finding("OBS", OK, f"{endpoint} answers")
     if skew is not None:
-        yield clock(skew)
+        yield judge_clock(skew)
 
 
 def _credentials_file(file: str) -> Finding:
@@ -115,8 +119,8 @@ def _credentials_file(file: str) -> Finding:
     return Finding("credentials", OK, f"temporary credentials in {file}")
 
 
-def clock(skew: float) -> Finding:
-    """The finding for a clock that is `skew` seconds ahead of the clock of OBS."""
+def judge_clock(skew: float) -> Finding:
+    """Returns the finding for a clock that is `skew` seconds ahead of the clock of OBS."""
     seen = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the clock of OBS"
     if abs(skew) >= MOST_SKEW_SECONDS:
         return Finding(
@@ -128,14 +132,14 @@ def clock(skew: float) -> Finding:
 
 
 def _skew(endpoint: str, bundle: str | None) -> float | None:
-    """How many seconds this clock is ahead of the server's; None if the response has no date."""
+    """Returns the seconds by which this clock is ahead of the server's; None if the response has no date."""
     address = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
     if not address.hostname:
         raise ValueError("expected https://obs.REGION.example.com")
     connection: http.client.HTTPConnection
     if address.scheme == "https":
         connection = http.client.HTTPSConnection(
-            address.hostname, address.port, timeout=SECONDS, context=verifying(bundle or None)
+            address.hostname, address.port, timeout=SECONDS, context=create_tls_context(bundle or None)
         )
     else:
         connection = http.client.HTTPConnection(address.hostname, address.port, timeout=SECONDS)

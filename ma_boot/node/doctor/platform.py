@@ -11,12 +11,12 @@ from ma_boot.platform.rank_table import Pod, RankTable, errors, validate
 _NOT_SET = "do not set them in the job's environment variables or in the image"
 
 
-def variables(environ: Mapping[str, str], job: JobEnvironment) -> Iterator[Finding]:
-    """Whether the variables are consistent."""
+def check_variables(environ: Mapping[str, str], job: JobEnvironment) -> Iterator[Finding]:
+    """Checks that the variables are consistent."""
     nodes, hosts = environ.get("VC_WORKER_NUM", ""), len(job.place.hosts)
-    # Elsewhere these count the pods of one task, or of one child of a HyperJob.
+    # On other platforms these variables count the pods of one task, or of one child of a HyperJob.
     standard = job.platform.name in ("modelarts", "bare")
-    # A YAML may set MA_NUM_HOSTS, too: of a HyperJob it counts the pods of all children.
+    # The YAML of a HyperJob may set MA_NUM_HOSTS, which then counts the pods of all children.
     of_part = not environ.get("MA_JOB_DIR")
     if standard and nodes.isdecimal() and _contradicts(int(nodes), job.node_count, of_part):
         yield Finding(
@@ -49,16 +49,17 @@ def variables(environ: Mapping[str, str], job: JobEnvironment) -> Iterator[Findi
 
 
 def _contradicts(counted: int, nodes: int, of_part: bool) -> bool:
-    """Whether Volcano counts other nodes than the job has; of a part of the job, fewer are right."""
+    """Tells if Volcano's number of nodes is wrong; for a part of the job a smaller number is right."""
     return counted > nodes if of_part else counted != nodes
 
 
-def identified(environ: Mapping[str, str], job: JobEnvironment) -> Finding:
-    """Which platform this is, and where each value of the job is from."""
+def describe_platform(environ: Mapping[str, str], job: JobEnvironment) -> Finding:
+    """Shows the platform, and the values of the job with their sources."""
     devices = "unknown" if job.device_count is None else str(job.device_count)
     master = job.place.master or ",".join(job.place.hosts[:1]) or "none"
     addresses = ", ".join(job.identity.addresses) or "those of the machine"
-    rows = (  # the last is the field of the value's source
+    # Name, value, and the field whose source is shown.
+    rows = (
         ("job", job.name, "job"),
         ("node", str(job.node_rank), "node"),
         ("nodes", str(job.node_count), "nodes"),
@@ -73,8 +74,8 @@ def identified(environ: Mapping[str, str], job: JobEnvironment) -> Finding:
     return Finding("platform", OK, "\n".join([f"{job.platform}, {job.platform.why}", *lines]))
 
 
-def channels(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """The job's inputs and outputs."""
+def list_channels(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Shows the job's inputs and outputs."""
     given, problems = read_channels(environ)
     for problem in problems:
         yield Finding("channels", WARNING, problem, "do not set it in the job's environment variables")
@@ -85,12 +86,12 @@ def channels(environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("channels", OK, "\n".join(lines))
 
 
-def table(
+def check_table(
     job: JobEnvironment, completed: RankTable | None, own: Pod | None, not_found: str
 ) -> Iterator[Finding]:
-    """Whether the `completed` table is valid, and consistent with the variables.
+    """Checks that the `completed` table is valid, and consistent with the variables.
 
-    `own` is this container in the table; `not_found` says why it is not in it.
+    `own` is this container in the table; `not_found` is the reason if it is not in it.
     """
     if completed is None:
         return

@@ -1,4 +1,4 @@
-"""The training command on this machine: its program, its script, and whether that starts the ranks."""
+"""Training command on this machine: its program, its script, and the ranks that a shell script starts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MPI = (
 
 
 def find_command(command: TrainingCommand, python: str, path: str, cwd: str, job_dir: str) -> TrainingCommand:
-    """Finds the program and the script of a command; only the word that names the script is changed.
+    """Finds the program and the script of a command; changes the word that names the script only.
 
     A `.py` file or `-m MODULE` is run by `python`, a `.sh` file by bash (OBS does not preserve the executable
     bit), anything else is a program on `path`. The script is found through interpreters and launchers, too
@@ -42,13 +42,14 @@ def find_command(command: TrainingCommand, python: str, path: str, cwd: str, job
         return command.run_by(python)
     if first.endswith(".sh"):
         return command.run_by(find_program("bash", path))
-    only_python3 = first == "python" and shutil.which(first, path=path) is None  # as in Debian
+    # Debian has python3 only.
+    only_python3 = first == "python" and shutil.which(first, path=path) is None
     program = python if only_python3 else _program(command.words[0], path, cwd)
     return command._replace(words=(program, *command.words[1:]))
 
 
-def code_of(command: TrainingCommand, cwd: str, job_dir: str) -> str | None:
-    """The directory of the command's script, or the one that its module is imported from; None without one.
+def find_code(command: TrainingCommand, cwd: str, job_dir: str) -> str | None:
+    """Returns the directory of the command's script, or that from which its module is imported; None without.
 
     Raises `CommandNotFound` if it does not exist.
     """
@@ -56,7 +57,7 @@ def code_of(command: TrainingCommand, cwd: str, job_dir: str) -> str | None:
 
 
 def _file_and_code(script: Script | None, cwd: str, job_dir: str) -> tuple[str | None, str | None]:
-    """The file and its code's directory; None for an installed module, and for what may be no file at all."""
+    """Returns the file and the directory of its code; None for an installed module, or for no file at all."""
     if script is None:
         return None, None
     for name in script.files:
@@ -71,7 +72,7 @@ def _file_and_code(script: Script | None, cwd: str, job_dir: str) -> tuple[str |
 
 
 def find_file(name: str, cwd: str, job_dir: str) -> str:
-    """The file's absolute path: in the working directory, else the only match in the job's code.
+    """Returns a file's absolute path: in the working directory, or else the only match in the job's code.
 
     ModelArts puts the code into `$MA_JOB_DIR/<last part of its OBS path>`, but runs the boot command in the
     home directory. Raises `CommandNotFound` if there is no match, or more than one.
@@ -92,7 +93,7 @@ def find_file(name: str, cwd: str, job_dir: str) -> str:
 
 
 def no_such_file(name: str, looked_for: Sequence[str]) -> CommandNotFound:
-    """The error for a file that is at none of the paths `looked_for`, with a file there of a similar name."""
+    """Returns the error for a file at none of the paths `looked_for`, with a similar name there, if any."""
     folder = next(filter(os.path.isdir, looked_for), None)
     if folder is not None:
         return CommandNotFound(Message.of("{}: expected a script, found the directory {}", name, folder))
@@ -105,7 +106,7 @@ def no_such_file(name: str, looked_for: Sequence[str]) -> CommandNotFound:
 
 
 def _similar(paths: Sequence[str]) -> str | None:
-    """The name of a file beside one of the paths that a slip of the keyboard may have meant."""
+    """Returns the name of a file beside one of the paths with a similar name."""
     for path in paths:
         directory, name = os.path.split(path)
         kind = os.path.splitext(name)[1]
@@ -134,7 +135,7 @@ def _program(name: str, path: str, cwd: str) -> str:
 
 
 def find_program(name: str, path: str) -> str:
-    """The absolute path of a program; raises `CommandNotFound` with how to get it."""
+    """Returns the absolute path of a program; raises `CommandNotFound` with advice."""
     program: str | None = shutil.which(name, path=path)
     if program is None:
         remedy = Message(_MPI) if name in ("mpirun", "mpiexec") else Message(_ELSEWHERE)
@@ -143,11 +144,16 @@ def find_program(name: str, path: str) -> str:
     return os.path.abspath(program)
 
 
+# Bytes of a shell script that are searched.
 _MOST_BYTES = 1 << 20
+# A shell, by its name or path; a first line that names one; a comment.
 _SHELL = r"(?:.*/)?(?:ba|da|k|z)?sh$"
 _SHEBANG = r"#!.*\b(?:ba|da|k|z)?sh\b"
 _COMMENT = r"(?:^|(?<=\s))#.*"
+# Lines that name a launcher without running it.
 _ONLY_NAMED = r"^.*(?:\b(?:pip3?|conda) +install\b|\bcommand +-v\b|^\s*(?:echo|printf|which|type)\b).*"
+# Begin and end of a loop, an assignment of a rank's variable (or a loop over it), a command in the
+# background, and a launcher.
 _TOKENS = (
     r"(?:^|[;({|]|\b(?:do|then|else)\b)[ \t]*(?P<loop>for|while|until)(?=[ \t(])"
     r"|(?P<done>\bdone\b)(?=\s*(?:$|[;&|)<>]))"
@@ -159,7 +165,7 @@ _TOKENS = (
 
 
 class RankStart(NamedTuple):
-    """The line of a script that starts ranks: it runs this launcher, or sets this variable in a loop."""
+    """Line of a script that starts ranks: it runs this launcher, or sets this variable in a loop."""
 
     line: int
     name: str
@@ -171,13 +177,13 @@ class RankStart(NamedTuple):
         )
 
 
-def ranks_started_in(text: str) -> RankStart | None:
-    """The first line of a shell script that starts ranks; None if the text shows none.
+def find_rank_start(text: str) -> RankStart | None:
+    """Returns the first line of a shell script that starts ranks; None without one.
 
-    A script does if it names a launcher, or if a loop sets `RANK_ID`, `DEVICE_ID` or `LOCAL_RANK` and puts a
-    command into the background. What another file, a function outside of the loop, `make` or Python starts is
-    not seen here, and a launcher that is named but not run counts. The supervisor notices the former while it
-    runs (`started_twice`), and `--per-node` and `--per-device` overrule both.
+    A script starts ranks if it names a launcher, or if a loop sets `RANK_ID`, `DEVICE_ID` or `LOCAL_RANK` and
+    puts a command into the background. Limits: ranks that another file, a function outside of the loop,
+    `make` or Python starts are not found here, but by the supervisor while they run (`started_twice`). A
+    launcher that is named but not run is a match. `--per-node` and `--per-device` take precedence.
     """
     code = re.sub(f"{_COMMENT}|{_ONLY_NAMED}", "", text, flags=re.MULTILINE)
     depth, in_background = 0, False
@@ -199,14 +205,14 @@ def ranks_started_in(text: str) -> RankStart | None:
 
 
 class StartScript(NamedTuple):
-    """A shell script that a command runs; `ranks` is where it starts ranks, None if nothing in it says so."""
+    """Shell script that a command runs; `ranks` is the line that starts ranks, None without one."""
 
     name: str
     ranks: RankStart | None
 
 
-def start_script(command: TrainingCommand, cwd: str, job_dir: str) -> StartScript | None:
-    """The shell script that a command runs, with what its text says; None if there is none here."""
+def read_start_script(command: TrainingCommand, cwd: str, job_dir: str) -> StartScript | None:
+    """Reads the shell script that a command runs; None if there is none here."""
     script = command.script
     if script is None or script.is_module or script.name.endswith(".py") or command.launcher is not None:
         return None
@@ -220,4 +226,4 @@ def start_script(command: TrainingCommand, cwd: str, job_dir: str) -> StartScrip
     by_shell = script.place > 0 and any(re.match(_SHELL, word) for word in command.words[: script.place])
     if not (script.name.endswith(".sh") or by_shell or re.match(_SHEBANG, text)):
         return None
-    return StartScript(os.path.basename(script.name), ranks_started_in(text))
+    return StartScript(os.path.basename(script.name), find_rank_start(text))

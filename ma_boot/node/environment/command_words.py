@@ -1,12 +1,12 @@
-"""What a training command says of itself: its script, and the launcher that starts the ranks. Pure.
+"""Words of a training command: its script, and the launcher that starts the ranks. Pure.
 
-This is a rule about words, not about the options of each program. The script is the first word that ends in
-`.py` or `.sh` behind an interpreter or a launcher (or the first word of all), the word that directly follows
+The rule is about words, not about the options of each program. The script is the first word that ends in
+`.py` or `.sh` after an interpreter or a launcher (or the first word of all), the word that directly follows
 an interpreter, or the module after `-m`. Its limits: the value of an option that ends in `.py` or `.sh` is
-taken for the script, unless it is written behind `=`; a script without such an ending is not found behind a
-launcher or behind options of an interpreter, and none that another program runs (`nohup ./run.sh`; `nohup
-bash run.sh` is). A command without a script is started as it is written: only `--workdir code` and the search
-in `$MA_JOB_DIR` need it.
+taken for the script, unless it is written after `=`. A script without such an ending is not found after a
+launcher, or after options of an interpreter; nor is one that another program runs (`nohup ./run.sh`; `nohup
+bash run.sh` is found). A command without a script is started as it is written: only `--workdir code` and the
+search in `$MA_JOB_DIR` need the script.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ma_boot.node.environment.patch import put_first
 
 SCRIPTS = (".py", ".sh")
 _INTERPRETERS = {"python", "pypy", "bash", "sh", "dash", "ksh", "zsh"}
-_RUN_A_SCRIPT = {"cProfile", "profile", "pdb"}  # modules
-# Programs and modules that start the ranks of a node; one of the options has to say how many.
+# Modules of Python that run a script.
+_RUN_A_SCRIPT = {"cProfile", "profile", "pdb"}
+# Programs and modules that start the ranks of a node; one of the options has the number of ranks. Those of
+# torchrun may also come from PET_*, those of mpirun from its own defaults.
 _LAUNCHERS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(
-        ("torchrun", "torch.distributed.run", "torch.distributed.launch"), ()
-    ),  # by PET_* as well
+    **dict.fromkeys(("torchrun", "torch.distributed.run", "torch.distributed.launch"), ()),
     **dict.fromkeys(("mpirun", "mpiexec", "orterun", "prterun"), ()),
     **dict.fromkeys(("msrun", "mindspore.parallel.cluster.run"), ("--worker-num",)),
     **dict.fromkeys(
@@ -34,13 +34,15 @@ _LAUNCHERS: dict[str, tuple[str, ...]] = {
     ),
     **dict.fromkeys(("deepspeed", "deepspeed.launcher.runner"), ("--num-nodes", "--hostfile", "-H")),
 }
-_VERSION = r"(python|pypy|mpirun|mpiexec)[\d.].*"  # python3.11, mpirun.openmpi
-_NO_SCRIPT = r"-(?:[A-Za-z]*c)?"  # of an interpreter: the program is the next word, or standard input
+# Names with a version or a variant, such as python3.11 and mpirun.openmpi.
+_VERSION = r"(python|pypy|mpirun|mpiexec)[\d.].*"
+# Option of an interpreter after which the program is the next word (-c), or standard input (-).
+_NO_SCRIPT = r"-(?:[A-Za-z]*c)?"
 _MODULE = r"-[A-Za-z]*m|--module"
 
 
 class Script(NamedTuple):
-    """The word of a command that names its script: a file, or a module by its dotted name."""
+    """Word of a command that names its script: a file, or a module by its dotted name."""
 
     place: int
     name: str
@@ -48,7 +50,7 @@ class Script(NamedTuple):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The relative paths of the file, the first existing one counts."""
+        """The possible relative paths of the file, in the order of precedence."""
         if not self.is_module:
             return (self.name,)
         path = self.name.replace(".", os.sep)
@@ -56,7 +58,7 @@ class Script(NamedTuple):
 
     @property
     def is_certain(self) -> bool:
-        """Whether the command cannot run without a file of this very name.
+        """Tells if the command cannot run without a file of this name.
 
         A module may be an installed one, and `$MA_JOB_DIR` in a name is only known on the node.
         """
@@ -64,10 +66,10 @@ class Script(NamedTuple):
 
 
 class TrainingCommand(NamedTuple):
-    """A training command: its words, its script and its launcher; None for a command that names none.
+    """Training command: its words, its script and its launcher; None for a command without them.
 
-    `counts` are the launcher's options that say how many ranks, if the command has none of them and the
-    launcher takes it from nowhere else: it may start fewer ranks than the job has. Once the script was found
+    `counts` are the launcher's options for the number of ranks, if the command has none of them and the
+    launcher has no other source: it may start fewer ranks than the job has. Once the script was found
     (`find_command`), `code` is its directory, for a module the one from which it is imported.
     """
 
@@ -78,26 +80,26 @@ class TrainingCommand(NamedTuple):
     code: str | None = None
 
     def with_script(self, name: str) -> TrainingCommand:
-        """The command with another path of its script."""
+        """Returns the command with another path of its script."""
         assert self.script is not None
         place = self.script.place
         words = (*self.words[:place], name, *self.words[place + 1 :])
         return self._replace(words=words, script=self.script._replace(name=name))
 
     def run_by(self, program: str) -> TrainingCommand:
-        """The command behind the path of the program that runs it."""
+        """Returns the command after the path of the program that runs it."""
         script = self.script._replace(place=self.script.place + 1) if self.script else None
         return self._replace(words=(program, *self.words), script=script)
 
     def environment(self, environ: Mapping[str, str]) -> Mapping[str, str]:
-        """The environment in which the command finds its module."""
+        """Returns the environment in which the command finds its module."""
         if self.code is None or self.script is None or not self.script.is_module:
             return environ
         return {**environ, "PYTHONPATH": put_first(self.code, environ.get("PYTHONPATH", ""))}
 
 
 def read_command(words: Sequence[str]) -> TrainingCommand:
-    """The command of these words, with its script and its launcher.
+    """Finds the script and the launcher in the words of a command.
 
     A command that begins with `-m` runs a module by the selected python, as `ma_boot -m MODULE` does.
     """
@@ -126,7 +128,8 @@ def _script_and_launcher(words: Sequence[str]) -> tuple[Script | None, str]:
             return Script(place, word, is_module=True), launcher
         elif program in _INTERPRETERS and re.fullmatch(_NO_SCRIPT, word):
             break
-        elif word[:1] in ("-", "+") or re.match(r"\w+=", word):  # env NAME=value
+        elif word[:1] in ("-", "+") or re.match(r"\w+=", word):
+            # An option, or a variable as in `env NAME=value`.
             continue
         elif (interpreter_at == place - 1 and (place or os.sep in word)) or (
             word.endswith(SCRIPTS) and (program or not place)

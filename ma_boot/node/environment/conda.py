@@ -1,4 +1,4 @@
-"""Selects the training's Python environment, and computes what `conda activate` does to the variables.
+"""Selects the training's Python environment, and computes the variables after `conda activate`.
 
 ModelArts starts the boot command without a shell, so `conda activate` is not available. Its documentation
 (develop-modelarts-1416) describes four ways to select an environment, all supported by `find_environment`:
@@ -23,7 +23,7 @@ from ma_boot.errors import ConfigError, listed
 from ma_boot.node.environment.patch import Patch, put_first
 from ma_boot.wording import Message
 
-# conda/base/constants.py, SEARCH_PATH: a later file takes precedence.
+# Directories of conda's settings (conda/base/constants.py, SEARCH_PATH): a later file takes precedence.
 _DIRECTORIES = (
     "/etc/conda", "/var/lib/conda", "$CONDA_ROOT", "$XDG_CONFIG_HOME/conda", "~/.config/conda", "~/.conda",
 )  # fmt: skip
@@ -32,7 +32,7 @@ ROOT_NAMES = ("anaconda", "anaconda3", "miniconda3", "miniforge3")
 
 
 class PythonEnvironment(NamedTuple):
-    """The python that runs the training, and its conda environment, if it is in one.
+    """Python that runs the training, and its conda environment, if it is in one.
 
     `prefix` and `name` are None for a python outside of conda; `origin` is the option or variable that
     selected it; `root` is the installation whose `bin/conda` manages the environment, if there is one.
@@ -48,7 +48,7 @@ class PythonEnvironment(NamedTuple):
 def find_environment(
     python: str | None, conda_env: str | None, environ: Mapping[str, str], home: str
 ) -> PythonEnvironment:
-    """The environment selected by `--python`, `--conda-env`, the image's variables or `PATH`, in this order.
+    """Finds the environment by `--python`, `--conda-env`, the image's variables or `PATH`, in this order.
 
     Raises `ConfigError`, which lists the places searched and the environments that exist, if it is not found.
     """
@@ -79,20 +79,20 @@ def find_environment(
 
 
 def find_on_path(environ: Mapping[str, str], home: str, origin: str) -> PythonEnvironment | None:
-    """The environment of the first python on `PATH`; None if there is none."""
+    """Finds the environment of the first python on `PATH`; None without a python."""
     python = first_python(environ)
     return _by_python(python, origin, environ, home) if python else None
 
 
 def first_python(environ: Mapping[str, str]) -> str | None:
-    """The absolute path of `python` on `PATH`, else of `python3`; None if there is neither."""
+    """Returns the absolute path of `python` on `PATH`, or else of `python3`; None without both."""
     path = environ.get("PATH", "")
     python = shutil.which("python", path=path) or shutil.which("python3", path=path)
     return os.path.abspath(python) if python else None
 
 
 def _conda_roots(environ: Mapping[str, str], home: str) -> tuple[str, ...]:
-    """Where conda may be installed; only in `ANACONDA_DIR` if that is set."""
+    """Returns the directories in which conda may be installed; only `ANACONDA_DIR` if that is set."""
     if environ.get("ANACONDA_DIR"):
         return (os.path.abspath(environ["ANACONDA_DIR"]),)
     exe = environ.get("CONDA_EXE", "")
@@ -136,7 +136,8 @@ def _by_name(name: str, origin: str, environ: Mapping[str, str], home: str) -> P
 
 
 def _prefixes(name: str, roots: Iterable[str], environ: Mapping[str, str], home: str) -> list[str]:
-    """`base` is the installation itself, not a directory under `envs`."""
+    """Returns the directories that an environment of this name may have."""
+    # `base` is the installation itself, not a directory under `envs`.
     if name in ("base", "root"):
         return list(roots)
     places = [place for root in roots for place in conda_settings(root, environ, home).envs_dirs]
@@ -144,7 +145,7 @@ def _prefixes(name: str, roots: Iterable[str], environ: Mapping[str, str], home:
 
 
 def _root_of(prefix: str, roots: Iterable[str]) -> str | None:
-    """The installation that has a conda: the one around `envs`, the prefix itself, else one in `roots`."""
+    """Returns the installation with `bin/conda`: around `envs`, the prefix itself, or one of `roots`."""
     parent = os.path.dirname(prefix)
     around = [os.path.dirname(parent)] if os.path.basename(parent) == "envs" else []
     for root in (*around, prefix, *roots):
@@ -154,7 +155,7 @@ def _root_of(prefix: str, roots: Iterable[str]) -> str | None:
 
 
 def _name_of(prefix: str, root: str | None) -> str:
-    """The name that conda shows: that of a directory under `envs`, `base`, else the path."""
+    """Returns the name that conda shows: that of a directory under `envs`, `base`, or else the path."""
     if prefix == root:
         return "base"
     if os.path.basename(os.path.dirname(prefix)) == "envs":
@@ -163,9 +164,10 @@ def _name_of(prefix: str, root: str | None) -> str:
 
 
 def existing_environments(environ: Mapping[str, str], home: str) -> str:
-    """The conda environments that exist, as a phrase for messages."""
+    """Lists the conda environments that exist, as a phrase for messages."""
     roots = _conda_roots(environ, home)
-    names: dict[str, list[str]] = {}  # by the installation, or by the directory outside of all
+    # By the installation, or by a directory outside of all installations.
+    names: dict[str, list[str]] = {}
     for root in roots:
         base = ["base"] if _is_executable(os.path.join(root, "bin", "python")) else []
         names[root] = base + _environments_in(os.path.join(root, "envs"))
@@ -191,14 +193,14 @@ def _is_executable(path: str) -> bool:
 
 
 class CondaSettings(NamedTuple):
-    """Where conda looks for a named environment, in order, and whether its variables are in upper case."""
+    """Directories of named environments in conda's order, and its setting for names of variables."""
 
     envs_dirs: tuple[str, ...]
     envvars_force_uppercase: bool = True
 
 
 def conda_settings(root: str | None, environ: Mapping[str, str], home: str) -> CondaSettings:
-    """The settings of the installation in `root`, from its files, the user's and `CONDA_*` variables.
+    """Reads the settings of the installation in `root`, from its files, the user's and `CONDA_*` variables.
 
     Raises `ConfigError` for a file that is not the YAML of a mapping.
     """
@@ -226,7 +228,8 @@ def _files(root: str | None, environ: Mapping[str, str], home: str) -> Iterator[
     variables = {**environ, **({"CONDA_ROOT": root} if root else {})}
     for directory in (*_DIRECTORIES, "~", "$CONDA_PREFIX"):
         place = _expanded(directory, variables, home)
-        if "$" in place:  # a variable that is not set
+        if "$" in place:
+            # A variable is not set.
             continue
         names = (".condarc",) if directory == "~" else (".condarc", "condarc")
         yield from (Path(place, name) for name in names if os.path.isfile(os.path.join(place, name)))
@@ -238,7 +241,8 @@ def _files(root: str | None, environ: Mapping[str, str], home: str) -> Iterator[
 
 
 def _read(file: Path) -> dict[str, object]:
-    import yaml  # slow to import, and few images have such a file
+    # Slow to import, and few images have such a file.
+    import yaml
 
     try:
         document = yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -266,23 +270,24 @@ def _expanded(path: str, environ: Mapping[str, str], home: str) -> str:
     return os.path.abspath(expanded)
 
 
-_UNSET_BY_CONDA = "***unset***"  # the environment's own mark for "not configured"
+# Conda's mark for a variable that is not configured.
+_UNSET_BY_CONDA = "***unset***"
 _IDENTIFIER = r"[A-Za-z_][A-Za-z_0-9]*\Z"
 
 
 class Activation(NamedTuple):
-    """Scripts to source, the changes after them, and scripts to source with these changes made."""
+    """Scripts to source, the changes of variables after them, and scripts to source after the changes."""
 
     before: tuple[str, ...]
     patch: Patch
     after: tuple[str, ...]
 
 
-def activation(selected: PythonEnvironment, environ: Mapping[str, str], home: str) -> Activation:
-    """What conda's shell hook and `conda activate` do in `environ`, and what ma_boot adds to that.
+def plan_activation(selected: PythonEnvironment, environ: Mapping[str, str], home: str) -> Activation:
+    """Computes the effect of conda's shell hook and `conda activate` in `environ`, with ma_boot's additions.
 
-    As conda/activate.py of conda 26 does, but without what is for an interactive shell alone: its prompt, and
-    what a later `conda deactivate` needs.
+    It follows conda/activate.py of conda 26, without the parts for an interactive shell: the prompt, and the
+    variables that a later `conda deactivate` needs.
 
     ma_boot removes `PYTHONHOME` and the `VIRTUAL_ENV` of another environment, from which the training would
     import packages, and puts the environment's `lib` first in `LD_LIBRARY_PATH`, as develop-modelarts-1416
@@ -290,14 +295,17 @@ def activation(selected: PythonEnvironment, environ: Mapping[str, str], home: st
     file of the conda environment or of conda's settings that cannot be read.
     """
     changes: dict[str, str | None] = {"PYTHONHOME": None}
+    # The training would import packages of another virtual environment.
     if environ.get("VIRTUAL_ENV") != (selected.prefix or os.path.dirname(os.path.dirname(selected.python))):
         changes["VIRTUAL_ENV"] = None
     path = environ.get("PATH", "")
     if selected.prefix is None:
+        # The first python on PATH needs no change of it.
         kept = selected.origin == "PATH"
         changes["PATH"] = path if kept else put_first(os.path.dirname(selected.python), path)
         return Activation((), changes, ())
     level, old = _level(environ), environ.get("CONDA_PREFIX")
+    # Conda deactivates in the reverse order of the activation.
     before = _scripts(old, "deactivate.d")[::-1] if old and level else ()
     changes.update(_conda_variables(selected, environ, home))
     changes["PATH"] = changes.get("PATH") or _conda_path(selected, environ)
@@ -333,7 +341,7 @@ def _level(environ: Mapping[str, str]) -> int:
 
 
 def _conda_path(selected: PythonEnvironment, environ: Mapping[str, str]) -> str:
-    """The environment first, or in the place of the active one; conda normalizes every entry."""
+    """Returns PATH with the environment first, or in the place of the active one, and normalized entries."""
     path = environ.get("PATH", "")
     entries = [os.path.normpath(entry) for entry in path.split(os.pathsep)] if path else []
     new = os.path.join(str(selected.prefix), "bin")
@@ -344,6 +352,7 @@ def _conda_path(selected: PythonEnvironment, environ: Mapping[str, str]) -> str:
             for index, entry in enumerate(entries)
             if old and os.path.abspath(entry) == os.path.abspath(os.path.join(old, "bin"))
         ]
+        # The new environment takes the place of the active one, as in conda's `_replace_prefix_in_path`.
         first = same[0] if same else 0
         entries[first : first + 1 if same else first] = [new]
         return os.pathsep.join(entries)
@@ -354,7 +363,7 @@ def _conda_path(selected: PythonEnvironment, environ: Mapping[str, str]) -> str:
 
 
 def _own_variables(prefix: str) -> dict[str, str]:
-    """The variables of the environment's packages, then those of `conda env config vars set`."""
+    """Reads the variables of the environment's packages, then those of `conda env config vars set`."""
     variables: dict[str, str] = {}
     directory = os.path.join(prefix, "etc", "conda", "env_vars.d")
     for file in sorted(entry.path for entry in os.scandir(directory)) if os.path.isdir(directory) else []:
@@ -362,7 +371,8 @@ def _own_variables(prefix: str) -> dict[str, str]:
     state = os.path.join(prefix, "conda-meta", "state")
     if os.path.exists(state):
         variables.update(_variables(_read_json(state).get("env_vars", {}), state))
-    variables.pop("PATH", None)  # conda ignores it, with a warning
+    # Conda ignores it, with a warning.
+    variables.pop("PATH", None)
     return {name: value for name, value in variables.items() if value != _UNSET_BY_CONDA}
 
 
@@ -384,7 +394,7 @@ def _variables(document: object, file: str) -> dict[str, str]:
 
 
 def _scripts(prefix: str, directory: str) -> tuple[str, ...]:
-    """The scripts of a directory by name; like conda, whatever else is called `.sh` is not left out."""
+    """Returns the scripts of a directory by name; like conda, it includes anything with the ending `.sh`."""
     place = os.path.join(prefix, "etc", "conda", directory)
     try:
         scripts: list[str] = [entry.path for entry in os.scandir(place) if entry.name.endswith(".sh")]

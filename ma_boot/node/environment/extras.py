@@ -1,4 +1,4 @@
-"""How to install what only some commands need, into the environment that runs this."""
+"""Commands that install the extras of ma_boot into the environment that runs this."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import shlex
 import sys
 
 
-def how_to_install(extra: str) -> str:
-    """The command that adds the packages of an extra, by the installer that made this environment."""
+def install_command(extra: str) -> str:
+    """Returns the command that adds the packages of an extra, by the installer that made this environment."""
     packages = shlex.join(packages_of(extra))
     if os.path.isfile(os.path.join(sys.prefix, "pipx_metadata.json")):
         return f"pipx inject ma-boot {packages}"
@@ -21,8 +21,9 @@ def how_to_install(extra: str) -> str:
 
 
 def packages_of(extra: str) -> list[str]:
-    """The requirements of an extra; where ma_boot was not installed, the extra itself."""
-    from importlib import metadata  # 30 modules, for an error only
+    """Returns the requirements of an extra; the extra itself if ma_boot was not installed."""
+    # Loads 30 modules, and is needed for an error only.
+    from importlib import metadata
 
     try:
         requirements = metadata.requires("ma-boot") or []

@@ -21,11 +21,16 @@ from ma_boot.processes.orphan_guard import MARKER_VARIABLE
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.wording import WarningLine
 
-MAX_VARIABLE_BYTES = 131071  # Linux, MAX_ARG_STRLEN (include/uapi/linux/binfmts.h) without the final NUL
+# Linux, MAX_ARG_STRLEN (include/uapi/linux/binfmts.h) without the final NUL.
+MAX_VARIABLE_BYTES = 131071
+# Variables that bash changes for itself: the caller's values are kept.
 _SET_BY_SHELL = {"_", "SHLVL", "PWD", "OLDPWD", "PS1", "PS2", MARKER_VARIABLE}
 
-# Entries end in NUL: NAME=VALUE, [NAME for an array (bash does not export them), the mark that ends a dump.
+# Format of a dump; each entry ends in NUL: `NAME=VALUE`, `[NAME` for an array (bash does not export them),
+# the index of a file that begins, and the mark at the end.
 _MARK = "end of dump"
+# The dump runs in a subshell, so that it can reset options and traps which the files have set. @DUMP@ is the
+# descriptor of the file for the dumps; `builtin` avoids functions of the files with the same names.
 _FUNCTIONS = r"""
 ma_boot_dump() (
     set +aeuxT -f; trap - DEBUG ERR EXIT; unset IFS
@@ -44,7 +49,7 @@ ma_boot_begins() { builtin printf '%s\0' "$1" >&@DUMP@; }
 ma_boot_returned() { [[ $1 = 0 ]] || builtin printf 'ma_boot: %s returned %s\n' "$2" "$1" >&2; }
 """
 
-# No EXIT trap: the file may set its own. Its subshells do not count.
+# The function `exit` replaces an EXIT trap, which the file may set itself. Subshells write no dump.
 _DUMP_AT_EXIT = """
 ma_boot_ends() {
     [[ $BASHPID = "$$" ]] && ma_boot_dump
@@ -61,7 +66,7 @@ def environment_in_shell(
     inbox: SignalInbox,
     say: Callable[[str], None],
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The environment after the activation, and after the files have been sourced as well, in one bash.
+    """Returns the environments after the activation, and after the files were sourced as well, in one bash.
 
     bash starts with `environ`, so that libraries of the activated environment are not loaded into it. Output
     of the files goes to standard error; a file that returns non-zero is reported there but is not an error,
@@ -76,8 +81,12 @@ def environment_in_shell(
     first, last = len(activation.before), len(files) - len(sources)
     script = [*lines[:first], *_declarations(activation.patch), *lines[first:last], "ma_boot_dump\n"]
     script += [*lines[last:], "ma_boot_dump\n"] if sources else []
-    code, begun, dumps = _in_bash(
-        "".join(script), environ, inbox, lambda: say("shell files are still being sourced"), files
+    code, begun, dumps = _run_bash(
+        "".join(script),
+        environ,
+        files,
+        inbox=inbox,
+        remind=lambda: say("shell files are still being sourced"),
     )
     if len(dumps) < (2 if sources else 1):
         raise ConfigError(f"a sourced file exited the shell with code {code}: {files[begun]}")
@@ -87,18 +96,18 @@ def environment_in_shell(
 def environment_after(
     file: str, environ: Mapping[str, str], inbox: SignalInbox, remind: Callable[[], None], cwd: str
 ) -> tuple[int, Patch]:
-    """The exit code of a script, which may exit its shell, and the changes that it makes to `environ`.
+    """Returns the exit code of a script, which may exit its shell, and its changes of `environ`.
 
     It runs in `cwd`; its output goes to standard error. Raises `ConfigError` if there is no bash, and
     `Stopped` at a stop signal.
     """
     script = f"{_DUMP_AT_EXIT}. {shlex.quote(file)}\nma_boot_ends $?\n"
-    code, _, dumps = _in_bash(script, environ, inbox, remind, [file], cwd)
+    code, _, dumps = _run_bash(script, environ, [file], inbox=inbox, remind=remind, cwd=cwd)
     return code, difference(environ, dumps[-1]) if dumps else {}
 
 
-def passable(environ: Mapping[str, str], say: Callable[[str], None]) -> dict[str, str]:
-    """The environment without variables that Linux cannot give to a process; each of them is reported."""
+def drop_long_variables(environ: Mapping[str, str], say: Callable[[str], None]) -> dict[str, str]:
+    """Returns the environment without variables that are too long for Linux; each of them is reported."""
     kept = {}
     for name, value in environ.items():
         size = len(os.fsencode(f"{name}={value}"))
@@ -110,15 +119,16 @@ def passable(environ: Mapping[str, str], say: Callable[[str], None]) -> dict[str
     return kept
 
 
-def _in_bash(
+def _run_bash(
     script: str,
     environ: Mapping[str, str],
+    files: Sequence[str],
+    *,
     inbox: SignalInbox,
     remind: Callable[[], None],
-    files: Sequence[str],
     cwd: str = ".",
 ) -> tuple[int, int, list[dict[str, str]]]:
-    """The exit code, the index of the file that was begun last, and the environments that were dumped."""
+    """Returns the exit code, the index of the file that was begun last, and the dumped environments."""
     bash = shutil.which("bash")
     if bash is None:
         raise ConfigError(f"bash was not found on PATH: it is needed to source {', '.join(files)}")
@@ -146,7 +156,7 @@ def _declarations(patch: Patch) -> list[str]:
 
 
 def _parse_dumps(text: str) -> tuple[int, list[dict[str, str]]]:
-    """Parses what the shell has written; bytes that are not UTF-8 are kept as in `os.environ`."""
+    """Parses the dumps of the shell; bytes that are not UTF-8 are kept as in `os.environ`."""
     begun = 0
     dumps: list[dict[str, str]] = []
     current: dict[str, str] = {}
@@ -166,7 +176,7 @@ def _parse_dumps(text: str) -> tuple[int, list[dict[str, str]]]:
 
 
 def _with_unknown_to_shell(environ: Mapping[str, str], dumped: Mapping[str, str]) -> dict[str, str]:
-    """`dumped`, with what bash passes on unseen (names that are not identifiers) or sets for itself."""
+    """Returns `dumped` with the variables that bash cannot see (no identifiers), or sets for itself."""
     result = {name: value for name, value in dumped.items() if name not in _SET_BY_SHELL}
     for name, value in environ.items():
         unseen = not name.isidentifier() and not name.startswith("BASH_FUNC_")

@@ -1,4 +1,4 @@
-"""What software a job runs: the versions of its Python and frameworks, the commit of its code, from files."""
+"""Software of a job, read from files: versions of Python and frameworks, and the commit of its code."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _PACKAGES = ("torch", "torch_npu", "mindspore", "mindformers", "transformers", "
 _INFO = ".dist-info"
 
 
-def software_of(python: str, code: str | None) -> dict[str, str]:
-    """The versions of a python and of frameworks beside it, and the git `commit` of the directory `code`.
+def read_software(python: str, code: str | None) -> dict[str, str]:
+    """Reads the versions of a python and its frameworks, and the git `commit` of the directory `code`.
 
-    Nothing is run or imported; what no file tells is left out.
+    No program is run, and no package imported; unknown versions are left out.
     """
     software = {}
     with suppress(OSError):
@@ -28,7 +28,7 @@ def software_of(python: str, code: str | None) -> dict[str, str]:
 
 
 def _commit(code: Path) -> str:
-    """The commit that is checked out in a directory or the ones above; empty if there is none."""
+    """Returns the commit that is checked out in a directory or in one above; empty without git."""
     for directory in (code, *code.parents):
         git = directory / ".git"
         with suppress(OSError, UnicodeDecodeError):

@@ -15,23 +15,24 @@ from ma_boot.node.environment.command import find_file
 from ma_boot.node.environment.conda import (
     Activation,
     PythonEnvironment,
-    activation,
     find_environment,
     find_on_path,
     first_python,
+    plan_activation,
 )
 from ma_boot.node.environment.patch import put_first, without
-from ma_boot.node.environment.shell import environment_in_shell, passable
+from ma_boot.node.environment.shell import drop_long_variables, environment_in_shell
 from ma_boot.processes.children import run_child
 from ma_boot.processes.signals import SignalInbox
 
 PACKAGE_DIR = os.path.dirname(os.path.abspath(ma_boot.__file__))
 _NO_ENVIRONMENT = Activation((), {"PYTHONHOME": None, "VIRTUAL_ENV": None}, ())
 
-_LOOKED_AT = 65536  # bytes of a file to source
+# Bytes of a file to source in which Windows line ends are searched for.
+_CHECKED_BYTES = 65536
 FRAMEWORKS = ("torch", "mindspore", "tensorflow", "jax", "paddle")
-# Run by the training's python, of any version. The new environment sees the training's packages by a `.pth`
-# file; its pip neither installs again what fits of them, nor tries to remove what does not.
+# Program for the training's python of any version. If its packages cannot be written, it creates an
+# environment that sees them by a `.pth` file: pip does not install them again there, nor removes them.
 _OVERLAY = """
 import os, sys, sysconfig
 packages = sysconfig.get_path("purelib")
@@ -47,7 +48,7 @@ with open(os.path.join(sys.argv[1], "lib", name, "site-packages", "_training.pth
 
 
 class TrainingEnvironment(NamedTuple):
-    """The python that runs the training, and the environment on which that of each process is based."""
+    """Python that runs the training, and the environment on which that of each process is based."""
 
     python: str
     environ: Mapping[str, str]
@@ -66,11 +67,11 @@ def select_environment(
     cwd: str,
     job_dir: str,
 ) -> TrainingEnvironment:
-    """The environment after `conda activate` and `source FILE...`, and the python that is then in use.
+    """Returns the environment after `conda activate` and `source FILE...`, with the python in use then.
 
     ma_boot's own virtual environment is not taken for the training's (`outside_of`). Relative files are
-    looked for in `cwd` and in the job's code. `--python` is final; else a file that activates another
-    environment selects its python, as in a shell. A shim of pyenv is asked once which python it starts.
+    searched for in `cwd` and in the job's code. `--python` is final; otherwise a file that activates another
+    environment selects its python, as in a shell. A shim of pyenv is replaced by the python that it starts.
     Raises `ConfigError` if the environment or a file cannot be used, and `Stopped`.
     """
     files = [_source_file(name, cwd, job_dir) for name in sources]
@@ -80,10 +81,10 @@ def select_environment(
     before: PythonEnvironment | None = None
     if chosen or not files or find_on_path(environ, home, "PATH"):
         before = find_environment(python, conda_env, environ, home)
-    steps = activation(before, environ, home) if before else _NO_ENVIRONMENT
+    steps = plan_activation(before, environ, home) if before else _NO_ENVIRONMENT
     activated, after = environment_in_shell(steps, files, environ, inbox, say)
     selected, ordered = _in_use(before, activated, after, home)
-    ordered = passable(ordered, say)
+    ordered = drop_long_variables(ordered, say)
     ordered["PYTHONUNBUFFERED"] = "1"
     ordered["PYTHONPATH"] = _training_path(ordered.get("PYTHONPATH", ""))
     origin = outside.origin_of(selected)
@@ -96,7 +97,7 @@ def select_environment(
 def _behind_shim(
     shim: str, environ: Mapping[str, str], cwd: str, inbox: SignalInbox, say: Callable[[str], None]
 ) -> str:
-    """The python that a shim of pyenv starts, as it says itself: each start by the shim takes 40 ms more."""
+    """Returns the python that a shim of pyenv starts, as each start by the shim takes 40 ms more."""
     argv = [shim, "-c", "import sys; print(sys.executable)"]
     with tempfile.TemporaryFile() as output:
         code = run_child(
@@ -116,7 +117,7 @@ def _source_file(name: str, cwd: str, job_dir: str) -> str:
     try:
         file = find_file(name, cwd, job_dir)
         with open(file, "rb") as opened:
-            windows = b"\r\n" in opened.read(_LOOKED_AT)
+            windows = b"\r\n" in opened.read(_CHECKED_BYTES)
     except CommandNotFound as error:
         raise ConfigError(f"--source {error}") from error
     except OSError as error:
@@ -132,7 +133,7 @@ def _source_file(name: str, cwd: str, job_dir: str) -> str:
 def _in_use(
     before: PythonEnvironment | None, activated: Mapping[str, str], after: Mapping[str, str], home: str
 ) -> tuple[PythonEnvironment, dict[str, str]]:
-    """The environment that is active after sourcing, and its variables."""
+    """Returns the environment that is active after sourcing, and its variables."""
     if before is None:
         without_name = {name: value for name, value in after.items() if name != "DEFAULT_CONDA_ENV_NAME"}
         now = find_on_path(after, home, "--source") or find_environment(None, None, without_name, home)
@@ -150,7 +151,7 @@ def _in_use(
 def _with_libraries(
     before: PythonEnvironment, now: PythonEnvironment, after: Mapping[str, str]
 ) -> dict[str, str]:
-    """The libraries of a conda environment that a file has activated take the place of the former ones."""
+    """Replaces the libraries of the former environment by those of a conda environment from a file."""
     result = dict(after)
     if now.prefix is not None and now.prefix == after.get("CONDA_PREFIX"):
         former = [os.path.join(before.prefix, "lib")] if before.prefix else []
@@ -162,9 +163,9 @@ def _with_libraries(
 def _selected_first(
     chosen: PythonEnvironment, activated: Mapping[str, str], after: Mapping[str, str]
 ) -> dict[str, str]:
-    """Moves the activated environment before what a sourced file (CANN's set_env.sh) has prepended.
+    """Moves the activated environment before the entries of a sourced file (CANN's set_env.sh).
 
-    What activation scripts have put before the environment stays there.
+    Entries that activation scripts have put before the environment stay there.
     """
     result = dict(after)
     for name, part in (("PATH", "bin"), ("LD_LIBRARY_PATH", "lib")):
@@ -177,7 +178,7 @@ def _selected_first(
 
 
 def _training_path(pythonpath: str) -> str:
-    """The user's PYTHONPATH without the toolkit's own entry, followed by what training code may import.
+    """Returns the user's PYTHONPATH without the toolkit, and the directory of the modules for training code.
 
     `for_training` makes `ma_boot` and `path_mapping` importable, and nothing else of the toolkit.
     """
@@ -186,24 +187,24 @@ def _training_path(pythonpath: str) -> str:
 
 
 class Outside(NamedTuple):
-    """The variables without ma_boot's own environment; `note` is about the first python on their `PATH`."""
+    """Variables without ma_boot's own environment; `note` is about the first python on their `PATH`."""
 
     environ: Mapping[str, str]
     note: str = ""
 
     def origin_of(self, chosen: PythonEnvironment) -> str:
-        """`/usr/bin/python3 by PATH (skipped ma_boot's own python)`."""
+        """Returns `/usr/bin/python3 by PATH (skipped ma_boot's own python)`, or the like."""
         note = f" ({self.note})" if self.note and chosen.origin == "PATH" else ""
         return f"{chosen.python} by {chosen.origin}{note}"
 
 
 def own_prefix() -> str | None:
-    """The directory of the virtual environment that runs ma_boot, None if it is in none."""
+    """Returns the directory of the virtual environment that runs ma_boot, None without one."""
     return sys.prefix if sys.prefix != sys.base_prefix else None
 
 
-def python_by(python: str | None, conda_env: str | None, environ: Mapping[str, str], home: str) -> str:
-    """The python that `select_environment` would take for the training if no file is sourced, and why it.
+def explain_python(python: str | None, conda_env: str | None, environ: Mapping[str, str], home: str) -> str:
+    """Returns the python that `select_environment` would select without a file to source, with the reason.
 
     Raises `ConfigError` if there is none.
     """
@@ -212,11 +213,11 @@ def python_by(python: str | None, conda_env: str | None, environ: Mapping[str, s
 
 
 def outside_of(prefix: str | None, environ: Mapping[str, str]) -> Outside:
-    """What a shell without ma_boot's environment would have; `prefix` is its directory, None if it has none.
+    """Returns the variables of a shell without ma_boot's environment in `prefix` (None: it has none).
 
-    If its `bin` is on `PATH`, because it is active or the user has added it, it is taken away: the
-    training, and the scripts that it runs, get the active environment's python, or the next one. It stays if
-    it has a framework for training, so is the user's own, and if there is no other python.
+    Its `bin` is removed from `PATH`, so that the training, and the scripts that it runs, get the active
+    environment's python, or the next one. It stays if the environment has a framework for training, so is the
+    user's own, and if there is no other python.
     """
     if prefix is None:
         return Outside(environ)
@@ -244,7 +245,7 @@ def outside_of(prefix: str | None, environ: Mapping[str, str]) -> Outside:
 
 
 def _framework(lib: str) -> str | None:
-    """The framework for training that an environment has below its `lib`."""
+    """Returns the framework for training that an environment has below its `lib`."""
     pythons = [name for name in os.listdir(lib) if name.startswith("python3")] if os.path.isdir(lib) else []
     for framework in FRAMEWORKS:
         if any(os.path.exists(os.path.join(lib, python, "site-packages", framework)) for python in pythons):
@@ -253,7 +254,7 @@ def _framework(lib: str) -> str | None:
 
 
 def _active(prefix: str, environ: Mapping[str, str]) -> str | None:
-    """The active environment, if it is another one."""
+    """Returns the active environment, if it is another one."""
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         value = environ.get(name, "")
         is_other = os.path.isabs(value) and os.path.realpath(value) != os.path.realpath(prefix)
@@ -262,10 +263,10 @@ def _active(prefix: str, environ: Mapping[str, str]) -> str | None:
     return None
 
 
-def package_place(
+def prepare_packages(
     training: TrainingEnvironment, home: str, inbox: SignalInbox, remind: Callable[[], None]
 ) -> tuple[str, TrainingEnvironment]:
-    """The python whose pip installs packages for the training, and the training's environment that sees them.
+    """Returns the python whose pip installs packages, and the training's environment that sees them.
 
     Both are the training's own where this user may write to its packages; otherwise packages go to an
     environment below `home`, which comes first on PYTHONPATH. Raises `ConfigError` if neither can be written,

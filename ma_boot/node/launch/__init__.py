@@ -1,1 +1,1 @@
-"""Plans the processes of a node from job, ranks and command: the variables of each rendezvous. Pure."""
+"""Launch plan of a node: its processes with the variables of their rendezvous. Pure."""

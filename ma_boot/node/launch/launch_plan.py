@@ -1,4 +1,4 @@
-"""The launch plan and its parts, the values from which it is made, and how it is shown."""
+"""Launch plan, the values from which it is made, and its form as text and JSON."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ma_boot.wording import counted
 class Placement(NamedTuple):
     """The ranks of this node: `ranks[i]` is the rank of local rank i.
 
-    `devices[i]` is the number of its card within this container, i if the tuple is empty; `device_ids[i]` is
-    the card's physical number, if there is a rank table. `by_hand` is true if the user gave the ranks.
-    `server_id` is this node's in the table, None if it was not found by the table.
+    `devices[i]` is the number of its card within this container, i if the tuple is empty. `device_ids[i]` is
+    the card's physical number, if there is a rank table. `by_hand`: the user gave the ranks. `server_id` is
+    this node's in the table, None without a table.
     """
 
     world_size: int
@@ -30,35 +30,15 @@ class Placement(NamedTuple):
     server_id: str | None = None
 
     def device(self, local_rank: int) -> int:
-        """The number of a local rank's card within this container."""
+        """Returns the number of a local rank's card within this container."""
         return self.devices[local_rank] if self.devices else local_rank
 
 
-class LaunchOptions(NamedTuple):
-    """How the processes are started: the options of `ma_boot run` with these names."""
-
-    rendezvous: str = "rank-table"
-    rendezvous_port: int | None = None
-    per_node: bool = False
-    per_device: bool = False
-    device_id: str = "logical"
-    non_sink: bool = False
-    workdir: str = "shared"
-    copy_code: tuple[str, ...] = ()
-    bind_cores: str = "none"
-    tee: str = "all"
-
-    @property
-    def starts_ranks(self) -> bool:
-        """Whether ma_boot starts each rank itself; if not, the command or `mpirun` does."""
-        return not self.per_node and self.rendezvous != "mpi"
-
-
 class Node(NamedTuple):
-    """What the launch plan of a node depends on.
+    """Values from which the launch plan of a node is made.
 
     `environ` is the selected environment; `master` are address and port of the rendezvous on the first node,
-    None if it needs none.
+    None without a rendezvous.
     """
 
     job: JobEnvironment
@@ -73,10 +53,10 @@ class Node(NamedTuple):
 class WorkerSpec(NamedTuple):
     """A process to start: `label` is its name in the output, `environ` its complete environment.
 
-    `rank` and `local_rank` are None for the scheduler, mpirun and a command that starts the ranks. `shown` is
-    whether its output is copied to standard output; `cores` are those it may use, all if empty. `fresh_cwd`
-    is whether `cwd` is created for this process alone. `starts_ranks` is whether ranks below it are meant,
-    `leaves_ranks` whether they may go on in the background when it has ended.
+    `rank` and `local_rank` are None for the scheduler, mpirun and a command that starts the ranks. `shown`:
+    its output is copied to standard output. `cores` are those that it may use, all if empty. `fresh_cwd`:
+    `cwd` is created for this process alone. `starts_ranks`: it is meant to start ranks. `leaves_ranks`: they
+    may run on in the background when it has ended.
     """
 
     label: str
@@ -94,10 +74,10 @@ class WorkerSpec(NamedTuple):
 
 
 class LaunchPlan(NamedTuple):
-    """The processes that a node starts, all or none.
+    """Processes that a node starts, all or none.
 
-    `ports` are those that they will listen on; `copied` are files of the code, each with its path in the
-    directory of every rank; `code` is the directory of the script, None if there is none.
+    They will listen on `ports`. `copied` are files of the code, each with its path in the directory of every
+    rank. `code` is the directory of the script, None without one.
     """
 
     node_rank: int
@@ -108,18 +88,18 @@ class LaunchPlan(NamedTuple):
     code: str | None = None
 
 
-def placed_by_count(job: JobEnvironment, devices: tuple[int, ...] = ()) -> Placement:
-    """The ranks without a rank table: one for each of `devices`, else `MA_NUM_GPUS` on each node.
+def place_by_count(job: JobEnvironment, devices: tuple[int, ...] = ()) -> Placement:
+    """Assigns ranks without a rank table: one for each of `devices`, or else `MA_NUM_GPUS` on each node.
 
-    There is one rank per node if the platform counts no cards (a CPU flavor).
+    A platform without a number of cards (a CPU flavor) has one rank per node.
     """
     each = len(devices) or job.device_count or 1
     first = job.group_rank * each
     return Placement(job.node_count * each, tuple(range(first, first + each)), None, devices=devices)
 
 
-def described(plan: LaunchPlan, outside: Mapping[str, str]) -> dict[str, Any]:
-    """The plan as JSON values; environments are given as differences from `outside`, with secrets masked.
+def describe_plan(plan: LaunchPlan, outside: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the plan as JSON values, with environments as differences from `outside`, and masked secrets.
 
     The value of a removed variable is None.
     """
@@ -143,8 +123,8 @@ def described(plan: LaunchPlan, outside: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def plan_text(descriptions: Sequence[Mapping[str, Any]]) -> str:
-    """The plans of some nodes as text; `+` sets a variable, `-` removes it."""
+def format_plans(descriptions: Sequence[Mapping[str, Any]]) -> str:
+    """Formats the plans of nodes; `+` sets a variable, `-` removes it."""
     lines: list[str] = []
     for node in descriptions:
         lines.append(

@@ -1,4 +1,4 @@
-"""Makes the launch plan: the processes of a node, with the variables of their rendezvous and of all."""
+"""Makes the launch plan: the processes of a node, with common variables and those of their rendezvous."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ from typing import Callable, Optional
 
 from ma_boot.errors import ConfigError
 from ma_boot.node.environment.patch import applied
-from ma_boot.node.launch.launch_plan import LaunchOptions, LaunchPlan, Node, WorkerSpec
+from ma_boot.node.launch.launch_plan import LaunchPlan, Node, WorkerSpec
+from ma_boot.node.launch.options import LaunchOptions
 from ma_boot.platform.modelarts.job import JobEnvironment
 
 Variables = dict[str, Optional[str]]
-CONNECT_TIMEOUT = "1800"  # seconds, as in ModelArts' launcher; nodes can take longer to start than HCCL's 120
+# Seconds, as in ModelArts' launcher; the start of all nodes can take longer than HCCL's default of 120.
+CONNECT_TIMEOUT = "1800"
+# torch_npu and MindSpore would use a rank table instead of the rendezvous.
 NO_TABLE: Variables = {"RANK_TABLE_FILE": None, "RANK_ID": None, "RANK_SIZE": None}
-TORCH_PORT = 29500  # torchrun's default
-MINDSPORE_PORT = 8118  # msrun's default
+# Default ports of torchrun and msrun.
+TORCH_PORT = 29500
+MINDSPORE_PORT = 8118
 
 
 def rank_table_of_rank(node: Node, local_rank: int) -> Variables:
-    """The variables of one rank; the user's values for HCCL's timeout and the process log are kept."""
+    """Returns the variables of one rank; the user's timeout of HCCL and process log are kept."""
     rank = str(node.placement.ranks[local_rank])
     log_path = os.path.join(node.job.log_dir, node.job.name, "ascend", "process_log", f"rank_{rank}")
     return {
@@ -34,7 +38,7 @@ def rank_table_of_rank(node: Node, local_rank: int) -> Variables:
 
 
 def rank_table_of_node(node: Node) -> Variables:
-    """The variables of a command that starts the ranks itself.
+    """Returns the variables of a command that starts the ranks itself.
 
     `RANK_START` is the first rank of this node, as in X2MindSpore's script and ModelArts' notebook library.
     """
@@ -48,7 +52,7 @@ def rank_table_of_node(node: Node) -> Variables:
 
 
 def torch_of_rank(node: Node, local_rank: int) -> Variables:
-    """The variables of one rank; rank 0 listens on the master's address."""
+    """Returns the variables of one rank; rank 0 listens on the master's address."""
     return {
         **torch_of_node(node),
         "RANK": str(node.placement.ranks[local_rank]),
@@ -60,16 +64,16 @@ def torch_of_rank(node: Node, local_rank: int) -> Variables:
 
 
 def torch_of_node(node: Node) -> Variables:
-    """The address of the master; torch_npu could use a rank table instead of it."""
+    """Returns the variables for the master's address, without a rank table, which torch_npu would prefer."""
     address, port = node.master or ("", 0)
     return {"MASTER_ADDR": address, "MASTER_PORT": str(port), **NO_TABLE}
 
 
-def of_torchrun(node: Node, variables: dict[str, str], argv: Sequence[str]) -> dict[str, str]:
-    """What `torchrun` takes for options that are not given, so that `torchrun train.py` starts the whole job.
+def torchrun_defaults(node: Node, variables: dict[str, str], argv: Sequence[str]) -> dict[str, str]:
+    """Returns defaults for options of `torchrun`, so that `torchrun train.py` starts the whole job.
 
-    `variables` are the node's place in the job. Whatever the user set counts; `--standalone` is a job of this
-    node alone. The names are PyTorch's (torch/distributed/argparse_util.py).
+    `variables` are the node's place in the job. The user's variables take precedence; `--standalone` is a job
+    of this node alone. The names are PyTorch's (torch/distributed/argparse_util.py).
     """
     if "--standalone" in argv:
         return {}
@@ -84,7 +88,7 @@ def of_torchrun(node: Node, variables: dict[str, str], argv: Sequence[str]) -> d
 
 
 def mindspore_of_rank(node: Node, local_rank: int) -> Variables:
-    """The variables of one rank."""
+    """Returns the variables of one rank."""
     return {
         **mindspore_of_node(node),
         "MS_ROLE": "MS_WORKER",
@@ -93,7 +97,7 @@ def mindspore_of_rank(node: Node, local_rank: int) -> Variables:
 
 
 def scheduler(node: Node) -> WorkerSpec:
-    """The scheduler, which runs the same command but is not a rank."""
+    """Returns the scheduler, which runs the same command but is not a rank."""
     return WorkerSpec(
         label="scheduler",
         argv=node.command.words,
@@ -104,7 +108,7 @@ def scheduler(node: Node) -> WorkerSpec:
 
 
 def mindspore_of_node(node: Node) -> Variables:
-    """The variables of the cluster; MindSpore would use a rank table instead of it."""
+    """Returns the variables of the cluster, without a rank table, which MindSpore would prefer."""
     address, port = node.master or ("", 0)
     return {
         "MS_WORKER_NUM": str(node.placement.world_size),
@@ -115,7 +119,7 @@ def mindspore_of_node(node: Node) -> Variables:
 
 
 def mpirun(node: Node, more: Variables) -> WorkerSpec:
-    """The process `mpirun`, without the variables of a rank table, which MPI's ranks could contradict.
+    """Returns `mpirun`, without the variables of a rank table, which MPI's ranks could contradict.
 
     The number of slots is given, since Open MPI would count cores; ranks are not bound to cores, and their
     output is tagged (`[1,3]<stdout>: ...`). Raises `ConfigError` for a job of several nodes.
@@ -126,6 +130,7 @@ def mpirun(node: Node, more: Variables) -> WorkerSpec:
             "need an sshd on every node, which ModelArts does not start; use another --rendezvous"
         )
     count = str(len(node.placement.ranks))
+    # Open MPI refuses to run as root otherwise.
     root = ("--allow-run-as-root",) if node.is_root else ()
     options = ("--bind-to", "none", "--tag-output", "--host", f"localhost:{count}", "-n", count)
     patch = {"RANK_TABLE_FILE": None, "RANK_ID": None, "RANK_SIZE": str(node.placement.world_size), **more}
@@ -138,6 +143,7 @@ def mpirun(node: Node, more: Variables) -> WorkerSpec:
     )
 
 
+# Variables of a rank, and of a command that starts the ranks itself, by the value of --rendezvous.
 OF_RANK: dict[str, Callable[[Node, int], Variables]] = {
     "rank-table": rank_table_of_rank,
     "mindspore": mindspore_of_rank,
@@ -160,32 +166,38 @@ _FAULTS = {
     "ASCEND_GLOBAL_LOG_LEVEL": "1",
     "ASCEND_HOST_LOG_FILE_NUM": "1000",
 }
+# First version of MindSpore with a running data recorder (MS_RDR_ENABLE).
 _SINCE_MINDSPORE = (1, 4)
-NON_SINK: Variables = {"GRAPH_OP_RUN": "1", "HCCL_WHITELIST_DISABLE": "1"}  # MindSpore 1.7's guide
+# For a training without data sinking, by MindSpore 1.7's guide.
+NON_SINK: Variables = {"GRAPH_OP_RUN": "1", "HCCL_WHITELIST_DISABLE": "1"}
+# A variable in an argument: $NAME or ${NAME}.
 _NAME = r"\$(?:\{(\w+)\}|(\w+))"
 
 
 def plan_launch(node: Node, options: LaunchOptions) -> LaunchPlan:
-    """What this node starts: a process per rank and MindSpore's scheduler, or `mpirun`, or the command once.
+    """Plans a process per rank and MindSpore's scheduler, or `mpirun`, or the command once.
 
     Log files have the platform's names, which other tools parse. Raises `ConfigError` if the node has no
     device, or the options do not suit the job.
     """
     job, placement = node.job, node.placement
-    # MindCluster makes workers of all pods with ranks where a pod of its own runs the scheduler.
-    has_scheduler = "MS_ROLE" in job.per_node and node.environ.get("MS_ROLE") == "MS_WORKER"
+    # MindCluster may run the scheduler in a pod of its own: then all pods with ranks are workers.
+    has_scheduler = "MS_ROLE" in job.node_variables and node.environ.get("MS_ROLE") == "MS_WORKER"
     if not placement.ranks:
         raise ConfigError(f"node {job.node_rank} has no device in the rank table: nothing to start")
-    if options.rendezvous != "none":  # what a platform says of the node by names that are a rank's
-        node = node._replace(environ=applied(node.environ, dict.fromkeys(job.per_node)))
-    everywhere = _everywhere(node, options, placement.ranks[0])
+    if options.rendezvous != "none":
+        # The training would take these variables of the node for those of a rank.
+        node = node._replace(environ=applied(node.environ, dict.fromkeys(job.node_variables)))
+    common = _common_variables(node, options, placement.ranks[0])
     workers: list[WorkerSpec]
+    # Either ma_boot starts each rank, or one process that starts them.
     if options.per_node:
-        workers = [_command(node, OF_NODE[options.rendezvous](node), everywhere)]
+        workers = [_command(node, OF_NODE[options.rendezvous](node), common)]
     elif options.rendezvous == "mpi":
-        workers = [mpirun(node, everywhere)]
+        workers = [mpirun(node, common)]
     else:
         workers = [_rank(node, options, local_rank) for local_rank in range(len(placement.ranks))]
+    # Ports on which processes of this node will listen; they are checked before the start.
     ports: list[int] = []
     is_first = job.node_rank == job.master_index and not has_scheduler
     if not options.per_node and options.rendezvous == "mindspore" and is_first:
@@ -197,17 +209,17 @@ def plan_launch(node: Node, options: LaunchOptions) -> LaunchPlan:
     return LaunchPlan(job.node_rank, placement.world_size, tuple(workers), tuple(ports), code=code)
 
 
-def _everywhere(node: Node, options: LaunchOptions, rank: int) -> Variables:
-    """The variables of every process, whatever the rendezvous; `rank` is the first one in the process."""
+def _common_variables(node: Node, options: LaunchOptions, rank: int) -> Variables:
+    """Returns the variables of every process with any rendezvous; `rank` is the first one of the process."""
     return {
         "MABOOT_FAILURE_FILE": node.job.failure_file,
-        **diagnosis(node.job, node.environ, rank),
+        **diagnostic_variables(node.job, node.environ, rank),
         **(NON_SINK if options.non_sink else {}),
     }
 
 
-def diagnosis(job: JobEnvironment, environ: Mapping[str, str], rank: int) -> Variables:
-    """The variables that `MA_DIAG_MODE_ENV` and `MA_RUN_MODE_ENV` add to each rank, if they are not set."""
+def diagnostic_variables(job: JobEnvironment, environ: Mapping[str, str], rank: int) -> Variables:
+    """Returns variables of a rank for `MA_DIAG_MODE_ENV` and `MA_RUN_MODE_ENV`, unless they are set."""
     logs = os.path.join(job.log_dir, job.name)
     mindspore_log = os.path.join(logs, "mindspore", "log")
     glog = {"GLOG_log_dir": mindspore_log, "GLOG_logtostderr": "0", "MS_OM_PATH": mindspore_log}
@@ -227,7 +239,7 @@ def diagnosis(job: JobEnvironment, environ: Mapping[str, str], rank: int) -> Var
 
 
 def _mindspore_version(engine: str) -> tuple[int, ...]:
-    """(1, 7) for `mindspore_1.7.0-cann_5.1.0-...`, () for another engine.
+    """Returns (1, 7) for `mindspore_1.7.0-cann_5.1.0-...`, () for another engine.
 
     ModelArts' launcher compares strings, by which 1.10 would be older than 1.4.
     """
@@ -243,7 +255,7 @@ def _rank(node: Node, options: LaunchOptions, local_rank: int) -> WorkerSpec:
         "DEVICE_ID": _device_id(node, options, local_rank),
         "ASCEND_DEVICE_ID": device,
         **OF_RANK[options.rendezvous](node, local_rank),
-        **_everywhere(node, options, rank),
+        **_common_variables(node, options, rank),
     }
     return WorkerSpec(
         label=f"rank {rank}",
@@ -258,7 +270,7 @@ def _rank(node: Node, options: LaunchOptions, local_rank: int) -> WorkerSpec:
 
 
 def _device_id(node: Node, options: LaunchOptions, local_rank: int) -> str:
-    """The logical number, as in ModelArts' launcher, or the physical one, as in MindSpore 1.7's guide."""
+    """Returns the logical number, as ModelArts' launcher, or the physical one, as MindSpore 1.7's guide."""
     if options.device_id == "logical":
         return str(node.placement.device(local_rank))
     if not node.placement.device_ids:
@@ -266,8 +278,8 @@ def _device_id(node: Node, options: LaunchOptions, local_rank: int) -> str:
     return str(node.placement.device_ids[local_rank])
 
 
-def _command(node: Node, of_node: Variables, everywhere: Variables) -> WorkerSpec:
-    """The command, which starts its processes itself.
+def _command(node: Node, of_node: Variables, common: Variables) -> WorkerSpec:
+    """Returns the process of a command that starts the ranks itself.
 
     Its arguments may contain `$MABOOT_...`, `$MA_JOB_DIR` and the variables of the rendezvous, which no shell
     would expand; every other `$` is left to the command. A script may leave ranks in the background, a
@@ -282,13 +294,13 @@ def _command(node: Node, of_node: Variables, everywhere: Variables) -> WorkerSpe
 
     patch: Variables = {
         **of_node,
-        **everywhere,
+        **common,
         **variables,
-        **of_torchrun(node, variables, node.command.words),
+        **torchrun_defaults(node, variables, node.command.words),
     }
     return WorkerSpec(
         label="command",
-        argv=tuple(re.sub(_NAME, value, argument) for argument in _as_by_hand(node)),
+        argv=tuple(re.sub(_NAME, value, argument) for argument in _with_relative_script(node)),
         cwd=node.cwd,
         environ=applied(node.environ, patch),
         log_file=os.path.join(node.job.log_dir, f"{node.job.name}-node-{node.job.node_rank}.txt"),
@@ -297,8 +309,8 @@ def _command(node: Node, of_node: Variables, everywhere: Variables) -> WorkerSpe
     )
 
 
-def _as_by_hand(node: Node) -> Sequence[str]:
-    """The command, with a relative path in the script's `$0`: scripts of the guides `cd ./$(dirname $0)`."""
+def _with_relative_script(node: Node) -> Sequence[str]:
+    """Returns the command with a relative script: scripts of the guides `cd ./$(dirname $0)`."""
     script, below = node.command.script, os.path.join(node.cwd, "")
     if script is None or not script.name.startswith(below) or not script.name.endswith(".sh"):
         return node.command.words
@@ -306,7 +318,7 @@ def _as_by_hand(node: Node) -> Sequence[str]:
 
 
 def _node_variables(node: Node) -> dict[str, str]:
-    """The node's place in the job."""
+    """Returns the variables for the node's place in the job."""
     address, port = node.master or ("127.0.0.1", 0)
     return {
         "MABOOT_NNODES": str(node.job.node_count),
@@ -319,7 +331,7 @@ def _node_variables(node: Node) -> dict[str, str]:
 
 
 def with_cores(plan: LaunchPlan, cores: Sequence[tuple[int, ...]]) -> LaunchPlan:
-    """The plan with each rank bound to its cores, by local rank."""
+    """Returns the plan with each rank bound to its cores, by local rank."""
     workers = (
         worker if worker.local_rank is None else worker._replace(cores=cores[worker.local_rank])
         for worker in plan.workers
@@ -328,7 +340,7 @@ def with_cores(plan: LaunchPlan, cores: Sequence[tuple[int, ...]]) -> LaunchPlan
 
 
 def with_tee(plan: LaunchPlan, tee: str) -> LaunchPlan:
-    """The plan with `shown` set by `tee`: `all`, `first` (rank of the node), `none`, or ranks such as `0,3`.
+    """Returns the plan with `shown` set by `tee`: `all`, `first` (of the node), `none`, or ranks (`0,3`).
 
     The scheduler is shown with the first rank.
     """
@@ -341,7 +353,7 @@ def with_tee(plan: LaunchPlan, tee: str) -> LaunchPlan:
 
 
 def with_rank_dirs(plan: LaunchPlan, log_inside: bool, copied: Sequence[tuple[str, str]]) -> LaunchPlan:
-    """The plan with a directory `device_<rank>` for each rank.
+    """Returns the plan with a directory `device_<rank>` for each rank.
 
     If `log_inside`, the rank's log is `train<rank>.log` in this directory. `copied` are files of the code and
     their paths in the directory: a command that names one of them runs the copy, like `cd device_0 && python
@@ -349,7 +361,7 @@ def with_rank_dirs(plan: LaunchPlan, log_inside: bool, copied: Sequence[tuple[st
     """
     places = dict(copied)
 
-    def moved(worker: WorkerSpec) -> WorkerSpec:
+    def with_own_directory(worker: WorkerSpec) -> WorkerSpec:
         if worker.rank is None:
             return worker
         own = os.path.join(worker.cwd, f"device_{worker.rank}")
@@ -357,4 +369,4 @@ def with_rank_dirs(plan: LaunchPlan, log_inside: bool, copied: Sequence[tuple[st
         log = os.path.join(own, f"train{worker.rank}.log") if log_inside else worker.log_file
         return worker._replace(argv=tuple(argv), cwd=own, log_file=log, fresh_cwd=True)
 
-    return plan._replace(workers=tuple(map(moved, plan.workers)), copied=tuple(copied))
+    return plan._replace(workers=tuple(map(with_own_directory, plan.workers)), copied=tuple(copied))

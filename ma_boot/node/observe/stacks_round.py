@@ -17,8 +17,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
 from ma_boot.errors import described
-from ma_boot.node.environment.extras import how_to_install
-from ma_boot.node.observe.cards import contents, memory_file
+from ma_boot.node.environment.extras import install_command
 from ma_boot.node.observe.peers import PeerMessage, Peers
 from ma_boot.node.observe.stacks import UNKNOWN, RankAtHang, folded, last_dump
 from ma_boot.node.observe.suspect import MOST_WAITS, at_work, suspect, waited_for, waits_text
@@ -28,6 +27,7 @@ from ma_boot.processes.cpu_meter import process_usages
 from ma_boot.processes.orphan_guard import children_of, process_stat, processes_with
 from ma_boot.processes.signals import SignalInbox, catches_signal, signal_group
 from ma_boot.processes.task import Task
+from ma_boot.processes.tool import contents, memory_file
 from ma_boot.redact import without_secret_variables
 from ma_boot.report.result import HangSuspect
 from ma_boot.wording import ranks_text, text_in
@@ -256,7 +256,7 @@ def _nobody(folds: Sequence[Mapping[str, Any]]) -> str:
     without = [rank for fold in folds if fold["stack"].startswith("no stacks") for rank in fold["ranks"]]
     if without:
         of = "" if len(without) == sum(len(fold["ranks"]) for fold in folds) else f" of {ranks_text(without)}"
-        return f"cannot tell: no stacks{of} ({how_to_install('hang')})"
+        return f"cannot tell: no stacks{of} ({install_command('hang')})"
     if len(folds) == 1:
         return "cannot tell: no rank differs from the others"
     return "cannot tell: most ranks are not at one place"
@@ -428,12 +428,15 @@ def _by_faulthandler(processes: Sequence[RankProcess], failed: dict[int, str]) -
     until = time.monotonic() + DUMPED_SECONDS
     for process in processes:
         if process.pid in sent:
-            text = _printed(process.output, sent[process.pid], until) if process.output is not None else ""
+            text = (
+                wait_for_dump(process.output, sent[process.pid], until) if process.output is not None else ""
+            )
             dumps[process.pid] = text or "sent SIGUSR1, the stacks are in its own output"
     return dumps
 
 
-def _printed(output: WorkerOutput, since: float, until: float) -> str:
+def wait_for_dump(output: WorkerOutput, since: float, until: float) -> str:
+    """Returns the dump printed after `since`, once the output is quiet; empty at `until` (monotonic)."""
     while (now := time.monotonic()) < until:
         if output.last_output > since and now - output.last_output > _DUMPED_QUIET:
             return last_dump(output.tail())

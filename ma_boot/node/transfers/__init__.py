@@ -1,1 +1,1 @@
-"""What a node moves, and how: `path_mapping` in threads beside the phases, told in the journal."""
+"""Transfers of a node: inputs and outputs by `path_mapping`, in threads beside the phases."""

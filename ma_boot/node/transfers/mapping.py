@@ -1,4 +1,7 @@
-"""What a node moves: its options, its path mapping and the store; light, as most of it is for every job."""
+"""Transfers of a node: its options, its path mapping and the store.
+
+Most of it runs in every job, so the modules that move files are imported in functions only.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from ma_boot.errors import CommandNotFound, ConfigError
+from ma_boot.node.transfers.options import TransferOptions
 from ma_boot.platform.modelarts.job import JobEnvironment
 from ma_boot.redact import remember_secrets
 from ma_boot.report.hints import with_store_hint
@@ -20,25 +24,13 @@ if TYPE_CHECKING:
     from path_mapping.stores.store import Store
 
 MOST_ROUTES = 50  # in the event
-RETRY_SECONDS = 600.0  # for which a request that fails is retried, if no upload has to end earlier
-
-
-class TransferOptions(NamedTuple):
-    """The options for inputs and outputs; times in seconds."""
-
-    path_mapping: str | None = None
-    obs_root: str | None = None
-    upload_timeout: float = 600.0
-    stall_timeout: float = 60.0  # STALL_SECONDS of path_mapping.stores, which only a mapping loads
-    download_timeout: float = RETRY_SECONDS
-    take_over: bool = False
 
 
 class NodeTransfers(NamedTuple):
-    """What this node moves, from and to which store.
+    """Path mapping of this node, with its store.
 
-    Relative local paths are relative to `base`; `shard` is this node's share of sharded inputs. A request
-    that fails is retried for `retry_seconds`. `take_over`: no other job publishes checkpoints there any more.
+    Relative local paths are relative to `base`; `shard` is this node's share of sharded inputs. A failed
+    request is retried for `retry_seconds`. `take_over`: no other job publishes checkpoints there any more.
     `shared` are the outputs that all nodes upload to the same URL, None without any.
     """
 
@@ -46,26 +38,26 @@ class NodeTransfers(NamedTuple):
     store: Store
     base: Path
     shard: Shard
-    retry_seconds: float = RETRY_SECONDS
+    retry_seconds: float = TransferOptions().download_timeout
     take_over: bool = False
     shared: SharedOutputs | None = None
 
 
 def inputs_of(transfers: NodeTransfers | None) -> tuple[Route, ...]:
-    """The inputs of a node, none without a mapping."""
+    """Returns the inputs of a node, none without a mapping."""
     return tuple(transfers.mapping.inputs) if transfers is not None else ()
 
 
 def outputs_of(transfers: NodeTransfers | None) -> tuple[Route, ...]:
-    """The outputs of a node, none without a mapping."""
+    """Returns the outputs of a node, none without a mapping."""
     return tuple(transfers.mapping.outputs) if transfers is not None else ()
 
 
 def upload_routes(transfers: NodeTransfers | None) -> tuple[Route, ...]:
-    """The outputs of a node as their ordinary files are uploaded.
+    """Returns the outputs with the URLs for files that are in no checkpoint.
 
-    Nodes save checkpoints at one URL, often under the same names. So each node of several has a directory of
-    its own there for the files that are in no checkpoint.
+    All nodes publish checkpoints below one URL, often under the same names. So each of several nodes has a
+    directory of its own there for its other files.
     """
     routes = outputs_of(transfers)
     if transfers is None or transfers.shard.count < 2 or all(route.more is None for route in routes):
@@ -83,7 +75,7 @@ def upload_routes(transfers: NodeTransfers | None) -> tuple[Route, ...]:
 
 
 def record_routes(transfers: NodeTransfers | None, journal: Journal) -> None:
-    """Writes the event of what is moved from where to where; none without a mapping."""
+    """Writes the event with the routes; none without a mapping."""
     if transfers is not None:
         inputs, outputs = (
             [[route.local, str(route.remote)] for route in routes[:MOST_ROUTES]]
@@ -96,16 +88,18 @@ def job_transfers(
     options: TransferOptions,
     environ: Mapping[str, str],
     cwd: str,
+    *,
     job: JobEnvironment,
     base: str,
     announce: Callable[[str], None] | None = None,
 ) -> NodeTransfers | None:
     """Reads the mapping and opens its store; None without a mapping, or for an empty one.
 
-    Files of options are looked for in `cwd`, local paths start in `base`. `announce` is told when renewed
-    credentials are waited for.
+    Files in options are relative to `cwd`, local paths in the mapping to `base`. `announce` reports a wait
+    for renewed credentials.
 
-    Raises `ConfigError` for anything wrong or missing.
+    Raises:
+        ConfigError: the mapping or the configuration of the store is invalid or incomplete.
     """
     mapping = job_mapping(options.path_mapping, cwd, job)
     if mapping is None or not (mapping.inputs or mapping.outputs):
@@ -114,18 +108,26 @@ def job_transfers(
 
     store = configured_store(options, environ, cwd, announce)
     shard = Shard(job.node_rank, job.node_count)
-    return NodeTransfers(mapping, store, Path(base), shard, options.download_timeout, options.take_over)
+    return NodeTransfers(
+        mapping,
+        store,
+        Path(base),
+        shard=shard,
+        retry_seconds=options.download_timeout,
+        take_over=options.take_over,
+    )
 
 
 def job_mapping(name: str | None, cwd: str, job: JobEnvironment) -> PathMapping | None:
-    """The job's path mapping, None without a name; its file is looked up like the training script.
+    """Returns the job's path mapping, None without a name; its file is searched for like the training script.
 
     Raises `ConfigError` with all its mistakes.
     """
     if name is None:
         return None
     try:
-        from ma_boot.node.environment.command import find_file  # `ma_boot sync` needs nothing else of it
+        # `ma_boot sync` needs no other part of this module.
+        from ma_boot.node.environment.command import find_file
 
         return load_mapping(find_file(name, cwd, job.job_dir), job)
     except CommandNotFound as error:
@@ -135,7 +137,7 @@ def job_mapping(name: str | None, cwd: str, job: JobEnvironment) -> PathMapping 
 def with_shared_outputs(
     transfers: NodeTransfers, options: TransferOptions, cwd: str, job: JobEnvironment, peers: UploadPeers
 ) -> NodeTransfers:
-    """The transfers with the shared outputs of a job of several nodes, if it has any.
+    """Returns the transfers with the shared outputs of a job of several nodes, if it has any.
 
     Checkpoints of several nodes belong below one URL, so their outputs are not shared ones.
     """
@@ -152,7 +154,7 @@ def with_shared_outputs(
 def _with_same_url(
     transfers: NodeTransfers, options: TransferOptions, cwd: str, job: JobEnvironment
 ) -> list[Route]:
-    """The outputs whose URL does not depend on the node."""
+    """Returns the outputs whose URL does not depend on the node."""
     outputs = outputs_of(transfers)
     if job.node_count < 2 or not outputs:
         return []
@@ -162,12 +164,12 @@ def _with_same_url(
 
 
 def load_mapping(file: str, job: JobEnvironment) -> PathMapping:
-    """The path mapping in a file, with this node's values of the placeholders.
+    """Reads the path mapping in a file, with this node's values of the placeholders.
 
-    Files are transferred once per node, so `{rank}` is the node's first rank, by counting: the inputs come
-    before the rank table does. Raises `ConfigError` with all its mistakes.
+    Files are transferred once per node, so `{rank}` is the node's first rank. It is counted, as the inputs
+    are downloaded before there is a rank table. Raises `ConfigError` with all mistakes of the file.
     """
-    from ma_boot.node.checkpoints.options import OPTIONS  # with all that moves files
+    from ma_boot.node.checkpoints.options import OPTIONS
     from path_mapping.mapping.mapping_file import read_mapping
 
     first_rank = job.node_rank * (job.device_count or 1)
@@ -184,9 +186,9 @@ def configured_store(
     cwd: str,
     announce: Callable[[str], None] | None = None,
 ) -> Store:
-    """OBS as the environment configures it, or the directory `--obs-root`.
+    """Opens OBS as the environment configures it, or the directory `--obs-root`.
 
-    Raises `ConfigError` with all that is missing.
+    Raises `ConfigError` with everything that is missing.
     """
     from path_mapping.stores.access import Credentials, read_credentials
     from path_mapping.stores.open_store import open_store

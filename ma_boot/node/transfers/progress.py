@@ -1,4 +1,4 @@
-"""Progress of a transfer: lines, a bar on a terminal, and events; and what it did in the end."""
+"""Progress of a transfer as lines, events, or a bar on a terminal; and the report of a finished one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
+from ma_boot.processes.task import Task
 from ma_boot.report.console import Console, rendered
 from ma_boot.report.journal import Journal
 from ma_boot.wording import Message, counted
@@ -18,14 +19,23 @@ if TYPE_CHECKING:
     from path_mapping.workers.retry import Trouble
 
 Update = Callable[["Progress"], None]
-EVENT_SECONDS = 1.0  # between two progress events, at least
-EVENT_SHARE = 0.02  # of the time so far: a transfer of an hour has fewer than 300 of them
-BAR_SECONDS = 0.1  # between two redraws of a bar
-QUIET_SECONDS = 5.0  # for which a request may be retried without a line
-TROUBLE_SECONDS = 30.0  # between two lines about retries
+# Seconds; least time between two progress events.
+EVENT_SECONDS = 1.0
+# The same as a share of the time so far: a transfer of an hour has fewer than 300 events.
+EVENT_SHARE = 0.02
+# Seconds between two redraws of a bar.
+BAR_SECONDS = 0.1
+# Seconds for which a request is retried without a line.
+QUIET_SECONDS = 5.0
+# Seconds between two lines about retries.
+TROUBLE_SECONDS = 30.0
+# Seconds; max. wait for a cancelled transfer, whose thread is abandoned after that.
+CANCEL_SECONDS = 2.0
+# Notices of one transfer that are printed.
+MOST_NOTICES = 5
 
 
-def told_of_credentials(journal: Journal) -> Callable[[str], None]:
+def credentials_reporter(journal: Journal) -> Callable[[str], None]:
     """Returns the function that reports a wait for renewed credentials."""
 
     def tell(text: str) -> None:
@@ -36,9 +46,9 @@ def told_of_credentials(journal: Journal) -> Callable[[str], None]:
 
 
 class TransferProgress:
-    """Takes the progress of a transfer in its thread; prints it from the thread that waits for it.
+    """Takes the progress of a transfer in its thread, and prints it in the thread that waits for it.
 
-    It also writes a progress event from time to time.
+    It also writes progress events.
     """
 
     def __init__(self, what: str, direction: str, journal: Journal) -> None:
@@ -52,8 +62,8 @@ class TransferProgress:
         self._trouble: Trouble | None = None
         self._printed_at = -TROUBLE_SECONDS
 
-    def retrying(self, trouble: Trouble) -> None:
-        """Prints what is retried, since when and until when: not the first seconds, and not each time."""
+    def report_retry(self, trouble: Trouble) -> None:
+        """Reports a request that is retried, after some seconds, and then from time to time."""
         self._trouble = trouble
         now = time.monotonic()
         if now - trouble.since < QUIET_SECONDS or now - self._printed_at < TROUBLE_SECONDS:
@@ -65,12 +75,12 @@ class TransferProgress:
         self._journal.event("waiting", what=self._what, reason=trouble.error)
 
     def last_error(self) -> str:
-        """The last error of a request that was retried, as the end of a message; empty if there was none."""
+        """Returns the last error of a retried request as the end of a message; empty without one."""
         return Message.of("; the last error: {}", self._trouble.error) if self._trouble is not None else ""
 
     @contextmanager
     def shown(self) -> Iterator[Update]:
-        """The transfer's progress callback; on a terminal a bar is shown until the block ends."""
+        """Yields the callback for the progress; on a terminal a bar is shown until the block ends."""
         with ExitStack() as stack:
             if self._journal.console.interactive:
                 self._bar = stack.enter_context(_bar(self._what, self._journal.console))
@@ -96,12 +106,13 @@ class TransferProgress:
         if self._now is None:
             self._journal.say(f"{self._what}: scanning")
         else:
-            self._journal.say(f"{self._what}: {state_of(self._now, time.monotonic() - self._started)}")
+            self._journal.say(f"{self._what}: {format_progress(self._now, time.monotonic() - self._started)}")
 
 
 @contextmanager
 def _bar(what: str, console: Console) -> Iterator[Update]:
-    import rich.progress as bars  # only a terminal needs this and what it is rendered by
+    # Slow to import, and used on a terminal only.
+    import rich.progress as bars
 
     columns = (
         bars.TextColumn("[bold]{task.description}"),
@@ -129,12 +140,12 @@ def _bar(what: str, console: Console) -> Iterator[Update]:
 
 
 def _clock(seconds: float) -> str:
-    """The local time so many seconds from now."""
+    """Returns the local time so many seconds from now."""
     return time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
 
 
-def state_of(now: Progress, seconds: float) -> str:
-    """`40 of 100 files, 12 of 300 MB, 5.0 MB/s, 1 min left`, after that many seconds."""
+def format_progress(now: Progress, seconds: float) -> str:
+    """Returns `40 of 100 files, 12 of 300 MB, 5.0 MB/s, 1 min left`, after that many seconds."""
     text = (
         f"{now.files_done} of {now.files} files, {now.bytes_done / 1e6:.0f} of {now.bytes / 1e6:.0f} MB, "
         f"{now.bytes_done / 1e6 / max(seconds, 0.001):.1f} MB/s"
@@ -145,8 +156,8 @@ def state_of(now: Progress, seconds: float) -> str:
     return f"{text}, {left:.0f} s left" if left < 100 else f"{text}, {left / 60:.0f} min left"
 
 
-def summary(done: Transferred) -> str:
-    """`6 files, 3.1 MB in 0.2 s (15.5 MB/s), 2 already present, 1 retries, length only: 3 files`."""
+def summarise(done: Transferred) -> str:
+    """Returns `6 files, 3.1 MB in 0.2 s (15.5 MB/s), 2 already present, 1 retry, length only: 3 files`."""
     text = f"{counted(done.files, 'file')}, {done.bytes / 1e6:.1f} MB in {done.seconds:.1f} s"
     if done.seconds >= 0.1:
         text += f" ({done.bytes / 1e6 / done.seconds:.1f} MB/s)"
@@ -159,9 +170,24 @@ def summary(done: Transferred) -> str:
     return text
 
 
-def record(journal: Journal, direction: str, done: Transferred) -> None:
+def record_transfer(journal: Journal, direction: str, done: Transferred) -> None:
     """Writes the event of a finished transfer."""
     journal.event(
         "transfer", direction=direction, files=done.files, bytes=done.bytes, seconds=done.seconds,
         skipped=done.skipped, retries=done.retries, by_length=done.by_length,
     )  # fmt: skip
+
+
+def report_transfer(journal: Journal, direction: str, done: Transferred) -> None:
+    """Prints the notices of a finished transfer, and writes its event."""
+    for notice in done.notices[:MOST_NOTICES]:
+        journal.warn(notice)
+    if len(done.notices) > MOST_NOTICES:
+        journal.warn(f"and {len(done.notices) - MOST_NOTICES} more notices like these")
+    record_transfer(journal, direction, done)
+
+
+def cancel_and_wait(task: Task[Any]) -> None:
+    """Cancels the task of a transfer, and waits a little for its end."""
+    task.cancel()
+    task.wait(lambda: None, time.monotonic() + CANCEL_SECONDS)

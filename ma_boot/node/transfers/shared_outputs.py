@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from path_mapping.workers.retry import RetriedStore
 
 Send = Callable[["Sequence[Route]", "UploadChoice"], "Transferred"]
-PEER_SECONDS = 600.0  # max. wait for peers that are uploading, as the default of --upload-timeout
-HURRIED_SECONDS = 5.0  # the same after a stop signal, whose grace period is short
-MOST_NAMED = 5  # diverted files in a message
+# Seconds; max. wait for peers that are uploading, as the default of --upload-timeout.
+PEER_SECONDS = 600.0
+# Seconds; the same after a stop signal, as its grace period is short.
+HURRIED_SECONDS = 5.0
+# Diverted files in a message.
+MOST_NAMED = 5
 
 
 class UploadPeers(Protocol):
@@ -80,12 +83,14 @@ class SharedOutputs(NamedTuple):
             done = send(routes, choice._replace(shared=self.target))
         finally:
             self.peers.finish()
+        # The other half of the time is for the comparison.
         now = time.monotonic()
         seconds = min(HURRIED_SECONDS if choice.hurry else PEER_SECONDS, (to.patience.deadline - now) / 2)
         self.peers.wait(now + seconds, to.cancel)
         try:
             again = send(self.routes, choice._replace(shared=self.target, others_done=True))
-        except Refused as error:  # no permission to list, which an upload does not need
+        except Refused as error:
+            # An upload needs no permission to list.
             notice = f"files are not compared with those of other nodes: {error}"
             return done._replace(notices=(*done.notices, notice))
         return done._replace(

@@ -1,4 +1,4 @@
-"""The names of the files that an upload which was cut off has left on this node."""
+"""Files that an interrupted upload has not sent."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ if TYPE_CHECKING:
     from path_mapping.mapping.routes import Route
     from path_mapping.planning.plan import Copy
 
-MOST_NAMED = 5  # files in the last lines
-MOST_RECORDED = 200  # files in the event
+# Files in the last lines of the output, and in the event.
+MOST_NAMED = 5
+MOST_RECORDED = 200
 
 
 class Unsent(NamedTuple):
-    """The number of files that were not sent, their bytes, and the first paths, relative to the base."""
+    """Number and bytes of the files that were not sent, and the first paths, relative to the base."""
 
     files: int
     size: int
     paths: tuple[str, ...]
 
 
-class FilesLeft:
+class UnsentFiles:
     """Collects the files of outputs that are not known to be in OBS.
 
-    `ordinary` makes the predicate of the files that are uploaded at all.
+    `ordinary` returns the predicate of the files that are uploaded one by one.
     """
 
     def __init__(
@@ -41,13 +42,13 @@ class FilesLeft:
         self._unsent: Unsent | None = None
 
     def take(self, copies: Iterator[Copy]) -> None:
-        """The upload ends, and has not sent these files."""
-        self._unsent = self._counted((copy.path, copy.size) for copy in copies)
+        """Takes the files that an upload has not sent at its end."""
+        self._unsent = self._count((copy.path, copy.size) for copy in copies)
 
-    def named(self, lost: OutputLost, journal: Journal) -> OutputLost:
-        """The loss with the names of the files, which an event has as well.
+    def add_names(self, lost: OutputLost, journal: Journal) -> OutputLost:
+        """Returns the loss with the names of the files, and writes their event.
 
-        If the upload has not come to compare them with OBS, all files of the outputs are named.
+        If the upload was interrupted before it had compared the files with OBS, all files are named.
         """
         unsent = self._unsent if self._unsent is not None else self._of_outputs(journal)
         if not unsent.files:
@@ -67,7 +68,7 @@ class FilesLeft:
     def _of_outputs(self, journal: Journal) -> Unsent:
         found: list[Unsent] = []
         with journal.best_effort("the files that were not uploaded are not named"):
-            found.append(self._counted(self._on_disk()))
+            found.append(self._count(self._on_disk()))
         return found[0] if found else Unsent(0, 0, ())
 
     def _on_disk(self) -> Iterator[tuple[str, int]]:
@@ -86,9 +87,10 @@ class FilesLeft:
                 if entry.kind == "file" and is_selected(name) and is_ordinary(path):
                     yield path, entry.size
 
-    def _counted(self, files: Iterable[tuple[str, int]]) -> Unsent:
+    def _count(self, files: Iterable[tuple[str, int]]) -> Unsent:
         count = total = 0
         paths: list[str] = []
+        # There may be millions of files, so only the first paths are kept.
         for path, length in files:
             count, total = count + 1, total + length
             if len(paths) < MOST_RECORDED:

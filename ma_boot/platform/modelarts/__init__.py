@@ -1,1 +1,1 @@
-"""What ModelArts and the machine tell a node, and what they expect of it."""
+"""ModelArts: the job of a node by its variables and its machine, and the programs that it expects."""

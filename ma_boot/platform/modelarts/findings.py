@@ -1,4 +1,4 @@
-"""What a check of a container or an image found, measured by what ModelArts expects. Pure."""
+"""Findings of the checks of a container or an image by the rules of ModelArts. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ OK, WARNING, ERROR = "ok", "warning", "error"
 
 
 class Finding(NamedTuple):
-    """The result of a check: `evidence` is what was found, `remedy` what to do, empty if nothing.
+    """Result of a check: `evidence` is the observation, `remedy` the advice, empty if all is well.
 
     With an error a job would fail or be rejected; with a warning it may run.
     """
@@ -21,5 +21,5 @@ class Finding(NamedTuple):
 
 
 def failed(findings: Iterable[Finding]) -> list[Finding]:
-    """The errors."""
+    """Returns the errors."""
     return [finding for finding in findings if finding.severity == ERROR]

@@ -1,4 +1,4 @@
-"""What ModelArts tells a node about its job: the environment variables as frozen values. Pure."""
+"""The node's view of its job, from the platform's environment variables, as frozen values. Pure."""
 
 from __future__ import annotations
 
@@ -10,33 +10,39 @@ from typing import Any, Callable, NamedTuple
 from ma_boot.errors import ConfigError, listed
 from ma_boot.platform.rank_table import Identity
 from ma_boot.platform.recognition.modelarts import with_todays_names
-from ma_boot.platform.recognition.place import Around, NodePlace
-from ma_boot.platform.recognition.recognise import Recognised, per_node, place_of, recognised
+from ma_boot.platform.recognition.place import NodePlace, Surroundings
+from ma_boot.platform.recognition.recognise import (
+    RecognisedPlatform,
+    find_node_variables,
+    find_place,
+    recognise,
+)
 from ma_boot.wording import Message
 
-PLATFORM_UID, PLATFORM_GID = 1000, 100  # ma-user and ma-group: ModelArts' specifications for custom images
+# ma-user and ma-group, by ModelArts' specifications for custom images.
+PLATFORM_UID, PLATFORM_GID = 1000, 100
 PLATFORM_HOME = "/home/ma-user"
 _INCONSISTENT = Message(
     "the platform's variables are inconsistent (do not set ModelArts' in the job form or the image):"
 )
-JOB_TOKEN = "MABOOT_JOB_TOKEN"  # a variable of the user's: by it the nodes know each other
+# Variable with the secret by which the nodes of a job authenticate each other.
+JOB_TOKEN = "MABOOT_JOB_TOKEN"
 
 
 class JobEnvironment(NamedTuple):
     """One node's view of its job (ModelArts documentation, develop-modelarts-0104 and -1416).
 
-    `place` is what the platform tells; all else follows from it and from ModelArts' default values. `name` is
-    the job's name as used in log file names; `host` is the platform's name for this container, else the host
-    name; `node_rank` counts from 0; `node_count_given` is False if the count is not the platform's for the
-    whole job, but Volcano's for a part of it, or a default of 1, so that a rank table may have more nodes;
-    `device_count` is the number of cards of this container, None if unknown. `start_count` is how often the
-    platform has run the boot command in this container (`MA_PROC_START_CNT`). `route_plan` is whether the
-    user asked for dynamic routing.
+    The other values follow from `place`, and from ModelArts' default values. `name` is the job's name in the
+    names of log files; `host` is the platform's name for this container, else the host name; `node_rank`
+    counts from 0. `node_count_given` is False if the count is Volcano's for a part of the job, or a default
+    of 1, so that a rank table may have more nodes. `device_count` is the number of cards of this container,
+    None if unknown. `start_count` is the number of starts of the boot command in this container
+    (`MA_PROC_START_CNT`). `route_plan`: the user asked for dynamic routing.
 
     `group_rank` is the node's position in the order of the ranks, and `master_index` the master's among the
     hosts: `node_rank` and 0, unless the platform has reordered the nodes by their network (`RANK_AFTER_ACC`,
-    `MA_MASTER_INDEX`). `replaced` lists old variables that were read in place of today's, `per_node` the
-    variables of the node that the training would take for those of a rank.
+    `MA_MASTER_INDEX`). `replaced` lists old variables that were read in place of today's, `node_variables`
+    those of the node that the training would take for the variables of a rank.
     """
 
     name: str
@@ -53,29 +59,29 @@ class JobEnvironment(NamedTuple):
     master_index: int
     start_count: int
     route_plan: bool
-    platform: Recognised
+    platform: RecognisedPlatform
     place: NodePlace
     replaced: tuple[str, ...] = ()
-    per_node: tuple[str, ...] = ()
+    node_variables: tuple[str, ...] = ()
 
     @property
     def failure_file(self) -> str:
-        """The failure for programs, as JSON; the training may write the file itself."""
+        """Path of the failure report as JSON; the training may write the file itself."""
         return os.path.join(self.log_dir, f"{self.name}-node-{self.node_rank}-failure.json")
 
     @property
     def page_file(self) -> str:
-        """The HTML report of this node."""
+        """Path of the HTML report of this node."""
         return os.path.join(self.log_dir, f"{self.name}-node-{self.node_rank}-report.html")
 
     @property
     def events_file(self) -> str:
-        """The events of this node, as JSON lines."""
+        """Path of the events of this node, as JSON lines."""
         return os.path.join(self.log_dir, f"{self.name}-node-{self.node_rank}-events.jsonl")
 
     @property
     def identity(self) -> Identity:
-        """By what this container is found in a rank table."""
+        """Values by which this container is found in a rank table."""
         place, known = self.place, self.node_count_given or self.node_count > 1
         return Identity(
             name=place.pod,
@@ -90,11 +96,11 @@ class JobEnvironment(NamedTuple):
 
     @property
     def schedule_count(self) -> int:
-        """How often the platform has scheduled the job, this time included."""
+        """Number of times that the platform has scheduled the job, with this one."""
         return 1 if self.place.schedules is None else self.place.schedules
 
     def event(self) -> dict[str, str | int]:
-        """The fields of the event at each start of the boot command."""
+        """Returns the fields of the event at each start of the boot command."""
         return {
             "name": self.name,
             "nodes": self.node_count,
@@ -104,7 +110,7 @@ class JobEnvironment(NamedTuple):
         }
 
     def summary(self) -> str:
-        """The job in one line: `name, node 0 of 2`, and whether it was started or scheduled before."""
+        """Returns the job in one line: `name, node 0 of 2`, with the number of earlier starts, if any."""
         text = f"{self.name}, node {self.node_rank} of {self.node_count}"
         if self.start_count > 1:
             text += f", start {self.start_count} in this container (MA_PROC_START_CNT)"
@@ -118,12 +124,12 @@ class JobEnvironment(NamedTuple):
 
 
 def instance_name(environ: Mapping[str, str]) -> str:
-    """The platform's name for this container; empty outside of the platform."""
+    """Returns the platform's name for this container; empty outside of the platform."""
     return environ.get("BATCH_TASK_CURRENT_INSTANCE") or environ.get("MA_CURRENT_INSTANCE_NAME") or ""
 
 
 def job_directory(environ: Mapping[str, str]) -> str:
-    """Where the platform puts the job's code, in a directory of its own."""
+    """Returns the directory in which the platform puts the job's code."""
     return environ.get("MA_JOB_DIR") or os.path.join(_mount_path(environ), "user-job-dir")
 
 
@@ -139,20 +145,21 @@ def read_job(
     environ: Mapping[str, str],
     hostname: str,
     platform: str | None = None,
-    look: Callable[[Mapping[str, str], str], Around] = Around,
+    look: Callable[[Mapping[str, str], str], Surroundings] = Surroundings,
 ) -> JobEnvironment:
     """Reads the platform's variables; raises `ConfigError` with every problem.
 
-    `platform` is the one that the user chose; `look` finds what is around the node, for other platforms than
+    `platform` is the user's choice. `look` reads the surroundings of the node, for platforms other than
     ModelArts. Unset variables have ModelArts' default values, so that `ma_boot` also runs without a platform.
     """
-    who = recognised(environ, platform)
+    recognised = recognise(environ, platform)
     names, replaced = with_todays_names(environ)
-    around = Around(environ, hostname) if who.tells_all else look(environ, hostname)
+    only_modelarts = recognised.modelarts_only
+    around = Surroundings(environ, hostname) if only_modelarts else look(environ, hostname)
     problems: list[str] = []
-    place = place_of(who, around, problems)
+    place = find_place(recognised, around, problems)
     nodes = place.nodes or 1
-    node, group_rank, master_index = _indices(names, place, who.tells_all, problems)
+    node, group_rank, master_index = _indices(names, place, only_modelarts, problems)
     starts = _number(names, "MA_PROC_START_CNT", 1, problems)
     if problems:
         raise ConfigError(listed(_INCONSISTENT, list(dict.fromkeys(problems))))
@@ -172,23 +179,24 @@ def read_job(
         master_index=master_index,
         start_count=starts,
         route_plan=names.get("ROUTE_PLAN", "").lower() == "true",
-        platform=who,
+        platform=recognised,
         place=place,
-        replaced=replaced if who.name in ("modelarts", "bare") else (),
-        per_node=() if who.tells_all else per_node(who, around),
+        replaced=replaced if recognised.name in ("modelarts", "bare") else (),
+        node_variables=() if only_modelarts else find_node_variables(recognised, around),
     )
 
 
 def _indices(
-    names: Mapping[str, str], place: NodePlace, only_own: bool, problems: list[str]
+    names: Mapping[str, str], place: NodePlace, only_modelarts: bool, problems: list[str]
 ) -> tuple[int, int, int]:
-    """Node rank, group rank and master index; each must be below the number of nodes."""
+    """Returns node rank, group rank and master index; each must be below the number of nodes."""
     nodes = place.nodes or 1
-    node = (place.node or 0) if nodes > 1 else 0  # a single one need not be told its number
+    # A single node needs no number.
+    node = (place.node or 0) if nodes > 1 else 0
     if place.nodes == 0:
         problems.append(f"{place.sources['nodes']} is '0': expected an integer of at least 1")
     is_unset = place.node is None and not names.get("VC_TASK_INDEX", "").strip()
-    if nodes > 1 and is_unset and (only_own or not problems):
+    if nodes > 1 and is_unset and (only_modelarts or not problems):
         problems.append("VC_TASK_INDEX is not set: expected an integer of at least 0")
     group_rank = _number(names, "RANK_AFTER_ACC", node, problems)
     master_index = _number(names, "MA_MASTER_INDEX", 0, problems)
@@ -211,7 +219,8 @@ def _number(environ: Mapping[str, str], name: str, default: int, problems: list[
 
 
 def _job_name(environ: Mapping[str, str], job: str | None, hostname: str) -> str:
-    """The name in log files, as in the platform's launcher: V1, else V2 in its log form, else the host."""
+    """Returns the job's name in log files: as the platform's launcher names it, else the host name."""
+    # The names of ModelArts' first version, and of today's, which log files begin with `modelarts-job`.
     if environ.get("BATCH_JOB_ID"):
         return environ["BATCH_JOB_ID"]
     return job.replace("ma-job", "modelarts-job", 1) if job else hostname
@@ -221,16 +230,19 @@ VARIABLES = (("MA_INPUTS", "inputs"), ("MA_OUTPUTS", "outputs"))
 
 
 class Channel(NamedTuple):
-    """An input or output: `local_dir` is filled before the boot command, or uploaded; `url` is in OBS."""
+    """An input or output (`kind` is `inputs` or `outputs`) between `local_dir` and `url` in OBS.
+
+    The platform downloads inputs before the boot command, and uploads outputs.
+    """
 
     name: str
-    kind: str  # "inputs" or "outputs"
+    kind: str
     local_dir: str
     url: str | None
 
 
 class ChannelContent(NamedTuple):
-    """The files that a channel's directory holds; there may be more of them if it is not `complete`."""
+    """Number and bytes of the files in a channel's directory; a lower limit unless `complete`."""
 
     channel: Channel
     files: int
@@ -239,12 +251,12 @@ class ChannelContent(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """Whether there is no file at all; directories do not count."""
+        """Tells if there is no file at all; directories do not count."""
         return self.complete and not self.files
 
 
 def read_channels(environ: Mapping[str, str]) -> tuple[tuple[Channel, ...], tuple[str, ...]]:
-    """The channels, and what is wrong with the variables.
+    """Returns the channels, and the problems with the variables.
 
     An entry has the keys of current jobs (`name`, `local_dir`, `remote`) or those of the platform's first
     version (`parameter`, `data_source`); ModelArts' launcher (davincirun, `common.py`) reads both.

@@ -1,4 +1,4 @@
-"""The network of this node: addresses by host name, and the ports that its processes will listen on."""
+"""Network of this node: addresses of hosts, and free ports."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 def address_of(host: str, timeout: float, say: Callable[[str], None], inbox: SignalInbox) -> str:
-    """The host's address, preferably of IPv4, retried for `timeout` seconds.
+    """Returns the host's address, preferably of IPv4; retries for `timeout` seconds.
 
-    An address is returned as it is, with the interface of a local one (`fe80::1%eth0`); one of IPv6 has no
-    brackets, as `torch.distributed.TCPStore` and MindSpore take it. Raises `ConfigError` if the host has none
-    by then, `Stopped` at a stop signal.
+    An address is returned as it is, with the interface of a local one (`fe80::1%eth0`). One of IPv6 has no
+    brackets, as `torch.distributed.TCPStore` and MindSpore expect it. Raises `ConfigError` if the host has no
+    address by then, `Stopped` at a stop signal.
     """
     if _is_address(host):
         return host
     import tenacity
 
-    def tell(state: RetryCallState) -> None:
+    def report(state: RetryCallState) -> None:
         if state.attempt_number == 1 or state.attempt_number % 10 == 0:
             say(f"{host} has no address yet (attempt {state.attempt_number})")
 
@@ -40,7 +40,7 @@ def address_of(host: str, timeout: float, say: Callable[[str], None], inbox: Sig
             stop=tenacity.stop_after_delay(timeout) | tenacity.stop_when_event_set(cancel),
             wait=tenacity.wait_random_exponential(multiplier=0.1, max=3),
             sleep=tenacity.sleep_using_event(cancel),
-            before_sleep=tell,
+            before_sleep=report,
             reraise=True,
         )
         addresses = policy(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
@@ -49,12 +49,14 @@ def address_of(host: str, timeout: float, say: Callable[[str], None], inbox: Sig
     missing = "the first host of VC_WORKER_HOSTS, {}, has no address after {} s: {}"
     seconds = f"{timeout:.0f}"
     task = Task("resolve", look_up, inbox)
-    try:  # a name server that does not answer holds a single look-up for longer
+    # A name server that does not answer may block one look-up for longer than the timeout.
+    try:
         if not task.wait(inbox.check, time.monotonic() + timeout, lambda: say(f"{host} has no address yet")):
             silence = Message("the name server does not answer")
             raise ConfigError(Message.of(missing, host, seconds, silence))
         return task.result()
-    except UnicodeError as error:  # of the codec for names in DNS
+    except UnicodeError as error:
+        # Python encodes names for DNS by the codec IDNA.
         raise ConfigError(
             f"the host {host!r} of VC_WORKER_HOSTS is no name for DNS ({error}): expected 1 to 63 characters "
             "between two dots"
@@ -74,7 +76,7 @@ def _is_address(host: str) -> bool:
 
 
 def own_address() -> str:
-    """The IPv4 address of this host's name; raises `ConfigError` if it has none."""
+    """Returns the IPv4 address of this host's name; raises `ConfigError` if it has none."""
     try:
         return socket.gethostbyname(socket.gethostname())
     except OSError as error:
@@ -104,7 +106,7 @@ def check_free(ports: Sequence[int]) -> None:
 
 
 def free_port() -> int:
-    """A port that is free at the moment, so that rehearsals on one machine do not share one."""
+    """Returns a port that is free now, so that rehearsals on one machine do not share one."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

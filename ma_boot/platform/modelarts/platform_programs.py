@@ -1,4 +1,7 @@
-"""Programs that ModelArts' own launcher (davincirun) runs, too: the driver's, and the route planner."""
+"""Programs of the platform: those of the driver, and the route planner, as ModelArts' launcher runs them.
+
+That launcher is davincirun.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from ma_boot.redact import without_secret_variables
 from ma_boot.wording import ProgressLine, WarningLine
 
 TOOLS = Path("/usr/local/Ascend/driver/tools")
+# Seconds; max. time of the driver's script for the end of a container.
 POST_STOP_SECONDS = 10.0
 
 
@@ -25,6 +29,7 @@ def start_slogd(environ: Mapping[str, str], say: Callable[[str], None], tools: P
     daemon = tools / "docker" / "slogd"
     if not daemon.is_file():
         return
+    # Standard error stays open: the daemon reports its errors there.
     nothing = [(os.POSIX_SPAWN_OPEN, descriptor, os.devnull, os.O_RDWR, 0) for descriptor in (0, 1)]
     try:
         os.posix_spawn(
@@ -62,7 +67,10 @@ def call_post_stop(environ: Mapping[str, str], warn: Callable[[str], None], tool
 # compiled for certain versions of Python.
 MODULE_DIR = "/usr/local/route"
 TOPOLOGY = "/user/config/ranktable_tor.json"
+# Seconds; max. wait for the topology.
 WAIT_SECONDS = 300.0
+# Run by the training's python. Arguments: directory of the module, topology, table, new table, address of
+# this server, file for the answer.
 _PROGRAM = """
 import json, sys
 sys.path.append(sys.argv[1])
@@ -82,10 +90,10 @@ def planned_route(
     say: Callable[[str], None],
     module_dir: str = MODULE_DIR,
 ) -> tuple[Path, tuple[int, ...]] | None:
-    """The file of the reordered table and this node's ranks in it; None, with a message, if the order stays.
+    """Returns the file of the reordered table and this node's ranks in it; None if the order stays.
 
-    `TOPO_FILE_PATH` and `ROUTE_TOPO_WAIT_TIME` (seconds) are honoured as by the platform's launcher. Raises
-    `Stopped` at a stop signal.
+    `say` reports the reason then. `TOPO_FILE_PATH` and `ROUTE_TOPO_WAIT_TIME` (seconds) have the meaning of
+    the platform's launcher. Raises `Stopped` at a stop signal.
     """
     if not any(Path(module_dir).glob("route_plan*")):
         why = f"there is no route_plan module in {module_dir}: rank table unchanged"
@@ -107,6 +115,7 @@ def planned_route(
     directory = table_file.parent
     (directory / "topology.json").write_text(json.dumps(topology), encoding="utf-8")
     planned, answer = directory / "jobstart_routeplan.json", directory / "route_plan.answer.json"
+    # The answer of an earlier attempt must not be taken for this one's.
     answer.unlink(missing_ok=True)
     arguments = (directory / "topology.json", table_file, planned, server_id, answer)
     code = run_child(

@@ -1,4 +1,4 @@
-"""The rank table on disk: waits until the platform has completed it."""
+"""Waits until the platform has completed the file of the rank table."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from ma_boot.platform.rank_table import NotYet, completed_document
 from ma_boot.processes.task import REMIND_SECONDS
 from ma_boot.wording import Message, ProgressLine, WarningLine
 
-POLL_SECONDS = 0.02  # between two calls of stat; the file is read if the result differs
-REREAD_SECONDS = 1.0  # the file is read anyway: some mounts do not update the time
-USUAL_SECONDS = 10.0  # a shorter wait is progress, a longer one is a result
-ALONE_SECONDS = 60.0  # a table that is mounted by itself is seldom completed later than this
+# Seconds between two calls of stat; the file is read if the result differs.
+POLL_SECONDS = 0.02
+# Seconds after which the file is read anyway: some mounts do not update its time.
+REREAD_SECONDS = 1.0
+# Seconds; a longer wait is reported in the log, a shorter one as progress only.
+USUAL_SECONDS = 10.0
+# Seconds; a table that is mounted by itself is seldom completed later.
+ALONE_SECONDS = 60.0
 _NEVER_UPDATED = (
     "is mounted by itself, so a later table does not reach this container if that is a ConfigMap with "
     "subPath: mount its directory"
@@ -40,7 +44,7 @@ def wait_until_completed(
     the age of the file, and what `check` and `accept` raise.
     """
     started = time.monotonic()
-    reason, said_at, alone = "", started, False
+    reason, reported_at, alone = "", started, False
     status, read_at, state = (0, 0, 0), 0.0, NotYet("")
     while True:
         check()
@@ -48,16 +52,16 @@ def wait_until_completed(
         if _status(path) != status or now - read_at >= REREAD_SECONDS:
             status, read_at = _status(path), now
             document = _read(path)
-            refused = document if isinstance(document, NotYet) else accept(document)
-            if refused is None and not isinstance(document, NotYet):
+            not_yet = document if isinstance(document, NotYet) else accept(document)
+            if not_yet is None and not isinstance(document, NotYet):
                 return document
-            state = refused or state
+            state = not_yet or state
         if now - started >= timeout:
             raise RankTableTimeout(_timeout_message(path, timeout, state.reason))
-        if state.reason != reason or now - said_at >= REMIND_SECONDS:
+        if state.reason != reason or now - reported_at >= REMIND_SECONDS:
             line = f"waiting for {path}: {state.reason} ({now - started:.0f} s of {timeout:.0f} s)"
             say(line if now - started >= USUAL_SECONDS else ProgressLine(line))
-            reason, said_at = state.reason, now
+            reason, reported_at = state.reason, now
         if not alone and now - started >= ALONE_SECONDS and _mounted_alone(path):
             alone = True
             say(WarningLine(f"{path} {_NEVER_UPDATED}"))
@@ -65,7 +69,7 @@ def wait_until_completed(
 
 
 def _status(path: str) -> tuple[int, int, int]:
-    """What changes with the file, through all links: a large table is read only if it has changed."""
+    """Returns values that change with the file, through all links, so that an unchanged one is not read."""
     try:
         status = os.stat(path)
     except OSError:
@@ -83,7 +87,7 @@ def _read(path: str) -> dict[str, Any] | NotYet:
 
 
 def _mounted_alone(path: str) -> bool:
-    """Whether the file is a mount of its own: as a container's mount of a ConfigMap with `subPath`."""
+    """Tells if the file is a mount of its own, such as a ConfigMap that is mounted with `subPath`."""
     try:
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

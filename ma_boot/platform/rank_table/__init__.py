@@ -6,7 +6,7 @@
     problems = errors(validate(table, product="910a"))
     text = convert(table).dumps()               # template one, the same bytes on every node
 
-It takes text and JSON documents and returns frozen values; it needs nothing from outside this project.
+Functions take text and JSON documents and return frozen values.
 The template is detected from the shape of the document. Template two is what ModelArts provides (groups of
 pods, no ranks; older documents call it "v0.1"), template one is what HCCL and MindSpore read (servers with
 ranks; "v1.0").

@@ -17,7 +17,7 @@ def fake(
     pod_name: Callable[[int], str] = "ma-job-fake-worker-{}".format,
     server_id: Callable[[int], str] = lambda node: f"192.168.{node // 250}.{1 + node % 250}",
 ) -> Document:
-    """A completed document of template two; the pods are in reverse order, since no order is guaranteed."""
+    """Makes a completed document of template two, with pods in reverse order: no order is guaranteed."""
     instances: list[dict[str, Any]] = [
         {
             "devices": [
@@ -39,7 +39,7 @@ def fake(
 
 
 def device_ip(node: int, device: int) -> str:
-    """An address for a card: each card of a server is in its own network, as in ModelArts' samples."""
+    """Makes the address of a card: each card of a server is in its own network, as in ModelArts' samples."""
     return f"192.{1 + device}.{node // 250}.{1 + node % 250}"
 
 
@@ -74,7 +74,7 @@ def _mindcluster(nodes: int, devices: int) -> Document:
 
 
 class Writer(NamedTuple):
-    """Who writes a table: its completed document for so many nodes and devices, and the states before it."""
+    """A platform's writer of tables: the completed document, and the states of the file before it."""
 
     document: Callable[[int, int], Document]
     before: tuple[Document, ...]
@@ -83,7 +83,8 @@ class Writer(NamedTuple):
 _ONLY_STATUS = {"status": "initializing"}
 _WITHOUT_DATA = {"status": "initializing", "version": "1.0", "server_count": "", "server_list": None}
 
-WRITERS: dict[str, Writer] = {  # by platform
+# By the name of the platform.
+WRITERS: dict[str, Writer] = {
     "modelarts": Writer(fake, (_ONLY_STATUS,)),
     "volcano": Writer(_volcano, (_ONLY_STATUS, _WITHOUT_DATA)),
     "mindcluster": Writer(_mindcluster, ({"status": "initializing", "version": "1.0"},)),

@@ -11,12 +11,12 @@ from ma_boot.platform.rank_table.table import Pod, RankTable
 
 
 class Identity(NamedTuple):
-    """By what a container finds itself in a table; None and empty are what it does not know.
+    """Facts by which a container finds itself in a table; None and empty values are unknown.
 
-    `name` is that of the pod, `job` the one in the names of its pods, `uid` Kubernetes' id of the pod, `host`
-    the address of its server; `addresses` are those of this container and its host, the best known first;
-    `devices` the physical numbers of its cards, `device_count` how many it was promised. `number` is the
-    node's number in the job, and `nodes` how many the job has, if that was said.
+    `name` is the pod's name, `job` the job's name within names of pods, `uid` Kubernetes' id of the pod,
+    `host` the address of its server. `addresses` are those of this container and its host, the most reliable
+    first. `devices` are the physical numbers of its cards, `device_count` the number of cards that the
+    platform promised. `number` is the node's number in the job of `nodes` nodes.
     """
 
     name: str | None = None
@@ -42,16 +42,24 @@ class Identity(NamedTuple):
 
 
 def own_pod(table: RankTable, who: Identity) -> Pod:
-    """The pod that is this container, with its own devices only.
+    """Returns the pod that is this container, with its own devices only.
 
-    Pods are matched by exact name, by name with the prefix normalised (`modelarts-job-` to `ma-job-`), by uid
-    (MindCluster's `server_id`), by address (`server_id`, `host_ip` or `container_ip`), by the numbers of the
-    cards, and by index, if the number of nodes is known: the number at the end of the name, or, if the table
-    has no names and as many servers as the job has nodes, the place in the file; the first rule that matches
-    exactly one pod decides. The only pod of a table matches unless both names are known. A pod whose name
-    begins with that of another job matches by its exact name only. Raises `ConfigError` that lists the pods
-    if no rule matches one, or if the server that matches holds the devices of several pods and those of this
-    one are not known.
+    The first rule that matches exactly one pod decides:
+
+    1. exact name;
+    2. name with the prefix normalised (`modelarts-job-` to `ma-job-`);
+    3. uid (MindCluster's `server_id`);
+    4. address (`server_id`, `host_ip` or `container_ip`);
+    5. numbers of the cards;
+    6. index, if the number of nodes is known: the number at the end of the name, or, if the table has no
+       names and as many servers as the job has nodes, the place in the file.
+
+    The only pod of a table matches unless both names are known. A pod whose name begins with that of another
+    job matches by its exact name only.
+
+    Raises:
+        ConfigError: no rule matches one pod, or the server that matches holds the devices of several pods,
+            and those of this one are unknown. The message lists the pods.
     """
     own = _only(table, who)
     for rule in _RULES:
@@ -76,7 +84,7 @@ def _only(table: RankTable, who: Identity) -> Pod | None:
 
 
 def _by_address(table: RankTable, who: Identity) -> list[Pod]:
-    """The pod with the first address that only one has: a host may have several pods."""
+    """Returns the pod with the first address that is unique: a host may have several pods."""
     possible = [pod for pod in table.pods if not _of_another_job(pod, who.job)]
     for address in who.addresses:
         for key in ("container_ip", "server_id", "host_ip"):
@@ -115,7 +123,7 @@ def _is_address(text: str) -> bool:
 
 
 def _place(table: RankTable, who: Identity) -> int | None:
-    """The place of this node in a table without names, None if that says nothing.
+    """Returns the place of this node in a table without names, None if the place has no meaning.
 
     MindCluster numbers pods by itself; it writes their addresses (`container_ip`). A table of addresses that
     lacks the one of this host is an earlier one.
@@ -140,7 +148,7 @@ _RULES: tuple[Callable[[RankTable, Identity], Sequence[Pod]], ...] = (
 
 
 def _own_part(pod: Pod, table: RankTable, who: Identity) -> Pod:
-    """The pod without the devices of others: Volcano's controller writes pods of a server as one entry."""
+    """Returns the pod without devices of other pods: Volcano writes all pods of a server as one entry."""
     if pod.name is not None or who.nodes is None or len(table.pods) >= who.nodes:
         return pod
     own = tuple(device for device in pod.devices if int(device.device_id) in who.devices)
@@ -163,9 +171,9 @@ def _normal(name: str | None) -> str:
 
 
 def _of_another_job(pod: Pod, job_name: str | None) -> bool:
-    """Whether the pod is called as those of another job: ModelArts calls them `<MA_VJ_NAME>-<task>-<index>`.
+    """Returns whether the pod's name is one of another job: on ModelArts `<MA_VJ_NAME>-<task>-<index>`.
 
-    Names of another form, such as `job7c0ffee-job-flowers-0`, do not tell.
+    Names of another form, such as `job7c0ffee-job-flowers-0`, belong to no known job.
     """
     if job_name is None or pod.name is None:
         return False

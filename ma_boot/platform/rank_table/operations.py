@@ -11,11 +11,11 @@ from ma_boot.platform.rank_table.table import Device, Pod, RankTable, TableFindi
 
 
 def merged(tables: Sequence[RankTable]) -> tuple[dict[str, Any], list[TableFinding]]:
-    """One document from tables of version 1.0 or 1.2, with ranks renumbered, and the findings about them.
+    """Merges tables of version 1.0 or 1.2 into one document with new ranks; returns it with findings.
 
-    Servers are in the natural order of their ids (10.0.0.2 before 10.0.0.10), whatever the order of the
-    tables: a shell's wildcard expands to `hccl_10` before `hccl_2`. A server in two tables, or a table of
-    another version, is a finding; the document itself is left to `validate`.
+    Servers are in the natural order of their ids (10.0.0.2 before 10.0.0.10), independent of the order of the
+    tables: a shell expands `hccl_*` to `hccl_10` before `hccl_2`. A server in two tables and a table of
+    another version are findings; the document itself is checked by `validate`.
     """
     findings = [
         TableFinding(f"table {i}", f"version {table.template}", "1.0 or 1.2")
@@ -57,13 +57,13 @@ def _renumbered(servers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _natural(text: str) -> list[tuple[int, int, str]]:
-    """A sort key by which 10 comes after 2."""
+    """Returns a sort key with which 10 comes after 2."""
     parts = re.findall(r"\d+|\D+", text)
     return [(0, int(part), "") if is_number(part) else (1, 0, part) for part in parts]
 
 
 def moved(before: RankTable, after: RankTable) -> list[str]:
-    """A line for each rank whose place has changed; empty for tables that agree."""
+    """Compares two tables; returns a line for each rank whose place differs."""
     was, now = _places(before), _places(after)
     return [
         f"rank {rank}: {was.get(rank, 'nowhere')} -> {now.get(rank, 'nowhere')}"
@@ -82,7 +82,7 @@ def _places(table: RankTable) -> dict[int, str]:
 
 
 class SuperPod(NamedTuple):
-    """A super pod of A3s as one server sees it: its id, and the `super_device_id` of each card here."""
+    """A super pod of A3, seen from one server: its id, and the `super_device_id` of each card here."""
 
     super_pod_id: str
     super_device_ids: Mapping[int, str]
@@ -91,9 +91,9 @@ class SuperPod(NamedTuple):
 def machine_table(
     server_id: str, addresses: Mapping[int, str], super_pod: SuperPod | None = None
 ) -> dict[str, Any]:
-    """The document of one server with these addresses by card, ranks in the order of the cards.
+    """Makes the document of one server from addresses by card; ranks are in the order of the cards.
 
-    With a super pod it is of version 1.2 and has all of its cards: inside of a super pod, they need no
+    With a super pod it has version 1.2 and all cards of the server: within a super pod, cards need no
     addresses.
     """
     sdids = super_pod.super_device_ids if super_pod else {}
@@ -119,16 +119,16 @@ def machine_table(
 
 
 def rows(table: RankTable) -> list[dict[str, Any]]:
-    """The table as a row for each device, in rank order; of a table without ranks, in its own order.
+    """Returns a row for each device, in rank order; without ranks, in the order of the table.
 
-    The ranks of version 2.0 are on no server that it names.
+    Version 2.0 does not name the servers of its ranks.
     """
     unsorted = _level_rows(table.document["rank_list"]) if table.template == "2.0" else _device_rows(table)
     return sorted(unsorted, key=lambda row: row["rank"] or 0)
 
 
 def _level_rows(listed: Any) -> list[dict[str, Any]]:
-    """The rows of version 2.0, as far as they can be read: its contents are not checked."""
+    """Returns the rows of version 2.0 that can be read: its contents are not validated."""
     ranks = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
     return [
         {
@@ -143,14 +143,14 @@ def _level_rows(listed: Any) -> list[dict[str, Any]]:
 
 
 def _address(levels: Any) -> str | None:
-    """The address of the outermost network that has IP, which is that between servers; else the first EID."""
+    """Returns the IP address of the outermost network (between servers), else the first EID."""
     addresses = list(_addresses(levels))
     of_ip = [address for kind, address in addresses if kind.startswith("IP")]
     return of_ip[-1] if of_ip else next((address for _, address in addresses), None)
 
 
 def _addresses(value: Any) -> Iterator[tuple[str, str]]:
-    """The addresses of all levels, which are objects in lists of objects, each after its type."""
+    """Yields type and address of all levels, which are objects in lists of objects."""
     if isinstance(value, list):
         for item in value:
             yield from _addresses(item)
@@ -175,9 +175,9 @@ def _device_rows(table: RankTable) -> list[dict[str, Any]]:
 
 
 def convert(table: RankTable, rank_order: str = "pod", host_nic_ip: str = "") -> RankTable:
-    """The table with ranks, as template one, in a version that HCCL reads.
+    """Converts a table to template one, with ranks, in a version that HCCL reads.
 
-    A table that already has ranks keeps them, and is returned unchanged unless its version is another one.
+    A table that already has ranks keeps them; with a version that HCCL reads, it is returned unchanged.
 
     `rank_order` "pod" orders by the number at the end of the pod names, across all groups, so that rank 0 is
     on the node with `VC_TASK_INDEX` 0. "server" orders by `server_id` as text, then by device, which is how
@@ -238,7 +238,7 @@ def _numbered(pods: Sequence[Pod]) -> tuple[Pod, ...]:
 
 
 def _template_one(pods: Sequence[Pod], host_nic_ip: str) -> dict[str, Any]:
-    """The document; pods on the same server become one entry, devices in rank order."""
+    """Makes the document; pods on the same server become one entry, with devices in rank order."""
     servers: dict[str, dict[str, Any]] = {}
     for pod in pods:
         server = servers.setdefault(pod.server_id, {"server_id": pod.server_id, "device": []})

@@ -24,30 +24,35 @@ from ma_boot.platform.rank_table.table import (
 
 _DEVICE_FIELDS = {"device_id", "device_ip", "rank_id"}
 _POD_FIELDS = {"pod_name", "server_id", "devices", "device"}
-_COUNTERS = {"data_version", "data_Version"}  # numbers in every table that has them; HCCL does not read them
-_COMPLETED = ("completed", "complete")  # "complete" is what MindCluster's ClusterD writes
-PREFIX = b"H4sI"  # of gzip's first bytes (1f 8b 08) in base64
-LARGEST = 256 * 1024 * 1024  # bytes of an unpacked table: a hundred times that of 100,000 cards
+# Counters of writes in some tables, as numbers; HCCL does not read them.
+_COUNTERS = {"data_version", "data_Version"}
+# MindCluster's ClusterD writes "complete".
+_COMPLETED = ("completed", "complete")
+# The first bytes of gzip (1f 8b 08) in base64.
+PREFIX = b"H4sI"
+# Bytes of an unpacked table: a hundred times the size for 100,000 cards. A packed file of some KB could fill
+# the memory otherwise.
+LARGEST = 256 * 1024 * 1024
 
 
 class NotYet(NamedTuple):
-    """Why a table cannot be used yet, as a phrase for the log."""
+    """The reason why a table cannot be used yet, as a phrase for the log."""
 
     reason: str
 
 
 def completed_document(content: str | bytes) -> dict[str, Any] | NotYet:
-    """The document if its status is `completed`, else why it is not ready; a packed one is unpacked.
+    """Returns the document if its status is `completed`, else the reason why it is not ready. Unpacks it.
 
-    The platform does not write the file atomically: an empty file, half a document and a document with only
-    a status are states that every job goes through.
+    The platform does not write the file atomically: every job passes through an empty file, half a document,
+    and a document with nothing but a status.
     """
     document = whole_document(content)
     return document if isinstance(document, NotYet) else completed(document)
 
 
 def completed(document: dict[str, Any]) -> dict[str, Any] | NotYet:
-    """The same document if its status says that it is completed, or why it is not."""
+    """Returns the document if its status is `completed`, else the reason why it is not ready."""
     status = document.get("status")
     if status is None:
         return NotYet("the table has no status")
@@ -59,7 +64,7 @@ def completed(document: dict[str, Any]) -> dict[str, Any] | NotYet:
 
 
 def whole_document(content: str | bytes) -> dict[str, Any] | NotYet:
-    """The unpacked document whatever its status is, or why the content is not a document."""
+    """Returns the unpacked document with any status, or the reason why the content is not a document."""
     data = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
     if is_packed(data):
         try:
@@ -84,14 +89,15 @@ def whole_document(content: str | bytes) -> dict[str, Any] | NotYet:
 
 
 def is_packed(content: bytes) -> bool:
-    """Whether Volcano's plugin has packed the file (`--rank-table-compress`): gzip in base64."""
+    """Returns whether Volcano's plugin has packed the file (`--rank-table-compress`): gzip in base64."""
     return content.lstrip()[: len(PREFIX)] == PREFIX
 
 
 def unpacked(content: bytes) -> bytes:
-    """The JSON of a packed table; raises `ValueError` if it is incomplete or larger than `LARGEST`."""
+    """Unpacks a table to JSON; raises `ValueError` if it is incomplete or larger than `LARGEST`."""
     data = base64.b64decode(b"".join(content.split()), validate=True)
-    reader = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # of gzip
+    # 16 more bits select the format of gzip.
+    reader = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
         text = reader.decompress(data, LARGEST)
     except zlib.error as error:
@@ -106,11 +112,12 @@ def unpacked(content: bytes) -> bytes:
 def parse(document: Mapping[str, Any], product: str | None = None) -> RankTable:
     """Reads a document of any template; wrong values (counts, duplicates, ranks) are left to `validate`.
 
-    Raises `Unreadable` if a part is missing or has the wrong type, with all that is wrong: also the wrong
-    values of the parts that could be read, by the rules for `product`.
+    Raises `Unreadable` if a part is missing or has the wrong type. Its findings include wrong values of the
+    readable parts, by the rules for `product`.
     """
     reading = _Reading(product)
-    if "rank_list" in document:  # its numbers are numbers
+    if "rank_list" in document:
+        # Numbers of version 2.0 stay numbers.
         reading.count(document, "rank_count")
         return reading.table("2.0", (), document)
     strings: Mapping[str, Any] = reading.strings(document, "")
@@ -124,7 +131,7 @@ def parse(document: Mapping[str, Any], product: str | None = None) -> RankTable:
 
 
 class _Reading:
-    """Reads the parts of one document and collects what is wrong with them."""
+    """Reads the parts of one document and collects findings."""
 
     def __init__(self, product: str | None) -> None:
         self.findings: list[TableFinding] = []
@@ -134,14 +141,14 @@ class _Reading:
         self.findings.append(TableFinding(path, found, expected, hccl, fatal))
 
     def table(self, template: str, pods: Sequence[Pod], document: Mapping[str, Any]) -> RankTable:
-        """The table; raises `Unreadable` if something fatal was found."""
+        """Returns the table; raises `Unreadable` if a finding is fatal."""
         table = RankTable(template, tuple(pods), document, tuple(self.findings))
         if errors(self.findings):
             raise Unreadable(errors(validate(table, self._product)))
         return table
 
     def strings(self, value: Any, path: str) -> Any:
-        """The value with numbers as strings, and a warning for each; HCCL rejects numbers."""
+        """Converts numbers to strings, with a warning for each: HCCL rejects numbers."""
         if isinstance(value, dict):
             dot = f"{path}." if path else ""
             return {
@@ -164,15 +171,16 @@ class _Reading:
         return pods
 
     def servers(self, document: Mapping[str, Any]) -> list[Pod]:
-        """The servers in the order of the file, in which the pods are.
+        """Reads the servers in the order of the file, which is the order of the pods.
 
-        The ranks are in another order once pods change places: Volcano's controller leaves them with servers.
+        The order of ranks differs after pods change places: Volcano's controller leaves the ranks with
+        servers.
         """
         listed = self.objects(document, "server_list", "")
         return [self.pod(server, at, None, "device", ranked=True) for at, server in listed]
 
     def pod(self, holder: Mapping[str, Any], at: str, name: str | None, key: str, ranked: bool) -> Pod:
-        """A server or instance with the devices that could be read."""
+        """Reads a server or instance with its readable devices."""
         listed = (self.device(device, path, ranked) for path, device in self.objects(holder, key, at))
         devices = [device for device in listed if device is not None]
         if ranked:
@@ -190,7 +198,7 @@ class _Reading:
         return Device(device_id, ip, None if rank is None else int(rank), more)
 
     def objects(self, holder: Mapping[str, Any], key: str, at: str) -> list[tuple[str, Mapping[str, Any]]]:
-        """The objects in the list under a key, each with its path; anything else is reported."""
+        """Yields the objects in the list under a key, each with its path; reports anything else."""
         path = f"{at}.{key}" if at else key
         value = holder.get(key)
         if not isinstance(value, list):

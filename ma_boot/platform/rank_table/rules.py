@@ -1,4 +1,4 @@
-"""HCCL's rules for rank tables: a function for each rule, which yields its findings.
+"""HCCL's rules for rank tables: each rule is a function that yields findings.
 
 The rules are those of the HCCL documentation (rank_table_config_910, _a2, _a3), of its parser, and of
 MindSpore's guide to distributed training on Ascend. A rule that depends on the product is an error if the
@@ -26,19 +26,22 @@ from ma_boot.platform.rank_table.table import (
 
 _HIGHEST_DEVICE = {"910a": 7, "910b": 15, "a3": 15}
 PRODUCTS = tuple(_HIGHEST_DEVICE)
-_LONGEST_SERVER_ID = 64  # rank_table_config_910: "server_id"
-_INVALID_TABLE = "EI0004"  # HCCL: "super_device_id[] is invalid"
+# Characters (rank_table_config_910: "server_id").
+_LONGEST_SERVER_ID = 64
+# HCCL's code for "super_device_id[] is invalid".
+_INVALID_TABLE = "EI0004"
 
 
 def validate(table: RankTable, product: str | None = None) -> list[TableFinding]:
-    """All findings, including those made while reading; `errors` selects the fatal ones.
+    """Returns all findings, including those of reading; `errors` selects the fatal ones.
 
-    `product` is one of `PRODUCTS`, or None if it is not known. The contents of a 2.0 table are not checked.
+    `product` is one of `PRODUCTS`, or None if unknown. The contents of a 2.0 table are not checked.
     """
     findings = list(table.findings)
     if table.template in ("", "2.0"):
         return findings
-    complete = not errors(findings)  # else a part could not be read: no rule about the whole table applies
+    # After an unreadable part, rules about the whole table do not apply.
+    complete = not errors(findings)
     if table.template == "two":
         findings += _counts_of_template_two(table.document)
         findings += _unique("pod_name", [pod.name or "" for pod in table.pods])
@@ -57,20 +60,20 @@ def validate(table: RankTable, product: str | None = None) -> list[TableFinding]
 
 
 def _product_of(table: RankTable) -> str | None:
-    """The product, if the table shows it: only an A3 has devices of super pods."""
+    """Returns the product if the table shows it: only an A3 has devices of super pods."""
     if table.template == "1.2" and any(device.more.get("super_device_id") for _, device in _located(table)):
         return "a3"
     return None
 
 
 def _is_one_super_pod(table: RankTable) -> bool:
-    """Whether all servers are in one super pod of A3s, whose network needs no addresses of devices."""
+    """Returns whether all servers are in one super pod of A3, whose network needs no device addresses."""
     listed = table.document.get("super_pod_list")
     return _product_of(table) == "a3" and isinstance(listed, list) and len(listed) == 1
 
 
 def _counts_of_template_two(document: Mapping[str, Any]) -> Iterator[TableFinding]:
-    """The counts of all lists that are lists; what is not one has been reported."""
+    """Checks declared counts against the lists; a value that is not a list was reported by the reader."""
     groups = document["group_list"]
     if not isinstance(groups, list):
         return
@@ -115,7 +118,7 @@ def _server_ids(table: RankTable) -> Iterator[TableFinding]:
 
 
 def _unique(what: str, values: Sequence[str]) -> Iterator[TableFinding]:
-    """Values that occur more than once; an empty one could not be read, and has been reported."""
+    """Reports values that occur more than once; an empty value was reported by the reader."""
     for value, times in Counter(filter(None, values)).items():
         if times > 1:
             yield TableFinding(what, f"{value} {times} times", "unique values", INVALID)
@@ -157,7 +160,8 @@ def _addresses(table: RankTable) -> Iterator[TableFinding]:
         addresses.append(device.device_ip)
     for pod in table.pods:
         host = str(pod.more.get("host_ip") or "")
-        if not host:  # left out for HCCL
+        if not host:
+            # `for_hccl` leaves an empty one out.
             continue
         try:
             families.setdefault(address_family(host), host)
@@ -292,7 +296,7 @@ def _located(table: RankTable) -> Iterator[tuple[Pod, Device]]:
 
 
 def _place(pod: Pod, device: Device, key: str) -> str:
-    """Where a field of a device is, in a way that suits every template."""
+    """Returns the place of a device's field, in a form that suits every template."""
     return f"{pod.name or 'server ' + pod.server_id}, device {device.device_id}.{key}"
 
 

@@ -1,12 +1,12 @@
-"""Which platform runs this node, and what it tells of the job, with its sources. Pure.
+"""Platform of this node, and the node's place in the job, with the source of each value. Pure.
 
-    from ma_boot.platform.recognition.place import Around
-    from ma_boot.platform.recognition.recognise import place_of, recognised
+    from ma_boot.platform.recognition.place import Surroundings
+    from ma_boot.platform.recognition.recognise import find_place, recognise
 
     problems = []
-    place = place_of(recognised(environ), Around(environ, hostname), problems)
+    place = find_place(recognise(environ), Surroundings(environ, hostname), problems)
     place.nodes, place.sources["nodes"]        # 2, "VC_WORKER_NUM"
 
-Every platform tells a container the same few things by other names. A function for each reads its variables;
-nothing here looks at the machine: what is on it comes in `Around`.
+Every platform has other names for the same few values. Each has a function that reads its variables; the
+facts about the machine are given (`Surroundings`).
 """

@@ -1,14 +1,14 @@
 """Launchers that start ma_boot once on each node: Kubeflow's training operator, torchrun, Open MPI, Slurm.
 
-Their names are also those of a rank (`RANK`, `LOCAL_RANK`), but ma_boot starts the ranks itself: they must
-start one process on a node.
+Their variables have the names of a rank (`RANK`, `LOCAL_RANK`), but ma_boot starts the ranks itself, so
+they must start one process per node.
 """
 
 from __future__ import annotations
 
 import re
 
-from ma_boot.platform.recognition.place import Around, NodePlace, VariableReader
+from ma_boot.platform.recognition.place import NodePlace, Surroundings, VariableReader
 
 ENV = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 PET = ("PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE", "PET_MASTER_ADDR", "PET_MASTER_PORT")
@@ -19,23 +19,27 @@ OF_TORCHRUN = (
 )
 
 
-def kubeflow(around: Around, problems: list[str]) -> NodePlace:
-    """The training operator's PyTorchJob: `PET_*`, or `RANK` and `WORLD_SIZE` of pods (kubeflow/trainer)."""
+def kubeflow_place(around: Surroundings, problems: list[str]) -> NodePlace:
+    """Reads a PyTorchJob of the training operator (kubeflow/trainer).
+
+    It sets `PET_*`, or `RANK` and `WORLD_SIZE`, which then count pods.
+    """
     reading = VariableReader(around, problems)
     new = reading.value("PET_NNODES") is not None and reading.value("PET_NODE_RANK") is not None
     node, nodes = ("PET_NODE_RANK", "PET_NNODES") if new else ("RANK", "WORLD_SIZE")
     reading.count("node", node)
     reading.count("nodes", nodes)
-    if (around.environ.get("PET_NPROC_PER_NODE") or "").isdecimal():  # else auto, gpu or cpu
+    # The other values are `auto`, `gpu` and `cpu`.
+    if (around.environ.get("PET_NPROC_PER_NODE") or "").isdecimal():
         reading.count("devices", "PET_NPROC_PER_NODE")
     _master(reading)
     return reading.place()
 
 
-def torchrun(around: Around, problems: list[str]) -> NodePlace:
-    """`torchrun --nproc-per-node 1 ... ma_boot`: a node is one of its groups.
+def torchrun_place(around: Surroundings, problems: list[str]) -> NodePlace:
+    """Reads `torchrun --nproc-per-node 1 ... ma_boot`: a node is one of its groups.
 
-    Its port is in use by its own store.
+    MASTER_PORT is left out, as torchrun's own store listens there.
     """
     reading = VariableReader(around, problems)
     _once_per_node(reading, "LOCAL_WORLD_SIZE", "torchrun --nproc-per-node 1")
@@ -45,8 +49,8 @@ def torchrun(around: Around, problems: list[str]) -> NodePlace:
     return reading.place()
 
 
-def openmpi(around: Around, problems: list[str]) -> NodePlace:
-    """`mpirun --map-by ppr:1:node ma_boot`: a node is one of its processes."""
+def openmpi_place(around: Surroundings, problems: list[str]) -> NodePlace:
+    """Reads `mpirun --map-by ppr:1:node ma_boot`: a node is one of its processes."""
     reading = VariableReader(around, problems)
     _once_per_node(reading, "OMPI_COMM_WORLD_LOCAL_SIZE", "mpirun --map-by ppr:1:node")
     reading.count("node", "OMPI_COMM_WORLD_RANK")
@@ -55,14 +59,14 @@ def openmpi(around: Around, problems: list[str]) -> NodePlace:
     return reading.place()
 
 
-def slurm(around: Around, problems: list[str]) -> NodePlace:
-    """`srun --ntasks-per-node 1 ma_boot ...`: the step, or the job where there is none (srun's manual)."""
+def slurm_place(around: Surroundings, problems: list[str]) -> NodePlace:
+    """Reads `srun --ntasks-per-node 1 ma_boot ...`: the step, or else the job (srun's manual)."""
     reading = VariableReader(around, problems)
     reading.text("job", "SLURM_JOB_ID")
     reading.count("node", "SLURM_NODEID")
     reading.count("nodes", "SLURM_STEP_NUM_NODES", "SLURM_NNODES")
     names = ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
-    reading.put("hosts", hosts_in(reading.value(*names) or "") or None, reading.name_of(*names) or "")
+    reading.put("hosts", expand_hosts(reading.value(*names) or "") or None, reading.name_of(*names) or "")
     local, tasks = reading.number("SLURM_LOCALID"), reading.value("SLURM_STEP_TASKS_PER_NODE") or ""
     if local or set(re.findall(r"(\d+)(?:\(x\d+\))?", tasks)) - {"1"}:
         name = f"SLURM_LOCALID is {local}" if local else f"SLURM_STEP_TASKS_PER_NODE is {tasks}"
@@ -81,8 +85,8 @@ def slurm(around: Around, problems: list[str]) -> NodePlace:
     return reading.place()
 
 
-def check_unknown(around: Around, problems: list[str]) -> None:
-    """Several processes of a launcher that is not recognised, each of which would start rank 0."""
+def check_unknown(around: Surroundings, problems: list[str]) -> None:
+    """Adds a problem for variables of an unknown launcher, whose processes would each start rank 0."""
     reading = VariableReader(around, problems)
     several = dict.fromkeys(("WORLD_SIZE", "PMI_SIZE", "PBS_NUM_NODES"), 2)
     for name, least in {**several, "RANK": 1, "PMI_RANK": 1, "PBS_NODENUM": 1}.items():
@@ -95,13 +99,13 @@ def check_unknown(around: Around, problems: list[str]) -> None:
             return
 
 
-def of_torch(around: Around) -> tuple[str, ...]:
-    """The variables of Kubeflow and torchrun that mean a rank to the training."""
+def torch_variables(around: Surroundings) -> tuple[str, ...]:
+    """Returns the variables of Kubeflow and torchrun that the training takes for those of a rank."""
     return (*ENV, *PET, *OF_TORCHRUN)
 
 
-def of_openmpi(around: Around) -> tuple[str, ...]:
-    """The variables of Open MPI that mean a rank to the training."""
+def openmpi_variables(around: Surroundings) -> tuple[str, ...]:
+    """Returns the variables of Open MPI that the training takes for those of a rank."""
     return tuple(name for name in around.environ if name.startswith(("OMPI_COMM_WORLD_", "PMIX_")))
 
 
@@ -119,8 +123,8 @@ def _once_per_node(reading: VariableReader, name: str, remedy: str) -> None:
         )
 
 
-def hosts_in(text: str) -> tuple[str, ...]:
-    """The names in a list of Slurm's, such as `a[01-03,7],b`."""
+def expand_hosts(text: str) -> tuple[str, ...]:
+    """Expands a list of Slurm's, such as `a[01-03,7],b`, to the names in it."""
     names: list[str] = []
     for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
         heads = [""]
@@ -132,7 +136,7 @@ def hosts_in(text: str) -> tuple[str, ...]:
 
 
 def _numbers(text: str) -> list[str]:
-    """The numbers of `01-03,7`, as wide as they are written."""
+    """Expands `01-03,7` to its numbers, with their leading zeros."""
     numbers: list[str] = []
     for part in text.split(","):
         first, _, last = part.partition("-")

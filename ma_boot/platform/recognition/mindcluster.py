@@ -1,4 +1,4 @@
-"""MindCluster: what its ascend-operator sets in the container `ascend` of an AscendJob, and a vcjob's YAML.
+"""MindCluster: variables of its ascend-operator in the container `ascend` of an AscendJob, or of a vcjob.
 
 `RANK` and `MS_NODE_RANK` are numbers of nodes, `LOCAL_RANK` is a list, and `MASTER_ADDR` is the address of a
 service that forwards `MASTER_PORT` alone (Ascend/mind-cluster, ascend-operator, env.go).
@@ -12,23 +12,24 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from ma_boot.platform.recognition import volcano
-from ma_boot.platform.recognition.place import Around, NodePlace, VariableReader
-from ma_boot.platform.recognition.volcano import knows_table
+from ma_boot.platform.recognition.place import NodePlace, Surroundings, VariableReader
+from ma_boot.platform.recognition.volcano import has_table
 from ma_boot.wording import ranks_text
 
-_FRAMEWORKS = (  # names of: all ranks, ranks of a node, number of the node, master, its port
+# Variables for: all ranks, ranks of a node, number of the node, master, its port.
+_FRAMEWORKS = (
     ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT"),
     ("MS_WORKER_NUM", "MS_LOCAL_WORKER", "MS_NODE_RANK", "MS_SCHED_HOST", "MS_SCHED_PORT"),
     ("CM_WORKER_SIZE", "CM_LOCAL_WORKER", "CM_RANK", "CM_CHIEF_IP", "CM_CHIEF_PORT"),
 )
-_PER_NODE = (
+_NODE_VARIABLES = (
     *(name for names in _FRAMEWORKS for name in names),
     *("LOCAL_RANK", "MS_ROLE", "MS_SERVER_NUM", "CM_CHIEF_DEVICE", "CM_WORKER_IP"),
 )
 
 
-def place(around: Around, problems: list[str]) -> NodePlace:
-    """What MindCluster tells, and Volcano's plugins where the job is a vcjob."""
+def read_place(around: Surroundings, problems: list[str]) -> NodePlace:
+    """Reads MindCluster's variables, and those of Volcano's plugins, which a vcjob has."""
     reading = VariableReader(around, problems)
     reading.text("job", "MINDX_TASK_ID")
     reading.text("host", "XDL_IP")
@@ -43,26 +44,27 @@ def place(around: Around, problems: list[str]) -> NodePlace:
         reading.count("port", port)
         reading.text("master", master)
     if "devices" not in reading:
-        reading.put("devices", visible_devices(reading), "ASCEND_VISIBLE_DEVICES")
+        reading.put("devices", count_visible_devices(reading), "ASCEND_VISIBLE_DEVICES")
     why = _without_cards(reading)
     if why:
         problems.append(
             f"{why}: this pod has no NPUs, but variables of the workers; run the training's "
             "own command in it, not ma_boot, or give it NPUs"
         )
-    # With POD_UID, POD_IP and HOST_IP, and without a HyperJob, which is never around a vcjob.
-    whole = volcano.place(around, problems)._replace(is_part=False)
+    # Volcano's reader also reads POD_UID, POD_IP and HOST_IP. A vcjob of MindCluster is in no HyperJob.
+    whole = volcano.read_place(around, problems)._replace(is_part=False)
     own = reading.place().completed_by(whole)
-    if own.node is not None and own.nodes is None and not knows_table(around):
-        problems.append(  # of a vNPU: the operator writes no sizes then
-            f"{own.sources['node']} is {own.node}, but nothing tells how many nodes the job has: set "
-            "MA_NUM_HOSTS by the job's YAML"
+    if own.node is not None and own.nodes is None and not has_table(around):
+        # The operator writes no sizes for a vNPU.
+        problems.append(
+            f"{own.sources['node']} is {own.node}, but the number of nodes is unknown: set MA_NUM_HOSTS "
+            "by the job's YAML"
         )
     return own
 
 
 def _without_cards(reading: VariableReader) -> str:
-    """By which variables this pod of an AscendJob has no NPUs; empty if it may have some (env.go)."""
+    """Returns the variables by which this pod has no NPUs; empty if it may have some (env.go)."""
     if reading.value("NPU_POD") == "false":
         return "NPU_POD is false"
     role = reading.value("REPLICA_TYPE")
@@ -72,13 +74,13 @@ def _without_cards(reading: VariableReader) -> str:
     return ""
 
 
-def per_node(around: Around) -> tuple[str, ...]:
-    """The variables that are the node's, by names that mean a rank to the training."""
-    return _PER_NODE
+def node_variables(around: Surroundings) -> tuple[str, ...]:
+    """Returns the variables of the node with names that the training takes for those of a rank."""
+    return _NODE_VARIABLES
 
 
-def visible_devices(reading: VariableReader) -> int | None:
-    """How many cards `ASCEND_VISIBLE_DEVICES` names: `0,1`, `0-3`, `Ascend910-0,Ascend910-1` or `void`."""
+def count_visible_devices(reading: VariableReader) -> int | None:
+    """Counts the cards in `ASCEND_VISIBLE_DEVICES`: `0,1`, `0-3`, `Ascend910-0,Ascend910-1` or `void`."""
     text = reading.value("ASCEND_VISIBLE_DEVICES")
     if text is None:
         return None
@@ -89,17 +91,17 @@ def visible_devices(reading: VariableReader) -> int | None:
     return count
 
 
-# `reset.json` is what MindCluster asks of a container whose job recovers without a new one: ClusterD and the
-# device plugin write it, and mirror it into the container (Ascend/mind-cluster, taskd).
+# MindCluster's request to the containers of a job that recovers in place: ClusterD and the device plugin
+# write the file, and mirror it into the containers (Ascend/mind-cluster, taskd).
 RESET_FILE = "/user/restore/reset/config/reset.json"
 _UNSUPPORTED = "and RestartFaultProcess asks to restart that process alone, which ma_boot does not do"
 
 
 class Reset(NamedTuple):
-    """One state of the file: global ranks by their status, and what is asked for.
+    """One state of the file: global ranks by their status, and the request.
 
-    `flushing` says that faults are still collected; `round` grows each time that all processes are to start
-    anew; `graceful` asks to save a checkpoint and to end; `only_faulty` to restart no process but the faulty.
+    `flushing`: faults are still being collected. `round` grows with each restart of all processes.
+    `graceful`: save a checkpoint and end. `only_faulty`: restart the faulty processes only.
     """
 
     faulty: frozenset[int] = frozenset()
@@ -110,14 +112,14 @@ class Reset(NamedTuple):
     only_faulty: bool = False
 
     def closed_to(self, ranks: Collection[int]) -> str:
-        """Why a node with these ranks must not start processes now; empty if it may."""
+        """Returns the reason why a node with these ranks must not start processes now; empty if it may."""
         if self.flushing:
             return "faults are still being collected (FaultFlushing)"
         waiting = {*self.faulty.intersection(ranks), *self.unrecovered}
         return f"not recovered yet: {ranks_text(waiting)}" if waiting else ""
 
     def ends(self, ranks: Collection[int], before: Reset) -> str:
-        """Why a node with these ranks, started at the state `before`, is to end; empty if it is not."""
+        """Returns the reason to end a node with these ranks, started at the state `before`; or empty."""
         if self.graceful and not before.graceful:
             return "GracefulExit: save a checkpoint and end"
         own = self.faulty.intersection(ranks)
@@ -127,14 +129,14 @@ class Reset(NamedTuple):
         return f"{reason}, {_UNSUPPORTED}" if self.only_faulty else reason
 
     def restarts(self, before: Reset) -> str:
-        """Why all processes are to start anew, that were started at the state `before`; empty if not."""
+        """Returns the reason to restart all processes, which were started at the state `before`; or empty."""
         if self.unrecovered:
             return f"{ranks_text(self.unrecovered)} must recover (unrecovered)"
         return f"RetryTime is {self.round}, was {before.round}" if self.round > before.round else ""
 
 
 def parse_reset(text: str) -> Reset | None:
-    """The state in the text; None for what is no whole document, which is a moment of its writing."""
+    """Parses the file; None for an incomplete document, which is a moment of its writing."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):

@@ -6,27 +6,28 @@ import re
 from collections.abc import Mapping
 from typing import Callable
 
-from ma_boot.platform.recognition.place import Around, NodePlace, VariableReader
+from ma_boot.platform.recognition.place import NodePlace, Surroundings, VariableReader
 
 TABLE_NAME = "jobstart_hccl.json"
-TABLE_NAMES = (TABLE_NAME, "hccl.json")  # the second is MindCluster's
+MINDCLUSTER_TABLE = "hccl.json"
 # The names of ModelArts' first version (V1), which its guide on permission problems pairs with today's.
 OLD_NAMES = {
     "DLS_TASK_NUMBER": "MA_NUM_HOSTS",
     "DLS_TASK_INDEX": "VC_TASK_INDEX",
     "BATCH_TASK_LOG_PATH": "MA_LOG_DIR",
-    "VK_TASK_INDEX": "VC_TASK_INDEX",  # Volcano's own name
+    # Volcano's own name.
+    "VK_TASK_INDEX": "VC_TASK_INDEX",
 }
 _OLD_HOSTS = r"BATCH_CUSTOM(\d+)_HOSTS"
-# The variable of volcano-global, for a table of all clusters, comes before that for one cluster.
+# Variables for a rank table: that of volcano-global, for all clusters, comes before that for one cluster.
 TABLE_VARIABLES = ("RANK_TABLE_FILE_V_1_0", "GLOBAL_RANK_TABLE_FILE", "RANK_TABLE_FILE")
 
 
 def with_todays_names(environ: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The environment with today's names for old ones, unless both are set; and what was replaced.
+    """Returns the environment with today's names for old ones, unless both are set; and the replacements.
 
     `BATCH_CUSTOM<N>_HOSTS` (`host:port` of node N) together become `VC_WORKER_HOSTS`. The launcher reads
-    `BATCH_JOB_ID` and `BATCH_TASK_CURRENT_INSTANCE` beside their successors, as `place` does.
+    `BATCH_JOB_ID` and `BATCH_TASK_CURRENT_INSTANCE` beside their successors, as `read_place` does.
     """
     result = dict(environ)
     replaced: list[str] = []
@@ -43,10 +44,10 @@ def with_todays_names(environ: Mapping[str, str]) -> tuple[dict[str, str], tuple
     return result, tuple(replaced)
 
 
-def place(around: Around, problems: list[str], table_in: Callable[[str], str]) -> NodePlace:
-    """What ModelArts tells, by today's names or old ones, without what `of_task` reads.
+def read_place(around: Surroundings, problems: list[str], find_table: Callable[[str], str]) -> NodePlace:
+    """Reads ModelArts' variables by today's names or old ones, without those of `read_task`.
 
-    `table_in` tells the rank table in a directory.
+    `find_table` returns the file of the rank table in a directory.
     """
     reading = _reading(around, problems)
     reading.text("job", "MA_VJ_NAME", "BATCH_JOB_ID")
@@ -56,14 +57,15 @@ def place(around: Around, problems: list[str], table_in: Callable[[str], str]) -
     reading.text("host", "MA_CURRENT_HOST_IP")
     reading.count("schedules", "MA_SCHEDULE_CNT")
     table = reading.value(*TABLE_VARIABLES)
-    if table is not None:  # of a directory, as the platforms name it, or a file
-        file = table if table.endswith(".json") else table_in(table)
+    if table is not None:
+        # The platforms name the directory, users may name the file.
+        file = table if table.endswith(".json") else find_table(table)
         reading.put("table", file, reading.name_of(*TABLE_VARIABLES) or "")
     return reading.place()
 
 
-def of_task(around: Around, problems: list[str]) -> NodePlace:
-    """The node's number and the hosts of all nodes, by names that Volcano has for a part of the job, too."""
+def read_task(around: Surroundings, problems: list[str]) -> NodePlace:
+    """Reads the node's number and the hosts of all nodes, by names that Volcano has for a part of the job."""
     reading = _reading(around, problems)
     reading.count("node", "VC_TASK_INDEX")
     hosts = (host.strip() for host in (reading.value("VC_WORKER_HOSTS") or "").split(","))
@@ -71,5 +73,5 @@ def of_task(around: Around, problems: list[str]) -> NodePlace:
     return reading.place()
 
 
-def _reading(around: Around, problems: list[str]) -> VariableReader:
+def _reading(around: Surroundings, problems: list[str]) -> VariableReader:
     return VariableReader(around._replace(environ=with_todays_names(around.environ)[0]), problems)

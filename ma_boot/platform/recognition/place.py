@@ -1,4 +1,4 @@
-"""What a platform tells a node of its job, with the source of each value, and how variables are read."""
+"""Place of a node in its job, with the source of each value; and the reader of a platform's variables."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 
-class Around(NamedTuple):
-    """What there is around a node: its variables, its host name, and what is on the machine.
+class Surroundings(NamedTuple):
+    """Surroundings of a node: its variables, its host name, and facts about the machine.
 
-    `host_files` are the names in Volcano's files of hosts (`/etc/volcano/<task>.host`) by task; `tables` the
-    places of rank tables whose directories exist; `devices` the physical numbers of the cards.
+    `host_files` are the names in Volcano's files of hosts (`/etc/volcano/<task>.host`) by task; `tables` are
+    paths of rank tables whose directories exist; `devices` are the physical numbers of the cards.
     """
 
     environ: Mapping[str, str]
@@ -21,14 +21,14 @@ class Around(NamedTuple):
 
 
 class NodePlace(NamedTuple):
-    """A node's place in its job; None and empty are what the platform does not tell.
+    """A node's place in its job; values that the platform does not provide are None or empty.
 
-    `job` is the job's name as in those of its pods; `node` the number of this node among `nodes`, which are
-    those of a part of the job if `is_part`; `devices` how many cards this node has; `hosts` the names of all
-    nodes in their order; `pod` and `uid` are the platform's names for this container, `host` the address of
-    its server, `addresses` its own; `master` and `port` are where rank 0 listens; `table` is the file of the
-    rank table; `schedules` is how often the job was started, this time included. `sources` has the variable
-    or file of each value, by field.
+    `job` is the name of the job, as in the names of its pods. `node` is the number of this node, `nodes` the
+    number of nodes, of a part of the job if `is_part`. `devices` is the number of cards of this node. `hosts`
+    are the names of all nodes in their order. `pod` and `uid` are the platform's names for this container,
+    `host` is the address of its server, `addresses` are its own. Rank 0 listens at `master` and `port`.
+    `table` is the file of the rank table. `schedules` is the number of starts of the job, with this one.
+    `sources` has the variable or file of each value, by field.
     """
 
     job: str | None = None
@@ -48,7 +48,7 @@ class NodePlace(NamedTuple):
     sources: Mapping[str, str] = {}
 
     def completed_by(self, other: NodePlace) -> NodePlace:
-        """This place, with the values of the other one where it has none."""
+        """Returns this place, with the values of the other one for those that it lacks."""
         known = self.known()
         more: dict[str, Any] = {name: value for name, value in other.known().items() if name not in known}
         if "nodes" in more:
@@ -57,7 +57,7 @@ class NodePlace(NamedTuple):
         return self._replace(**more, sources={**self.sources, **sources})
 
     def known(self) -> dict[str, Any]:
-        """The values that the platform tells, by field."""
+        """Returns the values that the platform provides, by field."""
         values = self._asdict()
         return {
             name: value
@@ -67,12 +67,12 @@ class NodePlace(NamedTuple):
 
 
 class VariableReader:
-    """Reads the variables of one platform; what is wrong with them is added to `problems`.
+    """Reads the variables of one platform into fields of a place, and adds `problems` with them.
 
-    Two variables that give a field two values are a problem that names both.
+    Two variables with different values for one field are a problem that names both.
     """
 
-    def __init__(self, around: Around, problems: list[str]) -> None:
+    def __init__(self, around: Surroundings, problems: list[str]) -> None:
         self.around = around
         self.problems = problems
         self._values: dict[str, Any] = {}
@@ -82,16 +82,16 @@ class VariableReader:
         return field in self._values
 
     def name_of(self, *names: str) -> str | None:
-        """The first of these variables that is set."""
+        """Returns the first of these variables that is set."""
         return next((name for name in names if self.around.environ.get(name, "").strip()), None)
 
     def value(self, *names: str) -> str | None:
-        """The value of the first of these variables that is set."""
+        """Returns the value of the first of these variables that is set."""
         name = self.name_of(*names)
         return None if name is None else self.around.environ[name].strip()
 
     def number(self, name: str, lowest: int = 0) -> int | None:
-        """The variable as a number; None if it is not set or invalid."""
+        """Returns the variable as a number; None if it is not set or invalid."""
         text = self.value(name)
         if text is None:
             return None
@@ -112,23 +112,23 @@ class VariableReader:
             )
 
     def text(self, field: str, *names: str) -> None:
-        """The field is the value of the first of these variables that is set."""
+        """Sets a field to the value of the first of these variables that is set."""
         self.put(field, self.value(*names), self.name_of(*names) or "")
 
     def count(self, field: str, *names: str, lowest: int = 0) -> None:
-        """The field is the number of the first of these variables that is set."""
+        """Sets a field to the number in the first of these variables that is set."""
         name = self.name_of(*names)
         if name is not None:
             self.put(field, self.number(name, lowest), name)
 
     def drop(self, *fields: str) -> None:
-        """Forgets values that are worth nothing without others."""
+        """Drops values that mean nothing without others."""
         for field in fields:
             self._values.pop(field, None)
             self._sources.pop(field, None)
 
     def place(self) -> NodePlace:
-        """What was read; an address of IPv6 is without its brackets."""
+        """Returns the place; an address of IPv6 has no brackets."""
         place = NodePlace(**self._values, sources=dict(self._sources))
         hosts = tuple(host.strip("[]") for host in place.hosts)
         return place._replace(hosts=hosts, master=place.master and place.master.strip("[]"))

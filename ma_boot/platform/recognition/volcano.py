@@ -7,30 +7,33 @@ Then the place among the hosts of all tasks is the node's number, the master's f
 from __future__ import annotations
 
 from ma_boot.platform.recognition.modelarts import TABLE_VARIABLES
-from ma_boot.platform.recognition.place import Around, NodePlace, VariableReader
+from ma_boot.platform.recognition.place import NodePlace, Surroundings, VariableReader
 
-PER_NODE = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # of the plugin pytorch
+# Variables of the plugin pytorch; RANK and WORLD_SIZE count nodes.
+PYTORCH_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _HOSTS, _COUNT = "_HOSTS", "_NUM"
 _INDEX = ("VC_TASK_INDEX", "VK_TASK_INDEX")
 
 
-def place(around: Around, problems: list[str]) -> NodePlace:
-    """What Volcano tells; in a HyperJob, the count of nodes is its child job's."""
+def read_place(around: Surroundings, problems: list[str]) -> NodePlace:
+    """Reads Volcano's variables; in a HyperJob, the number of nodes is that of its child job."""
     reading = VariableReader(around, problems)
-    if _has_pytorch(reading):  # RANK and WORLD_SIZE are those of nodes
+    if _has_pytorch(reading):
         reading.count("node", "RANK")
         reading.count("nodes", "WORLD_SIZE")
         reading.count("port", "MASTER_PORT")
         reading.text("master", "MASTER_ADDR")
     hosts = _hosts(around)
-    everyone = [host for names in hosts.values() for host in names]
-    if any(host.partition(".")[0] == around.hostname for host in everyone):  # else that of the server
+    all_hosts = [host for names in hosts.values() for host in names]
+    # A pod with hostNetwork has the host name of its server.
+    if any(host.partition(".")[0] == around.hostname for host in all_hosts):
         reading.put("pod", around.hostname, "host name")
-    if everyone:
+    if all_hosts:
         source = ", ".join(f"VC_{task}_HOSTS" for task in hosts)
-        reading.put("hosts", tuple(everyone), source)
-        job = everyone[0].partition(".")[2].partition(".")[0]
-        if job and not job.isdecimal():  # hosts may be addresses
+        reading.put("hosts", tuple(all_hosts), source)
+        job = all_hosts[0].partition(".")[2].partition(".")[0]
+        # Hosts may be addresses.
+        if job and not job.isdecimal():
             reading.put("job", job, source)
     counts = _counts(reading) or {task: len(names) for task, names in hosts.items()}
     if counts and "nodes" not in reading:
@@ -38,10 +41,11 @@ def place(around: Around, problems: list[str]) -> NodePlace:
         reading.put("nodes", sum(counts.values()), source)
         reading.put("is_part", True, source)
     if "node" not in reading:
-        _number_by_place(reading, everyone, len(counts))
+        _read_number(reading, all_hosts, len(counts))
     if "node" not in reading:
+        # Without the node's number these values may be those of one task.
         reading.drop("nodes", "is_part", "hosts")
-        _check_known(reading, list(counts))
+        _check_number(reading, list(counts))
     retries = reading.number("VC_JOB_RETRY_COUNT")
     reading.put("schedules", None if retries is None else retries + 1, "VC_JOB_RETRY_COUNT + 1")
     address = reading.value("POD_IP")
@@ -51,22 +55,25 @@ def place(around: Around, problems: list[str]) -> NodePlace:
     return reading.place()
 
 
-def per_node(around: Around) -> tuple[str, ...]:
-    """The variables that are the node's, by names that mean a rank to the training."""
-    return PER_NODE if _has_pytorch(VariableReader(around, [])) else ()
+def node_variables(around: Surroundings) -> tuple[str, ...]:
+    """Returns the variables of the node with names that the training takes for those of a rank."""
+    return PYTORCH_VARIABLES if _has_pytorch(VariableReader(around, [])) else ()
 
 
 def _has_pytorch(reading: VariableReader) -> bool:
-    return all(reading.value(name) for name in PER_NODE[:3]) and not reading.value("LOCAL_WORLD_SIZE")
+    return all(reading.value(name) for name in PYTORCH_VARIABLES[:3]) and not reading.value(
+        "LOCAL_WORLD_SIZE"
+    )
 
 
-def _hosts(around: Around) -> dict[str, list[str]]:
-    """The hosts by task, the master's first; each pod of the job finds the same order."""
+def _hosts(around: Surroundings) -> dict[str, list[str]]:
+    """Returns the hosts by task, the master's first; the order is the same in each pod of the job."""
     by_task: dict[str, list[str]] = {}
     for name, text in around.environ.items():
         if name.startswith("VC_") and name.endswith(_HOSTS) and text.strip():
             by_task[name[3 : -len(_HOSTS)]] = [host.strip() for host in text.split(",") if host.strip()]
-    if not by_task:  # the plugin svc without variables
+    # The plugin svc may write files without variables.
+    if not by_task:
         by_task = {
             task.upper().replace("-", "_"): list(names) for task, names in around.host_files.items() if names
         }
@@ -80,10 +87,10 @@ def _counts(reading: VariableReader) -> dict[str, int]:
     return {task: count for task, count in counts.items() if count is not None}
 
 
-def _check_known(reading: VariableReader, tasks: list[str]) -> None:
-    """Whether a rank table may tell which node this is; without one it must not start as the first."""
+def _check_number(reading: VariableReader, tasks: list[str]) -> None:
+    """Adds a problem if the node's number stays unknown, as it must not start as node 0 then."""
     index = reading.value(*_INDEX)
-    if knows_table(reading.around):
+    if has_table(reading.around):
         return
     if len(tasks) > 1:
         reading.problems.append(
@@ -92,22 +99,22 @@ def _check_known(reading: VariableReader, tasks: list[str]) -> None:
         )
     elif index is not None and index != "0":
         reading.problems.append(
-            f"{reading.name_of(*_INDEX)} is {index}, but nothing tells how many nodes the job has: add the "
-            "plugin svc to the job, or set MA_NUM_HOSTS by its YAML"
+            f"{reading.name_of(*_INDEX)} is {index}, but the number of nodes is unknown: add the plugin "
+            "svc to the job, or set MA_NUM_HOSTS by its YAML"
         )
 
 
-def knows_table(around: Around) -> bool:
-    """Whether a rank table, or a variable of ModelArts, tells how many nodes the job has."""
+def has_table(around: Surroundings) -> bool:
+    """Tells if a rank table, or a variable of ModelArts, has the number of nodes."""
     names = (*TABLE_VARIABLES, "MA_NUM_HOSTS")
     return bool(around.tables) or any(around.environ.get(name, "").strip() for name in names)
 
 
-def _number_by_place(reading: VariableReader, everyone: list[str], tasks: int) -> None:
+def _read_number(reading: VariableReader, all_hosts: list[str], tasks: int) -> None:
     if tasks == 1:
         reading.count("node", *_INDEX)
     if tasks <= 1:
         return
-    places = [i for i, host in enumerate(everyone) if host.partition(".")[0] == reading.around.hostname]
+    places = [i for i, host in enumerate(all_hosts) if host.partition(".")[0] == reading.around.hostname]
     if len(places) == 1:
         reading.put("node", places[0], "place of the host name in VC_*_HOSTS")

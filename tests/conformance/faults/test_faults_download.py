@@ -120,7 +120,7 @@ def test_a_small_object_of_parts_is_compared_too(
     assert proxy.count("HeadObject") == 0
 
 
-def test_what_nothing_can_be_compared_with_is_counted(
+def test_files_without_a_checksum_are_counted(
     proxy: FaultProxy, client: Client, fetch: Callable[..., Transferred], tmp_path: Path
 ) -> None:
     encrypted = {"x-amz-server-side-encryption": "aws:kms"}

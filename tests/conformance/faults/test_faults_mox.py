@@ -148,7 +148,7 @@ def test_a_directory_is_deleted_in_bulk_and_what_fails_is_tried_again(
 
 
 @pytest.mark.parametrize("broken", [{"cut_answer": 1_500_000}, {"cut_answer": 1_500_000, "reset": True}, {"flip_answer": 1_500_000}])  # fmt: skip
-def test_what_is_read_as_a_whole_is_what_was_stored(
+def test_a_complete_read_returns_the_stored_content(
     boto: Boto, url: str, proxy: FaultProxy, broken: dict[str, Any]
 ) -> None:
     boto.put("a", BODY)
@@ -180,7 +180,7 @@ def test_a_file_is_one_version_of_its_object(boto: Boto, url: str, proxy: FaultP
             file.read(10)
 
 
-def test_what_somebody_overwrote_with_the_same_size_is_copied(boto: Boto, url: str, tmp_path: Path) -> None:
+def test_an_object_overwritten_with_the_same_size_is_copied(boto: Boto, url: str, tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "a").write_text("mine!")
     for copy, source, target in (

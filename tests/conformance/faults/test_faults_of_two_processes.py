@@ -75,7 +75,7 @@ def nodes(request: pytest.FixtureRequest, bucket: Bucket, tmp_path: Path) -> Nod
 
 
 def written(nodes: Nodes) -> list[dict[str, bytes]]:
-    """What either of them may have stored."""
+    """Returns the contents that either of them may have stored."""
     return [transfers.tree(place / "out") for place in nodes.places]
 
 

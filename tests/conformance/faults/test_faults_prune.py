@@ -96,7 +96,7 @@ def test_a_plan_changes_nothing(bucket: Bucket, home: Path) -> None:
     assert files(home) == before
 
 
-def test_those_of_others_are_aborted_by_their_age_only(bucket: Bucket, home: Path) -> None:
+def test_uploads_of_other_clients_are_aborted_by_their_age_only(bucket: Bucket, home: Path) -> None:
     begun(bucket, "out/foreign")
     begun(bucket, "outside")
     alive = noted(bucket, home, "out/alive")
@@ -118,7 +118,7 @@ def test_an_age_without_a_unit_is_refused(bucket: Bucket, home: Path) -> None:
     assert "expected e.g. 7d" in done.stderr
 
 
-def test_what_cannot_be_aborted_is_said_and_stays_noted(bucket: Bucket, home: Path) -> None:
+def test_an_upload_that_cannot_be_aborted_is_reported_and_stays_noted(bucket: Bucket, home: Path) -> None:
     noted(bucket, home, "out/dead").close()
     bucket.proxy.faults.append(Fault(operation("AbortMultipartUpload"), status=403, code="AccessDenied"))
     done = prune(bucket, home)

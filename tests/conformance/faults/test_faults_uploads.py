@@ -119,7 +119,7 @@ class TestLeftovers:
     """Multipart uploads that a killed run left."""
 
     @pytest.mark.parametrize("now", [b"small", None])
-    def test_that_of_a_file_that_is_small_or_gone_now_is_aborted(
+    def test_the_upload_of_a_file_that_is_small_or_gone_now_is_aborted(
         self, bucket: Bucket, tmp_path: Path, now: Any
     ) -> None:
         stopped(bucket, node(tmp_path, LARGE))

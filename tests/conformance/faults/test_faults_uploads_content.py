@@ -1,4 +1,4 @@
-"""What an upload is compared with: bodies that change on their way, and objects whose ETag tells nothing."""
+"""Checks of uploaded content: bodies that change on their way, and objects whose ETag is not an MD5."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def flipped(times: int) -> Fault:
 class TestABodyThatIsAlwaysWrong:
     """Bytes that change on the way to OBS at each attempt."""
 
-    def test_is_deleted_and_said(self, bucket: Bucket, tmp_path: Path) -> None:
+    def test_is_deleted_and_reported(self, bucket: Bucket, tmp_path: Path) -> None:
         transfers.write(tmp_path / "out", {"good": b"good", "wrong": b"content"})
         wrong = Fault(
             lambda seen: seen.operation == "PutObject" and "wrong" in seen.path, times=5, flip_request=3
@@ -61,13 +61,15 @@ class TestABodyThatIsAlwaysWrong:
         assert send(bucket, tmp_path).files == 1
         assert bucket.witness.get("out/wrong").content == b"content"
 
-    def test_is_not_deleted_when_somebody_has_replaced_it(self, bucket: Bucket, tmp_path: Path) -> None:
+    def test_is_not_deleted_after_another_client_has_replaced_it(
+        self, bucket: Bucket, tmp_path: Path
+    ) -> None:
         def replace(seen: Seen) -> None:
             bucket.witness.put("out/wrong", b"theirs")
 
         bucket.proxy.faults += [flipped(5), Fault(operation("HeadObject"), before=replace)]
         transfers.write(tmp_path / "out", {"wrong": b"content"})
-        with pytest.raises(TransferFailed, match="somebody else has replaced"):
+        with pytest.raises(TransferFailed, match="another client has replaced"):
             send(bucket, tmp_path)
         assert bucket.witness.get("out/wrong").content == b"theirs"
 
@@ -177,7 +179,7 @@ class TestAnEarlyAnswer:
 class TestAnEncryptedBucket:
     """Its ETags are no MD5s, so nothing tells the content."""
 
-    def test_what_only_the_length_was_compared_of_is_counted(self, encrypted: Bucket, tmp_path: Path) -> None:
+    def test_files_compared_by_length_only_are_counted(self, encrypted: Bucket, tmp_path: Path) -> None:
         transfers.write(tmp_path / "out", FILES)
         done = send(encrypted, tmp_path)
         assert (done.files, done.by_length) == (3, 3)
@@ -185,14 +187,14 @@ class TestAnEncryptedBucket:
         asked = [seen.path.rpartition("/")[2] for seen in encrypted.proxy.seen if seen.method == "HEAD"]
         assert [asked.count(name) for name in ("empty", "small")] == [1, 1]
 
-    def test_nothing_is_sent_again(self, encrypted: Bucket, tmp_path: Path) -> None:
+    def test_no_part_is_sent_again(self, encrypted: Bucket, tmp_path: Path) -> None:
         transfers.write(tmp_path / "out", FILES)
         send(encrypted, tmp_path)
         again = send(encrypted, tmp_path)
         assert (again.files, again.skipped) == (0, 3)
 
     @pytest.mark.parametrize("how", [{"status": 200}, {"status": 500}])
-    def test_nothing_is_sent_again_after_a_doubtful_end(
+    def test_no_part_is_sent_again_after_a_doubtful_end(
         self, encrypted: Bucket, tmp_path: Path, how: dict[str, Any]
     ) -> None:
         fault = Fault(operation("CompleteMultipartUpload"), **how, forwarded=True)
@@ -214,7 +216,7 @@ class TestAnEncryptedBucket:
         assert {name: encrypted.witness.get(f"out/{name}").content for name in FILES} == FILES
 
     def test_a_length_that_differs_is_found(self, encrypted: Bucket, tmp_path: Path) -> None:
-        """Somebody overwrites it at once: whoever is last wins, and that is us."""
+        """Another client overwrites it at once: the last upload wins, which is this one."""
 
         def replace(seen: Seen) -> None:
             encrypted.witness.put("out/small", b"theirs is longer")
@@ -233,7 +235,7 @@ class TestAnEncryptedBucket:
         assert (done.files, done.by_length) == (1, 1)
 
 
-def test_what_was_compared_is_not_counted(bucket: Bucket, tmp_path: Path) -> None:
+def test_compared_files_are_not_counted(bucket: Bucket, tmp_path: Path) -> None:
     transfers.write(tmp_path / "out", {"small": b"content", "large": LARGE})
     done = send(bucket, tmp_path)
     assert (done.files, done.by_length) == (2, 0)

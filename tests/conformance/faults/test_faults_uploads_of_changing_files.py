@@ -1,4 +1,4 @@
-"""Files and objects that somebody changes at the very moment of an upload; boto3 looks at what is in the bucket."""
+"""Files and objects that change during an upload; boto3 reads the bucket."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_round_stores_nothing_of_a_file_that_changes_during_its_request(
     assert client.get("out/a").content == old
 
 
-def test_a_file_that_vanishes_before_it_is_sent_is_said(
+def test_a_file_that_vanishes_before_it_is_sent_is_reported(
     proxy: FaultProxy, client: Client, send: Callable[..., Transferred], tmp_path: Path
 ) -> None:
     write(tmp_path, {"out/a": b"a", "out/step_1": b"1", "out/step_2": PARTS})
@@ -145,7 +145,7 @@ def test_a_file_that_vanishes_before_it_is_sent_is_said(
 
 
 @pytest.mark.parametrize("content", [b"mine!", PARTS], ids=["small", "parts"])
-def test_an_object_that_somebody_overwrote_with_the_same_size_is_sent_again(
+def test_an_object_overwritten_with_the_same_size_is_sent_again(
     client: Client, send: Callable[..., Transferred], tmp_path: Path, content: bytes
 ) -> None:
     write(tmp_path, {"out/a": content})
@@ -157,7 +157,7 @@ def test_an_object_that_somebody_overwrote_with_the_same_size_is_sent_again(
 
 
 @pytest.mark.parametrize("listed", [True, False])
-def test_delete_spares_what_somebody_else_stored(
+def test_delete_spares_objects_of_other_clients(
     client: Client, send: Callable[..., Transferred], tmp_path: Path, listed: bool
 ) -> None:
     write(tmp_path, {"out/mine": b"m", "out/theirs": b"t", "out/stays": b"s"})
@@ -171,7 +171,7 @@ def test_delete_spares_what_somebody_else_stored(
     assert "changed since its upload" in again.notices[0]
 
 
-def test_delete_spares_what_somebody_stores_after_the_listing(
+def test_delete_spares_objects_stored_after_the_listing(
     proxy: FaultProxy, client: Client, send: Callable[..., Transferred], tmp_path: Path
 ) -> None:
     write(tmp_path, {"out/theirs": b"t"})

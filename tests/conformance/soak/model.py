@@ -1,4 +1,4 @@
-"""What must be in OBS and on the disk after each round of a soak. Pure: contents are known by their digests."""
+"""State of OBS and of the disk that is expected after each round of a soak. Pure: contents are known by their digests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def digest(content: bytes) -> str:
 
 
 def is_named(key: str, named: Sequence[str]) -> bool:
-    """Whether a failure names the key, or is one of the whole transfer, which begins with `*`."""
+    """Tells whether a failure names the key, or is one of the transfer, which begins with `*`."""
     return any(key in line or line.startswith("* ") for line in named)
 
 
@@ -42,16 +42,16 @@ class WriterModel:
         del self.files[directory][name]
 
     def overwritten(self, key: str, content: str) -> None:
-        """Somebody else has stored this object."""
+        """Another client has stored this object."""
         self._foreign[key] = content
         self._ever[key].add(content)
 
     def deleted(self, key: str) -> None:
-        """Somebody else has deleted this object."""
+        """Another client has deleted this object."""
         self._foreign.pop(key, None)
 
     def torn(self, objects: Tree, named: Sequence[str]) -> list[str]:
-        """Objects that nobody ever wrote, which is never right."""
+        """Objects that were never written: always an error."""
         return [
             f"{key} has a content that nobody wrote"
             for key, content in objects.items()
@@ -62,7 +62,7 @@ class WriterModel:
         ]
 
     def problems(self, objects: Tree, named: Sequence[str], notices: Sequence[str]) -> list[str]:
-        """What is wrong after the uploads of all writers; `named` are the failures, `notices` what they said."""
+        """Returns the problems after the uploads of all writers; `named` are failures, `notices` messages."""
         owned: dict[str, set[str]] = defaultdict(set)
         for directory, files in self.files.items():
             for name, content in files.items():
@@ -84,7 +84,7 @@ class WriterModel:
         return wrong
 
     def _not_deleted(self, objects: Tree, owned: Mapping[str, set[str]], notices: Sequence[str]) -> list[str]:
-        """Objects of removed files: they are gone, unless somebody has changed them, which is said."""
+        """Objects of removed files: they are gone, unless another client has changed them, which is reported."""
         wrong = []
         for key in objects:
             if key in owned or key in self._doubtful or not key.startswith(tuple(self.prefixes.values())):

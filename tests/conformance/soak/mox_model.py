@@ -55,7 +55,7 @@ def _without(contents: Contents, gone: str) -> dict[str, bytes]:
 
 
 class Copies(NamedTuple):
-    """What a kind of operation copies: `objects` or `files` to either, one of them or a `tree`.
+    """Copies of a kind of operation: `objects` or `files` to either, one of them or a `tree`.
 
     `moves`: the source is removed.
     """
@@ -104,7 +104,7 @@ def after(world: World, operation: Operation) -> World:
 
 
 def answer(world: World, operation: Operation) -> str | None:
-    """What an operation that changes nothing returns."""
+    """Result of an operation that changes nothing."""
     if operation.kind in ("read", "read_pieces"):
         return digest(world.objects[operation.source])
     if operation.kind == "read_end":  # compared with no checksum
@@ -152,7 +152,7 @@ def operations(chance: random.Random, world: World, count: int) -> list[Operatio
 
 
 def problems(before: World, doubtful: Operation | None, actual: World) -> list[str]:
-    """What is wrong in the world, if `doubtful` was begun, and failed or was killed."""
+    """Returns the problems, if `doubtful` was begun, and failed or was killed."""
     wrong = []
     whole = before if doubtful is None else after(before, doubtful)
     for place in ("objects", "files"):

@@ -38,7 +38,7 @@ def store_of(task: dict[str, Any]) -> ObsStore:
 
 
 def ignore(moved: object) -> None:
-    """Nobody looks at the progress."""
+    """Ignores the progress."""
 
 
 def move(task: dict[str, Any]) -> None:
@@ -85,7 +85,7 @@ class Given(Exception):
 
 
 class Calls:
-    """What each kind of operation is in `path_mapping.file`."""
+    """Calls of `path_mapping.file` for each kind of operation."""
 
     def __init__(self, bucket: str, base: str) -> None:
         self._objects, self._files = f"obs://{bucket}/mox/", f"{base}/m/"

@@ -118,7 +118,7 @@ class Soak:
             file.write(content[half:])
 
     def _meddle(self) -> None:
-        """Somebody else overwrites, adds and deletes objects of the writers."""
+        """Overwrites, adds and deletes objects of the writers, as another client."""
         chance = self.chance
         for writer in "01":
             keys = [key for key in self.witness.page(f"out{writer}/").keys if "theirs" not in key]
@@ -172,7 +172,7 @@ class Soak:
         )
 
     def _lines(self, process: subprocess.Popen[str]) -> tuple[bool, Lines]:
-        """Whether the process ended by itself, and what it said."""
+        """Tells whether the process ended by itself, with its output."""
         output, errors = process.communicate(timeout=ENDS_SECONDS)
         ended = process.returncode == 0
         assert ended or process.returncode == -signal.SIGKILL, errors
@@ -333,7 +333,7 @@ class Soak:
             self._check_leftovers()
 
     def _check_leftovers(self) -> None:
-        """No multipart upload is left whose id a writer knew: one that it was not told of nobody can end."""
+        """No multipart upload is left whose id a writer knew: an upload with an unknown id cannot be aborted."""
         left = [(key, upload) for key, upload in self.witness.uploads() if not key.startswith("mox/")]
         self.counted["unknown uploads"] = len(left)
         self._raise(
@@ -353,7 +353,7 @@ class Soak:
         self._raise(self._reader.problems(here, self._in_bucket(), failures))
 
     def _check_calls(self, calls: list[Operation], outcome: tuple[bool, Lines]) -> None:
-        """What `mox.file` returned, what it has left in OBS, and here."""
+        """Compares the results of `mox.file`, its objects in OBS, and its local files."""
         ended, lines = outcome
         world, doubtful = self._world, None
         for number, asked in enumerate(calls):

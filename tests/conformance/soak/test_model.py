@@ -11,7 +11,7 @@ from tests.conformance.soak.mox_model import Operation, World, after, answer, op
 
 
 def writers() -> WriterModel:
-    """Both have `out/a`, the first one has removed `out/old`, and somebody else has stored `out/theirs`."""
+    """Both have `out/a`, the first one has removed `out/old`, and another client has stored `out/theirs`."""
     model = WriterModel({"w0": "out/", "w1": "out/"})
     for directory, name, content in (("w0", "a", "A0"), ("w1", "a", "A1"), ("w0", "old", "OLD")):
         model.begins(directory, name, content)
@@ -43,11 +43,13 @@ def writers() -> WriterModel:
         ({"out/a": "A0"}, [], ["out/theirs, which somebody else has stored, was deleted"]),
     ],
 )
-def test_what_the_writers_left(objects: dict[str, str], named: list[str], expected: list[str]) -> None:
+def test_objects_of_the_writers_are_modelled(
+    objects: dict[str, str], named: list[str], expected: list[str]
+) -> None:
     assert writers().problems(objects, named, []) == expected
 
 
-def test_what_somebody_else_changed_is_kept_and_said() -> None:
+def test_objects_changed_by_another_client_are_kept_and_reported() -> None:
     model = writers()
     model.overwritten("out/old", "NEW")
     objects = {"out/a": "A0", "out/theirs": "T", "out/old": "NEW"}
@@ -57,7 +59,7 @@ def test_what_somebody_else_changed_is_kept_and_said() -> None:
     ]
 
 
-def test_what_the_reader_has() -> None:
+def test_files_of_the_reader_are_modelled() -> None:
     model = ReaderModel()
     model.changed("mine", "M")
     objects = {"a": "A", "b": "B"}
@@ -87,7 +89,7 @@ BEFORE = World({"d0/f0": b"one"}, {"d1/f1": b"two"})
         (Operation("move_up", "d1", "d2"), World({"d0/f0": b"one"}, {}), 1),
     ],
 )
-def test_what_mox_file_left(doubtful: Operation | None, actual: World, wrong: int) -> None:
+def test_objects_of_mox_file_are_modelled(doubtful: Operation | None, actual: World, wrong: int) -> None:
     assert len(problems(BEFORE, doubtful, actual)) == wrong
 
 

@@ -52,6 +52,6 @@ def test_a_sample_of_the_soak(radosgw_account: Account, tmp_path: Path) -> None:
         pytest.param(("radosgw", "v2"), id="radosgw", marks=RADOSGW),
     ],
 )
-def test_nothing_is_lost_in_silence(account: Account, tmp_path: Path) -> None:
+def test_no_file_is_lost_in_silence(account: Account, tmp_path: Path) -> None:
     seed = int(os.environ.get("SEED") or random.randrange(1 << 31))
     print(soaked(account, tmp_path, seed, float(os.environ.get("SOAK_SECONDS") or 60)))

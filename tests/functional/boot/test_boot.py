@@ -1,4 +1,4 @@
-"""`ma_boot` as the platform starts it: real processes, a rank table on disk, a directory that plays OBS."""
+"""`ma_boot` as the platform starts it: real processes, a rank table on disk, a directory in place of OBS."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_ranks_get_the_rank_table_rendezvous(node: Node) -> None:
     assert json.loads(table.read_text())["server_list"][0]["device"][1]["rank_id"] == "1"
 
 
-def test_a_table_that_comes_late_and_torn_is_waited_for(node: Node) -> None:
+def test_late_and_torn_rank_table_is_awaited(node: Node) -> None:
     node.table.unlink()
     running = node.start(RANK, "print:hello")
     running.until("the file does not exist yet")
@@ -42,14 +42,14 @@ def test_a_table_that_comes_late_and_torn_is_waited_for(node: Node) -> None:
     assert ended.code == 0, ended.output
 
 
-def test_a_table_that_is_never_completed_ends_with_75(node: Node) -> None:
+def test_rank_table_that_stays_incomplete_ends_with_75(node: Node) -> None:
     node.table.write_text('{"status":"initializing"}')
     ended = node.boot("--rank-table-timeout", "0.2", RANK)
     assert ended.code == 75
     assert 'status is "initializing"' in ended.output
 
 
-def test_a_completed_but_wrong_table_ends_with_65(node: Node) -> None:
+def test_invalid_rank_table_ends_with_65(node: Node) -> None:
     node.table.write_text('{"status":"completed","group_count":"2","group_list":[]}')
     ended = node.boot(RANK)
     assert ended.code == 65
@@ -57,21 +57,21 @@ def test_a_completed_but_wrong_table_ends_with_65(node: Node) -> None:
     assert "group_count" in ended.output
 
 
-def test_a_job_without_a_rank_table_is_told_so_at_once(node: Node) -> None:
+def test_missing_rank_table_variable_is_reported_at_once(node: Node) -> None:
     node.variables["RANK_TABLE_FILE"] = ""
     ended = node.boot(RANK)
     assert ended.code == 78
     assert "RANK_TABLE_FILE is not set" in ended.output
 
 
-def test_arguments_reach_the_command_untouched(node: Node) -> None:
+def test_arguments_reach_the_command_unchanged(node: Node) -> None:
     node.boot(RANK, "print-arguments", "--data_url=a b", "--plan", "--", "--train_url=$HOME;*")
     seen = json.loads(node.logs()["modelarts-job-test-proc-rank-0-device-0.txt"])
     assert seen[1:] == ["print-arguments", "--data_url=a b", "--plan", "--", "--train_url=$HOME;*"]
 
 
 @pytest.mark.parametrize("code", [1, 3, 125, 255])
-def test_the_exit_code_is_the_first_failing_processs(node: Node, code: int) -> None:
+def test_exit_code_is_that_of_the_first_failure(node: Node, code: int) -> None:
     ended = node.boot(RANK, f"exit:{code}:1", "sleep")
     assert ended.code == code
     assert f"exit code {code}: rank 1 ended with exit code {code}" in ended.output.splitlines()[-1]
@@ -85,7 +85,7 @@ def test_a_process_killed_by_a_signal_gives_128_and_its_number(node: Node) -> No
     assert "rank 0 was killed by SIGKILL" in ended.output
 
 
-def test_a_failure_is_left_for_programs(node: Node) -> None:
+def test_failure_file_is_written_for_programs(node: Node) -> None:
     node.boot(RANK, "print:last words", "exit:3:0", "sleep")
     document = json.loads(node.logs()["modelarts-job-test-node-0-failure.json"])
     assert document["exit_code"] == 3
@@ -94,7 +94,7 @@ def test_a_failure_is_left_for_programs(node: Node) -> None:
     assert len(document["summary"]) <= 1024
 
 
-def test_a_process_that_is_deaf_to_sigterm_is_killed_after_the_grace(node: Node) -> None:
+def test_process_that_ignores_sigterm_is_killed_after_the_grace_period(node: Node) -> None:
     marker = node.root / "pid"
     ended = node.boot(
         "--stop-timeout", "0.3", RANK, "deaf", f"ready:{marker}", f"await:{marker}.0", f"await:{marker}.1",
@@ -105,13 +105,13 @@ def test_a_process_that_is_deaf_to_sigterm_is_killed_after_the_grace(node: Node)
     assert not any(alive(pid) for pid in pids(node.root, "pid.*", 2))
 
 
-def test_a_grandchild_that_keeps_the_pipe_delays_nothing_and_is_ended(node: Node) -> None:
+def test_grandchild_holding_the_pipe_is_killed_without_delay(node: Node) -> None:
     ended = node.boot(RANK, f"grandchild:{node.root}/pid", "exit:0:all")
     assert ended.code == 0, ended.output
     eventually(lambda: not any(alive(pid) for pid in pids(node.root, "pid.*", 2)), "grandchildren gone")
 
 
-def test_bytes_that_are_no_text_reach_the_file_as_they_are(node: Node) -> None:
+def test_binary_output_reaches_the_log_file_unchanged(node: Node) -> None:
     ended = node.boot(RANK, "raw")
     assert (
         node.logs()["modelarts-job-test-proc-rank-0-device-0.txt"]
@@ -145,14 +145,14 @@ def test_a_script_is_found_in_the_jobs_code(node: Node) -> None:
     assert "[rank 0] found\n" in node.boot("train.py").output
 
 
-def test_a_missing_command_is_found_out_before_the_inputs_are_fetched(node: Node) -> None:
+def test_missing_command_is_reported_before_inputs_are_downloaded(node: Node) -> None:
     ended = node.boot(*node.mapping({"data": "obs://bucket/data/"}, {}), "train.py")
     assert ended.code == 127
     assert "train.py: no such file" in ended.output
     assert "inputs" not in ended.output
 
 
-def test_training_code_imports_ma_boot_but_nothing_else_of_the_toolkit(node: Node) -> None:
+def test_training_imports_ma_boot_and_no_other_package_of_the_toolkit(node: Node) -> None:
     script = node.home / "train.py"
     script.write_text(
         "import ma_boot.training, sys\ntry:\n  import click\nexcept ImportError:\n  print('alone')\n"
@@ -163,9 +163,9 @@ def test_training_code_imports_ma_boot_but_nothing_else_of_the_toolkit(node: Nod
 
 
 class TestInputsAndOutputs:
-    """The mapping, with a directory that plays OBS."""
+    """Path mappings, with a directory that stands in for OBS."""
 
-    def test_inputs_arrive_before_and_outputs_go_home_after(self, node: Node) -> None:
+    def test_inputs_are_downloaded_before_and_outputs_uploaded_after_the_training(self, node: Node) -> None:
         (node.obs / "bucket" / "data").mkdir(parents=True)
         (node.obs / "bucket" / "data" / "a.txt").write_text("input")
         options = node.mapping({"data": "obs://bucket/data/"}, {"out": "obs://bucket/out/"})
@@ -174,7 +174,7 @@ class TestInputsAndOutputs:
         assert (node.home / "data" / "a.txt").read_text() == "input"
         assert (node.obs / "bucket" / "out" / "rank_1" / "x").read_text() == "result"
 
-    def test_outputs_go_home_after_a_failure_too(self, node: Node) -> None:
+    def test_outputs_are_uploaded_after_a_failure_too(self, node: Node) -> None:
         node.complete_table()
         mapping = node.mapping({}, {"out": "obs://bucket/out/"})
         waits = ("await:out/0", "await:out/1")
@@ -182,7 +182,7 @@ class TestInputsAndOutputs:
         assert ended.code == 3
         assert (node.obs / "bucket" / "out" / "0").exists()
 
-    def test_a_missing_input_ends_with_66_before_anything_starts(self, node: Node) -> None:
+    def test_missing_input_ends_with_66_before_a_rank_starts(self, node: Node) -> None:
         (node.obs / "bucket").mkdir()
         mapping = node.mapping({"a": "obs://bucket/a", "b": "obs://bucket/b/"}, {})
         ended = node.boot(*mapping, RANK, "print:started")
@@ -191,7 +191,7 @@ class TestInputsAndOutputs:
         assert "obs://bucket/b/" in ended.output
         assert "started" not in ended.output
 
-    def test_the_rank_table_does_not_fail_for_the_inputs_reason(self, node: Node) -> None:
+    def test_failed_input_does_not_fail_the_rank_table_phase(self, node: Node) -> None:
         node.table.unlink()
         (node.obs / "bucket").mkdir()
         ended = node.boot(*node.mapping({"a": "obs://bucket/a"}, {}), RANK, "print:started")
@@ -209,7 +209,7 @@ class TestInputsAndOutputs:
         assert "left nothing at these output paths" in ended.output
         assert "ouput (for obs://bucket/out/)" in ended.output
 
-    def test_a_node_without_rank_0_may_leave_nothing(self, node: Node) -> None:
+    def test_node_without_rank_0_may_have_no_output(self, node: Node) -> None:
         node.variables.update(MA_NUM_HOSTS="2", VC_TASK_INDEX="1")
         node.index = 1
         node.complete_table(pods=2)
@@ -217,7 +217,7 @@ class TestInputsAndOutputs:
         assert ended.code == 0, ended.output
         assert "nothing to upload from" in ended.output
 
-    def test_a_mapping_with_three_mistakes_names_all_three(self, node: Node) -> None:
+    def test_all_mistakes_of_a_mapping_are_reported_together(self, node: Node) -> None:
         ended = node.boot(*node.mapping({"a": "http://x", "b": "obs://B/x"}, {"": "obs://bucket/x"}), RANK)
         assert ended.code == 78
         assert "'http://x'" in ended.output
@@ -225,16 +225,16 @@ class TestInputsAndOutputs:
         assert "a local path" in ended.output
         assert "Traceback" not in ended.output
 
-    def test_missing_credentials_are_named_in_the_first_second(self, node: Node) -> None:
+    def test_missing_credentials_are_reported_within_a_second(self, node: Node) -> None:
         ended = node.boot(*node.mapping({"a": "obs://bucket/a"}, {})[:2], RANK)
         assert ended.code == 78
         assert "OBS_ACCESS_KEY_ID, OBS_SECRET_ACCESS_KEY" in ended.output
 
 
 class TestPlan:
-    """`--plan` shows what would be started, and starts nothing."""
+    """`--plan` shows the processes without starting them."""
 
-    def test_for_programs(self, node: Node) -> None:
+    def test_plan_as_json_lists_the_processes(self, node: Node) -> None:
         node.variables["MY_SECRET_KEY"] = "planted"
         ended = node.boot("--plan", "--json", RANK, "write:started:x")
         assert ended.code == 0
@@ -247,7 +247,7 @@ class TestPlan:
         assert not (node.home / "started").exists()
         assert not (node.home / "rank_table").exists()
 
-    def test_for_people(self, node: Node) -> None:
+    def test_plan_as_text_shows_differences(self, node: Node) -> None:
         ended = node.boot("--plan", RANK)
         assert "  rank 1\n" in ended.output
         assert "    + RANK_ID=1\n" in ended.output

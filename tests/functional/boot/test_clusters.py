@@ -4,49 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.functional.node import Node
-from tests.unit.rank_table.test_versions import servers
+from tests.functional.boot.volcano_pod import RANKS, VolcanoPod, table
 from tests.unit.rank_table.writers import packed
-
-RANKS = ("python", "-c", "import os; print(os.environ['RANK_ID'], 'of', os.environ['RANK_SIZE'])")
-
-
-class VolcanoPod(Node):
-    """A pod of a Volcano job with a rank table; no variable is ModelArts'."""
-
-    def environ(self) -> dict[str, str]:
-        """What Volcano's plugins env and svc set."""
-        return {
-            "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
-            "HOME": str(self.home),
-            "VC_TASK_INDEX": str(self.index),
-            "VK_TASK_INDEX": str(self.index),
-            "RANK_TABLE_FILE": str(self.config),
-            **self.variables,
-        }
-
-    def plan(self, *options: str) -> dict[str, Any]:
-        """What this pod would start."""
-        ended = self.boot("--plan", "--json", *options, *RANKS)
-        assert ended.code == 0, ended.output
-        node: dict[str, Any] = json.loads(ended.output[ended.output.index("{") :])["nodes"][0]
-        return node
-
 
 TOKEN = "9f1c0a2e55d04c7fa3c1"
 TWO = {"VC_WORKER_NUM": "2", "VC_WORKER_HOSTS": "127.0.0.1,127.0.0.2"}
-
-
-def table(*order: int, devices: int = 2, **more: Any) -> dict[str, Any]:
-    """A completed table of servers 10.0.0.1 and so on, in this order; ranks stay with the servers."""
-    document = servers(max(order) + 1, devices, server_count=str(len(order)), **more)
-    return {**document, "server_list": [document["server_list"][place] for place in order]}
 
 
 def ranks(plan: dict[str, Any]) -> list[int]:
@@ -66,20 +33,18 @@ def test_each_pod_of_a_job_is_a_node_of_its_own_without_modelarts_variables(pod:
     assert ranks(pod.plan()) == [0, 1]
 
 
-def test_a_pod_that_nothing_tells_which_it_is_does_not_start_as_the_first(pod: VolcanoPod) -> None:
+def test_pod_without_an_identity_does_not_start_as_node_0(pod: VolcanoPod) -> None:
     pod.variables = dict.fromkeys(TWO, "")
     pod.table.write_text(json.dumps(table(0, 1)))
     ended = pod.boot(*RANKS)
     assert ended.code == 78
-    assert "the rank table has 2 servers, and nothing tells which of them this node is" in ended.output
+    assert "the rank table has 2 servers, and no variable identifies this node" in ended.output
     assert "server 10.0.0.2, 2 devices" in ended.output
 
 
 @pytest.mark.parametrize("more", [{"MA_NUM_HOSTS": "2"}, {}], ids=["told", "vcjob"])
-def test_a_table_with_more_servers_than_the_job_has_nodes_is_of_another_job(
-    pod: VolcanoPod, more: dict[str, str]
-) -> None:
-    """Only a HyperJob is more than Volcano's variables tell, and its table has super pods."""
+def test_table_with_too_many_servers_belongs_to_another_job(pod: VolcanoPod, more: dict[str, str]) -> None:
+    """Only a HyperJob has more nodes than Volcano's variables, and its table has super pods."""
     pod.variables.update(more, MA_CURRENT_HOST_IP="10.0.0.2")
     pod.table.write_text(json.dumps(table(0, 1, 2)))
     ended = pod.boot("--rank-table-timeout", "0.2", *RANKS)
@@ -96,8 +61,8 @@ def of_children(document: dict[str, Any], *sizes: int) -> dict[str, Any]:
     return {**document, "super_pod_list": children}
 
 
-def test_a_child_of_a_hyperjob_believes_the_table_and_finds_itself_by_address(pod: VolcanoPod) -> None:
-    """Volcano's variables tell of two pods, those of one child; the table has those of all."""
+def test_child_of_a_hyperjob_finds_its_node_in_the_table_by_address(pod: VolcanoPod) -> None:
+    """Volcano's variables have the two pods of one child; the table has those of all children."""
     pod.variables["MA_CURRENT_HOST_IP"] = "10.0.0.4"
     pod.table.write_text(json.dumps(of_children(table(2, 3, 0, 1), 2, 2)))
     plan = pod.plan()
@@ -108,7 +73,7 @@ def test_a_child_of_a_hyperjob_believes_the_table_and_finds_itself_by_address(po
 def test_a_child_of_a_hyperjob_does_not_restart_without_the_other_children(
     pod: VolcanoPod, pods: int, token: str
 ) -> None:
-    """Only the rank table tells that the job has more nodes than Volcano's variables."""
+    """Only the rank table shows that the job has more nodes than Volcano's variables."""
     hosts = ",".join(["127.0.0.1", "127.0.0.2"][:pods])
     pod.index = 0
     pod.variables = {"VC_WORKER_NUM": str(pods), "VC_WORKER_HOSTS": hosts, "MA_CURRENT_HOST_IP": "10.0.0.1"}
@@ -116,12 +81,12 @@ def test_a_child_of_a_hyperjob_does_not_restart_without_the_other_children(
     pod.table.write_text(json.dumps(of_children(table(*range(2 * pods)), pods, pods)))
     ended = pod.boot("--max-restarts", "1", "python", "-c", "raise SystemExit(7)")
     assert ended.code == 7, ended.output
-    assert "no restart: there is no way to the other nodes" in ended.output
-    given_up = f"this node goes on without the others: the rank table has {2 * pods} nodes" in ended.output
+    assert "no restart: there is no connection to the other nodes" in ended.output
+    given_up = f"this node continues without its peers: the rank table has {2 * pods} nodes" in ended.output
     assert given_up == (pods == 2), "a single pod has opened no way"
 
 
-def test_ranks_stay_with_servers_that_have_changed_their_places(pod: VolcanoPod) -> None:
+def test_ranks_stay_with_their_servers_in_a_reordered_table(pod: VolcanoPod) -> None:
     pod.table.write_text(json.dumps(table(1, 0)))
     assert ranks(pod.plan()) == [0, 1]
 
@@ -136,9 +101,7 @@ def test_a_packed_table_is_unpacked_for_the_ranks(pod: VolcanoPod) -> None:
 
 
 @pytest.mark.parametrize("content", ["packed", "1.3"])
-def test_a_table_that_the_user_names_is_rewritten_only_if_hccl_could_not_read_it(
-    pod: VolcanoPod, content: str
-) -> None:
+def test_table_of_the_user_is_rewritten_only_if_hccl_cannot_read_it(pod: VolcanoPod, content: str) -> None:
     file = pod.root / "hccl.json"
     text = json.dumps(table(0, 1, version="1.3" if content == "1.3" else "1.0")).encode()
     file.write_bytes(packed(text) if content == "packed" else text)
@@ -150,7 +113,7 @@ def test_a_table_that_the_user_names_is_rewritten_only_if_hccl_could_not_read_it
     assert plan["workers"][0]["environment"]["RANK_TABLE_FILE"] == str(file)
 
 
-def test_a_plan_waits_for_no_name(pod: VolcanoPod) -> None:
+def test_plan_does_not_wait_for_the_name_server(pod: VolcanoPod) -> None:
     pod.variables["VC_WORKER_HOSTS"] = "nowhere.invalid,127.0.0.2"
     pod.table.write_text(json.dumps(table(0, 1)))
     worker = pod.plan("--rendezvous", "torch")["workers"][0]
@@ -158,7 +121,7 @@ def test_a_plan_waits_for_no_name(pod: VolcanoPod) -> None:
 
 
 @pytest.mark.parametrize("host", ["train..job", f"{'x' * 64}.job"])
-def test_a_host_that_is_no_name_for_dns_is_a_mistake_not_a_traceback(pod: VolcanoPod, host: str) -> None:
+def test_invalid_host_name_is_a_configuration_error(pod: VolcanoPod, host: str) -> None:
     pod.variables["VC_WORKER_HOSTS"] = f"{host},127.0.0.2"
     pod.table.write_text(json.dumps(table(0, 1)))
     ended = pod.boot("--rendezvous", "torch", *RANKS)
@@ -168,15 +131,15 @@ def test_a_host_that_is_no_name_for_dns_is_a_mistake_not_a_traceback(pod: Volcan
 
 
 @pytest.mark.parametrize("address", ["::1", "fe80::1%lo"])
-def test_a_master_at_an_address_of_ipv6(pod: VolcanoPod, address: str) -> None:
+def test_master_may_have_an_ipv6_address(pod: VolcanoPod, address: str) -> None:
     pod.variables.update(MASTER_ADDR=f"[{address}]", VC_WORKER_HOSTS=f"{address},::1")
     pod.table.write_text(json.dumps(table(0, 1)))
     plan = pod.plan("--rendezvous", "torch")
     assert {worker["environment"]["MASTER_ADDR"] for worker in plan["workers"]} == {address}
 
 
-def test_a_table_that_a_config_map_swaps_is_found_when_it_is_completed(pod: VolcanoPod) -> None:
-    """As the kubelet does: a new directory, and a link to it that is renamed over the old one."""
+def test_completed_table_in_a_swapped_config_map_is_found(pod: VolcanoPod) -> None:
+    """The kubelet makes a new directory, and renames a link to it over the old one."""
 
     def swap(number: int, document: dict[str, Any]) -> None:
         directory = pod.config / f"..{number}"
@@ -208,19 +171,19 @@ OF_A_RANK = ("RANK_ID", "RANK_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_
 
 
 def on(pod: VolcanoPod, variables: dict[str, str]) -> VolcanoPod:
-    """The pod with these variables, and with Volcano's only if they are among them."""
+    """Returns the pod with these variables, and with Volcano's only if they are among them."""
     volcano = {"VC_TASK_INDEX": "1" if "VC_WORKER_NUM" in variables else "", "VK_TASK_INDEX": ""}
     pod.variables = {**volcano, **variables}
     return pod
 
 
-def test_a_directory_of_mindcluster_holds_its_own_name(pod: VolcanoPod) -> None:
+def test_table_in_a_directory_of_mindcluster_is_found(pod: VolcanoPod) -> None:
     pod.table.with_name("hccl.json").write_text(json.dumps(table(0, 1)))
     assert ranks(on(pod, ACJOB).plan()) == [2, 3]
 
 
 @pytest.mark.parametrize("rendezvous", ["rank-table", "torch"])
-def test_the_training_sees_the_same_on_every_platform(pod: VolcanoPod, rendezvous: str) -> None:
+def test_training_gets_the_same_environment_on_each_platform(pod: VolcanoPod, rendezvous: str) -> None:
     pod.table.write_text(json.dumps(table(0, 1)))
     seen = []
     for variables in (MODELARTS, TWO, ACJOB, SLURM):
@@ -242,9 +205,7 @@ def test_the_training_sees_the_same_on_every_platform(pod: VolcanoPod, rendezvou
         (SLURM, "platform: Slurm"),
     ],
 )
-def test_the_first_line_says_on_which_platform_it_is(
-    pod: VolcanoPod, variables: dict[str, str], first: str
-) -> None:
+def test_first_line_names_the_platform(pod: VolcanoPod, variables: dict[str, str], first: str) -> None:
     pod.table.write_text(json.dumps(table(0, 1)))
     assert on(pod, variables).boot(*RANKS).output.splitlines()[0].rstrip() == f"[ma_boot] {first}"
 
@@ -259,7 +220,7 @@ def test_two_platforms_at_once_are_an_error_until_one_is_chosen(pod: VolcanoPod)
     assert pod.boot("--platform", "slurm", *RANKS).code == 0
 
 
-def test_the_doctor_shows_what_comes_from_where(pod: VolcanoPod) -> None:
+def test_doctor_shows_the_source_of_each_value(pod: VolcanoPod) -> None:
     pod.table.write_text(json.dumps(table(0, 1)))
     shown = " ".join(on(pod, ACJOB).boot("doctor").output.split())
     for text in ("MindCluster, by", "nodes 2 WORLD_SIZE / LOCAL_WORLD_SIZE", "node 1 RANK",

@@ -1,4 +1,4 @@
-"""What old drivers want to be called; the programs of this test stand in for the driver's."""
+"""Programs of old drivers around a job, by stand-ins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def program(path: Path, text: str, mode: int = 0o755) -> None:
     path.chmod(mode)
 
 
-def test_they_are_called_where_they_are(tmp_path: Path) -> None:
+def test_programs_of_the_driver_are_called_where_they_exist(tmp_path: Path) -> None:
     lines: list[str] = []
     program(tmp_path / "docker" / "slogd", f"echo $NAME >{tmp_path}/slogd.called\n")
     program(tmp_path / "docker_stop_post_sys.sh", f"touch {tmp_path}/stop.called; exit 3\n", 0o644)
@@ -27,14 +27,14 @@ def test_they_are_called_where_they_are(tmp_path: Path) -> None:
     assert lines[1].endswith("docker_stop_post_sys.sh ended with exit code 3")
 
 
-def test_a_driver_without_them(tmp_path: Path) -> None:
+def test_driver_without_programs_is_no_problem(tmp_path: Path) -> None:
     lines: list[str] = []
     start_slogd({}, lines.append, tmp_path)
     call_post_stop({}, lines.append, tmp_path)
     assert lines == []
 
 
-def test_one_that_cannot_be_started_is_said(tmp_path: Path) -> None:
+def test_program_that_cannot_be_started_is_reported(tmp_path: Path) -> None:
     lines: list[str] = []
     program(tmp_path / "docker" / "slogd", "", 0o644)
     start_slogd({}, lines.append, tmp_path)

@@ -1,4 +1,4 @@
-"""Inputs and outputs of the job form: what they hold stands in the report, and an empty output is lost."""
+"""Inputs and outputs of the job form: the report shows their contents, and an empty output is a loss."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def channels(node: Node) -> list[list[Any]]:
     return [[event["direction"], event["name"], event["files"], event["bytes"]] for event in events]
 
 
-def test_files_bytes_and_places_stand_in_the_report_and_on_the_page(node: Node) -> None:
+def test_report_and_page_show_files_bytes_and_places(node: Node) -> None:
     ended = node.boot(RANK, "write:model/RANK/result:123")
     assert ended.code == 0, ended.output
     assert f"[ma_boot] output train_url: 2 files, 6 B in {node.home}/model, for {URL} \n" in ended.output
@@ -43,7 +43,7 @@ def test_files_bytes_and_places_stand_in_the_report_and_on_the_page(node: Node) 
     assert row in page
 
 
-def test_an_output_to_which_nothing_was_written_is_lost(node: Node) -> None:
+def test_empty_output_of_the_form_ends_with_74(node: Node) -> None:
     ended = node.boot(RANK, "print:hello")
     assert ended.code == 74, ended.output
     assert "[ma_boot] output train_url: no files in" in ended.output

@@ -6,7 +6,6 @@ import re
 import socket
 import sys
 import time
-import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ma_boot.report.timeline.time_spent import OPEN, PARTS
+from tests.functional.boot.stand_ins import stand_in
 from tests.functional.node import Booting, Node, eventually
-from tests.unit.observe.test_cards import GPUS, NPU_910B
+from tests.unit.observe.card_outputs import GPUS, NPU_910B
 
 STEPS = """
 import os, sys, time
@@ -45,7 +45,7 @@ def metrics(node: Node) -> list[dict[str, Any]]:
     return [event for event in node.events() if event["kind"] == "metrics"]
 
 
-def test_what_ranks_use_and_print_is_in_the_events(node: Node, tmp_path: Path) -> None:
+def test_events_have_usage_and_progress_of_the_ranks(node: Node, tmp_path: Path) -> None:
     script, go_on = tmp_path / "steps.py", tmp_path / "go-on"
     script.write_text(STEPS)
     booting = node.start("--metrics", "1", "--python", sys.executable, str(script), str(go_on))
@@ -74,7 +74,7 @@ def test_what_ranks_use_and_print_is_in_the_events(node: Node, tmp_path: Path) -
     assert metrics(node)[-1]["ranks"]["loss"] == [0.125] * 4, "the last lines count"
 
 
-def test_off_is_off_and_a_short_job_has_none(node: Node, tmp_path: Path) -> None:
+def test_no_events_with_metrics_off_or_in_a_short_job(node: Node, tmp_path: Path) -> None:
     go_on = tmp_path / "go-on"
     go_on.touch()
     script = tmp_path / "steps.py"
@@ -84,7 +84,7 @@ def test_off_is_off_and_a_short_job_has_none(node: Node, tmp_path: Path) -> None
     assert metrics(node) == []
 
 
-def test_own_metrics_have_their_own_names(node: Node, tmp_path: Path) -> None:
+def test_user_patterns_make_series_of_their_own(node: Node, tmp_path: Path) -> None:
     own = ["--metrics", "1", "--metric", "lr=rate: ([0-9.e-]+)", "--metric", "loss=total=([0-9.]+)"]
     program = "echo epoch: 1 step: 3, loss is 9; echo rate: 1e-4; echo total=2.5; sleep 1.5"
     assert node.boot(*own, "--", "bash", "-c", program).code == 0
@@ -108,19 +108,17 @@ def test_the_variable_has_a_pattern_in_each_line(node: Node) -> None:
         (["--metrics", "0.1"], "found '0.1', expected 1 to 3600 seconds, or off"),
     ],
 )
-def test_what_is_wrong_is_said_before_the_job(node: Node, options: list[str], message: str) -> None:
+def test_invalid_options_end_the_start(node: Node, options: list[str], message: str) -> None:
     ended = node.boot(*options, "true")
     assert ended.code == 64
     assert message in ended.output
 
 
-def test_a_pattern_that_never_ends_delays_no_stop(node: Node) -> None:
-    endless = ["--metrics", "1", "--metric", "acc=.*,.*,.*,.*;", "--metric", "loss=total: ([0-9.]+)"]
-    program = "printf ',%.0s' {1..480}; echo; echo total: 2.5; exec sleep 600"
+def test_a_pattern_that_takes_too_long_does_not_delay_a_stop(node: Node) -> None:
+    endless = ["--metrics", "1", "--metric", "acc=(,|,,)+$", "--metric", "loss=total: ([0-9.]+)"]
+    program = "printf ',%.0s' {1..480}; echo x; echo total: 2.5; exec sleep 600"
     booting = node.start(*endless, "--", "bash", "-c", program)
-    booting.until(
-        "[ma_boot] warning: --metric acc is no longer looked for: a search for .*,.*,.*,.*; took more than"
-    )
+    booting.until("[ma_boot] warning: --metric acc is no longer used: a search for (,|,,)+$ took more than")
     eventually(lambda: metrics(node), "a sample")
     stopped = time.monotonic()
     booting.signal()
@@ -152,8 +150,6 @@ def test_metrics_are_served_to_prometheus_while_the_ranks_run(node: Node, tmp_pa
     url = url_of(booting)
     assert scraped(url)["ma_boot_rank_running"] == [1] * 4
     eventually(lambda: scraped(url).get("ma_boot_rank_loss") == [9] * 4, "what the ranks have printed")
-    with pytest.raises(urllib.error.HTTPError, match="404"):
-        scraped(url.replace("/metrics", "/etc/passwd"))
     host, _, port = url[len("http://") : -len("/metrics")].rpartition(":")
     with (
         socket.create_connection((host, int(port))) as silent,
@@ -170,7 +166,7 @@ def test_metrics_are_served_to_prometheus_while_the_ranks_run(node: Node, tmp_pa
         scraped(url)
 
 
-def test_a_port_that_is_in_use_costs_no_training(node: Node) -> None:
+def test_a_port_in_use_does_not_stop_the_training(node: Node) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         at = f"127.0.0.1:{taken.getsockname()[1]}"
         ended = node.boot("--metrics", "1", "--metrics-port", at, "--", "sleep", "1.5")
@@ -179,7 +175,7 @@ def test_a_port_that_is_in_use_costs_no_training(node: Node) -> None:
     assert len(metrics(node)) >= 1
 
 
-def test_without_the_option_nothing_listens(node: Node, tmp_path: Path) -> None:
+def test_no_port_is_open_without_the_option(node: Node, tmp_path: Path) -> None:
     go_on = tmp_path / "go-on"
     booting = node.start("--metrics", "1", *WAIT, str(go_on))
     eventually(lambda: metrics(node), "a sample")
@@ -189,15 +185,7 @@ def test_without_the_option_nothing_listens(node: Node, tmp_path: Path) -> None:
     assert booting.end().code == 0
 
 
-def stand_in(directory: Path, name: str, text: str) -> None:
-    """A program with the name of a tool that needs a card."""
-    directory.mkdir(exist_ok=True)
-    (directory / f"{name}.txt").write_text(text)
-    (directory / name).write_text(f'#!/bin/sh\necho "$@" >>"$0.asked"\ncat "{directory / name}.txt"\n')
-    (directory / name).chmod(0o755)
-
-
-def test_cards_by_a_stand_in_of_npu_smi(node: Node, tmp_path: Path) -> None:
+def test_npus_are_sampled_by_npu_smi(node: Node, tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     stand_in(tools, "npu-smi", NPU_910B)
     stand_in(tools, "hccn_tool", "link status: UP\n")
@@ -215,7 +203,7 @@ def test_cards_by_a_stand_in_of_npu_smi(node: Node, tmp_path: Path) -> None:
     assert (tools / "hccn_tool.asked").read_text() == "-i 4 -link -g\n-i 5 -link -g\n"
 
 
-def test_cards_by_a_stand_in_of_nvidia_smi(node: Node, tmp_path: Path) -> None:
+def test_gpus_are_sampled_by_nvidia_smi(node: Node, tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     stand_in(tools, "nvidia-smi", GPUS)
     node.variables["PATH"] = f"{tools}:{node.environ()['PATH']}"
@@ -223,7 +211,7 @@ def test_cards_by_a_stand_in_of_nvidia_smi(node: Node, tmp_path: Path) -> None:
     assert metrics(node)[0]["cards"]["utilisation"] == [97.0, 100.0, None]
 
 
-def test_a_tool_that_hangs_does_not_delay_the_end(node: Node, tmp_path: Path) -> None:
+def test_hanging_tool_does_not_delay_the_end(node: Node, tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     stand_in(tools, "npu-smi", "")
     (tools / "npu-smi").write_text("#!/bin/sh\nexec sleep 100\n")

@@ -1,4 +1,4 @@
-"""What a job loads that moves no files and has no NPUs: each module costs every start of a job its time."""
+"""Modules that a job without transfers and NPUs loads: each one costs every start of a job its time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def loaded(log: Path) -> set[str]:
     return {".".join(name.split(".")[:parts]) for name in names for parts in range(1, name.count(".") + 2)}
 
 
-def test_a_plain_job_loads_nothing_that_it_does_not_need(node: Node, tmp_path: Path) -> None:
+def test_plain_job_loads_no_module_of_unused_features(node: Node, tmp_path: Path) -> None:
     log, go_on = tmp_path / "importtime", tmp_path / "go-on"
     rank = ["bash", "-c", 'touch "$0.$RANK_ID"; until [[ -e $0 ]]; do sleep 0.02; done', str(go_on)]
     boot = [sys.executable, "-X", "importtime", "-m", "ma_boot", "--", *rank]

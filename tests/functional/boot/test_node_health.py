@@ -1,4 +1,4 @@
-"""A node between two attempts: its cards by a stand-in of npu-smi, since there is no NPU here."""
+"""A node between two attempts, with a stand-in for npu-smi."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from ma_boot.node.boot.node_health import broken_cards
-from ma_boot.node.observe.cards import npu_state
-from tests.functional.boot.test_metrics import stand_in
+from ma_boot.node.observe.metrics.card_tables import parse_npu_state
+from tests.functional.boot.stand_ins import stand_in
 from tests.functional.node import Node
-from tests.unit.observe.test_cards import NPU_310, NPU_910B
+from tests.unit.observe.card_outputs import NPU_310, NPU_910B
 
 HEALTHY = NPU_910B.replace("Alarm", "OK   ")
 USED = "| 4       0                 | 99910         | python                   | 27977                   |"
@@ -36,23 +36,23 @@ def node(tmp_path: Path) -> Node:
     ],
 )
 def test_what_is_broken_is_what_the_tool_shows(table: str, cards: int, problems: list[str]) -> None:
-    assert [*broken_cards(npu_state(table), cards)] == problems
+    assert [*broken_cards(parse_npu_state(table), cards)] == problems
 
 
 @pytest.mark.parametrize(("table", "count"), [(HEALTHY, 1), (FREE, 0), (NPU_310, None)])
 def test_the_processes_of_the_cards_are_counted(table: str, count: int | None) -> None:
-    assert npu_state(table).processes == count
+    assert parse_npu_state(table).processes == count
 
 
-def test_a_broken_card_ends_the_job_at_once(node: Node, tmp_path: Path) -> None:
+def test_broken_device_ends_the_job_at_once(node: Node, tmp_path: Path) -> None:
     stand_in(tmp_path / "tools", "npu-smi", NPU_910B)
     ended = node.boot("--max-restarts", "3", "python", "-c", FAILS)
     assert ended.code == 7
     assert "no restart: hardware: needs new pods (node 0: NPU 5 is Alarm (npu-smi))" in ended.output
 
 
-def test_the_next_attempt_begins_when_no_process_uses_a_card(node: Node, tmp_path: Path) -> None:
-    """Asked once for the health, then until the cards are free: with the third answer they are."""
+def test_next_attempt_waits_until_no_process_uses_a_device(node: Node, tmp_path: Path) -> None:
+    """npu-smi is called once for the health, then until no process is left: with the third answer."""
     tools = tmp_path / "tools"
     stand_in(tools, "npu-smi", HEALTHY)
     (tools / "free.txt").write_text(FREE)
@@ -66,7 +66,7 @@ def test_the_next_attempt_begins_when_no_process_uses_a_card(node: Node, tmp_pat
 
 
 def test_the_next_attempt_reads_the_rank_table_again(node: Node) -> None:
-    """The platform has written another address meanwhile."""
+    """The platform has written another address during the attempt."""
     code = (
         f"import os, sys, time; table = {str(node.table)!r}; text = open(table).read()\n"
         "print(open(os.environ['RANK_TABLE_FILE']).read())\n"

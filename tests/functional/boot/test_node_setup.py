@@ -1,4 +1,4 @@
-"""What is done once on a node before the processes: packages, ma-pre-start, operators of one's own."""
+"""Setup of a node before its processes: packages, ma-pre-start, custom operators."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from ma_boot.node.boot.environment_phase import pip_command
+from tests.functional.boot.wheels import wheel
 from tests.functional.node import Node
 
 TRAIN = """
@@ -32,23 +32,9 @@ def node(node: Node) -> Node:
     return node
 
 
-def wheel(directory: Path) -> str:
-    """A package of one module, as `pip wheel` makes it."""
-    name = "grown-1.0-py3-none-any.whl"
-    info = "grown-1.0.dist-info"
-    with zipfile.ZipFile(directory / name, "w") as archive:
-        archive.writestr("grown.py", "VALUE = 7\n")
-        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: grown\nVersion: 1.0\n")
-        archive.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr(f"{info}/RECORD", "")
-    return name
-
-
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bwrap (Debian: bubblewrap)")
-def test_packages_of_a_user_who_may_not_write_to_the_environment(node: Node, tmp_path: Path) -> None:
-    """They go to a place of the job's own, which comes first; what fits of the environment is not installed again."""
+def test_packages_go_to_a_directory_of_the_job_without_write_permission(node: Node, tmp_path: Path) -> None:
+    """The job's directory comes first in the path; packages of the environment that fit are not installed again."""
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
     (seen,) = venv.glob("lib/python3*/site-packages")
@@ -86,7 +72,7 @@ def test_packages_that_cannot_be_installed_end_the_job_before_a_process_starts(n
     assert "no such file" in node.boot("--requirements", "none.txt", "code/train.py").output
 
 
-def test_pip_uses_the_platforms_index_but_not_against_the_user() -> None:
+def test_pip_uses_the_platform_index_unless_the_user_has_one() -> None:
     platform = {"MA_PIP_URL": "http://pip.example/simple/", "MA_PIP_HOST": "pip.example"}
     argv = pip_command("/python", "/r.txt", platform)
     assert argv[-4:] == ["--index-url", "http://pip.example/simple/", "--trusted-host", "pip.example"]
@@ -96,7 +82,7 @@ def test_pip_uses_the_platforms_index_but_not_against_the_user() -> None:
 
 @pytest.mark.parametrize("end", ["", "exit", "exit 0", "(exit 5)\nexit 0", "set -o posix"])
 @pytest.mark.parametrize("trap", ["", "trap 'rm -f made' EXIT"])
-def test_a_trap_of_ma_pre_start_hides_no_export(node: Node, end: str, trap: str) -> None:
+def test_exports_of_ma_pre_start_survive_its_exit_trap(node: Node, end: str, trap: str) -> None:
     script = f"{trap}\ntouch made\nexport FROM_PRE_START=kept\ncd /\ncd - >/dev/null\n{end}\n"
     (node.home / "code" / "ma-pre-start.sh").write_text(script)
     ended = node.boot("code/train.py")
@@ -115,7 +101,7 @@ def test_a_failure_of_ma_pre_start_ends_the_job(node: Node, end: str) -> None:
     assert "seen [" not in ended.output
 
 
-def test_what_ma_pre_start_exports_reaches_every_process(node: Node) -> None:
+def test_exports_of_ma_pre_start_reach_each_process(node: Node) -> None:
     script = "pwd\nexport FROM_PRE_START=$(basename $(pwd))\ncd /\nexit 0\n"
     (node.home / "code" / "ma-pre-start.sh").write_text(script)
     ended = node.boot("code/train.py")
@@ -135,7 +121,7 @@ def test_ma_pre_start_in_python_runs_once_with_the_trainings_python(node: Node) 
     assert "seen [" not in ended.output
 
 
-def test_nothing_of_it_is_done_for_a_plan(node: Node) -> None:
+def test_plan_runs_no_setup(node: Node) -> None:
     (node.home / "code" / "ma-pre-start.sh").write_text("touch ../was-here")
     assert node.boot("--plan", "code/train.py").code == 0
     assert not (node.home / "was-here").exists()
@@ -146,7 +132,7 @@ def operator(node: Node, url: str, **more: object) -> None:
 
 
 @pytest.mark.parametrize("url", ["obs://bucket/op/", "obs://bucket/op/custom.run", "/bucket/op/"])
-def test_operators_of_ones_own_are_installed(node: Node, url: str) -> None:
+def test_custom_operators_are_installed(node: Node, url: str) -> None:
     package = node.obs / "bucket" / "op" / "custom.run"
     package.parent.mkdir(parents=True)
     package.write_text(f"#!/bin/sh\necho installing in a directory of its own > {node.home}/installed\n")
@@ -165,7 +151,7 @@ def test_operators_of_ones_own_are_installed(node: Node, url: str) -> None:
         ({}, 66, "obs://bucket/op/"),
     ],
 )
-def test_operators_that_cannot_be_installed_end_the_job(
+def test_failed_installation_of_operators_ends_the_job(
     node: Node, files: dict[str, str], code: int, message: str
 ) -> None:
     (node.obs / "bucket" / ("op" if files else "other")).mkdir(parents=True)
@@ -178,7 +164,7 @@ def test_operators_that_cannot_be_installed_end_the_job(
     assert "seen [" not in ended.output
 
 
-def test_operators_without_credentials_are_a_wrong_configuration(node: Node) -> None:
+def test_operators_without_credentials_are_a_configuration_error(node: Node) -> None:
     operator(node, "obs://bucket/op/")
     ended = node.boot("code/train.py")
     assert ended.code == 78, ended.output

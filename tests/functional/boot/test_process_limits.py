@@ -1,4 +1,4 @@
-"""At a limit of processes and threads: exit code 73, which limit it is and what to do, and nothing is left."""
+"""Limits of processes and threads: exit code 73, the limit and a remedy are named, no process is left."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def limited(request: pytest.FixtureRequest) -> Iterator[Limit]:
 
 
 def limit_of(limited: Limit) -> str:
-    """The words for the limit in a message."""
+    """Returns the words for the limit in a message."""
     return "ulimit -u is" if "prlimit" in limited(1) else "pids.max of this container is"
 
 
-def test_a_rank_that_cannot_be_started(tmp_path: Path, limited: Limit) -> None:
+def test_rank_that_cannot_be_started_ends_the_job_with_73(tmp_path: Path, limited: Limit) -> None:
     node = Node(tmp_path, devices=8)
     node.complete_table()
     node.root.chmod(0o777)
@@ -70,7 +70,7 @@ def test_a_rank_that_cannot_be_started(tmp_path: Path, limited: Limit) -> None:
     assert "OMP_NUM_THREADS" in last
 
 
-def test_at_no_limit_is_there_a_traceback_or_another_code(tmp_path: Path, limited: Limit) -> None:
+def test_process_limits_cause_a_known_exit_code_and_no_traceback(tmp_path: Path, limited: Limit) -> None:
     codes = {}
     for count in (1, 2, 3, 4, 5, 6, 8, 10, 24):
         node = Node(tmp_path / str(count))
@@ -89,7 +89,7 @@ def test_at_no_limit_is_there_a_traceback_or_another_code(tmp_path: Path, limite
 
 
 @pytest.mark.parametrize("count", [8, 12, 20])
-def test_at_a_limit_of_open_files(tmp_path: Path, count: int) -> None:
+def test_limit_of_open_files_is_named(tmp_path: Path, count: int) -> None:
     node = Node(tmp_path, devices=8)
     node.complete_table()
     ended = node.start_by(["prlimit", f"--nofile={count}"], RANK, "sleep").end()
@@ -98,7 +98,7 @@ def test_at_a_limit_of_open_files(tmp_path: Path, count: int) -> None:
     assert "Traceback" not in ended.output
 
 
-def test_a_start_that_fails_keeps_no_descriptor(limited: Limit) -> None:
+def test_failed_start_leaks_no_descriptor(limited: Limit) -> None:
     done = subprocess.run(
         [*limited(1), sys.executable, "-c", DESCRIPTORS], capture_output=True, text=True, timeout=60
     )
@@ -128,7 +128,9 @@ except NoWorkers as error:
     [(1, 0, "no thread can be started"), (1, 2, "no worker process can be started"),
      (2, 1, "no worker process of the transfer can start its threads")],
 )  # fmt: skip
-def test_workers_of_a_transfer(limited: Limit, count: int, processes: int, why: str) -> None:
+def test_limit_is_named_for_workers_of_a_transfer(
+    limited: Limit, count: int, processes: int, why: str
+) -> None:
     argv = [*limited(count), sys.executable, "-c", POOL, str(processes)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert (why in done.stdout, done.stderr) == (True, ""), done

@@ -60,7 +60,7 @@ def planned(tmp_path: Path, table: Path, inbox: SignalInbox, module: str, lines:
     return planned_route(sys.executable, table, "192.168.0.1", environ, inbox, lines.append, route)
 
 
-def test_the_planners_table_and_ranks_are_taken(tmp_path: Path, table: Path, inbox: SignalInbox) -> None:
+def test_table_and_ranks_of_the_planner_are_used(tmp_path: Path, table: Path, inbox: SignalInbox) -> None:
     route = planned(tmp_path, table, inbox, STAND_IN, [])
     assert route == (table.parent / "jobstart_routeplan.json", (2, 3))
     document = json.loads((table.parent / "jobstart_routeplan.json").read_text())
@@ -70,7 +70,7 @@ def test_the_planners_table_and_ranks_are_taken(tmp_path: Path, table: Path, inb
 @pytest.mark.parametrize(
     "module", ["raise RuntimeError('no licence')", STAND_IN.replace("return True", "return False")]
 )
-def test_a_planner_that_fails_changes_nothing(
+def test_failed_planner_leaves_the_order_of_ranks(
     tmp_path: Path, table: Path, inbox: SignalInbox, module: str
 ) -> None:
     lines: list[str] = []
@@ -83,7 +83,7 @@ def test_a_planner_that_fails_changes_nothing(
     [b"", b"not base64 gzip", base64.b64encode(gzip.compress(b'{"status": "initializing"}'))],
     ids=["empty", "no gzip", "initializing"],
 )
-def test_a_topology_that_does_not_come_changes_nothing(
+def test_missing_topology_leaves_the_order_of_ranks(
     tmp_path: Path, table: Path, inbox: SignalInbox, content: bytes
 ) -> None:
     (tmp_path / "ranktable_tor.json").write_bytes(content)
@@ -92,7 +92,7 @@ def test_a_topology_that_does_not_come_changes_nothing(
     assert "no topology for the route plan" in lines[-1]
 
 
-def test_a_job_without_the_planner_is_told_in_one_line(tmp_path: Path) -> None:
+def test_missing_planner_is_reported_in_one_line(tmp_path: Path) -> None:
     node = Node(tmp_path, variables={"ROUTE_PLAN": "true"})
     node.complete_table()
     ended = node.boot(RANK)

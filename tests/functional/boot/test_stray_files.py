@@ -54,7 +54,7 @@ def test_file_beside_the_script_is_found_too(node: Node) -> None:
     assert strays(ended)[0].endswith(": modelarts/user-job-dir/code/model.pt; save it below an output")
 
 
-def test_it_is_reported_after_a_failure_too(node: Node) -> None:
+def test_stray_files_are_reported_after_a_failure_too(node: Node) -> None:
     ended = train(node, "open('model.pt', 'w').close()", "sys.exit(3)")
     assert ended.code == 3
     assert len(strays(ended)) == 1
@@ -82,7 +82,7 @@ def test_no_line_where_only_known_files_were_written(node: Node) -> None:
     assert strays(ended) == []
 
 
-def test_what_the_job_form_and_the_mapping_upload_is_not_lost(node: Node) -> None:
+def test_outputs_of_form_and_mapping_are_not_stray(node: Node) -> None:
     form = node.home / "modelarts" / "outputs" / "train_url_0"
     form.mkdir(parents=True)
     entry = (
@@ -111,7 +111,7 @@ def test_second_start_does_not_report_files_of_the_first(node: Node) -> None:
 
 
 @pytest.mark.parametrize("bound", ["entries", "seconds"])
-def test_look_has_bounds_and_says_so(tmp_path: Path, bound: str) -> None:
+def test_search_has_bounds_and_names_them(tmp_path: Path, bound: str) -> None:
     count = MOST_ENTRIES + 1 if bound == "entries" else 3
     for number in range(count):
         (tmp_path / str(number)).touch()

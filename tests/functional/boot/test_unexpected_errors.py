@@ -1,4 +1,4 @@
-"""Whatever goes wrong in or beside a phase: outputs are uploaded, no process survives, one report is printed."""
+"""Unexpected errors in any phase: outputs are uploaded, no process survives, one report is printed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from ma_boot.errors import OutputLost
 from ma_boot.node.transfers.mapping import NodeTransfers
-from ma_boot.node.transfers.transfers import upload_outputs, uploading_periodically
+from ma_boot.node.transfers.uploads import UploadTerms, upload_outputs, uploading_periodically
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.report.console import Console
 from ma_boot.report.journal import Journal
@@ -41,9 +41,9 @@ def assert_internal_error(node: Node, ended: Ended) -> None:
 
 
 class TestPhases:
-    """An exception that no check has foreseen."""
+    """Exceptions without a check of their own."""
 
-    def test_a_job_directory_that_cannot_be_read(self, node: Node) -> None:
+    def test_unreadable_job_directory_is_reported(self, node: Node) -> None:
         (node.home / "job").mkdir(mode=0)
         node.variables["MA_JOB_DIR"] = str(node.home / "job")
         plain = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
@@ -52,7 +52,7 @@ class TestPhases:
         assert "PermissionError" in ended.output
         assert "Permission denied" in ended.output
 
-    def test_no_directory_for_temporary_files(self, node: Node, bubblewrap: None) -> None:
+    def test_missing_directory_for_temporary_files_is_reported(self, node: Node, bubblewrap: None) -> None:
         (node.home / "variables.sh").write_text("export SET=1\n")
         node.log_dir.mkdir(parents=True)
         writable = [word for place in (node.log_dir, node.obs) for word in ("--bind", place, place)]
@@ -61,7 +61,7 @@ class TestPhases:
         assert_internal_error(node, ended)
         assert "No usable temporary directory" in ended.output
 
-    def test_no_thread_at_all(self, node: Node) -> None:
+    def test_job_without_threads_ends_with_one_report(self, node: Node) -> None:
         (node.obs / "bucket" / "in").mkdir(parents=True)
         options = node.mapping({"in": "obs://bucket/in/"}, {"out": "obs://bucket/out/"})
         ended = node.start_by(["prlimit", f"--stack={TOO_LARGE}"], *options, RANK).end()
@@ -92,7 +92,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-def test_descriptors_above_1023(node: Node) -> None:
+def test_descriptors_above_1023_are_supported(node: Node) -> None:
     (node.home / "variables.sh").write_text("export SET=1\n")
     prefix = [sys.executable, "-c", MANY_DESCRIPTORS]
     options = (*with_output(node), "--source", "variables.sh", "--hang-timeout", "30")
@@ -109,7 +109,7 @@ class TestNotUtf8:
     """Names with bytes that are not UTF-8, as Latin-1 archives have them."""
 
     @pytest.mark.parametrize("code", [0, 3])
-    def test_working_directory_log_directory_and_command(self, tmp_path: Path, code: int) -> None:
+    def test_names_that_are_not_utf_8_are_supported(self, tmp_path: Path, code: int) -> None:
         node = Node(tmp_path / os.fsdecode(b"caf\xe9"))
         node.complete_table()
         script = node.home / os.fsdecode(b"tr\xe4in.py")
@@ -128,7 +128,7 @@ class TestNotUtf8:
 class TestHelpersOfTheRun:
     """Stacks, events and periodic uploads never end a training."""
 
-    def test_a_py_spy_that_cannot_be_executed(self, node: Node) -> None:
+    def test_broken_py_spy_does_not_end_the_training(self, node: Node) -> None:
         spy = py_spy(node, b"#!/of/an/environment/that/has/moved/python\n")
         running = node.start(*with_output(node), "--hang-timeout", "0.5", RANK, "await:go")
         eventually(lambda: any(event["kind"] == "hang" for event in node.events()), "the report of the hang")
@@ -138,13 +138,15 @@ class TestHelpersOfTheRun:
         assert f"no stacks: {spy} cannot be executed: No such file or directory" in ended.output
         assert (node.obs / "bucket" / "out" / "kept.txt").exists()
 
-    def test_a_py_spy_that_cannot_be_executed_does_not_hide_the_hang(self, node: Node) -> None:
+    def test_broken_py_spy_does_not_hide_a_hang(self, node: Node) -> None:
         py_spy(node, b"\x7fELF of another machine")
         ended = node.boot("--hang-timeout", "0.5", "--hang-action", "stop", RANK, "sleep")
         assert ended.code == 124, ended.output
         assert "cannot be executed: Exec format error" in ended.output
 
-    def test_a_round_of_periodic_uploads(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_error_in_a_periodic_upload_does_not_end_the_training(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         failures = iter([broken, broken])
 
         def first_broken(*arguments: Any, **options: Any) -> Transferred:
@@ -162,7 +164,9 @@ class TestHelpersOfTheRun:
         failed = "outputs so far: not all uploaded, the next round retries: ZeroDivisionError: broken"
         assert output.read_text().count(failed) == 2, output.read_text()
 
-    def test_the_last_upload(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_error_in_the_last_upload_is_reported(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr("path_mapping.transfer.transfer.upload", broken)
         transfers = one_output(tmp_path)
         with (
@@ -170,7 +174,7 @@ class TestHelpersOfTheRun:
             SignalInbox() as inbox,
             Console(file.fileno()) as console,
         ):
-            lost = upload_outputs(transfers, Journal(console), inbox, 60, "nothing:")
+            lost = upload_outputs(transfers, Journal(console), inbox, UploadTerms(60, "nothing:"))
         assert isinstance(lost, OutputLost)
         assert "ZeroDivisionError: broken" in str(lost)
 
@@ -186,20 +190,20 @@ def py_spy(node: Node, content: bytes) -> Path:
 
 
 def one_output(directory: Path) -> NodeTransfers:
-    """An output that is uploaded again and again."""
+    """Returns transfers with one output that is uploaded periodically."""
     route = Route("out", ObsUrl.parse("obs://bucket/out/"), interval=0.1)
     store = open_store({}, directory)
     return NodeTransfers(PathMapping((), (route,)), store, directory, Shard())
 
 
 def broken(*_: object, **__: object) -> None:
-    """Raises what no transfer should."""
+    """Raises an exception that is none of a transfer."""
     raise ZeroDivisionError("broken")
 
 
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "impossible"])
-def test_a_log_directory_that_cannot_be_looked_into(node: Node, closed: bool) -> None:
-    """That of another user, or none at all, is no internal error."""
+def test_unreadable_log_directory_is_no_internal_error(node: Node, closed: bool) -> None:
+    """A directory of another user, or an impossible name, is a configuration error."""
     (node.home / "theirs").mkdir(mode=0)
     node.variables["MA_LOG_DIR"] = str(node.home / "theirs" / "log") if closed else f"/{'x' * 300}/log"
     plain = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []

@@ -1,4 +1,4 @@
-"""The ways of starting, with real processes: what each of them sees, and what is refused before one starts."""
+"""Ways to start ranks, with real processes: their environments, and options rejected before a start."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEE = [RANK, "print-environment"]
 
 
 def environments(ended: Ended) -> list[dict[str, str]]:
-    """The environment of each process, by its local rank."""
+    """Returns the environment of each process, by its local rank."""
     assert ended.code == 0, ended.output
     lines = [line[line.index("{") :] for line in ended.output.splitlines() if "] {" in line]
     return sorted((json.loads(line) for line in lines), key=lambda rank: str(rank.get("LOCAL_RANK")))
@@ -42,7 +42,7 @@ def listening() -> tuple[socket.socket, int]:
 
 
 class TestTorch:
-    def test_a_node_in_the_middle(self, node: Node) -> None:
+    def test_node_in_the_middle_gets_ranks_and_master(self, node: Node) -> None:
         node.variables.update(two_nodes(1), RANK_ID="9", RANK_SIZE="9")
         node.complete_table(pods=2)
         node.index = 1
@@ -62,7 +62,7 @@ class TestTorch:
         ]
         assert not {"RANK_TABLE_FILE", "RANK_ID", "RANK_SIZE"} & (set(seen[0]) | set(seen[1]))
 
-    def test_cards_are_chosen_sorted_and_mapped_to_processes(self, node: Node) -> None:
+    def test_chosen_devices_are_sorted_and_mapped_to_processes(self, node: Node) -> None:
         """`device_id_to_process_device_map("3,2")` of the guide is {0: 2, 1: 3}."""
         node.variables.update(MA_NUM_GPUS="4", RANK_TABLE_FILE="")
         seen = environments(node.boot("--rendezvous", "torch", "--devices", "3,2", *SEE))
@@ -80,13 +80,15 @@ class TestTorch:
             ("1,2", 78, "--devices names device 2, but this node has 2: expected 0 to 1"),
         ],
     )
-    def test_cards_that_cannot_be_chosen(self, node: Node, devices: str, code: int, message: str) -> None:
+    def test_invalid_choice_of_devices_is_rejected(
+        self, node: Node, devices: str, code: int, message: str
+    ) -> None:
         node.variables["RANK_TABLE_FILE"] = ""
         ended = node.boot("--rendezvous", "torch", "--devices", devices, *SEE)
         assert ended.code == code
         assert message in ended.output
 
-    def test_dynamic_routing_orders_the_nodes_anew(self, node: Node) -> None:
+    def test_dynamic_routing_reorders_the_nodes(self, node: Node) -> None:
         node.variables.update(two_nodes(0, RANK_AFTER_ACC="1", MA_MASTER_INDEX="1"), RANK_TABLE_FILE="")
         seen = environments(node.boot("--rendezvous", "torch", *SEE))
         assert [(rank["RANK"], rank["GROUP_RANK"], rank["MASTER_ADDR"]) for rank in seen] == [
@@ -106,14 +108,14 @@ class TestTorch:
 
     @pytest.mark.parametrize("hosts", ["::1,::1", "[::1],[fd00::2]"])
     @pytest.mark.parametrize("rendezvous", ["torch", "mindspore"])
-    def test_addresses_of_ipv6(self, node: Node, hosts: str, rendezvous: str) -> None:
+    def test_ipv6_addresses_have_no_brackets(self, node: Node, hosts: str, rendezvous: str) -> None:
         """Without brackets, as `socket.getaddrinfo` and `torch.distributed.TCPStore` take them."""
         node.variables.update(two_nodes(1, VC_WORKER_HOSTS=hosts), RANK_TABLE_FILE="")
         seen = environments(node.boot("--rendezvous", rendezvous, *SEE))
         name = {"torch": "MASTER_ADDR", "mindspore": "MS_SCHED_HOST"}[rendezvous]
         assert [rank[name] for rank in seen] == ["::1", "::1"]
 
-    def test_without_names_of_the_nodes(self, node: Node) -> None:
+    def test_missing_host_names_are_a_configuration_error(self, node: Node) -> None:
         node.variables.update(two_nodes(0, VC_WORKER_HOSTS=""), RANK_TABLE_FILE="")
         ended = node.boot("--rendezvous", "torch", *SEE)
         assert ended.code == 78
@@ -158,20 +160,20 @@ class TestPerNode:
         assert seen["MABOOT_NODE_RANK"] == "1"
         assert not {"RANK_TABLE_FILE", "RANK", "LOCAL_RANK"} & set(seen)
 
-    def test_its_exit_code_is_the_jobs(self, node: Node) -> None:
+    def test_exit_code_of_the_launcher_is_that_of_the_job(self, node: Node) -> None:
         node.variables["RANK_TABLE_FILE"] = ""
         ended = node.boot("--per-node", RANK, "exit:9:-")
         assert ended.code == 9
         assert "exit code 9: command ended with exit code 9" in ended.output
 
-    def test_with_a_rank_table_the_command_gets_it(self, node: Node) -> None:
+    def test_command_gets_the_rank_table(self, node: Node) -> None:
         (seen,) = environments(node.boot("--per-node", "--rendezvous", "rank-table", *SEE))
         assert (seen["RANK_START"], seen["RANK_SIZE"]) == ("0", "2")
         assert json.loads(Path(seen["RANK_TABLE_FILE"]).read_text())["version"] == "1.0"
 
 
 class TestRankTable:
-    def test_physical_device_numbers_as_mindspores_guide_has_them(self, node: Node) -> None:
+    def test_physical_device_numbers_follow_the_guide_of_mindspore(self, node: Node) -> None:
         document: dict[str, Any] = template_two(1, 2)
         for number, device in enumerate(document["group_list"][0]["instance_list"][0]["devices"]):
             device["device_id"] = str(number + 4)
@@ -181,7 +183,7 @@ class TestRankTable:
         seen = environments(node.boot(*SEE))
         assert [(rank["DEVICE_ID"], rank["ASCEND_DEVICE_ID"]) for rank in seen] == [("4", "0"), ("5", "1")]
 
-    def test_chosen_cards_make_a_smaller_table(self, node: Node) -> None:
+    def test_table_contains_the_chosen_devices_only(self, node: Node) -> None:
         node.devices = 4
         node.complete_table()
         seen = environments(node.boot("--devices", "1,2", *SEE))
@@ -200,14 +202,16 @@ class TestRankTable:
             (["--per-node", "--bind-cores", "equal"], "--bind-cores: with --per-node"),
         ],
     )
-    def test_options_that_do_not_go_together(self, node: Node, arguments: list[str], message: str) -> None:
+    def test_conflicting_options_are_reported_together(
+        self, node: Node, arguments: list[str], message: str
+    ) -> None:
         ended = node.boot(*arguments, *SEE)
         assert ended.code == 64
         assert message in ended.output
 
 
-def test_a_name_that_gets_its_address_later(node: Node) -> None:
-    """A hosts file of its own, in a mount namespace, plays the platform's name service."""
+def test_name_without_an_address_yet_is_awaited(node: Node) -> None:
+    """A hosts file in a mount namespace stands in for the platform's name service."""
     node.variables.update(two_nodes(1, VC_WORKER_HOSTS="late.worker,127.0.0.2"), RANK_TABLE_FILE="")
     hosts = node.root / "hosts"
     hosts.write_text("127.0.0.1 localhost\n")

@@ -75,7 +75,7 @@ class JobByHand:
         return at
 
     def ends(self, since: float, *nodes: int) -> dict[int, Ended]:
-        """How these nodes end, each within `NOTICED_SECONDS` and a moment for its end."""
+        """Returns the ends of these nodes, each within `NOTICED_SECONDS` and a moment for its end."""
         ended = {node: self.running[node].end() for node in nodes}
         assert time.monotonic() - since < NOTICED_SECONDS + 2, {
             node: end.output for node, end in ended.items()

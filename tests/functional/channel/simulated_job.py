@@ -16,10 +16,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
-from ma_boot.node.boot.job_channel import OtherNodes
-from ma_boot.node.boot.world import World
 from ma_boot.node.observe.hang_detector import HangDetector
 from ma_boot.node.observe.stacks_round import RankProcess
+from ma_boot.node.peers.job_peers import JobPeers
 from ma_boot.node.supervisor.supervise import Observer
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.platform.modelarts.job import JobEnvironment, read_job
@@ -68,28 +67,27 @@ class SimulatedNodes:
     def __init__(self, case: Case, place: Path, inbox: SignalInbox) -> None:
         self.case = case
         self.jobs: list[JobEnvironment] = []
-        self.others: list[OtherNodes] = []
+        self.peers: list[JobPeers] = []
         self.journals: list[EventList] = []
         port = free_port()
         hosts = ",".join(f"127.78.{node // 250}.{node % 250 + 1}" for node in range(case.nodes))
         for node in range(case.nodes):
             environ = {
                 "MA_NUM_HOSTS": str(case.nodes), "VC_TASK_INDEX": str(node), "VC_WORKER_HOSTS": hosts,
-                "MA_VJ_NAME": f"ma-job-{case.seed}", "HOME": str(place), "MABOOT_JOB_TOKEN": TOKEN,
+                "MA_VJ_NAME": f"ma-job-{case.seed}", "HOME": str(place),
             }  # fmt: skip
             self.journals.append(EventList())
-            world = World(environ, "host", str(place), inbox, self.journals[-1])
-            self.jobs.append(read_job(world.environ, "host"))
-            self.others.append(OtherNodes(world))
-            self.others[-1].open(self.jobs[-1], port)
-        channel = self.others[0]._channel
-        assert channel is not None
-        eventually(lambda: channel.connected == set(range(1, case.nodes)), "all have met", 20)
+            self.jobs.append(read_job(environ, "host"))
+            self.peers.append(JobPeers(TOKEN, inbox, self.journals[-1]))
+            self.peers[-1].open(self.jobs[-1], port)
+        eventually(
+            lambda: self.peers[0].connected == set(range(1, case.nodes)), "all nodes are connected", 20
+        )
 
     def close(self) -> None:
         """Ends all channels."""
-        for others in self.others:
-            others.__exit__()
+        for peers in self.peers:
+            peers.__exit__()
 
     def workers(self, node: int) -> list[Any]:
         """The ranks of a node, as the detector sees them."""
@@ -122,13 +120,13 @@ class SimulatedNodes:
             if not (self.case.kind == "dead node" and node == self.case.node)
         ]
         if self.case.kind == "dead node":
-            self.others[self.case.node].__exit__()
+            self.peers[self.case.node].__exit__()
         observers: list[tuple[Observer, list[Worker]]] = []
         for node in alive:
             timeout = 0.05 if node == alive[self.case.seed % len(alive)] else None
-            detector = HangDetector(timeout, "report", inbox, self.journals[node], self.others[node])
+            detector = HangDetector(timeout, "report", inbox, self.journals[node], self.peers[node])
             workers = self.workers(node)
-            observers += [(self.others[node], workers), (detector, workers)]
+            observers += [(self.peers[node], workers), (detector, workers)]
         until = time.monotonic() + 30
         while any(not self.journals[node].of("stacks") for node in alive) and time.monotonic() < until:
             for observer, workers in observers:
@@ -161,11 +159,11 @@ class SimulatedNodes:
             ended = [cast(Worker, SimpleNamespace(exit=exit)) for exit in exits if exit.code == 1]
             until = time.monotonic() + 3 + chance.random() * 0.2
             while time.monotonic() < until:
-                self.others[node].check(ended, False)
+                self.peers[node].check(ended, False)
                 time.sleep(0.02)
             stops = [] if any(not exit.stopped for exit in exits) else [signal.SIGTERM]  # by the platform
             ending = Ending.of(self.jobs[node], stops, None, RunResult(tuple(exits)), None)
-            cause, _ = self.others[node].cause(ending)
+            cause, _ = self.peers[node].root_cause(ending)
             causes[node] = None if cause is None else str(cause)
 
         threads = [threading.Thread(target=end, args=(node,)) for node in range(self.case.nodes)]

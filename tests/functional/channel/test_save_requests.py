@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from ma_boot.node.observe import save_agreement, saving
 from ma_boot.node.observe.channel.channel import NodeChannel
 from ma_boot.node.observe.channel.protocol import Address
 from ma_boot.node.observe.peers import PeerMessage
-from ma_boot.node.observe.save_agreement import SaveAgreement
-from ma_boot.node.observe.saving import SaveOptions, SaveRequests
+from ma_boot.node.observe.saving import save_agreement, save_state
+from ma_boot.node.observe.saving.save_agreement import SaveAgreement
+from ma_boot.node.observe.saving.save_file import NUMBER
+from ma_boot.node.observe.saving.save_requests import SaveOptions, SaveRequests
 from ma_boot.processes.signals import SignalInbox
 from tests.functional.channel.nodes import JOB, TOKEN, address
 from tests.functional.node import eventually
@@ -95,11 +96,11 @@ class Peer(Others):
         self._channel = channel
 
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
-        self._channel.tell(kind, body)
+        self._channel.send(kind, body)
 
     def heard_of_saves(self) -> list[PeerMessage]:
         self.unreached = self._channel.unreached
-        return list(self._channel.heard())
+        return list(self._channel.poll())
 
 
 class Job:
@@ -119,7 +120,7 @@ class Job:
             logs.mkdir()
             agreement = SaveAgreement(node, 2, 1)
             options, peer = SaveOptions(str(logs), 0.0), Peer(channel, node)
-            requests = SaveRequests(options, agreement, peer, inbox, journal)
+            requests = SaveRequests(options, agreement, peer, inbox=inbox, journal=journal)
             stack.callback(requests.close)
             self.requests.append(requests)
             for rank in (2 * node, 2 * node + 1):
@@ -137,9 +138,7 @@ class Job:
 
     def numbers(self, node: int) -> list[int]:
         """The highest call of a node's ranks, and the answers that they read."""
-        return [
-            number for (number,) in saving.NUMBER.iter_unpack(Path(self.requests[node].path).read_bytes())
-        ]
+        return [number for (number,) in NUMBER.iter_unpack(Path(self.requests[node].path).read_bytes())]
 
     def saved(self) -> list[set[str]]:
         """The steps at which each rank has saved."""
@@ -150,7 +149,7 @@ class Job:
 def job(
     tmp_path: Path, inbox: SignalInbox, journal: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Job]:
-    monkeypatch.setattr(saving, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(save_state, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(save_agreement, "ASK_SECONDS", 2.0)
     monkeypatch.setattr(save_agreement, "PAUSE_SECONDS", 0.5)
     with ExitStack() as stack:
@@ -158,7 +157,7 @@ def job(
 
 
 @pytest.mark.parametrize("asked", [0, 1])
-def test_a_cut_in_the_middle_of_the_question_makes_no_two_ranks_differ(job: Job, asked: int) -> None:
+def test_ranks_answer_alike_when_the_connection_is_cut_during_a_request(job: Job, asked: int) -> None:
     eventually(lambda: min(job.numbers(node)[0] for node in (0, 1)) > 10, "that all ranks make calls")
     job.wanted.touch()
     eventually(lambda: len(job.numbers(asked)) > 1, "the question on this node")

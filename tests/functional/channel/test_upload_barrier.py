@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.node.boot.job_channel import OtherNodes
-from ma_boot.node.boot.upload_barrier import ANSWER_SECONDS, IDLE_SECONDS
+from ma_boot.node.peers.job_peers import JobPeers
+from ma_boot.node.peers.upload_barrier import ANSWER_SECONDS, IDLE_SECONDS
 from tests.functional.channel.simulated_job import Case, SimulatedNodes, simulated
 from tests.functional.node import eventually
 
@@ -20,20 +20,20 @@ LONG = 60.0
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[SimulatedNodes]:
-    with simulated(Case(0, "loader", 3, 1, 0, [0]), tmp_path) as nodes, listening(nodes.others):
+    with simulated(Case(0, "loader", 3, 1, 0, [0]), tmp_path) as nodes, listening(nodes.peers):
         yield nodes
 
 
 @contextmanager
-def listening(others: list[OtherNodes]) -> Iterator[None]:
+def listening(peers: list[JobPeers]) -> Iterator[None]:
     """Each node takes its messages, as its main thread does at each wake-up."""
     over = threading.Event()
 
-    def listen(node: OtherNodes) -> None:
+    def listen(node: JobPeers) -> None:
         while not over.wait(0.02):
             node.listen()
 
-    threads = [threading.Thread(target=listen, args=(node,)) for node in others]
+    threads = [threading.Thread(target=listen, args=(node,)) for node in peers]
     for thread in threads:
         thread.start()
     try:
@@ -47,7 +47,7 @@ def listening(others: list[OtherNodes]) -> Iterator[None]:
 class Waiting:
     """A node that waits for its peers in a thread of its own."""
 
-    def __init__(self, node: OtherNodes) -> None:
+    def __init__(self, node: JobPeers) -> None:
         self.began, self.seconds = time.monotonic(), 0.0
         self._node = node
         self._thread = threading.Thread(target=self._run)
@@ -68,47 +68,46 @@ class Waiting:
 
 @pytest.mark.parametrize(("waiting", "writing"), [(0, 2), (1, 2), (1, 0)])
 def test_a_node_waits_for_each_peer_that_writes(nodes: SimulatedNodes, waiting: int, writing: int) -> None:
-    others = nodes.others
-    others[writing].uploads.announce(True)
+    peers = nodes.peers
+    peers[writing].uploads.announce(True)
     for node in range(3):
         if node != writing:
-            others[node].uploads.announce(True)
-            others[node].uploads.finish()
-    wait = Waiting(others[waiting])
+            peers[node].uploads.announce(True)
+            peers[node].uploads.finish()
+    wait = Waiting(peers[waiting])
     time.sleep(IDLE_SECONDS + 2)
     assert not wait.is_over
-    others[writing].uploads.finish()
+    peers[writing].uploads.finish()
     assert wait.join() < IDLE_SECONDS + 20
 
 
-def test_all_go_on_as_soon_as_all_have_finished(nodes: SimulatedNodes) -> None:
-    for node in nodes.others:
+def test_all_nodes_continue_as_soon_as_all_have_finished(nodes: SimulatedNodes) -> None:
+    for node in nodes.peers:
         node.uploads.announce(True)
         node.uploads.announce(False)
         node.uploads.finish()
-    assert max([wait.join() for wait in map(Waiting, nodes.others)]) < IDLE_SECONDS
+    assert max([wait.join() for wait in map(Waiting, nodes.peers)]) < IDLE_SECONDS
 
 
 def test_peers_that_train_are_not_waited_for(nodes: SimulatedNodes) -> None:
-    nodes.others[1].uploads.announce(True)
-    nodes.others[1].uploads.finish()
-    assert IDLE_SECONDS <= Waiting(nodes.others[1]).join() < IDLE_SECONDS + 10
+    nodes.peers[1].uploads.announce(True)
+    nodes.peers[1].uploads.finish()
+    assert IDLE_SECONDS <= Waiting(nodes.peers[1]).join() < IDLE_SECONDS + 10
 
 
 @pytest.mark.parametrize("gone", [0, 2])
-def test_a_peer_that_has_gone_is_not_waited_for(nodes: SimulatedNodes, gone: int) -> None:
-    nodes.others[gone].uploads.announce(True)
+def test_peer_that_has_left_is_not_waited_for(nodes: SimulatedNodes, gone: int) -> None:
+    nodes.peers[gone].uploads.announce(True)
     for node in (0, 1, 2):
         if node != gone:
-            nodes.others[node].uploads.finish()
-    nodes.others[gone].__exit__()
-    eventually(lambda: gone in nodes.others[0 if gone else 1].unreached, "the connection is lost")
-    assert Waiting(nodes.others[1]).join() < ANSWER_SECONDS + 10
+            nodes.peers[node].uploads.finish()
+    nodes.peers[gone].__exit__()
+    eventually(lambda: gone in nodes.peers[0 if gone else 1].unreached, "the connection is lost")
+    assert Waiting(nodes.peers[1]).join() < ANSWER_SECONDS + 10
 
 
-def test_without_a_channel_nothing_is_waited_for(nodes: SimulatedNodes) -> None:
-    alone = nodes.others[1]
+def test_without_a_channel_no_node_waits(nodes: SimulatedNodes) -> None:
+    alone = nodes.peers[1]
     alone.__exit__()
-    alone._channel = None
     alone.uploads.finish()
     assert Waiting(alone).join() < 1

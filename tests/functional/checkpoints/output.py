@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import threading
 from collections.abc import Iterable, Sequence
@@ -22,7 +21,7 @@ from ma_boot.node.checkpoints.publication import JobStart
 from ma_boot.node.checkpoints.publisher import Publisher
 from ma_boot.node.checkpoints.steps import RunEnd
 from ma_boot.node.transfers.mapping import NodeTransfers
-from ma_boot.node.transfers.transfers import SetsFirst, upload_outputs
+from ma_boot.node.transfers.uploads import CheckpointsFirst, UploadTerms, upload_outputs
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.report.console import Console
 from ma_boot.report.journal import Journal
@@ -188,7 +187,8 @@ def upload(node: TestNode, ending: RunEnd) -> list[str]:
         node.output.finish(cancel, patience, ending)
         return []
 
-    sets = SetsFirst(publish, partial(ordinary_files, [route], node.base, [node.output]))
+    sets = CheckpointsFirst(publish, partial(ordinary_files, [route], node.base, [node.output]))
     with SignalInbox() as inbox, Console() as console:
-        lost = upload_outputs(transfers, Journal(console), inbox, math.inf, "nothing at", sets=sets)
+        terms = UploadTerms(missing="nothing at", checkpoints=sets)
+        lost = upload_outputs(transfers, Journal(console), inbox, terms)
     return [str(lost)] if lost is not None else []

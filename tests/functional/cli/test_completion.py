@@ -1,4 +1,4 @@
-"""Completion by a real bash in a terminal, and what the other shells are told."""
+"""Completion by a real bash in a terminal, and the offers to the other shells."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from ma_boot.desk.rehearsal.faults import KINDS
 
 BIN = str(Path(sys.executable).parent)
 PATH = f"{BIN}:/usr/bin:/bin"
-SECONDS = 60.0  # for one answer, on a machine that is busy with other tests
+# Maximum wait for one answer, on a machine that is busy with other tests.
+SECONDS = 60.0
 
 
 def offered(cwd: Path, *words: str) -> list[str]:
-    """What zsh gets for the last of these words, as `type value`; the words need no quoting."""
+    """Returns the offers to zsh for the last of these words, as `type value`; the words need no quoting."""
     environ = {"PATH": PATH, "_MA_BOOT_COMPLETE": "zsh_complete", "COMP_WORDS": " ".join(["ma_boot", *words])}
     environ["COMP_CWORD"] = str(len(words))
     done = subprocess.run(
@@ -62,7 +63,7 @@ class Bash:
         return shown
 
     def close(self) -> None:
-        """Ends it."""
+        """Kills the shell."""
         self.process.kill()
         self.process.wait()
         os.close(self._ours)
@@ -136,16 +137,16 @@ def test_bash_completes(bash: Bash, typed: str, completed: str) -> None:
         (["report", "x"], ["file x"]),
     ],
 )
-def test_the_other_shells_are_offered_the_same(tmp_path: Path, words: list[str], expected: list[str]) -> None:
+def test_other_shells_complete_the_same_words(tmp_path: Path, words: list[str], expected: list[str]) -> None:
     assert offered(tmp_path, *words) == expected
 
 
-def test_every_fault_is_offered(tmp_path: Path) -> None:
+def test_every_fault_completes(tmp_path: Path) -> None:
     assert offered(tmp_path, "--fault", "''") == [f"plain {kind}" for kind in KINDS]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_there_is_a_script_for_each_shell(tmp_path: Path, shell: str) -> None:
+def test_each_shell_has_a_completion_script(tmp_path: Path, shell: str) -> None:
     environ = {"PATH": PATH, "_MA_BOOT_COMPLETE": f"{shell}_source"}
     done = subprocess.run(
         [f"{BIN}/ma_boot"], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True

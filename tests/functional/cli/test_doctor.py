@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from ma_boot.node.doctor.container import System, directories, limits, space
+from ma_boot.node.doctor.container import System, check_directories, check_limits, check_space
 from ma_boot.node.doctor.examination import examine
-from ma_boot.node.doctor.network import clock
-from ma_boot.node.doctor.platform import variables
+from ma_boot.node.doctor.network import judge_clock
+from ma_boot.node.doctor.platform import check_variables
 from ma_boot.platform.modelarts.findings import Finding
 from ma_boot.platform.modelarts.job import read_job
 from ma_boot.platform.rank_table import fake
-from ma_boot.platform.recognition.place import Around
+from ma_boot.platform.recognition.place import Surroundings
 from tests.conftest import CREDENTIALS
 from tests.functional.node import RANK, Node, template_two
 from tests.obs import MemoryObs
@@ -35,7 +35,7 @@ def node(tmp_path: Path) -> Node:
 
 
 def doctor(node: Node, *arguments: str, code: int = 0) -> dict[str, list[dict[str, str]]]:
-    """The findings by their check."""
+    """Returns the findings by their check."""
     done = subprocess.run(
         [sys.executable, "-m", "ma_boot", "doctor", "--json", *arguments],
         cwd=node.home, env=node.environ(), capture_output=True, text=True, check=False, timeout=60,
@@ -58,14 +58,14 @@ def only(findings: dict[str, list[dict[str, str]]], check: str) -> dict[str, str
     return findings[check][0]
 
 
-def test_a_container_that_is_well(node: Node) -> None:
+def test_a_healthy_container_has_no_errors(node: Node) -> None:
     findings = doctor(node)
     for check in ("job", "home", "log", "mount", "space /", "limits", "python", "NPU"):
         assert check in findings
     assert only(findings, "NPU")["evidence"].startswith("no NPU: ")
 
 
-def test_for_people_each_line_has_a_remedy_below(node: Node) -> None:
+def test_the_text_has_a_remedy_below_each_finding(node: Node) -> None:
     ended = node.boot("doctor")
     assert ended.code == 0, ended.output
     assert "warning  credentials  OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY not set\n" in ended.output
@@ -95,7 +95,7 @@ def test_for_people_each_line_has_a_remedy_below(node: Node) -> None:
         ({"OBS_CREDENTIALS_FILE": "/no/such"}, "credentials", "/no/such: No such file"),
     ],
 )
-def test_contradictions_are_errors(node: Node, variables: dict[str, str], check: str, evidence: str) -> None:
+def test_wrong_variables_are_errors(node: Node, variables: dict[str, str], check: str, evidence: str) -> None:
     node.variables.update(variables)
     findings = doctor(node, code=78)
     assert any(f["severity"] == "error" and evidence in f["evidence"] for f in findings[check]), findings[
@@ -107,15 +107,15 @@ def test_contradictions_are_errors(node: Node, variables: dict[str, str], check:
     ("variable", "check"),
     [("MA_LOG_DIR", "log"), ("MA_MOUNT_PATH", "mount"), ("MA_HOME", "home"), ("HOME", "home")],
 )
-def test_a_relative_path_is_looked_for_from_here_on(node: Node, variable: str, check: str) -> None:
-    """`--preflight` asks the same."""
+def test_relative_path_is_resolved_from_the_working_directory(node: Node, variable: str, check: str) -> None:
+    """The same holds for `--preflight`."""
     node.variables[variable] = "not/there"
     if variable == "HOME":
         node.variables["MA_HOME"] = ""
     assert only(doctor(node), check)["evidence"] == "not/there can be created"
 
 
-def test_old_variables_and_names_without_an_address_are_warnings(node: Node) -> None:
+def test_old_variables_and_unresolvable_names_are_warnings(node: Node) -> None:
     node.variables.update(
         DLS_TASK_NUMBER="2", DLS_TASK_INDEX="1", VC_WORKER_HOSTS="127.0.0.1,no.such.host.invalid"
     )
@@ -124,7 +124,7 @@ def test_old_variables_and_names_without_an_address_are_warnings(node: Node) -> 
     assert "no.such.host.invalid" in only(findings, "names")["evidence"]
 
 
-def test_a_port_that_is_taken(node: Node) -> None:
+def test_a_port_in_use_is_a_warning(node: Node) -> None:
     with socket.socket() as other:
         other.bind(("", 0))
         other.listen()
@@ -133,7 +133,7 @@ def test_a_port_that_is_taken(node: Node) -> None:
         assert str(port) in only(doctor(node), "ports")["evidence"]
 
 
-def test_obs_answers_and_its_clock_is_ours(node: Node, obs: MemoryObs) -> None:
+def test_obs_is_reachable_and_clocks_agree(node: Node, obs: MemoryObs) -> None:
     node.variables.update(OBS_ENDPOINT=obs.url, OBS_SECURITY_TOKEN="TOKENPLANTED", **CREDENTIALS)
     findings = doctor(node)
     assert only(findings, "OBS")["severity"] == only(findings, "clock")["severity"] == "ok"
@@ -142,25 +142,25 @@ def test_obs_answers_and_its_clock_is_ours(node: Node, obs: MemoryObs) -> None:
 
 
 @pytest.mark.parametrize(("skew", "severity"), [(0, "ok"), (-59, "ok"), (61, "warning"), (-901, "error")])
-def test_a_clock_that_is_off(skew: float, severity: str) -> None:
-    assert clock(skew).severity == severity
+def test_a_wrong_clock_is_found(skew: float, severity: str) -> None:
+    assert judge_clock(skew).severity == severity
 
 
 class TestRankTable:
-    def test_one_that_contradicts_the_variables(self, node: Node) -> None:
+    def test_table_that_contradicts_the_variables_is_an_error(self, node: Node) -> None:
         node.variables.update(RANK_TABLE_FILE=str(node.config), MA_NUM_HOSTS="4", VC_TASK_INDEX="0")
         node.table.write_text(json.dumps(template_two(2, 8)))
         evidence = [f["evidence"] for f in doctor(node, code=78)["rank table"]]
         assert "2 pods, MA_NUM_HOSTS is 4" in evidence
         assert "this container has 8 devices in the table, MA_NUM_GPUS is 2" in evidence
 
-    def test_one_that_is_not_there_yet(self, node: Node) -> None:
+    def test_missing_table_is_no_error(self, node: Node) -> None:
         node.variables["RANK_TABLE_FILE"] = str(node.config)
         assert "No such file" in only(doctor(node), "rank table")["evidence"]
         node.table.write_text('{"status": "initializing"}')
         assert "initializing" in only(doctor(node), "rank table")["evidence"]
 
-    def test_one_of_another_job(self, node: Node) -> None:
+    def test_table_of_another_job_is_an_error(self, node: Node) -> None:
         node.variables["RANK_TABLE_FILE"] = str(node.config)
         node.table.write_text(json.dumps(fake(2, 8, lambda pod: f"other-{pod + 5}")))
         assert any(
@@ -169,7 +169,7 @@ class TestRankTable:
 
 
 class TestNpu:
-    """Two nodes of two cards; this is the first."""
+    """The first of two nodes with two cards each."""
 
     @pytest.fixture
     def cards(self, node: Node, tmp_path: Path) -> Path:
@@ -198,14 +198,16 @@ class TestNpu:
         cards.write_text(json.dumps(state))
         return state
 
-    def test_cards_that_are_well(self, node: Node, cards: Path) -> None:
+    def test_healthy_cards_are_ok(self, node: Node, cards: Path) -> None:
         findings = doctor(node)
         assert [f["evidence"] for f in findings["NPU"]] == ["2 x 910B4, npu-smi 24.1.rc1"]
         evidence = [f["evidence"] for f in findings["card network"]]
         assert evidence == ["card 0: Success, netdetect 10.9.9.1", "card 1: Success, netdetect 10.9.9.1"]
         assert json.loads(cards.read_text())["set"] == []  # nothing was changed
 
-    def test_what_a_tool_has_started_is_not_waited_for(self, node: Node, cards: Path, tmp_path: Path) -> None:
+    def test_children_of_a_tool_do_not_delay_the_doctor(
+        self, node: Node, cards: Path, tmp_path: Path
+    ) -> None:
         """A child that keeps the output open, as a call into the driver does that never returns."""
         tool = tmp_path / "bin" / "npu-smi"
         tool.parent.mkdir()
@@ -215,27 +217,27 @@ class TestNpu:
         assert [f["evidence"] for f in doctor(node)["NPU"]] == ["2 x 910B4, npu-smi 24.1.rc1"]
         os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)  # which still runs
 
-    def test_a_card_that_is_ill_and_one_that_is_missing(self, node: Node, cards: Path) -> None:
+    def test_faulty_and_missing_cards_are_found(self, node: Node, cards: Path) -> None:
         self.change(cards, health=["OK", "Alarm"])
         assert "NPU 1 (910B4): Alarm" in doctor(node, code=78)["NPU"][0]["evidence"]
         self.change(cards, health=["OK"])
         assert "npu-smi shows 1 cards, MA_NUM_GPUS is 2" in doctor(node)["NPU"][1]["evidence"]
 
-    def test_npu_smi_that_fails(self, node: Node, cards: Path) -> None:
+    def test_failing_npu_smi_is_reported(self, node: Node, cards: Path) -> None:
         self.change(cards, smi_code=187)
         evidence = only(doctor(node, code=78), "NPU")["evidence"]
         assert "exit code 187" in evidence
         assert "dcmi module initialize failed" in evidence
 
-    def test_a_port_without_a_network(self, node: Node, cards: Path) -> None:
+    def test_card_port_without_a_link_is_reported(self, node: Node, cards: Path) -> None:
         self.change(cards, reachable=[])
         assert [f["severity"] for f in doctor(node, code=78)["card network"]] == ["error", "error"]
 
-    def test_an_address_that_is_not_the_tables(self, node: Node, cards: Path) -> None:
+    def test_card_address_that_differs_from_the_table_is_reported(self, node: Node, cards: Path) -> None:
         self.change(cards, ip={"0": "10.1.1.1", "1": "10.1.1.2"})
         assert "card 0 has 10.1.1.1, but" in only(doctor(node, code=78), "card address")["evidence"]
 
-    def test_with_configure_each_card_looks_for_its_peer_and_is_set_back(
+    def test_configure_pings_the_peer_of_each_card_and_restores_its_settings(
         self, node: Node, cards: Path
     ) -> None:
         peers = json.loads(cards.read_text())["peers"]
@@ -247,13 +249,13 @@ class TestNpu:
         assert state["set"] == [["0", peers[0]], ["0", "10.9.9.1"], ["1", peers[1]], ["1", "10.9.9.1"]]
         assert state["netdetect"] == {"0": "10.9.9.1", "1": "10.9.9.1"}
 
-    def test_a_peer_that_cannot_be_reached_is_named(self, node: Node, cards: Path) -> None:
+    def test_unreachable_peer_is_named(self, node: Node, cards: Path) -> None:
         peers = self.change(cards)["peers"]
         self.change(cards, reachable=["10.9.9.1", peers[0]])
         _, second = doctor(node, "--configure", code=78)["card peers"]
         assert second["evidence"] == f"card 1 to {peers[1]}: Fault"
 
-    def test_the_drivers_version(self, node: Node, cards: Path, tmp_path: Path) -> None:
+    def test_driver_version_is_reported(self, node: Node, cards: Path, tmp_path: Path) -> None:
         (tmp_path / "driver").mkdir()
         (tmp_path / "driver" / "version.info").write_text("Version=24.1.rc1\nascendhal_version=7\n")
         system = System(node.environ(), "host", driver=str(tmp_path / "driver"))
@@ -264,43 +266,46 @@ class TestContainer:
     def job_in(self, home: Path) -> Any:
         return read_job({"MA_HOME": str(home), "MA_LOG_DIR": str(home / "file" / "log")}, "host")
 
-    def test_a_log_directory_that_cannot_be_made(self, tmp_path: Path) -> None:
+    def test_log_directory_that_cannot_be_created_is_an_error(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("no directory")
-        log, _ = directories(System({}, "host"), self.job_in(tmp_path))
+        log, _ = check_directories(System({}, "host"), self.job_in(tmp_path))
         assert log == Finding(
             "log", "error", f"{tmp_path}/file/log cannot be written: {tmp_path}/file: Not a directory",
             f"chown -R 1000:100 {tmp_path}/file/log, in the image or on the storage server",
         )  # fmt: skip
 
-    def test_little_space(self, tmp_path: Path) -> None:
+    def test_little_disk_space_is_reported(self, tmp_path: Path) -> None:
         system = System({}, "host", places=((str(tmp_path), 1_000_000), ("/no/such", 1)))
-        first, second = space(system, self.job_in(tmp_path))
+        first, second = check_space(system, self.job_in(tmp_path))
         assert first.severity == second.severity == "warning"
         assert "ModelArts requires 1000000 GB" in first.evidence
 
     def test_limits_matter_beside_infiniband(self, tmp_path: Path) -> None:
-        assert next(limits(System({}, "host", devices=str(tmp_path)), self.job_in(tmp_path))).severity == "ok"
+        assert (
+            next(check_limits(System({}, "host", devices=str(tmp_path)), self.job_in(tmp_path))).severity
+            == "ok"
+        )
         (tmp_path / "infiniband").mkdir()
-        finding = next(limits(System({}, "host", devices=str(tmp_path)), self.job_in(tmp_path)))
+        finding = next(check_limits(System({}, "host", devices=str(tmp_path)), self.job_in(tmp_path)))
         assert finding.severity == "warning"
         assert "open files" in finding.evidence
 
 
 class TestPreflight:
-    def test_errors_end_the_job_before_anything_starts(self, node: Node) -> None:
+    def test_errors_end_the_job_before_its_processes_start(self, node: Node) -> None:
         node.variables["HCCL_CONNECT_TIMEOUT"] = "1"
         ended = node.boot("--rendezvous", "none", "--preflight", RANK, "print:started")
         assert ended.code == 78
         assert "HCCL accepts 120 to 7200 seconds" in ended.output
         assert "started" not in ended.output
 
-    def test_warnings_are_said_and_the_job_runs(self, node: Node) -> None:
+    def test_warnings_are_printed_and_the_job_runs(self, node: Node) -> None:
         node.variables.update(DLS_TASK_NUMBER="1", MA_NUM_HOSTS="")
         ended = node.boot("--rendezvous", "none", "--preflight", RANK, "print:started")
         assert ended.code == 0, ended.output
         assert "preflight: variables: variables of ModelArts' first version" in ended.output
 
-    def test_it_is_cheap(self, node: Node) -> None:
+    def test_it_runs_no_program_and_uses_no_network(self, node: Node) -> None:
         """No program is run and nothing resolved: a name server that does not answer costs nothing."""
         node.variables.update(
             PATH=f"{STAND_INS}:{os.environ['PATH']}", VC_WORKER_HOSTS="no.such.host.invalid"
@@ -312,26 +317,26 @@ class TestPreflight:
         assert "npu-smi" not in ended.output
 
 
-def test_the_nodes_that_the_yaml_of_a_hyperjob_tells_are_no_contradiction() -> None:
+def test_the_number_of_nodes_in_a_hyperjobs_yaml_is_no_contradiction() -> None:
     """Volcano counts the pods of one child job; ModelArts, which has its own variables too, those of the job."""
     child = {"VC_TASK_INDEX": "1", "VC_WORKER_NUM": "2", "VC_WORKER_HOSTS": "hj-0-w-0.hj-0,hj-0-w-1.hj-0"}
     environ = {**child, "MA_NUM_HOSTS": "4", "MA_VJ_NAME": "hj"}
-    job = read_job(environ, "hj-0-w-1", look=Around)
+    job = read_job(environ, "hj-0-w-1", look=Surroundings)
     assert job.node_count == 4
-    assert [finding.severity for finding in variables(environ, job)] == ["ok"]
+    assert [finding.severity for finding in check_variables(environ, job)] == ["ok"]
     fewer = {**environ, "MA_NUM_HOSTS": "1", "VC_TASK_INDEX": "0"}
     on_modelarts = {**environ, "MA_JOB_DIR": "/home/ma-user/modelarts/user-job-dir"}
     for wrong in (fewer, on_modelarts):
-        findings = variables(wrong, read_job(wrong, "hj-0-w-1", look=Around))
+        findings = check_variables(wrong, read_job(wrong, "hj-0-w-1", look=Surroundings))
         assert [finding.severity for finding in findings] == ["error", "error", "ok"]
 
 
-def test_the_counts_of_a_task_are_no_contradiction_on_volcano() -> None:
+def test_worker_count_of_a_volcano_task_is_no_contradiction() -> None:
     """A job with the tasks master and worker: `VC_WORKER_NUM` is that of the workers only."""
     environ = {
         "VC_TASK_INDEX": "0", "VC_WORKER_NUM": "1", "VC_WORKER_HOSTS": "t-worker-0.t", "VC_MASTER_NUM": "1",
         "VC_MASTER_HOSTS": "t-master-0.t",
     }  # fmt: skip
-    job = read_job(environ, "t-worker-0", look=Around)
+    job = read_job(environ, "t-worker-0", look=Surroundings)
     assert job.node_count == 2
-    assert [finding.severity for finding in variables(environ, job)] == ["ok"]
+    assert [finding.severity for finding in check_variables(environ, job)] == ["ok"]

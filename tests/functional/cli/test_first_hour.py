@@ -1,4 +1,4 @@
-"""What people type in their first hour: each mistake ends with the advice that it needs, said once."""
+"""Mistakes of new users: each ends with one message that has the advice it needs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.functional.node import Ended
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project with a training that accepts no arguments, and a home that nothing may be left in."""
+    """A project with a training that accepts no arguments, and an empty home that must stay empty."""
     project = tmp_path / "project"
     project.mkdir()
     (project / "train.py").write_text(
@@ -35,7 +35,7 @@ def ma_boot(project: Path, *arguments: str, variables: dict[str, str] = {}) -> E
 
 
 def left(project: Path) -> tuple[str, ...]:
-    """What was left in the home and beside the script."""
+    """Files left in the home and beside the script."""
     return (*os.listdir(project.parent / "home"), *(set(os.listdir(project)) - {"train.py"}))
 
 
@@ -64,7 +64,7 @@ def left(project: Path) -> tuple[str, ...]:
         (["--local", "--requirements", "none.txt", "train.py"], 78, "--requirements none.txt: no such file"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_said_once_and_leaves_nothing(
+def test_mistake_is_reported_once_and_leaves_no_files(
     project: Path, arguments: tuple[str, ...], code: int, advice: str | None
 ) -> None:
     ended = ma_boot(project, *arguments)
@@ -77,7 +77,7 @@ def test_a_mistake_is_said_once_and_leaves_nothing(
 @pytest.mark.parametrize(
     "words", ["--local train.py", "--plan --local train.py", "doctor", "job init train.py"]
 )
-def test_a_working_directory_that_was_removed(project: Path, words: str) -> None:
+def test_removed_working_directory_is_reported(project: Path, words: str) -> None:
     gone = project / "gone"
     gone.mkdir()
     script = f'rmdir ../gone && exec "{sys.executable}" -m ma_boot {words}'
@@ -98,7 +98,7 @@ def test_a_working_directory_that_was_removed(project: Path, words: str) -> None
         ("", "the file is empty"),
     ],
 )
-def test_a_rank_table_of_another_format_is_not_waited_for(project: Path, text: str, why: str) -> None:
+def test_rank_table_of_another_format_ends_the_wait(project: Path, text: str, why: str) -> None:
     table = project / "hosts"
     table.write_text(text)
     os.utime(table, (1, 1))
@@ -107,13 +107,13 @@ def test_a_rank_table_of_another_format_is_not_waited_for(project: Path, text: s
     assert ended.output.count(f"--rank-table-file hosts: not a rank table: {why}") == 2  # phase, and report
 
 
-def test_the_variable_of_an_invalid_value_is_named(project: Path) -> None:
+def test_invalid_value_names_its_variable(project: Path) -> None:
     ended = ma_boot(project, "train.py", variables={"MABOOT_LOCAL": "1", "MABOOT_NODES": "two"})
     assert ended.code == 64
     assert "Invalid value for MABOOT_NODES: 'two' is not a whole number from 1 to 1024" in ended.output
 
 
-def test_a_directory_is_no_script(project: Path) -> None:
+def test_directory_instead_of_a_script_is_reported(project: Path) -> None:
     (project / "model.py").mkdir()
     ended = ma_boot(project, "--local", "model.py")
     assert ended.code == 127
@@ -121,7 +121,7 @@ def test_a_directory_is_no_script(project: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o755])
-def test_a_program_beside_the_project_has_lost_its_x_bit_in_obs(project: Path, mode: int) -> None:
+def test_program_without_its_executable_bit_is_explained_by_obs(project: Path, mode: int) -> None:
     (project / "prog").write_text("#!/bin/sh\necho hi\n")
     (project / "prog").chmod(mode)
     ended = ma_boot(project, "--local", "./prog")
@@ -132,7 +132,7 @@ def test_a_program_beside_the_project_has_lost_its_x_bit_in_obs(project: Path, m
     )
 
 
-def test_windows_line_ends(project: Path) -> None:
+def test_windows_line_ends_are_explained(project: Path) -> None:
     (project / "set_env.sh").write_bytes(b"export A=1\r\n")
     ended = ma_boot(project, "--local", "--source", "set_env.sh", "train.py")
     assert ended.code == 78
@@ -143,7 +143,7 @@ def test_windows_line_ends(project: Path) -> None:
 
 
 @pytest.mark.parametrize("words", ["--version", "rank-table fake", "--local train.py"])
-def test_standard_output_that_is_closed(project: Path, words: str) -> None:
+def test_closed_standard_output_is_tolerated(project: Path, words: str) -> None:
     script = f'exec "{sys.executable}" -m ma_boot {words} <&- >&-'
     done = subprocess.run(
         ["bash", "-c", script],
@@ -157,7 +157,7 @@ def test_standard_output_that_is_closed(project: Path, words: str) -> None:
         assert b"[ma_boot]" not in log.read_bytes(), log
 
 
-def test_an_invalid_mapping_is_said_once(project: Path) -> None:
+def test_invalid_mapping_is_reported_once(project: Path) -> None:
     (project / "map.json").write_text('{"inputs": {}}')
     ended = ma_boot(project, "--local", "--nodes", "2", "--path-mapping", "map.json", "train.py")
     assert ended.code == 78
@@ -167,14 +167,14 @@ def test_an_invalid_mapping_is_said_once(project: Path) -> None:
 @pytest.mark.parametrize(
     "arguments", [["-h"], ["help"], ["help", "faults"], ["help", "sync"], ["sync", "-h"]]
 )
-def test_help_by_any_name(project: Path, arguments: tuple[str, ...]) -> None:
+def test_help_answers_to_its_usual_names(project: Path, arguments: tuple[str, ...]) -> None:
     ended = ma_boot(project, *arguments)
     assert ended.code == 0
     assert ("--fault FAULT" if "faults" in arguments else "Usage: ma_boot") in ended.output
     assert ended.output.splitlines()[0].startswith("Usage: ma_boot sync") == ("sync" in arguments)
 
 
-def test_a_program_that_only_the_selected_environment_has_is_no_mistake(project: Path) -> None:
+def test_program_of_the_selected_environment_is_accepted(project: Path) -> None:
     bin_dir = project.parent / "env" / "bin"
     bin_dir.mkdir(parents=True)
     for name in ("python", "repor"):
@@ -184,7 +184,7 @@ def test_a_program_that_only_the_selected_environment_has_is_no_mistake(project:
     assert ended.code == 0, ended.output
 
 
-def test_an_option_after_the_script_is_noted(project: Path) -> None:
+def test_option_after_the_script_is_noted(project: Path) -> None:
     ended = ma_boot(project, "--local", "train.py", "--nodes", "2")
     assert ended.code == 2
     assert ended.output.count("--nodes comes after train.py, and so is passed to the training") == 1
@@ -192,13 +192,13 @@ def test_an_option_after_the_script_is_noted(project: Path) -> None:
     assert "parse_known_args" not in ended.output
 
 
-def test_a_strict_parser_is_explained(project: Path) -> None:
+def test_unrecognized_arguments_of_the_training_are_explained(project: Path) -> None:
     ended = ma_boot(project, "--local", "--append-args", "--lr=0.1", "train.py")
     assert ended.code == 2
     assert "let the script use `parse_known_args()`" in ended.output
 
 
-def test_a_misspelt_variable_is_noted(project: Path) -> None:
+def test_misspelt_variable_is_noted(project: Path) -> None:
     variables = {"MABOOT_STOP_TIMOUT": "3", "MABOOT_LOCAL": "1", "MABOOT_NNODES": "2", "MABOOT_X": "1"}
     ended = ma_boot(project, "train.py", variables=variables)
     assert ended.code == 0, ended.output
@@ -208,7 +208,7 @@ def test_a_misspelt_variable_is_noted(project: Path) -> None:
     assert "MABOOT_NNODES" not in ended.output
 
 
-def test_an_obs_root_that_does_not_exist_is_looked_for_somewhere(project: Path) -> None:
+def test_missing_obs_root_is_reported_with_its_full_path(project: Path) -> None:
     (project / "map.json").write_text('{"input": {"data": "obs://bucket/data/"}}')
     ended = ma_boot(project, "--local", "--obs-root", "obs", "--path-mapping", "map.json", "train.py")
     assert ended.code == 66, ended.output
@@ -223,7 +223,7 @@ def test_an_obs_root_that_does_not_exist_is_looked_for_somewhere(project: Path) 
         assert f"obs://bucket/data/ (looked for {project}/obs/bucket/data" in ended.output
 
 
-def test_mpirun_that_is_missing_is_reported_before_the_rank_table(project: Path, tmp_path: Path) -> None:
+def test_missing_mpirun_is_reported_before_the_rank_table(project: Path, tmp_path: Path) -> None:
     programs = tmp_path / "programs"
     programs.mkdir()
     for name in ("python3", "bash", "env"):
@@ -235,11 +235,11 @@ def test_mpirun_that_is_missing_is_reported_before_the_rank_table(project: Path,
     assert "rank table: " not in ended.output
 
 
-def test_a_missing_variable_of_pytorch_has_a_hint() -> None:
+def test_missing_variable_of_pytorch_has_a_hint() -> None:
     assert "--rendezvous torch" in hints_for("KeyError: 'WORLD_SIZE'")[0]
 
 
-def test_a_reason_is_said_when_it_happens_and_at_the_end(project: Path) -> None:
+def test_reason_is_printed_when_it_happens_and_at_the_end(project: Path) -> None:
     (project / "train.py").write_text("raise SystemExit(3)")
     ended = ma_boot(project, "--local", "train.py")
     assert ended.code == 3

@@ -1,4 +1,4 @@
-"""The help: each page fits a screen and has an example, and each example works."""
+"""Help pages: each fits on a screen and has an example that works."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ import pytest
 
 from ma_boot.cli.app import commands, main
 from ma_boot.cli.help import Group
-from ma_boot.cli.options.option import RunOption, RunVariable
+from ma_boot.cli.options.sources import declared_options
 from ma_boot.cli.options.topics import TOPICS
-from ma_boot.cli.run import ALL, run
+from ma_boot.cli.run import run
+from ma_boot.cli.run_command import ALL
 from ma_boot.desk.rehearsal.faults import KINDS
 from ma_boot.platform.rank_table import fake
-from tests.command_lines import objections, tree
+from tests.command_lines import find_mistakes, tree
 from tests.synthetic import synthetic_job
 
 LINES, COLUMNS = 40, 80
@@ -39,19 +40,19 @@ def shown(words: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> str:
 
 
 def examples(page: str) -> list[str]:
-    """The command lines below `Example:`."""
+    """Returns the command lines below `Example:`."""
     match = re.search(r"^ *Example:\n((?: +ma_boot .*\n)+)", page, re.MULTILINE)
     return [line.strip() for line in match.group(1).splitlines()] if match else []
 
 
 def all_examples() -> list[str]:
-    """The examples of every page, by the texts that the pages are made of."""
+    """Returns the examples of all pages, from the texts that the pages are made of."""
     of_topics = [line for topic in TOPICS for line in topic.examples]
     docs = [command.help or "" for command in ALL_COMMANDS.values()]
     return [*of_topics, *(line for doc in docs for line in examples(doc + "\n"))]
 
 
-def test_a_page_fits_a_screen_and_has_an_example(capfd: pytest.CaptureFixture[str]) -> None:
+def test_page_fits_on_a_screen_and_has_an_example(capfd: pytest.CaptureFixture[str]) -> None:
     wrong = []
     for words in PAGES:
         page = shown(words, capfd)
@@ -62,7 +63,7 @@ def test_a_page_fits_a_screen_and_has_an_example(capfd: pytest.CaptureFixture[st
     assert wrong == []
 
 
-def test_no_sentence_is_cut(capfd: pytest.CaptureFixture[str]) -> None:
+def test_sentences_are_complete(capfd: pytest.CaptureFixture[str]) -> None:
     cut = {}
     for words in COMMANDS:
         page = re.sub(
@@ -72,12 +73,11 @@ def test_no_sentence_is_cut(capfd: pytest.CaptureFixture[str]) -> None:
     assert {words: parts for words, parts in cut.items() if parts} == {}
 
 
-def test_all_is_every_option_once(capfd: pytest.CaptureFixture[str]) -> None:
+def test_help_all_has_every_option_once(capfd: pytest.CaptureFixture[str]) -> None:
     page = shown(("--help", ALL), capfd)
     options = [
-        param.variable if isinstance(param, RunVariable) else param.opts[-1]
-        for param in run.params
-        if isinstance(param, RunOption)
+        param.declared.variable if param.declared.variable_only else param.opts[-1]
+        for param in declared_options(run)
     ]
     assert sorted(re.findall(r"^  (?:-v, )?(--?[a-z-]+|MABOOT_\w+)", page, re.MULTILINE)) == sorted(options)
 
@@ -88,14 +88,14 @@ def test_every_option_has_exactly_one_topic() -> None:
     assert {id(param) for param in run.params if isinstance(param, click.Option)} == set(map(id, in_topics))
 
 
-def test_every_option_of_every_command_says_what_it_is_for() -> None:
-    silent = [
+def test_every_option_of_every_command_has_a_help_text() -> None:
+    without_help = [
         (command.name, param.opts)
         for command in ALL_COMMANDS.values()
         for param in command.params
         if isinstance(param, click.Option) and not param.help
     ]
-    assert silent == []
+    assert without_help == []
 
 
 def test_every_path_completes() -> None:
@@ -109,8 +109,8 @@ def test_every_path_completes() -> None:
 
 
 def test_every_requirement_is_an_option_of_run() -> None:
-    names = {param.name for param in run.params}
-    assert {needed.option for p in run.params if isinstance(p, RunOption) for needed in p.requires} <= names
+    required = {needed.option for option in declared_options(run) for needed in option.declared.requires}
+    assert required <= {param.name for param in run.params}
 
 
 def test_every_kind_of_fault_is_explained(capfd: pytest.CaptureFixture[str]) -> None:
@@ -119,13 +119,13 @@ def test_every_kind_of_fault_is_explained(capfd: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize("words", [["--help", "nonsense"], ["run", "--help", "nonsense"]])
-def test_an_unknown_topic_names_the_topics(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+def test_unknown_topic_lists_the_topics(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert main(words, {}) == 64
     message = capfd.readouterr().err
     assert [topic.name for topic in TOPICS if topic.name not in message] == []
 
 
-def test_the_help_of_the_training_is_its_own(
+def test_help_after_the_script_is_that_of_the_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -134,8 +134,8 @@ def test_the_help_of_the_training_is_its_own(
     assert "of the training: --help ranks" in capfd.readouterr().out
 
 
-def test_an_example_is_a_right_command_line(job_directory: Path) -> None:
-    assert {line: reasons for line in all_examples() if (reasons := objections(line))} == {}
+def test_example_is_a_valid_command_line(job_directory: Path) -> None:
+    assert {line: reasons for line in all_examples() if (reasons := find_mistakes(line))} == {}
 
 
 ALONE = [
@@ -147,7 +147,7 @@ NEEDS_MORE = ("generate", "/user/config", "server_0.json")  # cards, the platfor
 
 
 @pytest.mark.parametrize("line", [line for line in ALONE if not any(word in line for word in NEEDS_MORE)])
-def test_an_example_works(line: str, job_directory: Path) -> None:
+def test_example_works(line: str, job_directory: Path) -> None:
     words = shlex.split(line.replace("/*-", "/job-node-0-"))[1:]
     more = ["--obs-root", "obs"] if words[0] == "sync" and "--obs-root" not in words else []
     assert main([*words, *more], ENVIRON) == 0
@@ -157,7 +157,7 @@ PLANNED = [line for topic in TOPICS for line in topic.examples if "--local" in l
 
 
 @pytest.mark.parametrize("line", PLANNED)
-def test_an_example_of_a_rehearsal_has_a_plan(
+def test_example_of_a_rehearsal_has_a_plan(
     line: str, job_directory: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--plan", "--json", *shlex.split(line)[1:]], ENVIRON) == 0
@@ -166,7 +166,7 @@ def test_an_example_of_a_rehearsal_has_a_plan(
 
 @pytest.fixture
 def job_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with what the examples name."""
+    """A directory with the files that the examples name."""
     monkeypatch.chdir(tmp_path)
     for name in ("jobstart_hccl.json", "yesterday.json"):
         Path(name).write_text(json.dumps(fake(2, 8)))
@@ -184,14 +184,14 @@ def job_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_overview_says_of_each_command_what_its_own_help_says_first() -> None:
+def test_overview_has_the_first_sentence_of_each_command() -> None:
     assert isinstance(commands, Group)
     assert [commands.about(name) for name in commands.commands] == [
         command.get_short_help_str(1000) for command in commands.commands.values()
     ]
 
 
-def test_the_overview_imports_no_command() -> None:
+def test_overview_imports_no_command() -> None:
     program = "import sys; from ma_boot.cli.app import main; main(['--help']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.splitlines()[-1].split())
@@ -201,17 +201,17 @@ def test_the_overview_imports_no_command() -> None:
     }
 
 
-def test_a_start_looks_for_no_garbage() -> None:
+def test_start_runs_no_garbage_collection() -> None:
     program = (
-        "import contextlib, gc, os, typing; before = gc.get_stats()[0]; from ma_boot.__main__ import main\n"
+        "import contextlib, gc, os, typing; gc.collect(); before = gc.get_stats()[0]; from ma_boot.__main__ import main\n"
         "main(['--help']); print(gc.get_stats()[0]['collections'] - before['collections'])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "0"
 
 
-def test_the_program_ends_without_taking_the_interpreter_apart() -> None:
-    """That takes some 10 ms after each job; `-v` tells of it."""
+def test_program_skips_the_teardown_of_the_interpreter() -> None:
+    """The teardown takes some 10 ms after each job; `python -v` prints it."""
     done = subprocess.run(
         [sys.executable, "-v", "-m", "ma_boot", "--version"], capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""What `make image` and `make push` take, and what they pass on."""
+"""Variables of `make image` and `make push`, and the commands that they run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def commands(*words: str, environ: dict[str, str] | None = None) -> str:
-    """What make would run."""
+    """Returns the commands that make would run."""
     done = subprocess.run(
         ["make", "--dry-run", *words],
         cwd=ROOT,
@@ -33,23 +33,23 @@ def test_build_arguments_are_passed_by_name() -> None:
     assert "planted" not in made
 
 
-def test_a_shells_conda_is_not_that_of_the_image() -> None:
+def test_conda_of_the_shell_is_not_passed_to_the_image() -> None:
     environ = {"ANACONDA_DIR": "/me/conda", "CONDA_ENV": "mine", "TOOLKIT_PYTHON": "/x", "PIP_NO_INDEX": "1"}
     made = commands("image", environ=environ)
     assert [name for name in environ if f"--build-arg {name} " in made] == ["TOOLKIT_PYTHON", "PIP_NO_INDEX"]
 
 
-def test_a_registry_and_an_architecture_can_be_named() -> None:
+def test_registry_and_architecture_are_passed_on() -> None:
     made = commands("push", "REGION=r", "ORGANIZATION=o", "IMAGE=x", "REGISTRY=h:5000", "ARCH=aarch64")
     assert "--registry h:5000 --arch aarch64" in made
 
 
-def test_a_rehearsal_in_containers_installs_no_mindspore_here() -> None:
+def test_rehearsal_in_containers_installs_no_mindspore_on_this_machine() -> None:
     assert "make_env.py" not in commands("rehearse-docker", "IMAGE=x", "REHEARSAL=/nowhere")
     assert "make_env.py" in commands("rehearse", "REHEARSAL=/nowhere")
 
 
-def test_the_images_are_drawn_by_the_standard_library(tmp_path: Path) -> None:
+def test_example_images_need_only_the_standard_library(tmp_path: Path) -> None:
     script = ROOT / "examples" / "mindspore_cpu" / "make_images.py"
     subprocess.run([sys.executable, "-I", "-S", script, tmp_path / "x", "--images", "50"], check=True)
     for name in ("data_batch_1.bin", "data_batch_5.bin", "test_batch.bin"):
@@ -59,13 +59,13 @@ def test_the_images_are_drawn_by_the_standard_library(tmp_path: Path) -> None:
         assert len(set(content)) > 150
 
 
-@pytest.mark.parametrize("program", ["shellcheck", "hadolint"])
-def test_the_linters_are_run(program: str) -> None:
+@pytest.mark.parametrize("program", ["codespell", "shellcheck", "hadolint"])
+def test_check_runs_each_linter(program: str) -> None:
     assert f"bin/{program} " in commands("check")
 
 
-def test_a_clone_has_line_ends_of_linux(tmp_path: Path) -> None:
-    """Also where git is configured to write Windows' line ends, as its installer for Windows does."""
+def test_clone_has_line_ends_of_linux(tmp_path: Path) -> None:
+    """Git may be configured to write Windows' line ends, as its installer for Windows does."""
     for name in (".gitattributes", "entrypoint"):
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
     git = ["git", "-c", "core.autocrlf=true", "-c", "user.name=x", "-c", "user.email=x@y"]

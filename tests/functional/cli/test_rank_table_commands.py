@@ -1,4 +1,4 @@
-"""`ma_boot rank-table ...` on real files, and a wait for a table that real writers make."""
+"""`ma_boot rank-table` on real files, and waits for tables of real writers."""
 
 from __future__ import annotations
 
@@ -7,36 +7,17 @@ import os
 import re
 import shutil
 import stat
-import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from ma_boot.platform.rank_table import fake
+from tests.functional.cli.rank_table_tool import Run, run, tool
 from tests.functional.node import RANK, Node, eventually, template_two
 from tests.requirement import unavailable
-
-
-class Run(NamedTuple):
-    """What a program printed, and its exit code."""
-
-    code: int
-    output: str
-    errors: str
-
-
-def run(*argv: str, given: str = "", environ: dict[str, str] | None = None) -> Run:
-    done = subprocess.run(argv, input=given, capture_output=True, text=True, env=environ, check=False)
-    return Run(done.returncode, done.stdout, done.stderr)
-
-
-def tool(*arguments: str, given: str = "", path: str = "/usr/bin:/bin") -> Run:
-    """Runs `ma_boot rank-table`."""
-    argv = (sys.executable, "-m", "ma_boot", "rank-table", *arguments)
-    return run(*argv, given=given, environ={"PATH": path})
 
 
 @pytest.fixture
@@ -59,14 +40,14 @@ def single(tmp_path: Path, name: str, server: str, devices: int = 1) -> str:
     return str(file)
 
 
-def test_show_for_people_and_for_programs(two: str) -> None:
+def test_show_prints_text_or_json(two: str) -> None:
     lines = tool("show", two).output.splitlines()
     assert lines[0].split() == ["rank", "pod", "server_id", "device_id", "device_ip"]
     assert lines[3].split() == ["2", "ma-job-fake-worker-1", "192.168.0.2", "0", "192.1.0.2"]
     assert json.loads(tool("show", "--json", two).output)[3]["rank"] == 3
 
 
-def test_validate_says_valid_or_all_that_is_wrong(two: str) -> None:
+def test_validate_lists_all_errors(two: str) -> None:
     assert tool("validate", two).output.startswith("warning: ")
     refused = tool("validate", "--product", "910a", two)
     assert refused.code == 65
@@ -75,28 +56,28 @@ def test_validate_says_valid_or_all_that_is_wrong(two: str) -> None:
     assert tool("validate", "-", given=json.dumps(fake(2, 8))).output == "valid\n"
 
 
-def test_convert_writes_a_file_that_convert_leaves_as_it_is(two: str, tmp_path: Path) -> None:
+def test_convert_is_idempotent(two: str, tmp_path: Path) -> None:
     target = tmp_path / "one.json"
     assert tool("convert", two, "-o", str(target)).code == 0
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
     assert tool("convert", str(target)).output == target.read_text()
 
 
-def test_merge_in_natural_order(tmp_path: Path) -> None:
+def test_merge_orders_servers_naturally(tmp_path: Path) -> None:
     files = [single(tmp_path, f"hccl_{n}.json", f"10.0.0.{n}") for n in (10, 2)]
     merged = json.loads(tool("merge", *files).output)
     places = [(server["server_id"], server["device"][0]["rank_id"]) for server in merged["server_list"]]
     assert places == [("10.0.0.2", "0"), ("10.0.0.10", "1")]
 
 
-def test_merge_refuses_a_server_twice(tmp_path: Path) -> None:
+def test_merge_rejects_a_duplicate_server(tmp_path: Path) -> None:
     files = [single(tmp_path, name, "10.0.0.1") for name in ("a.json", "b.json")]
     refused = tool("merge", *files)
     assert refused.code == 65
     assert "server 10.0.0.1 in two tables" in refused.errors
 
 
-def test_generate_from_hccn_conf(tmp_path: Path) -> None:
+def test_generate_reads_hccn_conf(tmp_path: Path) -> None:
     conf = tmp_path / "hccn.conf"
     conf.write_text(
         "address_0=192.98.92.100\nnetmask_0=255.255.255.0\naddress_1=192.98.93.100\naddress_4=192.98.92.101\n"
@@ -111,7 +92,7 @@ def test_generate_from_hccn_conf(tmp_path: Path) -> None:
     assert (missing.code, "no address of 7" in missing.errors) == (78, True)
 
 
-def test_generate_from_hccn_tool(tmp_path: Path) -> None:
+def test_generate_asks_hccn_tool(tmp_path: Path) -> None:
     stand_in = tmp_path / "hccn_tool"  # written from MindSpore's guide: there is no NPU here
     stand_in.write_text(
         '#!/bin/sh\n[ "$2" -lt 2 ] && echo "ipaddr:192.98.9$2.131" && echo "netmask:255.255.255.0"\n'
@@ -123,11 +104,11 @@ def test_generate_from_hccn_tool(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("template", "key"), [("one", "server_list"), ("two", "group_list")])
-def test_fake_in_both_templates(template: str, key: str) -> None:
+def test_fake_writes_both_templates(template: str, key: str) -> None:
     assert key in json.loads(tool("fake", "--nodes", "3", "--template", template).output)
 
 
-def test_diff_tells_who_moved(tmp_path: Path, two: str) -> None:
+def test_diff_lists_the_ranks_that_moved(tmp_path: Path, two: str) -> None:
     document = fake(2, 2)
     document["group_list"][0]["instance_list"][0]["server_id"] = "192.168.0.9"
     after = tmp_path / "after.json"
@@ -149,7 +130,7 @@ def test_diff_tells_who_moved(tmp_path: Path, two: str) -> None:
         (["melt"], "", 64, "No such command 'melt'"),
     ],
 )
-def test_a_mistake_is_one_clear_message(arguments: list[str], given: str, code: int, message: str) -> None:
+def test_a_mistake_is_one_message(arguments: list[str], given: str, code: int, message: str) -> None:
     ended = tool(*arguments, given=given)
     assert ended.code == code, ended.errors
     assert message in ended.errors
@@ -160,7 +141,7 @@ COMPLETED = json.dumps(template_two(1, 2))
 
 
 def write_torn(file: Path, text: str) -> None:
-    """As an open-source controller does: truncates, writes in two halves, then a `version` beside it."""
+    """Writes like an open-source controller: truncates, writes in two halves, then a `version` beside the table."""
     with file.open("w") as target:
         time.sleep(0.1)
         target.write(text[: len(text) // 2])
@@ -171,7 +152,7 @@ def write_torn(file: Path, text: str) -> None:
 
 
 def swap_link(file: Path, text: str) -> None:
-    """As a ConfigMap is updated: the link to the directory of the files is replaced."""
+    """Writes like an updated ConfigMap: replaces the link to the directory of the files."""
     directory = file.parent / f"..{time.time_ns()}"
     directory.mkdir()
     (directory / file.name).write_text(text)
@@ -184,7 +165,7 @@ def swap_link(file: Path, text: str) -> None:
 
 
 class TestWaiting:
-    """`ma_boot` waits while the table goes through the states of real writers."""
+    """Waits of `ma_boot` while a table goes through the states of real writers."""
 
     @pytest.fixture
     def node(self, tmp_path: Path) -> Node:
@@ -200,7 +181,9 @@ class TestWaiting:
         ],
         ids=["late", "odd", "initializing"],
     )
-    def test_every_writer_through_every_state(self, node: Node, write: Any, states: list[str]) -> None:
+    def test_wait_ends_with_the_completed_table_of_every_writer(
+        self, node: Node, write: Any, states: list[str]
+    ) -> None:
         running = node.start(RANK, "print:started")
         eventually(lambda: node.in_phase("rank table"), "the wait")
         for text in states:
@@ -221,7 +204,7 @@ class TestWaiting:
         ],
         ids=["count", "pod", "job"],
     )
-    def test_a_table_of_an_earlier_attempt_is_not_taken(
+    def test_table_of_an_earlier_attempt_is_ignored(
         self, node: Node, stale: dict[str, Any], reason: str
     ) -> None:
         node.variables.update(MA_NUM_HOSTS="2", VC_TASK_INDEX="0", MA_CURRENT_HOST_IP="10.0.0.1")
@@ -235,7 +218,7 @@ class TestWaiting:
         assert ended.code == 0, ended.output
         assert reason in ended.output
 
-    def test_completed_then_initializing_then_completed_takes_the_first(self, node: Node) -> None:
+    def test_first_completed_table_is_used(self, node: Node) -> None:
         node.complete_table()
         running = node.start(RANK, f"await:{node.root}/go", "print:started")
         eventually(lambda: node.in_phase("run"), "the training")
@@ -243,14 +226,14 @@ class TestWaiting:
         (node.root / "go").touch()
         assert running.end().code == 0
 
-    def test_a_timeout_says_the_last_reason_and_the_age(self, node: Node) -> None:
+    def test_a_timeout_reports_the_last_reason_and_the_age(self, node: Node) -> None:
         node.table.write_text('{"status":"initializing"}')
         os.utime(node.table, (time.time() - 100, time.time() - 100))
         ended = node.boot("--rank-table-timeout", "0.1", RANK)
         assert ended.code == 75
         assert re.search(r'status is "initializing" \(last written 1\d\d s ago\)', ended.output), ended.output
 
-    def test_of_two_pods_on_one_server_each_starts_its_own_devices(self, node: Node) -> None:
+    def test_two_pods_on_one_server_start_their_own_devices(self, node: Node) -> None:
         node.variables.update(MA_NUM_HOSTS="2", VC_TASK_INDEX="1", MA_CURRENT_HOST_IP="10.0.0.1")
         node.index = 1
         document = template_two(2, 2)
@@ -268,24 +251,24 @@ class TestWaiting:
         written = json.loads((node.home / "rank_table" / "jobstart_hccl.json").read_text())
         assert [len(server["device"]) for server in written["server_list"]] == [4]
 
-    def test_the_variable_may_name_a_file(self, node: Node) -> None:
+    def test_variable_may_name_a_file(self, node: Node) -> None:
         node.complete_table()
         node.variables["RANK_TABLE_FILE"] = str(node.table.rename(node.root / "mine.json"))
         assert node.boot(RANK).code == 0
 
-    def test_a_ready_table_in_template_one_wins(self, node: Node, tmp_path: Path) -> None:
+    def test_a_completed_table_in_template_one_is_used(self, node: Node, tmp_path: Path) -> None:
         node.variables["RANK_TABLE_FILE_V_1_0"] = single(tmp_path, "ready.json", "10.0.0.1", devices=2)
         ended = node.boot(RANK, "print:started")
         assert ended.code == 0, ended.output
         assert "ranks 0-1 of 2" in ended.output
 
-    def test_a_table_of_version_2_is_passed_through(self, node: Node) -> None:
+    def test_table_of_version_2_is_passed_through(self, node: Node) -> None:
         document = {"status": "completed", "version": "2.0", "rank_count": 2, "rank_list": [{"rank_id": 0}]}
         node.table.write_text(json.dumps(document))
         assert node.boot(RANK).code == 0
         assert json.loads((node.home / "rank_table" / "jobstart_hccl.json").read_text()) == document
 
-    def test_the_products_rules_and_the_order_are_variables(self, node: Node) -> None:
+    def test_product_rules_and_rank_order_are_set_by_variables(self, node: Node) -> None:
         node.complete_table()
         node.variables.update(MABOOT_PRODUCT="910a", MABOOT_RANK_ORDER="server", MABOOT_HOST_NIC_IP="reserve")
         ended = node.boot(RANK)
@@ -296,8 +279,8 @@ class TestWaiting:
         assert three.boot(RANK).code == 65
 
 
-class TestMountedByItself:
-    """As a ConfigMap with `subPath` is, which is never updated."""
+class TestFrozenMount:
+    """A ConfigMap with `subPath`, whose file is never updated."""
 
     @pytest.fixture
     def table(self, tmp_path: Path) -> Path:
@@ -315,14 +298,14 @@ class TestMountedByItself:
         mounted = ("bwrap", "--dev-bind", "/", "/", "--bind", str(source), str(table), *command)
         return [run(*mounted), run(*command)]
 
-    def test_is_said_at_the_end(self, table: Path) -> None:
+    def test_is_reported_at_the_end(self, table: Path) -> None:
         wait = ("-m", "ma_boot", "rank-table", "wait", "--timeout", "0.1", str(table))
         mounted, plain = self.waits(table, sys.executable, *wait)
         assert (mounted.code, plain.code) == (75, 75), (mounted, plain)
         assert "is mounted by itself, so a later table does not reach this container" in mounted.errors
         assert "mounted by itself" not in plain.errors
 
-    def test_is_said_once_while_waiting_after_the_time_that_a_table_takes(self, table: Path) -> None:
+    def test_is_reported_once_during_a_long_wait(self, table: Path) -> None:
         """With another time here: a minute is long for a test."""
         program = (
             "import sys, time\n"

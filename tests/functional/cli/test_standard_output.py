@@ -1,4 +1,4 @@
-"""What a command prints arrives completely, or its exit code says that it did not."""
+"""Standard output arrives completely, or the exit code reports the loss."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHOWN_BY_CLICK = [
 @pytest.mark.parametrize(
     ("arguments", "variables"), [(["rank-table", "fake"], {}), (["doctor"], {}), *SHOWN_BY_CLICK]
 )
-def test_a_full_disk(arguments: list[str], variables: dict[str, str]) -> None:
+def test_full_disk_is_an_error(arguments: list[str], variables: dict[str, str]) -> None:
     with open("/dev/full", "wb") as full:
         argv = [f"{Path(sys.executable).parent}/ma_boot", *arguments]
         environ = {**os.environ, **variables}
@@ -39,7 +39,7 @@ def test_a_full_disk(arguments: list[str], variables: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("argv", [[*FAKE[:-1], "1000"], [*FAKE[:3], "--help", "all"]])
-def test_a_pipe_that_is_not_blocking_gets_everything(argv: list[str]) -> None:
+def test_nonblocking_pipe_receives_all_output(argv: list[str]) -> None:
     expected = subprocess.run(argv, stdout=subprocess.PIPE, check=True).stdout
     read, write = os.pipe()
     os.set_blocking(write, False)
@@ -60,7 +60,7 @@ def test_a_pipe_that_is_not_blocking_gets_everything(argv: list[str]) -> None:
 
 
 @pytest.mark.parametrize("argv", [FAKE, [*FAKE[:3], "--help", "all"], [*FAKE[:3], "--version"]])
-def test_a_reader_that_has_gone_is_no_error(argv: list[str]) -> None:
+def test_closed_pipe_is_no_error(argv: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(argv, stdout=write, stderr=subprocess.PIPE, text=True, check=False)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.cli.test_rank_table_commands import tool
+from tests.functional.cli.rank_table_tool import tool
 
 NPU_SMI = """#!/bin/sh
 if [ "$*" = "info -m" ]; then
@@ -43,8 +43,8 @@ def super_pod_of(tmp_path: Path, server: int, super_pod: str = "3") -> dict[str,
     return document
 
 
-def test_generate_of_a_super_pod(tmp_path: Path) -> None:
-    """Version 1.2; inside of a super pod no card needs an address."""
+def test_generate_writes_version_1_2_for_a_super_pod(tmp_path: Path) -> None:
+    """Cards inside a super pod need no address."""
     document = super_pod_of(tmp_path, 1)
     assert (document["version"], document["server_count"]) == ("1.2", "1")
     assert document["server_list"][0]["device"] == [
@@ -54,7 +54,7 @@ def test_generate_of_a_super_pod(tmp_path: Path) -> None:
     assert document["super_pod_list"] == [{"super_pod_id": "3", "server_list": [{"server_id": "10.0.0.1"}]}]
 
 
-def test_tables_of_super_pods_are_merged_by_their_ids(tmp_path: Path) -> None:
+def test_merge_orders_super_pods_by_their_ids(tmp_path: Path) -> None:
     files = []
     for server, super_pod in ((1, "3"), (2, "3"), (3, "4")):
         files.append(str(tmp_path / f"{server}.json"))
@@ -69,7 +69,7 @@ def test_tables_of_super_pods_are_merged_by_their_ids(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "code", "message"),
     [
-        (None, 66, "no npu-smi on PATH: it tells the super pod"),
+        (None, 66, "no npu-smi on PATH: it shows the super pod"),
         ("#!/bin/sh\nexit 1\n", 78, "npu-smi info -m does not show any card; found: []"),
         (
             NPU_SMI.replace("SDID", "x"),
@@ -80,7 +80,7 @@ def test_tables_of_super_pods_are_merged_by_their_ids(tmp_path: Path) -> None:
     ],
     ids=["no tool", "no card", "no super pod", "two super pods"],
 )
-def test_generate_says_why_there_is_no_super_pod(
+def test_generate_explains_a_missing_super_pod(
     tmp_path: Path, script: str | None, code: int, message: str
 ) -> None:
     if script is not None:

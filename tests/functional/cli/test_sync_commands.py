@@ -17,9 +17,7 @@ from typing import Any
 
 import pytest
 
-from ma_boot.cli.sync import sync as sync_group
 from ma_boot.desk.rehearsal.obs_server.signatures import KeyPair
-from path_mapping.stores.access import STALL_SECONDS
 from tests.conftest import CREDENTIALS
 from tests.functional.node import eventually
 from tests.functional.terminal import screen_lines
@@ -68,7 +66,7 @@ def documents(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_a_plan_prints_what_and_why_and_transfers_nothing(home: Path) -> None:
+def test_plan_prints_files_with_reasons_and_transfers_no_file(home: Path) -> None:
     before = sorted(home.parent.rglob("*"))
     done = sync(home, "plan", "mapping.yaml")
     assert (done.returncode, done.stderr) == (0, "")
@@ -101,7 +99,7 @@ def test_download_and_upload_follow_the_plan(home: Path) -> None:
     assert lines[-1] == {"totals": {"skip": {"files": 3, "bytes": 5}}}
 
 
-def test_each_node_of_a_job_has_its_shard_and_its_output_path(home: Path) -> None:
+def test_node_of_a_job_has_its_own_shard_and_output_path(home: Path) -> None:
     (home.parent / "obs/bucket/data/z").write_text("zzz")
     node = {"MA_NUM_HOSTS": "2", "VC_TASK_INDEX": "1", "MA_NUM_GPUS": "8"}
     lines = documents(sync(home, "plan", "--json", "mapping.yaml", **node))
@@ -112,7 +110,7 @@ def test_each_node_of_a_job_has_its_shard_and_its_output_path(home: Path) -> Non
     assert [line["name"] for line in lines if line.get("action") == "copy"] == ["a"]
 
 
-def test_checksum_finds_what_size_and_time_do_not_show(home: Path) -> None:
+def test_checksum_finds_changes_with_equal_size_and_time(home: Path) -> None:
     sync(home, "download", "mapping.yaml")
     file = home / "data" / "a"
     status = file.stat()
@@ -149,7 +147,7 @@ def test_failures_are_reported_with_their_exit_codes(
     assert "Traceback" not in done.stderr
 
 
-def test_a_plan_with_refusals_exits_with_73(home: Path, tmp_path: Path) -> None:
+def test_plan_with_refused_files_exits_with_73(home: Path, tmp_path: Path) -> None:
     (home.parent / "obs/bucket/data/A").mkdir()
     (home / "data").mkdir()
     (home / "data" / "A").write_text("a file where a directory is to be")
@@ -158,7 +156,7 @@ def test_a_plan_with_refusals_exits_with_73(home: Path, tmp_path: Path) -> None:
     assert done.returncode == 73
 
 
-def test_real_obs_that_refuses_is_69_and_shows_no_secret(home: Path, obs: MemoryObs) -> None:
+def test_access_denied_by_obs_exits_with_69_and_shows_no_secret(home: Path, obs: MemoryObs) -> None:
     obs.faults.append(obs_fault("403", "GET", "/bucket"))
     for command in ("plan", "download"):
         done = sync(home, command, "mapping.yaml", OBS_ENDPOINT=obs.url, **CREDENTIALS)
@@ -168,9 +166,7 @@ def test_real_obs_that_refuses_is_69_and_shows_no_secret(home: Path, obs: Memory
         assert "PLANTED" not in done.stdout + done.stderr
 
 
-def test_a_wrong_large_file_is_69_and_is_not_there_the_next_time(
-    home: Path, obs: MemoryObs, tmp_path: Path
-) -> None:
+def test_corrupt_large_file_exits_with_69_and_is_removed(home: Path, obs: MemoryObs, tmp_path: Path) -> None:
     content = b"0123456789abcdef" * (33 << 16)  # three ranges
     write(tmp_path / "out", {"large": content})
     send(obs_store(obs.url), tmp_path, route("out", "data/"))
@@ -189,7 +185,7 @@ def test_a_wrong_large_file_is_69_and_is_not_there_the_next_time(
     assert (home / "data" / "large").read_bytes() == content
 
 
-def test_an_endpoint_without_a_server_is_reported_with_advice(home: Path) -> None:
+def test_unreachable_endpoint_is_reported_with_advice(home: Path) -> None:
     done = sync(home, "plan", "mapping.yaml", OBS_ENDPOINT="http://127.0.0.1:1", **CREDENTIALS)
     assert done.returncode == 69
     assert "listing obs://bucket/data/: no connection to 127.0.0.1:1: Connection refused" in done.stderr
@@ -205,7 +201,7 @@ def test_missing_credentials_are_reported_with_advice(home: Path) -> None:
     )
 
 
-def test_a_stopped_download_ends_soon_and_says_so(home: Path, obs: MemoryObs) -> None:
+def test_stopped_download_ends_soon_and_reports_it(home: Path, obs: MemoryObs) -> None:
     obs.faults.append(obs_fault("hang", "GET", "/bucket"))
     with start(home, "download", "mapping.yaml", OBS_ENDPOINT=obs.url, **CREDENTIALS) as process:
         eventually(lambda: obs.requests, "the first request")
@@ -216,7 +212,7 @@ def test_a_stopped_download_ends_soon_and_says_so(home: Path, obs: MemoryObs) ->
 
 
 def keys(access: str) -> str:
-    """In the format of IAM."""
+    """Returns credentials in the format of IAM."""
     inner = {"access": access, "secret": "SKPLANTED", "securitytoken": "TOKENPLANTED", "expires_at": "soon"}
     return json.dumps({"credential": inner})
 
@@ -228,7 +224,7 @@ class TestCredentials:
         ("method", "part"),
         [("GET", "prefix="), ("POST", "uploads"), ("PUT", "partNumber=2"), ("POST", "uploadId=")],
     )
-    def test_the_file_is_read_again_wherever_the_credentials_expire(
+    def test_credentials_file_is_reread_wherever_credentials_expire(
         self, home: Path, obs: MemoryObs, method: str, part: str
     ) -> None:
         """In the listing, and at the beginning, in the middle and at the end of a multipart upload."""
@@ -256,7 +252,7 @@ class TestCredentials:
         assert (done.returncode, done.stderr) == (0, ""), done.stdout
         assert "2 files, 83.9 MB" in done.stdout
 
-    def test_a_file_with_the_same_credentials_is_an_error(self, home: Path, obs: MemoryObs) -> None:
+    def test_unchanged_credentials_file_is_an_error(self, home: Path, obs: MemoryObs) -> None:
         obs.faults.append(obs_fault("expired", "GET", "prefix="))
         file = home / "keys.json"
         file.write_text(keys("AKPLANTED"))
@@ -267,7 +263,7 @@ class TestCredentials:
         assert "HTTP 403 ExpiredToken" in done.stderr
         assert "PLANTED" not in done.stdout + done.stderr
 
-    def test_a_file_that_is_renewed_late_is_waited_for(self, home: Path, obs: MemoryObs) -> None:
+    def test_late_renewal_of_the_credentials_file_is_waited_for(self, home: Path, obs: MemoryObs) -> None:
         file = home / "keys.json"
         file.write_text(keys("AKOLD"))
         obs.credentials[:] = [KeyPair("AKNEW", "SKPLANTED", "TOKENPLANTED")]
@@ -283,7 +279,7 @@ class TestCredentials:
         assert process.returncode == 0, line + errors
 
     @pytest.mark.parametrize("seconds", ["soon", "-1", "nan", "inf"])
-    def test_an_invalid_wait_is_an_error(self, home: Path, seconds: str) -> None:
+    def test_invalid_wait_is_an_error(self, home: Path, seconds: str) -> None:
         (home / "keys.json").write_text(keys("AKPLANTED"))
         variables = {"OBS_CREDENTIALS_FILE": str(home / "keys.json"), "OBS_CREDENTIALS_WAIT": seconds}
         done = sync(home, "plan", "mapping.yaml", OBS_ENDPOINT="http://127.0.0.1:9", **variables)
@@ -299,7 +295,7 @@ class TestCredentials:
             ('{"access": "AKPLANTED", "secret": 5, "securitytoken": "x"}', "has no secret; expected"),
         ],
     )
-    def test_an_invalid_file_is_an_error_that_does_not_show_its_content(
+    def test_invalid_credentials_file_is_an_error_without_its_content(
         self, home: Path, content: str | None, reason: str
     ) -> None:
         if content is not None:
@@ -314,7 +310,7 @@ class TestCredentials:
         assert "PLANTED" not in done.stderr
 
 
-def test_a_stalled_request_fails_after_the_stall_timeout(home: Path, obs: MemoryObs) -> None:
+def test_stalled_request_fails_after_the_stall_timeout(home: Path, obs: MemoryObs) -> None:
     obs.faults.append(obs_fault("hang", "PUT", "/ckpt"))
     begun = time.monotonic()
     (home / "own.yaml").write_text("output: {ckpt: 'obs://bucket/ckpt/'}")
@@ -325,17 +321,10 @@ def test_a_stalled_request_fails_after_the_stall_timeout(home: Path, obs: Memory
     assert time.monotonic() - begun < 30
 
 
-def test_the_default_of_the_stall_timeout_is_that_of_the_stores() -> None:
-    """The help does without importing them."""
-    for command in sync_group.commands.values():
-        (option,) = (param for param in command.params if param.name == "stall_timeout")
-        assert option.default == STALL_SECONDS
-
-
 class TestProgress:
-    """What a user sees of a long transfer."""
+    """Progress of a long transfer on a terminal."""
 
-    def test_a_bar_on_a_terminal_and_lines_above_it(self, home: Path, obs: MemoryObs) -> None:
+    def test_terminal_shows_a_bar_with_lines_above_it(self, home: Path, obs: MemoryObs) -> None:
         environ = {"PATH": os.environ["PATH"], "OBS_ENDPOINT": obs.url, "TERM": "xterm", **CREDENTIALS}
         with (home / "ckpt" / "large").open("wb") as large:
             large.truncate(30 << 20)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.node.environment.conda import activation, find_environment
+from ma_boot.node.environment.conda import find_environment, plan_activation
 from ma_boot.node.environment.shell import environment_in_shell
 from ma_boot.processes.signals import SignalInbox
 
@@ -104,14 +104,14 @@ def start(root: Path, state: str, target: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("state", "target"), list(product(STATES, TARGETS)))
-def test_the_environment_is_condas(root: Path, state: str, target: str) -> None:
+def test_the_environment_is_the_one_of_conda_activate(root: Path, state: str, target: str) -> None:
     environ = start(root, state, target)
     hook = f'eval "$("{root}/bin/conda" shell.posix hook)"\n'
     theirs = by_conda(f"{hook}conda activate {target}", environ)
     home = str(root.parent)
     selected = find_environment(None, target, {**environ, "ANACONDA_DIR": str(root)}, home)
     with SignalInbox() as inbox:
-        _, ours = environment_in_shell(activation(selected, environ, home), [], environ, inbox, print)
+        _, ours = environment_in_shell(plan_activation(selected, environ, home), [], environ, inbox, print)
     ours = {name: value for name, value in ours.items() if not re.fullmatch(NOT_COMPARED, name)}
     library = f"{selected.prefix}/lib"  # ma_boot's own addition
     assert ours.pop("LD_LIBRARY_PATH").split(":")[0] == library

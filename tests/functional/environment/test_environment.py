@@ -81,7 +81,7 @@ def test_sourced_files_come_after_and_the_environment_stays_first(node: Node) ->
     assert environ["LD_LIBRARY_PATH"].split(":")[:2] == [str(prefix(node) / "lib"), "/cann/lib"]
 
 
-def test_a_file_that_returns_an_error_is_named_and_goes_on(node: Node) -> None:
+def test_an_error_of_a_sourced_file_is_reported(node: Node) -> None:
     file = node.root / "set_env.sh"
     file.write_text("export STILL=here\nreturn 3\n")
     ended = node.boot("--source", str(file), RANK, "print-environment")
@@ -179,7 +179,7 @@ def test_a_file_that_fails_with_set_e_ends_the_start(node: Node) -> None:
     assert f"exited the shell with code 1: {second}" in output
 
 
-def test_a_relative_file_is_looked_for_in_the_code(node: Node) -> None:
+def test_a_relative_file_is_found_in_the_code(node: Node) -> None:
     code = node.root / "job" / "code"
     code.mkdir(parents=True)
     (code / "env.sh").write_text("export FOUND=in-code\n")
@@ -192,14 +192,14 @@ def test_a_relative_file_is_looked_for_in_the_code(node: Node) -> None:
 
 
 @pytest.mark.parametrize("entry", ["link", "directory"])
-def test_what_is_no_file_in_activate_d_is_passed_over_as_by_conda(node: Node, entry: str) -> None:
+def test_entries_of_activate_d_that_are_no_files_are_skipped_as_by_conda(node: Node, entry: str) -> None:
     script(node, "b.sh", "export AFTER=1\n")
     odd = prefix(node) / "etc" / "conda" / "activate.d" / "a.sh"
     odd.symlink_to("/no/such") if entry == "link" else odd.mkdir()
     assert seen(node, "--conda-env", "train")["AFTER"] == "1"
 
 
-def test_functions_and_odd_names_outlive_the_shell(node: Node) -> None:
+def test_functions_and_odd_names_are_kept(node: Node) -> None:
     file = node.root / "set_env.sh"
     file.write_text('export array=(1 2) NEVER\nfrom_file() { echo "b  c"; }\nexport -f from_file\nIFS=E\n')
     node.variables.update({"BASH_FUNC_given%%": "() {  echo a\n}", "a.b": "odd"})
@@ -210,7 +210,7 @@ def test_functions_and_odd_names_outlive_the_shell(node: Node) -> None:
     assert subprocess.run(command, env=environ, capture_output=True, text=True).stdout == "a\nb  c\n"
 
 
-def test_a_variable_that_no_process_can_be_given_is_left_out(node: Node) -> None:
+def test_a_variable_that_is_too_long_is_left_out(node: Node) -> None:
     file = node.root / "set_env.sh"
     file.write_text("printf -v BIG %0200000d 1; export BIG REST=1\n")
     ended = node.boot("--source", str(file), RANK, "print-environment")

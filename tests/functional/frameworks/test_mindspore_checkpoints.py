@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.fault.checkpoint_kills import KilledJob, Training, run_kills
-from tests.fault.test_kill import drawn
+from tests.fault.seeds import drawn
 from tests.functional.frameworks import seeded_faults
 from tests.functional.frameworks.checkpoint_jobs import Job, digests
 from tests.functional.frameworks.test_mindspore_ways import PYTHON

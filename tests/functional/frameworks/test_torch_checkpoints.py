@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.fault.checkpoint_kills import KilledJob, Training, run_kills
-from tests.fault.test_kill import drawn
+from tests.fault.seeds import drawn
 from tests.functional.frameworks import seeded_faults
 from tests.functional.frameworks.checkpoint_jobs import PATIENCE, Job, damage_in, digests, documents
 from tests.functional.frameworks.test_torch import PYTHON

@@ -19,7 +19,7 @@ from tests.requirement import unavailable
 FLAVOR = {"flavor_id": "ascend.snt9b.8", "max_num": 4, "flavor_info": {"npu": {"unit_num": "8"}}}
 
 
-def test_what_the_stand_in_tells_is_what_the_sdk_has() -> None:
+def test_answers_of_the_stand_in_have_the_fields_of_the_sdk() -> None:
     assert unknown_fields("list[FlavorResponseWithSupport]", [FLAVOR]) == ()
     assert unknown_fields("TrainingQuotaResponse", {"resource": "job-num", "quota": 1, "used": 1}) == ()
     assert unknown_fields("TrainingQuotaResponse", {"most": 1}) == ("body.most",)
@@ -36,7 +36,7 @@ def public(desk: Desk) -> None:
     desk.api.flavors = [FLAVOR, {"flavor_id": "ascend.snt9b.1"}]
 
 
-def test_all_that_the_services_know_is_said_at_once_and_nothing_is_sent(desk: Desk) -> None:
+def test_problems_known_to_the_services_are_reported_together_before_the_upload(desk: Desk) -> None:
     public(desk)
     desk.obs.create_bucket("here", "cn-north-4")
     desk.obs.create_bucket("far", "cn-east-3")
@@ -67,7 +67,7 @@ def test_all_that_the_services_know_is_said_at_once_and_nothing_is_sent(desk: De
     assert [request for request in desk.api.requests if request.startswith("POST")] == []
 
 
-def test_an_unknown_flavor_is_said_with_those_that_there_are(desk: Desk) -> None:
+def test_unknown_flavor_is_reported_with_the_available_ones(desk: Desk) -> None:
     public(desk)
     done = desk.job("submit", "job.yaml", "--set", "flavor=ascend.snt9.8")
     assert done.code == 78
@@ -76,7 +76,7 @@ def test_an_unknown_flavor_is_said_with_those_that_there_are(desk: Desk) -> None
 
 
 @pytest.mark.parametrize("kind", ["500", "403", "close", "portal"])
-def test_a_service_that_does_not_answer_refuses_no_job(desk: Desk, kind: str) -> None:
+def test_unavailable_service_does_not_prevent_a_submission(desk: Desk, kind: str) -> None:
     public(desk)
     desk.api.rehearse = False
     desk.api.faults.append(ApiFault(kind, "GET .*/training-(job-names|job-flavors|quotas)", times=9))
@@ -97,7 +97,7 @@ def test_a_check_can_be_skipped(desk: Desk) -> None:
     assert "not checked" not in done.err
 
 
-def test_a_name_that_is_taken_is_worth_a_note(desk: Desk) -> None:
+def test_name_in_use_is_noted(desk: Desk) -> None:
     """The documents do not agree whether it is an error."""
     desk.api.rehearse = False
     notes: dict[int, str] = {}

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from typing import Any
 
 import pytest
 
-from ma_boot.desk.job_service.api import JobApi, PatientApi, ServiceBusy, api_access
-from ma_boot.desk.job_service.follow import Following, JobFollower, WorkerLog
+from ma_boot.desk.job_service.api import JobApi, PatientApi, ServiceBusy
+from ma_boot.desk.job_service.follow import Following, JobFollower
+from ma_boot.desk.job_service.worker_log import WorkerLog
 from ma_boot.errors import InputMissing
 from tests.functional.job.conftest import Desk
 from tests.functional.node import eventually
-from tests.job_api.stand_in import PROJECT, ApiFault, ModelArtsStandIn
+from tests.job_api.client import BODY, opened
+from tests.job_api.stand_in import ApiFault, ModelArtsStandIn
 from tests.job_api.task_log import TaskLog
 
 LINES = 50_000  # of each node
@@ -26,7 +27,7 @@ FAULTS = [
 ]
 
 
-def test_20_faults_take_no_line_away_and_show_none_twice(desk: Desk) -> None:
+def test_each_line_is_shown_once_under_20_faults(desk: Desk) -> None:
     changes = ("nodes=4", "devices-per-node=1", "flavor=modelarts.pool.visual.xlarge")
     more = [word for change in changes for word in ("--set", change)]
     # A failure stops the other nodes, wherever they are: so it comes when all have written.
@@ -76,7 +77,7 @@ def _by_node(output: str) -> dict[str, list[str]]:
 @pytest.mark.parametrize("inclusive", [True, False])
 @pytest.mark.parametrize("newest_first", [True, False])
 @pytest.mark.parametrize("ancestor", [True, False])
-def test_a_log_is_read_from_its_first_line_whatever_the_pages_mean(
+def test_log_is_read_from_its_first_line_for_each_meaning_of_pages(
     inclusive: bool, newest_first: bool, ancestor: bool
 ) -> None:
     log, reader = TaskLog(None, inclusive, newest_first, ancestor), WorkerLog("worker-1")
@@ -138,7 +139,7 @@ def test_a_refusal_in_the_middle_shows_no_line_twice(api: ModelArtsStandIn, kind
 @pytest.mark.parametrize(
     "kind", ["400 ModelArts.2819", "400 ModelArts.2822", "404 APIGW.0101", '{"events": 3}']
 )
-def test_what_is_not_told_of_one_node_or_of_events_does_not_end_the_watching(
+def test_missing_log_of_one_node_or_missing_events_do_not_end_the_watching(
     api: ModelArtsStandIn, kind: str
 ) -> None:
     job = api.jobs[opened(api).create(BODY)]
@@ -165,19 +166,6 @@ def test_a_node_that_is_listed_later_is_waited_for(api: ModelArtsStandIn) -> Non
     patient = PatientApi(lambda: opened(api), print, print)
     news = JobFollower(patient, Following(job.id, (1,), logs_only=True), pause).all()
     assert [item.lines for item in news] == [("at last",)]
-
-
-BODY: dict[str, Any] = {
-    "kind": "job",
-    "metadata": {"name": "scripted"},
-    "algorithm": {"engine": {"image_url": "a/b:1"}, "code_dir": "/bucket/x/", "command": "exec ma_boot x.py"},
-    "spec": {"resource": {"node_count": 2, "flavor_id": "f"}},
-}
-
-
-def opened(api: ModelArtsStandIn) -> JobApi:
-    keys = {"HUAWEICLOUD_SDK_AK": "AKPLANTED", "HUAWEICLOUD_SDK_SK": "SKPLANTED"}
-    return JobApi(api_access({**keys, "HUAWEICLOUD_SDK_PROJECT_ID": PROJECT, "MODELARTS_ENDPOINT": api.url}))
 
 
 def test_states_events_and_logs_come_in_order_and_each_once(api: ModelArtsStandIn) -> None:

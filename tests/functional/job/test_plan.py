@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ma_boot.desk.job.request import MARK
-from tests.functional.job.test_rehearsal_of_a_job import ma_boot
+from tests.functional.job.program import ma_boot
 from tests.functional.node import Ended
 
 JOB = """\
@@ -99,7 +99,7 @@ def test_without_a_file_the_command_line_is_enough(project: Path) -> None:
     }
 
 
-def test_all_that_the_form_would_refuse_is_said_at_once(project: Path) -> None:
+def test_values_that_the_form_rejects_are_reported_together(project: Path) -> None:
     (project / "job.yaml").write_text(
         "options: {path-mapping: gone.py}\nnodes: none\npool: p\nflavor: modelarts.pool.visual.2xlarge\nsecrets: [A]\n"
         "command: src/train.py\n"
@@ -126,7 +126,7 @@ def test_all_that_the_form_would_refuse_is_said_at_once(project: Path) -> None:
     ]
 
 
-def test_what_a_setting_overrides_is_no_mistake(project: Path) -> None:
+def test_mistake_that_a_setting_overrides_is_not_reported(project: Path) -> None:
     """The file has 8 devices per node and a flavor of 8 cards: both are changed."""
     words = settings("devices-per-node=2", "flavor=modelarts.pool.visual.2xlarge")
     ended = plan(project, *words)
@@ -192,7 +192,7 @@ def test_a_mistake_of_syntax_comes_alone(project: Path) -> None:
         (["train.py", "\udcff"], "a word that is not UTF-8: '\\udcff'"),
     ],
 )
-def test_a_first_file_is_not_written_with_what_the_form_refuses(
+def test_first_file_is_not_written_with_values_that_the_form_rejects(
     tmp_path: Path, words: list[str], text: str
 ) -> None:
     ended = ma_boot(tmp_path, "job", "init", *words)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ from ma_boot.desk.rehearsal.platform.code_directory import code_files, copy_code
 from path_mapping.mapping.routes import ObsUrl
 from path_mapping.stores.open_store import open_store
 from tests.conftest import CREDENTIALS
-from tests.functional.node import Ended
+from tests.functional.job.program import ma_boot
 from tests.obs import MemoryObs
 
 TRAIN = """
@@ -52,15 +50,6 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ma_boot(project: Path, *arguments: str, more: dict[str, str] | None = None) -> Ended:
-    environ = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(project), **(more or {})}
-    argv = [sys.executable, "-m", "ma_boot", *arguments]
-    done = subprocess.run(
-        argv, cwd=project, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=100
-    )
-    return Ended(done.returncode, done.stdout.decode())
-
-
 REHEARSE = ["--local", "--job", "job.yaml", "--obs-root", "obs"]
 
 
@@ -94,7 +83,7 @@ def test_variables_of_the_shell_set_no_option_of_the_job(project: Path) -> None:
     assert "note: MABOOT_HANG_TIMEOUT: not used, as the job would not have it" in noted.output
 
 
-def test_all_mistakes_of_the_file_and_its_options_are_one_message(project: Path) -> None:
+def test_all_mistakes_of_the_file_and_its_options_are_reported_together(project: Path) -> None:
     (project / "job.yaml").write_text(
         "nodes: 0\noptions:\n  rendevous: torch\n  tee: some\n  preflight: maybe\n  local: true\nretry: 3\n"
     )

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from ma_boot.desk.job.request import MARK
 from tests.functional.job.conftest import Desk
-from tests.functional.job.test_faults import BODY, opened
 from tests.functional.node import eventually
 from tests.functional.terminal import in_terminal
+from tests.job_api.client import BODY, opened
 from tests.job_api.stand_in import ApiFault, job_named
 
 
@@ -63,7 +63,7 @@ def test_each_end_of_a_job_has_its_exit_code(desk: Desk) -> None:
         assert done.err.endswith(f"; exit code {code}\n"), done
 
 
-def test_a_job_is_stopped_and_says_so(desk: Desk) -> None:
+def test_stopped_job_is_reported(desk: Desk) -> None:
     done = desk.job("submit", "job.yaml", "--", "train.py", "print:running", "sleep")
     assert done.code == 0, done
     job = done.out.strip()
@@ -84,7 +84,7 @@ def test_a_job_is_stopped_and_says_so(desk: Desk) -> None:
     assert again.out == f"{job} is Terminated already: nothing to stop\n"
 
 
-def test_what_the_service_says_shows_no_secret_and_logs_are_as_they_are(desk: Desk) -> None:
+def test_messages_of_the_service_are_masked_and_logs_are_not(desk: Desk) -> None:
     job = desk.submitted()
     job.say("starts train.py --sk planted")
     job.logs["worker-0"].add("--sk as-printed")
@@ -216,7 +216,7 @@ def test_stages_are_shown_each_once(desk: Desk) -> None:
     assert b"stages" not in err, "without them nothing is missing"
 
 
-def test_ctrl_c_before_the_job_is_found_says_how_to_come_back(desk: Desk) -> None:
+def test_ctrl_c_before_the_job_is_found_shows_how_to_resume_watching(desk: Desk) -> None:
     watching = desk.start("watch", "first", more={"MODELARTS_ENDPOINT": "http://127.0.0.1:1"})
     assert watching.stderr is not None
     assert b"trying again" in watching.stderr.readline()
@@ -267,7 +267,7 @@ def test_each_submission_of_several_nodes_has_a_token_of_its_own(desk: Desk) -> 
     assert token("--set", "nodes=1") is None
 
 
-def test_nothing_prints_the_token_of_a_submission(desk: Desk) -> None:
+def test_token_of_a_submission_is_never_printed(desk: Desk) -> None:
     (desk.project / "train.py").write_text("import os\nassert 'MABOOT_JOB_TOKEN' not in os.environ\n")
     done = desk.job("submit", "job.yaml", "--watch", "--set", "command=train.py")
     assert done.code == 0, done
@@ -297,7 +297,7 @@ def test_the_page_of_a_job_is_made_from_its_log_path(desk: Desk) -> None:
     assert "the job has no log path in OBS" in missing.err
 
 
-def test_what_is_missing_is_said_at_once(desk: Desk) -> None:
+def test_missing_settings_are_reported_together(desk: Desk) -> None:
     nothing = dict.fromkeys(desk.environ, "") | {"PATH": desk.environ["PATH"], "HOME": desk.environ["HOME"]}
     done = desk.job("list", more=nothing)
     assert done.code == 78

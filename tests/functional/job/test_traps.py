@@ -17,12 +17,12 @@ from ma_boot import __version__
 from ma_boot.desk.job.request import MARK
 from ma_boot.desk.job_service import api as api_module
 from ma_boot.desk.job_service.api import JobApi, PatientApi, ServiceBusy, ServiceRefused
-from ma_boot.desk.job_service.jobs import created
+from ma_boot.desk.job_service.jobs import create_job
 from ma_boot.errors import BootError, ConfigError, InputMissing, StoreUnavailable
-from ma_boot.node.environment.extras import how_to_install
+from ma_boot.node.environment.extras import install_command
 from tests.functional.job.conftest import Desk
-from tests.functional.job.test_faults import BODY, opened
 from tests.functional.node import eventually
+from tests.job_api.client import BODY, opened
 from tests.job_api.stand_in import ApiFault, ModelArtsStandIn
 
 
@@ -64,18 +64,18 @@ def marked(mark: str, workspace: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("workspace", ["0", "w" * 32])
-def test_a_job_is_created_once_though_its_answer_was_lost(api: ModelArtsStandIn, workspace: str) -> None:
+def test_job_is_created_once_when_the_answer_is_lost(api: ModelArtsStandIn, workspace: str) -> None:
     notes: list[str] = []
     client = opened(api)
     client.create(marked("of another", workspace))
     api.faults += [ApiFault("lost", "POST .*/training-jobs$"), ApiFault("503", "POST .*-searches", times=2)]
-    job = created(client, marked("ours", workspace), notes.append, lambda seconds: None)
+    job = create_job(client, marked("ours", workspace), notes.append, lambda seconds: None)
     assert len(api.jobs) == 2
     assert api.jobs[job].body["algorithm"]["environments"] == {MARK: "ours"}
     assert "looking whether the job was created all the same" in notes[0]
 
 
-def test_a_job_of_the_same_name_is_not_taken_for_ours(api: ModelArtsStandIn) -> None:
+def test_job_of_the_same_name_is_not_mistaken_for_the_created_one(api: ModelArtsStandIn) -> None:
     client = opened(api)
     api.faults.append(ApiFault("503", "POST .*/training-jobs$"))
 
@@ -83,7 +83,7 @@ def test_a_job_of_the_same_name_is_not_taken_for_ours(api: ModelArtsStandIn) -> 
         client.create(marked("of somebody else", "0"))
 
     with pytest.raises(StoreUnavailable, match=r"may still appear: .*job list --name scripted.* is ours"):
-        created(client, marked("ours", "0"), print, meanwhile)
+        create_job(client, marked("ours", "0"), print, meanwhile)
 
 
 def test_the_id_of_a_job_is_printed_whatever_follows(desk: Desk) -> None:
@@ -109,7 +109,7 @@ def test_the_id_of_a_job_is_printed_whatever_follows(desk: Desk) -> None:
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(("at", "jobs"), [("GET .*/training-job-names", 0), ("POST .*/training-jobs$", 1)])
-def test_an_interrupted_submission_says_whether_there_is_a_job(
+def test_interrupted_submission_reports_whether_a_job_exists(
     desk: Desk, stop: signal.Signals, at: str, jobs: int
 ) -> None:
     desk.api.rehearse = False
@@ -126,7 +126,7 @@ def test_an_interrupted_submission_says_whether_there_is_a_job(
 
 
 @pytest.mark.parametrize("moments", [5, pytest.param(50, marks=[pytest.mark.kill, pytest.mark.timeout(900)])])
-def test_a_submission_that_is_ended_anywhere_has_made_one_job_or_none_and_says_so(
+def test_submission_killed_at_any_request_creates_at_most_one_job_and_reports_it(
     desk: Desk, moments: int
 ) -> None:
     """A SIGKILL says nothing; but no moment makes two jobs, also not if the same is submitted again after it."""
@@ -169,7 +169,7 @@ ODD = [
 @pytest.mark.parametrize(
     "words", ["watch ID", "logs ID", "list", "stop first --yes", "report ID", "submit job.yaml"]
 )
-def test_an_answer_of_another_shape_is_no_traceback(desk: Desk, words: str, answer: str) -> None:
+def test_malformed_answer_is_not_a_traceback(desk: Desk, words: str, answer: str) -> None:
     desk.api.rehearse = False
     job = desk.api.jobs[opened(desk.api).create(BODY)]
     job.phase = "Completed"
@@ -190,7 +190,7 @@ def test_iam_is_asked_again_if_it_is_busy(desk: Desk, kind: str, times: int, cod
     assert ("set HUAWEICLOUD_SDK_PROJECT_ID" in done.err) == bool(code)
 
 
-def test_what_the_service_refuses_is_said_with_its_words(api: ModelArtsStandIn) -> None:
+def test_error_text_of_the_service_is_shown(api: ModelArtsStandIn) -> None:
     client = opened(api)
     with pytest.raises(ConfigError, match=r"400 ModelArts.2788: invalid parameter: .*metadata.name"):
         client.create({**BODY, "metadata": {"name": "a b"}})
@@ -205,13 +205,13 @@ def test_netrc_does_not_replace_the_signature(desk: Desk) -> None:
     assert desk.job("list").code == 0
 
 
-def test_nothing_of_the_machine_is_told_to_the_service(desk: Desk) -> None:
+def test_requests_contain_no_identity_of_the_machine(desk: Desk) -> None:
     """The SDK's own agent string has the kernel and an identity that it keeps in the home."""
     assert desk.job("list").code == 0
     assert set(desk.api.agents) == {f"huaweicloud-usdk-python/3.0; ma_boot/{__version__}"}
 
 
-def test_nothing_is_written_to_the_home(desk: Desk) -> None:
+def test_home_directory_stays_unchanged(desk: Desk) -> None:
     home = Path(desk.environ["HOME"])
     assert desk.job("list").code == 0
     assert [*home.rglob("*")] == [], "the SDK keeps a random identity in ~/.huaweicloud/application_id"
@@ -264,4 +264,4 @@ def test_a_plan_needs_no_network_and_no_sdk(desk: Desk) -> None:
     assert desk.api.requests == []
     done = desk.job("list", more=more)
     assert done.code == 78
-    assert how_to_install("job") in done.err
+    assert install_command("job") in done.err

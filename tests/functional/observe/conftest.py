@@ -8,8 +8,9 @@ from typing import Any, Callable
 
 import pytest
 
-from ma_boot.node.observe.hang_detector import HangDetector, QuietLife
+from ma_boot.node.observe.hang_detector import HangDetector
 from ma_boot.node.observe.peers import PeerMessage
+from ma_boot.node.observe.quiet_life import QuietLife
 from ma_boot.processes.signals import SignalInbox
 from tests.functional.supervisor.conftest import (
     EventLog,
@@ -57,6 +58,11 @@ def life(inbox: SignalInbox) -> Iterator[QuietLife]:
     """What sees the life of quiet ranks."""
     with closing(QuietLife(inbox)) as life:
         yield life
+
+
+def set_last_round(detector: HangDetector, when: float) -> None:
+    """Sets the end of the last collection of stacks, in monotonic seconds."""
+    detector.state = detector.state._replace(last_round=when)
 
 
 Detecting = Callable[..., AbstractContextManager[HangDetector]]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.boot.test_metrics import stand_in
+from tests.functional.boot.stand_ins import stand_in
 from tests.functional.node import PROGRAMS, Node, eventually
-from tests.unit.observe.test_cards import NPU_910B
+from tests.unit.observe.card_outputs import NPU_910B
 
 BUSY = """
 import time

@@ -11,7 +11,7 @@ from pathlib import Path
 from ma_boot.node.observe.peers import PeerMessage
 from ma_boot.node.observe.stacks_round import read_verdict
 from tests.functional.node import eventually
-from tests.functional.observe.conftest import Detecting, Others
+from tests.functional.observe.conftest import Detecting, Others, set_last_round
 from tests.functional.observe.test_stacks_round import row
 from tests.functional.supervisor.conftest import EventLog, Started
 
@@ -19,7 +19,7 @@ from tests.functional.supervisor.conftest import EventLog, Started
 def test_of_another_nodes_hang_the_stacks_are_taken_once_a_minute(
     started: Started, detecting: Detecting, journal: EventLog
 ) -> None:
-    line = "[ma_boot] ranks hang on another node: taking the stacks of this node's\n"
+    line = "[ma_boot] ranks hang on another node: collecting the stacks of this node\n"
     peers = Others(0, node=1)
     with started("exec sleep 600") as group, detecting(None, peers) as detector:
 
@@ -42,7 +42,7 @@ def test_of_another_nodes_hang_the_stacks_are_taken_once_a_minute(
         ((_, body),) = peers.sent
         assert [(rank["rank"], rank["quiet"] < 60) for rank in body["ranks"]] == [(0, True)]
         assert hears("hanging").count(line) == 1
-        detector._last_round -= 90
+        set_last_round(detector, detector.state.last_round - 90)
         assert hears("hanging").count(line) == 2
         eventually(lambda: detector.check(group.workers, False) or len(peers.sent) == 2, "the stacks again")
 
@@ -76,11 +76,11 @@ def test_stacks_that_were_taken_just_now_are_not_taken_again_for_an_own_hang(
     peers = Others()
     with started("exec sleep 600") as group:
         with detecting(0.4, peers) as detector:
-            detector._last_round = time.monotonic() - 30
-            assert eventually(lambda: detector.hanging(group.workers), "the hang") == ["rank 0"]
+            set_last_round(detector, time.monotonic() - 30)
+            assert eventually(lambda: detector.find_hangs(group.workers), "the hang") == ["rank 0"]
             assert (journal.events("hang")[0]["labels"], peers.sent) == (["rank 0"], [])
         with detecting(0.4, peers) as detector:
-            detector._last_round = time.monotonic() - 90
+            set_last_round(detector, time.monotonic() - 90)
             eventually(lambda: detector.check(group.workers, False) or peers.sent, "the hang")
             assert peers.sent[0] == ("hanging", {"labels": ["rank 0"]})
 
@@ -96,7 +96,7 @@ def test_a_node_that_ended_before_the_hang_is_not_waited_for(
         eventually(lambda: detector.check(group.workers, False) or journal.events("stacks"), "the report")
     (event,) = journal.events("stacks")
     assert ([5], "has ended with exit code 3") in [(fold["ranks"], fold["stack"]) for fold in event["folded"]]
-    assert time.monotonic() - detector._last_round < 60
+    assert time.monotonic() - detector.state.last_round < 60
 
 
 def test_who_ends_while_stacks_are_taken_is_not_waited_for(detecting: Detecting, journal: EventLog) -> None:
@@ -132,7 +132,7 @@ def test_a_job_of_which_one_rank_prints_and_all_others_wait_is_not_ended(
                 return len(journal.events("stacks")) == number
 
             eventually(looked, "a look")
-            detector._last_round -= 90
+            set_last_round(detector, detector.state.last_round - 90)
     assert [event["working"] for event in journal.events("stacks")] == [[0], [0]]
     assert journal.events("hang") == []
 
@@ -144,7 +144,7 @@ def test_at_the_limit_of_threads_a_hang_is_reported_without_stacks(
         journal.say("begins")
         before = threading.stack_size(1 << 46)  # bytes, which no thread gets
         try:
-            assert eventually(lambda: detector.hanging(group.workers), "the hang") == ["rank 0"]
+            assert eventually(lambda: detector.find_hangs(group.workers), "the hang") == ["rank 0"]
         finally:
             threading.stack_size(before)
     assert "[ma_boot] warning: no stacks: can't start new thread" in journal.screen()

@@ -15,15 +15,16 @@ from typing import cast
 import pytest
 
 from ma_boot.node.launch.launch_plan import WorkerSpec
-from ma_boot.node.observe import hang_detector
-from ma_boot.node.observe.hang_detector import HangDetector, QuietLife
+from ma_boot.node.observe import hang_detector, quiet_life
+from ma_boot.node.observe.hang_detector import HangDetector
 from ma_boot.node.observe.peers import PeerMessage
+from ma_boot.node.observe.quiet_life import QuietLife
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.processes.cpu_meter import process_usages
 from tests.functional.node import eventually
-from tests.functional.observe.conftest import Detecting, Others
+from tests.functional.observe.conftest import Detecting, Others, set_last_round
 from tests.functional.supervisor.conftest import EventLog, Started, shell
-from tests.unit.observe.test_cards import NPU_910B
+from tests.unit.observe.card_outputs import NPU_910B
 
 TIMEOUT = 160.0  # seconds, so it looks every 20
 IDLE = NPU_910B.replace(" 97 ", " 0  ")
@@ -45,6 +46,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(hang_detector, "time", clock)
+    monkeypatch.setattr(quiet_life, "time", clock)
     return clock
 
 
@@ -77,8 +79,8 @@ def rank(directory: Path, number: int, script: str = "exec sleep 600", **environ
 
 def hung(detector: HangDetector, workers: list[Worker], clock: Clock) -> list[str]:
     """Whom a check names, as if stacks had been taken just now: so none are."""
-    detector._last_round = clock.now
-    return detector.hanging(workers)
+    set_last_round(detector, clock.now)
+    return detector.find_hangs(workers)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,7 @@ def test_it_looks_at_no_process_before_it_is_time(
 
 def test_after_a_look_the_next_one_is_an_interval_later(detecting: Detecting) -> None:
     with detecting(TIMEOUT) as detector:
-        detector._next = 0.0
+        detector.state = detector.state._replace(next_check=0.0)
         assert detector.patience() == 0
         assert detector.check([], False) == ""
         assert detector.patience() == pytest.approx(20.0, abs=2.0)
@@ -171,7 +173,7 @@ def test_the_time_in_which_stacks_are_taken_is_not_quiet(
     peers = Others(1)
     with started(rank(tmp_path, 0)) as group, detecting(2.0, peers) as detector:
         clock.now += 0.25
-        assert detector.hanging(group.workers) == []
+        assert detector.find_hangs(group.workers) == []
         peers.messages.append(PeerMessage(1, "hanging", {}, clock.now))
         clock.now += 900.0
         eventually(lambda: detector.check(group.workers, False) or journal.events("stacks"), "the report")
@@ -197,7 +199,7 @@ def test_an_idle_card_is_looked_at_again_after_a_pause_until_it_computes(
 ) -> None:
     tool = Tool(tmp_path / "tools", IDLE, NPU_910B, IDLE)
     with started(rank(tmp_path, 0, PATH=tool.path)) as group:
-        life.check_cards(group.workers, 60.0)
+        life.check_devices(group.workers, 60.0)
         eventually(lambda: life.last_seen(group.workers[0]) > 0, "it was seen to compute")
         first, second = tool.times()
         assert second - first >= 1.0
@@ -215,7 +217,7 @@ def test_all_cards_are_looked_at_until_the_time_is_over(
         return any(later - earlier < 0.5 for earlier, later in zip(times, times[1:]))
 
     with started(*specs) as group:
-        life.check_cards(group.workers, 0.08)
+        life.check_devices(group.workers, 0.08)
         eventually(short_pause, "another look")
         assert life.last_seen(group.workers[0]) == -math.inf, "it is looking"
         clock.now += 1
@@ -227,8 +229,8 @@ def test_cards_are_looked_at_from_half_the_timeout_on(
     tmp_path: Path, started: Started, detecting: Detecting, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     """And each look is over at the next check: so whose card computes is not named."""
-    monkeypatch.setattr(hang_detector, "SHORTEST_PAUSE", 0.01)
-    monkeypatch.setattr(hang_detector, "IDLE_ANSWERS", 9)  # this clock hardly leaves time for more
+    monkeypatch.setattr(quiet_life, "SHORTEST_PAUSE", 0.01)
+    monkeypatch.setattr(quiet_life, "IDLE_READINGS", 9)  # this clock hardly leaves time for more
     tool = Tool(tmp_path / "tools", IDLE, NPU_910B)
     specs = [rank(tmp_path, number, PATH=tool.path) for number in range(2)]
     named: list[str] = []
@@ -238,13 +240,15 @@ def test_cards_are_looked_at_from_half_the_timeout_on(
             before = len(tool.times())
             clock.now += 3
             named += hung(detector, group.workers, clock)
-            assert quiet > 0 or detector._life is None, "nothing of it is loaded before a rank is quiet"
+            assert quiet > 0 or detector.activity.quiet_life is None, (
+                "nothing of it is loaded before a rank is quiet"
+            )
             if quiet >= TIMEOUT / 2:
                 eventually(lambda before=before: len(tool.times()) >= before + 3, "looks")  # type: ignore[misc]
                 clock.now += 17
-                life = detector._life
+                life = detector.activity.quiet_life
                 assert life is not None
-                eventually(lambda life=life: life._task is None or life._task.finished, "it is over")  # type: ignore[misc]
+                eventually(lambda life=life: not life.is_reading_devices, "it is over")  # type: ignore[misc]
             else:
                 assert tool.times() == []
                 clock.now += 17

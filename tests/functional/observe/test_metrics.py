@@ -1,4 +1,4 @@
-"""The sampling beside the supervisor: it ends with the run, and never disturbs it."""
+"""The sampling of a run: it ends with the run, and never delays it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from typing import Any, cast
 import pytest
 
 from ma_boot.node.launch.launch_plan import WorkerSpec
-from ma_boot.node.observe.sampler import FINISH_SECONDS, Metrics, Sampler, Sampling
+from ma_boot.node.observe.metrics.sampler import FINISH_SECONDS, Metrics, Sampler, Sampling
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.processes.signals import SignalInbox
-from ma_boot.processes.task import Task
 from tests.functional.node import eventually
 from tests.functional.supervisor.conftest import EventLog
 
 
 class Output:
-    """What a process has printed; once it is broken, asking for it fails."""
+    """Output of a process; reading it fails once it is broken."""
 
     def __init__(self, text: bytes = b"", broken: bool = False) -> None:
         self.text = text
@@ -35,13 +34,17 @@ class Output:
         return len(self.text), self.text[position:], time.monotonic()
 
 
+def worker_with(output: Output, **environ: str) -> Worker:
+    """A worker with this output, whose process is that of the tests."""
+    spec = WorkerSpec("rank 0", (), "", environ, "", 0)
+    return cast(Worker, SimpleNamespace(spec=spec, pid=os.getpid(), exit=None, output=output))
+
+
 @contextmanager
 def sampled(output: Output, journal: EventLog, interval: float = 0.01, **environ: str) -> Iterator[None]:
-    """Its process is sampled in a thread."""
-    spec = WorkerSpec("rank 0", (), "", environ, "", 0)
-    worker = cast(Worker, SimpleNamespace(spec=spec, pid=os.getpid(), exit=None, output=output))
+    """Samples a process with this output in a thread."""
     cancel = threading.Event()
-    sampler = Sampler(Sampling(interval), [worker], time.monotonic(), journal)
+    sampler = Sampler(Sampling(interval), [worker_with(output, **environ)], time.monotonic(), journal)
     thread = threading.Thread(target=sampler.run, args=(cancel,))
     thread.start()
     yield
@@ -51,11 +54,11 @@ def sampled(output: Output, journal: EventLog, interval: float = 0.01, **environ
 
 
 def steps(journal: EventLog) -> list[Any]:
-    """The steps that were written."""
+    """Returns the steps in the events."""
     return [event["ranks"]["step"] for event in journal.events("metrics") if "step" in event["ranks"]]
 
 
-def test_a_sample_that_fails_is_dropped_said_once_and_ends_nothing(journal: EventLog) -> None:
+def test_failed_samples_are_dropped_and_reported_once(journal: EventLog) -> None:
     output = Output(broken=True)
     with sampled(output, journal):
         eventually(journal.screen, "the first one")
@@ -69,7 +72,7 @@ def test_a_sample_that_fails_is_dropped_said_once_and_ends_nothing(journal: Even
 
 
 @pytest.mark.parametrize("tool", ["sleep 60", "exec yes '| 0 |'"], ids=["hangs", "without end"])
-def test_a_tool_of_cards_costs_its_own_samples_only(tmp_path: Path, journal: EventLog, tool: str) -> None:
+def test_a_hanging_card_tool_delays_no_other_samples(tmp_path: Path, journal: EventLog, tool: str) -> None:
     (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{tool}\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     with sampled(Output(), journal, 0.1, PATH=f"{tmp_path}:{os.environ['PATH']}"):
@@ -87,24 +90,33 @@ def test_the_last_lines_are_read_when_it_is_cancelled(journal: EventLog) -> None
 def test_a_sample_that_hangs_delays_the_end_by_half_a_second_at_most(
     inbox: SignalInbox, journal: EventLog
 ) -> None:
-    """A network disk that does not answer holds the thread forever."""
-    forever = threading.Event()
-    with closing(Metrics(Sampling(1.0), inbox, journal)) as task:
-        task._task = Task("hanging", lambda cancel: print(forever.wait(60)), inbox)
+    """A network disk that does not answer blocks the thread forever."""
+    reading, forever = threading.Event(), threading.Event()
+
+    class HangingOutput(Output):
+        def since(self, position: int) -> tuple[int, bytes, float]:
+            reading.set()
+            forever.wait(60)
+            return super().since(position)
+
+    with closing(Metrics(Sampling(0.01), inbox, journal)) as metrics:
+        eventually(lambda: metrics.patience() == 0, "the first interval is over")
+        metrics.check([worker_with(HangingOutput())], False)
+        assert reading.wait(30)
         began = time.monotonic()
     assert 0.5 <= FINISH_SECONDS <= time.monotonic() - began < FINISH_SECONDS + 1
     forever.set()
 
 
-def test_nothing_starts_before_the_first_interval(inbox: SignalInbox, journal: EventLog) -> None:
-    with closing(Metrics(Sampling(3600.0), inbox, journal)) as task:
-        assert 3590 < task.patience() <= 3600
-        task.check([], False)
-        assert task._task is None
+def test_no_thread_starts_before_the_first_interval(inbox: SignalInbox, journal: EventLog) -> None:
+    with closing(Metrics(Sampling(3600.0), inbox, journal)) as metrics:
+        assert 3590 < metrics.patience() <= 3600
+        metrics.check([], False)
+        assert "metrics" not in {thread.name for thread in threading.enumerate()}
     assert Metrics(Sampling(), inbox, journal).patience() == float("inf")
 
 
-def test_the_period_of_events_grows_with_the_run() -> None:
+def test_events_become_rarer_in_a_long_run() -> None:
     """Once a minute at last: ten days are 15,000 events."""
     hour = 3600.0
     assert Sampling(10.0).period(0.5 * hour) == pytest.approx(10, rel=0.02)
@@ -121,7 +133,7 @@ def test_samples_of_many_processes_are_taken_less_often() -> None:
 
 
 @pytest.mark.parametrize("loss", ["nan", "-inf"])
-def test_a_loss_that_is_no_number_is_said_once(journal: EventLog, loss: str) -> None:
+def test_a_loss_that_is_not_finite_is_reported_once(journal: EventLog, loss: str) -> None:
     output = Output(f"epoch: 1 step: 7, loss is {loss}\n".encode())
     with sampled(output, journal):
         eventually(journal.screen, "the line")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ma_boot.node.observe.sampler import Metrics, Sampling
+from ma_boot.node.observe.metrics.sampler import Metrics, Sampling
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.processes.signals import SignalInbox
 from tests.functional.node import eventually
@@ -26,7 +26,7 @@ def first_sample(workers: Sequence[Worker], inbox: SignalInbox, journal: EventLo
 
 
 @pytest.mark.parametrize("elsewhere", ["cwd", "log_file", ""])
-def test_the_disks_are_those_of_the_working_directory_and_of_the_logs(
+def test_disks_of_working_directory_and_logs_are_sampled(
     tmp_path: Path, started: Started, inbox: SignalInbox, journal: EventLog, elsewhere: str
 ) -> None:
     """One of the two may be in memory, which is always looked at."""
@@ -53,7 +53,7 @@ def test_a_worker_is_sampled_until_its_end_is_recorded(
     assert event["ranks"]["threads"] == [1, None]
 
 
-def test_what_cannot_be_sampled_is_said(inbox: SignalInbox, journal: EventLog) -> None:
+def test_a_sampler_that_cannot_start_is_reported(inbox: SignalInbox, journal: EventLog) -> None:
     with closing(Metrics(Sampling(0.01, patterns=("loss",)), inbox, journal)) as task:
         eventually(lambda: task.patience() == 0, "the first interval is over")
         task.check([], False)

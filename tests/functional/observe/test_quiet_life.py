@@ -12,17 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.node.observe.hang_detector import END_SECONDS, QuietLife
+from ma_boot.node.observe import quiet_life
+from ma_boot.node.observe.quiet_life import END_SECONDS, QuietLife
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.processes.cpu_meter import process_usages
 from ma_boot.processes.orphan_guard import process_stat
-from ma_boot.processes.signals import SignalInbox
 from ma_boot.processes.sockets import socket_bytes, sockets_of
-from ma_boot.processes.task import Task
-from tests.functional.boot.test_metrics import stand_in
+from tests.functional.boot.stand_ins import stand_in
 from tests.functional.node import eventually
 from tests.functional.supervisor.conftest import Started, shell
-from tests.unit.observe.test_cards import NPU_910B
+from tests.unit.observe.card_outputs import NPU_910B
 
 
 @pytest.mark.parametrize(
@@ -39,8 +38,8 @@ def test_a_card_that_computes_is_life(
     with started(spec) as group:
         began = time.monotonic()
         assert life.last_seen(group.workers[0]) == -math.inf
-        life.check_cards(group.workers, 0.1)
-        eventually(lambda: life._task is not None and life._task.finished, "the look")
+        life.check_devices(group.workers, 0.1)
+        eventually(lambda: not life.is_reading_devices, "the look")
         seen = life.last_seen(group.workers[0])
         assert began < seen < time.monotonic() if computes else seen == -math.inf
 
@@ -51,23 +50,34 @@ def test_a_tool_that_answers_no_more_hides_no_hang(tmp_path: Path, started: Star
     spec = shell(tmp_path, 0, "exec sleep 600")._replace(local_rank=0, environ=environ)
     with started(spec) as group:
 
-        def cannot_tell() -> bool:
-            life.check_cards(group.workers, 0.1)
-            eventually(lambda: life._task is not None and life._task.finished, "the look")
-            return life.cannot_tell(group.workers[0])
+        def is_undecided() -> bool:
+            life.check_devices(group.workers, 0.1)
+            eventually(lambda: not life.is_reading_devices, "the look")
+            return life.is_undecided(group.workers[0])
 
-        assert cannot_tell(), "too few looks"
+        assert is_undecided(), "too few looks"
         (tmp_path / "tools" / "npu-smi").write_text("#!/bin/sh\nexit 1\n")
-        assert not cannot_tell()
+        assert not is_undecided()
 
 
-def test_a_look_that_hangs_delays_the_end_by_half_a_second(life: QuietLife, inbox: SignalInbox) -> None:
-    """So long a tool has to end."""
+def test_hanging_device_tool_delays_the_end_by_half_a_second(
+    started: Started, life: QuietLife, monkeypatch: pytest.MonkeyPatch
+) -> None:
     forever = threading.Event()
-    life._task = Task("hanging", lambda cancel: [(float(forever.wait(60)), set())], inbox)
-    began = time.monotonic()
-    life.close()
-    assert 0.5 <= END_SECONDS <= time.monotonic() - began < END_SECONDS + 1
+
+    class HangingTools:
+        def __init__(self, environ: object) -> None:
+            pass
+
+        def read(self, cancel: object) -> None:
+            forever.wait(60)
+
+    monkeypatch.setattr(quiet_life, "CardTools", HangingTools)
+    with started("exec sleep 600") as group:
+        life.check_devices(group.workers, 0.1)
+        began = time.monotonic()
+        life.close()
+        assert 0.5 <= END_SECONDS <= time.monotonic() - began < END_SECONDS + 1
     forever.set()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.boot.test_clusters import table
+from tests.functional.boot.volcano_pod import table
 from tests.functional.node import Booting, Node, events_in
 
 # Each rank notes its start with the servers of its rank table, and waits to be stopped.

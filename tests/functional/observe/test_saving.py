@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ma_boot.node.observe import saving
+from ma_boot.node.observe.saving import save_file
 from ma_boot.training import save_request
 from tests.functional.node import Node, eventually
 
@@ -40,11 +40,11 @@ def saved(node: Node, attempt: int = 1) -> set[str]:
     return {file.read_text() for file in files}
 
 
-def test_both_sides_read_the_same_numbers() -> None:
-    assert saving.NUMBER.format == save_request.NUMBER.format
+def test_node_and_training_share_the_file_format() -> None:
+    assert save_file.NUMBER.format == save_request.NUMBER.format
 
 
-def test_a_file_asks_all_ranks_at_the_same_step_each_time(training: Node) -> None:
+def test_the_users_file_makes_all_ranks_save_at_the_same_step(training: Node) -> None:
     running = training.start("train.py")
     for _ in range(3):
         eventually(lambda: training.in_phase("run"), "the run")
@@ -63,7 +63,7 @@ def test_a_file_asks_all_ranks_at_the_same_step_each_time(training: Node) -> Non
     )
 
 
-def test_the_time_limit_asks_once_before_it_is_reached(training: Node) -> None:
+def test_the_time_limit_requests_one_checkpoint(training: Node) -> None:
     training.variables["MABOOT_TIME_LIMIT"] = "3"
     running = training.start("train.py")
     assert len(saved(training)) == 1
@@ -73,7 +73,7 @@ def test_the_time_limit_asks_once_before_it_is_reached(training: Node) -> None:
     assert ended.output.count("the job's time ends 3.0 s after its start (MABOOT_TIME_LIMIT)") == 1
 
 
-def test_an_attempt_that_ends_before_it_saves_leaves_the_question_to_the_next_one(training: Node) -> None:
+def test_a_request_that_an_attempt_does_not_fulfil_is_repeated_in_the_next(training: Node) -> None:
     training.variables.update(MABOOT_START_SECONDS="0")
     script = TRAINING.replace(
         "    if should_save():",
@@ -94,7 +94,7 @@ def test_an_attempt_that_ends_before_it_saves_leaves_the_question_to_the_next_on
     assert running.end().code == 0
 
 
-def test_a_training_that_never_asks_is_named_once(training: Node) -> None:
+def test_a_training_without_should_save_is_reported_once(training: Node) -> None:
     (training.home / "train.py").write_text(
         "import time\nfrom pathlib import Path\nwhile not Path('all-saved').exists(): time.sleep(0.01)\n"
     )
@@ -111,7 +111,7 @@ def test_without_ma_boot_it_is_false(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not save_request.should_save()
 
 
-def test_what_goes_wrong_is_printed_once_and_the_answer_is_no(
+def test_errors_are_printed_once_and_request_no_checkpoint(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(save_request.FILE, "/nowhere/save")

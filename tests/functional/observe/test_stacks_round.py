@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ma_boot.node.environment.extras import how_to_install
+from ma_boot.node.environment.extras import install_command
 from ma_boot.node.observe import stacks_round
 from ma_boot.node.observe.peers import PeerMessage
 from ma_boot.node.observe.stacks import RankAtHang
@@ -174,8 +174,8 @@ def test_nobody_and_somebody_is_suspected() -> None:
         "cannot tell: no rank differs from the others", None, [],
     )  # fmt: skip
     ranks = [same[0], RankAtHang(1, 0, "no stacks: py-spy is not installed")]
-    assert _reported(ranks, [], [])[0][-1] == f"cannot tell: no stacks of rank 1 ({how_to_install('hang')})"
-    assert _reported(ranks[1:], [], [])[0][-1] == f"cannot tell: no stacks ({how_to_install('hang')})"
+    assert _reported(ranks, [], [])[0][-1] == f"cannot tell: no stacks of rank 1 ({install_command('hang')})"
+    assert _reported(ranks[1:], [], [])[0][-1] == f"cannot tell: no stacks ({install_command('hang')})"
     lines, event = _reported(same, [], (3,))
     assert lines[-1].startswith("suspected: node 3: it does not answer")
     assert (event["suspect"]["node"], event["suspect"]["rank"], event["silent"]) == (3, None, [3])

@@ -196,6 +196,8 @@ def test_without_a_token_or_other_nodes_no_port_is_open(
     node.complete_table(nodes)
     running = node.start("--hang-timeout", "600", RANK, "print:ready", "await:go")
     eventually(lambda: any(event["kind"] == "first-output" for event in node.events()), "the rank runs")
+    # The thread of the channel may open its port later than the rank prints.
+    eventually(lambda: len(listening(running.process.pid)) >= ports, "the port is open")
     assert len(listening(running.process.pid)) == ports
     (node.home / "go").write_text("")
     assert running.end().code == 0
@@ -219,7 +221,7 @@ def test_a_port_that_is_taken_is_said_and_the_job_runs(laptop: Path) -> None:
         with socket.create_server(("127.0.1.1", port)):  # the address of node 0 in a rehearsal
             ended = rehearse(laptop, *SHAPE, code, more={"MABOOT_CHANNEL_PORT": str(port)})
     assert (
-        f"[node 0] [ma_boot] warning: this node hears nothing of the others: Address already in use: port {port}"
+        f"[node 0] [ma_boot] warning: this node receives nothing from its peers: Address already in use: port {port}"
         in ended.output
     )
     assert "the job's cause: node 1, rank 3: ValueError: 17" in last_lines(ended)[1]

@@ -60,7 +60,7 @@ def test_all_nodes_start_again_after_a_rank_of_one_has_raised(laptop: Path, node
 @pytest.mark.parametrize(
     ("more", "failure", "why"),
     [
-        (AT_ONCE, "raise ValueError('bad label 91')", "the same failure came twice without a checkpoint"),
+        (AT_ONCE, "raise ValueError('bad label 91')", "same failure twice without a checkpoint"),
         (AT_ONCE, "sys.exit(2)", "a configuration error (wrong use of the command): node 1, rank 3"),
         ({}, "raise ValueError('bad label 91')", "node 1: it failed within its first 10 s"),
     ],
@@ -200,7 +200,7 @@ def test_the_same_failure_after_the_same_checkpoint_ends_the_job(laptop: Path) -
     training = write(laptop, *RESUMES, "    if step == 6: raise RuntimeError('always')")
     ended = rehearse(laptop, "--nodes", "1", "--devices-per-node", "1", *options, training, more=AT_ONCE)
     assert ended.code == 1
-    assert "no restart: the same failure came twice without a newer whole checkpoint" in ended.output
+    assert "no restart: same failure twice with no newer complete checkpoint" in ended.output
     assert restarts(laptop) == [0], ended.output
 
 

@@ -18,9 +18,12 @@ from pathlib import Path
 import pytest
 
 from ma_boot.cli.app import main
-from ma_boot.node.observe.channel.failures import failures_body
-from ma_boot.node.observe.endpoint import Endpoint
-from ma_boot.node.transfers.mapping import TransferOptions, configured_store
+from ma_boot.node.observe.metrics.endpoint import Endpoint
+from ma_boot.node.observe.metrics.progress import Reading
+from ma_boot.node.observe.metrics.record import HostSample, RankSample, Sample
+from ma_boot.node.peers.failure_message import failures_body
+from ma_boot.node.transfers.mapping import configured_store
+from ma_boot.node.transfers.options import TransferOptions
 from ma_boot.redact import remember_secrets, without_secrets
 from ma_boot.report.cause import causes_of
 from ma_boot.report.result import WorkerExit
@@ -266,11 +269,14 @@ def test_messages_to_other_nodes_and_to_prometheus_have_none() -> None:
     ended = WorkerExit("rank 0", 0, 0, 1, 1, None, 1, 1.0, False, "x", output)
     assert_none_in(json.dumps(failures_body(causes_of((ended,), 0, 0.0))), figures=False)
     served = Endpoint("127.0.0.1:0")
-    served.text = 'ma_boot_rank_value{name="Pl4nt3dSK"} 1\nma_boot_rank_value{name="tokens"} 4096\n'
+    reading = Reading(values={"Pl4nt3dSK": 1.0, "tokens": 4096.0})
+    served.publish(Sample(0.0, (RankSample("rank 0", 0, None, reading),), HostSample()))
     with urllib.request.urlopen(f"http://{served.at}/metrics", timeout=30) as answer:
         text = answer.read().decode()
     served.close()
-    assert text == 'ma_boot_rank_value{name="******"} 1\nma_boot_rank_value{name="tokens"} 4096\n'
+    assert 'ma_boot_rank_value{name="******",node="0",rank="0"} 1.0\n' in text
+    assert 'ma_boot_rank_value{name="tokens",node="0",rank="0"} 4096.0\n' in text
+    assert "Pl4nt3d" not in text
 
 
 def test_keys_of_a_file_are_known_once_they_are_used(tmp_path: Path) -> None:

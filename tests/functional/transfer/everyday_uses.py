@@ -1,5 +1,5 @@
 # ruff: noqa: SIM115 -- files that nobody closes are what this is about
-"""What scripts do with files every day: each use gets a directory, a local one or a URL, and returns what it saw.
+"""Everyday uses of files in scripts: each gets a directory, a local one or a URL, and returns its observations.
 
 `python everyday_uses.py LOCAL URL` prints the results of all, as JSON: for each use, in both places. It needs
 `path_mapping` only, as training code of any Python from 3.7 on has it.
@@ -23,14 +23,14 @@ import types
 import typing
 import warnings
 import zipfile
-from typing import Any
+from typing import Any, Dict, List
 
 TEXT = "one\ntwo\nthree"
 
 
 def reads(top: str) -> Any:
     with open(top + "/text") as file:
-        seen: list[Any] = [
+        seen: List[Any] = [
             file.read(),
             open(top + "/text").read(),
             open(top + "/text", "rb").read().decode(),
@@ -134,7 +134,7 @@ def create(top: str) -> Any:
 
 
 def missing(top: str) -> Any:
-    seen: list[Any] = []
+    seen: List[Any] = []
     for mode in ("r", "rb", "r+"):
         try:
             open(top + "/none", mode)
@@ -144,8 +144,8 @@ def missing(top: str) -> Any:
 
 
 def wrong_modes(top: str) -> Any:
-    seen: list[Any] = []
-    cases: list[Any] = [
+    seen: List[Any] = []
+    cases: List[Any] = [
         ("rw", {}),
         ("z", {}),
         ("w", {"encoding": "none-such"}),
@@ -163,8 +163,8 @@ def wrong_modes(top: str) -> Any:
 
 
 def unsupported(top: str) -> Any:
-    seen: list[Any] = []
-    cases: list[Any] = [
+    seen: List[Any] = []
+    cases: List[Any] = [
         ("r", "write", ["x"]),
         ("w", "read", []),
         ("rb", "write", [b"x"]),
@@ -188,7 +188,7 @@ def encodings(top: str) -> Any:
         file.write("naïve 中")
     with open(top + "/bad", "wb") as file:
         file.write(b"a\xffb")
-    seen: list[Any] = [
+    seen: List[Any] = [
         open(top + "/new", encoding="utf-16").read(),
         open(top + "/bad", errors="replace").read(),
     ]
@@ -223,14 +223,14 @@ def archives(top: str) -> Any:
         entry = tarfile.TarInfo("y")
         entry.size = 3
         tar.addfile(entry, io.BytesIO(b"tar"))
-    seen: list[Any] = [zipfile.ZipFile(open(top + "/a.zip", "rb")).read("x").decode()]
+    seen: List[Any] = [zipfile.ZipFile(open(top + "/a.zip", "rb")).read("x").decode()]
     seen.append(gzip.open(open(top + "/a.gz", "rb"), "rt").read())
     with tarfile.open(fileobj=open(top + "/a.tar", "rb")) as tar:
         return [*seen, [member.name for member in tar]]
 
 
 def failed_with(top: str) -> Any:
-    seen: list[Any] = []
+    seen: List[Any] = []
     for failing in (ValueError, KeyboardInterrupt, SystemExit):
         with contextlib.suppress(failing), open(top + "/new", "w") as file:
             file.write("half")
@@ -241,7 +241,7 @@ def failed_with(top: str) -> Any:
 
 def closed(top: str) -> Any:
     with open(top + "/text") as file:
-        seen: list[Any] = [file.closed]
+        seen: List[Any] = [file.closed]
     seen.append(file.closed)
     file.close()
     for use in (file.read, file.flush, file.tell, file.__enter__, lambda: next(file)):
@@ -253,7 +253,7 @@ def closed(top: str) -> Any:
 
 
 def attributes(top: str) -> Any:
-    seen: list[Any] = []
+    seen: List[Any] = []
     for mode in ("r", "rb", "br", "rt", "a", "ab", "r+", "rb+", "w+"):
         with open(top + "/text", mode) as file:
             kind = [
@@ -267,7 +267,7 @@ def attributes(top: str) -> Any:
 
 
 def not_picklable(top: str) -> Any:
-    seen: list[Any] = []
+    seen: List[Any] = []
     for mode in ("r", "rb", "r+", "ab"):
         with open(top + "/text", mode) as file:
             for use in (pickle.dumps, copy.copy, copy.deepcopy):
@@ -372,9 +372,9 @@ def temporary_and_renamed(top: str) -> Any:
 USES = [value for name, value in list(globals().items()) if getattr(value, "__module__", "") == __name__]
 
 
-def results(top: str) -> dict[str, Any]:
-    """What each use returns in a directory of its own, which has one file."""
-    returned: dict[str, Any] = {}
+def results(top: str) -> Dict[str, Any]:
+    """Returns the result of each use in a directory of its own, which has one file."""
+    returned: Dict[str, Any] = {}
     for use in USES:
         place = top + "/" + use.__name__
         os.makedirs(place)

@@ -80,7 +80,7 @@ def sync(endpoint: str, count: int, command: str) -> int:
 
 
 def mox(endpoint: str, count: int, command: str) -> int:
-    """What a training script copies to OBS."""
+    """Copies of a training script to OBS."""
     output(count)
     fill()
     environ = {"PATH": os.environ["PATH"], "HOME": str(HOME), "OBS_ENDPOINT": endpoint, **CREDENTIALS}

@@ -79,7 +79,7 @@ def dripping(tmp_path: Path) -> Iterator[Dripping]:
 def test_no_ciphertext_is_taken_for_the_body_when_a_connection_is_shut(
     dripping: Dripping, tmp_path: Path
 ) -> None:
-    """What is in the buffers of the kernel when another thread shuts the connection."""
+    """Data in the buffers of the kernel when another thread shuts the connection."""
     context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
     connection = HttpConnection(Origin("localhost", dripping.port, True), context, 5.0, bytearray(64 << 10))
     connection.send(b"GET /bucket/a HTTP/1.1\r\n\r\n")
@@ -93,7 +93,7 @@ def test_no_ciphertext_is_taken_for_the_body_when_a_connection_is_shut(
 
 
 def test_a_file_of_a_closed_pool_is_whole_or_not_there(dripping: Dripping, tmp_path: Path) -> None:
-    """As after Ctrl-C: the pool is closed in the middle of its files, and nobody has cancelled the transfer."""
+    """As after Ctrl-C: the pool is closed in the middle of its files, without a cancelled transfer."""
     draw, root = random.Random(7), tmp_path / "in"
     store = obs_store(f"https://localhost:{dripping.port}", bundle=str(tmp_path / "ca.pem"))
     for attempt in range(40):
@@ -201,7 +201,7 @@ def _ignored(size: int) -> None:
 
 
 def _descriptors(below: Path) -> list[str]:
-    """What this process has open below a directory: the server, in the same process, has its own."""
+    """Returns the files that this process has open below a directory; the server, in the same process, has others."""
     paths = []
     for name in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):

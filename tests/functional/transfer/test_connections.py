@@ -25,8 +25,8 @@ from tests.obs import FaultProxy, MemoryObs
 from tests.transfers import (
     SilentHandler,
     fetch,
-    names_are_here,
     obs_store,
+    resolve_example_hosts_locally,
     route,
     send,
     serving,
@@ -217,7 +217,7 @@ def test_a_host_name_gets_the_bucket_as_prefix_and_the_signature_that_it_knows(
 
         do_HEAD = do_GET
 
-    names_are_here(monkeypatch)
+    resolve_example_hosts_locally(monkeypatch)
     with serving(Recording) as url:
         port = urlsplit(url).port
         endpoint = f"http://obs.region.example.com:{port}"
@@ -325,7 +325,7 @@ def test_the_platforms_variables_name_the_endpoint(environ: dict[str, str], endp
         assert store.signer.context.verify_mode == ssl.CERT_REQUIRED
 
 
-def test_what_is_passed_between_processes_does_not_print_secrets() -> None:
+def test_messages_between_processes_do_not_print_secrets() -> None:
     store = ObsStore(Access("https://obs.example.com", Credentials("AKPLANTED", "SKPLANTED", "TOKENPLANTED")))
     assert "PLANTED" not in repr(store.signer.access)
 

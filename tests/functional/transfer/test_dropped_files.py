@@ -1,4 +1,4 @@
-"""Files of `path_mapping.file` that nobody closes are uploaded as Python writes its own; a `with` that fails uploads nothing."""
+"""Dropped files of `path_mapping.file` are uploaded as Python flushes its own; a `with` block that fails uploads nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.transfer.test_everyday_files import environment, pythons
+from tests.functional.transfer.interpreters import environment, pythons
 from tests.obs import MemoryObs, obs_fault
 from tests.unit.project.imports import ROOT
 
@@ -104,7 +104,7 @@ for name, code in cases.items():
 
 
 @pytest.mark.parametrize("python", pythons(), ids=lambda python: "-".join(Path(python).parts[-3:-2]))
-def test_what_nobody_closes_is_uploaded_and_what_a_with_gave_up_is_not(tmp_path: Path, python: str) -> None:
+def test_dropped_files_are_uploaded_and_failed_with_blocks_are_not(tmp_path: Path, python: str) -> None:
     runs = [{name: CASES[name] for name in [*CLOSED, *DROPPED, *AS_IT_IS, *FAILED]}]
     runs += [{name: CASES[name]} for name in [*AT_EXIT, *FAILED_AT_EXIT]]
     bucket = tmp_path / "bucket"
@@ -156,7 +156,7 @@ def test_a_large_file_is_uploaded_at_exit(obs: MemoryObs, python: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["del file", ""])
-def test_a_dropped_file_that_cannot_be_uploaded_says_so(obs: MemoryObs, end: str) -> None:
+def test_the_failed_upload_of_a_dropped_file_is_logged(obs: MemoryObs, end: str) -> None:
     obs.faults.append(obs_fault("403", "PUT"))
     program = (
         f"import path_mapping as mox; file = mox.file.File('obs://bucket/x', 'w'); file.write('x'); {end}"
@@ -166,7 +166,7 @@ def test_a_dropped_file_that_cannot_be_uploaded_says_so(obs: MemoryObs, end: str
     assert "Traceback" not in done.stderr
 
 
-def test_what_does_not_fit_into_the_temporary_file_is_not_uploaded(obs: MemoryObs) -> None:
+def test_content_that_does_not_fit_into_the_temporary_file_is_not_uploaded(obs: MemoryObs) -> None:
     program = """
 import resource, signal, path_mapping as mox
 mox.file.write("obs://bucket/x", "good")

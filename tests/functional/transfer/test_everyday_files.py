@@ -3,45 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import obs
 import pytest
 
-from tests.conftest import CREDENTIALS, KNOWN
+from tests.conftest import KNOWN
 from tests.functional.transfer import everyday_uses
+from tests.functional.transfer.interpreters import environment, pythons
 from tests.obs import MemoryObs
-from tests.unit.project.imports import ROOT
 
 Results = dict[str, dict[str, Any]]
 
 
-def pythons() -> list[str]:
-    """This interpreter, and one of each other version from 3.7 on that pyenv has."""
-    by_minor = {sys.version_info[1]: sys.executable}
-    for python in sorted(Path.home().glob(".pyenv/versions/3.*/bin/python")):
-        by_minor.setdefault(int(python.parts[-3].split(".")[1]), str(python))
-    return [python for minor, python in sorted(by_minor.items()) if minor >= 7]
-
-
-def environment(server: MemoryObs) -> dict[str, str]:
-    """What training code needs to reach the server; of the packages beside the SDK only those that it has."""
-    paths = [ROOT / "ma_boot" / "for_training", Path(obs.__file__).parents[1]]
-    return {
-        "PYTHONPATH": os.pathsep.join(map(str, paths)),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "OBS_ENDPOINT": server.url,
-        **CREDENTIALS,
-    }
-
-
 @pytest.fixture(scope="module", params=pythons(), ids=lambda python: "-".join(Path(python).parts[-3:-2]))
 def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """What all uses return in one Python."""
+    """Returns the results of all uses in one Python."""
     with MemoryObs(tmp_path_factory.mktemp("obs-server"), KNOWN) as server:
         server.create_bucket("bucket")
         local = tmp_path_factory.mktemp("local")

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,27 +16,11 @@ import pytest
 from tests.conformance.clients import Account, Sdk
 from tests.conftest import CREDENTIALS
 from tests.functional.node import Node, eventually
+from tests.functional.transfer.sync_command import start, sync
 from tests.obs import MemoryObs, obs_fault
 from tests.transfers import SilentHandler, serving, write
 
 WRONG = {**CREDENTIALS, "OBS_SECRET_ACCESS_KEY": "wrong"}
-
-
-def start(home: Path, way: str, mapping: str, *options: str, **variables: str) -> subprocess.Popen[str]:
-    (home / "mapping.yaml").write_text(mapping)
-    argv = [sys.executable, "-m", "ma_boot", "sync", way, "mapping.yaml", *options]
-    environ = {"PATH": os.environ["PATH"], "MA_VJ_NAME": "ma-job-x", **variables}
-    return subprocess.Popen(
-        argv, cwd=home, env=environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-
-
-def sync(
-    home: Path, way: str, mapping: str, *options: str, **variables: str
-) -> subprocess.CompletedProcess[str]:
-    process = start(home, way, mapping, *options, **variables)
-    output, _ = process.communicate(timeout=60)
-    return subprocess.CompletedProcess([], process.returncode, output)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.functional.node import RANK, Ended, Node
-from tests.functional.transfer.test_exit_codes import sync
+from tests.functional.transfer.sync_command import sync
 from tests.transfers import write
 
 SELECTED = {"obs": "obs://bucket/data/", "include": ["*.tfrecord"]}

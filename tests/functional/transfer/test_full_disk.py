@@ -1,4 +1,4 @@
-"""What is needed to bring results home works with no byte free on any disk."""
+"""Uploads work with no byte free on any disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from path_mapping.planning.prepare import IN_MEMORY
+from path_mapping.planning.spool import IN_MEMORY
 from tests.functional.transfer.full_disk import CONTENT
 from tests.obs import MemoryObs
 from tests.requirement import unavailable
@@ -64,7 +64,7 @@ def test_a_checkpoint_of_a_job_that_filled_the_disk(obs: MemoryObs) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 30])
-def test_what_a_script_copies_to_obs(obs: MemoryObs, count: int) -> None:
+def test_a_script_copies_to_obs_from_a_full_disk(obs: MemoryObs, count: int) -> None:
     done = on_a_full_disk("mox", obs, count)
     assert done.returncode == 0, done.stdout + done.stderr
     store = obs_store(obs.url)

@@ -1,4 +1,4 @@
-"""What a bucket says is not trusted: listings, sizes, dates and bodies that only somebody hostile would make."""
+"""Responses of a bucket are not trusted: listings, sizes, dates and bodies of a hostile server."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_every_page_is_asked_for_once_and_the_next_one_ahead(pages: Pages) -> No
     assert pages.asked == ["", "k0999", "k1999"]
 
 
-def test_who_wants_the_first_object_asks_for_one_page(pages: Pages) -> None:
+def test_a_reader_of_the_first_object_requests_one_page(pages: Pages) -> None:
     listed = obs_store(pages.url).list("bucket", "k")
     assert next(listed).key == "k0000"
     listed.close()  # type: ignore[attr-defined]
@@ -99,7 +99,7 @@ def test_a_server_that_does_not_wait_until_its_answer_is_read_is_asked_again(pag
     assert pages.asked == ["", "k0999", "k0999", "k1999"]
 
 
-def test_what_the_first_page_has_comes_before_the_failure_of_the_second(pages: Pages) -> None:
+def test_objects_of_the_first_page_come_before_the_failure_of_the_second(pages: Pages) -> None:
     pages.broken = True
     listed: list[str] = []
     with pytest.raises(Unreachable, match="HTTP 500"):  # noqa: PT012 -- what came before counts

@@ -67,7 +67,7 @@ def base(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 class TestEverywhere:
-    """What is the same on a local path, in a directory that stands in for OBS, and in OBS."""
+    """Behaviour that is the same on a local path, in a directory in place of OBS, and in OBS."""
 
     def test_exists_and_is_directory(self, base: str) -> None:
         directories, others = ("", "/", "/sub", "/sub/"), ("/a.txt", "/su", "/none", "/a.txt/x")
@@ -230,7 +230,7 @@ class TestEverywhere:
 
 
 class TestUrls:
-    """What only OBS has."""
+    """Behaviour of OBS only."""
 
     def test_repeated_slashes_are_one(self, where: str) -> None:
         mox.file.write("obs://bucket//base///x", "x")
@@ -250,7 +250,9 @@ class TestUrls:
         assert not [path for method, path in obs.requests if path == "/bucket/base/x"]
 
     @pytest.mark.parametrize("mode", ["r+", "+r", "rb+", "+br"])
-    def test_what_was_only_read_is_not_uploaded(self, obs_base: str, obs: MemoryObs, mode: str) -> None:
+    def test_a_file_that_was_only_read_is_not_uploaded(
+        self, obs_base: str, obs: MemoryObs, mode: str
+    ) -> None:
         mox.file.write(f"{obs_base}/x", "old")
         obs.seen.clear()
         with mox.file.File(f"{obs_base}/x", mode) as file:
@@ -420,7 +422,7 @@ def test_a_script_in_the_trainings_own_environment(tmp_path: Path) -> None:
 
 
 class TestFilesAsPythonKnowsThem:
-    """What a script expects of files, wherever they are."""
+    """Expectations of scripts about files, wherever they are."""
 
     def test_no_temporary_file_stays(
         self, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -10,11 +10,21 @@ from urllib.parse import urlsplit
 import pytest
 
 from path_mapping.errors import Refused, Rejected, TransferFailed
-from path_mapping.stores.access import Access, Credentials, redirected
+from path_mapping.stores.access import Access, Credentials, redirect_target
 from path_mapping.stores.obs_store import ObsStore
 from tests.conftest import KNOWN
 from tests.obs import Fault, FaultProxy, MemoryObs, Seen
-from tests.transfers import KEYS, content_of, fetch, names_are_here, obs_store, route, send, tree, write
+from tests.transfers import (
+    KEYS,
+    content_of,
+    fetch,
+    obs_store,
+    resolve_example_hosts_locally,
+    route,
+    send,
+    tree,
+    write,
+)
 
 MIB = 1 << 20
 STATUSES = (301, 302, 307, 308)
@@ -108,7 +118,7 @@ def test_another_domain_gets_no_credentials(obs: MemoryObs, tmp_path: Path, by_s
 def test_another_region_is_signed_for_anew(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
-    names_are_here(monkeypatch)
+    resolve_example_hosts_locally(monkeypatch)
     root = tmp_path_factory.mktemp("region")
     with MemoryObs(root, KNOWN, domain="obs.two.example.com") as server, FaultProxy(server.url) as proxy:
         server.create_bucket("bucket")
@@ -140,7 +150,7 @@ HERE = "https://obs.cn-north-4.myhuaweicloud.com"
     ],
 )  # fmt: skip
 def test_where_a_redirect_leads(endpoint: str, location: str, led: str) -> None:
-    assert redirected(urlsplit(endpoint), "bucket", "a b", location).geturl() == led
+    assert redirect_target(urlsplit(endpoint), "bucket", "a b", location).geturl() == led
 
 
 @pytest.mark.parametrize(
@@ -163,7 +173,7 @@ def test_where_a_redirect_leads(endpoint: str, location: str, led: str) -> None:
 )  # fmt: skip
 def test_where_no_redirect_leads(endpoint: str, location: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        redirected(urlsplit(endpoint), "bucket", "a", location)
+        redirect_target(urlsplit(endpoint), "bucket", "a", location)
 
 
 @pytest.mark.parametrize("by_sdk", [True, False])

@@ -1,4 +1,4 @@
-"""What a job waits for while it transfers is in its events and on its page, not only on the terminal."""
+"""Waits of a job during its transfers are in its events and on its page, not only on the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: one clear message for each mistake, and every option from three places."""
+"""Command line: one message for each mistake, and options from command line, variables and job file."""
 
 from __future__ import annotations
 
@@ -9,18 +9,28 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ma_boot.cli.app import main
-from ma_boot.cli.options.option import Number, RunOption, RunVariable, Whole, from_environment
+from ma_boot.cli.options.click_types import Number, Whole
+from ma_boot.cli.options.declared import DeclaredOption
+from ma_boot.cli.options.sources import read_environment
 from ma_boot.cli.run import run
-from ma_boot.node.boot.request import BY_VARIABLE, as_options, as_variables, boot_command, requested, shown
+from ma_boot.node.boot.request import (
+    GROUPS,
+    as_options,
+    as_variables,
+    boot_command,
+    build_request,
+    command_text,
+)
 from ma_boot.node.environment.command_words import read_command
+from ma_boot.node.launch.options import LaunchOptions
 from ma_boot.node.launch.worker_specs import OF_RANK
-from ma_boot.platform.rank_table import PRODUCTS
+from ma_boot.node.option import options_in
 from ma_boot.redact import remember_secrets
 
 
 def parsed(arguments: list[str], environ: dict[str, str]) -> dict[str, object]:
-    """The values that `run` would get."""
-    context = run.make_context("run", list(arguments), default_map=from_environment(run, environ))
+    """Returns the values that `run` would get."""
+    context = run.make_context("run", list(arguments), default_map=read_environment(run, environ))
     return dict(context.params)
 
 
@@ -46,7 +56,7 @@ def parsed(arguments: list[str], environ: dict[str, str]) -> dict[str, object]:
         ),
     ],
 )
-def test_a_wrong_command_line_is_one_message_and_64(
+def test_invalid_command_line_is_one_message_and_exits_with_64(
     arguments: list[str], message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments, {}) == 64
@@ -56,7 +66,7 @@ def test_a_wrong_command_line_is_one_message_and_64(
     assert output.out == ""
 
 
-def test_all_that_does_not_go_together_is_said_at_once(capfd: pytest.CaptureFixture[str]) -> None:
+def test_conflicting_options_are_reported_together(capfd: pytest.CaptureFixture[str]) -> None:
     wrong = ["--nodes", "2", "--json", "--fault", "hang rank=0"]
     variables = {
         "MABOOT_KEEP": "1",
@@ -74,7 +84,7 @@ def test_all_that_does_not_go_together_is_said_at_once(capfd: pytest.CaptureFixt
     ]
 
 
-def test_sizes_are_as_the_engines_write_them() -> None:
+def test_sizes_have_the_units_of_container_engines() -> None:
     sizes = [parsed(["x"], {"MABOOT_MEMORY": size})["memory"] for size in ("7", "8k", "512M", "64g")]
     assert sizes == [7, 8 << 10, 512 << 20, 64 << 30]
     with pytest.raises(click.BadParameter, match="found '5q', expected a number of bytes"):
@@ -83,7 +93,7 @@ def test_sizes_are_as_the_engines_write_them() -> None:
     assert (parsed(["x"], {})["memory"], parsed(["x"], {})["shm_size"]) == (None, 2 << 30)
 
 
-def test_option_beats_variable_beats_default() -> None:
+def test_option_precedes_variable_precedes_default() -> None:
     environ = {
         "MABOOT_STOP_TIMEOUT": "7",
         "MABOOT_CONDA_ENV": "e",
@@ -98,18 +108,15 @@ def test_option_beats_variable_beats_default() -> None:
 def test_every_option_has_a_variable() -> None:
     options = [p for p in run.params if isinstance(p, click.Option) and p.opts[-1].startswith("--")]
     wanted = {"MABOOT_" + option.opts[-1][2:].replace("-", "_").upper(): "1" for option in options}
-    assert set(from_environment(run, wanted)) == {option.name for option in options}
+    assert set(read_environment(run, wanted)) == {option.name for option in options}
 
 
-def test_options_offer_what_the_rooms_know() -> None:
-    types = {param.name: param.type for param in run.params}
-    assert isinstance(types["rendezvous"], click.Choice)
-    assert set(types["rendezvous"].choices) == {*OF_RANK, "mpi"}
-    assert isinstance(types["product"], click.Choice)
-    assert tuple(types["product"].choices) == PRODUCTS
+def test_every_rendezvous_has_a_launcher() -> None:
+    rendezvous = next(option for option in options_in(LaunchOptions) if option.name == "rendezvous")
+    assert set(rendezvous.kind.choices) == {*OF_RANK, "mpi"}
 
 
-def test_with_a_job_file_only_variables_of_the_rehearsal_itself_come_from_the_shell(tmp_path: Path) -> None:
+def test_job_file_hides_variables_of_the_shell_except_those_of_the_rehearsal(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text("command: train.py\nenvironment: {MABOOT_STOP_TIMEOUT: 7}\n")
     shell = {
@@ -131,7 +138,7 @@ def test_with_a_job_file_only_variables_of_the_rehearsal_itself_come_from_the_sh
         (["-m", "pkg.train", "-m", "x"], ("pkg.train", "-m", "x")),
     ],
 )
-def test_everything_after_the_command_is_its_own(arguments: list[str], command: tuple[str, ...]) -> None:
+def test_words_after_the_command_belong_to_it(arguments: list[str], command: tuple[str, ...]) -> None:
     values = parsed(arguments, {})
     assert (values["command"], values["plan"]) == (command, False)
 
@@ -146,8 +153,8 @@ OF_A_FORM = {
 }
 
 
-def values_of(option: RunOption) -> st.SearchStrategy[str]:
-    """What its variable may set an option to."""
+def values_of(option: DeclaredOption) -> st.SearchStrategy[str]:
+    """Values that a variable may give to an option."""
     kind = option.type
     if option.name in OF_A_FORM or isinstance(kind, click.Choice):
         return st.sampled_from(OF_A_FORM.get(str(option.name)) or list(getattr(kind, "choices", ())))
@@ -158,39 +165,35 @@ def values_of(option: RunOption) -> st.SearchStrategy[str]:
     return st.sampled_from(["0", "1"]) if option.is_flag else TEXT
 
 
-def options_of_a_request() -> list[RunOption]:
-    request = requested(read_command(["x"]), parsed(["x"], {}))
-    names = {"preflight", *(name for group in request[1:] for name in getattr(group, "_fields", ()))}
-    return [option for option in run.params if isinstance(option, RunOption) and option.name in names]
+def options_of_a_request() -> list[DeclaredOption]:
+    names = {option.name for group in GROUPS.values() for option in options_in(group)}
+    return [option for option in run.params if isinstance(option, DeclaredOption) and option.name in names]
 
 
 @given(
     st.lists(TEXT, min_size=1).map(tuple),
     st.fixed_dictionaries(
-        {}, optional={option.variable: values_of(option) for option in options_of_a_request()}
+        {}, optional={option.declared.variable: values_of(option) for option in options_of_a_request()}
     ),
 )
-def test_a_request_survives_the_way_through_a_command_line(
+def test_request_survives_the_way_through_a_command_line(
     command: tuple[str, ...], environ: dict[str, str]
 ) -> None:
-    request = requested(read_command(command), parsed(["x"], environ))
+    request = build_request(read_command(command), parsed(["x"], environ))
     values = parsed(list(as_options(request)), as_variables(request))
     assert values["command"] == command
-    assert requested(read_command(command), values) == request
+    assert build_request(read_command(command), values) == request
 
 
 def test_every_option_of_a_request_is_an_option_of_the_command() -> None:
     options = {option.name for option in run.params}
-    request = requested(read_command(["train.py"]), parsed(["train.py"], {}))
-    names = [name for group in request[1:] for name in getattr(group, "_fields", ())]
+    names = [option.name for group in GROUPS.values() for option in options_in(group)]
     assert set(names) <= options
     assert len(names) == len(set(names))
-    by_variable = {option.name for option in run.params if isinstance(option, RunVariable)}
-    assert by_variable & {*names} == BY_VARIABLE
 
 
-def test_the_boot_command_has_what_differs_from_the_defaults_and_no_secret() -> None:
-    request = requested(
+def test_boot_command_has_only_changed_options_and_no_secret() -> None:
+    request = build_request(
         read_command(["train.py", "--lr", "0.1", "--token", "abc"]),
         parsed(["--stop-timeout", "5", "x.py"], {}),
     )
@@ -199,4 +202,4 @@ def test_the_boot_command_has_what_differs_from_the_defaults_and_no_secret() -> 
     ranks = request.ranks._replace(host_nic_ip="planted-0815", product="a3")
     of_variables = "MABOOT_HOST_NIC_IP='******' MABOOT_PRODUCT=a3 ma_boot --stop-timeout 5.0"
     assert boot_command(request._replace(ranks=ranks)).startswith(of_variables)
-    assert shown(["--local", "train.py", "planted-0815"]) == "ma_boot --local train.py '******'"
+    assert command_text(["--local", "train.py", "planted-0815"]) == "ma_boot --local train.py '******'"

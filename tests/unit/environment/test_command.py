@@ -51,7 +51,7 @@ def argv(home: Path, *command: str) -> tuple[str, ...]:
         (("torchrun", "$MA_JOB_DIR/a/only.py"), ("~/bin/torchrun", "$MA_JOB_DIR/a/only.py")),
     ],
 )
-def test_the_command_is_run_as_what_it_is(
+def test_the_program_of_a_command_is_found(
     home: Path, command: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
     assert argv(home, *command) == expected
@@ -70,14 +70,14 @@ def test_the_command_is_run_as_what_it_is(
         (("-m",), UsageError, "the name of a module"),
     ],
 )
-def test_a_command_that_cannot_be_run(
+def test_a_command_that_cannot_run_is_an_error(
     home: Path, command: tuple[str, ...], error: type, message: str
 ) -> None:
     with pytest.raises(error, match=message):
         argv(home, *command)
 
 
-def test_a_missing_script_is_told_every_place_that_was_looked_at(home: Path) -> None:
+def test_the_error_of_a_missing_script_lists_the_searched_places(home: Path) -> None:
     with pytest.raises(CommandNotFound) as raised:
         argv(home, "missing.py")
     for place in ("missing.py", "jobs/a/missing.py", "jobs/b/missing.py"):

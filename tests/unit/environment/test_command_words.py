@@ -82,7 +82,7 @@ def test_a_launcher_is_recognised(line: str, launcher: str | None) -> None:
     assert read_command(line.split()).launcher == launcher
 
 
-def test_the_files_of_a_module() -> None:
+def test_a_module_has_two_possible_files() -> None:
     assert Script(0, "pkg.train", True).files == ("pkg/train.py", "pkg/train/__main__.py")
 
 
@@ -93,7 +93,7 @@ KNOWN = (
 
 
 @given(st.lists(st.one_of(st.text(max_size=6), st.sampled_from(KNOWN))))
-def test_no_command_breaks_it(command: list[str]) -> None:
+def test_any_command_is_read(command: list[str]) -> None:
     named = read_command(command).script
     assert named is None or (0 <= named.place < len(command) and named.name in command[named.place])
 
@@ -113,5 +113,5 @@ def test_no_command_breaks_it(command: list[str]) -> None:
         ("python train.py", ()),
     ],
 )
-def test_a_launcher_that_is_not_told_how_many_ranks(line: str, counts: tuple[str, ...]) -> None:
+def test_a_launcher_without_a_number_of_ranks_is_found(line: str, counts: tuple[str, ...]) -> None:
     assert read_command(line.split()).counts == counts

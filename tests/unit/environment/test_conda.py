@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ma_boot.errors import ConfigError
-from ma_boot.node.environment.conda import PythonEnvironment, activation, find_environment
+from ma_boot.node.environment.conda import PythonEnvironment, find_environment, plan_activation
 from ma_boot.node.environment.patch import applied
 
 
@@ -69,20 +69,20 @@ def test_base_is_the_installation_itself(root: Path) -> None:
     assert find_environment(str(root / "bin" / "python"), None, {}, "/nowhere").name == "base"
 
 
-def test_anaconda_dir_is_meant_exactly(root: Path, tmp_path: Path) -> None:
+def test_anaconda_dir_excludes_other_installations(root: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError):
         find_environment(None, "other", {"ANACONDA_DIR": str(tmp_path / "empty")}, str(tmp_path))
 
 
-def test_a_name_that_does_not_exist_is_told_what_does(root: Path, tmp_path: Path) -> None:
+def test_the_error_of_an_unknown_name_lists_the_environments(root: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         find_environment(None, "typo", {}, str(tmp_path))
     assert f"{root}/envs/typo" in str(raised.value)
     assert f"base, other, python-3.7.10 in {root}" in str(raised.value)
 
 
-def test_no_environment_at_all_is_told_what_was_looked_for(tmp_path: Path) -> None:
+def test_the_error_without_an_environment_lists_the_searched_places(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         find_environment(None, None, {"PATH": str(tmp_path)}, str(tmp_path))
     for place in ("--python", "--conda-env", "DEFAULT_CONDA_ENV_NAME", f"PATH={tmp_path}"):
@@ -90,7 +90,7 @@ def test_no_environment_at_all_is_told_what_was_looked_for(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("python", "message"), [("python", "absolute"), ("/no/such", "does not exist")])
-def test_a_python_that_cannot_be_meant(python: str, message: str) -> None:
+def test_an_unusable_python_is_an_error(python: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         find_environment(python, None, {}, "/nowhere")
 
@@ -133,7 +133,7 @@ class TestActivation:
 
     def patched(self, prefix: Path, environ: dict[str, str]) -> dict[str, str]:
         selected = PythonEnvironment(f"{prefix}/bin/python", str(prefix), "e", "test")
-        return applied(environ, activation(selected, environ, str(prefix)).patch)
+        return applied(environ, plan_activation(selected, environ, str(prefix)).patch)
 
     def test_from_nothing(self, tmp_path: Path) -> None:
         after = self.patched(tmp_path, {"PATH": "/usr/bin", "LD_LIBRARY_PATH": "/usr/local/lib"})
@@ -177,7 +177,7 @@ class TestActivation:
     def test_a_python_outside_of_conda(self, origin: str, path: str) -> None:
         environ = {"PATH": "/usr/bin:/venv/bin", "VIRTUAL_ENV": "/venv"}
         selected = PythonEnvironment("/venv/bin/python", None, None, origin)
-        assert applied(environ, activation(selected, environ, "/nowhere").patch) == {
+        assert applied(environ, plan_activation(selected, environ, "/nowhere").patch) == {
             "PATH": path,
             "VIRTUAL_ENV": "/venv",
         }
@@ -190,7 +190,7 @@ class TestAsCondaDoes:
         (root / "bin" / "conda").touch()
         home = str(root.parent)
         selected = find_environment(None, name, {**environ, "ANACONDA_DIR": str(root)}, home)
-        return applied(environ, activation(selected, environ, home).patch)
+        return applied(environ, plan_activation(selected, environ, home).patch)
 
     def test_the_variables_of_its_installation(self, root: Path) -> None:
         after = self.patched(root, {"PATH": "/usr/bin"})
@@ -237,7 +237,7 @@ class TestAsCondaDoes:
     def test_a_prefix_is_called_by_its_path(self, root: Path, tmp_path: Path) -> None:
         python = make_env(tmp_path / "elsewhere")
         selected = find_environment(str(python), None, {}, str(tmp_path))
-        after = applied({}, activation(selected, {}, str(tmp_path)).patch)
+        after = applied({}, plan_activation(selected, {}, str(tmp_path)).patch)
         assert after["CONDA_DEFAULT_ENV"] == str(tmp_path / "elsewhere")
 
 
@@ -248,5 +248,5 @@ def test_activation_scripts_in_order(tmp_path: Path, prefix: bool | None) -> Non
     for name in ("b.sh", "a.sh", "c.csh"):
         (scripts / name).touch()
     selected = PythonEnvironment("/p", str(tmp_path) if prefix else None, None, "test")
-    names = [Path(script).name for script in activation(selected, {}, "/nowhere").after]
+    names = [Path(script).name for script in plan_activation(selected, {}, "/nowhere").after]
     assert names == (["a.sh", "b.sh"] if prefix else [])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ma_boot.node.environment.extras import how_to_install
+from ma_boot.node.environment.extras import install_command
 
 
 @pytest.fixture
@@ -29,13 +29,15 @@ def without_pip(name: str, *more: Any) -> None:
     assert name == "pip"
 
 
-def test_by_the_installer_of_the_environment(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert how_to_install("image") == f"'{place}/bin/python' -m pip install 'docker>=7.0'"
+def test_the_command_uses_the_installer_of_the_environment(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert install_command("image") == f"'{place}/bin/python' -m pip install 'docker>=7.0'"
     monkeypatch.setattr(importlib.util, "find_spec", without_pip)
-    assert how_to_install("image") == f"uv pip install --python '{place}/bin/python' 'docker>=7.0'"
+    assert install_command("image") == f"uv pip install --python '{place}/bin/python' 'docker>=7.0'"
     (place / "pipx_metadata.json").touch()
-    assert how_to_install("image") == "pipx inject ma-boot 'docker>=7.0'"
+    assert install_command("image") == "pipx inject ma-boot 'docker>=7.0'"
 
 
-def test_an_extra_that_is_not_known_here_is_named_itself(place: Path) -> None:
-    assert how_to_install("job").endswith(" -m pip install 'ma-boot[job]'")
+def test_without_metadata_the_command_names_the_extra(place: Path) -> None:
+    assert install_command("job").endswith(" -m pip install 'ma-boot[job]'")

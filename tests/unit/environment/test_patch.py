@@ -15,17 +15,17 @@ def test_the_difference_leads_from_one_to_the_other(before: dict[str, str], afte
 
 
 @given(ENVIRON)
-def test_nothing_differs_from_itself(environ: dict[str, str]) -> None:
+def test_equal_environments_have_no_difference(environ: dict[str, str]) -> None:
     assert difference(environ, environ) == {}
 
 
-def test_applying_leaves_the_original_alone() -> None:
+def test_applying_a_patch_keeps_the_original() -> None:
     environ = {"A": "1"}
     assert applied(environ, {"A": None, "B": "2", "C": None}) == {"B": "2"}
     assert environ == {"A": "1"}
 
 
-def test_an_entry_is_put_first_and_stands_nowhere_else() -> None:
+def test_an_entry_is_moved_to_the_front() -> None:
     assert put_first("/env/bin", "/usr/bin:/env/bin/:/bin::") == "/env/bin:/usr/bin:/bin"
     assert put_first("/env/bin", "") == "/env/bin"
 

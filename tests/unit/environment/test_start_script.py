@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.node.environment.command import ranks_started_in
+from ma_boot.node.environment.command import find_rank_start
 
 LOOP = "for ((i = 0; i < 8; i++)); do\n    export RANK_ID=$i\n    python train.py &\ndone\n"
 OWN = Path(__file__).parents[2] / "functional" / "start_scripts"
 
 
 def numbered(text: str) -> int | None:
-    start = ranks_started_in(text)
+    start = find_rank_start(text)
     return None if start is None else start.line
 
 
@@ -40,7 +40,7 @@ def numbered(text: str) -> int | None:
         ("deepspeed --num_gpus 8 train.py", 1),
     ],
 )
-def test_a_script_that_starts_ranks(text: str, number: int) -> None:
+def test_the_line_that_starts_ranks_is_found(text: str, number: int) -> None:
     assert numbered(text) == number
     assert numbered(text.replace("\n", "\r\n")) == number
 
@@ -63,13 +63,13 @@ def test_a_script_that_starts_ranks(text: str, number: int) -> None:
         "",
     ],
 )
-def test_a_script_that_starts_none(text: str) -> None:
-    assert ranks_started_in(text) is None
+def test_scripts_that_start_no_ranks_have_no_such_line(text: str) -> None:
+    assert find_rank_start(text) is None
 
 
 @pytest.mark.parametrize("script", sorted(OWN.glob("*.sh")), ids=lambda script: script.name)
 def test_the_start_scripts_of_the_guides(script: Path) -> None:
-    assert ranks_started_in(script.read_text()) is not None
+    assert find_rank_start(script.read_text()) is not None
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,11 @@ def test_the_start_scripts_of_the_guides(script: Path) -> None:
         ("python -m  torch.distributed.run a.py", "line 1 runs -m torch.distributed.run"),
     ],
 )
-def test_what_it_says(text: str, description: str) -> None:
-    assert str(ranks_started_in(text)) == description
+def test_the_line_is_described(text: str, description: str) -> None:
+    assert str(find_rank_start(text)) == description
 
 
 @given(st.lists(st.sampled_from([*"\n;&#'\" ", "for ", "done", "RANK_ID=", "torchrun", "do ", "\\"])))
-def test_no_text_breaks_it(words: list[str]) -> None:
-    start = ranks_started_in("".join(words))
+def test_any_text_is_read(words: list[str]) -> None:
+    start = find_rank_start("".join(words))
     assert start is None or start.line >= 1

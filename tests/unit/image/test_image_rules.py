@@ -12,9 +12,9 @@ from ma_boot import __version__
 from ma_boot.desk.image.check import (
     CheckedImage,
     ImageRejected,
+    apply_rules,
     findings_json,
     findings_text,
-    judged,
     reject_errors,
 )
 from ma_boot.desk.image.rules.boot import this_toolkit
@@ -26,8 +26,9 @@ from ma_boot.desk.image.rules.facts import (
     Python,
     Started,
     from_metadata,
-    parsed_probe,
+    parse_probe,
 )
+from ma_boot.desk.image.rules.secrets import keys_in_metadata, own_keys, parse_search
 from ma_boot.platform.modelarts.findings import Finding
 
 ENVIRONMENT = "/home/ma-user/anaconda3/envs/training"
@@ -192,23 +193,18 @@ BROKEN: list[tuple[str, ImageFacts, str, str, str]] = [
     ("certificates", inside(unreadable=(("SSL_CERT_FILE", "/x"),)), "variable", "error", "ca-certificates"),
     ("buffered", environ(PYTHONUNBUFFERED=""), "unbuffered", "warning", "PYTHONUNBUFFERED=1"),
     ("secret", environ(OBS_SECRET_ACCESS_KEY="planted"), "secret", "error", "change the credential"),
-    ("secret in the history", history("RUN |1 OBS_SK=planted /bin/sh -c make"), "secret", "error", "--mount=type=secret"),
-    ("login in the history", history("RUN pip install -i https://me:planted@host/"), "secret", "error", "earlier stage"),
-    ("curl in the history", history("RUN curl -u me:planted https://host/"), "secret", "error", "earlier stage"),
-    ("obsutil in the history", history("RUN /bin/sh -c obsutil config -i=planted -k=planted"), "secret", "error", "earlier stage"),
-    ("token in the history", history("RUN git clone https://host/ glpat-planted" + "a1" * 9), "secret", "error", "earlier stage"),
     ("secret in a label", replace(GOOD, labels={"db.password": "planted"}), "secret", "error", "change the credential"),
     ("secret in CMD", replace(GOOD, command=("ma_boot", "--sk", "planted")), "secret", "error", "change the credential"),
     ("secret in a line of CMD", replace(GOOD, command=("sh", "-c", "TOKEN=planted ma_boot")), "secret", "error", "change the credential"),
-    ("credential file", replace(GOOD, credential_files=(("a token", "/x/.npmrc"),)), "secret", "error", ".dockerignore"),
-    ("files not searched", replace(GOOD, searched=False), "secret", "warning", "look into its layers"),
+    ("own key", replace(GOOD, exposed_keys=(("OBS_SK", "/x/.npmrc"),)), "secret", "error", ".dockerignore"),
+    ("files not searched", replace(GOOD, searched=False), "secret", "warning", "trivy image"),
     ("time zone", inside(zone=False), "time-zone", "warning", "tzdata"),
     ("ENTRYPOINT", replace(GOOD, entrypoint=("/init",)), "entry-point", "warning", "ENTRYPOINT []"),
 ]  # fmt: skip
 
 
 def test_a_good_image_has_no_finding() -> None:
-    assert judged(GOOD, "x86_64") == []
+    assert apply_rules(GOOD, "x86_64") == []
 
 
 @pytest.mark.parametrize(
@@ -217,7 +213,7 @@ def test_a_good_image_has_no_finding() -> None:
 def test_each_rule_finds_its_fault_with_its_remedy(
     facts: ImageFacts, rule: str, severity: str, remedy: str
 ) -> None:
-    (finding,) = judged(facts, None)
+    (finding,) = apply_rules(facts, None)
     assert (finding.check, finding.severity) == (rule, severity)
     assert remedy in finding.remedy
     checked = CheckedImage("image", "x86_64", GB, (finding,))
@@ -243,13 +239,6 @@ ALLOWED = {
     "the same glibc": inside(libc=(2, 17), libc_need=((2, 17), "/opt/ma_boot/x.so")),
     "unknown glibc": inside(libc=None, libc_need=((2, 34), "/opt/ma_boot/x.so")),
     "mounted over": inside(places={"/user/config": "read-only", "/tmp": "ok"}),
-    "no value in the history": history(
-        "RUN |1 CONDA_ENV=x /bin/sh -c export TOKEN=$(cat /run/secrets/token)",
-        "ENV GPG_KEY=A035C8C19219BA82",
-        "RUN |1 BUILD_TOKENS=4 /bin/sh -c make",
-        "/bin/sh -c #(nop)  ARG BUILD_TOKENS=4",
-        "/bin/sh -c #(nop)  LABEL token=x",
-    ),
     "figures, booleans, paths": environ(
         TOKENIZERS_PARALLELISM="false", MAX_TOKENS="4096", PASSWORD_FILE="/run/secrets/pw", PWD="/root"
     ),
@@ -260,12 +249,12 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize("facts", ALLOWED.values(), ids=ALLOWED)
-def test_what_is_allowed_is_not_found(facts: ImageFacts) -> None:
-    assert judged(facts, None) == []
+def test_allowed_settings_are_no_findings(facts: ImageFacts) -> None:
+    assert apply_rules(facts, None) == []
 
 
-def test_the_architecture_is_only_judged_when_it_is_asked_for() -> None:
-    (finding,) = judged(GOOD, "aarch64")
+def test_architecture_is_compared_only_with_a_requested_one() -> None:
+    (finding,) = apply_rules(GOOD, "aarch64")
     assert finding.check == "architecture"
     assert "--platform linux/arm64" in finding.remedy
 
@@ -284,14 +273,14 @@ def test_the_architecture_is_only_judged_when_it_is_asked_for() -> None:
         (Started("ma_boot x", 127, "x: No such file or directory"), "warning", "x: No such file"),
     ],
 )
-def test_a_boot_command_that_does_not_start(started: Started, severity: str, evidence: str) -> None:
-    (finding,) = judged(replace(GOOD, started=started), None)
+def test_boot_command_that_does_not_start_is_reported(started: Started, severity: str, evidence: str) -> None:
+    (finding,) = apply_rules(replace(GOOD, started=started), None)
     assert (finding.check, finding.severity) == ("command", severity)
     assert evidence in finding.evidence
 
 
 def test_errors_come_first_and_refuse_the_image() -> None:
-    findings = judged(replace(GOOD, user="", workdir="/", size=31 * GB), None)
+    findings = apply_rules(replace(GOOD, user="", workdir="/", size=31 * GB), None)
     assert [finding.severity for finding in findings] == ["error", "error", "warning"]
     checked = CheckedImage("image", "x86_64", GB, tuple(findings))
     with pytest.raises(ImageRejected, match="breaks 2 of"):
@@ -306,8 +295,8 @@ def test_the_answer_of_this_toolkit_is_known() -> None:
     assert this_toolkit("") is None
 
 
-def test_what_the_probe_prints_is_read() -> None:
-    facts = parsed_probe(
+def test_output_of_the_probe_is_parsed() -> None:
+    facts = parse_probe(
         "passwd\troot:x:0:0:root:/root:/bin/sh\npasswd\tbad line\nhome\tok\nprogram\tbash\n"
         "toolkit\t/opt/ma_boot\t0\tma_boot 0.1.0\nenvironment\t/e\t1\tsome\terror\nset_id\t/a b\nzone\tmissing\n"
         "place\t/tmp\tclosed\nreal\t/e\t/r\nclosed_package\t/e\t/a\nclosed_package\t/f\t/b\n"
@@ -336,21 +325,21 @@ def test_what_the_probe_prints_is_read() -> None:
     ],
 )
 def test_the_newest_glibc_that_the_toolkit_asks_for(lines: str, need: Any) -> None:
-    facts = parsed_probe(f"libc\tglibc 2.31\n{lines}end\tok\n")
+    facts = parse_probe(f"libc\tglibc 2.31\n{lines}end\tok\n")
     assert facts is not None
     assert (facts.libc, facts.libc_need) == ((2, 31), need)
-    without = parsed_probe(f"libc\t\n{lines}end\tok\n")
+    without = parse_probe(f"libc\t\n{lines}end\tok\n")
     assert without is not None
     assert without.libc is None
 
 
-def test_a_probe_without_its_last_line_says_nothing_of_the_image() -> None:
-    assert parsed_probe("machine\tx86_64\nhome\tok\n") is None
+def test_probe_without_its_last_line_yields_no_facts() -> None:
+    assert parse_probe("machine\tx86_64\nhome\tok\n") is None
 
 
 @given(st.text(st.sampled_from("passwdhome\t\n:01²x"), max_size=80))
-def test_no_answer_of_a_probe_breaks_the_reader(text: str) -> None:
-    parsed_probe(text)
+def test_parser_of_the_probe_accepts_any_text(text: str) -> None:
+    parse_probe(text)
 
 
 @given(st.fixed_dictionaries({"Config": st.none() | st.just({}), "Size": st.integers(0)}))
@@ -358,3 +347,41 @@ def test_an_image_without_a_configuration_is_described(attributes: Any) -> None:
     facts = from_metadata("image", attributes)
     assert facts.size == attributes["Size"]
     assert (facts.user, facts.workdir) == ("", "/")
+
+
+KEYS = {"OBS_SECRET_ACCESS_KEY": "planted-key-1", "SWR_PASSWORD": "planted-key-2"}
+
+
+@pytest.mark.parametrize(
+    ("facts", "place"),
+    [
+        (environ(HARMLESS="x-planted-key-1"), "ENV HARMLESS"),
+        (replace(GOOD, labels={"org.x": "planted-key-1"}), "LABEL org.x"),
+        (replace(GOOD, command=("sh", "-c", "use planted-key-1")), "CMD"),
+        (history("RUN |1 INDEX=https://me:planted-key-1@host/ /bin/sh -c make"), "docker history"),
+    ],
+)
+def test_own_key_in_the_metadata_is_found_with_its_place(facts: ImageFacts, place: str) -> None:
+    ((name, where),) = keys_in_metadata(facts, KEYS)
+    assert name == "OBS_SECRET_ACCESS_KEY"
+    assert place in where
+
+
+def test_only_long_secrets_of_one_line_are_searched_for() -> None:
+    others = {"HOME": "/home/someone", "DB_PASSWORD": "short", "TLS_PRIVATE_KEY": "several\nlines of it"}
+    assert own_keys({**KEYS, **others}) == KEYS
+
+
+@pytest.mark.parametrize(
+    ("output", "found", "is_complete"),
+    [
+        ("end\tok\n", (), True),
+        ("found\t1\t/root/.netrc\nend\tok\n", (("SWR_PASSWORD", "/root/.netrc"),), True),
+        ("found\t0\t/a\tb\n", (("OBS_SECRET_ACCESS_KEY", "/a\tb"),), False),
+        ("sh: find: not found\n", (), False),
+    ],
+)
+def test_search_without_its_last_line_is_incomplete(
+    output: str, found: tuple[tuple[str, str], ...], is_complete: bool
+) -> None:
+    assert parse_search(output, list(KEYS)) == (found, is_complete)

@@ -95,7 +95,7 @@ def test_an_error_has_no_codes_of_a_terminal(pipe: Pipe) -> None:
         ("RUN sh x", "THESE PACKAGES DO NOT MATCH THE HASHES", "image/toolkit.txt"),
     ],
 )
-def test_a_failure_says_what_to_do(pipe: Pipe, step: str, error: str, advice: str) -> None:
+def test_failed_build_has_a_remedy(pipe: Pipe, step: str, error: str, advice: str) -> None:
     with pytest.raises(EngineRefused) as raised:
         build.follow([{"stream": f"Step 1/9 : {step}\n"}, {"error": error}], pipe.progress)
     assert advice in str(raised.value).splitlines()[-1]

@@ -26,18 +26,18 @@ ENTRY = {"username": "configured", "password": "planted-entry"}
     ],
 )
 def test_the_name_of_the_local_image_is_the_default(image: str, name: str, tag: str) -> None:
-    target = swr.push_target(image, REGION, "org", None, None, None)
+    target = swr.push_target(image, REGION, "org", name=None, tag=None, registry=None)
     assert (target.repository, target.image_url) == (f"{HOST}/org/{name}", f"org/{name}:{tag}")
 
 
 def test_name_tag_and_registry_can_be_given() -> None:
-    target = swr.push_target("a:b", REGION, "org", "group/name", "v2", "127.0.0.1:5000")
+    target = swr.push_target("a:b", REGION, "org", name="group/name", tag="v2", registry="127.0.0.1:5000")
     assert target == swr.Target("127.0.0.1:5000", "org", "group/name", "v2")
 
 
-def test_every_wrong_part_is_named_at_once() -> None:
+def test_all_invalid_parts_are_reported_together() -> None:
     with pytest.raises(UsageError) as raised:
-        swr.push_target("a", "cn north/4", "Org", "UPPER", "-x", "https://host")
+        swr.push_target("a", "cn north/4", "Org", name="UPPER", tag="-x", registry="https://host")
     options = ("--region", "--organization", "--name", "--tag", "--registry")
     assert [option for option in options if option not in str(raised.value)] == []
 
@@ -76,7 +76,7 @@ def test_the_order_of_logins(
         ({**KEYS, "OBS_SECURITY_TOKEN": "planted"}, "temporary, so no login can be made"),
     ],
 )
-def test_no_login_says_what_was_looked_for(environ: dict[str, str], reason: str) -> None:
+def test_missing_login_lists_the_places_searched(environ: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigError) as raised:
         swr.push_login(environ, None, REGION, HOST)
     assert reason in str(raised.value)
@@ -93,7 +93,7 @@ def test_no_login_says_what_was_looked_for(environ: dict[str, str], reason: str)
         ("denied: you may not, with planted-password", "rejected user (from SWR_USERNAME"),
     ],
 )
-def test_who_is_at_fault(answer: str, message: str) -> None:
+def test_failed_push_names_login_or_connection(answer: str, message: str) -> None:
     login = swr.Login("user", "planted-password", "SWR_USERNAME and SWR_PASSWORD")
     error = str(failure_of(answer, swr.Target("127.0.0.1:40311", "org", "training", "v1"), login))
     assert message in error

@@ -21,7 +21,7 @@ def answer(*missing: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
 
-def test_a_whole_toolkit_imports_all_of_it() -> None:
+def test_complete_toolkit_imports_all_its_modules() -> None:
     done = answer("docker", "huaweicloudsdkcore", "mindspore")  # extras, and what only the training has
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

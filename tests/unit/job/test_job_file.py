@@ -15,35 +15,7 @@ from ma_boot.desk.job.request import request_body, shown_body
 from ma_boot.desk.job.rules import form_problems
 from ma_boot.desk.job.template import Answers, first_job_file
 from path_mapping.mapping.routes import ObsUrl
-
-WHOLE = """\
-name: resnet-2x8
-description: two nodes
-image: vision/resnet:2026.1
-command: train.py --epochs 90 --name "a b"
-options:
-  rendezvous: torch
-  preflight: true
-  source: [a.sh, b.sh]
-nodes: 2
-devices-per-node: 8
-pool: pool-a1b2c3d4
-flavor: modelarts.pool.visual.8xlarge
-code-dir: src
-code-url: obs://bucket/jobs/
-exclude: ["*.ckpt"]
-inputs: {data_url: "obs://bucket/data/"}
-outputs: {"train_url@env": "obs://bucket/out/"}
-parameters: {lr: 0.10, flag: true, 'n': 3}
-environment: {SIZE: 1_000, A: "x y"}
-secrets: [OBS_ACCESS_KEY_ID]
-log-url: obs://bucket/log/
-retries: 3
-time-limit: 2d
-workspace: "0"
-request: {spec: {schedule_policy: {priority: 2}}}
-manifest: {spec: {queue: vision}}
-"""
+from tests.unit.job.job_files import EVERY_KEY
 
 
 def mistakes_in(text: str) -> list[str]:
@@ -52,7 +24,7 @@ def mistakes_in(text: str) -> list[str]:
 
 
 def test_each_key_is_read() -> None:
-    job, problems = parse_job(WHOLE)
+    job, problems = parse_job(EVERY_KEY)
     assert [*problems, *form_problems(job)] == []
     assert job == JobFile(
         name="resnet-2x8",
@@ -98,7 +70,7 @@ def test_a_number_that_only_some_readers_of_yaml_know_is_one_in_the_request_and_
 
 
 def test_parts_of_the_request_and_the_manifest_are_set_by_their_places() -> None:
-    job, problems = parse_job(WHOLE)
+    job, problems = parse_job(EVERY_KEY)
     settings = [
         "manifest.spec.maxRetry=9",
         "manifest.metadata.annotations={a.b/c: 'y'}",
@@ -127,7 +99,7 @@ def test_a_first_job_file_is_the_same_for_each_reader_of_yaml(name: str) -> None
     assert written[0] == '"' or name in ("a b", "vision/x:1")
 
 
-def test_all_mistakes_are_said_at_once_with_their_lines() -> None:
+def test_all_mistakes_are_reported_together_with_their_lines() -> None:
     assert mistakes_in(
         "name: a job\n"
         "nodes: many\n"
@@ -294,7 +266,7 @@ def test_an_image_may_be_written_with_its_registry() -> None:
 
 
 def test_other_values_replace_those_of_the_file() -> None:
-    job, _ = parse_job(WHOLE)
+    job, _ = parse_job(EVERY_KEY)
     given_here = {
         "nodes": 1,
         "options": ("--tee=first",),
@@ -339,7 +311,7 @@ def test_the_first_file_is_right_also_without_its_comments(words: list[str], buc
     assert job.time_limit == 24
 
 
-def test_what_is_taken_as_a_hyper_parameter_is_the_same_word_for_a_shell() -> None:
+def test_hyper_parameter_is_the_same_word_for_a_shell() -> None:
     characters = [chr(code) for code in range(1, 0x250)]
     taken = "".join(
         character for character in characters if not [*form_problems(JobFile(parameters={"x": character}))]

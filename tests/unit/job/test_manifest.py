@@ -179,7 +179,7 @@ def test_several_nodes_get_the_job_token_from_a_secret_of_its_own() -> None:
         assert not [row for row in env if row.get("valueFrom") == of_secret]
 
 
-def test_who_runs_it_how_long_and_what_a_failure_does() -> None:
+def test_user_time_limit_and_restart_policy_of_the_pods() -> None:
     manifest = made("mindcluster")
     spec, pod = manifest[-1]["spec"], pod_of(manifest)
     assert pod["terminationGracePeriodSeconds"] == 645
@@ -197,7 +197,7 @@ def test_who_runs_it_how_long_and_what_a_failure_does() -> None:
     assert "maxRetry" not in once, "Volcano takes 0 for its default of 3"
 
 
-def test_what_a_pod_needs_of_its_server() -> None:
+def test_pod_requests_cards_and_driver_of_its_server() -> None:
     pod = pod_of(made("volcano"))
     requests = pod["containers"][0]["resources"]["requests"]
     assert requests == {"huawei.com/ascend-1980": 8, "cpu": "64", "memory": "256Gi"}
@@ -264,7 +264,7 @@ def test_every_string_is_one_for_each_reader_of_yaml(text: str) -> None:
     assert YAML(typ="safe", pure=True).load(written) == document
 
 
-def test_what_a_cluster_would_refuse_is_said_at_once() -> None:
+def test_values_that_a_cluster_rejects_are_reported_together() -> None:
     job, _ = parse_job("name: A_b\noptions: {path-mapping: x}\ninputs: {data: obs://bucket/x}\n")
     assert [str(problem) for problem in manifest_problems(job)] == [
         "line 1: name: found 'A_b', expected 1 to 51 lower-case letters, digits and -, beginning with a "

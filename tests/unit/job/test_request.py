@@ -8,10 +8,10 @@ from ma_boot.desk.job.job_file import JobFile, parse_job
 from ma_boot.desk.job.request import boot_command, code_place, request_body, shown_body
 from path_mapping.mapping.routes import ObsUrl
 from tests.job_api.validation import unknown_fields
-from tests.unit.job.test_job_file import WHOLE
+from tests.unit.job.job_files import EVERY_KEY
 
 
-def body_of(text: str = WHOLE) -> dict[str, Any]:
+def body_of(text: str = EVERY_KEY) -> dict[str, Any]:
     job, problems = parse_job(text)
     assert problems == []
     command = boot_command(job.options, job.command)
@@ -67,7 +67,7 @@ def test_each_key_has_its_field() -> None:
     }
 
 
-def test_what_is_not_set_is_not_in_the_request() -> None:
+def test_unset_key_is_not_in_the_request() -> None:
     assert body_of(
         "name: a\nimage: b/c:1\ncommand: -m train\nflavor: f\ncode-url: obs://bucket\nenvironment: {A: ''}"
     ) == {
@@ -87,7 +87,7 @@ def test_a_secret_is_masked_where_the_request_is_shown() -> None:
     shown = shown_body(body_of(), {"OBS_ACCESS_KEY_ID": "AKPLANTED"})
     assert "PLANTED" not in str(shown)
     assert shown["algorithm"]["environments"]["A"] == "x y"
-    of_parameter = body_of(WHOLE.replace("lr: 0.10", "api_key: PLANTED"))
+    of_parameter = body_of(EVERY_KEY.replace("lr: 0.10", "api_key: PLANTED"))
     assert "PLANTED" in str(of_parameter)
     assert "PLANTED" not in str(shown_body(of_parameter, {"OBS_ACCESS_KEY_ID": ""}))
 

@@ -7,14 +7,14 @@ import pytest
 from ma_boot.errors import ConfigError
 from ma_boot.node.environment.command_words import TrainingCommand
 from ma_boot.node.launch.launch_plan import (
-    LaunchOptions,
     LaunchPlan,
     Node,
     Placement,
-    described,
-    placed_by_count,
-    plan_text,
+    describe_plan,
+    format_plans,
+    place_by_count,
 )
+from ma_boot.node.launch.options import LaunchOptions
 from ma_boot.node.launch.worker_specs import plan_launch
 from ma_boot.platform.modelarts.job import read_job
 
@@ -30,18 +30,18 @@ OF_LOCAL_RANK_1 = {
 
 
 def plan(
-    rendezvous: str, index: int = 1, given: dict[str, str] = OUTSIDE, per_node: tuple[str, ...] = ()
+    rendezvous: str, index: int = 1, given: dict[str, str] = OUTSIDE, node_variables: tuple[str, ...] = ()
 ) -> LaunchPlan:
     job = read_job(
         {"MA_NUM_HOSTS": "2", "VC_TASK_INDEX": str(index), "MA_VJ_NAME": "ma-job-x", "MA_LOG_DIR": "/log"},
         "host",
-    )._replace(per_node=per_node)
+    )._replace(node_variables=node_variables)
     placement = Placement(4, (2 * index, 2 * index + 1), "/table.json")
     node = Node(job, placement, TrainingCommand(("python", "t.py")), "/home", given, ("10.0.0.1", 8118))
     return plan_launch(node, LaunchOptions(rendezvous))
 
 
-def test_a_rank_by_the_rank_table() -> None:
+def test_a_rank_has_the_variables_of_the_rank_table() -> None:
     worker = plan("rank-table").workers[1]
     assert worker.environ == {
         **OF_LOCAL_RANK_1,
@@ -56,7 +56,7 @@ def test_a_rank_by_the_rank_table() -> None:
     assert worker.log_file == "/log/modelarts-job-x-proc-rank-3-device-1.txt"
 
 
-def test_a_rank_of_the_dynamic_cluster() -> None:
+def test_a_rank_has_the_variables_of_mindspores_cluster() -> None:
     worker = plan("mindspore").workers[1]
     assert worker.environ == {
         **OF_LOCAL_RANK_1,
@@ -79,13 +79,13 @@ def test_the_scheduler_is_on_node_0_only_and_is_no_rank() -> None:
 def test_beside_a_pod_of_the_scheduler_no_node_starts_a_second_one() -> None:
     labels = {}
     for role in ("MS_WORKER", "MS_SCHED"):
-        own = plan("mindspore", index=0, per_node=("MS_ROLE",), given={"MS_ROLE": role})
+        own = plan("mindspore", index=0, node_variables=("MS_ROLE",), given={"MS_ROLE": role})
         labels[role] = [worker.label for worker in own.workers]
     assert labels["MS_WORKER"] == ["rank 0", "rank 1"]
     assert labels["MS_SCHED"] == ["scheduler", "rank 0", "rank 1"]
 
 
-def test_what_the_user_set_for_hccl_stays() -> None:
+def test_the_users_variables_of_hccl_are_kept() -> None:
     given = {"HCCL_CONNECT_TIMEOUT": "7200", "ASCEND_PROCESS_LOG_PATH": "/mine"}
     worker = plan("rank-table", given=given).workers[0]
     assert {name: worker.environ[name] for name in given} == given
@@ -100,8 +100,10 @@ def test_what_the_user_set_for_hccl_stays() -> None:
         ({"MA_NUM_HOSTS": "2", "VC_TASK_INDEX": "1"}, 2, (1,)),
     ],
 )
-def test_ranks_by_counting(variables: dict[str, str], world_size: int, ranks: tuple[int, ...]) -> None:
-    assert placed_by_count(read_job(variables, "host")) == Placement(world_size, ranks, None)
+def test_ranks_are_counted_without_a_table(
+    variables: dict[str, str], world_size: int, ranks: tuple[int, ...]
+) -> None:
+    assert place_by_count(read_job(variables, "host")) == Placement(world_size, ranks, None)
 
 
 def test_a_node_without_a_device_starts_nothing() -> None:
@@ -112,12 +114,12 @@ def test_a_node_without_a_device_starts_nothing() -> None:
 
 def test_the_plan_is_shown_as_differences_with_secrets_masked() -> None:
     given = {**OUTSIDE, "NEW_SECRET": "planted"}
-    description = described(plan("mindspore", given=given), {"PATH": "/bin", "RANK_ID": "9"})
+    description = describe_plan(plan("mindspore", given=given), {"PATH": "/bin", "RANK_ID": "9"})
     environment = description["workers"][0]["environment"]
     assert environment["RANK_ID"] is None
     assert environment["PATH"] == "/usr/bin"
     assert environment["NEW_SECRET"] == "******"
-    text = plan_text([description])
+    text = format_plans([description])
     assert "    - RANK_ID\n" in text
     assert "    + MS_NODE_ID=2\n" in text
     assert "planted" not in text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.platform.modelarts.machine import Machine, bound_cores, cores_of, read_machine
+from ma_boot.platform.modelarts.cpu_affinity import Machine, assign_cores, parse_cores, read_machine
 
 
 def machine(cores: int, nodes: int = 1, devices: tuple[int, ...] = ()) -> Machine:
@@ -33,10 +33,10 @@ def machine(cores: int, nodes: int = 1, devices: tuple[int, ...] = ()) -> Machin
         ("numa", Machine(frozenset(range(4)), {}, ()), (0, 1), ((0, 1), (2, 3))),
     ],
 )
-def test_shares(
+def test_cores_are_assigned_to_ranks(
     mode: str, node: Machine, device_ids: Sequence[int], expected: tuple[tuple[int, ...], ...]
 ) -> None:
-    assert bound_cores(mode, node, device_ids) == expected
+    assert assign_cores(mode, node, device_ids) == expected
 
 
 @given(
@@ -49,7 +49,7 @@ def test_shares(
 def test_shares_are_allowed_disjoint_and_equal_or_none(
     mode: str, allowed: frozenset[int], nodes: int, devices: list[int], count: int
 ) -> None:
-    bound = bound_cores(mode, Machine(allowed, machine(32, nodes).numa, tuple(devices)), range(count))
+    bound = assign_cores(mode, Machine(allowed, machine(32, nodes).numa, tuple(devices)), range(count))
     assert len(bound) == count
     used = [core for cores in bound for core in cores]
     assert len(used) == len(set(used))
@@ -57,7 +57,7 @@ def test_shares_are_allowed_disjoint_and_equal_or_none(
     assert all(bound) or not any(bound)
 
 
-def test_what_sys_shows(tmp_path: Path) -> None:
+def test_numa_nodes_and_npus_are_read_from_sys(tmp_path: Path) -> None:
     for node, cpus in enumerate(["0-3", "4-7"]):
         directory = tmp_path / "devices/system/node" / f"node{node}"
         directory.mkdir(parents=True)
@@ -73,6 +73,6 @@ def test_what_sys_shows(tmp_path: Path) -> None:
     assert shown == Machine(frozenset({0, 5}), {0: frozenset(range(4)), 1: frozenset(range(4, 8))}, (1, 0))
 
 
-def test_a_machine_that_shows_nothing(tmp_path: Path) -> None:
+def test_an_empty_sys_has_no_nodes(tmp_path: Path) -> None:
     assert read_machine(frozenset({0}), tmp_path) == Machine(frozenset({0}), {}, ())
-    assert cores_of("0-1,4,6-7\n") == {0, 1, 4, 6, 7}
+    assert parse_cores("0-1,4,6-7\n") == {0, 1, 4, 6, 7}

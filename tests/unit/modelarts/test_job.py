@@ -25,7 +25,7 @@ PLATFORM = {
 }
 
 
-def test_a_job_of_the_platform() -> None:
+def test_the_variables_of_a_job_are_read() -> None:
     job = read_job(PLATFORM, "host")
     assert job.name == "modelarts-job-123"
     assert (job.node_rank, job.node_count, job.device_count) == (2, 4, 8)
@@ -51,7 +51,7 @@ def test_a_container_without_any_variable_has_the_platforms_defaults() -> None:
         ({"MA_NUM_GPUS": "0"}, "device_count", None),
     ],
 )
-def test_variables_that_differ(variables: dict[str, str], name: str, value: object) -> None:
+def test_invalid_variables_are_an_error(variables: dict[str, str], name: str, value: object) -> None:
     assert attrgetter(name)(read_job({**PLATFORM, **variables}, "host")) == value
 
 
@@ -63,6 +63,6 @@ def test_all_wrong_numbers_are_reported_at_once() -> None:
 
 
 @pytest.mark.parametrize(("index", "message"), [("4", "expected 0 to 3"), ("", "VC_TASK_INDEX is not set")])
-def test_a_node_that_cannot_know_its_rank(index: str, message: str) -> None:
+def test_a_node_without_a_number_is_an_error(index: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read_job({**PLATFORM, "VC_TASK_INDEX": index}, "host")

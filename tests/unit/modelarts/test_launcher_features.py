@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ma_boot.node.environment.command_words import TrainingCommand
-from ma_boot.node.launch.launch_plan import LaunchOptions, Node, Placement
-from ma_boot.node.launch.worker_specs import diagnosis, plan_launch
+from ma_boot.node.launch.launch_plan import Node, Placement
+from ma_boot.node.launch.options import LaunchOptions
+from ma_boot.node.launch.worker_specs import diagnostic_variables, plan_launch
 from ma_boot.platform.modelarts.job import Channel, read_channels, read_job
 
 JOB = read_job({"MA_VJ_NAME": "ma-job-x", "MA_LOG_DIR": "/log"}, "host")
@@ -49,7 +50,7 @@ RECORDER = {**GLOG, "GLOG_v": "1", "MS_RDR_ENABLE": "1", "MS_RDR_PATH": MINDSPOR
     ],
 )
 def test_diagnostic_modes(asked: dict[str, str], given_to_the_rank: dict[str, str]) -> None:
-    assert diagnosis(JOB, asked, 3) == given_to_the_rank
+    assert diagnostic_variables(JOB, asked, 3) == given_to_the_rank
     node = Node(JOB, Placement(4, (3,), "/t.json"), TrainingCommand(("python",)), "/", asked, ("10.0.0.1", 1))
     for way in ("rank-table", "mindspore", "torch", "none"):
         environ = plan_launch(node, LaunchOptions(way)).workers[-1].environ
@@ -79,7 +80,7 @@ def test_channels_of_both_shapes(entry: object, channel: Channel) -> None:
 
 @given(st.text() | st.dictionaries(st.sampled_from(["inputs", "x"]), st.none() | st.lists(st.integers() | st.dictionaries(st.text(), st.text())))
        .map(json.dumps))  # fmt: skip
-def test_channels_that_are_none_are_a_problem_and_no_crash(text: str) -> None:
+def test_invalid_channels_are_reported(text: str) -> None:
     channels, problems = read_channels({"MA_INPUTS": text})
     assert not (channels and problems)
     assert all(problem.startswith("MA_INPUTS is not in the platform's format") for problem in problems)

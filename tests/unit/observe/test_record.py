@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import json
 
-from ma_boot.node.observe.progress import Reading
-from ma_boot.node.observe.record import CardSample, HostSample, RankSample, RankUsage, Sample, event_of
+from ma_boot.node.observe.metrics.progress import Reading
+from ma_boot.node.observe.metrics.record import (
+    CardSample,
+    HostSample,
+    RankSample,
+    RankUsage,
+    Sample,
+    event_of,
+)
 
 NOTHING = HostSample()
 GIB = 1 << 30
@@ -46,7 +53,7 @@ def test_the_first_period_begins_with_the_ranks() -> None:
     assert "cpu" not in event["host"], "the machine has been running for longer"
 
 
-def test_machine_and_cards() -> None:
+def test_machine_and_cards_are_recorded() -> None:
     before = Sample(0.0, (), HostSample(10.0, 4, (GIB, 4 * GIB), {}, 0, 0))
     host = HostSample(12.0, 4, (2 * GIB, 4 * GIB), {"/cache": (GIB, 8 * GIB)}, 3_000_000, 1_000_000)
     cards = (
@@ -64,7 +71,7 @@ def test_machine_and_cards() -> None:
     }  # fmt: skip
 
 
-def test_what_json_has_no_number_for_is_null() -> None:
+def test_values_that_are_not_finite_become_null() -> None:
     reading = Reading(1, float("inf"), float("nan"))
     sample = Sample(1.0, (RankSample("rank 0", 0, None, reading),), NOTHING)
     assert json.dumps(event_of(sample, sample), allow_nan=False).count("null") == 0

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
 
-from ma_boot.node.observe.save_agreement import (
-    AHEAD_SECONDS,
+from ma_boot.node.observe.saving.save_agreement import (
     ASK_SECONDS,
     PAUSE_SECONDS,
     SaveAgreement,
     bodies,
 )
-from ma_boot.node.observe.saving import MARGIN_SECONDS, POLL_SECONDS, SaveOptions
 from ma_boot.training.save_request import answer
 
 RANKS = 2
@@ -107,7 +103,7 @@ class SimulatedNodes:
 
 
 @pytest.mark.parametrize("first", range(0, SCHEDULES, IN_ONE))
-def test_no_schedule_makes_two_ranks_differ(first: int) -> None:
+def test_ranks_answer_alike_in_every_schedule(first: int) -> None:
     """Many calls, and decisions that are lost."""
     for seed in range(first, first + IN_ONE):
         chance = random.Random(seed)
@@ -129,7 +125,7 @@ def test_no_schedule_makes_two_ranks_differ(first: int) -> None:
         job.end()
 
 
-def test_a_message_that_is_none_of_them_changes_nothing() -> None:
+def test_invalid_messages_are_ignored() -> None:
     for node in (0, 1):
         state = SaveAgreement(node, 2)._replace(asked=5, until=9.0, ready=frozenset((0,)))
         bodies: list[dict[str, object]] = [
@@ -142,7 +138,7 @@ def test_a_message_that_is_none_of_them_changes_nothing() -> None:
             assert state.received(2, body, 3, 4) == state
 
 
-def test_a_node_that_does_not_answer_ends_the_doubt_and_is_named() -> None:
+def test_a_silent_node_ends_the_undecided_call_and_is_named() -> None:
     asking = SaveAgreement(0, 3).wanted(4).turn(4, 7, 0.0)
     asking = asking.received(1, {"attempt": 1, "word": "ready", "call": 7}, 4, 7)
     assert asking.answers == (-7,)
@@ -150,15 +146,3 @@ def test_a_node_that_does_not_answer_ends_the_doubt_and_is_named() -> None:
     assert (ended.answers, ended.silent) == ((), 2)
     assert ended.turn(5, 8, ASK_SECONDS + 1).asked == 0, "it asks again only after a while"
     assert ended.turn(9, 12, ASK_SECONDS + PAUSE_SECONDS + 1).asked == 12
-
-
-@given(st.floats(10.0, 1e6))
-def test_the_step_at_which_all_save_comes_before_the_time_limit(limit: float) -> None:
-    """It is at most 10 s ahead of the ranks, and by no longer than they have been running."""
-    due = SaveOptions("logs", limit).due
-    assert due + min(AHEAD_SECONDS, due) + 3 * POLL_SECONDS <= limit
-    assert limit - due <= MARGIN_SECONDS
-
-
-def test_without_a_limit_nothing_is_due() -> None:
-    assert SaveOptions("logs", 0.0).due == math.inf

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ma_boot.node.observe.spent import GrowingEvents
+from ma_boot.node.observe.metrics.spent import GrowingEvents
 from ma_boot.report.timeline.time_spent import COUNTED, LOST, OPEN, START
 
 
@@ -17,7 +17,7 @@ def line(seconds: float, kind: str, **fields: Any) -> str:
     return json.dumps({**at, "kind": kind, "node": 3, **fields}) + "\n"
 
 
-def test_each_look_goes_on_where_the_last_one_ended_even_within_a_line(tmp_path: Path) -> None:
+def test_a_growing_file_is_read_on_even_from_within_a_line(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     growing = GrowingEvents(path, 3)
     path.write_text(line(-100, "job") + line(-90, "start", label="rank 0", rank=0) + line(-1, "metrics"))

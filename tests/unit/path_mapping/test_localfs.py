@@ -19,8 +19,8 @@ from path_mapping.localfs.atomic_file import (
     FileMark,
     PartJournal,
     TargetDir,
-    _are_local,
-    contained,
+    check_contained,
+    has_local_locks,
     host_mark,
     is_locked,
     leftovers,
@@ -32,15 +32,15 @@ from path_mapping.localfs.atomic_file import (
     write_all,
     write_verified,
 )
-from path_mapping.localfs.names import is_temporary, unsafe
+from path_mapping.localfs.names import is_temporary, name_problem
 from path_mapping.localfs.source_file import (
     FileChanged,
     RangeReader,
-    _lzma_crc64,
     by_liblzma,
     check_unchanged,
     chunks,
     crc64,
+    load_lzma_crc64,
     state_of,
 )
 from tests.requirement import unavailable
@@ -69,11 +69,11 @@ def mode(path: Path) -> int:
 
 def test_only_what_is_below_the_root_is_contained(tmp_path: Path) -> None:
     for root in (tmp_path, Path("/")):
-        contained(tmp_path / "file", root)
-        contained(tmp_path / "a" / "b" / "file", root)
+        check_contained(tmp_path / "file", root)
+        check_contained(tmp_path / "a" / "b" / "file", root)
     for file in (tmp_path / "in2" / "file", tmp_path / "file"):
         with pytest.raises(UnsafeTarget):
-            contained(file, tmp_path / "in")
+            check_contained(file, tmp_path / "in")
 
 
 class TestDirectories:
@@ -215,10 +215,10 @@ class TestUnfinishedFiles:
             ("/nolock /mnt/nolock rw - ext4 /dev/vdb rw", False),
         ],
     )
-    def test_whose_locks_are_local_is_an_option_of_the_mount(self, mount: str, local: bool) -> None:
+    def test_mount_options_tell_whether_locks_are_local(self, mount: str, local: bool) -> None:
         mounts = f"21 1 8:1 / / rw - ext4 /dev/vda rw\n30 21 0:53 {mount}\n31 21 0:54 / /x rw - fuse.x x rw\n"
-        assert _are_local(mounts, os.makedev(0, 53)) is local
-        assert not _are_local(mounts, os.makedev(8, 1))
+        assert has_local_locks(mounts, os.makedev(0, 53)) is local
+        assert not has_local_locks(mounts, os.makedev(8, 1))
 
     def test_a_link_in_its_place_is_not_followed(self, tmp_path: Path, opened: TargetDir) -> None:
         (tmp_path / "theirs").write_text("theirs")
@@ -232,7 +232,7 @@ class TestUnfinishedFiles:
         os.close(handle)
         assert (tmp_path / "theirs").read_text() == "theirs"
 
-    def test_a_pipe_in_its_place_blocks_nobody(self, tmp_path: Path) -> None:
+    def test_a_pipe_in_its_place_does_not_block(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "pipe")
         assert not is_locked(str(tmp_path / "pipe"))
 
@@ -265,17 +265,17 @@ class TestUnfinishedFiles:
     )
     def test_their_names(self, name: str, temporary: bool) -> None:
         assert is_temporary(name) is temporary
-        assert (unsafe(f"directory/{name}") is not None) is temporary
-        assert unsafe(f"{name}/file") is None, "a directory of that name is nobody's"
+        assert (name_problem(f"directory/{name}") is not None) is temporary
+        assert name_problem(f"{name}/file") is None, "a directory of that name is nobody's"
 
 
 def test_a_part_of_255_bytes_is_the_longest() -> None:
-    assert unsafe("d" * 255 + "/x") is None
-    assert unsafe("d" * 256 + "/x") == "a part longer than 255 bytes"
+    assert name_problem("d" * 255 + "/x") is None
+    assert name_problem("d" * 256 + "/x") == "a part longer than 255 bytes"
 
 
 class TestWriting:
-    """What is written is whole, or was never there."""
+    """Files are written completely or not at all."""
 
     def test_at_an_offset(self, tmp_path: Path) -> None:
         with (tmp_path / "file").open("w+b") as file:
@@ -380,7 +380,7 @@ class TestMarks:
         assert read_mark(tmp_path / "not here") is None
 
     @pytest.mark.parametrize("text", [b"", b"1 2", b"x 2 e", b"1 y e", b"\xff 2 e"])
-    def test_what_somebody_else_wrote_is_none(self, tmp_path: Path, text: bytes) -> None:
+    def test_a_foreign_mark_is_none(self, tmp_path: Path, text: bytes) -> None:
         (tmp_path / "a").touch()
         os.setxattr(tmp_path / "a", "user.path_mapping", text)
         assert read_mark(tmp_path / "a") is None
@@ -394,7 +394,7 @@ def test_liblzma_is_used_where_it_is_installed() -> None:
 
 @pytest.mark.parametrize("name", [None, "libnosuchthing.so.1", "libc.so.6"])
 def test_a_library_without_the_checksum_is_none(name: str | None) -> None:
-    assert _lzma_crc64(name) is None
+    assert load_lzma_crc64(name) is None
 
 
 def test_the_journal_of_parts(tmp_path: Path) -> None:

@@ -14,7 +14,15 @@ from hypothesis import given, strategies as st
 from path_mapping.errors import Unreachable
 from path_mapping.localfs.atomic_file import PartJournal
 from path_mapping.localfs.source_file import by_crcmod, by_liblzma, crc64, crc64_of_parts, md5_of
-from path_mapping.stores.contents import RIGHT, UNKNOWN, UNSURE, WRONG, ContentMatch, etag_of_parts, matched
+from path_mapping.stores.contents import (
+    RIGHT,
+    UNKNOWN,
+    UNSURE,
+    WRONG,
+    ContentMatch,
+    etag_of_parts,
+    match_content,
+)
 from path_mapping.stores.objects import Checksums, part_sizes_of
 from path_mapping.stores.responses import seconds_to_wait
 from path_mapping.transfer.download_jobs import is_good
@@ -158,7 +166,7 @@ MD5 = "d41d8cd98f00b204e9800998ecf8427e"
         ({}, Checksums()),
     ],
 )
-def test_what_the_headers_of_a_response_state(headers: dict[bytes, bytes], stated: Checksums) -> None:
+def test_checksums_in_the_headers_of_a_response(headers: dict[bytes, bytes], stated: Checksums) -> None:
     assert Checksums.stated(headers, 3) == stated
 
 
@@ -189,7 +197,7 @@ def test_the_likely_part_sizes_are_tried_one_after_another(part: int, verdict: s
         read.append(content)
         yield content
 
-    assert matched(stated, pieces).verdict == verdict
+    assert match_content(stated, pieces).verdict == verdict
     assert len(read) == readings
 
 

@@ -1,4 +1,4 @@
-"""What training code imports runs on Python 3.7, the oldest that ModelArts' images have for MindSpore."""
+"""Modules of training code run on Python 3.7, the oldest in ModelArts' images for MindSpore."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GUARDED = (
 )
 
 
-def test_nothing_that_training_code_reaches_needs_more_than_python_37() -> None:
+def test_modules_of_training_code_need_no_more_than_python_37() -> None:
     """By vermin, which knows what each version of Python brought; imports inside functions count, too."""
     if subprocess.run([sys.executable, "-c", "import vermin"], capture_output=True, check=False).returncode:
         unavailable("vermin is not installed")

@@ -1,4 +1,4 @@
-"""What goes to OBS and comes back: signatures as the SDK makes them, and pages of listings."""
+"""Requests and responses of OBS: signatures as the SDK makes them, and pages of listings."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from path_mapping.errors import Corrupted, Rejected
 from path_mapping.stores.access import Credentials
 from path_mapping.stores.http_connection import Origin
 from path_mapping.stores.objects import StoredObject
-from path_mapping.stores.responses import parsed_completion, parsed_page, parsed_upload, parts_document
-from path_mapping.stores.signer import OBS, S3, BucketAddress, SignatureKind, request_head, signed
+from path_mapping.stores.responses import parse_completion, parse_page, parse_upload, parts_document
+from path_mapping.stores.signer import OBS, S3, BucketAddress, SignatureKind, request_head, sign_request
 
 HOST = Origin("obs.example.com", 443, True)
 PAGE = b"""<?xml version="1.0" encoding="UTF-8"?>
@@ -56,7 +56,7 @@ def test_a_signature_is_that_of_the_sdk(
     headers: dict[str, str],
 ) -> None:
     address = BucketAddress("bucket", HOST, "obs.example.com", in_path, kind)
-    _, ours = signed(address, Credentials("AK", "SK", token), method, key, query, headers)
+    _, ours = sign_request(address, Credentials("AK", "SK", token), method, key, query, headers)
     signature = ours.pop("Authorization")
     words: Any = Adapter(const.OBS_SIGNATURE if kind is OBS else const.V2_SIGNATURE)
     theirs = Authentication("AK", "SK", in_path, words, "obs.example.com", False)
@@ -65,7 +65,7 @@ def test_a_signature_is_that_of_the_sdk(
 
 def test_the_path_of_a_request_is_escaped() -> None:
     address = BucketAddress("bucket", HOST, "obs.example.com", True, OBS)
-    path, _ = signed(address, Credentials("AK", "SK"), "GET", "a b/中%", {"uploadId": "x/+="}, {})
+    path, _ = sign_request(address, Credentials("AK", "SK"), "GET", "a b/中%", {"uploadId": "x/+="}, {})
     assert path == "/bucket/a%20b/%E4%B8%AD%25?uploadId=x%2F%2B%3D"
 
 
@@ -82,7 +82,7 @@ def test_the_path_of_a_request_is_escaped() -> None:
         ({"a b": "1"}, "found the header 'a b'"),
     ],
 )
-def test_what_would_end_a_header_is_never_sent(headers: dict[str, str], named: str) -> None:
+def test_characters_that_would_end_a_header_are_never_sent(headers: dict[str, str], named: str) -> None:
     with pytest.raises(Rejected, match=f"^reading: not sent: {re.escape(named)}") as raised:
         request_head("reading", "GET", "/a", headers)
     assert "SECRET" not in str(raised.value)
@@ -90,7 +90,7 @@ def test_what_would_end_a_header_is_never_sent(headers: dict[str, str], named: s
 
 
 @pytest.mark.parametrize("path", ["/a b", "/a\r\nX: y", "/a\n", "/\u4e2d"])
-def test_what_would_end_the_request_line_is_never_sent(path: str) -> None:
+def test_characters_that_would_end_the_request_line_are_never_sent(path: str) -> None:
     with pytest.raises(Rejected, match=r"found the path .*, expected no blanks and no control characters"):
         request_head("reading", "GET", path, {"Host": "obs.example.com"})
 
@@ -101,7 +101,7 @@ def test_the_head_of_a_request() -> None:
 
 
 def test_a_page_is_read() -> None:
-    page = parsed_page("listing", PAGE)
+    page = parse_page("listing", PAGE)
     md5 = "0123456789abcdef0123456789abcdef"
     assert page.truncated
     assert page.prefixes == ["a///"]
@@ -114,13 +114,13 @@ def test_a_page_is_read() -> None:
 
 def test_keys_that_are_not_coded_stay() -> None:
     text = b"<L><IsTruncated>false</IsTruncated><Contents><Key> a%20b+&amp;&#10;</Key><Size>1</Size></Contents></L>"
-    assert [stored.key for stored in parsed_page("listing", text).objects] == [" a%20b+&\n"]
+    assert [stored.key for stored in parse_page("listing", text).objects] == [" a%20b+&\n"]
 
 
 @pytest.mark.parametrize("end", range(0, len(PAGE) - 1, 7))
 def test_half_a_page_is_damaged(end: int) -> None:
     with pytest.raises(Corrupted, match=r"^listing: the response is damaged"):
-        parsed_page("listing", PAGE[:end])
+        parse_page("listing", PAGE[:end])
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_half_a_page_is_damaged(end: int) -> None:
 def test_a_page_without_what_matters_is_damaged(text: bytes, instead: bytes, message: str) -> None:
     assert text in PAGE
     with pytest.raises(Corrupted, match=message):
-        parsed_page("listing", PAGE.replace(text, instead))
+        parse_page("listing", PAGE.replace(text, instead))
 
 
 # What a page may have around or within its objects; most of it gives what follows another meaning.
@@ -152,14 +152,14 @@ def test_an_odd_page_is_read_or_damaged(changes: list[tuple[int, int, bytes]]) -
     for at, omitted, piece in changes:
         page = page[:at] + piece + page[at + omitted :]
     with suppress(Corrupted):
-        parsed_page("listing", page)
+        parse_page("listing", page)
 
 
 @pytest.mark.parametrize("page", ["utf-16", "utf-32", "latin-1"])
 def test_a_page_that_is_not_utf_8_is_damaged(page: str) -> None:
     text = f'<?xml version="1.0" encoding="{page}"?><L><IsTruncated>false</IsTruncated><Key>\xfc</Key></L>'
     with pytest.raises(Corrupted, match=r"^listing: the response is damaged"):
-        parsed_page("listing", text.encode(page))
+        parse_page("listing", text.encode(page))
 
 
 def test_the_end_of_an_upload_names_its_parts() -> None:
@@ -177,9 +177,9 @@ COMPLETED = b"""<?xml version="1.0" encoding="UTF-8"?>
 </CompleteMultipartUploadResult>"""
 
 
-def test_what_an_upload_in_parts_has_become() -> None:
-    assert parsed_completion("ending", COMPLETED) == '"0123-2"'
-    assert parsed_completion("ending", b"<CompleteMultipartUploadResult/>") == ""
+def test_completion_of_a_multipart_upload_is_parsed() -> None:
+    assert parse_completion("ending", COMPLETED) == '"0123-2"'
+    assert parse_completion("ending", b"<CompleteMultipartUploadResult/>") == ""
 
 
 @pytest.mark.parametrize(
@@ -197,11 +197,11 @@ def test_what_an_upload_in_parts_has_become() -> None:
 def test_an_upload_that_does_not_say_so_is_not_complete(document: bytes, message: str) -> None:
     """Status 200 is sent before OBS knows whether it can make the object."""
     with pytest.raises(Corrupted, match=message):
-        parsed_completion("ending", document)
+        parse_completion("ending", document)
 
 
 @pytest.mark.parametrize("document", [b"", b"<U><UploadId>x", b"<U><Key>a</Key></U>", b"<U><UploadId/></U>"])
 def test_an_upload_without_an_id_has_not_begun(document: bytes) -> None:
     with pytest.raises(Corrupted, match="the response is damaged"):
-        parsed_upload("beginning", document)
-    assert parsed_upload("beginning", b"<U><Key>a</Key><UploadId>x&amp;y</UploadId></U>") == "x&y"
+        parse_upload("beginning", document)
+    assert parse_upload("beginning", b"<U><Key>a</Key><UploadId>x&amp;y</UploadId></U>") == "x&y"

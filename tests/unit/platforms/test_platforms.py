@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.cli.options.training import PLATFORMS as OPTIONS
 from ma_boot.errors import ConfigError
 from ma_boot.platform.modelarts.job import JobEnvironment, read_job
-from ma_boot.platform.recognition.launchers import hosts_in
-from ma_boot.platform.recognition.place import Around
-from ma_boot.platform.recognition.recognise import PLATFORMS, place_of, recognised
+from ma_boot.platform.recognition.launchers import expand_hosts
+from ma_boot.platform.recognition.place import Surroundings
+from ma_boot.platform.recognition.recognise import find_place, recognise
 
 VOLCANO = {
     "VC_TASK_INDEX": "1",
@@ -88,11 +87,7 @@ OPENMPI = {
 
 def job_of(environ: dict[str, str], hostname: str = "train-worker-1", **around: Any) -> JobEnvironment:
     """The job as a node of it reads it."""
-    return read_job(environ, hostname, None, lambda environ, name: Around(environ, name, **around))
-
-
-def test_the_option_offers_every_platform() -> None:
-    assert sorted(OPTIONS) == sorted(PLATFORMS)
+    return read_job(environ, hostname, None, lambda environ, name: Surroundings(environ, name, **around))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +124,7 @@ def test_the_option_offers_every_platform() -> None:
         ),
     ],
 )
-def test_each_platform_tells_the_same(
+def test_each_platform_provides_the_same_values(
     environ: dict[str, str],
     platform: str,
     job: str,
@@ -155,13 +150,13 @@ def test_every_pod_of_several_tasks_has_another_number() -> None:
     assert [job_of(TASKS, pod).node_rank for pod in pods] == [0, 1, 2]
 
 
-def test_volcanos_files_stand_for_its_variables() -> None:
+def test_volcanos_files_replace_its_variables() -> None:
     hosts = {"worker": ("train-worker-0.train", "train-worker-1.train")}
     job = job_of({"VC_TASK_INDEX": "1"}, host_files=hosts)
     assert (job.node_rank, job.node_count, job.name) == (1, 2, "train")
 
 
-def test_modelarts_own_variables_come_first_wherever_they_are_set() -> None:
+def test_modelarts_own_variables_come_first_on_every_platform() -> None:
     own = {"MA_NUM_HOSTS": "4", "MA_VJ_NAME": "ma-job-x"}
     job = job_of({**VOLCANO, **own})
     assert (job.platform.name, job.node_count, job.node_count_given) == ("modelarts", 4, True)
@@ -199,7 +194,7 @@ def test_the_table_of_all_clusters_comes_first() -> None:
     assert job_of({**VOLCANO, **directory}).place.table == "/user/config/global-ranktable/jobstart_hccl.json"
 
 
-def test_a_pod_knows_its_uid_and_its_addresses() -> None:
+def test_uid_and_addresses_of_a_pod_are_read() -> None:
     job = job_of({**ACJOB, "POD_UID": "6f", "XDL_IP": "10.0.0.1", "POD_IP": "172.16.0.4"})
     assert (job.place.uid, job.identity.addresses) == ("6f", ("10.0.0.1", "172.16.0.4"))
 
@@ -219,12 +214,12 @@ def test_a_pod_knows_its_uid_and_its_addresses() -> None:
         ({**OPENMPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "8"}, ["started 8 times", "ppr:1:node"]),
         ({**SLURM, "SLURM_LOCALID": "3"}, ["SLURM_LOCALID is 3", "--ntasks-per-node 1"]),
         ({"SLURM_JOB_ID": "7", "SLURM_NNODES": "2", "SLURM_NODEID": "0"}, ["the first node alone", "srun"]),
-        ({"VC_TASK_INDEX": "1"}, ["nothing tells how many nodes the job has"]),
+        ({"VC_TASK_INDEX": "1"}, ["but the number of nodes is unknown"]),
         ({**TASKS, "VC_MASTER_HOSTS": "m.train"}, ["the job has the tasks MASTER, WORKER", "VC_*_HOSTS"]),
         (OF_SCHEDULER, ["NPU_POD is false", "this pod has no NPUs", "not ma_boot"]),
         (OF_MASTER, ["REPLICA_TYPE is Master", "this pod has no NPUs"]),
-        ({"MINDX_TASK_ID": "3f", "RANK": "0"}, ["RANK is 0, but nothing tells how many nodes"]),
-        ({"MINDX_TASK_ID": "3f", "MS_NODE_RANK": "1"}, ["MS_NODE_RANK is 1, but nothing tells how many"]),
+        ({"MINDX_TASK_ID": "3f", "RANK": "0"}, ["RANK is 0, but the number of nodes is unknown"]),
+        ({"MINDX_TASK_ID": "3f", "MS_NODE_RANK": "1"}, ["MS_NODE_RANK is 1, but the number of nodes"]),
         ({**SLURM, "SLURM_STEP_TASKS_PER_NODE": "8(x2)"}, ["SLURM_STEP_TASKS_PER_NODE is 8(x2)", "srun"]),
         ({"RANK": "0", "WORLD_SIZE": "2"}, ["WORLD_SIZE is 2", "MA_NUM_HOSTS and VC_TASK_INDEX"]),
         ({"PMI_RANK": "1", "PMI_SIZE": "2"}, ["PMI_SIZE is 2"]),
@@ -232,7 +227,7 @@ def test_a_pod_knows_its_uid_and_its_addresses() -> None:
         ({**ACJOB, "RANK": "2"}, ["RANK is 2", "expected 0 to 1"]),
     ],
 )
-def test_what_contradicts_itself_is_an_error_that_names_both(environ: dict[str, str], messages: Any) -> None:
+def test_contradictions_are_errors_that_name_both_sources(environ: dict[str, str], messages: Any) -> None:
     with pytest.raises(ConfigError) as raised:
         job_of(environ, "elsewhere")
     for text in messages:
@@ -249,7 +244,7 @@ def test_what_contradicts_itself_is_an_error_that_names_both(environ: dict[str, 
     ],
 )
 def test_slurms_lists_of_hosts(text: str, hosts: Any) -> None:
-    assert list(hosts_in(text)) == hosts
+    assert list(expand_hosts(text)) == hosts
 
 
 NAMES = sorted({*VOLCANO, *PYTORCH, *ACJOB, *ACJOB_MINDSPORE, *SLURM, *KUBEFLOW, *TORCHRUN, *OPENMPI})
@@ -260,28 +255,28 @@ NAMES = sorted({*VOLCANO, *PYTORCH, *ACJOB, *ACJOB_MINDSPORE, *SLURM, *KUBEFLOW,
         st.sampled_from(NAMES), st.sampled_from(["0", "1", "2", "8", "x", "", "a,b", "a.b,c.b", "n[1-2]"])
     )
 )
-def test_no_variables_break_the_search(environ: dict[str, str]) -> None:
+def test_any_variables_are_read(environ: dict[str, str]) -> None:
     """What cannot be is an error of ours, nothing else; and no node is beyond the last."""
     try:
         job = job_of(environ)
     except ConfigError:
         return
     assert 0 <= job.node_rank < job.node_count
-    assert set(job.per_node) <= set(environ)
+    assert set(job.node_variables) <= set(environ)
 
 
-def test_every_fact_says_where_it_is_from() -> None:
+def test_every_value_has_a_source() -> None:
     for environ in (VOLCANO, PYTORCH, ACJOB, SLURM, KUBEFLOW, TORCHRUN, OPENMPI):
-        place = place_of(recognised(environ), Around(environ, "train-worker-1"), [])
+        place = find_place(recognise(environ), Surroundings(environ, "train-worker-1"), [])
         assert place.known().keys() <= place.sources.keys()
         for source in place.sources.values():
             assert any(name in source for name in (*environ, "VC_", "host name"))
 
 
-def test_which_start_of_the_job_it_is() -> None:
-    job = read_job(RETRIED, "train-worker-1", look=Around)
+def test_starts_of_the_job_are_counted() -> None:
+    job = read_job(RETRIED, "train-worker-1", look=Surroundings)
     assert (job.schedule_count, job.event()["schedule_count"]) == (3, 3)
     assert "scheduled 3 times (VC_JOB_RETRY_COUNT + 1)" in job.summary()
-    assert read_job(VOLCANO, "train-worker-1", look=Around).schedule_count == 1
+    assert read_job(VOLCANO, "train-worker-1", look=Surroundings).schedule_count == 1
     with pytest.raises(ConfigError, match="VC_JOB_RETRY_COUNT is 'x'"):
-        read_job({**VOLCANO, "VC_JOB_RETRY_COUNT": "x"}, "train-worker-1", look=Around)
+        read_job({**VOLCANO, "VC_JOB_RETRY_COUNT": "x"}, "train-worker-1", look=Surroundings)

@@ -27,12 +27,12 @@ def rank(number: int, status: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_the_first_content_asks_for_nothing() -> None:
+def test_the_first_content_requests_nothing() -> None:
     first = state(status="initializing")
     assert (first.closed_to(OWN), first.ends(OWN, Reset()), first.restarts(Reset())) == ("", "", "")
 
 
-def test_nothing_starts_while_faults_are_collected_or_an_own_rank_is_faulty() -> None:
+def test_processes_wait_for_the_collection_and_the_recovery_of_faults() -> None:
     assert "FaultFlushing" in state(FaultFlushing=True).closed_to(OWN)
     assert state(RankList=[rank(3, "fault")]).closed_to(OWN) == "not recovered yet: rank 3"
     assert state(RankList=[rank(0, "fault")]).closed_to(OWN) == ""
@@ -50,7 +50,7 @@ def test_a_fault_of_an_own_rank_and_a_graceful_exit_end_the_node() -> None:
     assert graceful.ends(OWN, graceful) == "", "it has ended an earlier pod"
 
 
-def test_a_restart_of_single_processes_is_not_done_and_that_is_said() -> None:
+def test_a_restart_of_single_processes_is_reported_as_unsupported() -> None:
     ends = state(RankList=[rank(2, "fault")], RestartFaultProcess=True).ends(OWN, Reset())
     assert ends.startswith("a fault of rank 2 on this node, and RestartFaultProcess asks")
     assert ends.endswith("which ma_boot does not do")
@@ -66,7 +66,7 @@ def test_recovering_ranks_and_a_new_round_restart_the_processes() -> None:
 
 
 @pytest.mark.parametrize("text", ["", '{"RankList":[', "[]", "null", "[" * 100_000])
-def test_what_is_no_document_is_a_moment_of_its_writing(text: str) -> None:
+def test_incomplete_documents_are_skipped(text: str) -> None:
     assert parse_reset(text) is None
 
 
@@ -81,7 +81,7 @@ def test_what_is_no_document_is_a_moment_of_its_writing(text: str) -> None:
         ),
     )
 )
-def test_wrong_types_ask_for_nothing_and_break_nothing(fields: dict[str, Any]) -> None:
+def test_values_of_wrong_types_are_ignored(fields: dict[str, Any]) -> None:
     reset = state(**fields)
     assert reset.closed_to(OWN) == "" or reset.flushing
     assert reset.restarts(Reset(round=2**70)) == ""

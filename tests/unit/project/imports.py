@@ -1,4 +1,4 @@
-"""Who imports whom in `ma_boot` and `path_mapping`, read from the sources."""
+"""Imports between the modules of `ma_boot` and `path_mapping`, read from their sources."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tree(path: Path) -> ast.Module:
 
 @cache
 def imports(path: Path) -> tuple[Import, ...]:
-    """Every import of a file, wherever it stands: those for type checkers only, too."""
+    """Returns all imports of a file, also those in functions and for type checkers only."""
     statements: list[Import] = []
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
@@ -40,7 +40,7 @@ def imports(path: Path) -> tuple[Import, ...]:
 
 
 def name_of(path: Path) -> str:
-    """The dotted name of a module: that of the folder for its `__init__.py`."""
+    """Returns the dotted name of a module; for `__init__.py`, that of its folder."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -50,7 +50,7 @@ ROOMS: set[str] = {name for name, path in MODULES.items() if path.name == "__ini
 
 
 def room_of(module: str) -> str:
-    """The folder of a module; modules beside the folders of a package are rooms of their own."""
+    """Returns the folder of a module; modules beside the folders of a package are rooms of their own."""
     if module in ROOMS:
         return module
     room = module.rpartition(".")[0]
@@ -66,12 +66,12 @@ def target(used: Import) -> str:
 
 @cache
 def own_imports(path: Path) -> tuple[Import, ...]:
-    """The imports of our own modules."""
+    """Returns the imports of this project's modules."""
     return tuple(used for used in imports(path) if target(used))
 
 
 def reached(module: str) -> dict[str, str]:
-    """All modules of ours that a module needs, directly or not, each with the one that imports it."""
+    """Returns this project's modules that a module needs, directly or not, each with its importer."""
     seen: dict[str, str] = {}
     todo = [module]
     while todo:

@@ -1,4 +1,4 @@
-"""The rules that keep the project readable: who imports whom, who touches what, how long things are."""
+"""Rules that keep the project readable: imports between rooms, access to the system, sizes and names."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ OUTSIDE = {"ma_boot.__main__", "ma_boot.for_training.ma_boot", "ma_boot.for_trai
 LIBRARIES = {"path_mapping", "path_mapping.file", "ma_boot.training", "ma_boot.platform.rank_table"}
 
 
-def test_rooms_import_only_what_stands_below_them() -> None:
-    """The contracts in pyproject.toml: layers, no circles of rooms or modules, nothing of ma_boot in path_mapping."""
+def test_rooms_import_only_rooms_below_them() -> None:
+    """Contracts in pyproject.toml: layers, no circles of rooms or modules, no import of ma_boot in path_mapping."""
     pytest.importorskip("importlinter", reason="import-linter needs Python 3.10")
     program = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache", "--no-logo"]
     done = subprocess.run(program, cwd=Path(__file__).parents[3], capture_output=True, text=True)
@@ -44,16 +44,16 @@ def modules_of(folder: Path) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("__"))
 
 
-def test_a_room_fits_a_screen_and_says_what_it_is_for() -> None:
+def test_room_fits_on_a_screen_and_has_a_docstring() -> None:
     for room in ROOMS:
         path = MODULES[room].parent
         modules = modules_of(path)
         assert len(modules) <= {"ma_boot": 3, "path_mapping": 2}.get(room, 20), f"{room}: {modules}"
         docstring = ast.get_docstring(tree(MODULES[room]))
-        assert docstring, f"{room}: the first line says what the room is for"
+        assert docstring, f"{room}: expected the purpose of the room in the first line"
 
 
-def test_a_folder_of_tests_or_benchmarks_fits_a_screen_and_says_what_it_is_for() -> None:
+def test_folder_of_tests_or_benchmarks_fits_on_a_screen_and_has_a_docstring() -> None:
     folders = {path.parent for kind in ("tests", "benchmarks") for path in (ROOT / kind).rglob("*.py")}
     crowded = {str(folder.relative_to(ROOT)) for folder in folders if len(modules_of(folder)) > 20}
     assert crowded == set()
@@ -61,7 +61,7 @@ def test_a_folder_of_tests_or_benchmarks_fits_a_screen_and_says_what_it_is_for()
     assert [str(init) for init in packages if not ast.get_docstring(ast.parse(init.read_text()))] == []
 
 
-def test_a_class_name_stands_once() -> None:
+def test_class_names_are_unique() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for module, path in MODULES.items():
         for node in ast.walk(tree(path)):
@@ -96,7 +96,7 @@ def test_only_the_adapter_imports_the_sdk(sdk: str, adapter: set[str]) -> None:
     assert users == adapter
 
 
-def test_nothing_that_loses_exit_codes_or_quotes() -> None:
+def test_calls_that_lose_exit_codes_or_quotes_are_not_used() -> None:
     wrong = []
     for path in SOURCES:
         names = {node.attr for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute)}
@@ -110,7 +110,7 @@ def test_nothing_that_loses_exit_codes_or_quotes() -> None:
 
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:
-    """Each function and the number of its lines, without the docstring."""
+    """Yields each function and the number of its lines without the docstring."""
     for node in ast.walk(tree(path)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             first = node.body[0]
@@ -122,7 +122,7 @@ def functions(path: Path) -> Iterator[tuple[str, int]]:
 NO_NAMES = {"manager", "helper", "helpers", "util", "utils", "common", "base", "handler", "values"}
 
 
-def test_files_and_functions_are_short_and_named_for_what_they_are() -> None:
+def test_files_and_functions_are_short_and_have_names_of_the_domain() -> None:
     for path in SOURCES:
         name = path.relative_to(ROOT)
         assert len(path.read_text().splitlines()) <= 500, f"{name}: at most 500 lines"
@@ -130,14 +130,14 @@ def test_files_and_functions_are_short_and_named_for_what_they_are() -> None:
             f"{name}: at most 50 lines"
         )
         assert path.stem not in NO_NAMES
-        assert ast.get_docstring(tree(path)), f"{name}: the first line says what the module is for"
+        assert ast.get_docstring(tree(path)), f"{name}: expected the purpose of the module in the first line"
 
 
 STATES = {"ObsFault", "StartedRank", "StartedNode"}
 
 
 def test_values_are_frozen() -> None:
-    """What is planned is not changed afterwards; `STATES` are no values."""
+    """Plans do not change after they are made; `STATES` are no values."""
     mutable = {
         node.name
         for path in SOURCES
@@ -157,7 +157,7 @@ def test_the_command_line_loads_nothing_heavy() -> None:
     assert not foreign & {name.partition(".")[0] for name in loaded}
     rooms = {room_of(name) for name in loaded & set(MODULES)}
     light = {f"ma_boot{room}" for room in ("", ".errors", ".redact", ".wording", ".cli", ".cli.options")}
-    assert rooms - light == set(), "neither the help nor completion needs them"
+    assert rooms - light == set(), "these rooms are not needed for the help or completion"
 
 
 def test_importing_every_module_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The benchmarks write their tables where they belong, and the guard names what has grown."""
+"""Tables of the benchmarks, and budgets of the guard."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Load:
     return importlib.import_module
 
 
-def test_a_table_takes_the_place_of_its_own_only(load: Load, tmp_path: Path) -> None:
+def test_table_replaces_only_its_predecessor(load: Load, tmp_path: Path) -> None:
     tables = load("tables")
     file = tmp_path / "README.md"
     file.write_text("before\n<!-- a -->\nold\n<!-- /a -->\nbetween\n<!-- b -->\nkept\n<!-- /b -->\n")
@@ -37,7 +37,7 @@ def test_a_table_takes_the_place_of_its_own_only(load: Load, tmp_path: Path) -> 
         tables.write("c", "x", file)
 
 
-def test_every_table_has_its_place(load: Load, tmp_path: Path) -> None:
+def test_every_table_has_a_place_in_the_page(load: Load, tmp_path: Path) -> None:
     tables, launch, sync = load("tables"), load("launch"), load("sync")
     file = Path(shutil.copy(BENCHMARKS / "README.md", tmp_path))
     names = [
@@ -52,7 +52,7 @@ def test_every_table_has_its_place(load: Load, tmp_path: Path) -> None:
         tables.write(f"sync {row}", "x", file, after=sync.place_of(row))
 
 
-def test_a_new_table_gets_its_place_after_another(load: Load, tmp_path: Path) -> None:
+def test_new_table_is_placed_after_another(load: Load, tmp_path: Path) -> None:
     file = tmp_path / "README.md"
     file.write_text("<!-- sync a -->\n<!-- /sync a -->\nafter\n")
     for table in ("| 1 |", "| 2 |"):
@@ -64,7 +64,7 @@ def test_a_new_table_gets_its_place_after_another(load: Load, tmp_path: Path) ->
     assert file.read_text().endswith("<!-- /sync a TLS -->\nafter\n")
 
 
-def test_the_first_table_has_the_fastest_peer_that_does_the_same(load: Load, tmp_path: Path) -> None:
+def test_summary_has_the_fastest_peer_with_the_same_result(load: Load, tmp_path: Path) -> None:
     rows = "| ma_boot | 0.5 | 143 | 0 |\n| msrun | 0.1 | 143 | 8 |\n| torchrun | 0.2 | 1, not 143 | 0 |\n| honcho | 1 | 143 | 0 |"
     table = f"| launcher | median (s) | exit code | ranks left |\n|---|---|---|---|\n{rows}"
     file = tmp_path / "README.md"
@@ -76,7 +76,7 @@ def test_the_first_table_has_the_fastest_peer_that_does_the_same(load: Load, tmp
     assert "| 0.5 | 0.4 | **honcho** | 0.8 |" in file.read_text()
 
 
-def test_the_guard_names_what_has_grown(load: Load) -> None:
+def test_guard_names_grown_figures(load: Load) -> None:
     guard = load("guard")
     budget = {"start": {"cpu": 2.0, "calls": 1000, "modules": 200}}
     assert guard.grown({"start": {"cpu": 2.5, "calls": 1040, "modules": 202}}, budget) == []

@@ -1,4 +1,4 @@
-"""The documents agree with the code, and the two languages with each other."""
+"""Agreement of the documents with the code, and of the two languages with each other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ma_boot import __version__
 from ma_boot.errors import ExitCode
 from ma_boot.report.hints import OUTPUT_HINTS, STORE_HINTS
 from tests import options_page
-from tests.command_lines import in_blocks, wrong_command_lines
+from tests.command_lines import find_wrong_lines, lines_in_blocks
 from tests.unit.project.imports import SOURCES, tree
 
 ROOT = Path(__file__).parents[3]
@@ -29,13 +29,13 @@ VALUE = "\0"  # stands for a value in a message
 
 
 def code_blocks(text: str) -> list[str]:
-    """The blocks of commands and code; comments may be in another language."""
+    """Returns the blocks of commands and code without comments, which may be in another language."""
     blocks = re.findall(r"^ *```(?:sh|python|yaml)\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
     return [re.sub(r" *#.*", "", block) for block in blocks]
 
 
 def rows(text: str, title: str) -> list[list[str]]:
-    """The cells of the first table below a title."""
+    """Returns the cells of the first table below a title."""
     chapter = re.split(r"^#+ ", text, flags=re.MULTILINE)
     below = next(part for part in chapter if part.startswith(title + "\n"))
     table = [line for line in below.splitlines() if line.startswith("|")]
@@ -47,7 +47,7 @@ def options_in(text: str) -> set[str]:
 
 
 class TestOptions:
-    def test_the_page_of_options_is_what_the_commands_say(self) -> None:
+    def test_page_of_options_is_up_to_date(self) -> None:
         assert options_page.PAGE.read_text() == options_page.page(), "python -m tests.options_page writes it"
 
     def test_both_languages_have_the_same_options(self) -> None:
@@ -56,7 +56,7 @@ class TestOptions:
             assert english == chinese, pair[0].name
 
 
-def test_the_tables_of_exit_codes_have_those_of_the_code() -> None:
+def test_tables_of_exit_codes_are_complete() -> None:
     for page, title in zip(TROUBLES, ("Exit codes", "退出码")):
         cells = " ".join(row[0] for row in rows(page.read_text(), title)).replace("128+n", "")
         single = {int(number) for number in re.findall(r"(?<![\d-])\d+(?![\d+-])", cells)}
@@ -64,7 +64,7 @@ def test_the_tables_of_exit_codes_have_those_of_the_code() -> None:
 
 
 def chapters(text: str) -> list[tuple[str, str]]:
-    """The title of each chapter and its text, without blocks of code."""
+    """Returns the title of each chapter and its text, without blocks of code."""
     outside = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
     parts = (part.partition("\n") for part in re.split(r"^#+ ", outside, flags=re.MULTILINE)[1:])
     return [(title, body) for title, _, body in parts]
@@ -75,29 +75,29 @@ def names_in(chapter: str) -> set[str]:
 
 
 def items(chapter: str) -> tuple[int, int, int]:
-    """How many items of lists, numbered items and rows of tables there are."""
+    """Counts items of lists, numbered items and rows of tables."""
     lines = (re.findall(start, chapter, re.MULTILINE) for start in (r"^- ", r"^\d+\. ", r"^\|"))
     bullets, numbers, table = map(len, lines)
     return bullets, numbers, table
 
 
 class TestLanguages:
-    def test_what_a_new_user_reads_is_in_both(self) -> None:
+    def test_pages_for_new_users_are_in_both_languages(self) -> None:
         names = {english.name for english, _ in PAIRS}
         assert names > {"README.md", "index.md", "tutorial.md", "troubleshooting.md", "restart.md", "hang.md"}
 
-    def test_both_have_the_same_code(self) -> None:
+    def test_both_languages_have_the_same_code(self) -> None:
         for pair in PAIRS:
             english, chinese = (code_blocks(path.read_text()) for path in pair)
             assert english == chinese, pair[0].name
 
-    def test_both_have_the_same_chapters(self) -> None:
+    def test_both_languages_have_the_same_chapters(self) -> None:
         for pair in PAIRS:
             english, chinese = (re.findall(r"^(#+) ", path.read_text(), re.MULTILINE) for path in pair)
             assert english == chinese, pair[0].name
 
-    def test_both_say_the_same_in_each_chapter(self) -> None:
-        """The same names in backticks, and as many items and rows: what one has and the other lacks is noticed."""
+    def test_chapters_have_the_same_names_and_items_in_both_languages(self) -> None:
+        """Chapters have the same names in backticks and as many items and rows, so a missing one is noticed."""
         for pair in PAIRS:
             if pair[0] in TROUBLES:
                 continue  # their tables are compared by their texts
@@ -105,12 +105,12 @@ class TestLanguages:
                 assert names_in(in_english) == names_in(in_chinese), (pair[0].name, title)
                 assert items(in_english) == items(in_chinese), (pair[0].name, title)
 
-    def test_both_name_each_other_at_the_top(self) -> None:
+    def test_both_languages_link_each_other_at_the_top(self) -> None:
         for english, chinese in PAIRS:
             assert f"]({chinese.name})" in english.read_text()[:200]
             assert f"]({english.name})" in chinese.read_text()[:200]
 
-    def test_both_have_the_same_error_texts(self) -> None:
+    def test_both_languages_have_the_same_error_texts(self) -> None:
         english, chinese = (first_cells(path.read_text()) for path in TROUBLES)
         assert english == chinese
 
@@ -120,7 +120,7 @@ def first_cells(text: str) -> list[str]:
 
 
 def anchors(text: str) -> set[str]:
-    """The anchors that GitHub makes of titles: lower case, hyphens for blanks, no punctuation."""
+    """Returns the anchors that GitHub makes of titles: lower case, hyphens for blanks, no punctuation."""
     outside = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     titles = re.findall(r"^#+ (.+)$", outside, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
@@ -140,27 +140,25 @@ def broken_links(document: Path) -> Iterator[str]:
             yield f"{document.name}: {link}: its text names {words}"
 
 
-def test_every_link_into_the_repository_leads_somewhere() -> None:
+def test_links_into_the_repository_have_a_target() -> None:
     assert len(DOCUMENTS) > 15
     assert [broken for document in DOCUMENTS for broken in broken_links(document)] == []
 
 
-def test_every_command_line_of_a_document_is_a_right_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_command_lines_of_documents_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("job.yaml").write_text("command: train.py\n")
     for name in ("log", "LOGS"):
         Path(name).mkdir()
         Path(name, "job-node-0-events.jsonl").touch()
     texts = {document: document.read_text() for document in DOCUMENTS if document.name != "CHANGELOG.md"}
-    assert sum(len(list(in_blocks(text))) for text in texts.values()) > 90
-    wrong = {document.name: wrong_command_lines(text) for document, text in texts.items()}
+    assert sum(len(list(lines_in_blocks(text))) for text in texts.values()) > 90
+    wrong = {document.name: find_wrong_lines(text) for document, text in texts.items()}
     assert {name: lines for name, lines in wrong.items() if lines} == {}
 
 
 def messages() -> Iterator[str]:
-    """Every string of the sources, with `VALUE` where something is filled in."""
+    """Yields every string of the sources, with `VALUE` for each filled-in value."""
     for path in SOURCES:
         for node in ast.walk(tree(path)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -172,12 +170,12 @@ def messages() -> Iterator[str]:
 
 @cache
 def source() -> str:
-    """All of them, each in lines of its own."""
+    """Returns all messages, each in lines of its own."""
     return "".join(f"{message}\n" for message in messages())
 
 
 def lines_with(words: str) -> Iterator[str]:
-    """The lines of the messages that have these words."""
+    """Yields the lines of messages that have these words."""
     at = source().find(words)
     while at >= 0:
         end = source().find("\n", at)
@@ -186,14 +184,14 @@ def lines_with(words: str) -> Iterator[str]:
 
 
 def in_one_line(text: str) -> bool:
-    """Whether a line of a message has all parts of the text, in this order."""
+    """Returns True if a line of a message has all parts of the text, in this order."""
     parts = text.split("...")
     pattern = re.compile(".*?".join(map(re.escape, parts)))
     return any(pattern.search(line) for line in lines_with(max(parts, key=len)))
 
 
 def kinds_of_events() -> set[str]:
-    """The first argument of each call of `event` or `_event`."""
+    """Returns the first argument of each call of `event` or `_event`."""
     return {
         str(node.args[0].value)
         for path in SOURCES
@@ -214,7 +212,7 @@ def test_every_kind_of_event_is_described() -> None:
 
 
 def quoted(text: str, kind: str) -> list[str]:
-    """The texts in the first column of the tables that are marked as of ma_boot, of OBS or of others."""
+    """Returns the texts in the first column of tables that are marked as of ma_boot, of OBS or of others."""
     marked = re.findall(rf"<!-- texts of {kind} -->(.*?)<!-- end of", text, re.DOTALL)
     cells = [line.split("|")[1] for part in marked for line in part.splitlines() if line.startswith("| `")]
     return [
@@ -228,22 +226,22 @@ def quoted(text: str, kind: str) -> list[str]:
 
 @cache  # both languages quote the same texts
 def is_printed(text: str) -> bool:
-    """Whether a message in the sources has all parts of the text; both sides of a colon may be different ones."""
+    """Returns True if a message has all parts of the text; the sides of a colon may be in different messages."""
     text = re.sub(r'"\w+"', '"..."', text)  # a quoted word is a value
     head, colon, rest = text.partition(": ")
     return in_one_line(text) or (bool(colon) and in_one_line(head) and in_one_line(rest))
 
 
 class TestTroubleshooting:
-    """Both pages."""
+    """The pages on troubleshooting in both languages."""
 
-    def test_every_message_quoted_as_ours_is_in_the_sources(self) -> None:
+    def test_quoted_messages_of_ma_boot_are_in_the_sources(self) -> None:
         for page in TROUBLES:
             texts = quoted(page.read_text(), "ma_boot")
             assert len(texts) > 80
             assert [text for text in texts if not is_printed(text)] == [], page.name
 
-    def test_every_text_has_a_hint_and_every_hint_a_text(self) -> None:
+    def test_texts_and_hints_match(self) -> None:
         for page in TROUBLES:
             whole = page.read_text()
             for kind, known in (("OBS", STORE_HINTS), ("others", OUTPUT_HINTS)):
@@ -254,18 +252,18 @@ class TestTroubleshooting:
                 )
                 assert [p for p in patterns if not re.search(p, whole)] == [], page.name
 
-    def test_every_exit_code_of_ours_has_a_text(self) -> None:
+    def test_every_exit_code_has_a_text(self) -> None:
         for page in TROUBLES:
             cells = [line.split("|") for line in page.read_text().splitlines() if line.startswith("| `")]
             codes = {int(code) for row in cells if len(row) > 4 for code in re.findall(r"\d+", row[2])}
             assert {int(code) for code in ExitCode} - codes == {0}, page.name
 
 
-def test_the_distribution_has_the_packages_version() -> None:
+def test_distribution_has_the_version_of_the_package() -> None:
     assert importlib.metadata.version("ma-boot") == __version__
 
 
-def test_the_changelog_begins_with_this_version() -> None:
+def test_changelog_begins_with_this_version() -> None:
     headings = re.findall(
         r"^## (\S+) \((unreleased|\d{4}-\d\d-\d\d)\)$", (ROOT / "CHANGELOG.md").read_text(), re.M
     )

@@ -11,8 +11,7 @@ import pytest
 from ma_boot.errors import ConfigError
 from ma_boot.platform.rank_table import Identity, fake, own_pod, parse, validate
 from ma_boot.platform.rank_table.read import unpacked
-from tests.unit.rank_table.test_rank_table import a3
-from tests.unit.rank_table.test_versions import servers
+from tests.unit.rank_table.documents import a3, servers
 from tests.unit.rank_table.writers import packed
 
 
@@ -47,7 +46,7 @@ ELSEWHERE = NODE_0._replace(host="10.0.0.9")
         (named("1", "2"), ELSEWHERE, "1"),
     ],
 )
-def test_a_number_counts_if_nothing_speaks_against_it(
+def test_node_number_decides_unless_another_fact_contradicts(
     document: dict[str, Any], who: Identity, name: str | None
 ) -> None:
     if name is None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ma_boot.platform.rank_table import Unreadable, convert, errors, fake, merged, parse, validate
-from tests.unit.rank_table.test_versions import servers
+from tests.unit.rank_table.documents import servers
 
 LONG = "9" * 5000
 
@@ -40,21 +40,21 @@ def test_a_number_of_eighteen_digits_orders() -> None:
 
 
 @pytest.mark.parametrize("port", [LONG, "0", "65536", "٣", "", "-1"])
-def test_no_port(port: str) -> None:
+def test_device_without_a_port(port: str) -> None:
     (finding,) = errors(validate(parse(one_server("10.0.0.1", device_port=port))))
     assert finding.path.endswith("device_port")
     assert finding.expected == "1 to 65535"
     assert len(finding.found) <= 40
 
 
-def test_servers_are_in_order_whatever_their_numbers_are() -> None:
+def test_servers_are_in_order_of_any_numbers() -> None:
     document, _ = merged([parse(one_server(server)) for server in ("b", f"1-{LONG}", "2-1", "1-5", "1-٣")])
     order = [server["server_id"] for server in document["server_list"]]
     assert (order[0], {*order[1:3]}, order[3:]) == ("1-5", {"1-٣", f"1-{LONG}"}, ["2-1", "b"])
 
 
 @pytest.mark.parametrize("count", [LONG, "٣", "x", "", None])
-def test_a_count_of_ranks_that_is_none(count: Any) -> None:
+def test_invalid_count_of_ranks_is_ignored(count: Any) -> None:
     document = {"version": "2.0", "status": "completed", "rank_count": count, "rank_list": []}
     with pytest.raises(Unreadable, match=r"rank_count: found .*, expected the number of ranks"):
         parse(document)

@@ -89,7 +89,7 @@ class TestMerged:
         ]
 
 
-def test_who_has_moved() -> None:
+def test_ranks_with_another_place_are_listed() -> None:
     before, after = parse(one_server("10.0.0.1", 4, 6)), parse(one_server("10.0.0.1", 4, 5, 6))
     assert moved(before, before) == []
     assert moved(before, after) == [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import ipaddress
 import json
@@ -23,13 +22,12 @@ from ma_boot.platform.rank_table import (
     convert,
     errors,
     fake,
-    moved,
     own_pod,
     parse,
-    rows,
     validate,
 )
 from ma_boot.platform.rank_table.table import address_family
+from tests.unit.rank_table.documents import KEYS, TEMPLATE_ONE, VALUES, a3, use
 
 # One pod with one card, whose device_id is its number on the server.
 SAMPLE: dict[str, Any] = {
@@ -69,24 +67,6 @@ SAMPLE_AS_ONE = """{
   ]
 }
 """
-
-# Template one of MindSpore r1.7's train_ascend, shortened to two servers of two devices.
-TEMPLATE_ONE: dict[str, Any] = {
-    "version": "1.0",
-    "server_count": "2",
-    "server_list": [
-        {
-            "server_id": f"10.0.0.{server}",
-            "device": [
-                {"device_id": str(d), "device_ip": f"192.{d}.27.{server}", "rank_id": str(2 * server + d)}
-                for d in range(2)
-            ],
-            "host_nic_ip": "reserve",
-        }
-        for server in range(2)
-    ],
-    "status": "completed",
-}
 
 
 def instance(number: int, server: str, devices: int = 1, name: str = "") -> dict[str, Any]:
@@ -217,18 +197,6 @@ class TestOtherTemplates:
         assert '"节点"' in parse(changed([*SERVER, "server_id"], "节点", TEMPLATE_ONE)).dumps()
 
 
-def a3() -> dict[str, Any]:
-    """Two servers of an A3, in one super pod."""
-    document = copy.deepcopy(TEMPLATE_ONE)
-    document["version"] = "1.2"
-    for s, server in enumerate(document["server_list"]):
-        for d, device in enumerate(server["device"]):
-            device["super_device_id"] = str(10 * s + d)
-    servers = [{"server_id": server["server_id"]} for server in document["server_list"]]
-    document["super_pod_list"] = [{"super_pod_id": "0", "server_list": servers}]
-    return document
-
-
 def changed(path: list[Any], value: Any, document: dict[str, Any]) -> dict[str, Any]:
     """The document with another value at a path; None takes the key away."""
     document = copy.deepcopy(document)
@@ -328,7 +296,7 @@ def test_an_a3_needs_the_ids_of_its_super_pods(path: list[Any], value: Any, expe
     assert expected not in text(problems(changed(path, value, A3), "910b"))
 
 
-def test_an_empty_address_of_a_host_is_left_out_since_hccl_refuses_it() -> None:
+def test_empty_host_ip_is_left_out() -> None:
     given = changed([*SERVER, "host_ip"], "", TEMPLATE_ONE)
     assert problems(given) == []
     assert "host_ip" not in convert(parse(given)).document["server_list"][0]
@@ -353,7 +321,7 @@ def test_a_device_of_a_server_without_a_pods_name_is_named_by_its_server() -> No
         ),
     ],
 )
-def test_what_a_container_knows_of_itself_in_words(who: Identity, text: str) -> None:
+def test_known_identity_is_described(who: Identity, text: str) -> None:
     assert str(who) == text
 
 
@@ -468,14 +436,14 @@ def on_910(*devices: int, servers: int = 1) -> dict[str, Any]:
         (on_910(16), "a3", "device_id: found 16, expected 0 to 15"),
     ],
 )
-def test_what_the_product_forbids_is_fatal_only_where_it_is_known(
+def test_rule_of_a_product_is_fatal_only_if_the_product_is_known(
     document: dict[str, Any], product: str, expected: str
 ) -> None:
     assert expected in text(problems(document, product))
     assert problems(document) == []
 
 
-def test_what_may_be_wrong_on_some_product_is_a_warning_on_an_unknown_one() -> None:
+def test_rule_of_some_products_is_a_warning_on_an_unknown_one() -> None:
     findings = validate(parse(on_910(3, 4, servers=2)))
     assert ": 2 devices, expected 8 on each of several 910A servers" in text(findings)
     assert "found devices 3, 4, expected devices of one group of the 910A" in text(findings)
@@ -494,7 +462,7 @@ def test_what_may_be_wrong_on_some_product_is_a_warning_on_an_unknown_one() -> N
         *((fake(1, devices), "910a") for devices in (1, 2, 4, 8)),
     ],
 )
-def test_what_the_product_allows_is_allowed(document: dict[str, Any], product: str) -> None:
+def test_values_that_the_product_allows_have_no_finding(document: dict[str, Any], product: str) -> None:
     assert validate(parse(document), product) == []
 
 
@@ -531,7 +499,7 @@ def test_every_state_before_completed_has_its_words(text: str, reason: str) -> N
     assert reason in state.reason
 
 
-def test_what_is_not_utf_8_is_not_completed() -> None:
+def test_bytes_that_are_not_utf_8_are_not_completed() -> None:
     assert completed_document(b'{"a\xff') == NotYet("the file is not UTF-8: byte 0xff at offset 3")
     assert completed_document(json.dumps(SAMPLE).encode()) == SAMPLE
 
@@ -541,31 +509,8 @@ def test_no_text_breaks_the_wait(content: str | bytes) -> None:
     completed_document(content)
 
 
-KEYS = ["status", "group_list", "server_list", "instance_list", "devices", "device", "pod_name", "server_id"]
 KEYS += ["device_id", "device_ip", "rank_id", "group_count", "device_count", "instance_count", "rank_list"]
 KEYS += ["super_pod_list", "super_pod_id", "super_device_id", "version", "device_port", "rank_count"]
-VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-1, 3)
-    | st.sampled_from(["", "0", "1", "a", "²", "٣", "9" * 5000])
-    | st.floats(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
-    max_leaves=25,
-)
-
-
-def use(document: dict[str, Any]) -> None:
-    """All that the library does with a document; it may say that it is unreadable, and nothing else."""
-    with contextlib.suppress(Unreadable):
-        table = parse(document)
-        validate(table)
-        validate(table, "910a")
-        rows(table)
-        for rank_order in ("pod", "server"):
-            converted = convert(table, rank_order)
-            converted.dumps()
-            moved(table, converted)
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6))
@@ -645,7 +590,7 @@ class TestWhoAmI:
     def test_the_only_pod_needs_no_name(self) -> None:
         assert own_pod(parse(SAMPLE), Identity()).server_id == "172.16.4.9"
 
-    def test_the_only_pod_may_not_be_somebody_elses(self) -> None:
+    def test_only_pod_of_another_node_does_not_match(self) -> None:
         with pytest.raises(ConfigError):
             own_pod(parse(SAMPLE), who("ma-job-other-worker-3", "10.9.9.9", 3))
 
@@ -659,7 +604,7 @@ class TestWhoAmI:
         with pytest.raises(ConfigError, match=f"job {job}"):
             own_pod(self.table, who("ma-job-y-worker-1", "10.0.0.1", 1, job))
 
-    def test_an_exact_name_decides_whatever_the_job_is_called(self) -> None:
+    def test_an_exact_name_decides_in_a_job_of_any_name(self) -> None:
         assert own_pod(self.table, who("ma-job-x-worker-1", None, 0, "ma-job-y")).name == "ma-job-x-worker-1"
 
     def test_the_only_pod_of_another_job_is_not_this_container(self) -> None:

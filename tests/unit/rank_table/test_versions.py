@@ -19,27 +19,8 @@ from ma_boot.platform.rank_table import (
     parse,
     validate,
 )
+from tests.unit.rank_table.documents import servers
 from tests.unit.rank_table.writers import packed
-
-
-def servers(count: int = 2, devices: int = 2, **more: Any) -> dict[str, Any]:
-    """A completed table of Volcano's controller: no pod has a name, the list is in the order of pods."""
-    listed = [
-        {
-            "server_id": f"10.0.0.{server + 1}",
-            "device": [
-                {
-                    "device_id": str(device),
-                    "device_ip": f"29.{device}.0.{server + 1}",
-                    "rank_id": str(server * devices + device),
-                }
-                for device in range(devices)
-            ],
-        }
-        for server in range(count)
-    ]
-    table = {"status": "completed", "version": "1.0", "server_count": str(count), "server_list": listed}
-    return {**table, **more}
 
 
 def super_pods(document: dict[str, Any]) -> dict[str, Any]:
@@ -56,7 +37,7 @@ class TestVersion:
 
     @pytest.mark.parametrize("version", ["1.3", "1.4", "v1", "v2", "", None])
     @pytest.mark.parametrize("pods", [False, True])
-    def test_is_written_as_one_that_hccl_reads(self, version: str | None, pods: bool) -> None:
+    def test_version_is_written_as_one_that_hccl_reads(self, version: str | None, pods: bool) -> None:
         document = servers(version=version, data_version=4)
         table = parse(super_pods(document) if pods else document)
         assert errors(validate(table)) == []
@@ -66,12 +47,12 @@ class TestVersion:
         assert {**written, "version": version} == table.document
 
     @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
-    def test_that_hccl_reads_stays_without_a_word(self, version: str) -> None:
+    def test_version_that_hccl_reads_stays_without_a_warning(self, version: str) -> None:
         table = parse(servers(version=version))
         assert [finding for finding in validate(table, "910b") if finding.path == "version"] == []
         assert convert(table) is table
 
-    def test_that_nobody_knows_is_passed_through_with_a_warning(self) -> None:
+    def test_unknown_version_is_passed_through_with_a_warning(self) -> None:
         table = parse(servers(version="7.5"))
         warning = (
             'version: found \'7.5\', expected "1.0", "1.1" or "1.2", which HCCL reads; it is left as it is'
@@ -84,7 +65,7 @@ class TestVersion:
         del document["version"]
         assert convert(parse(document)).document["version"] == "1.0"
 
-    def test_an_empty_list_of_super_pods_is_left_out_since_hccl_refuses_it(self) -> None:
+    def test_empty_list_of_super_pods_is_left_out(self) -> None:
         table = parse(servers(version="1.2", super_pod_list=[]))
         assert errors(validate(table, "910b")) == []
         assert "super_pod_list" not in convert(table).document
@@ -102,7 +83,7 @@ PACKED = packed(json.dumps(servers()).encode())
 class TestPacked:
     """gzip in base64, under the same name."""
 
-    def test_is_read_like_any_other(self) -> None:
+    def test_packed_table_is_read_like_any_other(self) -> None:
         assert completed_document(PACKED) == servers()
         assert completed_document(PACKED.decode()) == servers()
 
@@ -113,7 +94,7 @@ class TestPacked:
         for length in range(len(PACKED)):
             assert isinstance(completed_document(PACKED[:length]), NotYet), length
 
-    def test_its_status_counts(self) -> None:
+    def test_status_of_a_packed_table_is_checked(self) -> None:
         initializing = {"status": "initializing", "version": "1.0", "server_count": "", "server_list": None}
         assert completed_document(packed(json.dumps(initializing).encode())) == NotYet(
             'status is "initializing"'
@@ -126,7 +107,7 @@ class TestPacked:
         assert "more than 1000 bytes when unpacked" in state.reason
 
 
-def test_completed_without_servers_is_not_there_yet() -> None:
+def test_completed_table_without_servers_is_not_ready() -> None:
     state = completed_document(json.dumps({"status": "completed", "version": "1.0", "server_list": None}))
     assert state == NotYet('status is "completed", but server_list is null')
 
@@ -179,7 +160,9 @@ def merged_pods() -> dict[str, Any]:
         (merged_pods(), Identity(addresses=("10.0.0.2",), device_count=2, nodes=3), [4, 5]),
     ],
 )
-def test_who_is_who_without_names(document: dict[str, Any], who: Identity, ranks: list[int]) -> None:
+def test_pods_without_names_are_found_by_place_and_address(
+    document: dict[str, Any], who: Identity, ranks: list[int]
+) -> None:
     assert [device.rank for device in own_pod(parse(document), who).devices] == ranks
 
 
@@ -199,7 +182,7 @@ def test_who_is_who_without_names(document: dict[str, Any], who: Identity, ranks
         (servers(1, 4), Identity(number=1, nodes=2)),
     ],
 )
-def test_who_is_not_known_is_not_guessed(document: dict[str, Any], who: Identity) -> None:
+def test_unknown_pod_is_not_guessed(document: dict[str, Any], who: Identity) -> None:
     with pytest.raises(ConfigError, match=r"known|not found in"):
         own_pod(parse(document), who)
 

@@ -21,7 +21,7 @@ from ma_boot.platform.rank_table import (
     rows,
     validate,
 )
-from tests.unit.rank_table.test_rank_table import VALUES, use
+from tests.unit.rank_table.documents import VALUES, use
 from tests.unit.rank_table.writers import WRITERS, packed
 
 LAST_ADDRESS = ("rank_list", -1, "level_list", -1, "rank_addr_list", 0, "addr")
@@ -36,7 +36,7 @@ def devices(table: RankTable) -> set[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_no_state_before_the_completed_one_is_taken_for_it(writer: str) -> None:
+def test_earlier_states_are_not_taken_for_a_completed_table(writer: str) -> None:
     completed = json.dumps(WRITERS[writer].document(2, 2))
     before = [json.dumps(state) for state in WRITERS[writer].before]
     old = json.dumps({**json.loads(completed), "status": "initializing"})  # with the servers of before
@@ -66,7 +66,7 @@ def test_converting_keeps_every_device_and_its_rank_and_changes_nothing_the_seco
 
 
 @given(st.sampled_from(WITH_SERVERS[1:]), st.integers(1, 9), st.integers(1, 16), st.randoms())
-def test_ranks_stay_with_servers_whatever_the_order_in_the_file(
+def test_ranks_stay_with_servers_in_any_order_of_the_file(
     writer: str, nodes: int, each: int, shuffle: random.Random
 ) -> None:
     document = WRITERS[writer].document(nodes, each)

@@ -11,7 +11,6 @@ from docker import DockerClient
 from hypothesis import given, strategies as st
 
 from ma_boot.desk.rehearsal.containers.container_plan import (
-    ContainerOptions,
     ContainerPlan,
     job_on_network,
     own_obs,
@@ -28,6 +27,7 @@ from ma_boot.desk.rehearsal.platform.simulated_job import (
     rank_table,
 )
 from ma_boot.errors import ConfigError
+from ma_boot.node.rehearsal_options import ContainerOptions
 from ma_boot.platform.modelarts.job import read_job
 from ma_boot.platform.rank_table import convert, own_pod, parse
 
@@ -62,7 +62,7 @@ def test_a_node_has_the_platforms_user_names_and_limits() -> None:
     ],
 )
 def test_a_shell_may_start_the_boot_command(shell: str, prefix: str | None, argv: tuple[str, ...]) -> None:
-    options = replace(OPTIONS, boot_shell=shell, boot_prefix=prefix)
+    options = OPTIONS._replace(boot_shell=shell, boot_prefix=prefix)
     words = ("--tee", "all", "--", "x.py", "a b")
     assert plan_node(INSIDE, 0, options, words, "code", {}).argv == argv
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ma_boot.errors import StoreUnavailable
-from ma_boot.node.transfers.transfers import boot_error
+from ma_boot.node.transfers.transfer_errors import to_boot_error
 from ma_boot.report.hints import MOST_HINTS, OUTPUT_HINTS, STORE_HINTS, hints_for, with_store_hint
 from path_mapping.errors import Failure, MissingInputs, NoSpace, Refused, TransferFailed, Unreachable
 from path_mapping.stores.responses import error_of_status
@@ -88,12 +88,12 @@ def test_an_unknown_error_is_unchanged() -> None:
 
 
 def test_the_errors_of_a_download_have_the_hint() -> None:
-    assert "\n  -> " in str(boot_error(Refused(f"{DOING}: HTTP 403 AccessDenied")))
-    assert "\n  -> " in str(boot_error(Unreachable(f"{DOING}: HTTP 503 SlowDown")))
-    assert "required" in str(boot_error(MissingInputs(["obs://bucket/none/"]))).partition("\n  -> ")[2]
-    assert "\n  -> " not in str(boot_error(NoSpace(["/cache: 5 GB needed, 1 GB free"])))
+    assert "\n  -> " in str(to_boot_error(Refused(f"{DOING}: HTTP 403 AccessDenied")))
+    assert "\n  -> " in str(to_boot_error(Unreachable(f"{DOING}: HTTP 503 SlowDown")))
+    assert "required" in str(to_boot_error(MissingInputs(["obs://bucket/none/"]))).partition("\n  -> ")[2]
+    assert "\n  -> " not in str(to_boot_error(NoSpace(["/cache: 5 GB needed, 1 GB free"])))
     several = [Failure(f"obs://bucket/{n}", "", Refused(f"{DOING}: HTTP 403")) for n in range(30)]
-    failed = boot_error(TransferFailed(several, 3))
+    failed = to_boot_error(TransferFailed(several, 3))
     assert isinstance(failed, StoreUnavailable)
     assert str(failed).count("\n  -> ") == 1
 

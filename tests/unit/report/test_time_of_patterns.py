@@ -10,7 +10,7 @@ from typing import Callable
 
 import pytest
 
-from ma_boot.node.observe.cards import link_state, npu_rows
+from ma_boot.node.observe.metrics.card_tables import parse_link, parse_npu_rows
 from ma_boot.node.observe.stacks import last_dump, threads_of
 from ma_boot.node.observe.suspect import waited_for
 from ma_boot.redact import without_secrets
@@ -41,7 +41,7 @@ def failures(text: str) -> object:
 READERS: dict[str, Callable[[str], object]] = {
     reader.__name__: reader
     for reader in (
-        failures, last_dump, threads_of, link_state, npu_rows, failed_mpi_rank, last_exception, last_words,
+        failures, last_dump, threads_of, parse_link, parse_npu_rows, failed_mpi_rank, last_exception, last_words,
         missing_files, output_of_failed_rank, own_words, place_of_exception, tells_of_sigkill, hints_for, with_store_hint, _plain,
     )
 }  # fmt: skip

@@ -10,7 +10,8 @@ from ma_boot.desk.image.rules.facts import ImageFacts, Python, Version, error, r
 from ma_boot.platform.modelarts.findings import Finding
 from ma_boot.redact import without_secret_words
 
-_VERSION = re.compile(r"ma_boot (\S+) from (/.+) \(Python [\d.]+\)")  # the answer of `ma_boot --version`
+# Output of `ma_boot --version`.
+_VERSION = re.compile(r"ma_boot (\S+) from (/.+) \(Python [\d.]+\)")
 _REBUILD = "build with ma_boot's Dockerfile and BASE_IMAGE=<this image>"
 # What ma_boot does not take for a stop, or cannot catch; after any other signal it uploads the outputs.
 _NO_STOP = {"KILL", "STOP", "USR1", "USR2", "CHLD", "CONT", "9", "19", "10", "12", "17", "18"}
@@ -19,7 +20,7 @@ _SYNTAX = re.compile(r"syntax error|unexpected EOF|unexpected end of file")
 
 
 def this_toolkit(answer: str) -> str | None:
-    """Version and place of the toolkit whose `ma_boot --version` answers so; None for another program."""
+    """Parses the output of `ma_boot --version` into version and place; None for another program."""
     match = _VERSION.fullmatch(answer.strip())
     return f"{match.group(1)} from {match.group(2)}" if match else None
 
@@ -89,7 +90,7 @@ def _not_running(facts: ImageFacts, boot: Python) -> Finding:
 
 
 def _another(boot: Python, installed: Python | None) -> Iterator[Finding]:
-    """What `ma_boot` is if it is not the toolkit of this image, or not this version."""
+    """Reports an `ma_boot` that is not the toolkit of this image, or another version."""
     known, expected = this_toolkit(boot.answer), this_toolkit(installed.answer) if installed else None
     if known is None or (expected and known != expected):
         what = "is not this toolkit" if known is None else f"is another copy of the toolkit than {expected}"
@@ -119,7 +120,7 @@ def stop_signal(facts: ImageFacts) -> Iterator[Finding]:
 
 
 def entry_point(facts: ImageFacts) -> Iterator[Finding]:
-    """Nothing stands before the boot command."""
+    """The image has no entry point before the boot command."""
     if facts.entrypoint:
         shown = " ".join(without_secret_words(facts.entrypoint))
         yield warning(

@@ -1,10 +1,8 @@
-"""ModelArts' rules for what an image contains: user, home, directories, shells, Python, drivers.
+"""ModelArts' rules for the contents of an image: user, home, directories, shells, Python, drivers.
 
-Also its architecture, its size and set-uid files.
-
-They are from the platform's documents develop-modelarts-0079 (specifications for custom images of training
-jobs), docker-modelarts_0029 (migrating an image), develop-modelarts-0104 (environment variables) and
-develop-modelarts-1416 (boot command).
+Also its architecture, its size and set-uid files. The rules are from the platform's documents
+develop-modelarts-0079 (specifications for custom images of training jobs), docker-modelarts_0029 (migrating
+an image), develop-modelarts-0104 (environment variables) and develop-modelarts-1416 (boot command).
 """
 
 from __future__ import annotations
@@ -28,7 +26,8 @@ from ma_boot.platform.modelarts.findings import Finding
 from ma_boot.platform.modelarts.job import PLATFORM_GID, PLATFORM_HOME, PLATFORM_UID
 
 _MODELARTS = f"{PLATFORM_HOME}/modelarts"
-INSTALLATIONS = ("anaconda", "anaconda3", "miniconda3", "miniforge3")  # of conda, in the home
+# Usual names of conda's installation in the home directory.
+INSTALLATIONS = ("anaconda", "anaconda3", "miniconda3", "miniforge3")
 SIZE_LIMIT, SIZE_ADVISED = 30 * GB, 15 * GB  # develop-modelarts-0079
 # Set-uid and set-gid programs of the distributions.
 STOCK_SET_ID = {
@@ -203,7 +202,7 @@ def _on_path(facts: ImageFacts, report: Report) -> Iterator[Finding]:
 
 
 def _unusable(facts: ImageFacts, python: Python, path: str, report: Report) -> Iterator[Finding]:
-    """What keeps a training from using the python at `path`."""
+    """Reports reasons why a training cannot use the python at `path`."""
     barred = facts.inside.barred
     if not python.runs and path in barred:
         yield report("environment", *_behind(path, barred[path]))
@@ -227,7 +226,7 @@ def _unusable(facts: ImageFacts, python: Python, path: str, report: Report) -> I
 
 
 def _behind(path: str, closed: str) -> tuple[str, str]:
-    """Evidence and remedy for what is below a closed directory."""
+    """Returns evidence and remedy for a path below a closed directory."""
     return (
         f"{path} cannot be reached by uid 1000: {closed} is closed to others",
         f"RUN chmod o+x {closed} (what is below stays as it is), or install below {PLATFORM_HOME}",

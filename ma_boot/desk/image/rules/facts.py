@@ -1,4 +1,4 @@
-"""What is known about an image: its metadata and the results of a probe inside; and findings, as values."""
+"""Facts about an image: its metadata and the results of a probe inside. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from ma_boot.platform.modelarts.findings import ERROR, WARNING, Finding
 GB = 10**9
 Pairs = tuple[tuple[str, str], ...]
 Version = tuple[int, int]  # of glibc
-_COMPACT_RELOCATIONS = (2, 36)  # the first glibc that loads what asks for GLIBC_ABI_DT_RELR
-LABEL = "ma_boot"  # of every container and network that ma_boot creates
+# The first glibc that loads files with the version GLIBC_ABI_DT_RELR.
+_COMPACT_RELOCATIONS = (2, 36)
+# Label of every container and network that ma_boot creates; leftovers are found by it.
+LABEL = "ma_boot"
 ARCHITECTURES = {"amd64": "x86_64", "x86_64": "x86_64", "arm64": "aarch64", "aarch64": "aarch64"}
 
 
 def docker_platform(architecture: str) -> str:
-    """The name for `docker build --platform` of an architecture as in `uname -m`."""
+    """Returns the value of `docker build --platform` for an architecture as in `uname -m`."""
     return {"aarch64": "linux/arm64", "x86_64": "linux/amd64"}.get(architecture, f"linux/{architecture}")
 
 
@@ -26,8 +28,8 @@ def docker_platform(architecture: str) -> str:
 class Python:
     """An interpreter inside the image; `answer` is its version, or the error.
 
-    `real` is where it is when all links are followed, empty if that is not known; `closed_packages` are files
-    and directories of its packages that cannot be read.
+    `real` is its path with all links resolved, empty if unknown; `closed_packages` are files and directories
+    of its packages that cannot be read.
     """
 
     prefix: str
@@ -54,9 +56,9 @@ class Inside:
     `machine` is what `uname -m` answers; `home` and the values of `places` are `ok`, `missing`, `closed`,
     `read-only` or `file`. `programs` are the shells found on PATH or in /bin; `links` maps system
     directories that are links to their targets. `boot` is `ma_boot --version` by the first `ma_boot` on
-    PATH, `toolkit` the same by /opt/ma_boot, `imports` its import of all that it needs; each is None if it is
-    not there. `barred` are conda's directories and pythons that cannot be reached, each with the directory
-    that is closed; `unreadable` are variables and the files they name in vain. `groups` are the names and
+    PATH, `toolkit` the same by /opt/ma_boot, `imports` its import of all that it needs; each is None if
+    missing. `barred` are conda's directories and pythons that cannot be reached, each with the directory
+    that is closed; `unreadable` are variables that name a missing file. `groups` are the names and
     numbers of /etc/group. `set_id_files` are set-uid and set-gid files; `zone` is False if TZ names
     a time zone that is not installed. `libc` is the version of the image's glibc, `libc_need` the newest that
     a file of the toolkit asks for, and that file; each is None if it is not known.
@@ -87,8 +89,7 @@ class Inside:
 
 @dataclass(frozen=True)
 class Started:
-    """The trial of a boot command by bash: its exit code (None if it was still running at the timeout), and
-    the end of its output."""
+    """The trial of a boot command by bash: exit code (None at a timeout) and end of output."""
 
     command: str
     exit_code: int | None
@@ -97,11 +98,11 @@ class Started:
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """An image; `refusal` is why the probe did not run to its end, so that nothing is known of `inside`.
+    """An image; `refusal` is the reason if the probe did not finish and `inside` is therefore unknown.
 
     `size` is in bytes; `architecture` as in `uname -m`; `command` is that of CMD; `history` are the commands
-    of its layers. `credential_files` are files that hold credentials, each after what it holds; `searched` is
-    False if they could not be searched.
+    of its layers. `exposed_keys` are variables of the user's environment whose values are in the image,
+    each with the place; `searched` is False if the files could not be searched.
     """
 
     name: str
@@ -119,12 +120,12 @@ class ImageFacts:
     inside: Inside = field(default_factory=Inside)
     refusal: str = ""
     started: Started | None = None
-    credential_files: Pairs = ()
+    exposed_keys: Pairs = ()
     searched: bool = True
 
 
 def from_metadata(name: str, attributes: Mapping[str, Any], history: Sequence[str] = ()) -> ImageFacts:
-    """The facts from the engine's description of an image."""
+    """Reads the facts from the engine's description of an image."""
     config = attributes.get("Config") or {}
     variables = (entry.partition("=") for entry in config.get("Env") or ())
     architecture = str(attributes.get("Architecture", ""))
@@ -144,10 +145,10 @@ def from_metadata(name: str, attributes: Mapping[str, Any], history: Sequence[st
     )
 
 
-def parsed_probe(text: str) -> Inside | None:
+def parse_probe(text: str) -> Inside | None:
     """Parses the output of `probe.sh`, lines of `name<TAB>value`; unknown lines are ignored.
 
-    None if the last line is missing: the probe has failed, and what is missing says nothing about the image.
+    Returns None without the last line: the probe failed, and its output must not be taken for facts.
     """
     lines: dict[str, list[str]] = {}
     for line in text.splitlines():
@@ -202,7 +203,7 @@ def _python(line: str) -> Python | None:
 
 
 def _version(text: str) -> Version | None:
-    """2 and 36 of `glibc 2.36` and of `GLIBC_2.36`."""
+    """Parses `glibc 2.36` and `GLIBC_2.36` into (2, 36)."""
     match = re.fullmatch(r"(?:glibc |GLIBC_)(\d+)\.(\d+)(?:\.\d+)*", text.strip())
     return (int(match.group(1)), int(match.group(2))) if match else None
 
@@ -225,25 +226,26 @@ def _account(line: str) -> Account | None:
     return Account(fields[0], int(fields[2]), int(fields[3]), fields[5])
 
 
-# What the dynamic loader and Python say of a library that does not fit.
+# Messages of the dynamic loader and of Python about a library that does not fit.
 _LOADER = re.compile(
     r"shared librar|symbol lookup|undefined symbol|GLIBC|version `|ELF|relocation|lib\w+\.so"
 )
 
 
 def error(rule: str, evidence: str, remedy: str) -> Finding:
-    """A finding with which a job fails or is rejected."""
+    """Makes a finding with which a job fails or is rejected."""
     return Finding(rule, ERROR, evidence, remedy)
 
 
 def warning(rule: str, evidence: str, remedy: str) -> Finding:
-    """A finding with which a job may run."""
+    """Makes a finding with which a job may run."""
     return Finding(rule, WARNING, evidence, remedy)
 
 
 def remedy_for(facts: ImageFacts, answer: str, otherwise: str) -> str:
-    """What to do about a program that ended with this answer: a library of `LD_LIBRARY_PATH` or `LD_PRELOAD`
-    may have kept it from starting."""
+    """Returns the remedy for a program that failed with this answer.
+
+    A library of `LD_LIBRARY_PATH` or `LD_PRELOAD` may have prevented its start; else `otherwise`."""
     names = [name for name in ("LD_LIBRARY_PATH", "LD_PRELOAD") if facts.environ.get(name)]
     if names and _LOADER.search(answer):
         given = ", ".join(f"{name}={facts.environ[name]}" for name in names)
@@ -252,5 +254,5 @@ def remedy_for(facts: ImageFacts, answer: str, otherwise: str) -> str:
 
 
 def some(items: Sequence[str]) -> str:
-    """The first three of them, and how many more there are."""
+    """Shortens a list to its first three items and the number of the others."""
     return ", ".join(items[:3]) + (f" and {len(items) - 3} more" if len(items) > 3 else "")

@@ -1,31 +1,25 @@
-"""Rules for the variables of an image, which every process of every job would have, and for credentials.
-
-Those are in variables, in the commands of the layers, or in files. No finding shows a value.
-"""
+"""Rules for the variables of an image, which every process of every job inherits."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from ma_boot.desk.image.rules.facts import ImageFacts, error, some, warning
+from ma_boot.desk.image.rules.facts import ImageFacts, error, warning
 from ma_boot.platform.modelarts.findings import Finding
 from ma_boot.platform.modelarts.job import PLATFORM_HOME
-from ma_boot.redact import masked, without_known_forms, without_secret_words, without_secrets
 
 # Names with the platform's prefix that it documents for users.
 ALLOWED_MA = {"MA_DETECT_TRAIN_INJECT_CODE", "MA_HANG_DETECT_TIME"}
 SYSTEM_DIRECTORIES = ("/usr/bin", "/bin")
-_NO_JOB = {"MABOOT_LOCAL", "MABOOT_PLAN", "MABOOT_JSON"}  # options with which ma_boot boots no job
+# Options with which ma_boot boots no job.
+_NO_JOB = {"MABOOT_LOCAL", "MABOOT_PLAN", "MABOOT_JSON"}
 _OFF = {"", "0", "false", "no", "off", "f", "n"}
 # Variables of one process or one job, which ma_boot or the platform sets.
 _OF_A_JOB = re.compile(
     r"(VC|VK|BATCH|DLS|OMPI|PMIX|PMI)_.*|(LOCAL_|GROUP_)?RANK|(LOCAL_)?WORLD_SIZE|RANK_(ID|SIZE)|(ASCEND_)?DEVICE_ID"
     r"|MASTER_(ADDR|PORT)|MS_(ROLE|SCHED_HOST|SCHED_PORT|WORKER_NUM|NODE_ID)|ROUTE_PLAN|RANK_AFTER_ACC"
 )
-_ARGUMENTS = re.compile(r"(?<!\S)([A-Za-z_]\w*)=(?![\"']?\$)(\S+)")  # of a command in the history: NAME=value
-_CONFIGURATION = re.compile(r"(/bin/sh -c #\(nop\)\s+)?(ENV|LABEL|CMD|ENTRYPOINT) ")
-_REMEDY = "build without cache, change the credential, and set it in the job form instead"
 _PROXY = re.compile(r"(https?|ftp|all)_proxy", re.IGNORECASE)
 
 
@@ -47,7 +41,7 @@ def protected(facts: ImageFacts) -> Iterator[Finding]:
 
 
 def of_a_job(facts: ImageFacts) -> Iterator[Finding]:
-    """What belongs to one job, or to one of its processes, is not in the image."""
+    """Variables of one job or one process are not in the image."""
     for name, value in sorted(facts.environ.items()):
         if name in _NO_JOB:
             if value.lower() not in _OFF:
@@ -90,7 +84,8 @@ def everywhere(facts: ImageFacts) -> Iterator[Finding]:
             "use --build-arg for the build alone (docker knows these names), and no ENV",
         )
     home = environ.get("HOME", "").rstrip("/")
-    if home not in ("", "/root", PLATFORM_HOME):  # ma_boot replaces root's home by the platform's
+    # ma_boot replaces the home /root by the platform's.
+    if home not in ("", "/root", PLATFORM_HOME):
         yield warning(
             "home",
             f"ENV HOME={home}: programs keep their files there rather than in {PLATFORM_HOME}",
@@ -105,7 +100,7 @@ def everywhere(facts: ImageFacts) -> Iterator[Finding]:
 
 
 def named_files(facts: ImageFacts) -> Iterator[Finding]:
-    """The files that variables name are there: certificates, the time zone."""
+    """Files that variables name exist: certificates, the time zone."""
     for name, file in facts.inside.unreadable:
         yield error(
             "variable",
@@ -150,68 +145,4 @@ def search_paths(facts: ImageFacts) -> Iterator[Finding]:
             "path",
             f"LD_LIBRARY_PATH has {libraries[0]}: bash and ma_boot would load the environment's libraries",
             "remove it: ma_boot sets it for the training processes only",
-        )
-
-
-def in_configuration(facts: ImageFacts) -> Iterator[Finding]:
-    """No variable, label or word of a command is a credential."""
-    places = [f"ENV {name}" for name, value in masked(facts.environ).items() if value != facts.environ[name]]
-    places += [f"LABEL {name}" for name, value in masked(facts.labels).items() if value != facts.labels[name]]
-    for instruction, words in (("CMD", facts.command), ("ENTRYPOINT", facts.entrypoint)):
-        lines = [" ".join(words), *words]  # each, as one of them may be a command line
-        if list(words) != without_secret_words(words) or any(without_secrets(line) != line for line in lines):
-            places.append(instruction)
-    for place in places:
-        yield error(
-            "secret",
-            f"{place} looks like a credential (value not shown), visible to all who pull the image",
-            f"remove it, {_REMEDY}",
-        )
-
-
-def in_history(facts: ImageFacts) -> Iterator[Finding]:
-    """No command of a layer, which `docker history` shows, has a credential: in a build argument, a URL, or
-    an option of a program that takes one."""
-    names: list[str] = []
-    known_form = False
-    for command in facts.history:
-        if _CONFIGURATION.match(command):  # which has its own finding
-            continue
-        arguments = dict(_ARGUMENTS.findall(command))
-        names += [name for name, value in masked(arguments).items() if value != arguments[name]]
-        known_form = known_form or without_known_forms(command) != command
-        if without_secrets(command, []) != command:
-            names.append("")
-    shown = sorted(set(filter(None, names)))
-    if known_form or shown:
-        what = some(shown) if shown else "a login or token"
-        yield error(
-            "secret",
-            f"`docker history` shows {what} (value not shown) in the command of a layer",
-            f"use it in an earlier stage alone, or `RUN --mount=type=secret`; {_REMEDY}",
-        )
-    elif names:
-        yield warning(
-            "secret",
-            "`docker history` shows what looks like a credential in the command of a layer (value not shown)",
-            f"if it is one: use it in an earlier stage alone; {_REMEDY}",
-        )
-
-
-def in_files(facts: ImageFacts) -> Iterator[Finding]:
-    """No file is a well-known store of credentials, or has the text of one."""
-    if not facts.searched and not facts.refusal:
-        yield warning(
-            "secret",
-            "files were not searched for credentials: the image has no find or no grep, or they failed",
-            "look into its layers yourself: keys, .git, .env, .netrc, .obsutilconfig",
-        )
-    files_of: dict[str, list[str]] = {}
-    for kind, file in facts.credential_files:
-        files_of.setdefault(kind, []).append(file)
-    for kind, files in files_of.items():
-        yield error(
-            "secret",
-            f"{kind} (not shown) in {', '.join(files)}, visible to all who pull the image",
-            "keep it out of the build context (.dockerignore), remove it in the same layer, and change it",
         )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from ma_boot.desk.image.rules.facts import LABEL
 from ma_boot.desk.rehearsal.platform.simulated_job import DIRECTORIES, SimulatedJob, node_environment
 from ma_boot.errors import ConfigError
+from ma_boot.node.rehearsal_options import ContainerOptions
 from ma_boot.platform.modelarts.job import PLATFORM_UID
 
 RUN_LABEL = f"{LABEL}.rehearsal"
@@ -28,22 +29,6 @@ _OBS_VARIABLES = (
     "OBS_SECURITY_TOKEN",
 )
 _OBS_HOST, _FIRST_NODE = 2, 3  # in the subnet, where 1 is the engine
-
-
-@dataclass(frozen=True)
-class ContainerOptions:
-    """The options for containers; sizes in bytes, None for no limit.
-
-    `boot_shell` is the shell that starts the boot command, or `none`; `boot_prefix` what the boot command has
-    before `ma_boot`.
-    """
-
-    image: str
-    memory: int | None
-    shm_size: int
-    boot_shell: str
-    boot_prefix: str | None
-    keep: bool
 
 
 @dataclass(frozen=True)

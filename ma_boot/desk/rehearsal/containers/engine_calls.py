@@ -19,7 +19,6 @@ from ma_boot.desk.image.rules.boot import this_toolkit
 from ma_boot.desk.image.rules.facts import ARCHITECTURES, docker_platform
 from ma_boot.desk.rehearsal.containers.container_plan import (
     RUN_LABEL,
-    ContainerOptions,
     ContainerPlan,
     JobInContainers,
     job_on_network,
@@ -33,6 +32,7 @@ from ma_boot.desk.rehearsal.injection import StartedNode, StartedRank
 from ma_boot.desk.rehearsal.platform.code_directory import mark_as_obs
 from ma_boot.desk.rehearsal.platform.simulated_job import SimulatedJob
 from ma_boot.errors import BootError, CannotCreate, CommandNotFound, ConfigError, NotExecutable
+from ma_boot.node.rehearsal_options import ContainerOptions
 from ma_boot.platform.modelarts.job import PLATFORM_UID
 from ma_boot.processes.orphan_guard import GUARD, MARKER_VARIABLE
 from ma_boot.report.console import print_lines

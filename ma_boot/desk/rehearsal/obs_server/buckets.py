@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from path_mapping.errors import UnsafeTarget
-from path_mapping.localfs.atomic_file import contained
-from path_mapping.localfs.names import TEMPORARY, is_temporary, unsafe
+from path_mapping.localfs.atomic_file import check_contained
+from path_mapping.localfs.names import TEMPORARY, is_temporary, name_problem
 from path_mapping.localfs.source_file import CHUNK, chunks, crc64
 
 STATUS = {  # 400 for all others
@@ -262,10 +262,10 @@ class Bucket:
     def _path(self, key: str) -> Path:
         """The file of a key; raises `Refusal` if no file of the bucket can have it."""
         name = key[:-1] if key.endswith("/") else key
-        if problem := unsafe(name):
+        if problem := name_problem(name):
             raise Refusal("InvalidArgument", f"no file can have this key: {problem}")
         try:
-            contained(self._directory / name, self._directory)
+            check_contained(self._directory / name, self._directory)
         except UnsafeTarget as error:
             raise Refusal("InvalidArgument", str(error)) from error
         return self._directory / name

@@ -16,7 +16,7 @@ from ma_boot.desk.job.readers import JobProblem, read_url
 from path_mapping.errors import MappingInvalid
 from path_mapping.mapping.document import ScalarValue
 from path_mapping.mapping.mapping_file import parse_mapping, read_mapping
-from path_mapping.mapping.routes import ObsUrl, PathMapping, Route, expanded
+from path_mapping.mapping.routes import ObsUrl, PathMapping, Route, expand_placeholders
 
 # Shaped as X2MindSpore generates it: single quotes, comments within the dictionaries, commas at their ends.
 GENERATED = """
@@ -242,7 +242,7 @@ def test_routes_that_must_not_be_combined(
     [("{job}/{node}/{rank}", "j1/3/24"), ("{{job}}", "{job}"), ("{{{job}}}", "{j1}"), ("a", "a"), ("", "")],
 )
 def test_placeholders_are_replaced(text: str, value: str) -> None:
-    assert expanded(text, PLACES) == value
+    assert expand_placeholders(text, PLACES) == value
 
 
 def test_a_placeholder_without_a_value_is_reported() -> None:
@@ -323,7 +323,7 @@ def test_a_url_is_a_bucket_and_a_key(text: str, bucket: str, key: str, shown: st
         "obs://bucket/a/../b", "obs://bucket/./b", "obs://bucket/a\0b", "obs://bucket/\ud800",
     ],
 )  # fmt: skip
-def test_an_invalid_url_says_what_was_expected(text: str) -> None:
+def test_an_invalid_url_is_reported_with_the_expected_form(text: str) -> None:
     with pytest.raises(ValueError, match="expected"):
         ObsUrl.parse(text)
 
@@ -341,7 +341,7 @@ def test_an_invalid_url_says_what_was_expected(text: str) -> None:
         ("obs://bucket/data ", "SPACE (U+0020)"),
     ],
 )
-def test_what_nobody_sees_in_a_typed_url_is_named(text: str, name: str) -> None:
+def test_invisible_characters_of_a_typed_url_are_named(text: str, name: str) -> None:
     """The mapping, the job file and the command line; objects with such names are read by other ways."""
     with pytest.raises(ValueError, match=re.escape(name)):
         ObsUrl.typed(text)
@@ -353,7 +353,7 @@ def test_what_nobody_sees_in_a_typed_url_is_named(text: str, name: str) -> None:
     assert name in str(problems[0])
 
 
-def test_what_is_seen_in_a_typed_url_is_no_problem() -> None:
+def test_visible_characters_of_a_typed_url_are_accepted() -> None:
     for key in ("a b/c", "数据/集", "naïve", "\u3042"):
         assert ObsUrl.typed(f"obs://bucket/{key}").key == key
 

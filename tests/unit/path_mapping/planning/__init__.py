@@ -1,1 +1,1 @@
-"""What would be moved, and what is known from earlier runs."""
+"""Plans of transfers, and records of earlier runs."""

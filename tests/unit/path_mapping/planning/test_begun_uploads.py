@@ -17,12 +17,13 @@ ONE, OTHER = BegunUpload("bucket", "out/a", "id-1"), BegunUpload("bucket", "out/
 
 
 def killed(target: Path, *uploads: BegunUpload, way: str = WAY) -> Path:
-    """The file of a run that noted these and was killed: its lock is gone, the file is not."""
+    """Returns the file of a run that noted these uploads and was killed: the file exists, its lock does not."""
+    before = set(target.parent.iterdir())
     run = BegunUploads(target, way)
     for upload in uploads:
         run.begun(*upload)
     run.close()
-    return run._path
+    return next(iter(set(target.parent.iterdir()) - before), Path())
 
 
 def files(directory: Path) -> list[str]:
@@ -46,7 +47,7 @@ def test_the_next_run_takes_over_what_a_killed_one_left(tmp_path: Path) -> None:
     assert files(tmp_path) == [], "nothing is left, so no file is"
 
 
-def test_what_was_taken_over_and_not_ended_is_left_to_the_next_run_again(tmp_path: Path) -> None:
+def test_uploads_taken_over_and_not_ended_are_left_to_the_next_run(tmp_path: Path) -> None:
     killed(tmp_path / "out", ONE, OTHER)
     second = BegunUploads(tmp_path / "out", WAY)
     assert second.take("bucket", "out/a") == ("id-1",)
@@ -56,7 +57,7 @@ def test_what_was_taken_over_and_not_ended_is_left_to_the_next_run_again(tmp_pat
     assert BegunUploads(tmp_path / "out", WAY).left() == [ONE]
 
 
-def test_those_of_a_run_that_lives_are_used_and_nobody_elses(tmp_path: Path) -> None:
+def test_uploads_of_a_living_run_are_in_use(tmp_path: Path) -> None:
     alive = BegunUploads(tmp_path / "out", WAY)
     alive.begun(*ONE)
     killed(tmp_path / "out", OTHER)
@@ -98,7 +99,7 @@ def test_a_file_of_a_killed_run_in_which_all_has_ended_is_removed(tmp_path: Path
     assert files(tmp_path) == []
 
 
-def test_what_is_begun_twice_is_noted_once_and_its_file_is_the_users_and_the_groups(tmp_path: Path) -> None:
+def test_an_upload_begun_twice_is_noted_once_in_a_file_of_user_and_group(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         run = BegunUploads(tmp_path / "out", WAY)
@@ -141,7 +142,7 @@ def test_without_a_place_for_the_file_nothing_is_noted_and_nothing_fails(
 def test_where_files_cannot_be_locked_nothing_is_noted_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some network disks have no locks: then nobody could tell whether its owner lives."""
+    """Some network disks have no locks: then no process can tell whether the owner lives."""
 
     def no_locks(file: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))

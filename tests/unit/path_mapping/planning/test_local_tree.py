@@ -1,4 +1,4 @@
-"""What lies below a local directory, and the files that this package leaves there."""
+"""Files below a local directory, and the files that this package leaves there."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ for name, entry in files_below(Path(sys.argv[1])):
 
 
 def listed_without_privileges(root: Path) -> list[str]:
-    """What `files_below` finds as somebody whom permissions hold back."""
+    """Returns the result of `files_below` for a user without permissions."""
     plain = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
     done = subprocess.run(
         [*plain, sys.executable, "-c", LISTED, str(root)], capture_output=True, text=True, check=False
@@ -51,7 +51,7 @@ def test_directories_that_cannot_be_read_hide_nothing_else(tmp_path: Path) -> No
     tmp_path.chmod(0o700)
 
 
-def test_what_cannot_be_uploaded_has_its_reason_and_no_size(tmp_path: Path) -> None:
+def test_files_that_cannot_be_uploaded_have_a_reason_and_no_size(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "file").write_text("abc")
     root = tmp_path / "out"
@@ -83,7 +83,7 @@ def test_what_cannot_be_uploaded_has_its_reason_and_no_size(tmp_path: Path) -> N
     }
 
 
-def test_what_goes_away_while_it_is_listed_hides_nothing_else(tmp_path: Path) -> None:
+def test_a_file_removed_during_the_listing_hides_no_other(tmp_path: Path) -> None:
     for name in ("b", "e"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").touch()
@@ -119,7 +119,9 @@ def test_paths_that_are_too_long_are_named_and_hide_nothing_else(tmp_path: Path)
 
 def scanned(output: Path) -> list[Step]:
     """The steps of an output to an empty bucket."""
-    scan = scan_upload(Route(str(output), ObsUrl("bucket", "out/")), Path("/"), lambda *_: iter(()), print)
+    scan = scan_upload(
+        Route(str(output), ObsUrl("bucket", "out/")), Path("/"), lambda *_: iter(()), notice=print
+    )
     return [] if scan is None else list(scan)
 
 

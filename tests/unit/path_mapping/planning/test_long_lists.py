@@ -1,4 +1,4 @@
-"""What makes a plan for a million objects cheap: a spool."""
+"""The spool, which makes a plan for a million objects cheap."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from path_mapping.planning.prepare import Item, Spool
+from path_mapping.planning.spool import Item, Spool
 
 
 def spool_of(items: Iterable[Item], in_memory: int = 3) -> Spool[Item]:
@@ -30,7 +30,7 @@ def test_a_spool_keeps_the_order_wherever_its_items_are(count: int) -> None:
     spool.close()
 
 
-def test_what_is_added_after_a_reader_stopped_early_overwrites_nothing() -> None:
+def test_items_added_after_a_reader_stopped_early_overwrite_no_others() -> None:
     items = [(number,) for number in range(5000)]
     spool = spool_of(items[:2500])
     reader = iter(spool)

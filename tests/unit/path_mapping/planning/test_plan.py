@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from path_mapping.errors import printable
-from path_mapping.localfs.names import Clashes, key_problem, unsafe
+from path_mapping.localfs.names import Clashes, key_problem, name_problem
 from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.mapping.selection import FILE_COST, Shard, selected, sharer
 from path_mapping.planning.local_tree import FreeSpace, SpaceNeed, free_space, shortages
@@ -33,7 +33,7 @@ from path_mapping.planning.plan import (
     plan_downloads,
     plan_uploads,
 )
-from path_mapping.planning.prepare import urgency
+from path_mapping.planning.prepared_transfer import urgency
 from path_mapping.stores.contents import ContentSum, etag_of_parts
 from path_mapping.stores.objects import Checksums, StoredObject
 
@@ -60,7 +60,14 @@ def downloads(
     entry_of = (local or {}).get
     return list(
         plan_downloads(
-            route, *source, entries, entry_of, lambda name, sizes: [md5(name)], shard, folded, noted
+            route,
+            *source,
+            entries=entries,
+            local_entry=entry_of,
+            etags=lambda name, sizes: [md5(name)],
+            shard=shard,
+            folded=folded,
+            noted=noted,
         )
     )
 
@@ -79,7 +86,13 @@ def uploads(
         named = ((stored.key[len("in/") :], stored) for stored in objects)
     return list(
         plan_uploads(
-            route, ends, sorted(files.items()), named, entries, lambda name, sizes: [md5(name)], wanted
+            route,
+            ends,
+            sorted(files.items()),
+            objects=named,
+            entries=entries,
+            etags=lambda name, sizes: [md5(name)],
+            wanted=wanted,
         )
     )
 
@@ -207,7 +220,7 @@ class TestKeys:
 
 @given(st.lists(st.text(st.sampled_from("ab/.-"), min_size=1, max_size=5), unique=True), st.booleans())
 def test_clashes_are_found_as_a_simpler_rule_finds_them(names: list[str], folded: bool) -> None:
-    names = sorted(name for name in names if not unsafe(name))
+    names = sorted(name for name in names if not name_problem(name))
     clashes = Clashes(folded)
     clashing = [name for name in names if clashes.problem(name)]
     assert clashing == [name for name in names if any(name.startswith(other + "/") for other in names)]
@@ -280,7 +293,7 @@ class TestSelection:
         names = ["a.txt", "b.bin", "sub/", "sub/c.txt", "tmp/d.txt"]
         assert [name for name in names if chosen(name)] == taken
 
-    def test_what_is_not_selected_is_neither_refused_nor_copied(self) -> None:
+    def test_unselected_files_are_neither_refused_nor_copied(self) -> None:
         route = Route("in", ObsUrl("bucket", "in/"), exclude=("bad*",))
         steps = downloads(stored("bad//key"), stored("good"), route=route)
         assert decisions(steps) == [(SKIP, "bad//key", "not selected"), (COPY, "good", "not here")]
@@ -335,7 +348,7 @@ class TestDownloadAgain:
             (None, None, COPY, False),
         ],
     )
-    def test_a_file_that_says_what_it_is_a_copy_of_needs_no_record(
+    def test_a_file_with_a_mark_of_its_object_needs_no_record(
         self, entry: str | None, mark: str | None, action: str, learned: bool
     ) -> None:
         """A run that was killed recorded nothing; the next one records what it finds so."""
@@ -364,7 +377,7 @@ class TestDownloadAgain:
             (None, file(1, 7), "its content is not known"),
         ],
     )
-    def test_what_may_have_changed_is_downloaded(
+    def test_files_that_may_have_changed_are_downloaded(
         self, entry: RecordEntry | None, local: LocalEntry | None, reason: str
     ) -> None:
         entries = [entry] if entry else []
@@ -394,10 +407,13 @@ class TestDownloadAgain:
 
         tag = etag_of_parts((md5_of(in_obs[:1]), md5_of(in_obs[1:])))
         item = StoredObject("a", 2, None, f'"{tag}"')
-        for entry in (None, RecordEntry("a", 2, 7, tag)):
+        for recorded in (None, RecordEntry("a", 2, 7, tag)):
+            entry = recorded if checksum else None
             for step in (
-                compare_download("a", item, file(2, 7), entry if checksum else None, checksum, etags),
-                compare_upload("a", file(2, 7), item, True, entry if checksum else None, checksum, etags),
+                compare_download("a", item, file(2, 7), entry=entry, checksum=checksum, etags=etags),
+                compare_upload(
+                    "a", file(2, 7), item, listed=True, entry=entry, checksum=checksum, etags=etags
+                ),
             ):
                 assert (step.action, step.learned) == (action, action == SKIP)
 
@@ -489,7 +505,7 @@ class TestUploadAgain:
         }
         assert [(s.action, s.name) for s in uploads(files)] == [(SKIP, "p"), (REFUSE, "q")]
 
-    def test_what_is_still_being_written_is_left_to_a_later_upload(self) -> None:
+    def test_files_being_written_are_left_to_a_later_upload(self) -> None:
         steps = uploads({"a": file(3), "b": file(4)}, wanted=lambda name, local: local.size != 3)
         assert decisions(steps) == [(SKIP, "a", "still being written"), (COPY, "b", "not in OBS")]
 
@@ -526,7 +542,7 @@ TIMES = st.integers(0, 2)
 
 
 @given(CONTENTS, CONTENTS, st.one_of(st.none(), CONTENTS), st.booleans(), st.booleans(), st.booleans())
-def test_what_is_skipped_has_the_right_content(
+def test_skipped_files_have_the_right_content(
     here: bytes, in_obs: bytes, moved: bytes | None, plain: bool, checksum: bool, sending: bool
 ) -> None:
     """`moved` was the content on both sides when it was recorded; None for no record.
@@ -551,9 +567,9 @@ def test_what_is_skipped_has_the_right_content(
         return parts.etags() if sizes else [md5_of(here)]
 
     if sending:
-        verdict = compare_upload("k", local, item, True, entry, checksum, read)
+        verdict = compare_upload("k", local, item, listed=True, entry=entry, checksum=checksum, etags=read)
     else:
-        verdict = compare_download("k", item, local, entry, checksum, read)
+        verdict = compare_download("k", item, local, entry=entry, checksum=checksum, etags=read)
     assert verdict.action in (COPY, SKIP)
     assert here == in_obs or verdict.action == COPY
     assert len(calls) <= 1
@@ -563,7 +579,7 @@ def test_what_is_skipped_has_the_right_content(
 
 @given(st.lists(st.tuples(st.text("ab/", min_size=1, max_size=4), TIMES), max_size=6), st.booleans())
 def test_a_second_run_with_nothing_to_do_does_nothing(files: list[tuple[str, int]], sending: bool) -> None:
-    names = {name: time for name, time in files if not unsafe(name)}
+    names = {name: time for name, time in files if not name_problem(name)}
     clashes = Clashes(False)
     names = {name: names[name] for name in sorted(names) if not clashes.problem(name)}
     if not names:

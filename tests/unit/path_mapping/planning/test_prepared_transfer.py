@@ -1,4 +1,4 @@
-"""What is to be moved, left out and refused, and what is recorded of it."""
+"""Decisions of a prepared transfer, and the record of its results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.mapping.selection import Shard
 from path_mapping.planning.local_tree import SpaceNeed
 from path_mapping.planning.plan import COPY, RecordEntry
-from path_mapping.planning.prepare import PreparedTransfer, UploadChoice, prepare_downloads, prepare_uploads
+from path_mapping.planning.prepare import UploadChoice, prepare_downloads, prepare_uploads
+from path_mapping.planning.prepared_transfer import PreparedTransfer
 from path_mapping.planning.record import Record
 from path_mapping.planning.route_scan import Lister, never_cancelled, scan_download, scan_upload
 from path_mapping.stores.objects import StoredObject
@@ -38,7 +39,7 @@ def route(local: str, key: str, **options: bool) -> Route:
 
 
 def downloads(base: Path, lister: Lister, *routes: Route, recorded: bool = True) -> PreparedTransfer:
-    return prepare_downloads(routes, base, lister, Shard(), never_cancelled, recorded)
+    return prepare_downloads(routes, base, lister, shard=Shard(), check=never_cancelled, recorded=recorded)
 
 
 def uploads(
@@ -47,7 +48,7 @@ def uploads(
     *routes: Route,
     choice: UploadChoice = UploadChoice(),  # noqa: B008
 ) -> PreparedTransfer:
-    return prepare_uploads(routes, base, lister, choice, never_cancelled)
+    return prepare_uploads(routes, base, lister, choice=choice, check=never_cancelled)
 
 
 def entries(target: Path, way: str) -> Sequence[RecordEntry]:
@@ -57,7 +58,7 @@ def entries(target: Path, way: str) -> Sequence[RecordEntry]:
 class TestDownloads:
     """Inputs, before and after they are fetched."""
 
-    def test_what_is_to_be_fetched_made_and_left(self, tmp_path: Path) -> None:
+    def test_prepared_download_has_copies_directories_and_same_files(self, tmp_path: Path) -> None:
         lister = bucket(stored("a/1", 10), stored("a/2", 5), stored("a/empty/", 0), stored("f", 7, "y"))
         (tmp_path / "a").mkdir()
         (tmp_path / "a" / "2").write_bytes(b"12345")
@@ -75,10 +76,11 @@ class TestDownloads:
         assert [copy.path for copy in prepared.directories] == [f"{tmp_path}/a/empty/"]
         assert list(prepared.deletions) == []
         assert list(prepared.targets()) == [tmp_path / "a"], "the single file is none"
-        assert (prepared.refused, prepared.blocked, prepared.notices) == ([], [], [])
+        found = prepared.findings
+        assert (found.refused, found.blocked, found.notices) == ([], [], [])
         assert prepared.unrecorded == set()
 
-    def test_what_was_fetched_is_recorded_unless_its_etag_is_not_known(self, tmp_path: Path) -> None:
+    def test_downloaded_files_with_an_etag_are_recorded(self, tmp_path: Path) -> None:
         prepared = downloads(
             tmp_path, bucket(stored("a/1", 2), StoredObject("a/2", 2, None, "")), route("a", "a/")
         )
@@ -103,7 +105,7 @@ class TestDownloads:
         (entry,) = entries(tmp_path / "a", "download obs://bucket/a/")
         assert entry.md5 == ("c20ad4d76fe97759aa27a0c99bff6710" if checked else "")
 
-    def test_what_is_found_to_be_the_same_is_recorded(self, tmp_path: Path) -> None:
+    def test_files_found_to_be_the_same_are_recorded(self, tmp_path: Path) -> None:
         """A run that was killed fetched it; the next one need not read it again."""
         (tmp_path / "a").mkdir()
         (tmp_path / "a" / "1").write_bytes(b"12")
@@ -140,7 +142,7 @@ class TestDownloads:
     def test_a_file_that_is_in_the_place_of_a_directory_blocks_only_itself(self, tmp_path: Path) -> None:
         (tmp_path / "a" / "1").mkdir(parents=True)
         prepared = downloads(tmp_path, bucket(stored("a/1"), stored("a/2")), route("a", "a/"))
-        assert [(failure.source, str(failure.error)) for failure in prepared.blocked] == [
+        assert [(failure.source, str(failure.error)) for failure in prepared.findings.blocked] == [
             (f"{tmp_path}/a/1", "a directory is in the place of this file")
         ]
         assert prepared.files == 1
@@ -166,7 +168,7 @@ class TestDownloads:
         (tmp_path / "a" / "file").write_bytes(b"123")
         (tmp_path / "a" / "link").symlink_to("file")
         objects = (stored("a/file", 10), stored("a/link", 20), stored("a/new", 30))
-        scan = scan_download(route("a", "a/"), tmp_path, bucket(*objects), Shard())
+        scan = scan_download(route("a", "a/"), tmp_path, bucket(*objects), shard=Shard())
         assert scan is not None
         assert [step.action for step in scan] == [COPY, COPY, COPY]
         assert scan.need == SpaceNeed(7 + 20 + 30, 2, 10)
@@ -181,15 +183,15 @@ class TestDownloads:
             record.put(RecordEntry("1", 5, 7, "x-2"))
             record.close()
         lister = bucket(stored("a/1", 5), stored("out/1", 5))
-        down = scan_download(route("a", "a/"), tmp_path, lister, Shard())
-        up = scan_upload(route("out", "out/"), tmp_path, lister, print)
+        down = scan_download(route("a", "a/"), tmp_path, lister, shard=Shard())
+        up = scan_upload(route("out", "out/"), tmp_path, lister, notice=print)
         assert [[step.reason for step in scan or ()] for scan in (down, up)] == [["unchanged"], ["unchanged"]]
 
 
 class TestUploads:
     """Outputs, before and after they are sent."""
 
-    def test_what_is_to_be_sent(self, tmp_path: Path) -> None:
+    def test_prepared_upload_has_copies_and_directories(self, tmp_path: Path) -> None:
         out = tmp_path / "out"
         (out / "empty").mkdir(parents=True)
         for name, seconds in (("new", 7200), ("old", 1), ("tiny", 7200)):
@@ -203,7 +205,7 @@ class TestUploads:
         assert [copy.local.name for copy in prepared.newest_first()] == ["new", "tiny", "old"]
         assert [copy.url for copy in prepared.directories] == ["obs://bucket/out/empty/"]
 
-    def test_what_was_sent_is_recorded_until_it_is_forgotten(self, tmp_path: Path) -> None:
+    def test_uploaded_files_are_recorded_until_they_are_forgotten(self, tmp_path: Path) -> None:
         (tmp_path / "out").mkdir()
         for name in ("a", "b"):
             (tmp_path / "out" / name).write_bytes(b"x")
@@ -216,7 +218,7 @@ class TestUploads:
         prepared.close()
         assert entries(tmp_path / "out", "upload obs://bucket/out/") == [RecordEntry("b", 1, 7, "e")]
 
-    def test_a_target_that_cannot_be_listed_is_said(self, tmp_path: Path) -> None:
+    def test_a_target_that_cannot_be_listed_is_reported(self, tmp_path: Path) -> None:
         def closed(name: str, prefix: str) -> Iterator[StoredObject]:
             yield from ()
             raise StoreError("no permission")
@@ -228,32 +230,34 @@ class TestUploads:
             os.mkfifo(pipe)
         left_out = [f"{pipe} is left out: neither a file nor a directory" for pipe in pipes]
         prepared = uploads(tmp_path, closed, route("out", "out/"))
-        assert prepared.notices == [
+        assert prepared.findings.notices == [
             "obs://bucket/out/ cannot be listed, so all files are uploaded: no permission",
             *left_out,
         ]
         assert prepared.files == 1
         unlisted = uploads(tmp_path, closed, route("out", "out/"), choice=UploadChoice(listed=False))
-        assert (unlisted.notices, unlisted.files) == (left_out, 1)
+        assert (unlisted.findings.notices, unlisted.files) == (left_out, 1)
 
-    def test_what_is_left_out_is_named_at_most_a_thousand_times(self, tmp_path: Path) -> None:
+    def test_at_most_a_thousand_left_out_files_are_named(self, tmp_path: Path) -> None:
         (tmp_path / "out").mkdir()
         for number in range(1001):
             os.symlink("/dev/null", tmp_path / "out" / f"{number:04}")
         os.mkfifo(tmp_path / "out" / "pipe")
         prepared = uploads(tmp_path, bucket(), route("out", "out/"))
-        assert len(prepared.blocked) == 1000
-        assert prepared.notices == [f"{tmp_path}/out/pipe is left out: neither a file nor a directory"]
+        assert len(prepared.findings.blocked) == 1000
+        assert prepared.findings.notices == [
+            f"{tmp_path}/out/pipe is left out: neither a file nor a directory"
+        ]
         for _ in range(1001):
-            prepared.notice("more")
-        assert len(prepared.notices) == 1000
+            prepared.findings.notice("more")
+        assert len(prepared.findings.notices) == 1000
 
     def test_a_link_that_is_not_selected_is_not_named(self, tmp_path: Path) -> None:
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "bad").symlink_to("nothing")
         excluded = Route("out", ObsUrl("bucket", "out/"), exclude=("bad",))
         prepared = uploads(tmp_path, bucket(), excluded)
-        assert (prepared.blocked, prepared.notices) == ([], [])
+        assert (prepared.findings.blocked, prepared.findings.notices) == ([], [])
 
     def test_only_wanted_files_are_sent(self, tmp_path: Path) -> None:
         (tmp_path / "out").mkdir()
@@ -283,4 +287,6 @@ def test_a_check_that_raises_ends_the_preparation(tmp_path: Path) -> None:
         raise Stopped
 
     with pytest.raises(Stopped):
-        prepare_downloads([route("a", "a/")], tmp_path, bucket(stored("a/1")), Shard(), stop, True)
+        prepare_downloads(
+            [route("a", "a/")], tmp_path, bucket(stored("a/1")), shard=Shard(), check=stop, recorded=True
+        )

@@ -25,7 +25,7 @@ def entry(name: str, mtime_ns: int = 7) -> RecordEntry:
     return RecordEntry(name, 1, mtime_ns, "etag", "md5")
 
 
-def test_what_is_put_is_there_in_the_order_of_names_until_it_is_forgotten(tmp_path: Path) -> None:
+def test_entries_are_in_the_order_of_names_until_they_are_forgotten(tmp_path: Path) -> None:
     record = Record(tmp_path / "in", "way")
     for name in ("b", "a/x", "a-x", "gone"):
         record.put(entry(name))

@@ -40,7 +40,7 @@ def test_a_request_that_first_failed_at_100(
     assert policy.is_over(error, attempts, 100, now) is over
 
 
-def test_retries_end_at_the_deadline_and_each_is_told() -> None:
+def test_retries_end_at_the_deadline_and_each_is_reported() -> None:
     troubles: list[Trouble] = []
 
     def work() -> None:
@@ -67,7 +67,7 @@ def test_waits_double_up_to_ten_seconds(attempt: int, longest: float) -> None:
     assert longest * 0.1 <= min(seconds) < longest * 0.2
 
 
-def test_what_the_service_asks_for_comes_first() -> None:
+def test_retry_after_of_the_service_comes_first() -> None:
     assert min(waits(1, SlowDown("503", 7.0))) >= 7.0
 
 

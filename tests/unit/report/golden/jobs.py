@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ma_boot.node.transfers.transfers import boot_error
+from ma_boot.node.transfers.transfer_errors import to_boot_error
 from ma_boot.wording import Message, ranks_text
 from path_mapping.errors import MissingInputs
 from tests.synthetic import BEGAN, Writer
@@ -314,7 +314,7 @@ def refused() -> list[str]:
     node.phase("job", 0, 0.001)
     node.at(0, "job", name="", nodes=1)
     node.phase("inputs", 0.001, 0.007, "failed", "not in OBS")
-    missing = boot_error(MissingInputs(["obs://b/a", "obs://b/c"]))
+    missing = to_boot_error(MissingInputs(["obs://b/a", "obs://b/c"]))
     node.at(0.008, "end", exit_code=66, by="ma_boot", cause=str(missing))
     return [node.text()]
 

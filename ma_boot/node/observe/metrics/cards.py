@@ -1,0 +1,102 @@
+"""Reads NPUs and GPUs by the tools of their drivers, at most every half minute."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from threading import Event
+
+from ma_boot.node.observe.metrics.card_tables import (
+    GPU_QUERY,
+    NpuState,
+    parse_gpu_samples,
+    parse_link,
+    parse_npu_rows,
+    parse_npu_state,
+)
+from ma_boot.node.observe.metrics.record import CardSample
+from ma_boot.processes.tool import run_tool
+
+# Seconds between two calls of the tools.
+LEAST_PAUSE = 30.0
+LONGEST_PAUSE = 600.0
+# Share of a core that the tools may use.
+CPU_SHARE = 0.002
+# Consecutive failures after which the tools are not called any more.
+MOST_FAILURES = 3
+# Directories in which drivers install their tools.
+_DIRECTORIES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/usr/local/Ascend/driver/tools"
+
+
+class CardTools:
+    """The cards by `npu-smi` (and `hccn_tool` for the link), or else by `nvidia-smi`.
+
+    The tools are searched for on the PATH of `environ`, their environment, and in the drivers' directories.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        path = f"{environ.get('PATH', '')}:{_DIRECTORIES}"
+        self._npu = shutil.which("npu-smi", path=path)
+        self._gpu = None if self._npu else shutil.which("nvidia-smi", path=path)
+        self._link = shutil.which("hccn_tool", path=path) if self._npu else None
+        self._due = 0.0
+        self._failures = 0
+
+    @property
+    def kind(self) -> str:
+        """`npu`, `gpu`, or empty without a tool."""
+        return "npu" if self._npu else "gpu" if self._gpu else ""
+
+    @property
+    def is_due(self) -> bool:
+        """Tells if the tools may be called again: the more CPU time they need, the later."""
+        return bool(self.kind) and self._failures < MOST_FAILURES and time.monotonic() >= self._due
+
+    def sample(self, cancel: Event) -> tuple[CardSample, ...]:
+        """Returns the cards now; empty if no call is due, or the tool fails."""
+        if not self.is_due:
+            return ()
+        before = _children_cpu()
+        samples = self.read(cancel)
+        spent = _children_cpu() - before
+        self._due = time.monotonic() + min(LONGEST_PAUSE, max(LEAST_PAUSE, spent / CPU_SHARE))
+        self._failures = 0 if samples else self._failures + 1
+        return samples
+
+    def read(self, cancel: Event) -> tuple[CardSample, ...]:
+        """Returns the cards now, at any cost; empty if the tool fails."""
+        if self._gpu:
+            query = (f"--query-gpu={','.join(GPU_QUERY)}", "--format=csv,noheader,nounits")
+            return tuple(parse_gpu_samples(self._output_of([self._gpu, *query], cancel) or ""))
+        if not self._npu:
+            return ()
+        rows = parse_npu_rows(self._output_of([self._npu, "info"], cancel) or "")
+        return tuple(row.sample._replace(link=self._link_of(row.physical, cancel)) for row in rows)
+
+    def read_npus(self, cancel: Event) -> NpuState | None:
+        """Returns the NPUs now, at any cost; None without `npu-smi`, or if it fails."""
+        table = self._output_of([self._npu, "info"], cancel) if self._npu else None
+        return parse_npu_state(table) if table is not None else None
+
+    def _link_of(self, physical: int, cancel: Event) -> str | None:
+        if self._link is None or cancel.is_set():
+            return None
+        text = self._output_of([self._link, "-i", str(physical), "-link", "-g"], cancel)
+        # Some drivers allow the tool to root only, so one failure is enough.
+        if text is None:
+            self._link = None
+        return parse_link(text or "")
+
+    def _output_of(self, argv: Sequence[str], cancel: Event) -> str | None:
+        """Returns the output of a tool; None if it fails or is cancelled."""
+        code, text = run_tool(argv, self._environ, cancel)
+        return text if code == 0 else None
+
+
+def _children_cpu() -> float:
+    """CPU seconds of all children that have ended; those that are no tools only make the pause longer."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

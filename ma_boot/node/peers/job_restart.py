@@ -1,0 +1,249 @@
+"""Restarts of a job in place: the rules by which node 0 decides, once after each attempt. Pure.
+
+Attempt n + 1 begins on no node before attempt n has been stopped on all. Without an agreement in time the job
+ends on every node with the code of its root cause, and the platform has to act.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Callable, NamedTuple
+
+from ma_boot.report.cause import LOST_PEER, Cause, readable
+from ma_boot.wording import Message, text_in
+
+
+class AttemptEnd(NamedTuple):
+    """Report of a node after the death of all its processes of an attempt.
+
+    `final` is the reason that its processes cannot start again, `unhealthy` a defect of the node itself, both
+    empty if there is none; `whole` the newest step that is known to be complete in OBS, empty if there is
+    none. `seconds` is the time to its first failure, None if nothing failed there; `stepped` is true if one
+    of its ranks has printed a step.
+    """
+
+    attempt: int
+    final: str = ""
+    whole: str = ""
+    unhealthy: str = ""
+    seconds: float | None = None
+    stepped: bool = False
+
+
+class Verdict(NamedTuple):
+    """Node 0's decision after an attempt: whether all nodes run `again`, the reason and the rule."""
+
+    attempt: int
+    again: bool
+    why: str
+    rule: str = ""
+
+
+class FailureSignature(NamedTuple):
+    """Signature of a failed attempt, equal if the same failure comes again with no newer complete checkpoint.
+
+    `words` and `place` are those of the cause, without parts that differ each time.
+    """
+
+    words: str
+    place: str
+    whole: str
+
+
+class RestartPolicy(NamedTuple):
+    """Limits of restarts: their number, and the seconds before which a failure is not worth one."""
+
+    budget: int = 0
+    start_seconds: float = 0.0
+
+
+class Evidence(NamedTuple):
+    """Evidence for a verdict: the reports of all nodes, the root cause, and the attempts before."""
+
+    ends: Mapping[int, AttemptEnd]
+    cause: Cause | None
+    earlier: Sequence[FailureSignature]
+    policy: RestartPolicy
+
+    @property
+    def words(self) -> str:
+        """The words of the cause; empty without one."""
+        return self.cause.words if self.cause is not None else ""
+
+
+def decide(
+    attempt: int,
+    ends: Mapping[int, AttemptEnd],
+    policy: RestartPolicy,
+    cause: Cause | None,
+    earlier: Sequence[FailureSignature],
+) -> Verdict:
+    """Returns the verdict by the first rule that holds.
+
+    `ends` are the reports by node, `earlier` the failures of the attempts before. A failure that matches no
+    rule is worth a restart, and uses up the budget.
+    """
+    evidence = Evidence(ends, cause, earlier, policy)
+    for rule, reason in RULES:
+        why = reason(evidence)
+        if why:
+            return Verdict(attempt, False, why, rule)
+    rule = "transient" if _is_transient(cause) else "unknown"
+    return Verdict(attempt, True, str(cause) if cause is not None else Message.of("the ranks hung"), rule)
+
+
+def signature_of(ends: Mapping[int, AttemptEnd], cause: Cause | None) -> FailureSignature:
+    """Returns the signature of a failed attempt."""
+    whole = max((end.whole for end in ends.values()), key=_natural_order, default="")
+    if cause is None:
+        return FailureSignature("", "", whole)
+    return FailureSignature(_VARYING.sub("#", cause.words), cause.place, whole)
+
+
+def _broken_node(evidence: Evidence) -> str:
+    ends = sorted(evidence.ends.items())
+    broken: list[str] = [
+        Message.of("node {}: {}", node, end.unhealthy) for node, end in ends if end.unhealthy
+    ]
+    if not broken and re.search(_HARDWARE, evidence.words):
+        broken = [str(evidence.cause)]
+    gaps = "; ".join(["{}"] * len(broken))
+    return Message.of("hardware: needs new pods ({})", Message.of(gaps, *broken)) if broken else ""
+
+
+def _stuck_processes(evidence: Evidence) -> str:
+    ends = sorted(evidence.ends.items())
+    return next((Message.of("node {}: {}", node, end.final) for node, end in ends if end.final), "")
+
+
+def _configuration(evidence: Evidence) -> str:
+    cause, ends = evidence.cause, evidence.ends.values()
+    if cause is None:
+        return ""
+    meaning: str = CONFIGURATION_CODES.get(cause.code, "")
+    if not meaning and re.match(_CONFIGURATION, cause.words):
+        meaning = Message("it fails in the same way again")
+    # After the first step a missing file may be a shard on a shared file system, which comes back.
+    begun = any(end.stepped or end.whole for end in ends)
+    if not meaning and not begun and re.search(_MISSING_FILE, cause.words):
+        meaning = Message("a file is missing before the first step")
+    return Message.of("a configuration error ({}): {}", meaning, str(cause)) if meaning else ""
+
+
+def _too_short(evidence: Evidence) -> str:
+    times = [(end.seconds, node) for node, end in evidence.ends.items() if end.seconds is not None]
+    seconds, node = min(times, default=(evidence.policy.start_seconds, 0))
+    if seconds >= evidence.policy.start_seconds:
+        return ""
+    first = f"{evidence.policy.start_seconds:.0f}"
+    return Message.of("node {}: it failed within its first {} s (MABOOT_START_SECONDS)", node, first)
+
+
+def _repeated(evidence: Evidence) -> str:
+    """The same failure with no newer complete checkpoint.
+
+    An exception of the training is deterministic, so its second time is enough; anything else may come three
+    times.
+    """
+    signature = signature_of(evidence.ends, evidence.cause)
+    before = evidence.earlier.count(signature)
+    if before < (1 if _is_deterministic(evidence.cause) else 2):
+        return ""
+    times = Message("twice") if before == 1 else Message.of("{} times", before + 1)
+    if signature.whole:
+        return Message.of("same failure {} with no newer complete checkpoint", times)
+    return Message.of("same failure {} without a checkpoint", times)
+
+
+def _used_up(evidence: Evidence) -> str:
+    budget = evidence.policy.budget
+    if len(evidence.earlier) < budget:
+        return ""
+    if budget == 1:
+        return Message("the job's 1 restart is used up")
+    return Message.of("the job's {} restarts are used up", budget)
+
+
+# Rules against a restart; the first one that returns a reason decides.
+RULES: tuple[tuple[str, Callable[[Evidence], str]], ...] = (
+    ("hardware", _broken_node),
+    ("processes", _stuck_processes),
+    ("configuration", _configuration),
+    ("start-up", _too_short),
+    ("repeated", _repeated),
+    ("budget", _used_up),
+)
+CONFIGURATION_CODES = {
+    2: Message("wrong use of the command"),
+    64: Message("wrong use of the command"),
+    126: Message("a command that is not executable"),
+    127: Message("a command that does not exist"),
+}
+_CONFIGURATION = (
+    r"(ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b|.*\bEI00(04|14|17)\b"
+)
+_MISSING_FILE = r"\bFileNotFoundError\b|No such file or directory|\bdoes not exist\b"
+# Errors of CUDA, of torch_npu and CANN (507053, 507054), and of any disk.
+_HARDWARE = (
+    r"(?i)uncorrectable (NVLink|ECC)|multi.?bit ecc|\b50705[34]\b|\bUCE ERROR|fallen off the bus"
+    r"|device is lost|No space left on device|\[Errno 28\]"
+)
+# Errors of networks, object stores and shared file systems, and of ports that are still in use.
+_TRANSIENT = (
+    r"(?i)(?<!With)time(d |-)?out|temporar|try again|unreachable|connection|broken pipe"
+    r"|name resolution|Name or service not known"
+    r"|\b(HTTP|status|code|error)\W{1,3}(429|50[0234])\b|SlowDown|Service ?Unavailable|TooManyRequests"
+    r"|InternalError|stale file handle|input/output error|EJ0001|\bEI00(06|13)\b|link (down|error)"
+    r"|address already in use"
+)
+# Errors of a launcher that only pass on the failure of a process.
+_WITHOUT_CONTENT = (
+    r"(\w+\.)*(ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException)\b"
+)
+# Addresses, times, sizes and process ids, which differ between two attempts with the same failure.
+_VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.:]\d+)+|\d{4,}")
+
+
+def _is_transient(cause: Cause | None) -> bool:
+    """Returns whether a failure often disappears by itself."""
+    return cause is not None and (cause.evidence == LOST_PEER or bool(re.search(_TRANSIENT, cause.words)))
+
+
+def _is_deterministic(cause: Cause | None) -> bool:
+    """Returns whether a failure comes at each attempt: an exception of the training, or no memory."""
+    if cause is None or _is_transient(cause) or re.match(_WITHOUT_CONTENT, cause.words):
+        return False
+    return bool(cause.place) or cause.words.startswith("out of memory")
+
+
+def _natural_order(steps: str) -> list[tuple[bool, int | str]]:
+    """Sort key of steps by their numbers: 100 comes after 20."""
+    return [(part.isdecimal(), int(part) if part.isdecimal() else part) for part in re.split(r"(\d+)", steps)]
+
+
+def read_end(body: Mapping[str, object]) -> AttemptEnd | None:
+    """Returns another node's report in a message; None if it is invalid."""
+    attempt, seconds, stepped = body.get("attempt"), body.get("seconds"), body.get("stepped")
+    texts = ("final", "whole", "unhealthy")
+    if not isinstance(attempt, int) or not isinstance(stepped, bool):
+        return None
+    if not all(isinstance(body.get(name), str) for name in texts):
+        return None
+    if seconds is not None and not isinstance(seconds, float):
+        return None
+    final, whole, unhealthy = (text_in(body, name, readable) for name in texts)
+    return AttemptEnd(attempt, final, whole, unhealthy=unhealthy, seconds=seconds, stepped=stepped)
+
+
+def read_verdict(body: Mapping[str, object]) -> Verdict | None:
+    """Returns node 0's decision in a message; None if it is invalid."""
+    attempt, again, why, rule = (body.get(name) for name in Verdict._fields)
+    if (
+        isinstance(attempt, int)
+        and isinstance(again, bool)
+        and isinstance(why, str)
+        and isinstance(rule, str)
+    ):
+        return Verdict(attempt, again, text_in(body, "why", readable), readable(rule))
+    return None
