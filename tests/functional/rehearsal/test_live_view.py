@@ -55,7 +55,7 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines(tmp_path: Path)
     assert b"\x1b" not in shown.written
 
 
-def test_what_is_written_meanwhile_is_whole_and_in_order() -> None:
+def test_output_written_during_the_live_view_is_complete_and_in_order() -> None:
     read_end, write_end = os.pipe()
     taken: list[bytes] = []
 
