@@ -36,7 +36,7 @@ def boot_here(request: BootRequest, environ: Mapping[str, str]) -> int:
             before, ending = exit_status(ending), ending._replace(stopped_by=context.inbox.stops[0])
             if exit_status(ending) != before:
                 _report(ending, context, again=True)
-        with context.journal.only_helps("the events may end early"):
+        with context.journal.best_effort("the events may end early"):
             context.journal.close()
     if context.inbox.stops and ending.stopped_by is None:  # since then
         ending = ending._replace(stopped_by=context.inbox.stops[0])
@@ -49,16 +49,16 @@ def _report(ending: Ending, context: ProcessContext, again: bool = False) -> Non
     Raises nothing.
     """
     journal, page = context.journal, None
-    with journal.only_helps("the events have no end"):
+    with journal.best_effort("the events have no end"):
         journal.event("end", **end_event(ending))
-    with journal.only_helps("no failure file was written"):
+    with journal.best_effort("no failure file was written"):
         written = Task("failure file", lambda cancel: write_failure(ending), context.inbox)
         written.wait(lambda: None, time.monotonic() + FAILURE_FILE_SECONDS)
     journal.logs.flush()  # the page reads them
-    with journal.only_helps("no page was made"):
+    with journal.best_effort("no page was made"):
         page = _page_here(ending, context)
     lines = [f"exit code {exit_status(ending).code}"]
-    with journal.only_helps("no report was made"):
+    with journal.best_effort("no report was made"):
         lines = last_lines(ending) if again else report_lines(ending, page)
     for line in lines:
         journal.say(line)

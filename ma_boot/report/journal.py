@@ -109,8 +109,11 @@ class Journal:
             self.warn(f"events are no longer written: {described(error)}")
 
     @contextmanager
-    def only_helps(self, what: str) -> Iterator[None]:
-        """What the block raises is said, with `what` goes without it, and has no other effect."""
+    def best_effort(self, what: str) -> Iterator[None]:
+        """Logs and suppresses exceptions of the block; `what` names the feature that is skipped.
+
+        For everything that is no part of the training's result: advice, measurements, the report.
+        """
         try:
             yield
         except Exception as error:

@@ -127,7 +127,7 @@ class _Observers:
 
     def __exit__(self, *exc: object) -> None:
         for observer in self._observers:
-            with self._journal.only_helps(observer.without):
+            with self._journal.best_effort(observer.without):
                 observer.close()
 
     def patience(self) -> float:
@@ -142,7 +142,7 @@ class _Observers:
             except Exception as error:
                 self._observers.remove(observer)
                 self._journal.warn(f"{observer.without}: {described(error)}")
-                with self._journal.only_helps(observer.without):
+                with self._journal.best_effort(observer.without):
                     observer.close()
         return reason
 

@@ -19,7 +19,7 @@ from ma_boot.redact import without_secrets
 from ma_boot.report.explain import without_escapes
 from ma_boot.report.files import keep_earlier, write_atomically
 from ma_boot.report.page.compose import page_text
-from ma_boot.report.page.head import cause_in_own_words, headline, time_that_counted
+from ma_boot.report.page.head import cause_in_own_words, headline, useful_time
 from ma_boot.report.page.language import catalogue
 from ma_boot.report.page.tables import logs_to_read
 from ma_boot.report.result import CAUSE
@@ -63,7 +63,7 @@ def page_of(events: Sequence[Path], page: Path | None = None, own: bool = False)
     end = " ".join(filter(None, [headline(timeline).en, why]))
     reasons = (printable(incident.text) for incident in timeline.restarts)
     restarts = tuple(f"restart {number}: {reason}" for number, reason in enumerate(reasons, 1))
-    text, time_spent = page_text(timeline, ends_of_logs, links), time_that_counted(timeline).en
+    text, time_spent = page_text(timeline, ends_of_logs, links), useful_time(timeline).en
     return JobPage(text, printable(end), time_spent, restarts)
 
 

@@ -30,7 +30,7 @@ NEVER = {
         "asyncio",
     ),
 }
-ONLY_AT_THE_END = {"ma_boot.report.page", "ma_boot.report.timeline"}
+ONLY_AT_THE_END = {"ma_boot.report.page", "ma_boot.report.timeline", "jinja2"}
 
 
 def loaded(log: Path) -> set[str]:

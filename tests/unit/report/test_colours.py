@@ -10,7 +10,7 @@ import pytest
 from rich.text import Text
 
 from ma_boot.report.console import Console, painted, rendered
-from ma_boot.report.page.fill import TEMPLATES
+from ma_boot.report.page.template import TEMPLATES
 
 RED, YELLOW, GREEN, PLAIN = b"\x1b[31m", b"\x1b[33m", b"\x1b[32m", b"\x1b[0m"
 SGR = re.compile(rb"\x1b\[\d*m")

@@ -25,8 +25,13 @@ def run_of(node: Writer) -> BootRun:
 
 
 def seen(*nodes: Writer | str, tails: dict[str, str] | None = None) -> Seen:
-    """The page of these event files."""
+    """Returns the page of these event files."""
     return Seen(page_text(line_of(*nodes), tails or {}))
+
+
+def seen_of(line: Timeline) -> Seen:
+    """Returns the page of a timeline, without logs."""
+    return Seen(page_text(line, {}))
 
 
 def text_of(html: str) -> str:

@@ -6,8 +6,6 @@ import re
 
 import pytest
 
-from ma_boot.report.page.compose import _fitting
-from ma_boot.report.page.fill import Html
 from ma_boot.report.page.language import code_shown
 from ma_boot.report.page.tables import logs_to_read
 from tests.synthetic import Writer
@@ -205,11 +203,3 @@ class TestLogs:
                 nodes[-1].at(10 * run + 1, "job", name="j", command=f"ma_boot train-{number}.{run}")
         commands = re.findall("<h3>(.*?)</h3>.*?<pre>(.*?)</pre>", seen(*nodes).section("start"))
         assert commands == [(f"on node {number}", f"ma_boot train-{number}.1") for number in range(4)]
-
-
-def test_what_fits_is_taken_in_the_order_of_interest_until_there_is_no_room() -> None:
-    parts = [Html("a" * 5), Html("b" * 10), Html("c" * 3), Html("d" * 5)]
-    assert _fitting(parts, [3, 0, 1, 2], 10) == [parts[0], parts[3]]
-    later = _fitting(parts, [3, 0, 1, 2], 13)
-    assert later == [parts[0], parts[3]], "the next one does not fit, and none after it"
-    assert _fitting(parts, [3], 4) == []
