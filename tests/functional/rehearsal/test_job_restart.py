@@ -133,6 +133,9 @@ def test_a_node_whose_table_has_changed_ends_with_the_code_of_the_cause(laptop: 
     assert "succeeded" not in page.read_text()
 
 
+@pytest.mark.invariant(
+    "An unknown end is a failure; 0 only if all processes ended with 0 by themselves and the job was not given up"
+)
 @pytest.mark.parametrize(("more", "codes"), [(AT_ONCE, {0: 0, 1: 0}), ({}, {0: 1, 1: 1})])
 def test_a_handler_that_ends_stopped_ranks_with_0_does_not_end_the_job_well(
     laptop: Path, more: dict[str, str], codes: dict[int, int]

@@ -36,6 +36,7 @@ def rehearse(directory: Path, **variables: str) -> Shown:
     return in_terminal(argv, directory, environ, rows=24, columns=150)
 
 
+@pytest.mark.invariant("The live view below the output loses no line")
 def test_every_line_is_there_once_and_nothing_of_the_view_remains(tmp_path: Path) -> None:
     shown = rehearse(tmp_path, TERM="xterm")
     assert shown.code == 0

@@ -170,6 +170,7 @@ def test_ctrl_c_twice_leaves_nothing_behind_of_ranks_that_are_deaf(laptop: Path)
     assert processes(laptop) == []
 
 
+@pytest.mark.invariant("A rehearsal is isolated from this machine's job, and leaves nothing behind")
 def test_a_sigkill_of_the_rehearsal_leaves_nothing_behind(laptop: Path) -> None:
     running = start(laptop, "--nodes", "2", "project/train.py", "deaf", "write:deaf-RANK:x", "sleep")
     eventually(

@@ -58,6 +58,7 @@ def test_the_newest_comes_first_with_its_end(tmp_path: Path) -> None:
     assert kept_in(tmp_path / "none") == []
 
 
+@pytest.mark.invariant("Running rehearsals and foreign files are never removed")
 def test_foreign_directories_are_neither_listed_nor_removed(tmp_path: Path) -> None:
     ours = rehearsal(tmp_path, NAMES[0], 1.0)
     rehearsal(tmp_path, NAMES[1], 1.0).rename(tmp_path / "results")
@@ -77,6 +78,7 @@ def test_foreign_directories_are_neither_listed_nor_removed(tmp_path: Path) -> N
     assert (elsewhere / "node-0" / "big").exists()
 
 
+@pytest.mark.invariant("Running rehearsals and foreign files are never removed")
 def test_one_that_runs_stays_until_its_process_ends_however_that_is(tmp_path: Path) -> None:
     running = tmp_path / "ma-job-ffffffff"
     argv = [sys.executable, "-c", RUNS, str(running)]

@@ -56,6 +56,7 @@ def test_every_documented_variable_is_there() -> None:
     assert set(DOCUMENTED) <= set(node_environment(JOB, 1, "code", {}))
 
 
+@pytest.mark.invariant("A rehearsal is isolated from this machine's job, and leaves nothing behind")
 def test_another_jobs_variables_do_not_leak_in() -> None:
     outside = {
         "PATH": "/bin",
