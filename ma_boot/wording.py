@@ -148,6 +148,12 @@ def counted(count: int, singular: str, plural: str = "") -> str:
     return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 
+def list_first(items: Sequence[object], most: int) -> str:
+    """Lists the first items and the number of the others: `a, b, c and 4 more`."""
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(map(str, items[:most])) + more
+
+
 def ranges(numbers: Iterable[int], dash: str = "-") -> str:
     """`0-3, 8, 10-15` for whole numbers in any order; empty for none."""
     spans: list[list[int]] = []

@@ -35,7 +35,7 @@ from ma_boot.processes.orphan_guard import descendants
 from ma_boot.processes.signals import signal_process
 from ma_boot.processes.task import Task
 from ma_boot.report.result import RunResult
-from ma_boot.wording import counted
+from ma_boot.wording import counted, list_first
 
 _POLL_SECONDS = 0.01
 _FROM_THE_START = ("absent", "disk-full", "table-late")
@@ -200,11 +200,10 @@ class JobRun:
         left = self._left_after(_LEFTOVER_SECONDS)
         if not left:
             return
-        named = ", ".join(f"{pid} ({_program(pid)})" for pid in left[:_MOST_NAMED])
-        more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
+        named = list_first([f"{pid} ({_program(pid)})" for pid in left], _MOST_NAMED)
         count = counted(len(left), "process", "processes")
         self._context.journal.say(
-            f"{count} outlived the nodes and {'is' if len(left) == 1 else 'are'} killed: {named}{more}"
+            f"{count} outlived the nodes and {'is' if len(left) == 1 else 'are'} killed: {named}"
         )
         self.left += left
         until = time.monotonic() + _LEFTOVER_SECONDS

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ma_boot.node.checkpoints.layout import EPOCH, HIGHEST
+from ma_boot.wording import list_first
 from path_mapping.mapping.routes import ObsUrl
 
 OWN = ".ma_boot"  # the directory of ours below an output's URL, and in its local directory
@@ -122,9 +123,7 @@ class KnownSet(NamedTuple):
 
 def nodes_named(nodes: Iterable[int], most: int = 8) -> str:
     """`3`, `1, 2`, `0, 1, ... and 9 more`."""
-    numbers = list(nodes)
-    more = f" and {len(numbers) - most} more" if len(numbers) > most else ""
-    return f"{', '.join(map(str, numbers[:most]))}{more}"
+    return list_first(list(nodes), most)
 
 
 class Place(NamedTuple):

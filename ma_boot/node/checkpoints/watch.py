@@ -36,6 +36,7 @@ from ma_boot.node.checkpoints.steps import (
     decide_by_calls,
     read_notes,
 )
+from ma_boot.wording import list_first
 from path_mapping.localfs.source_file import FileChanged, FileState
 from path_mapping.mapping.selection import selected
 
@@ -256,11 +257,10 @@ class StepWatch:
         if self._are_strangers_named or not files or not (is_late or self._history.rewritten & set(unclear)):
             return
         self._are_strangers_named = True
-        more = f" and {len(files) - MOST_NAMED} more" if len(files) > MOST_NAMED else ""
         names = " ".join(self.what.options.layout)
         how = "show no step" if self._is_auto else f"are none of a step as {names!r} has them"
         self.what.say(
-            f"checkpoints: the names of {', '.join(files[:MOST_NAMED])}{more} in {self.what.way.local} "
+            f"checkpoints: the names of {list_first(files, MOST_NAMED)} in {self.what.way.local} "
             f"{how}, so these files are in no checkpoint and no start resumes from them; they are "
             "uploaded as ordinary files. Call ma_boot.training.checkpoint(step) when a step is saved, or "
             "write a pattern, as in 'checkpoint': 'step_{step}'"

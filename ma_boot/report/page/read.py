@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +15,7 @@ from ma_boot.processes.signals import SignalInbox
 from ma_boot.processes.task import Task
 from ma_boot.redact import without_secrets
 from ma_boot.report.explain import without_escapes
-from ma_boot.report.files import keep_earlier, write_atomically
+from ma_boot.report.files import keep_earlier, read_end, write_atomically
 from ma_boot.report.page.compose import page_text
 from ma_boot.report.page.head import cause_in_own_words, headline, useful_time
 from ma_boot.report.page.language import catalogue
@@ -91,7 +89,7 @@ def event_files(places: Iterable[Path]) -> list[Path]:
 
 def _timeline(events: Sequence[Path]) -> Timeline:
     try:
-        files = [read_events(_end_of(path, MOST_EVENT_BYTES), _hidden) for path in events]
+        files = [read_events(read_end(path, MOST_EVENT_BYTES), _hidden) for path in events]
     except OSError as error:
         raise ConfigError(f"cannot read the events {error.filename}: {error.strerror}") from error
     if not any(file.events for file in files):
@@ -139,21 +137,8 @@ def tails(timeline: Timeline, places: Mapping[str, Path]) -> dict[str, str]:
         place = places[process.log_file]
         with suppress(OSError):
             is_cut = place.stat().st_size > size
-            ends[process.log_file] = (CUT if is_cut else "") + _plain(_end_of(place, size))
+            ends[process.log_file] = (CUT if is_cut else "") + _plain(read_end(place, size))
     return ends
-
-
-def _end_of(path: Path, most: int) -> str:
-    """The last whole lines of a regular file, at most this number of bytes. Raises `OSError`."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a FIFO would be waited for
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - most))
-        data = file.read(most)
-    if size > most:
-        data = data.partition(b"\n")[2] or data
-    return data.decode("utf-8", "replace")
 
 
 def _plain(text: str) -> str:
