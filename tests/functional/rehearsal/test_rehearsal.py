@@ -136,7 +136,7 @@ def test_old_rehearsals_are_removed_and_the_page_has_the_command_as_it_was_typed
     assert "1 old rehearsals were removed" in ended.output
     (page,) = left.glob("report.html")
     text = page.read_text()
-    assert "ok.py --token &#x27;******&#x27;</pre>" in text
+    assert "ok.py --token &#39;******&#39;</pre>" in text
     assert "planted" not in text
     assert '<a href="./node-0/home/ma-user/modelarts/log/' in text
 
