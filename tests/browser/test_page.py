@@ -156,6 +156,7 @@ def test_the_language_is_the_browsers(page: str, opened: Open, request: pytest.F
     assert chinese.complaints == english.complaints == []
 
 
+@pytest.mark.invariant("The page loads nothing and works without its script")
 def test_without_javascript_the_essentials_are_shown_in_english(rehearsed: str, opened: Open) -> None:
     view = opened(rehearsed, language="zh-CN", script=False)
     assert "failed first" in view.seen("h1")[0]
@@ -327,6 +328,7 @@ def test_an_oom_kill_is_readable_without_scrolling(
     assert view.complaints == []
 
 
+@pytest.mark.invariant("The page reads only files beside the events, and runs only its own scripts")
 def test_a_broken_page_is_noticed(large: str, opened: Open, tmp_path: Path) -> None:
     """The checks above notice an error in a script, and what the page's policy blocks: an image from another
     host, a script that is not the page's own, and one of its own that was changed."""

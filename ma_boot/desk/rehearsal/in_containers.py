@@ -58,7 +58,7 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, cont
         obs_root = rehearsal.request.transfers.obs_root
         root = Path(context.cwd, obs_root).resolve() if obs_root else None
         store = store_of_form(context.environ, root) if rehearsal.channels else None
-        setup = Setup(rehearsal, request, job, code, files, store, exact_paths=True)
+        setup = Setup(rehearsal, request, job, code=code, files=files, store=store, exact_paths=True)
         setup.make_nodes(range(job.nodes), context.inbox)
         _give_to_platform_user(job)
         inside = replace(job, exact_paths=True)  # as any node sees it
@@ -68,18 +68,25 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, cont
                 client,
                 job,
                 options,
-                (*as_options(request), *arguments),
-                {**as_variables(request), **channel_variables(rehearsal.channels, inside, 0)},
-                code.name if code else "code",
-                root,
-                context.environ,
+                boot_options=(*as_options(request), *arguments),
+                form_variables={**as_variables(request), **channel_variables(rehearsal.channels, inside, 0)},
+                code_name=code.name if code else "code",
+                obs_root=root,
+                environ=context.environ,
             )
 
             def spec_of(start: SimulatedJob, node: int) -> WorkerSpec:
                 argv = created.attach_command(node)
                 return WorkerSpec(f"node {node}", argv, context.cwd, context.environ, job.node_log(node))
 
-            exit_code = run_job(setup, lambda counts: created.job, spec_of, created, context, started)
+            exit_code = run_job(
+                setup,
+                lambda counts: created.job,
+                spec_of,
+                processes=created,
+                context=context,
+                started=started,
+            )
             if options.keep:
                 context.journal.say(created.kept_note())
             else:

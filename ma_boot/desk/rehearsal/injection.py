@@ -57,7 +57,7 @@ class NodeProcesses(Protocol):
     """Reaches the processes of nodes; raises `OSError` if a rank or a node cannot be signalled."""
 
     def exists(self, rank: StartedRank) -> bool:
-        """Whether a rank that no event has ended may still run."""
+        """Returns whether a rank without an end event may still run."""
 
     def signal_rank(self, rank: StartedRank, signum: int, with_children: bool = False) -> None:
         """Sends a signal to a rank, or to its process group."""
@@ -70,7 +70,7 @@ class LocalProcesses:
     """Reaches nodes that are processes of this machine."""
 
     def exists(self, rank: StartedRank) -> bool:
-        """Whether its process is there: of a killed node, no event tells of its end."""
+        """Returns whether its process exists: a killed node writes no event of its end."""
         return os.path.exists(f"/proc/{rank.pid}")
 
     def signal_rank(self, rank: StartedRank, signum: int, with_children: bool = False) -> None:
@@ -254,7 +254,7 @@ _ACTIONS: Mapping[str, Callable[[Injector, Fault, Watch], None]] = {
 
 
 def _is_due(fault: Fault, watch: Watch, now: float) -> bool:
-    """Whether its moment has come; without one in the fault, as soon as its rank or nodes have started."""
+    """Returns whether the fault is due; by default as soon as its rank or nodes have started."""
     if fault.stage == "rank":
         rank = watch.ranks.get(fault.rank or 0)
         if rank is None:
@@ -275,7 +275,7 @@ def _is_due(fault: Fault, watch: Watch, now: float) -> bool:
 
 
 def why_not_injected(fault: Fault, watch: Watch) -> str:
-    """Why a fault was not injected in a start that has ended."""
+    """Returns the reason why a fault was not injected in a start that has ended."""
     if fault.stage == "rank":
         rank = watch.ranks.get(fault.rank or 0)
         if rank is None:

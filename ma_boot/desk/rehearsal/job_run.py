@@ -131,9 +131,9 @@ class JobRun:
                 specs,
                 self._limits,
                 context.inbox,
-                context.journal,
-                context.environ,
-                instance_name(context.environ),
+                journal=context.journal,
+                environ=context.environ,
+                container=instance_name(context.environ),
             )
 
     def _tables(self, start: SimulatedJob, kept: Sequence[int]) -> list[TableWrite]:
@@ -213,8 +213,10 @@ class JobRun:
             left = self._left_after(_POLL_SECONDS)
 
     def _left_after(self, seconds: float) -> list[int]:
-        """What of the nodes still runs after so many seconds: all orphans of theirs are ours, in whatever
-        environment and session."""
+        """Returns processes of the nodes that still run after some seconds.
+
+        All orphans of the nodes are adopted by this process, with any environment and session.
+        """
         until = time.monotonic() + seconds
         while True:
             reap_orphans([])

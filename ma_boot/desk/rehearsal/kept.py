@@ -49,7 +49,7 @@ class KeptRehearsal(NamedTuple):
         return self.path.name
 
     def bytes(self) -> int:
-        """What its files take on the disk."""
+        """Bytes of its files on the disk."""
         total = 0
         for directory, _, names in os.walk(self.path):
             for name in names:
@@ -183,7 +183,7 @@ def _kept(path: Path) -> KeptRehearsal | None:
 
 
 def _mark(path: Path) -> dict[str, Any] | None:
-    """What the mark of a rehearsal says; None if the directory is not ours."""
+    """Reads the mark of a rehearsal; None for a foreign directory."""
     try:
         directory, file = os.lstat(path), os.lstat(path / MARK)
         mine = os.geteuid() in (0, directory.st_uid)
@@ -197,7 +197,7 @@ def _mark(path: Path) -> dict[str, Any] | None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[bool]:
-    """Whether the rehearsal is ours and over; nobody else finds it so during the block."""
+    """Yields whether the rehearsal is ours and over, and locks it during the block."""
     if _mark(path) is None:
         yield False
         return

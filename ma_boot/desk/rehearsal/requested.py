@@ -35,7 +35,7 @@ class Rehearsal:
         return [fault for fault in self.faults if fault.stage == stage]
 
     def has_bad_card(self, node: int) -> bool:
-        """Whether a card of the node breaks."""
+        """Returns whether a card of the node breaks."""
         return any(fault.kind == "bad-card" and fault.node == node for fault in self.faults)
 
     def small_disks(self, node: int) -> dict[str, int]:

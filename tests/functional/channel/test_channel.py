@@ -103,6 +103,7 @@ GARBAGE = {
 }
 
 
+@pytest.mark.invariant("No port is open without a token; messages without a proof are rejected")
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=list(GARBAGE))
 @pytest.mark.parametrize("stays", [False, True])
 def test_garbage_is_dropped(job: ChannelJob, garbage: bytes, stays: bool) -> None:
@@ -114,6 +115,7 @@ def test_garbage_is_dropped(job: ChannelJob, garbage: bytes, stays: bool) -> Non
     works(nodes[1], nodes[0])
 
 
+@pytest.mark.invariant("No port is open without a token; messages without a proof are rejected")
 @pytest.mark.parametrize(
     "greeting",
     [(77,), (0,), (1, TOKEN[::-1]), (1, TOKEN, "another job")],
@@ -148,6 +150,7 @@ def test_invalid_message_of_an_authenticated_node_is_dropped(job: ChannelJob, ha
     works(nodes[1], nodes[0])
 
 
+@pytest.mark.invariant("No port is open without a token; messages without a proof are rejected")
 def test_replayed_messages_are_dropped(job: ChannelJob) -> None:
     """Replay of all bytes of a node by a proxy between the nodes."""
     seen: list[bytes] = []
@@ -252,6 +255,7 @@ def test_node_that_sends_too_much_is_slowed_down_and_its_oldest_messages_dropped
     assert sum(sizes) <= MAX_BYTES_OF_SENDER
 
 
+@pytest.mark.invariant("The channel delays neither the training nor its end")
 def test_missing_node_delays_no_other(job: ChannelJob) -> None:
     nodes = job.start(4, 2)
     began = time.monotonic()

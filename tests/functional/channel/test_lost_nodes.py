@@ -24,6 +24,7 @@ def is_named(ended: Ended, node: int) -> None:
     assert f"the job's cause: node {node}: the node does not answer any more" in last, ended.output
 
 
+@pytest.mark.invariant("A node that dies or leaves ends the attempt on all nodes, and is never a success")
 @pytest.mark.parametrize("lost", [0, 1, 2])
 def test_dead_node_ends_the_job_though_no_rank_waits_for_it(tmp_path: Path, lost: int) -> None:
     with closing(JobByHand(tmp_path, 3, WORKS)) as job:
@@ -33,6 +34,7 @@ def test_dead_node_ends_the_job_though_no_rank_waits_for_it(tmp_path: Path, lost
             is_named(ended, lost)
 
 
+@pytest.mark.invariant("A node that dies or leaves ends the attempt on all nodes, and is never a success")
 def test_training_that_succeeds_just_after_a_node_died_has_failed(tmp_path: Path) -> None:
     train = [*WORKS[:1], "while not os.path.exists('go'): time.sleep(0.01)"]
     with closing(JobByHand(tmp_path, 2, train)) as job:

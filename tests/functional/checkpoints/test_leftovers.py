@@ -72,6 +72,7 @@ def test_what_is_younger_than_an_hour_stays(store: Store, tmp_path: Path) -> Non
     assert set(left) <= set(keys(store))
 
 
+@pytest.mark.invariant("Retention never removes the only complete checkpoint, nor foreign files")
 @pytest.mark.usefixtures("at_once")
 def test_what_is_not_ours_stays_wherever_it_lies(store: Store, tmp_path: Path) -> None:
     node = node_with(store, tmp_path / "a", 10, 15)
@@ -94,6 +95,7 @@ def test_what_is_not_ours_stays_wherever_it_lies(store: Store, tmp_path: Path) -
     assert set(others) <= set(keys(store, ""))
 
 
+@pytest.mark.invariant("Retention never removes the only complete checkpoint, nor foreign files")
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_no_file_of_a_set_is_taken_for_a_leftover(store: Store, tmp_path: Path, nodes: int) -> None:

@@ -48,6 +48,7 @@ def test_the_set_that_was_restored_stays(store: Store, tmp_path: Path) -> None:
     assert steps_of(manifests(store)) == [40, 30]
 
 
+@pytest.mark.invariant("Retention never removes the only complete checkpoint, nor foreign files")
 def test_the_only_whole_set_stays_whatever_comes(store: Store, tmp_path: Path) -> None:
     node_with(store, tmp_path / "a", 10, keep=1)
     other = TestNode(tmp_path / "b", store, options={"keep": 1})

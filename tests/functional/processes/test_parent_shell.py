@@ -25,6 +25,7 @@ def below(node: Node, *shell: str) -> str:
     return ended.output
 
 
+@pytest.mark.invariant("The boot command of an image is this toolkit's, and stop signals reach it")
 @pytest.mark.parametrize(
     "shell",
     [

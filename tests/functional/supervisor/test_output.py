@@ -113,6 +113,7 @@ class TestLimits:
         assert int(peak.group(1)) < 80 * 1024
         assert len(node.logs()[LOG.format(1)]) == (100 << 20) + 1
 
+    @pytest.mark.invariant("A stalled reader blocks nothing; logs are bytes")
     def test_stalled_reader_does_not_block_ranks(self, node: Node) -> None:
         running = node.start(
             RANK, "lines:200000", f"ready:{node.root}/done", "await:go", "print:after the reader resumed"

@@ -155,6 +155,7 @@ class TestOrphans:
         assert ended.code == 0, ended.output
         assert "[rank 0] zombies: 0\n" in ended.output
 
+    @pytest.mark.invariant("No process survives the job, not even after a SIGKILL of ma_boot")
     @pytest.mark.parametrize("word", ["ready", "grandchild", "daemon"])
     def test_no_process_survives_a_sigkill_of_ma_boot(self, node: Node, word: str) -> None:
         running = node.start(RANK, "deaf", f"{word}:{node.root}/pid", "sleep")

@@ -43,6 +43,7 @@ def why_not(
     return waiting.get(step, "")
 
 
+@pytest.mark.invariant("A step is complete by an explicit call or by its files, never by silence")
 @pytest.mark.parametrize(
     ("paths", "message"),
     [
@@ -185,6 +186,7 @@ def test_a_file_that_is_added_to_a_restored_step_makes_no_set() -> None:
     assert why == "iter_5/a is of an earlier start, iter_5/eval.json is not"
 
 
+@pytest.mark.invariant("A step is complete by an explicit call or by its files, never by silence")
 def test_what_is_said_decides_alone() -> None:
     now = disk(states(["iter_5/a", "iter_6/a", "iter_7/a"]), resting=())
     notes = Notes({5: 1, 9: 1}, {6: "rank 1 has not said that it is complete"})

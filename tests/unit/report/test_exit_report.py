@@ -49,6 +49,9 @@ UNSTARTED = RunResult(
 LOST = OutputLost("not every output was uploaded")
 
 
+@pytest.mark.invariant(
+    "The exit code is that of a stop, else of the first failing process, else of the uploads; never 0 after a stop"
+)
 @pytest.mark.parametrize("lost", [None, LOST])
 @pytest.mark.parametrize("stopped_by", [None, 15, 2])
 @pytest.mark.parametrize(
@@ -231,6 +234,9 @@ class TestFailureFile:
         assert (document["first_failure"], document["processes"], document["host"]) == (None, [], None)
 
 
+@pytest.mark.invariant(
+    "The exit code is that of a stop, else of the first failing process, else of the uploads; never 0 after a stop"
+)
 def test_a_stop_is_never_success() -> None:
     assert exit_status(Ending.of(None, [15], None, STOPPED, None)).code == 143
 
@@ -279,6 +285,9 @@ ENDINGS = st.builds(
 )
 
 
+@pytest.mark.invariant(
+    "An unknown end is a failure; 0 only if all processes ended with 0 by themselves and the job was not given up"
+)
 @given(ENDINGS)
 def test_only_processes_that_all_ended_well_by_themselves_give_0(ending: Ending) -> None:
     code, by, cause = exit_status(ending)

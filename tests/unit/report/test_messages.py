@@ -104,6 +104,7 @@ def keeps(pieces: Sequence[str], shown: str) -> bool:
     return True
 
 
+@pytest.mark.invariant("Texts of our own messages are never masked")
 @pytest.mark.parametrize("fill", FILLS)
 def test_no_word_of_a_message_is_masked(fill: str) -> None:
     """`OBS_ACCESS_KEY_ID: not set` without its `not` says the opposite."""
@@ -138,6 +139,7 @@ def texts(path: Path) -> Iterator[list[str]]:
             yield node.value.split("{}")
 
 
+@pytest.mark.invariant("Texts of our own messages are never masked")
 def test_no_text_of_ours_is_masked_that_is_no_message_either() -> None:
     """By itself, and where the name of a secret is what it speaks of."""
     for path in SOURCES:

@@ -15,6 +15,7 @@ SECRET += ["db_passwd", "WANDB_API_KEY", "AWS_ACCESS_KEY_ID", "X_SIGNATURE", "GI
 PLAIN = ["PATH", "TASK", "MASK_RATIO", "RANK_ID", "KEYBOARD", "MONKEY", "BREAKPOINT", "DESK", "PWD"]
 
 
+@pytest.mark.invariant("No secret in a line, a plan, a page, an error or a message between processes")
 @pytest.mark.parametrize("name", SECRET)
 def test_a_secret_is_masked(name: str) -> None:
     assert masked({name: "planted"}) == {name: MASK}

@@ -77,6 +77,7 @@ def test_a_page_is_small_and_has_every_node(shape: tuple[int, int]) -> None:
     Elements(page)
 
 
+@pytest.mark.invariant("The page loads nothing and works without its script")
 def test_the_page_loads_nothing() -> None:
     page = page_text(line_of(*synthetic_job(2, 8)), {})
     for tag, attributes in Elements(page).tags:
@@ -90,6 +91,7 @@ def test_the_page_loads_nothing() -> None:
 HOSTILE = "</script><script>alert(1)</script>'\"><img src=x onerror=alert(2)>\x00\ud800&lt;"
 
 
+@pytest.mark.invariant("There is a page for any events, and text from outside is escaped")
 def test_content_from_outside_is_escaped() -> None:
     node = Writer(0, 10**12)
     node.at(0, "job", name=HOSTILE, nodes=1, host=HOSTILE)
@@ -138,6 +140,7 @@ DEEP = st.just("[" * 100_000)
 LINE = st.one_of(EVENT.map(json.dumps), JSON.map(json.dumps), st.text(max_size=40), DEEP)
 
 
+@pytest.mark.invariant("There is a page for any events, and text from outside is escaped")
 @settings(max_examples=3 * settings().max_examples)
 @given(st.lists(st.tuples(st.lists(LINE, max_size=25), st.integers(0, 30)), max_size=3))
 def test_whatever_the_events_are_there_is_a_page(files: list[tuple[list[str], int]]) -> None:
@@ -177,6 +180,7 @@ def test_an_axis_has_few_moments_and_begins_at_0(seconds: float) -> None:
     assert step > 0
 
 
+@pytest.mark.invariant("No secret in a line, a plan, a page, an error or a message between processes")
 def test_secrets_are_masked_in_everything_that_is_read() -> None:
     node = Writer(0, 10**12)
     node.at(0, "start", label="SECRET", rank=0, log_file="SECRET")

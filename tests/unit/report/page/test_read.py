@@ -85,6 +85,7 @@ class TestTails:
         assert text == "of the node itself"
         assert tails_of(line_of(node), [tmp_path / "own" / "sub" / "e"]) == {}
 
+    @pytest.mark.invariant("The page reads only files beside the events, and runs only its own scripts")
     def test_only_what_lies_below_the_events_is_read_wherever_links_are(self, tmp_path: Path) -> None:
         """Events that were fetched may name any file of the machine that makes the page."""
         (tmp_path / "id_rsa").write_text("planted")
