@@ -1,4 +1,4 @@
-"""How numbers and messages are said to people, in the terminal and on every page. Pure."""
+"""Messages, and numbers as text, for the terminal and the page. Pure."""
 
 from __future__ import annotations
 

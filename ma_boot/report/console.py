@@ -196,7 +196,7 @@ def print_lines(text: str, descriptor: int = 1) -> None:
 
 
 def print_bytes(data: bytes | memoryview, descriptor: int = 1) -> None:
-    """Prints at once, without a `Console`; waits for a slow reader, ignores one that has gone.
+    """Prints at once, without a `Console`; waits for a slow reader, ignores a closed one.
 
     Raises:
         CannotCreate: Standard output does not take all of it, a file on a full disk for example. An error of

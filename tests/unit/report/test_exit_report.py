@@ -1,4 +1,4 @@
-"""How all processes of a node ended: as an exit status, as words, and as a file for programs."""
+"""End of a node as an exit status, as a report, and as a file for programs."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_signal_before_process_before_upload(
 
 
 @pytest.mark.parametrize(("error", "code"), [(RankTableTimeout("x"), 75), (InputMissing("x"), 66)])
-def test_what_ended_the_boot_is_the_code(error: BootError, code: int) -> None:
+def test_the_error_that_ended_the_boot_decides_the_exit_code(error: BootError, code: int) -> None:
     assert exit_status(Ending.of(None, [], error, None, LOST)).code == code
 
 
@@ -117,7 +117,7 @@ def outputs(count: int) -> tuple[ChannelContent, ...]:
 
 
 @pytest.mark.parametrize(("count", "last"), [(14, "output x13"), (15, "and 2 more inputs and outputs")])
-def test_what_just_fits_is_shown(count: int, last: str) -> None:
+def test_a_list_that_just_fits_is_shown_completely(count: int, last: str) -> None:
     form = outputs(count)
     lines = report_lines(Ending.of(None, [], None, None, None, form))
     assert len(lines) == 15
@@ -200,7 +200,7 @@ class TestReport:
         nine = report_lines(Ending.of(None, [], None, RunResult(tuple(exits[:9])), None))
         assert not any("others" in line for line in nine)
 
-    def test_who_ended_before_the_cause_is_said_to_have_ended_first(self) -> None:
+    def test_a_process_that_ended_before_the_cause_is_named_as_the_first(self) -> None:
         ending = Ending.of(None, [], None, RunResult((ended(1, 1), ended(0, 3))), None)
         lines = report_lines(ending._replace(cause=Cause(0, 0, 3, "ValueError", 5.0)))
         assert "rank 1 ended with exit code 1 after 1.5 s: ended first" in lines

@@ -90,7 +90,7 @@ def test_a_number_may_be_a_password_and_a_key_may_look_like_a_path() -> None:
         ("secret: `docker history` shows", None), ("--secret --lr 0.1", None), ("me@host.example", None),
     ],
 )  # fmt: skip
-def test_what_is_shown_of_a_text(text: str, shown: str | None) -> None:
+def test_secrets_in_a_text_are_masked(text: str, shown: str | None) -> None:
     assert without_secrets(text) == (text if shown is None else shown)
 
 

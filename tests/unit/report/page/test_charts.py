@@ -43,7 +43,7 @@ def path_of(metric: str, *values: float, first: float = 10.0) -> str:
 
 
 class TestLines:
-    """Where they are."""
+    """Positions of the lines."""
 
     def test_the_highest_value_is_at_the_top_and_the_lowest_or_nothing_at_the_bottom(self) -> None:
         assert path_of("cpu", 1.0, 2.0) == "M500 27L550 2.5"
@@ -133,7 +133,7 @@ class TestCharts:
             {"rank": [0], "cpu": [0.0]}, {"rank": [0], "threads": [7]},
         ],
     )  # fmt: skip
-    def test_what_is_no_figure_is_no_chart(self, ranks: object) -> None:
+    def test_values_that_are_not_numbers_make_no_chart(self, ranks: object) -> None:
         assert charts_of(measured({"ranks": ranks})) == []
 
     @pytest.mark.parametrize(

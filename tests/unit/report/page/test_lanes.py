@@ -73,7 +73,7 @@ class TestAxis:
 class TestPhases:
     """Boxes of phases."""
 
-    def test_those_that_overlap_are_above_each_other_at_most_four(self) -> None:
+    def test_overlapping_phases_are_stacked_in_at_most_four_rows(self) -> None:
         node = Writer(0, 10**12)
         spans = (("a", 0, 100), ("b", 5, 10), ("c", 6, 50), ("d", 11, 60), ("e", 12, 20), ("f", 100, 110))
         for name, start, end in spans:
@@ -154,7 +154,7 @@ class TestProcesses:
         node.at(5, "hang", labels=[f"rank {rank}" for rank in range(10)])
         assert [mark.kind for mark in drawn(line_of(node)).marks] == ["dot hang"] * 8
 
-    def test_those_of_the_last_run_count_and_a_run_again_is_in_the_legend(self) -> None:
+    def test_processes_of_the_last_run_count_and_a_rerun_is_in_the_legend(self) -> None:
         node = Writer(0, 10**12)
         for number in range(2):
             node.at(100 * number, "phase-start", phase="job")

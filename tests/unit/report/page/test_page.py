@@ -143,7 +143,7 @@ LINE = st.one_of(EVENT.map(json.dumps), JSON.map(json.dumps), st.text(max_size=4
 @pytest.mark.invariant("There is a page for any events, and text from outside is escaped")
 @settings(max_examples=3 * settings().max_examples)
 @given(st.lists(st.tuples(st.lists(LINE, max_size=25), st.integers(0, 30)), max_size=3))
-def test_whatever_the_events_are_there_is_a_page(files: list[tuple[list[str], int]]) -> None:
+def test_any_events_make_a_page(files: list[tuple[list[str], int]]) -> None:
     texts = ["\n".join(lines)[: -torn or None] for lines, torn in files]
     line = line_of(*texts)
     page = page_text(line, {life.log_file: "last words" for _, life in line.last_processes()})

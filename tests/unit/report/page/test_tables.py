@@ -1,4 +1,4 @@
-"""The tables of the page, and the logs below them: what is summed up, what is left out and said."""
+"""Tables and logs of the page: sums, and limits."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def ran(node: Writer, label: str, rank: int | None, end: float, code: int = 0) -
 
 
 class TestProcesses:
-    """How they ended."""
+    """Ends of processes."""
 
     @pytest.mark.parametrize(("count", "each"), [(1, 0), (2, 2), (64, 64), (65, 0)])
-    def test_those_that_ended_alike_are_one_row(self, count: int, each: int) -> None:
+    def test_processes_that_ended_alike_are_one_row(self, count: int, each: int) -> None:
         page = seen(processes(count))
         assert [row[0] for row in page.rows("processes")] == [
             "rank 0" if count == 1 else f"rank 0–{count - 1}"
@@ -51,7 +51,7 @@ class TestProcesses:
 
 
 class TestIncidents:
-    """What happened."""
+    """Incidents."""
 
     @pytest.mark.parametrize(("count", "more"), [(59, ""), (60, ""), (61, "and 1 more")])
     def test_at_most_sixty_are_shown(self, count: int, more: str) -> None:
@@ -142,7 +142,7 @@ class TestData:
 
 
 class TestStacks:
-    """Where the processes of a hang were."""
+    """Stacks of a hang."""
 
     def page(self, **fields: object) -> str:
         node = node_with()
@@ -161,7 +161,7 @@ class TestStacks:
 
 
 class TestLogs:
-    """Whose logs are shown, and how the job was started."""
+    """Ends of logs, and the commands that started the job."""
 
     def test_they_are_in_the_order_of_interest_and_at_most_256(self) -> None:
         node = processes(262, code=3)
