@@ -22,7 +22,7 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 @cache
 def page_template() -> Template:
-    """The compiled template; a name without a value raises `jinja2.UndefinedError`."""
+    """Compiles the template; rendering without one of its values raises `jinja2.UndefinedError`."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -39,7 +39,9 @@ def page_template() -> Template:
 
 @cache
 def style_and_scripts() -> Mapping[str, Markup]:
-    """Style sheet and scripts, and `script_hashes`: the page's policy (CSP) allows these two scripts only."""
+    """Returns style sheet, scripts, and `script_hashes`: the page's policy (CSP) allows these two scripts
+    only.
+    """
     scripts = {name: Markup(_read(f"{name}.js")) for name in ("choose_language", "behaviour")}
     digests = (sha256(script.encode()).digest() for script in scripts.values())
     hashes = (f"'sha256-{b2a_base64(digest, newline=False).decode()}'" for digest in digests)

@@ -26,8 +26,8 @@ from ma_boot.report.result import (
     FOLLOWED,
     STOPPED as STOPPED_BY_US,
     WELL as WELL_ENDED,
+    ExitStatus,
     HangSuspect,
-    JobFailure,
     RunResult,
     WorkerExit,
 )
@@ -242,7 +242,7 @@ def test_a_stop_is_never_success() -> None:
 
 
 def test_ranks_that_were_stopped_for_another_nodes_failure_end_with_its_code() -> None:
-    run = STOPPED._replace(stopped_for=JobFailure(3, "node 1, rank 3: ValueError: x"))
+    run = STOPPED._replace(stopped_for=ExitStatus(3, "training", "node 1, rank 3: ValueError: x"))
     event = end_event(Ending.of(None, [], None, run, None))
     assert (event["exit_code"], event["cause"]) == (3, "stopped because node 1, rank 3: ValueError: x")
 
@@ -261,7 +261,8 @@ RUNS = st.none() | st.builds(
     st.sampled_from([(), ("rank 0",)]),
     st.sampled_from([(), ("rank 1",)]),
     suspect=st.none() | st.just(HangSuspect(1, 3, "waits")),
-    stopped_for=st.none() | st.builds(JobFailure, st.integers(0, 255), st.just("node 1: x")),
+    stopped_for=st.none()
+    | st.builds(ExitStatus, st.integers(0, 255), st.just("training"), st.just("node 1: x")),
 )
 JOB = cast(Any, SimpleNamespace(node_rank=0, host="h", log_dir="/log"))
 ENDINGS = st.builds(
