@@ -65,7 +65,7 @@ def run_until_all_are_known(node: Node, name: str) -> Booting:
 
 
 @pytest.mark.invariant("Only semaphores of the job that no process holds are removed")
-def test_those_of_killed_ranks_are_removed_and_no_others(node: Node, name: str) -> None:
+def test_only_semaphores_of_killed_ranks_are_removed(node: Node, name: str) -> None:
     create(f"{name}-before")
     running = run_until_all_are_known(node, name)
     (node.home / "go").touch()

@@ -43,7 +43,7 @@ def test_a_rank_whose_steps_are_longer_than_those_of_other_nodes_is_slow() -> No
     assert "s a step, the others 1.2" in text
 
 
-def test_where_steps_wait_for_all_it_is_the_rank_that_computes() -> None:
+def test_computing_rank_is_slow_where_steps_wait_for_all() -> None:
     ((node, label, text),) = slow(nodes({**EVEN, 3: (1.2, 0.97)}))
     assert (node, label) == (3, "rank 3")
     assert text == "0.98 cores, while the others wait for it with 0.10"
