@@ -411,7 +411,7 @@ FAULTS = [
     (["lost node=1 phase=run"], ["sleep"], 137, "node 1 "),
     (["stop node=1 phase=run"], ["sleep"], 143, "node 1"),
     (["stop phase=run grace=2s"], ["deaf", "sleep"], 143, "stopped by SIGTERM"),
-    (["table-torn for=3s"], ["print:up"], 0, "not complete JSON"),
+    (["table-lacks pod=1 for=3s"], ["print:up"], 0, "fault: table-lacks pod=1 for=3s"),
     (["absent node=1"], ["print:up"], 75, "rank table"),
 ]  # fmt: skip
 
@@ -433,9 +433,9 @@ def test_faults_in_containers(
 
 
 def test_faults_that_containers_cannot_have(laptop: Laptop) -> None:
-    ended = laptop.rehearse("--fault", "exit rank=0", "--fault", "restart", "project/train.py")
+    ended = laptop.rehearse("--fault", "obs-503", "--fault", "restart", "project/train.py")
     assert ended.code == 64, ended.output
-    assert "--fault 'exit rank=0': expected without --runner docker" in ended.output
+    assert "--fault 'obs-503': expected without --runner docker" in ended.output
     assert "--fault 'restart': expected without --runner docker: each container starts once" in ended.output
 
 

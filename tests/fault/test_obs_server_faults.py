@@ -142,7 +142,7 @@ def test_a_dripping_answer_is_complete_but_slow(obs: MemoryObs, line: Line) -> N
 
 
 def test_a_trickling_answer_neither_ends_nor_stalls(obs: MemoryObs, line: Line) -> None:
-    obs.faults.append(obs_fault("trickle", times=1))
+    obs.faults.append(obs_fault("slow", times=1))
     line.connection.timeout = 2
     answer = line.send()
     assert 0 < len(answer.read1()) <= len(CONTENT) / 1000

@@ -332,6 +332,6 @@ def test_cancelling_ends_a_large_download_at_once(store: ObsStore, obs: MemoryOb
 def test_a_trickling_server_times_out_like_a_hanging_one(obs: MemoryObs, tmp_path: Path) -> None:
     put(obs, "in/a", LARGE[: 3 * MIB], tmp_path)
     store = obs_store(obs.url, timeout=0.5)
-    obs.faults.append(obs_fault("trickle", "GET", "/in/a", times=1))
+    obs.faults.append(obs_fault("slow", "GET", "/in/a", times=1))
     assert fetch(store, tmp_path).retries == 1
     assert (tmp_path / "in" / "a").read_bytes() == LARGE[: 3 * MIB]

@@ -230,6 +230,13 @@ def _without_marker(response: HttpResponse) -> HttpResponse:
 
 
 _SETTINGS: dict[str, dict[str, Any]] = {
+    "403": {"status": 403, "code": "AccessDenied"},
+    "404": {"status": 404, "code": "NoSuchKey"},
+    "500": {"status": 500},
+    "reset": {"reset": True},
+    "cut": {"cut_answer": HALF},
+    "stall": {"cut_answer": HALF, "stall": True},
+    "flip": {"flip_answer": 0},
     "429": {"status": 429, "code": "TooManyRequests"},
     "bad-digest": {"status": 400, "code": "BadDigest"},
     "reset-body": {"cut_request": True, "cut_answer": HALF, "reset": True},

@@ -123,21 +123,18 @@ TOPICS = (
 FAULT is a kind followed by KEY=VALUE pairs, separated by spaces.
 
 \b
-  a rank      kill [signal=SEGV], exit [code=N], hang [for=TIME],
-              flood [size=SIZE]: rank=R, and at=TIME or line=K of its output
+  a rank      kill [signal=SEGV], raise, hang [for=TIME]: rank=R,
+              and at=TIME or line=K of its output
   a node      lost, stop [grace=TIME]: node=N; rescheduled [node=N];
               restart [signal=TERM]: and at=TIME or phase=NAME;
               absent node=N; bad-card node=N [at=TIME]
-  rank table  table-late for=TIME, table-lacks pod=N, table-torn,
-              table-empty, table-regresses, table-stale, table-rewritten:
-              [for=TIME] [node=N]; table-never, table-wrong: [node=N]
-  OBS         obs-403, obs-404, obs-500, obs-503, obs-expired, obs-reset,
-              obs-cut, obs-corrupt, obs-slow, obs-stall, obs-hang:
-              [method=GET] [key=PART] [times=N]; require --obs-root
+  rank table  table-late for=TIME, table-lacks pod=N [for=TIME]: [node=N]
+  OBS         obs-503, obs-expired, obs-slow, obs-hang: [method=GET]
+              [key=PART] [times=N]; require --obs-root
   disk        disk-full node=N path=DIR size=SIZE
 
-With --runner docker: kill, hang, lost, stop, absent and all of the rank table. The others need processes of
-this machine. A rank that raises, or needs more than MABOOT_MEMORY, needs no fault.
+With --runner docker: kill, raise, hang, lost, stop, absent and those of the rank table. The others need
+processes of this machine. A node that is out of memory needs no fault: set MABOOT_MEMORY too small.
 
 Times are written 5s, 200ms or 2m, sizes 512k, 8m or 1g. The phases are job, environment, inputs, rank-table,
 launch, run and outputs.""",

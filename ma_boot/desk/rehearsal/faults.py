@@ -1,11 +1,11 @@
 """The grammar of `--fault`: `kill rank=3 at=5s` becomes a value, and `str` gives the text back. Pure.
 
 FAULT  := KIND [KEY=VALUE]...          one fault; `--fault` may be given several times
-kill, exit, hang, flood                a rank: rank=R, and when: at=TIME after its start, or line=K of its log
+kill, raise, hang                      a rank: rank=R, and when: at=TIME after its start, or line=K of its log
 absent, lost, bad-card, rescheduled, restart    a node, or the job: node=N, and when: at=TIME, or phase=NAME
 stop                                   SIGTERM as phase=NAME begins or at=TIME; SIGKILL after grace=TIME
-table-torn, table-late, ...            the rank table, of all nodes or of node=N; for=TIME, else permanently
-obs-403, obs-reset, obs-slow, ...      responses of OBS: method=GET, key=TEXT (a substring), times=N
+table-late, table-lacks                the rank table, of all nodes or of node=N; for=TIME
+obs-503, obs-expired, obs-slow, ...    responses of OBS: method=GET, key=TEXT (a substring), times=N
 disk-full                              node=N, path=DIRECTORY holds only size=SIZE
 TIME := 5s | 200ms | 2m                SIZE := 512k | 8m | 1g
 """
@@ -42,7 +42,6 @@ class Fault:
     line: int | None = None
     phase: str | None = None
     lasts: float | None = None
-    code: int | None = None
     signal: str | None = None
     grace: float | None = None
     size: int | None = None
@@ -87,9 +86,8 @@ _WHEN_NODE = ("at", "phase")
 _OBS = ("method", "key", "times")
 KINDS: dict[str, Kind] = {
     "kill": Kind("rank", "the rank dies of a signal", ("rank",), ("signal", *_WHEN_RANK)),
-    "exit": Kind("rank", "the rank ends with an exit code", ("rank",), ("code", *_WHEN_RANK)),
+    "raise": Kind("rank", "the rank raises KeyboardInterrupt (SIGINT)", ("rank",), _WHEN_RANK),
     "hang": Kind("rank", "the rank stops running (SIGSTOP)", ("rank",), ("lasts", *_WHEN_RANK)),
-    "flood": Kind("rank", "the rank floods its output, up to a size", ("rank",), ("size", *_WHEN_RANK)),
     "absent": Kind("node", "the node never starts, so the rank table is never completed", ("node",)),
     "lost": Kind("node", "everything on the node is killed at once", ("node",), _WHEN_NODE),
     "bad-card": Kind(
@@ -102,33 +100,17 @@ KINDS: dict[str, Kind] = {
     "restart": Kind("node", "the boot command runs again in place", (), ("signal", *_WHEN_NODE)),
     "stop": Kind("node", "SIGTERM, then SIGKILL after the grace period", (), ("node", "grace", *_WHEN_NODE)),
     "table-late": Kind("table", "the file does not exist before that", ("lasts",), ("node",)),
-    "table-never": Kind("table", "it stays `initializing`", (), ("node",)),
-    "table-torn": Kind("table", "only half of the file", (), ("node", "lasts")),
-    "table-empty": Kind("table", "an empty file", (), ("node", "lasts")),
-    "table-regresses": Kind("table", "completed, `initializing` again, completed", (), ("node", "lasts")),
     "table-lacks": Kind("table", "completed, but lacks a pod", ("pod",), ("node", "lasts")),
-    "table-stale": Kind("table", "left by an earlier attempt, with other pods", (), ("node", "lasts")),
-    "table-wrong": Kind("table", "completed, but with a duplicate address", (), ("node",)),
-    "table-rewritten": Kind("table", "replaced repeatedly, like a ConfigMap", (), ("node", "lasts")),
-    "obs-403": Kind("obs", "access denied", (), _OBS),
-    "obs-404": Kind("obs", "no such object", (), _OBS),
-    "obs-500": Kind("obs", "internal error", (), _OBS),
     "obs-503": Kind("obs", "slow down", (), _OBS),
     "obs-expired": Kind("obs", "the credentials have expired", (), _OBS),
-    "obs-reset": Kind("obs", "the connection is reset", (), _OBS),
-    "obs-cut": Kind("obs", "half of the response, then the connection ends", (), _OBS),
-    "obs-corrupt": Kind("obs", "a flipped bit in the response", (), _OBS),
     "obs-slow": Kind("obs", "a few kilobytes a second", (), _OBS),
-    "obs-stall": Kind("obs", "half of the response, then silence", (), _OBS),
-    "obs-hang": Kind("obs", "no response", (), _OBS),
+    "obs-hang": Kind("obs", "no response, as without a network", (), _OBS),
     "disk-full": Kind("disk", "a directory runs out of space", ("node", "path", "size")),
 }  # fmt: skip
 
 
-# Why a fault of this kind, or at this stage, cannot be injected into containers.
+# Reasons why faults of a kind or of a stage cannot be injected into containers.
 NOT_IN_CONTAINERS = {
-    "exit": "it changes the memory of a process of this machine; `kill` ends a rank there, too",
-    "flood": "it writes to a file of a process of this machine",
     "bad-card": "npu-smi is the image's own",
     "rescheduled": "each container starts once",
     "restart": "each container starts once",
@@ -208,8 +190,6 @@ def _allowed(names: Sequence[str]) -> str:
 
 def _misplaced(fault: Fault, nodes: int, devices_per_node: int) -> list[str]:
     """Ranks and nodes outside the job."""
-    if fault.kind == "table-wrong" and nodes * devices_per_node == 1:
-        return ["expected a job of several devices: a single address has no duplicate"]
     ends = {"rank": nodes * devices_per_node, "node": nodes, "pod": nodes}
     return [
         f"{name}={getattr(fault, name)}: expected 0 to {end - 1}: the job has {nodes} nodes "
@@ -294,7 +274,6 @@ _KEYS: dict[str, _Key] = {
     "phase": _Key(_phase, lambda name: str(name).replace(" ", "-"), f"one of {', '.join(PHASES)}"
                   " (with - for the space)"),
     "lasts": _SPAN,
-    "code": _number(1, 255),
     "signal": _Key(_signal, str, "the name of a signal, such as KILL, SEGV or TERM"),
     "grace": _SPAN,
     "size": _Key(_bytes, _show_bytes, "a size such as 512k, 8m or 1g"),

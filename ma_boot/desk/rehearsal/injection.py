@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 import signal
 import threading
 import time
@@ -15,21 +14,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Callable, Protocol
+from typing import Callable, Protocol
 
 from ma_boot.desk.rehearsal.faults import Fault
 from ma_boot.desk.rehearsal.platform.simulated_job import SimulatedJob
 from ma_boot.desk.rehearsal.simulated_cards import break_card
-from ma_boot.processes.orphan_guard import process_stat
 from ma_boot.processes.signals import signal_group, signal_process
 from ma_boot.report.growing_file import GrowingFile
 from ma_boot.report.timeline.events import Event, read_events
 
 _POLL_SECONDS = 0.01
-_STOP_SECONDS = 5.0
 GRACE_SECONDS = 30.0  # the default of Kubernetes; the documents of ModelArts state none
-FLOOD_BYTES = 64 << 20
-_FLOOD_LINE = b"this line comes from --fault flood: " + b"x" * 90 + b"\n"
 
 
 @dataclass
@@ -180,9 +175,9 @@ class Injector:
         """Sends the rank a signal."""
         watch.processes.signal_rank(_rank(fault, watch), _signal(fault))
 
-    def exit(self, fault: Fault, watch: Watch) -> None:
-        """Makes the rank exit with a code."""
-        force_exit(_rank(fault, watch).pid, fault.code or 1)
+    def interrupt(self, fault: Fault, watch: Watch) -> None:
+        """Makes a rank that runs Python raise `KeyboardInterrupt`."""
+        watch.processes.signal_rank(_rank(fault, watch), signal.SIGINT)
 
     def hang(self, fault: Fault, watch: Watch) -> None:
         """Suspends the rank and its children, for some time or for good."""
@@ -190,12 +185,6 @@ class Injector:
         send(signal.SIGSTOP)
         if fault.lasts is not None:
             self._after(fault.lasts, partial(send, signal.SIGCONT))
-
-    def flood(self, fault: Fault, watch: Watch) -> None:
-        """Writes lines into the rank's standard output as fast as they are read."""
-        output = open(f"/proc/{_rank(fault, watch).pid}/fd/1", "wb")  # noqa: SIM115 -- _pour closes it
-        size = fault.size or FLOOD_BYTES
-        threading.Thread(target=_pour, args=(output, size), name="flood", daemon=True).start()
 
     def lose(self, fault: Fault, watch: Watch) -> None:
         """Kills the node's ma_boot; its guard then kills everything that it started."""
@@ -242,9 +231,8 @@ class Injector:
 
 _ACTIONS: Mapping[str, Callable[[Injector, Fault, Watch], None]] = {
     "kill": Injector.kill,
-    "exit": Injector.exit,
+    "raise": Injector.interrupt,
     "hang": Injector.hang,
-    "flood": Injector.flood,
     "lost": Injector.lose,
     "bad-card": Injector.break_card,
     "rescheduled": Injector.reschedule,
@@ -309,61 +297,3 @@ def _nodes(fault: Fault, watch: Watch) -> list[StartedNode]:
 
 def _all_started(fault: Fault, watch: Watch) -> bool:
     return len(_nodes(fault, watch)) == (watch.size if fault.node is None else 1)
-
-
-def _pour(output: BinaryIO, size: int) -> None:
-    """Writes until the size is reached or the rank has ended."""
-    with output, contextlib.suppress(OSError):
-        for _ in range(0, size, len(_FLOOD_LINE)):
-            output.write(_FLOOD_LINE)
-
-
-def force_exit(pid: int, code: int) -> None:
-    """Makes a running process exit with this code (0 to 255), whatever program it is.
-
-    The process is suspended, and finds the machine code of `exit_group(code)` where it goes on. Linux allows
-    that for an ancestor of the same user (ptrace(2), "Ptrace access mode checking").
-
-    Raises:
-        OSError: the process has ended or may not be modified, or the architecture is not supported.
-    """
-    exits = _EXITS.get(platform.machine())
-    if exits is None:
-        raise OSError(f"found {platform.machine()}, expected one of {', '.join(_EXITS)}")
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        _await_stop(pid)
-        program_counter = int(Path(f"/proc/{pid}/syscall").read_text().split()[-1], 16)
-        nop, body = exits(code)
-        with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
-            memory.seek(program_counter - len(nop))  # from where an interrupted system call is restarted
-            memory.write(nop + body)
-    finally:
-        signal_process(pid, signal.SIGCONT)
-
-
-def _await_stop(pid: int) -> None:
-    until = time.monotonic() + _STOP_SECONDS
-    while True:
-        stat = process_stat(pid)
-        state = "X" if stat is None else stat[0]
-        if state == "T":  # proc(5): stopped by a signal
-            return
-        if state in "ZX" or time.monotonic() > until:
-            raise OSError(f"process {pid} could not be suspended: its state is {state}")
-        time.sleep(0.001)
-
-
-def _x86_64(code: int) -> tuple[bytes, bytes]:
-    """nop; nop / mov edi, code; mov eax, 231; syscall."""
-    return b"\x90\x90", b"\xbf%c\0\0\0\xb8\xe7\0\0\0\x0f\x05" % code
-
-
-def _aarch64(code: int) -> tuple[bytes, bytes]:
-    """nop / movz x0, code; movz x8, 94; svc 0."""
-    words = (0xD503201F, 0xD2800000 | code << 5, 0xD2800008 | 94 << 5, 0xD4000001)
-    nop, *body = (word.to_bytes(4, "little") for word in words)
-    return nop, b"".join(body)
-
-
-_EXITS = {"x86_64": _x86_64, "aarch64": _aarch64}

@@ -36,7 +36,6 @@ from path_mapping.transfer.transfer import download, upload
 from path_mapping.workers.retry import RetriedStore
 
 _CANCEL_SECONDS = 2.0
-_KINDS = {"obs-corrupt": "flip", "obs-slow": "trickle"}  # the others have the same name
 _HOST = "127.0.0.1"
 _UNLIMITED = 1_000_000
 _UNQUOTED = string.punctuation.replace("%", "")  # clients differ in which of these they percent-encode
@@ -175,7 +174,7 @@ class ServedObs:
     def inject(self, faults: Sequence[Fault], note: Callable[[Fault], None]) -> None:
         """Breaks requests from now on, downloads if a fault names no method; `note` is called for each."""
         for fault in faults:
-            kind = _KINDS.get(fault.kind, fault.kind.partition("-")[2])
+            kind = fault.kind.partition("-")[2]
             method, key = fault.method or "GET", quote(fault.key or "", _UNQUOTED)
             times = fault.times or _UNLIMITED
             self._server.faults.append(ObsFault(kind, method, key, times, partial(note, fault)))

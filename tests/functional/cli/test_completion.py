@@ -100,7 +100,7 @@ def bash(project: Path) -> Iterator[Bash]:
         ("ma_boot train.py --data jo", "jobstart_hccl.json "),
         ("ma_boot --obs-root ob", "obs-root/"),
         ("ma_boot --rendezvous m", r"ma_boot --rendezvous m.*\n?mindspore +mpi"),
-        ("ma_boot --local --fault table-to", "table-torn "),
+        ("ma_boot --local --fault table-lac", "table-lacks "),
         ("ma_boot rank-table show jo", "jobstart_hccl.json "),
     ],
 )
@@ -126,7 +126,7 @@ def test_bash_completes(bash: Bash, typed: str, completed: str) -> None:
         (["-m", "package.train", "--plan", "--pa"], ["file --pa"]),
         (["--help", "ra"], ["plain ranks"]),
         (["run", "--help", "fa"], ["plain faults"]),
-        (["--fault", "obs-c"], ["plain obs-cut", "plain obs-corrupt"]),
+        (["--fault", "table"], ["plain table-late", "plain table-lacks"]),
         (["rank-table", "diff", "a.json", "b"], ["file b"]),
         (["rank-table", "fake", "--templ"], ["plain --template"]),
         (["rank-table", "sh"], ["plain show"]),

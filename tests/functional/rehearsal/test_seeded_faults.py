@@ -34,7 +34,7 @@ def case(seed: int) -> tuple[int, int, list[str]]:
     nodes = chance.choice([2, 2, 3, 4, 8])
     each = 1 if nodes > 3 else 2
     ranks = chance.sample(range(nodes * each), chance.randint(1, min(3, nodes * each)))
-    kinds = ["kill", "kill signal=SEGV", "exit code=9"]
+    kinds = ["kill", "kill signal=SEGV", "raise"]
     faults = [f"{chance.choice(kinds)} rank={rank} line={chance.randint(1, STEPS // 4)}" for rank in ranks]
     if chance.random() < 0.3:
         faults.append(f"obs-503 method={chance.choice(['PUT', 'GET'])} times={chance.randint(1, 6)}")

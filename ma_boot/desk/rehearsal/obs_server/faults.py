@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Callable, Protocol
 
 from ma_boot.desk.rehearsal.obs_server.request import Body, Connection, HttpRequest
 from ma_boot.desk.rehearsal.obs_server.responses import HttpResponse, failed
 
-TRICKLE_SECONDS, TRICKLE_BYTES = 0.05, 100
-ERRORS = {
-    "403": (403, "AccessDenied"),
-    "404": (404, "NoSuchKey"),
-    "500": (500, "InternalError"),
-    "503": (503, "SlowDown"),
-    "expired": (403, "ExpiredToken"),
-}
-KINDS = {*ERRORS, "cut", "flip", "hang", "reset", "stall", "trickle"}
+# A slow response: 100 bytes every 0.05 seconds.
+SLOW_SECONDS, SLOW_BYTES = 0.05, 100
+ERRORS = {"503": (503, "SlowDown"), "expired": (403, "ExpiredToken")}
+KINDS = {*ERRORS, "slow", "hang"}
 
 
 @dataclass(frozen=True)
@@ -75,10 +70,8 @@ class RequestFault(Protocol):
 class ObsFault:
     """Breaks the next `times` requests of this method whose path or query, as sent, contains `path`.
 
-    `kind` is a key of ERRORS, or one of: `hang` (no response; until the server's `release` is set), `reset`
-    (RST instead of a response), `stall` (half of the response, then as `hang`), `cut` (half of the response,
-    then FIN), `trickle` (a few kilobytes per second), `flip` (one flipped bit). `note` is called for each
-    request that it breaks.
+    `kind` is a key of ERRORS, `slow` (SLOW_BYTES every SLOW_SECONDS) or `hang` (no response until the
+    server's `release` is set). `note` is called for each request that it breaks.
     """
 
     kind: str
@@ -102,25 +95,13 @@ class ObsFault:
             return pending.send(failed(*ERRORS[self.kind], "an injected fault", pending.request.path))
         if self.kind == "hang":
             pending.release.wait()
-        elif self.kind == "reset":
-            pending.connection.reset()
-        else:
-            return self._damage(pending, pending.proper().loaded())
-        return False
-
-    def _damage(self, pending: PendingRequest, response: HttpResponse) -> bool:
-        body = response.body
-        if self.kind == "flip":
-            return pending.send(replace(response, body=bytes(byte ^ 1 for byte in body[:1]) + body[1:]))
+            return False
+        response = pending.proper()
         if pending.request.method == "HEAD":
             return pending.send(response)
-        if self.kind == "trickle":
-            pending.send_part(response, 0)
-            for start in range(0, len(body), TRICKLE_BYTES):
-                pending.release.wait(TRICKLE_SECONDS)
-                pending.connection.send(body[start : start + TRICKLE_BYTES])
-            return False
-        pending.send_part(response, len(body) // 2)
-        if self.kind == "stall":
-            pending.release.wait()
+        response = response.loaded()
+        pending.send_part(response, 0)
+        for start in range(0, len(response.body), SLOW_BYTES):
+            pending.release.wait(SLOW_SECONDS)
+            pending.connection.send(response.body[start : start + SLOW_BYTES])
         return False

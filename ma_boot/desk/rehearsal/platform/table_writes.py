@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ma_boot.desk.rehearsal.faults import Fault
-from ma_boot.desk.rehearsal.platform.simulated_job import SimulatedJob, StartCounts, rank_table
+from ma_boot.desk.rehearsal.platform.simulated_job import SimulatedJob, rank_table
 from ma_boot.platform.rank_table import WRITERS
 
 _STEPS = 3  # equal parts of the delay: missing, initializing, half written
-_SWAP_SECONDS = 0.02
-_SWAPPING_SECONDS = 3.0  # the default of for= of table-rewritten
-_COMPLETED_SECONDS = 0.1  # before a table regresses
 
 
 @dataclass(frozen=True)
@@ -68,78 +64,30 @@ def _good(job: SimulatedJob, node: int, delay: float) -> list[TableWrite]:
 
 
 def _faulty(job: SimulatedJob, node: int, delay: float, fault: Fault) -> list[TableWrite]:
-    """The writes with a fault: the wrong content when the table would be completed, then the right one."""
-    table, (status, half, completed) = rank_table(job), stages(job)
-    later = [] if fault.lasts is None else [TableWrite(delay + fault.lasts, node, completed)]
-    before = TableWrite(delay / _STEPS, node, status)
-    wrong = {
-        "table-torn": half,
-        "table-empty": "",
-        "table-lacks": json.dumps(_without_pod(table, fault.pod)),
-        "table-wrong": json.dumps(_with_duplicate(table)),
-    }
-    if fault.kind in wrong:
-        return [before, TableWrite(delay, node, wrong[fault.kind], fault=fault), *later]
+    """The writes with a fault; the completed table follows only if the fault has an end."""
+    completed = stages(job)[-1]
     if fault.kind == "table-late":
         return [TableWrite(fault.lasts or 0.0, node, completed)]
-    if fault.kind == "table-stale":
-        return [TableWrite(0.0, node, json.dumps(_of_earlier_attempt(job)), fault=fault), *later]
-    if fault.kind == "table-regresses":
-        lasts = 1.0 if fault.lasts is None else fault.lasts
-        return [
-            TableWrite(delay, node, completed),
-            TableWrite(delay + _COMPLETED_SECONDS, node, status, fault=fault),
-            TableWrite(delay + _COMPLETED_SECONDS + lasts, node, completed),
-        ]
-    if fault.kind == "table-rewritten":
-        return list(_swaps(node, status, completed, delay, fault))
-    return [TableWrite(delay / _STEPS, node, status, fault=fault)]  # absent, table-never
+    initializing = TableWrite(delay / _STEPS, node, stages(job)[0])
+    if fault.kind == "absent":  # the platform waits for the node, so no table is ever completed
+        return [replace(initializing, fault=fault)]
+    lacking = TableWrite(delay, node, json.dumps(_without_pod(job, fault.pod or 0)), fault=fault)
+    later = [] if fault.lasts is None else [TableWrite(delay + fault.lasts, node, completed)]
+    return [initializing, lacking, *later]
 
 
-def _swaps(node: int, status: str, completed: str, delay: float, fault: Fault) -> Iterator[TableWrite]:
-    end = delay + (_SWAPPING_SECONDS if fault.lasts is None else fault.lasts)
-    for number in itertools.takewhile(lambda n: n * _SWAP_SECONDS <= end, itertools.count()):
-        at = number * _SWAP_SECONDS
-        yield TableWrite(at, node, completed if at >= delay else status, True, fault if number == 0 else None)
-
-
-def _changed(table: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A copy of the table, and its pods or servers, which may be changed."""
-    document = copy.deepcopy(dict(table))
-    if "group_list" in document:
-        return document, document["group_list"][0]["instance_list"]
-    return document, document["server_list"]
-
-
-def _devices(pod: Mapping[str, Any]) -> list[dict[str, Any]]:
-    devices: list[dict[str, Any]] = pod["devices"] if "devices" in pod else pod["device"]
-    return devices
-
-
-def _without_pod(table: Mapping[str, Any], pod: int | None) -> dict[str, Any]:
-    document, pods = _changed(table)
+def _without_pod(job: SimulatedJob, pod: int) -> dict[str, Any]:
+    """The job's table without one of its pods, but consistent in itself."""
+    document = copy.deepcopy(rank_table(job))
     if "group_list" not in document:
-        del pods[pod or 0]
-        for rank, device in enumerate(device for server in pods for device in server["device"]):
+        del document["server_list"][pod]
+        devices = (device for server in document["server_list"] for device in server["device"])
+        for rank, device in enumerate(devices):
             device["rank_id"] = str(rank)
-        return {**document, "server_count": str(len(pods))}
-    pods[:] = [entry for entry in pods if not entry["pod_name"].endswith(f"-{pod}")]
+        return {**document, "server_count": str(len(document["server_list"]))}
     group = document["group_list"][0]
+    pods = [entry for entry in group["instance_list"] if not entry["pod_name"].endswith(f"-{pod}")]
+    group["instance_list"] = pods
     group["instance_count"] = str(len(pods))
     group["device_count"] = str(sum(len(entry["devices"]) for entry in pods))
     return document
-
-
-def _with_duplicate(table: Mapping[str, Any]) -> dict[str, Any]:
-    document, pods = _changed(table)
-    devices = [device for pod in pods for device in _devices(pod)]
-    for device in devices:
-        device["device_ip"] = devices[0]["device_ip"]
-    return document
-
-
-def _of_earlier_attempt(job: SimulatedJob) -> dict[str, Any]:
-    """The table of another job, on machines where this one never is."""
-    counts = (StartCounts(scheduled=50),) * job.nodes
-    shape = (job.nodes, job.devices_per_node, job.platform)
-    return rank_table(SimulatedJob("of-an-earlier-attempt", job.root, *shape, counts=counts))
