@@ -108,7 +108,7 @@ COMMANDS = {
     ),
     "rehearsal": (
         "ma_boot.cli.rehearsal:rehearsal",
-        "Lists, opens and removes the rehearsals of `ma_boot --local`.",
+        "Opens the page of a rehearsal of `ma_boot --local`.",
     ),
     "report": (
         "ma_boot.cli.report:report",

@@ -1,7 +1,8 @@
-"""Finds rehearsals by the mark that each one leaves in its directory, and removes those that are over.
+"""Directories of rehearsals: created with a mark, found by it, and removed when newer ones replace them.
 
-The mark is locked while the rehearsal runs: whatever ends it, the kernel takes the lock away. A directory
-without a mark, of another user, behind a link or with another name than in its mark is not ours.
+The mark is a file that is locked while the rehearsal runs; the kernel releases the lock however it ends. A
+directory without a mark, of another user, behind a link or with another name than in its mark is foreign.
+Running rehearsals and foreign directories are never removed.
 """
 
 from __future__ import annotations
@@ -13,57 +14,40 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ma_boot.errors import CannotCreate, ConfigError, listed
-from ma_boot.report.files import read_end
-from ma_boot.report.timeline.events import read_events
+from ma_boot.errors import CannotCreate, ConfigError
+from ma_boot.wording import list_first
 
 MARK = "rehearsal.json"
 PAGE = "report.html"
 _NAME = r"ma-job-[0-9a-f]{8}"
-# The event of the end is the last one of its file.
-_END_BYTES = 16_000
+_MOST_NAMED = 4
 
 
 class KeptRehearsal(NamedTuple):
-    """A rehearsal in `path`: its command, when it began (seconds since 1970), and how it ended.
-
-    `exit_code` is None for one that runs or has left no event of its end; `page` is None without a page.
-    """
+    """A rehearsal in `path`, which began at `began` (seconds since 1970)."""
 
     path: Path
-    command: str
     began: float
-    running: bool
-    exit_code: int | None
-    cause: str
-    page: Path | None
+    is_running: bool
 
     @property
-    def name(self) -> str:
-        """The name of its directory."""
-        return self.path.name
-
-    def bytes(self) -> int:
-        """Bytes of its files on the disk."""
-        total = 0
-        for directory, _, names in os.walk(self.path):
-            for name in names:
-                with suppress(OSError):
-                    total += os.lstat(os.path.join(directory, name)).st_blocks * 512
-        return total
+    def page(self) -> Path | None:
+        """The page of the whole job, if it was written."""
+        page = self.path / PAGE
+        return page if page.exists() else None
 
 
 @contextmanager
 def sandbox(root: Path, command: str, events: Path) -> Iterator[None]:
-    """Creates the directory of a rehearsal, which its mark shows to be ours, and to run during the block.
+    """Creates the directory of a rehearsal, with a mark that is locked during the block.
 
-    If the rehearsal has not begun by the end of the block, and so has no `events`, the directory is removed,
-    and its parent too if it is empty.
+    A rehearsal that has no file `events` at the end of the block has not begun: its directory is removed, and
+    the parent too if it is empty.
 
     Raises:
         CannotCreate: The directory or its mark cannot be created.
@@ -85,7 +69,7 @@ def sandbox(root: Path, command: str, events: Path) -> Iterator[None]:
 def _remove_unless_begun(root: Path, events: Path) -> None:
     if not events.exists():
         shutil.rmtree(root, ignore_errors=True)
-        with suppress(OSError):  # others are in there, which is why rmdir
+        with suppress(OSError):  # it holds other rehearsals
             root.parent.rmdir()
 
 
@@ -102,39 +86,39 @@ def kept_in(directory: Path) -> list[KeptRehearsal]:
     return sorted(filter(None, rehearsals), key=lambda rehearsal: rehearsal.began, reverse=True)
 
 
-def named(directory: Path, names: Sequence[str]) -> list[KeptRehearsal]:
-    """The rehearsals of these names; a part that only one has is enough.
+def find_page(directory: Path, name: str | None) -> Path:
+    """Returns the page of the rehearsal of this name, by default of the newest one that has a page.
+
+    A part of a name is enough if it is unique.
 
     Raises:
-        ConfigError: No rehearsal of ours has the name, or several have it.
+        ConfigError: no rehearsal has the name, several have it, or none has a page.
     """
-    every, chosen, problems = kept_in(directory), [], []
-    for name in names:
-        same = [rehearsal for rehearsal in every if rehearsal.name == name]
-        fitting = same or [rehearsal for rehearsal in every if name in rehearsal.name]
-        if len(fitting) == 1:
-            chosen.append(fitting[0])
-        else:
-            several = ", ".join(rehearsal.name for rehearsal in fitting[:4])
-            problems.append(
-                f"{name}: " + (f"several have that in their name: {several}" if fitting else "none")
-            )
-    if problems:
-        raise ConfigError(listed(f"expected rehearsals in {directory} (ma_boot rehearsal list):", problems))
-    return chosen
+    rehearsals = kept_in(directory)
+    if name is not None:
+        named = [kept for kept in rehearsals if kept.path.name == name]
+        rehearsals = named or [kept for kept in rehearsals if name in kept.path.name]
+        if len(rehearsals) != 1:
+            names = [kept.path.name for kept in rehearsals] or ["none"]
+            found = list_first(names, _MOST_NAMED)
+            raise ConfigError(f"expected one rehearsal in {directory} with {name} in its name, found {found}")
+    page = next(filter(None, (kept.page for kept in rehearsals)), None)
+    if page is None:
+        raise ConfigError(f"no page of {name or 'a rehearsal'} in {directory}: is it still running?")
+    return page
 
 
 def remove(rehearsal: KeptRehearsal) -> None:
     """Removes a rehearsal with all its files.
 
     Raises:
-        ConfigError: It runs, or is not ours any more.
-        CannotCreate: Its files cannot be removed, at least not all.
+        ConfigError: it is running, or the directory has become a foreign one.
+        CannotCreate: a file cannot be removed.
     """
     with _locked(rehearsal.path) as free:
         if not free:
-            raise ConfigError(f"{rehearsal.path} is running, or is no rehearsal of ours: it stays")
-        # The mark goes last: what cannot be removed now can be removed later.
+            raise ConfigError(f"{rehearsal.path} is running, or was not made by this user: it stays")
+        # The mark goes last, so that a directory with files that remain can be removed later.
         for name in [*(name for name in os.listdir(rehearsal.path) if name != MARK), MARK]:
             path = rehearsal.path / name
             try:
@@ -148,11 +132,11 @@ def remove(rehearsal: KeptRehearsal) -> None:
             rehearsal.path.rmdir()
 
 
-def pruned(directory: Path, keep: int) -> tuple[int, list[str]]:
-    """Removes the oldest rehearsals beyond `keep`, never one that runs: how many, and what went wrong."""
+def prune(directory: Path, keep: int) -> tuple[int, list[str]]:
+    """Removes the oldest rehearsals beyond the `keep` newest; returns their number, and the problems."""
     removed, problems = 0, []
     for rehearsal in kept_in(directory)[keep:]:
-        if rehearsal.running:
+        if rehearsal.is_running:
             continue
         try:
             remove(rehearsal)
@@ -166,20 +150,9 @@ def _kept(path: Path) -> KeptRehearsal | None:
     mark = _mark(path)
     if mark is None:
         return None
+    began = mark.get("began")
     with _locked(path) as free:
-        running = not free
-    end = {} if running else _end_of(path)
-    code, began = end.get("rehearsal_exit_code", end.get("exit_code")), mark.get("began")
-    page = path / PAGE
-    return KeptRehearsal(
-        path=path,
-        command=str(mark.get("command", "")),
-        began=float(began) if isinstance(began, (int, float)) else 0.0,
-        running=running,
-        exit_code=code if isinstance(code, int) else None,
-        cause=str(end.get("cause", "")).split("\n", 1)[0],
-        page=page if page.exists() else None,
-    )
+        return KeptRehearsal(path, float(began) if isinstance(began, (int, float)) else 0.0, not free)
 
 
 def _mark(path: Path) -> dict[str, Any] | None:
@@ -216,13 +189,3 @@ def _locked(path: Path) -> Iterator[bool]:
         yield True
     finally:
         os.close(descriptor)
-
-
-def _end_of(path: Path) -> dict[str, Any]:
-    """Returns the event of a rehearsal's end; empty if there is none."""
-    for file in (path / "log").glob("*-events.jsonl"):
-        with suppress(OSError):
-            for event in reversed(read_events(read_end(file, _END_BYTES)).events):
-                if event["kind"] == "job-end":
-                    return dict(event)
-    return {}

@@ -14,7 +14,7 @@ from typing import Any
 
 from ma_boot.desk.rehearsal.injection import LocalProcesses, NodeProcesses
 from ma_boot.desk.rehearsal.job_run import JobRun, SpecOf, StartOf
-from ma_boot.desk.rehearsal.kept import PAGE, pruned, sandbox
+from ma_boot.desk.rehearsal.kept import PAGE, prune, sandbox
 from ma_boot.desk.rehearsal.live_view import live_view
 from ma_boot.desk.rehearsal.node_specs import command_for_form, node_spec, rerooting_note
 from ma_boot.desk.rehearsal.platform.simulated_job import SimulatedJob, rank_table
@@ -39,6 +39,7 @@ from ma_boot.node.boot.request import command_text
 from ma_boot.node.launch.launch_plan import WorkerSpec
 from ma_boot.node.supervisor.supervise import Limits
 from ma_boot.report.result import RunResult
+from ma_boot.wording import counted
 
 PAGE_SECONDS = 30.0  # for the page of all nodes; on the platform, a node has less time at its end
 NO_CODE = (
@@ -144,9 +145,10 @@ def _finish(
     journal.close()
     events = [Path(job.events_file), *(file for node in range(job.nodes) for file in events_of(job, node))]
     made = write_in_time(events, Path(job.root, PAGE), context.inbox, journal.warn, PAGE_SECONDS)
-    removed, problems = pruned(Path(job.root).parent, rehearsal.options.keep_rehearsals)
+    removed, problems = prune(Path(job.root).parent, rehearsal.options.keep_rehearsals)
     if removed or problems:
-        journal.say("\n".join([f"{removed} old rehearsals were removed (MABOOT_KEEP_REHEARSALS)", *problems]))
+        count = counted(removed, "old rehearsal")
+        journal.say("\n".join([f"{count} removed (MABOOT_KEEP_REHEARSALS)", *problems]))
     place, total = shown_path(job.root, context.cwd), totals(job, time.monotonic() - started)
     journal.say("\n".join(summary_lines(place, total, made, exit_code, reason)))
     return exit_code

@@ -133,7 +133,7 @@ def test_old_rehearsals_are_removed_and_the_page_has_the_command_as_it_was_typed
         ended = rehearse(laptop, "ok.py", "--token", "planted", more={"MABOOT_KEEP_REHEARSALS": "1"})
         assert ended.code == 0, ended.output
     (left,) = laptop.glob("ma_boot-rehearsal/*")
-    assert "1 old rehearsals were removed" in ended.output
+    assert "1 old rehearsal removed" in ended.output
     (page,) = left.glob("report.html")
     text = page.read_text()
     assert "ok.py --token &#39;******&#39;</pre>" in text
