@@ -1,6 +1,6 @@
 """The template of the page, filled in by Jinja; every value is escaped.
 
-Jinja takes about 30 ms to be imported and to compile the template. This module, like all of the package, is
+Jinja takes 30 to 50 ms to be imported and to compile the template. This module, like all of the package, is
 imported when the ranks have ended.
 """
 
