@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ma_boot.desk.image.container_engine import engine
 from ma_boot.desk.rehearsal.containers.engine_calls import check_runs_here, create_containers, removing
+from ma_boot.desk.rehearsal.job_run import NodeRunner
 from ma_boot.desk.rehearsal.platform.code_directory import code_directory, command_in
 from ma_boot.desk.rehearsal.platform.simulated_job import (
     CODE_DIRECTORY,
@@ -79,14 +80,8 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, cont
                 argv = created.attach_command(node)
                 return WorkerSpec(f"node {node}", argv, context.cwd, context.environ, job.node_log(node))
 
-            exit_code = run_job(
-                setup,
-                lambda counts: created.job,
-                spec_of,
-                processes=created,
-                context=context,
-                started=started,
-            )
+            runner = NodeRunner(lambda counts: created.job, spec_of, processes=created)
+            exit_code = run_job(setup, runner, context, started)
             if options.keep:
                 context.journal.say(created.kept_note())
             else:

@@ -1,19 +1,26 @@
-"""The starts of a rehearsed job, one after the other, with the faults that are injected meanwhile."""
+"""The starts of a rehearsed job, one after the other, with the faults that are injected meanwhile.
+
+first start ──> run ──> ended ──> a fault restarts the job? ── no ──> FinishedJob
+                 ^                          │ yes
+                 └── new containers <───────┘
+"""
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Callable, NamedTuple
+from dataclasses import dataclass
+from typing import Callable
 
 from ma_boot.desk.rehearsal.faults import Fault
-from ma_boot.desk.rehearsal.injection import Injector, NodeProcesses, Watch, why_not_injected
+from ma_boot.desk.rehearsal.injected_faults import InjectedFaults
+from ma_boot.desk.rehearsal.injection import Injector, Watch
+from ma_boot.desk.rehearsal.injection_rules import why_not_injected
+from ma_boot.desk.rehearsal.leftovers import Leftovers
+from ma_boot.desk.rehearsal.node_processes import NodeProcesses
 from ma_boot.desk.rehearsal.platform.simulated_job import (
     SimulatedJob,
     StartCounts,
@@ -29,70 +36,63 @@ from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.launch.launch_plan import WorkerSpec
 from ma_boot.node.supervisor.supervise import Limits, supervise
 from ma_boot.platform.modelarts.job import instance_name
-from ma_boot.processes.children import reap_orphans
-from ma_boot.processes.control_group import file_text
-from ma_boot.processes.orphan_guard import descendants
-from ma_boot.processes.signals import signal_process
 from ma_boot.processes.task import Task
 from ma_boot.report.result import RunResult
-from ma_boot.wording import counted, list_first
 
-_POLL_SECONDS = 0.01
+# Kinds that take effect before the nodes start.
 _FROM_THE_START = ("absent", "disk-full", "table-late")
-_CANCEL_SECONDS = 10.0  # tasks check for cancellation every few milliseconds
-_LEFTOVER_SECONDS = 10.0  # the guard of a lost node needs only milliseconds
-_MOST_NAMED = 5
+# Seconds; tasks check for cancellation every few milliseconds.
+_CANCEL_SECONDS = 10.0
 
 
-StartOf = Callable[[tuple[StartCounts, ...]], SimulatedJob]
-SpecOf = Callable[[SimulatedJob, int], WorkerSpec]
+@dataclass(frozen=True)
+class NodeRunner:
+    """The way to run the nodes of a job: as processes, or in containers.
+
+    `start_of` returns the job as its nodes see it at a start, `spec_of` the process that runs a node then;
+    `processes` reaches the nodes and ranks that run.
+    """
+
+    start_of: Callable[[tuple[StartCounts, ...]], SimulatedJob]
+    spec_of: Callable[[SimulatedJob, int], WorkerSpec]
+    processes: NodeProcesses
 
 
-class Injection(NamedTuple):
-    """When a fault was injected (seconds on the monotonic clock); `problem` says why that failed."""
+@dataclass(frozen=True)
+class FinishedJob:
+    """A job whose last start ended with `result` at `ended` (seconds on the monotonic clock).
 
-    at: float
-    problem: str | None = None
+    `injected` may grow until the platform's last upload has ended. `missed` has the reason for each fault
+    that was not injected by `ended`; `left` are the PIDs of processes that outlived their start.
+    """
+
+    result: RunResult
+    ended: float
+    injected: InjectedFaults
+    missed: Mapping[Fault, str]
+    left: Sequence[int]
 
 
 class JobRun:
-    """`run` runs all starts of the job; then the attributes tell what happened.
+    """Runs all starts of a job."""
 
-    `injected` has the faults in their order, `missed` says why the others were not injected. `ended` is the
-    end of the last start on the monotonic clock; `left` are the PIDs of processes of the job that outlived
-    their start.
-    """
-
-    def __init__(
-        self,
-        setup: Setup,
-        limits: Limits,
-        context: ProcessContext,
-        start_of: StartOf,
-        spec_of: SpecOf,
-        processes: NodeProcesses,
-    ) -> None:
-        """`start_of` is the job as its nodes see it at a start, `spec_of` what runs a node then, `processes`
-        reaches what it runs."""
-        self.injected: dict[Fault, Injection] = {}
-        self.missed: dict[Fault, str] = {}
-        self.ended = 0.0
-        self.left: list[int] = []
+    def __init__(self, setup: Setup, runner: NodeRunner, limits: Limits, context: ProcessContext) -> None:
+        """`limits` are those of the processes that run the nodes."""
         self._setup = setup
+        self._runner = runner
         self._limits = limits
         self._context = context
-        self._start_of = start_of
-        self._spec_of = spec_of
-        self._processes = processes
-        self._lock = threading.Lock()
+        self._faults = setup.rehearsal.faults
+        self._injected = InjectedFaults(context.journal)
+        self._injector = Injector(self._faults, self._injected.note)
+        self._leftovers = Leftovers()
+        # Contents of the nodes' rank table files.
         self._written: dict[int, str] = {}
-        self._injector = Injector(setup.rehearsal.faults, self._note)
         if setup.obs is not None:
-            setup.obs.inject(setup.rehearsal.faults_of("obs"), self._note)
-        self._older = set(descendants(os.getpid(), {}))  # of a shell that `exec` has replaced
+            setup.obs.inject(setup.rehearsal.faults_of("obs"), self._injected.note)
 
-    def run(self) -> RunResult:
-        """Starts the job, and again after each fault that makes the platform do so; the last start's result.
+    def run(self) -> FinishedJob:
+        """Starts the job, and again after each fault that makes the platform do so.
 
         Raises:
             BootError: a new container's directories or inputs, or a rank table, cannot be provided.
@@ -100,29 +100,37 @@ class JobRun:
         """
         counts = first_start(self._setup.job.nodes)
         kept: Sequence[int] = ()
+        lines_of = {fault.rank for fault in self._faults if fault.line is not None and fault.rank is not None}
         while True:
-            watch = Watch(self._setup.job, self._present(), self._processes)
+            watch = Watch(self._setup.job, self._present(), self._runner.processes, counted=lines_of)
             try:
-                run = self._run_start(counts, kept, watch)
+                result = self._run_start(counts, kept, watch)
             finally:
-                self.ended = time.monotonic()
-                self._kill_leftovers()
-            self._note_missed(watch)
+                ended = time.monotonic()
+                self._leftovers.kill(self._context.journal.say)
+            watch.poll()
             fault, self._injector.restarts_job = self._injector.restarts_job, None
-            if fault is None or run.succeeded or self._context.inbox.stops:
-                return run
+            if fault is None or result.succeeded or self._context.inbox.stops:
+                missing = self._injected.missing(self._faults)
+                return FinishedJob(
+                    result=result,
+                    ended=ended,
+                    injected=self._injected,
+                    missed={missed: why_not_injected(missed, watch.state) for missed in missing},
+                    left=self._leftovers.pids,
+                )
             counts = restarted(counts) if fault.kind == "restart" else rescheduled(counts, fault.node)
             kept = [node for node, count in enumerate(counts) if count.started > 1]
             self._replace_containers([node for node in range(len(counts)) if node not in kept])
             self._context.journal.say(f"the platform starts the job again ({fault})")
 
     def _run_start(self, counts: tuple[StartCounts, ...], kept: Sequence[int], watch: Watch) -> RunResult:
-        setup, context = self._setup, self._context
-        start = self._start_of(counts)
-        specs = [self._spec_of(start, node) for node in self._present()]
-        for fault in setup.rehearsal.faults:
+        context = self._context
+        start = self._runner.start_of(counts)
+        specs = [self._runner.spec_of(start, node) for node in self._present()]
+        for fault in self._faults:
             if fault.kind in _FROM_THE_START:
-                self._note(fault)
+                self._injected.note(fault)
         with (
             self._beside("rank table", lambda cancel: self._write_tables(self._tables(start, kept), cancel)),
             self._beside("faults", lambda cancel: self._injector.run(watch, cancel)),
@@ -137,12 +145,15 @@ class JobRun:
             )
 
     def _tables(self, start: SimulatedJob, kept: Sequence[int]) -> list[TableWrite]:
-        """The writes of one start. A node that keeps its container still has its old table, which is written
-        again only if it was not completed, or if another node was rescheduled."""
+        """Returns the writes of one start.
+
+        A node that keeps its container still has its old table, which is written again only if it was not
+        completed, or if another node was rescheduled.
+        """
         delay = self._setup.rehearsal.options.rank_table_delay
         new = [node for node in range(start.nodes) if node not in kept]
         if not kept:
-            return writes(start, new, delay, self._setup.rehearsal.faults)
+            return writes(start, new, delay, self._faults)
         if new:
             return writes(start, new, delay) + renewed(start, kept, delay)
         return writes(start, [node for node in kept if self._written.get(node) != stages(start)[-1]], delay)
@@ -155,11 +166,12 @@ class JobRun:
             try:
                 write_table(self._setup.job.table_file(write.node), write)
             except CannotCreate as error:
-                self._context.journal.say(str(error))  # now: the nodes may wait for the table for long
+                # Reported at once: the nodes may wait for the table until their timeout.
+                self._context.journal.say(str(error))
                 raise
             self._written[write.node] = write.text
             if write.fault is not None:
-                self._note(write.fault)
+                self._injected.note(write.fault)
 
     @contextmanager
     def _beside(self, name: str, work: Callable[[threading.Event], None]) -> Iterator[None]:
@@ -172,60 +184,12 @@ class JobRun:
             task.wait(lambda: None, time.monotonic() + _CANCEL_SECONDS)
         task.check()
 
-    def _note(self, fault: Fault, problem: str | None = None) -> None:
-        with self._lock:
-            if fault in self.injected:
-                return
-            self.injected[fault] = Injection(time.monotonic(), problem)
-        self._context.journal.event("fault", fault=str(fault), problem=problem)
-        self._context.journal.say(f"fault: {fault}" + (f": {problem}" if problem else ""))
-
-    def _note_missed(self, watch: Watch) -> None:
-        watch.poll()
-        missed = [fault for fault in self._setup.rehearsal.faults if fault not in self.injected]
-        self.missed = {fault: why_not_injected(fault, watch) for fault in missed}
-
     def _present(self) -> list[int]:
-        """The nodes that are started at all."""
-        absent = {fault.node for fault in self._setup.rehearsal.faults if fault.kind == "absent"}
+        """Returns the nodes that are started at all."""
+        absent = {fault.node for fault in self._faults if fault.kind == "absent"}
         return [node for node in range(self._setup.job.nodes) if node not in absent]
 
     def _replace_containers(self, nodes: Sequence[int]) -> None:
         for node in nodes:
             shutil.rmtree(self._setup.job.sandbox_root(node), ignore_errors=True)
         self._setup.make_nodes(nodes, self._context.inbox)
-
-    def _kill_leftovers(self) -> None:
-        """Waits for all that the nodes have started to end, and kills what does not."""
-        left = self._left_after(_LEFTOVER_SECONDS)
-        if not left:
-            return
-        named = list_first([f"{pid} ({_program(pid)})" for pid in left], _MOST_NAMED)
-        count = counted(len(left), "process", "processes")
-        self._context.journal.say(
-            f"{count} outlived the nodes and {'is' if len(left) == 1 else 'are'} killed: {named}"
-        )
-        self.left += left
-        until = time.monotonic() + _LEFTOVER_SECONDS
-        while left and time.monotonic() < until:  # again: one may start another meanwhile
-            for pid in left:
-                signal_process(pid, signal.SIGKILL)
-            left = self._left_after(_POLL_SECONDS)
-
-    def _left_after(self, seconds: float) -> list[int]:
-        """Returns processes of the nodes that still run after some seconds.
-
-        All orphans of the nodes are adopted by this process, with any environment and session.
-        """
-        until = time.monotonic() + seconds
-        while True:
-            reap_orphans([])
-            left = sorted(set(descendants(os.getpid(), {})) - self._older)
-            if not left or time.monotonic() > until:
-                return left
-            time.sleep(_POLL_SECONDS)
-
-
-def _program(pid: int) -> str:
-    """The name of a process's program."""
-    return file_text(Path(f"/proc/{pid}/comm")).strip() or "ended"

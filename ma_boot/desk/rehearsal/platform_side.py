@@ -94,7 +94,7 @@ def uploading_outputs(
         return
     give_up = threading.Event()
     routes = [[channel.route(job, node) for channel in outputs] for node in range(job.nodes)]
-    work = partial(_upload, routes, Path(job.root), store, give_up, warn)
+    work = partial(_upload, routes, Path(job.root), store, give_up=give_up, warn=warn)
     task = Task("outputs of the job form", work, inbox)
     try:
         yield
@@ -110,11 +110,14 @@ def _upload(
     routes_of_nodes: Sequence[Sequence[Route]],
     base: Path,
     store: Store,
+    cancel: threading.Event,
     give_up: threading.Event,
     warn: Callable[[str], None],
-    cancel: threading.Event,
 ) -> None:
-    """Uploads outputs as the platform's sidecars do, each for one node."""
+    """Uploads outputs as the platform's sidecars do, each for one node: periodically until `cancel` is set.
+
+    The last upload follows, and ends early if `give_up` is set.
+    """
 
     def sidecar(routes: Sequence[Route]) -> None:
         upload_periodically(

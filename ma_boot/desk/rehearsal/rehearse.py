@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ma_boot.desk.rehearsal.injection import LocalProcesses, NodeProcesses
-from ma_boot.desk.rehearsal.job_run import JobRun, SpecOf, StartOf
+from ma_boot.desk.rehearsal.job_run import JobRun, NodeRunner
 from ma_boot.desk.rehearsal.kept import PAGE, prune, sandbox
 from ma_boot.desk.rehearsal.live_view import live_view
+from ma_boot.desk.rehearsal.node_processes import LocalProcesses
 from ma_boot.desk.rehearsal.node_specs import command_for_form, node_spec, rerooting_note
 from ma_boot.desk.rehearsal.platform.simulated_job import SimulatedJob, rank_table
 from ma_boot.desk.rehearsal.platform_side import uploading_outputs
@@ -61,28 +61,18 @@ def rehearse(rehearsal: Rehearsal, context: ProcessContext) -> int:
     started = time.monotonic()
     job = new_job(rehearsal, context)
     with sandbox_of(job, rehearsal), set_up(rehearsal, job, context) as setup:
-        return run_job(
-            setup,
-            lambda counts: replace(job, counts=counts, exact_paths=setup.exact_paths),
-            lambda start, node: node_spec(setup, start, node, context),
+        runner = NodeRunner(
+            start_of=lambda counts: replace(job, counts=counts, exact_paths=setup.exact_paths),
+            spec_of=lambda start, node: node_spec(setup, start, node, context),
             processes=LocalProcesses(),
-            context=context,
-            started=started,
         )
+        return run_job(setup, runner, context, started)
 
 
-def run_job(
-    setup: Setup,
-    start_of: StartOf,
-    spec_of: SpecOf,
-    processes: NodeProcesses,
-    context: ProcessContext,
-    started: float,
-) -> int:
+def run_job(setup: Setup, runner: NodeRunner, context: ProcessContext, started: float) -> int:
     """Runs a job that is set up, and reports it; returns the exit code of the rehearsal.
 
-    `start_of`, `spec_of` and `processes` are as for `JobRun`; `started` is when the rehearsal started, on the
-    monotonic clock.
+    The rehearsal started at `started`, in seconds on the monotonic clock.
     """
     rehearsal, request, job, say = setup.rehearsal, setup.request, setup.job, context.journal.say
     context.journal.open(Path(job.events_file), None)
@@ -100,21 +90,22 @@ def run_job(
     with uploading_outputs(
         rehearsal.channels, job, setup.store, seconds=timeout, inbox=context.inbox, warn=context.journal.warn
     ):
-        job_run = JobRun(setup, limits, context, start_of=start_of, spec_of=spec_of, processes=processes)
+        job_run = JobRun(setup, runner, limits, context)
         with live_view(job, context.journal.console):
-            run = job_run.run()
-    code = job_exit_code(run, context.inbox.stops)
-    verdicts = verdicts_of(setup, job_run, run, code)
+            finished = job_run.run()
+    code = job_exit_code(finished.result, context.inbox.stops)
+    verdicts = verdicts_of(setup, finished, code)
     if verdicts:
         say("\n".join(line for verdict in verdicts for line in verdict.lines()))
         try:
             write_verdicts(job.root, verdicts)
         except OSError as error:  # a full disk does not change how the job ended
             context.journal.warn(f"cannot write {error.filename or job.root}: {error.strerror}")
-    own_stops = sum(fault.kind == "stop" and fault.node is None for fault in job_run.injected)
-    by_user = len(context.inbox.stops) > own_stops  # then it is no wonder that faults did not come
+    own_stops = sum(fault.kind == "stop" and fault.node is None for fault in finished.injected.injections())
+    by_user = len(context.inbox.stops) > own_stops  # then faults may be missing
     wrong = [f"{problem} ({verdict.fault})" for verdict in verdicts for problem in verdict.wrong]
-    return _finish(rehearsal, job, run, context=context, started=started, wrong=() if by_user else wrong)
+    deviations = () if by_user else wrong
+    return _finish(rehearsal, job, finished.result, context=context, started=started, wrong=deviations)
 
 
 def sandbox_of(job: SimulatedJob, rehearsal: Rehearsal) -> AbstractContextManager[None]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ma_boot.desk.rehearsal.faults import Fault
-from ma_boot.desk.rehearsal.job_run import JobRun
+from ma_boot.desk.rehearsal.job_run import FinishedJob
 from ma_boot.desk.rehearsal.kept import PAGE
 from ma_boot.desk.rehearsal.node_specs import node_mapping
 from ma_boot.desk.rehearsal.platform.simulated_job import SimulatedJob
@@ -211,24 +211,26 @@ class FaultVerdict:
         return f"outputs: all {self.files} files are in OBS"
 
 
-def verdicts_of(setup: Setup, job_run: JobRun, run: RunResult, code: int) -> list[FaultVerdict]:
+def verdicts_of(setup: Setup, finished: FinishedJob, code: int) -> list[FaultVerdict]:
     """A verdict on each fault of a job that has ended with an exit code."""
     if not setup.rehearsal.faults:
         return []
-    why = cause(setup.job, run, code)
-    left = ", ".join(map(str, job_run.left))
+    why = cause(setup.job, finished.result, code)
+    left = ", ".join(map(str, finished.left))
     outlived = (f"processes still running at the end: {left}",) if left else ()
     files, lost = _output_files(setup) or (None, None)
 
+    injected = finished.injected.injections()
+
     def verdict(fault: Fault) -> FaultVerdict:
-        injection = job_run.injected.get(fault)
-        problem = injection.problem if injection else f"the fault was not injected: {job_run.missed[fault]}"
+        injection = injected.get(fault)
+        problem = injection.problem if injection else f"the fault was not injected: {finished.missed[fault]}"
         return FaultVerdict(
             fault=str(fault),
             came=problem is None,
             code=code,
             cause=why,
-            seconds=max(0.0, job_run.ended - injection.at) if injection else None,
+            seconds=max(0.0, finished.ended - injection.at) if injection else None,
             files=files,
             lost=lost,
             wrong=((problem,) if problem else ()) + outlived,

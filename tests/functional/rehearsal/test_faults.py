@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from ma_boot.desk.rehearsal.faults import parse_faults
-from ma_boot.desk.rehearsal.injection import Injector, LocalProcesses, StartedNode, Watch
+from ma_boot.desk.rehearsal.injection import Injector, Watch
+from ma_boot.desk.rehearsal.injection_rules import JobState
 from ma_boot.desk.rehearsal.kept import kept_in, prune
+from ma_boot.desk.rehearsal.node_processes import LocalProcesses, StartedNode
 from ma_boot.desk.rehearsal.platform.simulated_job import SimulatedJob
 from ma_boot.desk.rehearsal.summary import FILE
 from tests.conftest import CREDENTIALS
@@ -225,7 +227,7 @@ def test_a_full_disk_does_not_change_how_the_job_ended(laptop: Path) -> None:
 
 def test_a_fault_of_an_object_with_a_name_that_is_not_ascii(laptop: Path) -> None:
     (laptop / "obs" / "bucket" / "data" / "火").write_text("x")
-    fault = ["--fault", "obs-403 key=data/火"]
+    fault = ["--fault", "obs-expired key=data/火"]
     ended = with_fault(laptop, *MAPPING, *fault, "project/train.py")
     assert ended.code == 69, ended.output
     assert verdicts(laptop)[0]["wrong"] == []
@@ -277,7 +279,7 @@ def test_a_stopped_node_is_killed_after_its_grace_period(
         node.stdout.readline()
         (fault,) = parse_faults([f"stop node=0 grace={grace}"], 1, 1)
         watch = Watch(SimulatedJob("none", str(tmp_path), 1, 1), [0], LocalProcesses())
-        watch.nodes[0] = StartedNode(node.pid, time.monotonic(), 0)
+        watch.state = JobState(1, {0: StartedNode(node.pid, time.monotonic(), 0)})
         cancel = threading.Event()
         run = Injector([fault], lambda *_: None).run
         injector = threading.Thread(target=run, args=(watch, cancel))

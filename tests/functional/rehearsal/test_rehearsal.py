@@ -219,7 +219,7 @@ OF_RANKS = ["--fault", "kill rank=0", "--fault", "stop"]
         (["--obs-root", "project/train.py"], 73, "project/train.py: File exists"),
         (["--platform", "slurm"], 64, "--platform slurm: expected modelarts, volcano, mindcluster"),
         (["--fault", "kill"], 64, "rank= is missing"),
-        (["--fault", "obs-403"], 64, "need --obs-root"),
+        (["--fault", "obs-503"], 64, "need --obs-root"),
         (["--append-args", "'"], 64, "--append-args"),
         (["--per-node", *OF_RANKS], 64, "expected ranks that ma_boot starts, found --per-node"),
         (["--rendezvous", "mpi", *OF_RANKS], 64, "ranks that ma_boot starts, found --rendezvous mpi"),

@@ -136,7 +136,7 @@ def test_files_and_functions_are_short_and_have_names_of_the_domain() -> None:
         assert ast.get_docstring(tree(path)), f"{name}: expected the purpose of the module in the first line"
 
 
-STATES = {"ObsFault", "StartedRank", "StartedNode"}
+STATES = {"ObsFault"}
 
 
 def test_values_are_frozen() -> None:

@@ -28,7 +28,7 @@ from ma_boot.desk.rehearsal.containers.container_plan import (
     run_labels,
     short_name,
 )
-from ma_boot.desk.rehearsal.injection import StartedNode, StartedRank
+from ma_boot.desk.rehearsal.node_processes import StartedNode, StartedRank
 from ma_boot.desk.rehearsal.platform.code_directory import mark_as_obs
 from ma_boot.desk.rehearsal.platform.simulated_job import SimulatedJob
 from ma_boot.errors import BootError, CannotCreate, CommandNotFound, ConfigError, NotExecutable
