@@ -53,13 +53,13 @@ class Seen(HttpRequest):
 
     @property
     def access_key(self) -> str:
-        """Whose signature it has, by the URL or by the header of the signatures of S3 and of OBS."""
+        """The access key of its signature, in the URL or in the header of S3 or OBS."""
         signed = self.headers.get("authorization", "").partition(" ")[2].partition(":")[0]
         return self.query.get("AWSAccessKeyId") or self.query.get("AccessKeyId") or signed
 
     @property
     def operation(self) -> str:
-        """What it asks for, by the names of S3: `PutObject`, `UploadPart`, `ListObjects`, ..."""
+        """The operation of the request, by the names of S3: `PutObject`, `UploadPart`, `ListObjects`, ..."""
         if "apiversion" in self.query:
             return "ApiVersion"
         if "delete" in self.query:
@@ -78,7 +78,7 @@ def operation(*names: str) -> Callable[[Seen], bool]:
 
 @dataclass
 class Fault:
-    """What happens to the requests that `when` picks, at most `times` of them.
+    """A fault of the requests that `when` picks, at most `times` of them.
 
     `before` runs first, in the server's thread. `status`, `reset` and `stall` then keep the request from the
     service, unless `forwarded` is set. `early` answers before the body was read, `cut_request` resets the
@@ -252,7 +252,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def obs_fault(kind: str, method: str = "GET", path: str = "", times: int = 1_000_000) -> RequestFault:
-    """A fault by its name: one of the rehearsal's, or one that only tests have."""
+    """Returns a fault by its name: a fault of the rehearsal, or one that only tests inject."""
     if kind in KINDS:
         return ObsFault(kind, method, path, times)
     return Fault(lambda seen: seen.method == method and path in seen.target, times, **_SETTINGS[kind])

@@ -102,7 +102,7 @@ class SeeingServer(HttpServer):
         return [seen.unsigned for seen in list(self.seen)]
 
     def count(self, *names: str) -> int:
-        """How many requests of these operations arrived."""
+        """Number of requests of these operations."""
         return sum(seen.operation in names for seen in list(self.seen))
 
 

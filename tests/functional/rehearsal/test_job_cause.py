@@ -232,7 +232,7 @@ def test_a_port_that_is_taken_is_said_and_the_job_runs(laptop: Path) -> None:
 
 @pytest.mark.invariant("The channel delays neither the training nor its end")
 def test_an_end_is_not_delayed_by_a_node_that_is_gone(laptop: Path) -> None:
-    """Both nodes succeed, at different times; the one that ends last finds nobody."""
+    """Both nodes succeed, at different times; the one that ends last finds no peer."""
     running = start(laptop, *SHAPE, write(laptop, "time.sleep(2 if rank > 1 else 0)"))
     ended = end(running)
     assert ended.code == 0, ended.output

@@ -50,7 +50,7 @@ def test_all_nodes_start_again_after_a_rank_of_one_has_raised(laptop: Path, node
     assert re.search(r"进程重启次数</span></dt><dd>1</dd>", (job / "report.html").read_text())
     ends = sorted(event["ended_ns"] for event in node_events(laptop, "exit"))[: 2 * nodes]
     starts = sorted(event["monotonic_ns"] for event in node_events(laptop, "start"))[2 * nodes :]
-    assert ends[-1] < starts[0], "nobody starts before everybody has stopped"
+    assert ends[-1] < starts[0], "no rank starts before all have stopped"
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_node_whose_table_has_changed_ends_with_the_code_of_the_cause(laptop: 
 def test_a_handler_that_ends_stopped_ranks_with_0_does_not_end_the_job_well(
     laptop: Path, more: dict[str, str], codes: dict[int, int]
 ) -> None:
-    """Where the job starts again these ranks do, too; else this node ends with the code of the cause."""
+    """A restart of the job restarts these ranks too; without one, this node ends with the code of the cause."""
     handler = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))"
     training = write(laptop, "import signal", handler, *HEAD, *FAILS_ONCE)
     ended = rehearse(laptop, *SHAPE, "--max-restarts", "1", training, more=more)

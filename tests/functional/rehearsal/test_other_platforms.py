@@ -26,7 +26,7 @@ def rehearse_on(platform: str, laptop: Path, *options: str, program: str = PROGR
 
 
 def seen(ended: Ended) -> list[dict[str, Any]]:
-    """What the ranks saw, in their order."""
+    """The environments that the ranks have printed, in the order of ranks."""
     lines = [line.partition("SEEN ")[2] for line in ended.output.splitlines() if "SEEN {" in line]
     return sorted(map(json.loads, lines), key=lambda rank: int(rank["RANK_ID"] or rank["RANK"]))
 
@@ -44,7 +44,7 @@ def test_ranks_of_a_rehearsal_see_the_same_on_every_platform(laptop: Path, rende
 
 @pytest.mark.parametrize("platform", ["volcano", "mindcluster"])
 def test_a_table_that_lacks_a_pod_starts_no_node(laptop: Path, platform: str) -> None:
-    """A node with the other's entry missing would wait for nobody: it would be a job of its own."""
+    """A node whose table lacks the other node must not start as a job of its own."""
     ended = rehearse_on(platform, laptop, "--fault", "table-lacks pod=1 for=1s")
     assert ended.code == 0, ended.output
     assert [rank["RANK_SIZE"] for rank in seen(ended)] == ["4"] * 4

@@ -26,7 +26,7 @@ exec python3 "$@"
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project as it is before anybody has heard of ma_boot."""
+    """A project that was written without ma_boot."""
     project = tmp_path / "project"
     (project / "pkg").mkdir(parents=True)
     files = {

@@ -45,7 +45,11 @@ def started(nodes: int = NODES) -> JobState:
 
 def test_state_has_the_nodes_ranks_and_phases_of_the_events() -> None:
     state = started()
-    assert (state.nodes[1].pid, state.nodes[1].started, state.nodes[1].phases) == (101, 2.0, {"job"})
+    assert (state.nodes[1].pid, state.nodes[1].started, state.nodes[1].phases) == (
+        101,
+        2.0,
+        frozenset({"job"}),
+    )
     rank = state.ranks[3]
     assert (rank.pid, rank.node, rank.log, rank.has_ended) == (203, 1, LOGS / "rank-3.txt", False)
     assert state.after_event_of(1, at(4, "exit", rank=3), LOGS).ranks[3].has_ended

@@ -1,4 +1,4 @@
-"""How a rehearsal ended: the cause that the first failing node has reported, in one line."""
+"""The cause of a rehearsal's end, in one line, as the first failing node has reported it."""
 
 from __future__ import annotations
 
