@@ -51,7 +51,7 @@ class RankTableInvalid(BootError):
 
 
 class CheckpointDamaged(BootError):
-    """A checkpoint set in OBS is not as it was published; the message lists every problem."""
+    """A checkpoint in OBS is not as it was published; the message lists every problem."""
 
     exit_code = ExitCode.RANK_TABLE_INVALID
 

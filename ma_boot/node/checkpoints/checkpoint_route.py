@@ -1,74 +1,66 @@
-"""What a node publishes, and as whom. Pure."""
+"""An output with checkpoints on one node: its options, its place in OBS, its intervals."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, NamedTuple
+from typing import Callable
 
-from ma_boot.node.checkpoints.keys import Attempt, Place, SetName
+from ma_boot.node.checkpoints.job_member import JobMember
+from ma_boot.node.checkpoints.keys import Place
 from ma_boot.node.checkpoints.layout import Layout
 from ma_boot.node.checkpoints.options import FIRST, CheckpointOptions
 from path_mapping.mapping.routes import Route
+from path_mapping.stores.store import Store
 
-LOOK_SECONDS = 10.0  # the interval of an output that has none
-REST_SECONDS = 5.0  # for which a file must not change, unless the interval is short
-
-
-class JobStart(NamedTuple):
-    """A start of a job as a node of it sees it.
-
-    `ranks` are those of this node, `world` is the number of all. `job` is the identity of the job, which
-    stays when the platform restarts it, `start` that of this start, the same on all its nodes; `take_over`:
-    as the user says, no other job publishes to the same places.
-    """
-
-    node: int
-    nodes: int
-    ranks: tuple[int, ...]
-    world: int
-    job: str = ""
-    start: str = ""
-    take_over: bool = False
+# Seconds; the interval of an output whose mapping gives none.
+DEFAULT_INTERVAL = 10.0
+# Seconds; longest time for which a file must not change before it is taken. Writers of checkpoints pause for
+# less; with a short interval half of it is enough.
+REST_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Publication:
-    """What a node publishes, and as whom.
+class CheckpointRoute:
+    """An output with checkpoints, for the whole run of a node: it is the same in all attempts.
 
-    `way` is the output, whose relative local path starts at `base`; `resumed` is the set that the attempt
-    went on from. `say` gets lines for people, `counted` the facts of each part of this node: the step, the
-    files, bytes and seconds.
+    The relative local path of `route` starts at `base`. `take_over`: the user states that no other job
+    publishes to the same place. `say` prints a line; `report` takes the step, files, bytes and seconds of
+    each part that this node has published.
     """
 
-    way: Route
+    route: Route
     options: CheckpointOptions
     base: Path
-    place: Place
-    attempt: Attempt
-    start: JobStart
-    resumed: SetName | None
+    store: Store
+    member: JobMember
     say: Callable[[str], None]
-    counted: Callable[[str, int, int, float], None]
+    report: Callable[[str, int, int, float], None]
+    take_over: bool = False
 
     @property
     def root(self) -> Path:
-        """The directory of the output."""
-        return self.way.path(self.base)
+        """Local directory of the output."""
+        return self.route.path(self.base)
+
+    @property
+    def place(self) -> Place:
+        """Location of the checkpoints in OBS."""
+        return Place.of(self.route.remote)
 
     @property
     def rest_seconds(self) -> float:
-        """How long a file must not change, and the time between two looks at the disk, in seconds."""
-        return min(REST_SECONDS, (self.way.interval or LOOK_SECONDS) / 2)
+        """Seconds for which a file must not change, and between two looks at the disk."""
+        return min(REST_SECONDS, (self.route.interval or DEFAULT_INTERVAL) / 2)
 
     @property
-    def pause(self) -> float:
-        """The seconds between two looks for what others have published, while nothing happens here."""
-        return 3 * (self.way.interval or LOOK_SECONDS)
+    def listing_pause(self) -> float:
+        """Seconds between two listings of the peers' parts, while this node publishes nothing."""
+        return 3 * (self.route.interval or DEFAULT_INTERVAL)
 
     def savers(self, layout: Layout | None) -> tuple[int, ...]:
-        """The nodes that save, by the mapping, else by what is known of the layout, else all."""
+        """Returns the numbers of the savers: as in the mapping, else as in the layout, else all nodes."""
         savers = self.options.savers or (layout.savers if layout is not None else None)
         if isinstance(savers, tuple):
             return savers
-        return (0,) if savers == FIRST else tuple(range(self.start.nodes))
+        return (0,) if savers == FIRST else tuple(range(self.member.nodes))

@@ -1,7 +1,7 @@
-"""Manifests: what a node says of its part of a set, once all of it is in OBS. Pure.
+"""Manifests: a saver's list of the files of its part, written once all of them are in OBS. Pure.
 
-Whoever may write to the bucket may write a manifest, so nothing in it is trusted: paths stay below the
-output, keys below their attempt.
+Any user with write access to the bucket may write a manifest, so its contents are not trusted: paths must
+stay below the output, and keys below their attempt.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ma_boot.errors import CheckpointDamaged
-from ma_boot.node.checkpoints.keys import OWN, Attempt, PartKey, SetName
+from ma_boot.node.checkpoints.job_member import JobMember
+from ma_boot.node.checkpoints.keys import OWN, Attempt, CheckpointName, PartKey
 from path_mapping.errors import printable
 from path_mapping.localfs.names import name_problem
 
 FORMAT = 1
 
 
-class SetFile(NamedTuple):
-    """A file of a set: its path below the output, its key below the output's prefix, and its content.
+class CheckpointFile(NamedTuple):
+    """A file of a checkpoint: its path below the output, and its key below the output's prefix.
 
-    `size` is in bytes, `crc64` of the content, `etag` that of the object, without quotes.
+    `size` is in bytes, `crc64` is of the contents, `etag` is that of the object, without quotes.
     """
 
     path: str
@@ -33,50 +34,45 @@ class SetFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """The part of one saver, of the index `saver` of so many (`of`); `files` may be empty if that was said.
+    """The part of one saver, of index `saver` out of `of`, counted from 0.
 
-    `node` is one of `nodes`, `ranks` are those of the node, `world` the number of all of them; `layout` is
-    the name of the layout, `resumed_from` the set from which the attempt went on, None if it began anew.
-    `step` is how the layout writes it; `job` is the identity of the job, `start` that of this start of it.
-    `written` is the time of the node, for people only.
+    `files` may be empty only for an explicit checkpoint. `step` is the step as the layout writes it; `layout`
+    is the name of the layout; `resumed_from` is the checkpoint from which the attempt resumed, if any.
+    `written` is the time by the node's clock, for people only.
     """
 
-    name: SetName
+    name: CheckpointName
     step: str
-    node: int
-    nodes: int
+    member: JobMember
     layout: str
-    files: tuple[SetFile, ...]
-    world: int
+    files: tuple[CheckpointFile, ...]
     saver: int = 0
     of: int = 1
-    ranks: tuple[int, ...] = ()
-    resumed_from: SetName | None = None
-    job: str = ""
-    start: str = ""
+    resumed_from: CheckpointName | None = None
     written: str = ""
 
     @property
     def key(self) -> PartKey:
-        """What its key tells."""
+        """The contents of its key."""
         return PartKey(self.name, self.saver, self.of, not self.files)
 
     def document(self) -> dict[str, Any]:
-        """The manifest."""
+        """Returns the manifest."""
+        member = self.member
         return {
             "format": FORMAT,
-            **_named(self.name),
+            **_name_fields(self.name),
             "step_name": self.step,
-            "node": self.node,
-            "nodes": self.nodes,
+            "node": member.node,
+            "nodes": member.nodes,
             "saver": self.saver,
             "savers": self.of,
-            "job": self.job,
-            "start": self.start,
-            "world": self.world,
-            "ranks": list(self.ranks),
+            "job": member.job,
+            "start": member.start,
+            "world": member.world_size,
+            "ranks": list(member.ranks),
             "layout": self.layout,
-            "resumed_from": _named(self.resumed_from) if self.resumed_from else None,
+            "resumed_from": _name_fields(self.resumed_from) if self.resumed_from else None,
             "written": self.written,
             "files": [
                 {**file._asdict(), "crc64": f"{file.crc64:016x}"} for file in self.files
@@ -85,8 +81,8 @@ class Part:
 
 
 @dataclass(frozen=True)
-class CheckpointSet:
-    """A set that counts: the parts of all its nodes, in their order."""
+class Checkpoint:
+    """A complete checkpoint: the parts of all savers, in their order."""
 
     parts: tuple[Part, ...]
 
@@ -94,122 +90,139 @@ class CheckpointSet:
         return f"step {self.step} of {self.name.attempt}"
 
     @property
-    def name(self) -> SetName:
-        """Its attempt and step."""
+    def name(self) -> CheckpointName:
+        """Its attempt, step and version."""
         return self.parts[0].name
 
     @property
     def step(self) -> str:
-        """Its step, as its layout writes it."""
+        """The step as the layout writes it."""
         return self.parts[0].step
 
     @property
-    def world(self) -> int:
-        """The number of ranks that wrote it."""
-        return self.parts[0].world
+    def world_size(self) -> int:
+        """Number of ranks of the job that wrote it."""
+        return self.parts[0].member.world_size
 
     @property
     def nodes(self) -> int:
-        """The number of nodes of the job that wrote it."""
-        return self.parts[0].nodes
+        """Number of nodes of the job that wrote it."""
+        return self.parts[0].member.nodes
 
     @property
     def layout(self) -> str:
-        """The name of the layout of the first node that has files."""
+        """Name of the layout of the first node that has files."""
         return next((part.layout for part in self.parts if part.files), self.parts[0].layout)
 
     @property
     def files(self) -> int:
-        """The number of its files."""
+        """Number of files."""
         return sum(len(part.files) for part in self.parts)
 
     @property
     def size(self) -> int:
-        """The number of its bytes."""
+        """Size in bytes."""
         return sum(file.size for part in self.parts for file in part.files)
 
     def document(self) -> list[dict[str, Any]]:
-        """All its manifests."""
+        """Returns all manifests."""
         return [part.document() for part in self.parts]
 
-    def files_of(self, node: int | None) -> tuple[SetFile, ...]:
-        """The files that a node has, in the order of their paths; of all nodes for None.
+    def files_of(self, node: int | None) -> tuple[CheckpointFile, ...]:
+        """Returns the files of a node, or of all nodes for None, sorted by path.
 
-        Of a path that several nodes have, the first node's.
+        Of a path that several nodes have, the file of the first of them.
         """
-        files: dict[str, SetFile] = {}
+        files: dict[str, CheckpointFile] = {}
         for part in self.parts:
-            for file in part.files if node in (None, part.node) else ():
+            for file in part.files if node in (None, part.member.node) else ():
                 files.setdefault(file.path, file)
         return tuple(files[path] for path in sorted(files))
 
 
-def _named(name: SetName) -> dict[str, Any]:
-    kind = {"version": name.version, "said": name.by_word}
+def _name_fields(name: CheckpointName) -> dict[str, Any]:
+    kind = {"version": name.version, "explicit": name.is_explicit}
     return {"attempt": str(name.attempt), "step": name.step, **kind}
 
 
-def read_name(fields: Mapping[str, Any]) -> SetName:
-    """The set that these fields name; raises `ValueError`, `KeyError` or `TypeError`."""
-    step = fields["step"]
+def read_name(fields: Mapping[str, Any]) -> CheckpointName:
+    """Reads the name of a checkpoint; raises `ValueError`, `KeyError` or `TypeError`."""
+    step, version = fields["step"], int(fields["version"])
     if not isinstance(step, int) or step < 0:
         raise ValueError(f"step: found {step!r}, expected a number")
-    return SetName(Attempt.parse(fields["attempt"]), step, int(fields["version"]), fields["said"] is True)
+    return CheckpointName(Attempt.parse(fields["attempt"]), step, version, fields["explicit"] is True)
 
 
 def read_part(document: Any) -> Part:
-    """The manifest in a document.
+    """Reads a manifest.
 
     Raises:
-        CheckpointDamaged: it is no manifest.
+        CheckpointDamaged: the document is no valid manifest.
     """
     try:
         if document["format"] != FORMAT:
             raise ValueError(f"format: found {document['format']!r}, expected {FORMAT}")
         name, resumed = read_name(document), document.get("resumed_from")
-        node, nodes = int(document["node"]), int(document["nodes"])
-        if not 0 <= node < nodes:
-            raise ValueError(f"found node {node} of {nodes}")
+        member = _read_member(document)
         return Part(
-            name, str(document["step_name"]), node, nodes, str(document["layout"]),
-            tuple(_read_file(file, name.attempt) for file in document["files"]),
-            int(document["world"]), int(document["saver"]), int(document["savers"]),
-            tuple(map(int, document["ranks"])), read_name(resumed) if resumed else None,
-            str(document.get("job", "")), str(document.get("start", "")), str(document.get("written", "")),
-        )  # fmt: skip
+            name=name,
+            step=str(document["step_name"]),
+            member=member,
+            layout=str(document["layout"]),
+            files=tuple(_read_file(file, name.attempt) for file in document["files"]),
+            saver=int(document["saver"]),
+            of=int(document["savers"]),
+            resumed_from=read_name(resumed) if resumed else None,
+            written=str(document.get("written", "")),
+        )
     except KeyError as error:
         raise CheckpointDamaged(f"a manifest without {error}") from None
     except (ValueError, TypeError, AttributeError, OverflowError) as error:  # the last one: `Infinity`
         raise CheckpointDamaged(f"a damaged manifest: {error}") from None
 
 
-def _read_file(document: Mapping[str, Any], attempt: Attempt) -> SetFile:
+def _read_member(document: Mapping[str, Any]) -> JobMember:
+    node, nodes = int(document["node"]), int(document["nodes"])
+    if not 0 <= node < nodes:
+        raise ValueError(f"found node {node} of {nodes}")
+    return JobMember(
+        node,
+        nodes,
+        ranks=tuple(map(int, document["ranks"])),
+        world_size=int(document["world"]),
+        job=str(document.get("job", "")),
+        start=str(document.get("start", "")),
+    )
+
+
+def _read_file(document: Mapping[str, Any], attempt: Attempt) -> CheckpointFile:
     path, key = str(document["path"]), str(document["key"])
     problem = name_problem(path) or name_problem(key)
     if problem is None and (path.split("/")[0] == OWN or not key.startswith(f"{attempt}/")):
-        problem = "a place that is not the set's"
+        problem = "not a place of this checkpoint"
     if problem:
         raise ValueError(f"{printable(path)} ({printable(key)}): {problem}")
     size = document["size"]
     if not isinstance(size, int) or size < 0:
         raise ValueError(f"{printable(path)}: found the size {size!r}, expected a number of bytes")
-    return SetFile(path, key, size, int(document["crc64"], 16), str(document["etag"]))
+    return CheckpointFile(path, key, size, int(document["crc64"], 16), str(document["etag"]))
 
 
-def whole_set(parts: Sequence[Part]) -> CheckpointSet:
-    """The set that the manifests of all savers make.
+def assemble_checkpoint(parts: Sequence[Part]) -> Checkpoint:
+    """Assembles a checkpoint from the manifests of all savers.
 
     Raises:
-        CheckpointDamaged: they are of other sets or starts, or not those of all savers, or none has files.
+        CheckpointDamaged: they are of several checkpoints or starts, or one is missing, or none has files.
     """
     first = parts[0] if parts else None
     if first is None or any(
-        (part.name, part.of, part.start) != (first.name, first.of, first.start) for part in parts
+        (part.name, part.of, part.member.start) != (first.name, first.of, first.member.start)
+        for part in parts
     ):
-        raise CheckpointDamaged("a manifest of another set has its key")
+        raise CheckpointDamaged("a manifest of another checkpoint has its key")
     by_saver = {part.saver: part for part in parts}
     if sorted(by_saver) != list(range(first.of)):
         raise CheckpointDamaged("not the manifests of all savers")
     if not any(part.files for part in parts):
         raise CheckpointDamaged("no part has files")
-    return CheckpointSet(tuple(by_saver[saver] for saver in range(first.of)))
+    return Checkpoint(tuple(by_saver[saver] for saver in range(first.of)))

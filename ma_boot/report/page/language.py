@@ -78,7 +78,7 @@ INCIDENTS: dict[str, Text] = {
     "dropped": Text("lines not shown: standard output was blocked", "标准输出阻塞，部分行未显示"),
     "restored": Text("checkpoint to resume from", "从此检查点继续训练"),
     "checkpoints": Text(
-        "last checkpoint of the node; newest whole set", "本节点最后的检查点；最新的完整检查点"
+        "last checkpoint of the node; newest complete one", "本节点最后的检查点；最新的完整检查点"
     ),
     "slow rank": Text("slow rank", "慢 rank"),
     "loss not finite": Text("the loss is no number", "loss 不是有效数值"),

@@ -152,7 +152,7 @@ def _slowness(event: Event) -> str:
 
 
 def _sets(event: Event) -> str:
-    """The newest whole set, and for how long the one before the end of the training had been whole."""
+    """The newest complete checkpoint, and the age of the one before the end of the training."""
     before, age = words(event, "before", 40), number(event, "age", 1e9)
     whole_now = Message.of("whole: {}", words(event, "whole", 40) or "–")
     if not before or age is None:

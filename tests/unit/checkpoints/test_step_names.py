@@ -91,7 +91,7 @@ def test_files_with_the_same_numbers_belong_to_the_same_steps() -> None:
     assert step_names_of(rare, (), GAP).unclear == ("best_1.pt",)
 
 
-def test_files_that_show_no_step_are_named() -> None:
+def test_weights_without_a_step_in_their_name_are_reported() -> None:
     assert step_names_of(seen(("best.pt", 1), ("notes.txt", 1)), (), GAP).unclear == ("best.pt",)
 
 
@@ -121,7 +121,7 @@ def test_every_pattern_can_be_read_and_matches_a_file(
 
 
 @given(st.sets(PATHS, max_size=12), st.integers(0, 40))
-def test_a_path_with_the_number_of_the_step_names_no_other_one_alone(paths: Iterable[str], step: int) -> None:
+def test_path_with_the_number_of_the_step_names_no_other_step(paths: Iterable[str], step: int) -> None:
     alone = [path for path in paths if {number.value for number in numbers_in(path)} == {step}]
     assert not names_another_step(paths, step) & set(alone)
 
