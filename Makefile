@@ -202,7 +202,7 @@ check: $(VENV)/made ## ruff, mypy, codespell, shellcheck, hadolint
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(VENV)/bin/codespell $(shell git ls-files)
+	@echo codespell; git ls-files -z | xargs -0 $(VENV)/bin/codespell
 	$(VENV)/bin/shellcheck $(SCRIPTS)
 	$(VENV)/bin/hadolint --no-color Dockerfile $(EXAMPLE)/base.Dockerfile
 

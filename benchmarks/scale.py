@@ -145,14 +145,14 @@ class AllOthers:
 
     def _tell(self, channel: NodeChannel, kind: str, body: Mapping[str, Any]) -> None:
         self.messages += 1
-        channel.tell(kind, body)
+        channel.send(kind, body)
 
     def _until_all_know(self, kind: str, **answers: Callable[[NodeChannel], None]) -> None:
         unknowing = set(self.channels)
 
         def all_know() -> bool:
             for channel in [*unknowing]:
-                for message in channel.heard():
+                for message in channel.poll():
                     self.messages += 1
                     if message.kind in answers:
                         answers[message.kind](channel)

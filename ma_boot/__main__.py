@@ -7,7 +7,7 @@ import signal
 
 
 def _end_at_once(signum: int, frame: object) -> None:
-    """Nothing has been started yet, or everything has ended."""
+    """Exits as a shell reports it; runs before anything is started, or after everything has ended."""
     os._exit(128 + signum)
 
 

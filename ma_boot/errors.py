@@ -1,6 +1,6 @@
-"""The errors of ma_boot and their exit codes. Pure.
+"""Errors of ma_boot and their exit codes. Pure.
 
-A process of the training that fails is not an error here but a value, `RunResult`.
+A failed process of the training is not an error here but a value, `RunResult`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ma_boot.wording import Message, in_lines
 
 
 class ExitCode(IntEnum):
-    """The exit codes of ma_boot; any other one is that of the training. 64 to 78 are those of sysexits.h."""
+    """Exit codes of ma_boot, 64 to 78 as in sysexits.h; any other code is that of the training."""
 
     SUCCESS = 0
     USAGE = 64
@@ -33,7 +33,7 @@ class ExitCode(IntEnum):
 
 
 class BootError(Exception):
-    """A failure that its message explains completely; it is shown without a traceback."""
+    """An expected failure: its message explains it, so it is shown without a traceback."""
 
     exit_code: int = ExitCode.INTERNAL
 
@@ -45,13 +45,13 @@ class UsageError(BootError):
 
 
 class RankTableInvalid(BootError):
-    """The rank table is completed, but invalid; the message lists every problem."""
+    """The rank table is complete but invalid; the message lists every problem."""
 
     exit_code = ExitCode.RANK_TABLE_INVALID
 
 
 class CheckpointDamaged(BootError):
-    """A checkpoint in OBS is not as it was published; the message lists every problem."""
+    """A checkpoint in OBS differs from what was published; the message lists every problem."""
 
     exit_code = ExitCode.RANK_TABLE_INVALID
 
@@ -63,19 +63,19 @@ class InputMissing(BootError):
 
 
 class StoreUnavailable(BootError):
-    """OBS, or another server, does not answer or rejects the credentials."""
+    """OBS, or another server, is unreachable or rejects the credentials."""
 
     exit_code = ExitCode.STORE_UNAVAILABLE
 
 
 class InternalError(BootError):
-    """An exception that no check of ma_boot has raised; the message has its traceback."""
+    """An unexpected exception: a bug of ma_boot. The message has the traceback."""
 
     exit_code = ExitCode.INTERNAL
 
     @classmethod
     def of(cls, error: BaseException) -> InternalError:
-        """The internal error that this exception is: what it says first, then its traceback."""
+        """Wraps an exception; its own text comes first, then its traceback."""
         lines = "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip("\n")
         return cls(f"internal error of ma_boot {__version__}: {described(error)}\n{lines}")
 
@@ -87,7 +87,7 @@ class CannotCreate(BootError):
 
 
 class LimitReached(BootError):
-    """A process, a thread or a file cannot be had: a limit of this user, or of the container, is reached."""
+    """Out of processes, threads or file descriptors: a limit of the user or of the container is reached."""
 
     exit_code = ExitCode.CANNOT_CREATE
 
@@ -105,7 +105,7 @@ class RankTableTimeout(BootError):
 
 
 class NodesLate(BootError):
-    """Other nodes did not come in time to agree on the checkpoint to resume from."""
+    """Peers did not arrive in time to agree on the checkpoint to resume from."""
 
     exit_code = ExitCode.RANK_TABLE_TIMEOUT
 
@@ -141,7 +141,7 @@ class PhaseCancelled(Exception):
 
 
 def signal_name(signum: int) -> str:
-    """`SIGTERM` for 15; `signal 77` for a number without a name."""
+    """Returns `SIGTERM` for 15, and `signal 77` for a number without a name."""
     try:
         return signal.Signals(signum).name
     except ValueError:
@@ -149,10 +149,10 @@ def signal_name(signum: int) -> str:
 
 
 def described(error: BaseException) -> str:
-    """An unexpected exception in one line: `PermissionError: [Errno 13] ...`."""
+    """Formats an unexpected exception in one line: `PermissionError: [Errno 13] ...`."""
     return f"{type(error).__name__}: {error}".split("\n", 1)[0]
 
 
 def listed(headline: str, problems: Sequence[str]) -> str:
-    """A message with a headline and a line for each problem."""
+    """Formats a headline and a line for each problem below it."""
     return in_lines([headline, *(Message.of("  - {}", problem) for problem in problems)])

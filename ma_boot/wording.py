@@ -1,4 +1,4 @@
-"""How numbers and messages are said to people, in the terminal and on every page. Pure."""
+"""Messages, and numbers as text, for the terminal and the page. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LINES = r"\{\}(\n\{\})*"
 
 
 class Message(str):
-    """A text of ma_boot's own, in English, which can be said in another language as well.
+    """A text of ma_boot in English that can be translated: a template with `{}` as gaps, and their values.
 
     `template` is the English text with `{}` for each of the `args`, which may be messages themselves. `str`
     keeps it a message; whatever cuts it or puts it into another text makes a plain text of it.
@@ -32,7 +32,7 @@ class Message(str):
 
     @classmethod
     def of(cls, template: str, *args: object) -> Message:
-        """The message with these values, texts or messages in its gaps."""
+        """Returns the message with these values in its gaps."""
         return cls(template, tuple(arg if isinstance(arg, str) else str(arg) for arg in args))
 
     def __str__(self) -> str:
@@ -40,7 +40,7 @@ class Message(str):
 
     @property
     def parts(self) -> list[Any]:
-        """The template and the args as a JSON value."""
+        """Returns the template and the values as a JSON value."""
         return [self.template, *(arg.parts if isinstance(arg, Message) else arg for arg in self.args)]
 
 
@@ -49,7 +49,7 @@ PROGRESS_MARK = " "  # ends the first line of a `ProgressLine`; no other line of
 
 
 class _Line(str):
-    """A line with a kind; `text` is what it was made of, which stays a message."""
+    """A line with a kind; `text` is the text without it, which stays a `Message`."""
 
     text: str
 
@@ -60,15 +60,15 @@ class _Line(str):
 
 
 class WarningLine(_Line):
-    """A line for a reader who has to act, or who may lose something: no view leaves it out."""
+    """A line that needs action or reports a possible loss; no view filters it out."""
 
 
 class ProgressLine(_Line):
-    """A line of what goes on as expected: the default view of a rehearsal leaves it out."""
+    """A line on expected progress; the default view of a rehearsal filters it out."""
 
 
 def marked(text: str) -> str:
-    """The text as it is printed; its kind, if it has one, can be read from its first line."""
+    """Returns the text as it is printed; its kind is recognizable from its first line."""
     first, *rest = map(_without_mark, lines_of(text.text if isinstance(text, _Line) else text))
     if isinstance(text, WarningLine) and not first.startswith(WARNING):
         first = Message.of("{}{}", WARNING, first)
@@ -82,19 +82,22 @@ def _without_mark(line: str) -> str:
 
 
 def in_lines(texts: Sequence[str]) -> str:
-    """One text of several lines."""
+    """Joins lines to one text that keeps those that are messages."""
     return Message("\n".join(["{}"] * len(texts)), tuple(texts))
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text; those of a message of several stay messages."""
+    """Splits a text into its lines, the inverse of `in_lines`."""
     if isinstance(text, Message) and re.fullmatch(_LINES, text.template):
         return [line for arg in text.args for line in lines_of(arg)]
     return [text] if "\n" not in text else text.split("\n")
 
 
 def coded(value: Any) -> Any:
-    """A JSON value whose objects also have, in `messages`, the parts of those texts that are messages."""
+    """Adds the templates of messages to a JSON value, so that a reader can translate them.
+
+    Each object gets a field `messages` with the `parts` of those of its texts that are messages.
+    """
     if isinstance(value, Mapping):
         parts = {name: part.parts for name, part in value.items() if isinstance(part, Message)}
         return {name: coded(part) for name, part in value.items()} | ({"messages": parts} if parts else {})
@@ -102,9 +105,9 @@ def coded(value: Any) -> Any:
 
 
 def text_in(fields: Mapping[str, Any], name: str, clean: Callable[[str], str]) -> str:
-    """The text of this name in an object that `coded` made, or anybody else; empty without one.
+    """Reads a text, as a `Message` if `coded` has added its template; empty if there is none.
 
-    Every part of it is cleaned.
+    The value comes from a file or another node, so its shape is checked, and `clean` is applied to each part.
     """
     messages, text = fields.get("messages"), fields.get(name)
     message = _message(messages.get(name), clean, MOST_NESTED) if isinstance(messages, Mapping) else None
@@ -126,7 +129,7 @@ def _message(parts: object, clean: Callable[[str], str], depth: int) -> Message 
 
 
 def duration(seconds: float) -> str:
-    """`0.4 s`, `12.3 s`, `2 min 48 s` or `2 h 4 min`."""
+    """Formats seconds as `0.4 s`, `12.3 s`, `2 min 48 s` or `2 h 4 min`."""
     if seconds < 100:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -135,7 +138,7 @@ def duration(seconds: float) -> str:
 
 
 def size(count: float) -> str:
-    """`3.1 MB`: bytes in decimal units."""
+    """Formats bytes in decimal units: `3.1 MB`."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if count < 999.5:
             return f"{count:.0f} {unit}" if unit == "B" or count >= 99.5 else f"{count:.1f} {unit}"
@@ -144,12 +147,18 @@ def size(count: float) -> str:
 
 
 def counted(count: int, singular: str, plural: str = "") -> str:
-    """`1 file`, `2 files`; `several` is the plural of a word that takes no `s`."""
+    """Formats a count with its noun: `1 file`, `2 files`; `plural` is for nouns that take no `s`."""
     return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 
+def list_first(items: Sequence[object], most: int) -> str:
+    """Lists the first items and the number of the others: `a, b, c and 4 more`."""
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(map(str, items[:most])) + more
+
+
 def ranges(numbers: Iterable[int], dash: str = "-") -> str:
-    """`0-3, 8, 10-15` for whole numbers in any order; empty for none."""
+    """Formats whole numbers in any order as `0-3, 8, 10-15`; empty for none."""
     spans: list[list[int]] = []
     for number in sorted(set(numbers)):
         if spans and number == spans[-1][1] + 1:
@@ -160,12 +169,12 @@ def ranges(numbers: Iterable[int], dash: str = "-") -> str:
 
 
 def ranks_text(ranks: Iterable[int]) -> str:
-    """`rank 3`, `ranks 0-6, 8`."""
+    """Formats ranks as `rank 3` or `ranks 0-6, 8`."""
     known = set(ranks)
     return Message.of("ranks {}" if len(known) > 1 else "rank {}", ranges(known))
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A line for each row, with its cells padded to the widths of their columns."""
+    """Aligns the cells of rows; returns a line for each row."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

@@ -1,4 +1,4 @@
-"""What `ma_boot run` does: boots a node, rehearses a job, or prints a plan."""
+"""Execution of `ma_boot run`: boots a node, rehearses a job, or prints a plan."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from ma_boot.report.console import Console, has_colours, is_interactive, print_l
 from ma_boot.report.exit_report import Ending, end_event, exit_status, last_lines, report_lines, write_failure
 from ma_boot.report.journal import Journal
 
-FAILURE_FILE_SECONDS = 5.0  # a file system that does not answer is not waited for any longer
+# Seconds; max. wait for the file system that holds the failure file.
+FAILURE_FILE_SECONDS = 5.0
 
 
 def boot_here(request: BootRequest, environ: Mapping[str, str]) -> int:
@@ -32,40 +33,43 @@ def boot_here(request: BootRequest, environ: Mapping[str, str]) -> int:
         forbid_core_files()
         ending = boot(request, context)
         _report(ending, context)
-        if context.inbox.stops and ending.stopped_by is None:  # while it was reported
+        # A stop signal may have come during the report: then the exit code may be another one.
+        if context.inbox.stops and ending.stopped_by is None:
             before, ending = exit_status(ending), ending._replace(stopped_by=context.inbox.stops[0])
             if exit_status(ending) != before:
                 _report(ending, context, again=True)
-        with context.journal.only_helps("the events may end early"):
+        with context.journal.best_effort("the events may end early"):
             context.journal.close()
-    if context.inbox.stops and ending.stopped_by is None:  # since then
+    # Or since then.
+    if context.inbox.stops and ending.stopped_by is None:
         ending = ending._replace(stopped_by=context.inbox.stops[0])
     return exit_status(ending).code
 
 
 def _report(ending: Ending, context: ProcessContext, again: bool = False) -> None:
-    """Says how the node ended: as an event, a file, a page, and on the console, `again` only the exit code.
+    """Reports the end of the node as an event, a file, a page and on the console; `again` only the exit code.
 
     Raises nothing.
     """
     journal, page = context.journal, None
-    with journal.only_helps("the events have no end"):
+    with journal.best_effort("the events have no end"):
         journal.event("end", **end_event(ending))
-    with journal.only_helps("no failure file was written"):
+    with journal.best_effort("no failure file was written"):
         written = Task("failure file", lambda cancel: write_failure(ending), context.inbox)
         written.wait(lambda: None, time.monotonic() + FAILURE_FILE_SECONDS)
-    journal.logs.flush()  # the page reads them
-    with journal.only_helps("no page was made"):
+    # The page reads the logs.
+    journal.logs.flush()
+    with journal.best_effort("no page was made"):
         page = _page_here(ending, context)
     lines = [f"exit code {exit_status(ending).code}"]
-    with journal.only_helps("no report was made"):
+    with journal.best_effort("no report was made"):
         lines = last_lines(ending) if again else report_lines(ending, page)
     for line in lines:
         journal.say(line)
 
 
 def _page_here(ending: Ending, context: ProcessContext) -> str | None:
-    """The node's page, None if it could not be written; it has no effect on the exit code."""
+    """Writes the node's page; returns None if that fails, which has no effect on the exit code."""
     if ending.job is None:
         return None
     from ma_boot.report.page.read import write_in_time  # only needed at the end
@@ -121,7 +125,7 @@ def _console(environ: Mapping[str, str], shown: Callable[[bytes], bytes] = bytes
 
 @contextmanager
 def _context(environ: Mapping[str, str], console: Console | None = None) -> Iterator[ProcessContext]:
-    """What surrounds this process, with standard output for the console unless it is another one."""
+    """Yields the process context; its console is standard output unless another one is given."""
     output = console or _console(environ)
     with SignalInbox() as inbox, output as console:
         yield ProcessContext(environ, os.uname().nodename, os.getcwd(), inbox, Journal(console))

@@ -13,8 +13,8 @@ import click
 from ma_boot.cli.help import Group
 from ma_boot.cli.options.click_types import Whole
 from ma_boot.desk.rehearsal.kept import KeptRehearsal, kept_in, named, pruned, remove
-from ma_boot.desk.rehearsal.options import RehearsalOptions
 from ma_boot.errors import CannotCreate, ConfigError
+from ma_boot.node.rehearsal_options import RehearsalOptions
 from ma_boot.report.console import print_lines
 from ma_boot.wording import size
 

@@ -1,4 +1,4 @@
-"""`ma_boot report`: one page from the events of a job's nodes."""
+"""`ma_boot report`: one page from the event files of a job."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ma_boot.report.files import write_atomically
     help="The page to write; by default report.html in the directory, or beside the first of the EVENTS.",
 )
 def report(events: Sequence[Path], output: Path | None) -> int:
-    """Says why a job ended, and makes one page of it: all its nodes on one timeline.
+    """Reports why a job ended, and makes one page of it: all its nodes on one timeline.
 
     EVENTS are directories with logs of the job, such as its log directory or a rehearsal's, or files
     <job>-node-<i>-events.jsonl. The page also shows the ends of the processes' logs if they are beside the
@@ -42,6 +42,6 @@ def report(events: Sequence[Path], output: Path | None) -> int:
     page = output or (events[0] / "report.html" if events[0].is_dir() else events[0].with_name("report.html"))
     made = page_of(event_files(events), page)
     write_atomically(page, made.text)
-    time = [f"node time in the final state: {made.time}"] if made.time else []
+    time = [f"useful node time: {made.time}"] if made.time else []
     print_lines("\n".join([made.end, *made.restarts, *time, f"page: {page}"]))
     return 0

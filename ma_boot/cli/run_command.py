@@ -24,7 +24,7 @@ from ma_boot.cli.options.click_types import files
 from ma_boot.cli.options.declared import DeclaredOption
 from ma_boot.cli.options.sources import declared_options, read_environment, read_job_options
 from ma_boot.cli.options.topics import TOPICS
-from ma_boot.desk.rehearsal.options import LOCAL
+from ma_boot.node.rehearsal_options import LOCAL
 from ma_boot.redact import remember_secrets
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ nodes of a rehearsal are made from these fields. To add an option, add a field. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ class ValueKind(NamedTuple):
 
     `metavar` is the placeholder in the help, such as FILE. `parse` makes a value of a text and raises
     `ValueError` with the expected form; `write` is its inverse. `completes` is `file` or `dir`, which a shell
-    completes by itself; `offers` returns words to complete from.
+    completes by itself, or `fault`, which the command line completes.
     """
 
     metavar: str = ""
@@ -36,7 +36,6 @@ class ValueKind(NamedTuple):
     choices: tuple[str, ...] = ()
     bounds: Bounds | None = None
     completes: str = ""
-    offers: Callable[[], Iterable[str]] | None = None
 
 
 TEXT = ValueKind()

@@ -1,4 +1,4 @@
-"""Child processes: run to their end, reaped as an init process would, stopped where they outlive ma_boot."""
+"""Child processes: run, reap as an init process does, and stop those that outlive ma_boot."""
 
 from __future__ import annotations
 
@@ -26,15 +26,18 @@ from ma_boot.processes.signals import STOP_SIGNALS, SignalInbox, signal_group, s
 from ma_boot.processes.task import REMIND_SECONDS
 from ma_boot.wording import WarningLine
 
-# As a module, whose byte code is there already.
+# Imports the guard as a module, because its byte code is cached: a guard starts with every program.
 _GUARD = """
 import os, sys
 sys.path.append(os.path.dirname(sys.argv[1]))
 import orphan_guard
 orphan_guard.guard(sys.argv[2])
 """
-POLL_SECONDS = 0.02  # they are not our children: no SIGCHLD comes
+# Seconds between two looks at processes of an earlier start: they are no children, so no SIGCHLD comes.
+POLL_SECONDS = 0.02
+# Pids in a line of the log.
 MOST_NAMED = 5
+# Seconds; the grace period of the setup's daemons after a stop signal.
 HURRIED_SECONDS = 1.0
 
 
@@ -42,13 +45,16 @@ HURRIED_SECONDS = 1.0
 def guarded(marker: str, environ: Mapping[str, str]) -> Iterator[int]:
     """Runs a guard process during the block, which kills all marked processes if this process is killed.
 
-    Yields the guard's pid. The guard itself carries the marker of guards: with the marker of a
-    rehearsal around this node, or without any, it would be killed together with this node.
-    Raises `OSError` if the guard cannot be started.
+    Yields the guard's pid. The guard carries a marker of its own: with the marker of a rehearsal around this
+    node, or without any, it would be killed together with this node.
+
+    Raises:
+        OSError: the guard cannot be started.
     """
     python_needs = {name: environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in environ}
     read, write = os.pipe()
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # the guard inherits it
+    # The guard inherits the blocked signals: it must outlive this process.
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-B", "-c", _GUARD, orphan_guard.__file__, marker],
@@ -80,10 +86,12 @@ def stop_leftovers(
     say: Callable[[str], None],
     event: Callable[..., None],
 ) -> None:
-    """Stops what an earlier start in this container left running: it holds devices and ports.
+    """Stops processes that an earlier start in this container left: they hold devices and ports.
 
-    SIGTERM first, then SIGKILL after `stop_timeout` seconds. Raises `Stopped` if a stop signal arrives
-    meanwhile; what was left has been killed by then.
+    Sends SIGTERM, then SIGKILL after `stop_timeout` seconds.
+
+    Raises:
+        Stopped: a stop signal arrived; the processes have been killed.
     """
     pids = orphan_guard.leftovers(container)
     if not pids:
@@ -96,14 +104,16 @@ def stop_leftovers(
 def stop_setup(
     stop_timeout: float, inbox: SignalInbox, say: Callable[[str], None], event: Callable[..., None]
 ) -> None:
-    """Stops what programs that ran before the training (`run_child`) left running in sessions of their own.
+    """Stops daemons of the setup: processes of `run_child` in sessions of their own.
 
-    SIGTERM first, then SIGKILL after `stop_timeout` seconds; after 1 s, or at once, if a stop signal has
-    arrived, or arrives. Raises nothing. Call it from the main thread, which adopts such processes.
+    Sends SIGTERM, then SIGKILL after `stop_timeout` seconds; after 1 s if a stop signal has arrived before,
+    and at once if one arrives meanwhile. Never raises. Call it from the main thread, which adopts such
+    processes.
     """
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:  # mostly: no look at all processes is needed
+    except ChildProcessError:
+        # No child is left, which is usual: saves a scan of all processes.
         return
     marker, stops = own_marker(SETUP), len(inbox.stops)
 
@@ -126,7 +136,7 @@ def stop_setup(
 def _stop(
     left: Callable[[], Sequence[int]], seconds: float, inbox: SignalInbox, check: Callable[[], None]
 ) -> None:
-    """SIGTERM, then SIGKILL to what is left after so many seconds, or when `check` raises."""
+    """Sends SIGTERM, then SIGKILL to processes left after so many seconds, or when `check` raises."""
     deadline = time.monotonic() + seconds
     for pid in left():
         signal_process(pid, signal.SIGTERM)
@@ -144,8 +154,10 @@ def _listed(pids: Sequence[int]) -> str:
     return shown + (", ..." if len(pids) > MOST_NAMED else "")
 
 
-_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
-_WNOTHREAD = 0x20000000  # linux/wait.h: only children of this thread, not those that other threads started
+# linux/prctl.h
+_PR_SET_CHILD_SUBREAPER = 36
+# linux/wait.h: excludes the children that other threads have started.
+_WNOTHREAD = 0x20000000
 
 
 def run_child(
@@ -158,11 +170,14 @@ def run_child(
     stdout: int | None = None,
     pass_fds: Sequence[int] = (),
 ) -> int:
-    """Runs a program and returns its exit code (-n for signal n), once its process group is gone too.
+    """Runs a program and returns its exit code (-n for signal n) after the end of its process group.
 
-    What is left of the group is killed, and all that it started if this process is killed meanwhile. What has
-    moved to another session goes on until `stop_setup`. `remind` is called every 20 s. Raises `OSError` if
-    the program cannot be started, and `Stopped` at a stop signal, when the program has been killed.
+    The rest of the group is killed; all descendants are killed if this process is killed meanwhile. Processes
+    in other sessions continue until `stop_setup`. `remind` is called every 20 s.
+
+    Raises:
+        OSError: the program cannot be started.
+        Stopped: a stop signal arrived; the program has been killed.
     """
     marker = own_marker(SETUP)
     with guarded(marker, environ):
@@ -179,26 +194,32 @@ def run_child(
                     remind()
                 inbox.wait(reminded + REMIND_SECONDS - time.monotonic())
         finally:
-            signal_group(process.pid, signal.SIGKILL)  # its leader is not reaped yet
+            # The leader is not reaped yet, so its number cannot belong to another group.
+            signal_group(process.pid, signal.SIGKILL)
             process.wait()
     return process.returncode
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of all orphans among its descendants; raises `OSError` if it may not."""
+    """Makes this process the parent of all orphans among its descendants (prctl(2)).
+
+    Raises:
+        OSError: the kernel refuses.
+    """
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
 
 
 def adopted_children(at: RunningProcesses | None = None) -> list[int]:
-    """The running children of this thread: what it started, and the orphans that the main thread adopts.
+    """Returns the running children of this thread: those that it started, and adopted orphans.
 
-    Call it from the main thread: what other threads have started is left out.
+    Call it from the main thread, which adopts the orphans. Children of other threads are not included.
     """
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT | _WNOTHREAD)
-    except ChildProcessError:  # it has none: no need to look through all processes
+    except ChildProcessError:
+        # No children: saves a scan of all processes.
         return []
     pids = []
     for pid, (parent, _) in (running_processes() if at is None else at).items():
@@ -215,8 +236,8 @@ def adopted_children(at: RunningProcesses | None = None) -> list[int]:
 def reap_orphans(own: Collection[int]) -> list[tuple[int, int]]:
     """Reaps adopted processes that have ended, and returns their pids and exit codes (128+n for signal n).
 
-    The pids in `own` are left to whoever started them. Call it from the main thread after polling `own`: the
-    kernel shows one ended child at a time.
+    The pids in `own` are left to their `Popen` objects. Call it from the main thread after polling `own`: the
+    kernel reports one ended child at a time.
     """
     reaped: list[tuple[int, int]] = []
     while True:

@@ -1,4 +1,4 @@
-"""Where the kernel counts the memory and the processes of this container, and whether it killed any."""
+"""Control groups of this container: memory, limits of processes, and out-of-memory kills."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ma_boot.wording import Message
 
 
 class MemoryGroup(NamedTuple):
-    """The files of a control group's memory: `events` has the counter `oom_kill`."""
+    """Files of a control group's memory controller; `events` has the counter `oom_kill`."""
 
     events: Path
     limit: Path
@@ -25,9 +25,9 @@ class MemoryGroup(NamedTuple):
 
 
 class OomCounters:
-    """The `oom_kill` counters of this container's control group and of the machine, at the time of creation.
+    """Counters `oom_kill` of this container's control group and of the machine, read at creation.
 
-    `/proc/vmstat` counts for the whole machine (Linux 4.13).
+    The counter of the machine is in `/proc/vmstat` (since Linux 4.13).
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -37,7 +37,7 @@ class OomCounters:
         self._machine_before = _counter(root / "proc/vmstat")
 
     def evidence(self) -> str | None:
-        """What the kernel has killed since then; None if nothing."""
+        """Describes the out-of-memory kills since creation; None if there were none."""
         if self._group is not None:
             group, before = self._group
             now = _counter(group.events)
@@ -56,7 +56,7 @@ class OomCounters:
 
 
 def memory_groups(root: Path = Path("/")) -> Iterator[MemoryGroup]:
-    """Where the control group of this process may be, the likeliest place first; its files may not exist."""
+    """Yields the candidate paths of this process's memory group, likeliest first; they may not exist."""
     for at, is_first_version in _directories("memory", root):
         if is_first_version:
             yield MemoryGroup(
@@ -70,7 +70,7 @@ def memory_groups(root: Path = Path("/")) -> Iterator[MemoryGroup]:
 
 
 def _directories(controller: str, root: Path) -> Iterator[tuple[Path, bool]]:
-    """Where a control group may be, and whether it is of the first version.
+    """Yields candidate directories of a control group, with True for version 1.
 
     In a container, the path in /proc/self/cgroup may be that of the host, while the group is mounted as root.
     Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/*.rst.
@@ -99,14 +99,15 @@ def _counter(file: Path) -> int | None:
 
 
 def file_text(file: Path) -> str:
-    """The text of a file of the kernel, or of the platform; empty where it has none, or it cannot be read."""
+    """Returns the text of a file of the kernel or the platform; empty if it is missing or unreadable."""
     try:
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
 
 
-_NO_THREAD = "can't start new thread"  # of CPython, whatever pthread_create(3) says
+# CPython's message for any error of pthread_create(3); there is no error number.
+_NO_THREAD = "can't start new thread"
 _NEEDED = (
     "every process and every thread counts: each rank with what its libraries start, often a thread for "
     "each core (OMP_NUM_THREADS), and some 5 of ma_boot, more while files are moved: raise the limit, or "
@@ -115,7 +116,7 @@ _NEEDED = (
 
 
 def limit_reached(error: BaseException | None) -> LimitReached | None:
-    """The meaning of an error at a limit of processes, threads or open files; None for any other error."""
+    """Explains an error at a limit of processes, threads or open files; None for any other error."""
     if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
         return no_more_processes(Message("cannot start a thread"))
     if not isinstance(error, OSError):
@@ -131,13 +132,13 @@ def limit_reached(error: BaseException | None) -> LimitReached | None:
 
 
 def no_more_processes(what: str) -> LimitReached:
-    """The error at the limit of processes and threads; `what` could not be done."""
+    """Returns the error at the limit of processes and threads; `what` is the failed action."""
     limits = "; ".join(_limits()) or Message("no limit is visible here")
     return LimitReached(Message.of("{}: {}; {}", what, limits, Message(_NEEDED)))
 
 
 def _file_of(error: BaseException) -> str:
-    """The source file that raised the error."""
+    """Returns the source file that raised the error."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next
@@ -145,7 +146,7 @@ def _file_of(error: BaseException) -> str:
 
 
 def _limits() -> Iterator[str]:
-    """The limits of processes and threads, and of the memory for a thread, in words."""
+    """Describes the limits of processes and threads, and of the stack of a thread."""
     of_user, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if of_user != resource.RLIM_INFINITY and os.geteuid() != 0:  # root is exempt
         yield f"ulimit -u is {of_user}, and uid {os.getuid()} has {_own_threads()} in this container"
@@ -160,7 +161,7 @@ def _limits() -> Iterator[str]:
 
 
 def _own_threads() -> int:
-    """The threads of this user's processes, as far as they are to be seen."""
+    """Counts the threads of this user's processes in this PID namespace."""
     threads = 0
     for pid, stat in process_stats().items():
         try:

@@ -1,4 +1,4 @@
-"""What processes use: the CPU time of a process with all that it has started, which never falls."""
+"""Resource use of processes, and the CPU time of a process with all its descendants."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import NamedTuple
 
 from ma_boot.processes.orphan_guard import children_of, process_stats
 
-_TICK = 1 / os.sysconf("SC_CLK_TCK")  # seconds
+# Seconds.
+_TICK = 1 / os.sysconf("SC_CLK_TCK")
+# Bytes.
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class ProcessUsage(NamedTuple):
-    """A process: parent, session, start time, and CPU seconds with those of the children it has reaped.
+    """Process: parent, session, start time, and CPU seconds including its reaped children.
 
-    `threads` and `rss` (bytes of resident memory) are those of now; `of_reaped` is the part of `cpu` that the
-    children had used.
+    `rss` is the resident memory in bytes; `of_reaped` is the children's part of `cpu`.
     """
 
     parent: int
@@ -30,11 +31,12 @@ class ProcessUsage(NamedTuple):
 
 
 class CpuMeter:
-    """The CPU seconds of a worker and of all its descendants, in whatever sessions; they never fall.
+    """CPU seconds of a worker and all its descendants, in any session; they never decrease.
 
-    A descendant that has lost its parent, or ended, is remembered until the next measurement. What nobody has
-    inherited of one that ended still counts: the kernel drops the times of children whose parent ignores
-    SIGCHLD.
+    A measurement remembers its members, so a descendant that has lost its parent since stays a member.
+    When a member ends, the kernel adds its time to the parent that reaps it, so the growth of reaped time
+    (inherited) is counted once against the time of ended members (gone). The time of a member that no parent
+    has reaped still counts: the kernel drops the times of children whose parent ignores SIGCHLD.
     """
 
     def __init__(self, pid: int) -> None:
@@ -43,7 +45,7 @@ class CpuMeter:
         self._members: dict[int, ProcessUsage] = {}
 
     def measure(self, processes: Mapping[int, ProcessUsage], reaper: int) -> float:
-        """The seconds by now; `reaper` has adopted the orphans, and takes their times with it."""
+        """Returns the seconds so far; `reaper` is the process that adopts orphans, with their times."""
         before, self._members = self._members, self._now_in(processes)
         stayed = {pid: usage for pid, usage in before.items() if self._is_member(pid, usage)}
         gone = sum(usage.cpu for pid, usage in before.items() if pid not in stayed and usage.parent != reaper)
@@ -56,15 +58,15 @@ class CpuMeter:
 
     @property
     def members(self) -> Mapping[int, ProcessUsage]:
-        """The processes that the last measurement has found, by pid; zombies are among them."""
+        """Processes of the last measurement by pid, zombies included."""
         return self._members
 
     def adopt(self, pid: int, process: ProcessUsage) -> None:
-        """Makes a process a member, which is known to be the worker's; what it used before does not count."""
+        """Adds a process that is known to belong to the worker; its earlier CPU time does not count."""
         self._members[pid] = process
 
     def _is_member(self, pid: int, process: ProcessUsage) -> bool:
-        """Whether it is the same process, not another one with its number."""
+        """Returns True for a known process; False for another one with a reused pid."""
         return pid in self._members and self._members[pid].started == process.started
 
     def _now_in(self, processes: Mapping[int, ProcessUsage]) -> dict[int, ProcessUsage]:
@@ -81,22 +83,28 @@ class CpuMeter:
 
 
 def process_usages() -> dict[int, ProcessUsage]:
-    """Every process, zombies included: what they used is lost to the sum only when they are reaped."""
+    """Returns all processes, zombies included: the kernel moves their times only when they are reaped."""
     return {pid: usage_of(stat) for pid, stat in process_stats().items()}
 
 
 def usage_of(stat: Sequence[str]) -> ProcessUsage:
-    """The usage in the fields of /proc/PID/stat (proc(5)) after the name of the program."""
+    """Reads the usage from the fields of /proc/PID/stat (proc(5)) after the program's name."""
     own, of_reaped = (sum(map(int, stat[at : at + 2])) * _TICK for at in (11, 13))
     return ProcessUsage(
-        int(stat[1]), int(stat[3]), stat[19], own + of_reaped, int(stat[17]), int(stat[21]) * _PAGE, of_reaped
+        parent=int(stat[1]),
+        session=int(stat[3]),
+        started=stat[19],
+        cpu=own + of_reaped,
+        threads=int(stat[17]),
+        rss=int(stat[21]) * _PAGE,
+        of_reaped=of_reaped,
     )
 
 
 def io_counters(pid: int) -> dict[str, int]:
-    """The counters of /proc/PID/io (proc(5)), in bytes and calls; empty where that is hidden, or it is gone.
+    """Returns the counters of /proc/PID/io (proc(5)), in bytes and calls; empty if unreadable.
 
-    What ended children had read and written is in it, once they are reaped.
+    They include reaped children.
     """
     try:
         with open(f"/proc/{pid}/io", "rb", buffering=0) as file:
@@ -107,7 +115,7 @@ def io_counters(pid: int) -> dict[str, int]:
 
 
 def runnable_seconds(pid: int) -> dict[str, float]:
-    """How long each thread has run, or waited for a core, since its start; empty where that is not known."""
+    """Returns the seconds that each thread has run or waited for a core; empty if unknown."""
     seconds: dict[str, float] = {}
     with suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):

@@ -1,15 +1,18 @@
-"""Finds processes by the marker that they carry; run as a program, kills them once ma_boot is gone.
+"""Finds processes by their marker; as a program, kills them when ma_boot has died.
 
-Every process that ma_boot starts has a marker in its environment, which its own children inherit, whatever
-session they move to. One without it (`execve` with another environment, `setproctitle`) is found
-as a descendant. ma_boot holds the write end of a pipe to the guard. When ma_boot dies, even of SIGKILL, the
-kernel closes the pipe, and the guard kills every process that carries a marker of this ma_boot, or descends
-from one that does, or was seen among ma_boot's descendants before. Not found is only a process without a
-readable environment that has lost its parents, if it was started since the last look at them: 0.2 s before
-(`_GLANCE_SECONDS`), and on a machine with so many processes that looks are expensive up to 2 s.
+    ma_boot ----- write end of a pipe -----> guard: polls the pipe, remembers ma_boot's descendants
+      | dies, even of SIGKILL                  |
+      +----- kernel closes the pipe ---------->| SIGKILL to all marked, descending and remembered processes
+                                               | again until none is left
 
-It starts with every job, so it imports only cheap modules of the standard library: neither `typing` nor
-`signal`, which take as long as the interpreter itself.
+Every process that ma_boot starts has a marker in its environment. Its children inherit the marker, in any
+session. A process without it (`execve` with another environment, `setproctitle`) is found as a descendant.
+One kind of process is missed: without a readable environment, orphaned, and started after the last scan of
+the descendants. Scans are 0.2 s apart (`_GLANCE_SECONDS`), up to 2 s on a machine with so many processes that
+scans are expensive.
+
+A guard starts with every job, so this module imports only cheap modules of the standard library: neither
+`typing` nor `signal`, which take as long as the interpreter itself.
 """
 
 from __future__ import annotations
@@ -22,25 +25,32 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-RunningProcesses = dict[int, tuple[int, str]]  # their parents and start times, by pid
+# Parents and start times (clock ticks after boot, as text) by pid.
+RunningProcesses = dict[int, tuple[int, str]]
 MARKER_VARIABLE = "MABOOT_RUN"
-SETUP = "setup"  # in the place of the container's name, for what runs before the training
-GUARD = "guard"  # the marker of guards: they outlive what they guard, to end the rest
+# In place of the container's name, in the marker of processes that run before the training.
+SETUP = "setup"
+# Marker of guards, which outlive the processes of their ma_boot.
+GUARD = "guard"
 _SIGKILL = 9
+# Seconds between two rounds of SIGKILL, and their number: a process in uninterruptible sleep may never end.
 _POLL_SECONDS = 0.01
-_GLANCE_SECONDS = 0.2  # between two glances at whether any process was started; only then a look is worth it
-_WATCH_SECONDS = 2.0  # the longest time between two looks at ma_boot's descendants
-_SHARE = 0.01  # of a core, that looks take at most where they are more frequent
-_POLLS = 200  # a process in uninterruptible sleep is not waited for any longer
+_POLLS = 200
+# Seconds between two checks, of one read each, for a new process on this machine; only then a scan follows.
+_GLANCE_SECONDS = 0.2
+# Seconds; the longest time between two scans of ma_boot's descendants.
+_WATCH_SECONDS = 2.0
+# Share of a core that scans may use if they are more frequent than that.
+_SHARE = 0.01
 
 
 def own_marker(container: str) -> str:
-    """The marker for what this process starts: PID namespace, pid, start time and name of the container."""
+    """Returns the marker of this process's children: PID namespace, pid, start time and container name."""
     return f"{_namespace()}:{os.getpid()}:{_started(os.getpid())}:{container}"
 
 
 def processes_marked(marker: str) -> list[int]:
-    """The running processes that carry the marker."""
+    """Returns the running processes that carry the marker."""
     return [pid for pid, value in processes_with(MARKER_VARIABLE) if value == marker]
 
 
@@ -50,14 +60,14 @@ def processes_of(
     apart: Collection[int] = (),
     at: RunningProcesses | None = None,
 ) -> list[int]:
-    """The processes that carry the marker, and all that descend from these or from `roots`.
+    """Returns the processes that carry the marker, and all descendants of these or of `roots`.
 
-    They are looked for among the processes that ran `at` some moment just before, or run now. Left out are
-    this process, the processes in `apart`, and processes with another marker: guards, and whatever another
-    ma_boot or its guard stops.
+    `at` are the running processes, read now by default. Excludes this process, those in `apart`, and
+    processes with another marker: guards, and processes that another ma_boot or its guard stops.
     """
     running = running_processes() if at is None else at
-    born = int(marker.split(":", 3)[2])  # of its ma_boot: what is older cannot carry it
+    # Start of its ma_boot: older processes cannot carry the marker, so their environments are not read.
+    born = int(marker.split(":", 3)[2])
     younger = [pid for pid, (_, started) in running.items() if int(started) >= born]
     markers = dict(processes_with(MARKER_VARIABLE, younger))
     children = children_of((pid, parent) for pid, (parent, _) in running.items())
@@ -74,7 +84,7 @@ def processes_of(
 
 
 def children_of(parents: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
-    """The children of each process, from pairs of a pid and its parent's."""
+    """Returns the children of each process, from pairs of a pid and its parent's pid."""
     children: dict[int, list[int]] = {}
     for pid, parent in parents:
         children.setdefault(parent, []).append(pid)
@@ -82,12 +92,12 @@ def children_of(parents: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
 
 
 def running_processes() -> RunningProcesses:
-    """The parent and the start time of each process that is no zombie."""
+    """Returns the parent and the start time of each process except zombies."""
     return {pid: (int(stat[1]), stat[19]) for pid, stat in process_stats().items() if stat[0] not in "ZX"}
 
 
 def leftovers(container: str) -> list[int]:
-    """This user's marked processes in this container whose ma_boot is gone.
+    """Returns this user's marked processes in this container whose ma_boot has ended.
 
     Several containers may share a PID namespace, in a rehearsal for example: their names tell them apart.
     """
@@ -101,10 +111,10 @@ def leftovers(container: str) -> list[int]:
 
 
 def processes_with(variable: str, among: Collection[int] | None = None) -> Iterator[tuple[int, str]]:
-    """The other processes that were started with this environment variable, each with its value.
+    """Yields the other processes that were started with this environment variable, with its value.
 
-    Of all processes, or `among` these. Those of other users are left out, as far as the kernel hides their
-    environment, and so are zombies.
+    Searches all processes, or `among` these. Zombies have no environment, and those of other users are
+    mostly unreadable.
     """
     start = variable.encode() + b"="
     for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if among is None else among:
@@ -117,12 +127,12 @@ def processes_with(variable: str, among: Collection[int] | None = None) -> Itera
 
 
 def process_stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat (proc(5)) after the name, from the state on; None if it is gone."""
+    """Returns the fields of /proc/PID/stat (proc(5)) from the state on; None if the process is gone."""
     return _contents(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split() or None
 
 
 def _contents(file: str) -> bytes:
-    """A file of /proc, by few system calls: there are many. Empty if it is gone, or another user's."""
+    """Reads a file of /proc with few system calls, as there are many files; empty if it is unreadable."""
     try:
         descriptor = os.open(file, os.O_RDONLY)
     except OSError:
@@ -139,13 +149,13 @@ def _contents(file: str) -> bytes:
 
 
 def process_stats() -> dict[int, list[str]]:
-    """`process_stat` of every process, zombies included."""
+    """Returns `process_stat` of every process, zombies included."""
     stats = ((pid, process_stat(pid)) for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))))
     return {pid: stat for pid, stat in stats if stat is not None}
 
 
 def _started(pid: int) -> str | None:
-    """The start time of the process in clock ticks after boot; None if it has ended."""
+    """Returns the start time of the process in clock ticks after boot; None if it has ended."""
     stat = process_stat(pid)
     return None if stat is None or stat[0] in "ZX" else stat[19]
 
@@ -155,22 +165,25 @@ def _namespace() -> str:
 
 
 def guard(marker: str) -> None:
-    """Waits until standard input is closed, the write end of which ma_boot holds; then kills what is left.
+    """Waits until ma_boot's end of the pipe at standard input is closed; then kills its processes.
 
-    Stop signals are for ma_boot: it has blocked them here (`guarded`).
+    Stop signals are blocked here (`guarded`): only ma_boot acts on them.
     """
     owner = os.getppid()
-    known: dict[int, str] = {}  # processes that were seen, and when they started: a pid may be used again
+    # Start times of the processes seen so far: a pid may be reused.
+    known: dict[int, str] = {}
     pipe = select.poll()
     pipe.register(0, select.POLLIN)
     checked, newest, due = time.monotonic(), b"", 0.0
-    while not pipe.poll(_GLANCE_SECONDS * 1000):  # readable when ma_boot has gone
+    # The pipe becomes readable when ma_boot has died.
+    while not pipe.poll(_GLANCE_SECONDS * 1000):
         now, started = time.monotonic(), _newest_process()
         if now >= checked + _WATCH_SECONDS or (started != newest and now >= due):
             checked, newest, spent = now, started, time.process_time()
             known = descendants(owner, known)
             due = now + (time.process_time() - spent) / _SHARE
-    for _ in range(_POLLS):  # repeated: a process may start another one meanwhile
+    # Repeated, because a process may start another one meanwhile.
+    for _ in range(_POLLS):
         running = running_processes()
         roots = [pid for pid, start in known.items() if _same(running, pid, start)]
         pids = [pid for own in _of_the_same_owner(marker) for pid in processes_of(own, roots)]
@@ -186,7 +199,7 @@ def guard(marker: str) -> None:
 
 
 def _of_the_same_owner(marker: str) -> set[str]:
-    """This marker, and all others of the same ma_boot that processes carry."""
+    """Returns this marker and all others of the same ma_boot that processes carry."""
     owner = marker.split(":", 3)[:3]
     return {marker, *(text for _, text in processes_with(MARKER_VARIABLE) if text.split(":", 3)[:3] == owner)}
 
@@ -196,14 +209,14 @@ def _same(running: RunningProcesses, pid: int, start: str) -> bool:
 
 
 def _newest_process() -> bytes:
-    """The pid that was given last, by proc(5); threads have pids, too."""
+    """Returns the pid assigned last (proc(5)); threads have pids, too."""
     return _contents("/proc/loadavg").rpartition(b" ")[2]
 
 
 def descendants(owner: int, known: Mapping[int, str]) -> dict[int, str]:
-    """All running descendants of a process and of the known processes, with their start times.
+    """Returns all running descendants of a process and of the known ones, with their start times.
 
-    This process is never among them.
+    This process is not included.
     """
     running = running_processes()
     starts = {pid: start for pid, start in known.items() if _same(running, pid, start)}

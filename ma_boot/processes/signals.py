@@ -1,4 +1,4 @@
-"""Signals: received as data by an inbox on which the main loop waits, and sent to processes and groups."""
+"""Signals: an inbox on which the main loop waits, and sending to processes and groups."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from typing import Any
 from ma_boot.errors import Stopped
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-# Whoever asks a training for its stacks sends them to every Python process (`pkill -USR1 python`).
+# Users request the stacks of a training by sending these to every Python process (`pkill -USR1 python`).
 _DISREGARDED = frozenset((signal.SIGUSR1, signal.SIGUSR2))
-_NOT_DEADLY = frozenset(  # by default, or in Python; or the process itself is broken (signal(7))
+# Signals that do not end a process by default or in Python, that cannot be caught, or that mean that the
+# process itself is broken (signal(7)).
+_NOT_DEADLY = frozenset(
     (
         signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, signal.SIGPIPE, signal.SIGXFSZ,
         signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGKILL,
@@ -27,11 +29,11 @@ _NOT_DEADLY = frozenset(  # by default, or in Python; or the process itself is b
 
 
 class SignalInbox:
-    """Collects the stop signals of this process while it is entered; for the main thread.
+    """Stop signals of this process, received within the `with` block; for the main thread.
 
     Any other signal that would end the process counts as one, but only once: a timer may repeat it. SIGUSR1
-    and SIGUSR2 are disregarded. Signals that the parent process has blocked are unblocked, here and so in all
-    processes that are started meanwhile.
+    and SIGUSR2 are ignored. Signals that the parent process has blocked are unblocked, also in child
+    processes.
 
     SIGCHLD is caught only to wake the main loop. The supervisor polls each of its own children: a
     `waitpid(-1)` beside `Popen` would steal their exit codes.
@@ -41,7 +43,8 @@ class SignalInbox:
         self.stops: list[int] = []
         self._previous: dict[int, Any] = {}
         self._previous_wakeup = -1
-        self._closing = threading.Lock()  # a thread must not write to a number that is another file's by now
+        # Other threads write to the pipe: after its end, its descriptor may be another file's.
+        self._closing = threading.Lock()
 
     def __enter__(self) -> SignalInbox:
         read, write = os.pipe()
@@ -56,7 +59,8 @@ class SignalInbox:
         for signum in signal.valid_signals() - _NOT_DEADLY - set(STOP_SIGNALS):
             if signal.getsignal(signum) == signal.SIG_DFL:
                 self._previous[signum] = signal.signal(signum, self._record)
-        self._blocked = signal.pthread_sigmask(signal.SIG_SETMASK, ())  # what is pending arrives now
+        # Pending signals arrive now.
+        self._blocked = signal.pthread_sigmask(signal.SIG_SETMASK, ())
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -73,12 +77,13 @@ class SignalInbox:
             self.stops.append(signum)
 
     def fileno(self) -> int:
-        """A descriptor that is readable when anything has arrived since the last `drain`."""
+        """Returns a descriptor that is readable after a signal or a wake-up since the last `drain`."""
         return self._reader.fileno()
 
     def drain(self) -> None:
         """Consumes pending wake-ups, so that the next wait sleeps."""
-        while self._reader.read(4096):  # None once it would block
+        # None once it would block.
+        while self._reader.read(4096):
             pass
 
     def wake(self) -> None:
@@ -88,8 +93,9 @@ class SignalInbox:
                 self._writer.write(b"\0")
 
     def wait(self, seconds: float) -> None:
-        """Sleeps until something arrives, for at most `seconds`."""
-        poll = select.poll()  # select(2) knows no descriptor above 1023
+        """Sleeps until a signal or a wake-up arrives, for at most `seconds`."""
+        # select(2) fails with descriptors above 1023.
+        poll = select.poll()
         poll.register(self, select.POLLIN)
         poll.poll(max(0.0, seconds) * 1000)
         self.drain()
@@ -121,7 +127,7 @@ def signal_process(pid: int, signum: int) -> None:
 
 
 def catches_signal(pid: int, signum: int) -> bool:
-    """Whether a process has a handler for the signal; False if it has ended."""
+    """Returns True if the process has a handler for the signal; False if it has ended."""
     with (
         contextlib.suppress(OSError),
         open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file,
@@ -135,11 +141,10 @@ _SHELLS = {"sh", "bash", "dash", "ash", "busybox", "ksh", "mksh", "zsh"}
 
 
 def swallowing_shell() -> str | None:
-    """The command of this process's parent if it is a shell that runs a command or a script and does not
-    catch SIGTERM; else None.
+    """Returns the command of the parent shell if SIGTERM would not get past it; else None.
 
-    The platform stops a container by SIGTERM to its first process. A shell that has not been replaced by its
-    last command (`exec`) passes nothing on: as the first process of a container it does not even end by it.
+    The platform stops a container by SIGTERM to its first process. A shell that runs a command or a script
+    without `exec` does not pass signals on. As PID 1 it does not even end, unless it has a handler.
     """
     parent = os.getppid()
     try:

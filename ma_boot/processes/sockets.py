@@ -1,4 +1,4 @@
-"""What TCP sockets have moved, by the kernel (sock_diag(7)): /proc/PID/io knows neither `recv` nor `send`."""
+"""Traffic of TCP sockets, from the kernel (sock_diag(7)): /proc/PID/io does not count `recv` and `send`."""
 
 from __future__ import annotations
 
@@ -9,20 +9,30 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 _NETLINK_SOCK_DIAG, _BY_FAMILY, _DUMP = 4, 20, 0x301
-_INFO = 2  # INET_DIAG_INFO: a `tcp_info`
+# INET_DIAG_INFO: a `tcp_info`.
+_INFO = 2
 _ALL_STATES = 0xFFFFFFFF
-_HEADER = struct.Struct("=IHHII")  # length and type, flags, sequence, port
-_REQUEST = struct.Struct("=BBBxI48x")  # inet_diag_req_v2: family, protocol, extensions, states
-_MESSAGE = struct.Struct("=68xI")  # inet_diag_msg, of which the inode
-_ATTRIBUTE = struct.Struct("=HH")  # length and type
-_PAYLOAD = struct.Struct("=120xQQ")  # of a tcp_info: the bytes acknowledged, and those received
+# nlmsghdr: length, type, flags, sequence, port (linux/netlink.h).
+_HEADER = struct.Struct("=IHHII")
+# inet_diag_req_v2: family, protocol, extensions, states (linux/inet_diag.h).
+_REQUEST = struct.Struct("=BBBxI48x")
+# inet_diag_msg, of which only the inode is read.
+_MESSAGE = struct.Struct("=68xI")
+# nlattr: length, type.
+_ATTRIBUTE = struct.Struct("=HH")
+# tcp_info: tcpi_bytes_acked and tcpi_bytes_received (linux/tcp.h).
+_PAYLOAD = struct.Struct("=120xQQ")
+# Bytes of one answer of the kernel.
 _ANSWER = 1 << 16
+# Seconds; the kernel answers at once or never.
 _SECONDS = 0.5
 
 
 def socket_bytes() -> dict[int, int]:
-    """The bytes that each TCP socket of this container has moved either way, by inode; neither keepalives nor
-    repeats count. Empty where the kernel does not tell."""
+    """Returns the bytes that each TCP socket of this container has sent and received, by inode.
+
+    Keepalive probes and retransmissions do not count. Empty if the kernel does not support it.
+    """
     moved: dict[int, int] = {}
     with suppress(OSError), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as diag:
         diag.settimeout(_SECONDS)
@@ -38,7 +48,7 @@ def socket_bytes() -> dict[int, int]:
 
 
 def _messages(diag: socket.socket) -> Iterator[bytes]:
-    """The sockets that the kernel tells, up to its word that these are all, or an error."""
+    """Yields the kernel's messages, one per socket, until its end-of-dump or error message."""
     while True:
         answer = diag.recv(_ANSWER)
         while len(answer) >= _HEADER.size:
@@ -63,7 +73,7 @@ def _aligned(length: int) -> int:
 
 
 def sockets_of(pid: int) -> list[int]:
-    """The inodes of a process's sockets; none where that is another user's, or gone."""
+    """Returns the inodes of a process's sockets; empty if it has ended or belongs to another user."""
     inodes: list[int] = []
     with suppress(OSError):
         for descriptor in os.listdir(f"/proc/{pid}/fd"):

@@ -9,16 +9,20 @@ from typing import Callable, Generic, TypeVar
 
 from ma_boot.processes.signals import SignalInbox
 
-REMIND_SECONDS = 20.0  # ModelArts suspects a hang when the I/O of processes stops (modelarts_trouble_0108)
+# Seconds between two progress lines. ModelArts suspects a hang when the I/O of processes stops
+# (modelarts_trouble_0108).
+REMIND_SECONDS = 20.0
 
 Result = TypeVar("Result")
 
 
 class Task(Generic[Result]):
-    """Starts `work(cancel)` in a thread; the work should check the event often, and raise once it is set.
+    """Background thread that runs `work(cancel)`; the work raises soon after the event is set.
 
-    The thread is a daemon: a call that hangs in the network cannot keep the process alive. At the limit of
-    threads the constructor raises `RuntimeError`.
+    The thread is a daemon: a call that hangs in the network cannot keep the process alive.
+
+    Raises:
+        RuntimeError: the limit of threads is reached.
     """
 
     def __init__(self, name: str, work: Callable[[threading.Event], Result], inbox: SignalInbox) -> None:
@@ -32,7 +36,8 @@ class Task(Generic[Result]):
     def _run(self, work: Callable[[threading.Event], Result]) -> None:
         try:
             self._results.append(work(self._cancel))
-        except BaseException as error:  # raised again in the thread that asks for the result
+        except BaseException as error:
+            # Raised again by `check` and `result` in the main thread.
             self._error = error
         finally:
             self._finished.set()
@@ -40,7 +45,7 @@ class Task(Generic[Result]):
 
     @property
     def finished(self) -> bool:
-        """Whether the work has returned or raised."""
+        """True once the work has returned or raised."""
         return self._finished.is_set()
 
     def cancel(self) -> None:
@@ -48,7 +53,7 @@ class Task(Generic[Result]):
         self._cancel.set()
 
     def check(self) -> None:
-        """Raises what the work has raised, if it has failed."""
+        """Raises the error of the work, if it has failed."""
         if self.finished and self._error is not None:
             raise self._error
 
@@ -75,6 +80,6 @@ class Task(Generic[Result]):
         return True
 
     def result(self) -> Result:
-        """What the work has returned, or raises what it has raised; only for a finished task."""
+        """Returns the result of the work or raises its error; only for a finished task."""
         self.check()
         return self._results[0]

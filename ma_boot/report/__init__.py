@@ -1,1 +1,1 @@
-"""What a run reports: output, events, and how it ended."""
+"""Reports of a run: console output, journal, root cause, timeline and page."""

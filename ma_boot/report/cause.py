@@ -1,8 +1,8 @@
-"""The cause of a job's end, of all nodes: by what failed, then by when. Pure.
+"""Root cause of a job: the first failure with the best evidence, over all nodes. Pure.
 
-A rank that lost its peer may end long before the one that it lost: then the other's exception is the cause,
-though it comes later. Moments are those of the clock of the node that failed, so all nodes put the same
-failures into the same order.
+A rank that lost a peer may end long before the exception of that peer. So evidence comes before time: an
+exception of a rank's own wins against a lost connection. Moments are those of the clock of the node that
+failed, so all nodes put the same failures into the same order.
 """
 
 from __future__ import annotations
@@ -29,11 +29,14 @@ from ma_boot.report.result import STOP_CODES, WorkerExit, node_and_rank
 from ma_boot.wording import Message
 from path_mapping.errors import printable
 
-MOST_FAILURES = 16  # of a node
+# Failures of a node that are reported; the event of the end has all processes.
+MOST_FAILURES = 16
+# Characters.
 LONGEST_WORDS = 300
-# Failed by itself; was stopped, but had raised before; ended with 0 before others lost it; lost another one.
+# Evidence, the best one first: the rank failed by itself; it raised, and was stopped before it ended; it
+# ended with 0 before others lost it; it failed because it lost a peer.
 OWN, RAISED, ENDED_EARLY, LOST_PEER = 0, 1, 2, 3
-# What a rank prints that lost another one: of sockets, torch.distributed, Gloo, NCCL, HCCL, MindSpore, MPI.
+# Output of a rank that lost a peer: of sockets, torch.distributed, Gloo, NCCL, HCCL, MindSpore and MPI.
 _LOST_PEER = (
     r"(?i)connection (was )?(closed|reset|refused|aborted)|broken pipe|ConnectionResetError|BrokenPipeError"
     r"|ConnectionRefusedError|Dist(Network|Store|Backend)Error|remote (process|worker|rank|peer)"
@@ -42,14 +45,17 @@ _LOST_PEER = (
     r"|failed to pass monitoredBarrier"
     r"|scheduler.{0,40}(disconnect|lost|time)"
 )
-_LOST_PEER_BY_HCCL = r"\bEI000[26]\b|\bEI0013\b"  # below the exception, in its message
+# HCCL has its code below the exception, in the message of several lines.
+_LOST_PEER_BY_HCCL = r"\bEI000[26]\b|\bEI0013\b"
 _STOPPED = r"KeyboardInterrupt|SystemExit"
-_ENDS = ("was killed by ", "ended with ")  # how a process ended, where it has no words of its own
+# Beginnings of the words of a failure without an exception: they follow the rank without a colon.
+_ENDS = ("was killed by ", "ended with ")
+# Signals before which no Python traceback explains the end.
 _FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGKILL)
 
 
 class Cause(NamedTuple):
-    """A failure on node `node`; `rank` is None if no rank failed, but ma_boot on that node.
+    """A failure on node `node`; `rank` is None for a failure of ma_boot itself on that node.
 
     `words` are the exception's own, or how the process ended; `at` is the moment in seconds since 1970 by the
     node's clock; `evidence` is one of the numbers above, the lowest for the best; `place` is the `file:line`
@@ -71,19 +77,19 @@ class Cause(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        """Its words, where it is, and what to do, in one line."""
+        """The failure, its place, and its remedy in one line."""
         words = Message.of("{}, at {}", self.words, self.place) if self.place else self.words
         return Message.of("{}. What to do: {}", words, self.hint) if self.hint else words
 
     def fields(self) -> dict[str, Any]:
-        """What the event and the failure file have."""
+        """Returns the fields for the event and the failure file, without empty ones."""
         return {name: value for name, value in self._asdict().items() if value != ""}
 
 
 def causes_of(ends: Sequence[WorkerExit], node: int, epoch: float) -> list[Cause]:
-    """The failures of a node's processes, the likeliest cause first.
+    """Returns the failures of a node's processes, the most likely root cause first.
 
-    `epoch` is what the node's monotonic clock lacks of the seconds since 1970.
+    `epoch`: offset from this node's monotonic clock to Unix time, in seconds.
     """
     failures = list(filter(None, (_failure(ended, node, epoch) for ended in ends if ended.code)))
     if any(ended.code or ended.stopped for ended in ends):
@@ -104,19 +110,19 @@ def _failure(ended: WorkerExit, node: int, epoch: float) -> Cause | None:
     # A rank that had raised would have ended with 1: 143 is only our SIGTERM, which came before its end.
     code = 1 if ended.stopped and ended.code in STOP_CODES else ended.code
     return Cause(
-        node,
-        ended.rank,
-        code,
-        readable(words),
-        _moment(ended, epoch),
-        LOST_PEER if lost else RAISED if ended.stopped else OWN,
-        place_of_exception(output) if known else "",
-        first_hint(output) if known and not lost else "",
+        node=node,
+        rank=ended.rank,
+        code=code,
+        words=readable(words),
+        at=_moment(ended, epoch),
+        evidence=LOST_PEER if lost else RAISED if ended.stopped else OWN,
+        place=place_of_exception(output) if known else "",
+        hint=first_hint(output) if known and not lost else "",
     )
 
 
 def lost_its_peer(ended: WorkerExit) -> bool:
-    """Returns whether a process failed only because it had lost another one."""
+    """Returns whether a process failed only because it lost a peer."""
     failure = _failure(ended, 0, 0.0) if ended.code else None
     return failure is not None and failure.evidence == LOST_PEER
 
@@ -129,10 +135,11 @@ def _has_lost_peer(exception: str | None, output: str) -> bool:
 
 
 def words_of(ended: WorkerExit) -> str:
-    """What a process says of its failure in its own words, without secrets; empty if nothing is known.
+    """Returns a process's own account of its failure, without secrets; empty if there is none.
 
-    What a process printed before SIGKILL is not why it came, and before a fault of the processor no traceback
-    is. With exit code 1 and no words of an error it is the last line, as `sys.exit("text")` prints it.
+    SIGKILL comes from outside, so the output before it does not explain it; nor does a Python traceback
+    explain a segmentation fault. With exit code 1 and no error in the output, the last line counts, as
+    `sys.exit("text")` prints it.
     """
     if ended.code in KILLED:
         return ""
@@ -147,7 +154,14 @@ def words_of(ended: WorkerExit) -> str:
 def _early(ended: WorkerExit, node: int, epoch: float) -> Cause:
     seconds = f"{ended.seconds:.1f}"
     words = Message.of("ended with exit code 0 after {} s, while other ranks needed it", seconds)
-    return Cause(node, ended.rank, 0, words, _moment(ended, epoch), ENDED_EARLY)
+    return Cause(
+        node=node,
+        rank=ended.rank,
+        code=0,
+        words=words,
+        at=_moment(ended, epoch),
+        evidence=ENDED_EARLY,
+    )
 
 
 def _moment(ended: WorkerExit, epoch: float) -> float:
@@ -155,10 +169,10 @@ def _moment(ended: WorkerExit, epoch: float) -> float:
 
 
 def cause_of(failures: Iterable[Cause], lost: Sequence[int] = ()) -> Cause | None:
-    """The cause of the job's end; `lost` are nodes that do not answer and have not said that they end.
+    """Returns the root cause of the job; `lost` are unreachable nodes that have reported no end.
 
-    A rank that ended early is the cause only of ranks that lost another one. If there is no failure, or all
-    are those of ranks that lost another one, a lost node is the cause.
+    A rank that ended early is the cause only of ranks that lost a peer. If there is no failure, or only
+    failures of ranks that lost a peer, a lost node is the cause.
     """
     failures = list(failures)
     first = min((failure for failure in failures if failure.evidence != ENDED_EARLY), key=order, default=None)
@@ -168,20 +182,24 @@ def cause_of(failures: Iterable[Cause], lost: Sequence[int] = ()) -> Cause | Non
             return min(early, key=order)
         if lost:
             words = Message.of("the node does not answer, and others lost it ({})", first)
-            return Cause(min(lost), None, first.code, words, first.at, LOST_PEER)
+            return _lost_node(min(lost), words, first.code, at=first.at)
     if first is None and lost:
         words = Message.of("the node does not answer any more")
-        return Cause(min(lost), None, 1, words, 0.0, LOST_PEER)
+        return _lost_node(min(lost), words, 1, at=0.0)
     return first
 
 
+def _lost_node(node: int, words: str, code: int, at: float) -> Cause:
+    return Cause(node=node, rank=None, code=code, words=words, at=at, evidence=LOST_PEER)
+
+
 def order(failure: Cause) -> tuple[float, ...]:
-    """The likeliest cause first: an exception before a lost peer, then by time, node and rank."""
+    """Sort key of failures, the most likely root cause first: evidence, then time, node and rank."""
     return (failure.evidence, failure.at, failure.node, -1 if failure.rank is None else failure.rank)
 
 
 def readable(text: str) -> str:
-    """One line of text without characters that control a terminal, not too long; a message stays one."""
+    """Cuts a text to one line without control characters; a `Message` stays one."""
     if isinstance(text, Message):
         return Message(text.template, tuple(map(readable, text.args)))
     return printable(next(iter(text.strip().splitlines()), ""))[:LONGEST_WORDS]

@@ -26,8 +26,10 @@ QUEUE_BYTES = 4 << 20
 _WRITE_BYTES = 1 << 17
 _NO_WRAP, _WRAP = b"\x1b[?7l", b"\x1b[?7h"
 _RED, _YELLOW, _GREEN, _BOLD, _NO_STYLE = b"\x1b[31m", b"\x1b[33m", b"\x1b[32m", b"\x1b[1m", b"\x1b[0m"
-_OF_NUMBERS = (b"36", b"32", b"35", b"34", b"96", b"92", b"95", b"94")  # red and yellow have a meaning
-_LOOKED_AT = 400  # bytes of a line, for what it tells
+# Colours of nodes and ranks; red and yellow are those of failures and warnings.
+_OF_NUMBERS = (b"36", b"32", b"35", b"34", b"96", b"92", b"95", b"94")
+# Bytes of a line that are searched for failures and warnings.
+_LOOKED_AT = 400
 _PREFIX = re.compile(rb"(?:\[(?:node|rank) \d{1,9}\] |\[(?:scheduler|command|ma_boot)\] ?)+")
 _TAG = re.compile(rb"\[([a-z_]+)(?: (\d{1,9}))?\]")
 _FAILURE = re.compile(
@@ -43,17 +45,17 @@ Show = Callable[[Sequence[str]], None]
 
 
 def is_interactive(environ: Mapping[str, str], descriptor: int = 1) -> bool:
-    """Whether this is a terminal on which lines can be redrawn."""
+    """Returns whether this is a terminal whose lines can be redrawn."""
     return os.isatty(descriptor) and environ.get("TERM", "dumb") != "dumb"
 
 
 def has_colours(environ: Mapping[str, str], descriptor: int = 1) -> bool:
-    """Whether this is a terminal whose user wants colours (https://no-color.org)."""
+    """Returns whether this is a terminal whose user wants colours (https://no-color.org)."""
     return is_interactive(environ, descriptor) and not environ.get("NO_COLOR")
 
 
 class Console(BackgroundWriter[bytes]):
-    """The only writer of standard output: output of different processes never mixes within a line.
+    """Sole writer of standard output: lines of different processes are never mixed.
 
     Output is queued. A slow reader slows the writers down: they ask `pause` before they take more output. If
     the reader takes nothing for 5 s (`patience`), lines are dropped and counted, and their number is printed
@@ -84,7 +86,8 @@ class Console(BackgroundWriter[bytes]):
         self._unreported = 0
         self._gone = False
         self._below: Sequence[str] = ()
-        self._drawn = 0  # how many of them are on the terminal
+        # Number of these lines that are on the terminal.
+        self._drawn = 0
 
     def __enter__(self) -> Console:
         return self
@@ -94,7 +97,7 @@ class Console(BackgroundWriter[bytes]):
 
     @property
     def size(self) -> os.terminal_size:
-        """The size of the terminal, in columns and lines.
+        """Size of the terminal in columns and lines.
 
         Raises:
             OSError: Standard output is not a terminal.
@@ -151,7 +154,8 @@ class Console(BackgroundWriter[bytes]):
         while rest:
             try:
                 rest = rest[os.write(self._descriptor, rest[:_WRITE_BYTES]) :]
-            except BlockingIOError:  # another process that shares the descriptor made it non-blocking
+            # Another process that shares the descriptor may have made it non-blocking.
+            except BlockingIOError:
                 _await_room(self._descriptor)
                 continue
             except OSError:
@@ -172,7 +176,7 @@ class Console(BackgroundWriter[bytes]):
             self._queued += len(notice)
 
     def _with_below(self, data: bytes, last: bool) -> bytes:
-        """The data in place of the lines below, which are drawn again at the end of the queue."""
+        """Replaces the lines below by the data, and draws them again at the end of the queue."""
         away = b"\x1b[%dF\x1b[J" % self._drawn if self._drawn else b""
         lines = self._below if last else ()
         self._drawn = len(lines)
@@ -192,7 +196,7 @@ def print_lines(text: str, descriptor: int = 1) -> None:
 
 
 def print_bytes(data: bytes | memoryview, descriptor: int = 1) -> None:
-    """Prints at once, without a `Console`; waits for a slow reader, ignores one that has gone.
+    """Prints at once, without a `Console`; waits for a slow reader, ignores a closed one.
 
     Raises:
         CannotCreate: Standard output does not take all of it, a file on a full disk for example. An error of
@@ -219,7 +223,7 @@ def _await_room(descriptor: int) -> None:
 
 
 def rendered(content: RenderableType, columns: int) -> list[str]:
-    """What rich makes of the content, as lines of at most that many columns."""
+    """Renders content by rich, as lines of at most that many columns."""
     from rich.console import Console
 
     text = io.StringIO()
@@ -228,7 +232,7 @@ def rendered(content: RenderableType, columns: int) -> list[str]:
 
 
 def painted(data: bytes) -> bytes:
-    """Whole lines with colours: their prefixes by node and rank, failures red, warnings yellow.
+    """Colours complete lines: prefixes by node and rank, failures red, warnings yellow.
 
     A line that brings colours of its own keeps them; only its prefix is painted.
     """

@@ -1,4 +1,4 @@
-"""How the job ended on this node, and why: as one exit code, one screen and one file."""
+"""End of the job on this node and its cause: one exit code, one screen and one file."""
 
 from __future__ import annotations
 
@@ -22,22 +22,27 @@ from ma_boot.report.explain import (
 )
 from ma_boot.report.files import write_atomically
 from ma_boot.report.hints import hints_for
-from ma_boot.report.result import ROLES, JobFailure, RunResult, WorkerExit
+from ma_boot.report.result import ROLES, ExitStatus, RunResult, WorkerExit
 from ma_boot.wording import Message, ProgressLine, WarningLine, coded, counted, in_lines, lines_of, size
 from path_mapping.errors import printable
 
-EXIT_CODE = "exit code {}: "  # begins the last line, which programs look for: it has no mark of its kind
-MOST_OTHERS = 8  # fits on a screen
-MOST_OF_SUMMARY = 15  # lines
+# Programs search for this line, so no mark of its kind precedes it.
+EXIT_CODE = "exit code {}: "
+# Other processes with a line of their own, so that the report fits on a screen.
+MOST_OTHERS = 8
+# Lines.
+MOST_OF_SUMMARY = 15
+# Characters.
 LONGEST_LINE = 300
-SUMMARY_CHARACTERS = 1024  # platforms that show the summary of a failure cut it there
+# Characters; platforms that show the summary of a failure cut it there.
+SUMMARY_CHARACTERS = 1024
 
 
 class Ending(NamedTuple):
-    """The one value that decides how the node ends; a part is None if it did not happen.
+    """All facts that decide the exit code of the node; a part is None if it did not happen.
 
-    `stopped_by` is the first stop signal, `error` what ended the boot before or at the launch, `run` how
-    the processes ended, `lost` which outputs were not uploaded or are empty, and `form` what the job form's
+    `stopped_by` is the first stop signal, `error` what ended the boot before or at the launch, `run` how the
+    processes ended, `lost` which outputs were not uploaded or are empty, and `form` what the job form's
     inputs and outputs hold. `cause` is the failure that is the cause: of the whole job if the nodes have
     `agreed` on it, else of this node.
     """
@@ -61,36 +66,37 @@ class Ending(NamedTuple):
         lost: OutputLost | None,
         form: Sequence[ChannelContent] = (),
     ) -> Ending:
-        """The ending from what the boot has gathered; `stops` are all stop signals, the first one first."""
+        """Builds the ending from what the boot has gathered; `stops` are all stop signals in order of
+        arrival.
+        """
         if isinstance(error, (BootError, Stopped)) or error is None:
             ours = error if isinstance(error, BootError) else run.not_started if run else None
         else:
             ours = InternalError.of(error)
-        return cls(job, stops[0] if stops else None, ours, run, lost, tuple(form))
-
-
-class ExitStatus(NamedTuple):
-    """The exit code; whose it is (`signal`, `ma_boot`, `training`, `output`, None for success); and the
-    cause in words, whose first line is a headline."""
-
-    code: int
-    by: str | None
-    cause: str
+        return cls(
+            job=job,
+            stopped_by=stops[0] if stops else None,
+            error=ours,
+            run=run,
+            lost=lost,
+            form=tuple(form),
+        )
 
 
 def exit_status(ending: Ending) -> ExitStatus:
-    """The exit status by the first of the `RULES` that knows such an ending.
+    """Returns the exit status of the first of the `RULES` that applies.
 
-    Success is one of the rules, with a condition of its own: an ending that no rule knows is a failure.
+    Success is one of the rules, with a condition of its own: an ending without a rule is a failure.
     """
     known = (rule(ending) for rule in RULES)
     return next((status for status in known if status is not None), _unknown(ending))
 
 
 def _by_signal(ending: Ending) -> ExitStatus | None:
-    """A stop signal, unless the job was given up before it came.
+    """Applies to a stop signal, unless the job was given up before it came.
 
-    Then the platform stops this node because a faster one has ended: the code is that of their common cause.
+    In that case the platform stops this node because a faster one has ended; the code is that of their common
+    cause.
     """
     if ending.stopped_by is None or (ending.run is not None and ending.run.stopped_for is not None):
         return None
@@ -110,7 +116,7 @@ def _by_error(ending: Ending) -> ExitStatus | None:
 
 
 def _by_failure(ending: Ending) -> ExitStatus | None:
-    """The process that failed first; if it only lost another one, with the exit code of the cause."""
+    """Applies to the first failed process; if it only lost a peer, with the exit code of the root cause."""
     run, cause = ending.run, ending.cause
     failure = run.first_failure if run else None
     if run is None or failure is None:
@@ -132,7 +138,7 @@ def _is_here(ending: Ending, cause: Cause) -> bool:
 
 
 def _by_hang(ending: Ending) -> ExitStatus | None:
-    """Hung processes give 124, as `timeout` does."""
+    """Applies to hung processes: 124, as from `timeout`."""
     run = ending.run
     if run is None or not run.hung:
         return None
@@ -142,16 +148,16 @@ def _by_hang(ending: Ending) -> ExitStatus | None:
 
 
 def _by_cause(ending: Ending) -> ExitStatus | None:
-    """The cause for which the processes of this node were stopped."""
+    """Applies to processes that were stopped because of a failure elsewhere."""
     run, cause = ending.run, ending.cause
     if run is None or run.succeeded:
         return None
     why = run.stopped_for
     if cause is not None and (cause.rank is not None or not _is_here(ending, cause)):
-        why = JobFailure(cause.code, str(cause))
+        why = ExitStatus(cause.code, "training", str(cause))
     if why is None:
         return None
-    return ExitStatus(why.code or 1, "training", Message.of("stopped because {}", why.text))
+    return ExitStatus(why.code or 1, "training", Message.of("stopped because {}", why.cause))
 
 
 def _by_survivors(ending: Ending) -> ExitStatus | None:
@@ -185,7 +191,7 @@ RULES: tuple[Callable[[Ending], ExitStatus | None], ...] = (
 
 
 def _unknown(ending: Ending) -> ExitStatus:
-    """The status of an ending that no rule knows."""
+    """Returns the status of an ending without a rule."""
     if ending.run is None:
         text = Message("no process was run, and no reason is known")
         return ExitStatus(int(ExitCode.INTERNAL), "ma_boot", text)
@@ -194,7 +200,7 @@ def _unknown(ending: Ending) -> ExitStatus:
 
 
 def _node_that_failed(ending: Ending) -> int | None:
-    """The other node whose failure is the cause that the nodes have agreed on, if it is one's."""
+    """Returns the peer with the root cause that the nodes have agreed on; None if it is not a peer's."""
     job, cause = ending.job, ending.cause
     if job is None or cause is None or not ending.agreed or cause.node == job.node_rank:
         return None
@@ -202,7 +208,7 @@ def _node_that_failed(ending: Ending) -> int | None:
 
 
 def _described(failure: WorkerExit) -> str:
-    """How the process that failed first ended."""
+    """Describes the first failure."""
     rank, who = failed_mpi_rank(failure.output), failure.label
     if rank is not None:
         who = Message.of("rank {} under {}", rank, who)
@@ -215,12 +221,12 @@ def _described(failure: WorkerExit) -> str:
 
 
 def _shortened(line: str) -> str:
-    """A line that is not too long; of a secret that was cut nobody could tell that it is one."""
+    """Cuts a line after masking: a secret that is cut would not be recognized any more."""
     return printable(without_secrets(line))[:LONGEST_LINE]
 
 
 def end_event(ending: Ending) -> dict[str, Any]:
-    """The fields of a node's last event."""
+    """Returns the fields of a node's last event."""
     failure = ending.run.first_failure if ending.run else None
     code, by, cause = exit_status(ending)
     return {
@@ -234,10 +240,10 @@ def end_event(ending: Ending) -> dict[str, Any]:
 
 
 def report_lines(ending: Ending, page: str | None = None) -> list[str]:
-    """The end of a node's output: what the failed process and the others said, and a summary.
+    """Returns the end of a node's output: the failed process and the others, then a summary.
 
-    The summary has at most 15 lines: where things are, and the cause in the last line. Only the problems that
-    an error lists follow it. `page` is the path of the HTML page, None if there is none.
+    The summary has at most 15 lines: places, the exit code, and the cause in the last line. Only the problems
+    that an error lists follow it. `page` is the path of the HTML page, None if there is none.
     """
     _, by, cause = exit_status(ending)
     details = lines_of(cause)[1:]
@@ -247,7 +253,8 @@ def report_lines(ending: Ending, page: str | None = None) -> list[str]:
         failed = _process_of(ending, run)
         of_processes = _failure_lines(ending, failed) if failed is not None else []
         of_processes += _lines_of_others(run, failed)
-    if by == "training":  # what to do about it; the last line is what the process said itself
+    # The details of a failed process are its remedies: they go above the summary, which ends with the cause.
+    if by == "training":
         of_processes, details = [*of_processes, *details], []
     places = [ProgressLine(f"logs: {ending.job.log_dir}")] if ending.job is not None else []
     places += [ProgressLine(f"page: {page}")] if page is not None else []
@@ -260,14 +267,14 @@ def report_lines(ending: Ending, page: str | None = None) -> list[str]:
 
 
 def last_lines(ending: Ending) -> list[str]:
-    """The exit code with its headline, and the cause where that says more."""
+    """Returns the exit code with its headline, and the cause if it adds information."""
     code, _, cause = exit_status(ending)
     headline = lines_of(cause)[0]
     return [Message.of("{}{}", EXIT_CODE.format(code), headline), *_cause_line(ending)]
 
 
 def _cause_line(ending: Ending) -> list[str]:
-    """The last line: the cause, where in the training it is, and what to do.
+    """Returns the last line: the cause, its place in the training, and its remedy.
 
     Left out where the line of the exit code says it all.
     """
@@ -284,7 +291,7 @@ def _cause_line(ending: Ending) -> list[str]:
 
 
 def _lost_of_logs(run: RunResult | None) -> list[str]:
-    """What is missing in log files: a line, for several files their number."""
+    """Returns a warning about bytes that are missing in log files."""
     cut = [ended for ended in (run.exits if run else ()) if ended.log_lost]
     if len(cut) > 1:
         count = sum(ended.log_lost for ended in cut)
@@ -295,7 +302,7 @@ def _lost_of_logs(run: RunResult | None) -> list[str]:
 
 
 def _channel_line(content: ChannelContent) -> str:
-    """`output train_url: 2 files, 3.1 MB in /dir, for obs://bucket/path`."""
+    """Formats `output train_url: 2 files, 3.1 MB in /dir, for obs://bucket/path`."""
     channel = content.channel
     number = f"{counted(content.files, 'file')}, {size(content.bytes)}" if content.files else "no files"
     more = "" if content.complete else "more than "
@@ -305,7 +312,7 @@ def _channel_line(content: ChannelContent) -> str:
 
 
 def _failure_lines(ending: Ending, failure: WorkerExit) -> list[str]:
-    """The process that failed first, and the end of its output."""
+    """Returns the first failed process and the end of its output."""
     host = f", host {ending.job.host}" if ending.job else ""
     device = "" if failure.device is None else f", device {failure.device}"
     lines = [f"the cause: {failure.label}{device}{host}, pid {failure.pid}; its log: {failure.log_file}"]
@@ -315,7 +322,7 @@ def _failure_lines(ending: Ending, failure: WorkerExit) -> list[str]:
 
 
 def _process_of(ending: Ending, run: RunResult) -> WorkerExit | None:
-    """The process that is the cause, as far as it ran here; else the one that failed first."""
+    """Returns the process with the root cause if it ran here, else the first failed one."""
     cause = ending.cause
     here = ending.job is None or cause is None or cause.node == ending.job.node_rank
     named = [ended for ended in run.exits if here and cause is not None and ended.rank == cause.rank]
@@ -323,9 +330,9 @@ def _process_of(ending: Ending, run: RunResult) -> WorkerExit | None:
 
 
 def _lines_of_others(run: RunResult, failed: WorkerExit | None) -> list[str]:
-    """The other processes, one line each, those with an exception in their output first.
+    """Returns a line for each other process, those with an exception in their output first.
 
-    If no process failed on its own, only those with an exception are shown.
+    If no process failed on its own, only those with an exception are listed.
     """
     ends = [(ended, _exception(ended)) for ended in run.exits if ended is not failed]
     shown = sorted((end for end in ends if run.first_failure or end[1]), key=lambda end: end[1] is None)
@@ -341,12 +348,12 @@ def _lines_of_others(run: RunResult, failed: WorkerExit | None) -> list[str]:
 
 
 def _exception(ended: WorkerExit) -> str | None:
-    """The last exception in the output of a process that ended with an error."""
+    """Returns the last exception in the output of a process that failed."""
     return last_exception(output_of_failed_rank(ended.output)) if ended.code else None
 
 
 def failure_document(ending: Ending) -> dict[str, Any]:
-    """The failure for programs; `summary` has at most 1,024 characters."""
+    """Returns the failure as a JSON value for programs; `summary` has at most 1,024 characters."""
     run = ending.run
     failure = run.first_failure if run else None
     output = output_of_failed_rank(failure.output) if failure else ""

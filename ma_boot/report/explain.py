@@ -1,4 +1,4 @@
-"""Explains why a process ended, by its exit code and the end of its output. Pure."""
+"""Explains the end of a process by its exit code and the end of its output. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from ma_boot.wording import Message
 TAIL_LINES = 20
 MOST_TRACEBACK_LINES = 30
 MOST_MESSAGE_LINES = 20
-KILLED = (137, 247)  # by SIGKILL; 247 is -9 as a launcher in between passes it on
-_PASSED_ON = {241: signal.SIGTERM, 247: signal.SIGKILL}  # -15 and -9, as the exit code of a launcher
+# Codes of SIGKILL; launchers pass on -15 and -9 as 241 and 247.
+KILLED = (137, 247)
+_PASSED_ON = {241: signal.SIGTERM, 247: signal.SIGKILL}
 # What a shell or the kernel means by these codes; 134 and 139 as in ModelArts' troubleshooting guide. Those
 # above 128 are of processes that died by a signal.
 EXIT_CODES: Mapping[int, Message] = {
@@ -28,32 +29,40 @@ EXIT_CODES: Mapping[int, Message] = {
     139: Message.of("segmentation fault: usually incompatible packages"),
     143: Message.of("terminated by SIGTERM, not by ma_boot"),
 }
-MOST_LINES_AFTER = 40  # after the exception that ended a process: what libraries print at the exit
+# Lines that libraries print after the exception that ends a process. More lines mean that it went on.
+MOST_LINES_AFTER = 40
 MOST_LINES_AFTER_STOPPED = 15
+# Escape sequences: CSI (colours), OSC (titles), and single characters.
 _ESCAPES = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])"
 _TRACEBACK = "Traceback (most recent call last):"
 _GROUP = "Exception Group Traceback"
 _IN_GROUP = r" {4}\| (\w[\w.]{0,200}(?:Error|Exception|Group|Exit|Interrupt)\b.*)"
+# A frame of a traceback: its file and line.
 _FRAME = r' *File "([^"]{1,4096})", line (\d+)'
+# Files of libraries.
 _NOT_OWN = r"/(site|dist)-packages/|/lib/python3|^<"
 _CHAINED = r"(During handling of the above exception|The above exception was the direct cause)"
-_TORCH_PREFIX = r"^\[rank\d+\]: ?"  # of each line of a traceback within a process group
+# PyTorch begins each line of a traceback within a process group so.
+_TORCH_PREFIX = r"^\[rank\d+\]: ?"
 _TELLS_OF_AN_ERROR = (
     r"^\w+(\.\w+)*(Error|Exception|Interrupt)\b|(?i:\b(error|fatal|panic|abort(ed)?)\b ?[:(\]]"
     r"|terminate called|no such file|not found$|permission denied|cannot |no module named)"
 )
-_MISSING_FILES = (  # of Python, of programs such as cat, and of shells
+# Messages of Python, of programs such as cat, and of shells.
+_MISSING_FILES = (
     r"No such file or directory: b?(['\"])(?P<file>.{1,4096}?)\1",
     r"can't open file (['\"])(?P<file>.{1,4096}?)\1: \[Errno 2\]",
     r"(?:^|[: ])['\"]?(?P<file>[^:'\" ]+)['\"]?: No such file or directory$",
 )
-_SIGKILL_BELOW = (  # of torchrun and accelerate; of PyTorch's DataLoader; of DeepSpeed
+# Reports of torchrun and accelerate, of PyTorch's DataLoader, and of DeepSpeed.
+_SIGKILL_BELOW = (
     r"^ *exitcode +: -9 \(pid: |DataLoader worker \(pid \d+\) is killed by signal: Killed"
     r"|exits with return code = -9$"
 )
 _TORCHRUN_FAILED = r"(?m)^torch\.distributed\.elastic\.multiprocessing\.errors\.ChildFailedError"
 _MPIRUN_TAG = r"\[\d+,{}\]<(?:stdout|stderr)>: ?"
-_MPIRUN_FAILURES = (  # Open MPI 4
+# Open MPI 4.
+_MPIRUN_FAILURES = (
     r"The first process to do so was:\s+Process name: \[\[\d+,\d+\],\s?(\d{1,9})\]",
     r"mpirun noticed that process rank (\d{1,9}) with PID \d+ on node \S+ exited on signal",
 )
@@ -61,10 +70,10 @@ _MPIRUN_FAILURE_OF_A_RANK = r"Primary job\s+terminated normally, but \d+ process
 
 
 def explanation(ended: WorkerExit) -> str | None:
-    """What the end means; None where its code is the program's own.
+    """Explains an end; None if the exit code is the program's own.
 
-    ModelArts' guide takes both codes of SIGKILL for out of memory: here
-    the kernel's counters decide.
+    ModelArts' troubleshooting guide takes both codes of SIGKILL for out of memory; here the kernel's OOM
+    counters decide.
     """
     if ended.oom is not None:
         return out_of_memory(ended.oom)
@@ -78,12 +87,12 @@ def explanation(ended: WorkerExit) -> str | None:
 
 
 def out_of_memory(evidence: str) -> str:
-    """That a process was killed for its memory, and what tells so."""
+    """Describes an OOM kill with its evidence."""
     return Message.of("out of memory: {}", evidence)
 
 
 def meaning_of(code: int, by: int | None) -> str | None:
-    """What an exit code means; None where it is the program's own.
+    """Explains an exit code; None if it is the program's own.
 
     `by` is the signal that ended the process, None if none was seen: then a code is no more than what shells
     and launchers use for a signal, and may be the program's own all the same.
@@ -96,12 +105,12 @@ def meaning_of(code: int, by: int | None) -> str | None:
 
 
 def tells_of_sigkill(output: str) -> bool:
-    """Whether a launcher or a rank says that SIGKILL ended one of its processes; its own code does not."""
+    """Returns whether a launcher or a rank reports that SIGKILL ended one of its processes."""
     return re.search(_SIGKILL_BELOW, output, re.MULTILINE) is not None
 
 
 def last_words(output: str) -> list[str]:
-    """The last Python traceback of an output with those that it is chained to, or else its last 20 lines."""
+    """Returns the last Python traceback of an output, with its chained ones, or else the last 20 lines."""
     lines = _lines(output)
     starts = _tracebacks(lines)
     if not starts:
@@ -116,9 +125,10 @@ def last_words(output: str) -> list[str]:
 
 
 def last_exception(output: str, most: float = math.inf) -> str | None:
-    """The exception of the last Python traceback of an output, such as `ValueError: no such layer`.
+    """Returns the exception of the last Python traceback, such as `ValueError: no such layer`.
 
-    Of an exception group with the first of its exceptions. None if more than `most` lines remain from it on.
+    The first exception of an exception group is appended to it. None if more than `most` lines remain from it
+    on.
     """
     lines = _lines(output)
     start, at = _last_traceback(lines)
@@ -130,15 +140,15 @@ def last_exception(output: str, most: float = math.inf) -> str | None:
 
 
 def exception_at_end(output: str, stopped: bool = False) -> str | None:
-    """The last exception, if little was printed after it: else the program has handled it, and went on.
+    """Returns the last exception, unless so much output follows that the program has handled it.
 
-    Less may follow it in a process that was `stopped`: it may have gone on.
+    The limit is lower for a process that was `stopped`, as it may have gone on training.
     """
     return last_exception(output, MOST_LINES_AFTER_STOPPED if stopped else MOST_LINES_AFTER)
 
 
 def place_of_exception(output: str) -> str:
-    """The last frame of the last traceback that is the training's own, such as `model/train.py:17`."""
+    """Returns the last frame of the last traceback in the training's own code: `model/train.py:17`."""
     lines = _lines(output)
     starts = _tracebacks(lines)
     traceback = lines[starts[-1] : _end_of_traceback(lines, starts[-1])] if starts else []
@@ -148,12 +158,12 @@ def place_of_exception(output: str) -> str:
 
 
 def own_words(output: str, stopped: bool = False) -> str | None:
-    """What a program says of its failure: the exception at its end, else the last line of an error."""
+    """Returns the exception at the end of an output, else its last line that looks like an error."""
     return exception_at_end(output, stopped) or error_line(output)
 
 
 def error_line(output: str) -> str | None:
-    """The last line that tells of an error, of the last 20, after the last traceback."""
+    """Returns the last line that looks like an error, among the last 20 after the last traceback."""
     lines = _lines(output)
     _, at = _last_traceback(lines)
     rest = [line.strip() for line in lines[0 if at is None else at + 1 :][-TAIL_LINES:]]
@@ -161,12 +171,12 @@ def error_line(output: str) -> str | None:
 
 
 def last_line(output: str) -> str:
-    """The last line that is not empty."""
+    """Returns the last line that is not empty."""
     return next((line.strip() for line in reversed(_lines(output)) if line.strip()), "")
 
 
 def missing_files(output: str) -> list[str]:
-    """The paths that a program or its shell did not find, as it prints them, the last one first."""
+    """Returns the paths that a program or its shell did not find, the last one first."""
     files = [
         match.group("file")
         for line in reversed(_lines(output))
@@ -177,22 +187,22 @@ def missing_files(output: str) -> list[str]:
 
 
 def failed_mpi_rank(output: str) -> int | None:
-    """The rank that mpirun reports as the first to fail; None for any other output."""
+    """Returns the rank that mpirun reports as the first to fail; None for any other output."""
     match = next(filter(None, (re.search(pattern, output) for pattern in _MPIRUN_FAILURES)), None)
     return int(match.group(1)) if match else None
 
 
 def some_mpi_rank_failed(output: str) -> bool:
-    """Whether mpirun reports that a rank failed, which one it may not know: not all had started by then."""
+    """Returns whether mpirun reports a failed rank without its number, as before all ranks have started."""
     return re.search(_MPIRUN_FAILURE_OF_A_RANK, output) is not None
 
 
 def output_of_failed_rank(output: str) -> str:
-    """Of a launcher's output only what the rank printed that failed first, without tags; any other unchanged.
+    """Extracts the output of the first failed rank from a launcher's output; other output is unchanged.
 
-    torchrun ends with a traceback of its own, which says no more than that. If mpirun does not say which rank
-    failed, it is the first one with a traceback. With `--tag-output` Open MPI tags each piece that it reads,
-    which may begin in the middle of a line.
+    torchrun's own traceback at the end is removed: it only repeats the failure. If mpirun does not name the
+    failed rank, the first one with a traceback counts. With `--tag-output`, Open MPI tags each piece that it
+    reads, which may begin in the middle of a line; the tags are removed.
     """
     rank = failed_mpi_rank(output)
     if rank is None and some_mpi_rank_failed(output):
@@ -205,20 +215,20 @@ def output_of_failed_rank(output: str) -> str:
 
 
 def _before_torchruns_end(output: str) -> str:
-    """The output without torchrun's traceback, if there is one before it."""
+    """Removes torchrun's traceback, if there is another one before it."""
     before, traceback, end = output.rpartition(f"\n{_TRACEBACK}\n")
     return before if traceback and _TRACEBACK in before and re.search(_TORCHRUN_FAILED, end) else output
 
 
 def _tracebacks(lines: Sequence[str]) -> list[int]:
-    """Where they begin; those of the exceptions in a group are part of the group's."""
+    """Returns the first line of each traceback; those of exceptions in a group belong to the group's."""
     return [
         number for number, line in enumerate(lines) if _TRACEBACK in line and not re.match(r" {4,}\|", line)
     ]
 
 
 def _last_traceback(lines: Sequence[str]) -> tuple[int, int | None]:
-    """The first line of the last traceback, and the line of its exception, if there is one."""
+    """Returns the first line of the last traceback, and the line of its exception, if there is one."""
     starts = _tracebacks(lines)
     after = range(starts[-1] + 1, len(lines)) if starts else ()
     at = next((number for number in after if lines[number] and not lines[number][0].isspace()), None)
@@ -226,7 +236,9 @@ def _last_traceback(lines: Sequence[str]) -> tuple[int, int | None]:
 
 
 def _end_of_traceback(lines: Sequence[str], start: int) -> int:
-    """Frames are indented; the exception follows, whose message may have several lines."""
+    """Returns the line after a traceback: its frames are indented, the exception's message may have several
+    lines.
+    """
     end = start + 1
     while end < len(lines) and (not lines[end] or lines[end][0].isspace()):
         end += 1
@@ -237,14 +249,14 @@ def _end_of_traceback(lines: Sequence[str], start: int) -> int:
 
 
 def without_escapes(text: str) -> str:
-    """The text without what sets a terminal's colours or title: Ray, rich and loguru print it everywhere."""
+    """Removes escape sequences for colours and titles, which Ray, rich and loguru print everywhere."""
     return re.sub(_ESCAPES, "", text) if "\x1b" in text else text
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of an output, without colours and PyTorch's rank prefix; of a progress bar its last state.
+    """Splits an output into lines without colours, PyTorch's rank prefix and the bar beside exception groups.
 
-    Without the bar beside the traceback of an exception group, too.
+    Of a progress bar only the last state is kept.
     """
     lines = without_escapes(text).replace("\r\n", "\n").rstrip("\n").split("\n")
     shown = (line.rstrip("\r").rpartition("\r")[2] for line in lines)

@@ -1,8 +1,8 @@
-"""Hints for known errors, by texts in a process's output or in an error of OBS. Pure.
+"""Hints for known errors, by patterns of a process's output or of an error of OBS. Pure.
 
-To add one: a pattern of the text, with bounded repetitions (an output may have its beginning a thousand
-times), and a sentence that says what to do. Sources: ModelArts' troubleshooting guide, CANN's HCCL fault
-diagnosis (EI and EJ codes), ModelArts' own launcher, the error codes of the OBS API reference.
+A new hint has a pattern with bounded repetitions (the output may contain the beginning of a match a thousand
+times), and a sentence with the remedy. Sources: ModelArts' troubleshooting guide, CANN's HCCL fault diagnosis
+(EI and EJ codes), ModelArts' own launcher, the error codes of the OBS API reference.
 """
 
 from __future__ import annotations
@@ -201,23 +201,23 @@ STORE_HINTS: tuple[tuple[str, str], ...] = (  # the first match counts
 
 
 def hints_for(output: str) -> list[str]:
-    """The hints for an output, at most three, each after the text that it is for."""
+    """Returns at most three hints for an output, each with the text that it is for."""
     return [Message.of("{}: {}", *match) for match in islice(_matches(output), MOST_HINTS)]
 
 
 def first_hint(output: str) -> str:
-    """The first hint for an output, alone; empty without one."""
+    """Returns the first hint for an output; empty without one."""
     return next((hint for _, hint in _matches(output)), "")
 
 
 def _matches(output: str) -> Iterator[tuple[str, Message]]:
-    """The known texts in an output, each with its hint."""
+    """Yields the known texts in an output, each with its hint."""
     if output:  # most of the time it is empty, and the patterns take some milliseconds to be compiled
         matches = ((re.search(pattern, output), hint) for pattern, hint in OUTPUT_HINTS)
         yield from ((match.group(0), Message(hint)) for match, hint in matches if match)
 
 
 def with_store_hint(message: str) -> str:
-    """The message of an error of OBS or of the way to it, followed by a hint where there is one."""
+    """Appends a hint to an error message of OBS or of the network, if one matches."""
     hint = next((Message(hint) for pattern, hint in STORE_HINTS if re.search(pattern, message)), None)
     return message if hint is None else in_lines([message, Message.of("  -> {}", hint)])

@@ -1,4 +1,4 @@
-"""The journal of a node: a line on the console and an event for each phase, with its duration."""
+"""Journal of a node: console lines and events, both for each phase with its duration."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from ma_boot.report.console import Console
 from ma_boot.report.log_writer import LogFile, LogWriter
 from ma_boot.wording import ProgressLine, WarningLine, coded, duration, marked
 
-# The phases whose good end is a result: on the first node only, as all nodes do the same.
+# Phases whose success is printed as a result, on the first node only, as all nodes do the same.
 MILESTONES = ("environment", "inputs", "rank table", "launch")
-NOT_UTF8 = "backslashreplace"  # what a path has in place of a byte that is not UTF-8 becomes JSON's \\udcXX
+# A byte of a path that is not UTF-8 is a lone surrogate in Python, and becomes JSON's \\udcXX.
+NOT_UTF8 = "backslashreplace"
 
 
 class RunningPhase:
-    """A phase that goes on; the code in it sets its result in words, `detail`, and its `outcome` (`done`,
-    `failed` or `stopped`) for the line at its end."""
+    """A running phase; its code sets `detail` (the result in words) and `outcome` (`done`, `failed`,
+    `stopped`) for the line at its end.
+    """
 
     def __init__(self) -> None:
         self.outcome = "done"
@@ -44,7 +46,8 @@ class Journal:
         self.logs = LogWriter()
         self._file: LogFile | None = None
         self._node: int | None = None
-        self.path: Path | None = None  # of the events
+        # The event file.
+        self.path: Path | None = None
 
     def open(self, path: Path, node: int | None) -> None:
         """Appends events to this file from now on, beginning with those so far.
@@ -104,13 +107,17 @@ class Journal:
         try:
             line = json.dumps(coded(masked({**entry, "node": self._node})), ensure_ascii=False) + "\n"
             self.logs.append(file, line.encode("utf-8", NOT_UTF8))
-        except Exception as error:  # no event is worth a training
+        # No event is worth a training.
+        except Exception as error:
             self._file = None
             self.warn(f"events are no longer written: {described(error)}")
 
     @contextmanager
-    def only_helps(self, what: str) -> Iterator[None]:
-        """What the block raises is said, with `what` goes without it, and has no other effect."""
+    def best_effort(self, what: str) -> Iterator[None]:
+        """Logs and suppresses exceptions of the block; `what` names the feature that is skipped.
+
+        For everything that is no part of the training's result: advice, measurements, the report.
+        """
         try:
             yield
         except Exception as error:

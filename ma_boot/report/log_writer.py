@@ -1,4 +1,4 @@
-"""Writing in a thread of its own, so that nobody waits for a stalled reader or file system; log files."""
+"""Writers with a thread of their own, so that no caller waits for a stalled reader or file system."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from collections import deque
 from typing import BinaryIO, Callable, Generic, Optional, TypeVar
 
 QUEUE_BYTES = 8 << 20
+# Seconds without progress after which a writer counts as stalled: then bytes are lost rather than waited for.
 PATIENCE_SECONDS = 5.0
 
 Item = TypeVar("Item")
 
 
 class BackgroundWriter(ABC, Generic[Item]):
-    """Writes items in the order of the calls, in a thread of its own; may be used from any thread.
+    """Writes items in the order of the calls, in its own thread; may be used from any thread.
 
-    Whoever can wait asks `pause` before there is more. `room_again` is called in the writing thread when
-    there is room after a `pause`. A subclass defines `_write`, and may drop items once the queue is full.
+    Callers that are able to wait ask `pause` before they produce more. `room_again` is called in the writing
+    thread when there is room after a `pause`. A subclass defines `_write`, and may drop items once the queue
+    is full.
     """
 
     def __init__(self, name: str, queue_bytes: int, patience: float) -> None:
@@ -36,7 +38,7 @@ class BackgroundWriter(ABC, Generic[Item]):
         self._thread: threading.Thread | None = None
 
     def pause(self) -> float:
-        """How many seconds to wait before more is written: 0 if there is room."""
+        """Returns the seconds to wait before more is written; 0 if there is room."""
         with self._changed:
             if self._queued <= self._queue_bytes:
                 return 0.0
@@ -106,7 +108,7 @@ class BackgroundWriter(ABC, Generic[Item]):
 
 
 class LogFile:
-    """A file to which a `LogWriter` appends; `lost` counts the bytes that it did not take.
+    """A file to which a `LogWriter` appends; `lost` counts the bytes that could not be written.
 
     `say` gets the reason once: bytes that come after an error are lost, too; after a time in which the file
     system did not answer the file goes on.
@@ -124,7 +126,8 @@ class LogFile:
         while rest and self._file is not None:
             try:
                 rest = rest[os.write(self._file.fileno(), rest) :]
-            except OSError as error:  # a full disk must not stop the training
+            # A full disk must not stop the training.
+            except OSError as error:
                 self.close()
                 self.lose(0, error.strerror or str(error))
         self.lost += len(rest)

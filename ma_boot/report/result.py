@@ -1,4 +1,4 @@
-"""How the processes of a node ended, and which of them is the cause. Pure."""
+"""Ends of a node's processes, and the first failure among them. Pure."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from ma_boot.wording import Message, counted
 
 CAUSE, FOLLOWED, STOPPED, WELL = "cause", "followed", "stopped", "well"
 ROLES = {CAUSE: "the cause", FOLLOWED: "failed after it", STOPPED: "stopped by ma_boot", WELL: "ended with 0"}
-# of SIGTERM and SIGKILL, as a shell shows them and as a launcher in between passes -15 and -9 on
+# Codes of SIGTERM and SIGKILL: as shells show them, and as launchers pass on -15 and -9.
 STOP_CODES = frozenset({143, 137, 241, 247})
 
 
 class WorkerExit(NamedTuple):
-    """How one process ended: `code` as a shell shows it (128+n for signal n), `seconds` after its start.
+    """End of one process: `code` as a shell shows it (128+n for signal n), `seconds` after its start.
 
-    `ended_ns` is the monotonic clock in nanoseconds; processes that were found to have ended at the same
-    time are in the order in which the kernel reported them. `stopped` means that ma_boot was already stopping
-    all processes, so this one is not the cause. `output` is the end of what it printed, `log_lost` the number
-    of bytes that could not be written to its log file, `oom` the evidence that the kernel OOM-killed it.
+    `ended_ns` is the monotonic clock in nanoseconds; processes that were found to have ended at the same time
+    are in the order in which the kernel reported them. `stopped` means that ma_boot was already stopping all
+    processes, so this one is not the cause. `output` is the end of what it printed, `log_lost` the number of
+    bytes that could not be written to its log file, `oom` the evidence that the kernel OOM-killed it.
     """
 
     label: str
@@ -37,14 +37,14 @@ class WorkerExit(NamedTuple):
     oom: str | None = None
 
     def how(self) -> str:
-        """The end in words, without the process's name."""
+        """Describes the end without the process's name."""
         if self.signal is not None:
             return Message.of("was killed by {}", signal_name(self.signal))
         return Message.of("ended with exit code {}", self.code)
 
 
 class HangSuspect(NamedTuple):
-    """Who is suspected of a hang, and why; `rank` is None if a whole node is meant."""
+    """The rank that most likely blocks the others, and the evidence; `rank` is None for a whole node."""
 
     node: int
     rank: int | None
@@ -54,12 +54,12 @@ class HangSuspect(NamedTuple):
         return node_and_rank(self.node, self.rank)
 
     def in_words(self) -> str:
-        """Why in a sentence, after its name."""
+        """Formats the evidence as a sentence to follow the suspect's name."""
         return Message.of("it {}", self.why)
 
 
 def role_beside_cause(code: int, stopped: bool, alone: bool) -> str:
-    """What the end of a process that is not the cause was: `FOLLOWED`, `STOPPED` or `WELL`.
+    """Returns the role of a process that is not the first failure: `FOLLOWED`, `STOPPED` or `WELL`.
 
     A process that fails on its own after the first one usually lost its peer; that ma_boot was already
     stopping it does not make it stopped, unless its code is that of a stop, or none failed on its own
@@ -71,24 +71,28 @@ def role_beside_cause(code: int, stopped: bool, alone: bool) -> str:
 
 
 def node_and_rank(node: int, rank: int | None) -> str:
-    """`node 1, rank 3`, or `node 1`."""
+    """Formats `node 1, rank 3`, or `node 1` without a rank."""
     return Message.of("node {}", node) if rank is None else Message.of("node {}, rank {}", node, rank)
 
 
-class JobFailure(NamedTuple):
-    """The failure by which the job was given up: the exit code of its cause, and the cause in words."""
+class ExitStatus(NamedTuple):
+    """Exit code, its origin, and the cause in words, whose first line is a headline.
+
+    `by` is `signal`, `ma_boot`, `training`, `output`, or None for success.
+    """
 
     code: int
-    text: str
+    by: str | None
+    cause: str
 
 
 class RunResult(NamedTuple):
-    """How all processes ended, in the order of their ends.
+    """Ends of all processes, in order of time.
 
-    `not_started` is why a process could not be spawned, or none should have been; `hung` are the labels of
-    those whose hang ended the run, and `left` of those that even SIGKILL did not end; `advice` is what to do
-    about the first failure, and `suspect` who is suspected of the last hang; `stopped_for` is why no further
-    attempt follows on any node: the job was given up, before any stop signal came.
+    `not_started`: error that prevented the start. `hung`: labels of the processes whose hang ended the run.
+    `left`: labels of those that survived SIGKILL. `advice`: remedies for the first failure. `suspect`:
+    suspect of the last hang. `stopped_for`: failure for which the job was given up before any stop signal;
+    then no node starts another attempt.
     """
 
     exits: tuple[WorkerExit, ...]
@@ -97,16 +101,16 @@ class RunResult(NamedTuple):
     left: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
     suspect: HangSuspect | None = None
-    stopped_for: JobFailure | None = None
+    stopped_for: ExitStatus | None = None
 
     @property
     def first_failure(self) -> WorkerExit | None:
-        """The cause: the first process that failed on its own."""
+        """The first process that failed on its own, None if none did."""
         return next((ended for ended in self.exits if ended.code != 0 and not ended.stopped), None)
 
     @property
     def succeeded(self) -> bool:
-        """True if every process was started and ended with 0 by itself.
+        """Whether every process was started and ended with 0 by itself.
 
         A process that ended with 0 while it was being stopped may have a handler of SIGTERM: its work is not
         done. Nor is that of a job that was given up.
@@ -117,19 +121,19 @@ class RunResult(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """The outcome of the phase: `done`, `failed` or `stopped`."""
+        """Outcome of the phase: `done`, `failed` or `stopped`."""
         if self.succeeded:
             return "done"
         return "failed" if self.first_failure or self.not_started or self.hung else "stopped"
 
     def role(self, ended: WorkerExit) -> str:
-        """What this end was in the run: `CAUSE`, `FOLLOWED`, `STOPPED` or `WELL`."""
+        """Returns the role of an end in the run: `CAUSE`, `FOLLOWED`, `STOPPED` or `WELL`."""
         if ended is self.first_failure:
             return CAUSE
         return role_beside_cause(ended.code, ended.stopped, self.first_failure is None)
 
     def summary(self) -> str:
-        """One line for the log."""
+        """Summarizes the run in one line for the log."""
         failure = self.first_failure
         if failure is not None:
             return Message.of("{} {}", failure.label, failure.how())

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
+from path_mapping.defaults import STALL_SECONDS
 from path_mapping.errors import CredentialsMissing
-from path_mapping.stores.defaults import STALL_SECONDS
 
 if TYPE_CHECKING:
     import ssl

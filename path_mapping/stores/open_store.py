@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Callable
 
+from path_mapping.defaults import STALL_SECONDS
 from path_mapping.errors import CredentialsMissing
 from path_mapping.stores.access import (
     KEY_VARIABLES,
@@ -19,7 +20,6 @@ from path_mapping.stores.access import (
     proxy_for,
     read_credentials,
 )
-from path_mapping.stores.defaults import STALL_SECONDS
 from path_mapping.stores.signer import log_warning
 from path_mapping.stores.store import Store
 

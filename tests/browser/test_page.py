@@ -156,6 +156,7 @@ def test_the_language_is_the_browsers(page: str, opened: Open, request: pytest.F
     assert chinese.complaints == english.complaints == []
 
 
+@pytest.mark.invariant("The page loads nothing and works without its script")
 def test_without_javascript_the_essentials_are_shown_in_english(rehearsed: str, opened: Open) -> None:
     view = opened(rehearsed, language="zh-CN", script=False)
     assert "failed first" in view.seen("h1")[0]
@@ -166,19 +167,19 @@ def test_without_javascript_the_essentials_are_shown_in_english(rehearsed: str, 
 
 @BOTH
 def test_a_job_of_512_ranks(large: str, opened: Open, window: str) -> None:
-    assert Path(large).stat().st_size < 2_000_000
+    assert Path(large).stat().st_size < 1_000_000
     view = opened(large, window=window)
     assert view.complaints == []
     assert view.page.locator("#time g").count() == 512
     assert view.seen("#time .names b") == [str(node) for node in range(64)]
-    assert view.seen("#time .names .hit")[1] == "rank 133"
+    assert view.seen("#time .names .hit") == ["rank 133"]
     assert view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     heights = [
         box["height"]
         for bar in view.page.locator("#time .drawing svg").all()[:8]
         if (box := bar.bounding_box())
     ]
-    assert all(30 <= height <= 80 for height in heights), "eight ranks, each a few pixels high"
+    assert heights == [8 * 16] * 8, "eight ranks, each 16 pixels high"
     assert len(view.seen("#processes tbody tr")) == 2
 
 
@@ -277,7 +278,7 @@ def test_256_ranks_with_metrics_and_logs_are_small_and_open_within_a_second(
     fastest = min(took)
     assert fastest > 0
     assert fastest < 1000, "milliseconds, by the browser's own clock"
-    assert view.page.locator("#charts path.band").count() > 5
+    assert view.page.locator("#charts path.middle").count() > 5
 
 
 @BOTH
@@ -327,6 +328,7 @@ def test_an_oom_kill_is_readable_without_scrolling(
     assert view.complaints == []
 
 
+@pytest.mark.invariant("The page reads only files beside the events, and runs only its own scripts")
 def test_a_broken_page_is_noticed(large: str, opened: Open, tmp_path: Path) -> None:
     """The checks above notice an error in a script, and what the page's policy blocks: an image from another
     host, a script that is not the page's own, and one of its own that was changed."""

@@ -111,6 +111,7 @@ def test_an_object_replaced_during_its_download_is_never_mixed(
     assert tree(tmp_path / "in") == {"large": other}
 
 
+@pytest.mark.invariant("No key and no link leads out of its target")
 def test_a_link_in_the_target_is_not_followed_out_of_it(
     account: Account, bucket: str, tmp_path: Path
 ) -> None:

@@ -90,6 +90,7 @@ def test_a_change_of_the_code_changes_one_layer(
     assert inside(engine, changed.tag, "cat", "/home/ma-user/code/train.py") == "print('trained')"
 
 
+@pytest.mark.invariant("No login appears in an argument, a log or an image")
 def test_the_engine_gets_only_what_is_copied(engine: Any, plain: str, context: Path, tmp_path: Path) -> None:
     shutil.copytree(context, tmp_path / "clone")
     clone = tmp_path / "clone"

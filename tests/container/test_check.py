@@ -188,6 +188,7 @@ REMOVED = "/root/.netrc"
 FOREIGN = {"/etc/environment": "DB_PASS=hunter22", "/home/ma-user/code/model.py": "key = os.environ['SK']"}
 
 
+@pytest.mark.invariant("No login appears in an argument, a log or an image")
 def test_own_keys_are_found_in_files_of_any_layer_and_in_the_history(
     engine: Any, good: Built, ma_boot: Callable[..., Ran], tmp_path: Path
 ) -> None:

@@ -63,6 +63,7 @@ def story(store: Store, base: Path, step: int) -> str | None:
     return step_of(restored)
 
 
+@pytest.mark.invariant("No fault of OBS loses a checkpoint or completes a damaged one")
 def test_fault_of_one_request_loses_no_checkpoint(obs: MemoryObs, served: Store, tmp_path: Path) -> None:
     run_faults(obs, served, tmp_path, lambda number: [KINDS[number % len(KINDS)]])
 

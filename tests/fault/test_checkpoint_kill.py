@@ -31,11 +31,15 @@ SAVER = Training(
 )
 
 
+@pytest.mark.invariant("A start resumes from the newest complete checkpoint, after a kill at any moment")
 @pytest.mark.timeout(600)
 def test_killed_job_resumes_from_the_newest_complete_checkpoint(obs: MemoryObs, tmp_path: Path) -> None:
     run_kills(KilledJob(tmp_path, obs, SAVER), drawn(), KILLS)
 
 
+@pytest.mark.invariant(
+    "A training resumes only from a complete checkpoint, on all nodes, after a kill at any moment"
+)
 @pytest.mark.kill
 @pytest.mark.timeout(7200)
 def test_job_killed_at_200_moments_resumes_each_time(obs: MemoryObs, tmp_path: Path) -> None:

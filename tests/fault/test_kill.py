@@ -142,6 +142,7 @@ def run_downloads(server: str, tmp_path: Path, kills: int) -> None:
         subprocess.run(["rm", "-rf", str(base)], check=True)
 
 
+@pytest.mark.invariant("A file is complete or absent, after a kill at any moment")
 def test_killed_download_is_completed_by_the_next_run(stub: str, tmp_path: Path) -> None:
     run_downloads(stub, tmp_path, KILLS)
 

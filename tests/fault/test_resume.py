@@ -119,6 +119,7 @@ class TestInterruptedDownload:
         assert len(asked(obs, "GET", "/in/large")) == 1
         assert names(tmp_path / "in") == ["large"]
 
+    @pytest.mark.invariant("Data on the disk is verified; the record only saves work")
     @pytest.mark.parametrize("damage", ["zeros", "short", "no journal", "torn journal", "wrong journal"])
     def test_partial_files_on_disk_are_checked(
         self, store: ObsStore, obs: MemoryObs, tmp_path: Path, damage: str

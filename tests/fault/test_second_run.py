@@ -85,6 +85,7 @@ def test_files_changed_on_either_side_are_transferred_again(store: Store, tmp_pa
     assert tree(tmp_path / "in") == tree(tmp_path / "out")
 
 
+@pytest.mark.invariant("Data on the disk is verified; the record only saves work")
 @pytest.mark.parametrize("damage", [b"", b"no database at all" * 300, None])
 def test_losing_the_record_costs_no_transfer(store: Store, tmp_path: Path, damage: bytes | None) -> None:
     write(tmp_path, FILES)

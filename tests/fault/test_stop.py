@@ -57,6 +57,7 @@ def test_stop_while_a_shell_file_is_sourced(node: Node) -> None:
     stopped_well(node, running.end())
 
 
+@pytest.mark.invariant("Every wait prints a line every half minute")
 def test_stop_while_waiting_for_the_rank_table(node: Node) -> None:
     running = node.start(*outputs(node), RANK)
     eventually(lambda: node.in_phase("rank table"), "the wait")
@@ -77,6 +78,7 @@ def test_stop_while_a_hanging_server_delays_inputs(node: Node, obs: MemoryObs) -
     assert "PLANTED" not in ended.output
 
 
+@pytest.mark.invariant("Every wait prints a line every half minute")
 def test_a_long_wait_prints_a_line_every_half_minute(tmp_path: Path, obs: MemoryObs) -> None:
     obs.faults.append(obs_fault("hang", "GET", "/bucket"))
     reachable = {"OBS_ENDPOINT": obs.url, **CREDENTIALS}
@@ -176,6 +178,7 @@ def test_a_hanging_upload_ends_at_its_deadline(node: Node, obs: MemoryObs) -> No
     assert_names_the_unsent_file(node, ended)
 
 
+@pytest.mark.invariant("When a node ends, every file of an output is in OBS, or reported with exit code 74")
 def test_checkpoints_not_uploaded_in_time_are_named(node: Node, obs: MemoryObs) -> None:
     obs.faults.append(obs_fault("hang", "PUT", "/step_3/"))
     node.complete_table()

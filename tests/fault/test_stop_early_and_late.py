@@ -85,6 +85,9 @@ def test_ctrl_c_while_modules_are_imported(node: Node, module: str) -> None:
     assert code == 130, output
 
 
+@pytest.mark.invariant(
+    "The exit code is that of a stop, else of the first failing process, else of the uploads; never 0 after a stop"
+)
 @pytest.mark.parametrize("first", [True, False], ids=["PID 1", "a child"])
 def test_stop_at_many_moments(node: Node, first: bool) -> None:
     """From the moment of the first signal handler; before it, the interpreter itself starts."""

@@ -234,6 +234,7 @@ class TestTarget:
             fetch(Objects({"in/d/a": b"evil"}, swap), tmp_path, route("in", "in/"))
         assert tree(tmp_path / "outside") == {}
 
+    @pytest.mark.invariant("A file is complete or absent, after a kill at any moment")
     def test_a_failed_file_leaves_its_target_unchanged(self, tmp_path: Path) -> None:
         def broken(number: int) -> None:
             raise Refused("planted")
@@ -283,6 +284,7 @@ def test_progress_is_monotonic_and_ends_at_the_total(store: ObsStore, obs: Memor
     assert all(now.bytes_done <= (now.files_done + 1) * len(CONTENT) for now in seen)
 
 
+@pytest.mark.invariant("No secret in a line, a plan, a page, an error or a message between processes")
 @pytest.mark.parametrize("kind", ["403", "404", "503", "reset", "cut", "flip", "empty"])
 def test_no_error_shows_a_credential(store: ObsStore, obs: MemoryObs, tmp_path: Path, kind: str) -> None:
     send(store, outputs(tmp_path, "a"), route("out", "out"))
@@ -302,6 +304,7 @@ def test_no_error_shows_a_credential(store: ObsStore, obs: MemoryObs, tmp_path: 
     assert not any("PLANTED" in text for text in texts)
 
 
+@pytest.mark.invariant("Retries are in one place, the SDK in one module")
 @pytest.mark.parametrize("kind", ["503", "reset", "cut", "flip"])
 def test_a_permanent_fault_leaves_the_earlier_file_intact(
     store: ObsStore, obs: MemoryObs, tmp_path: Path, kind: str

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ma_boot.desk.rehearsal.options import LOCAL, PROCESS
 from ma_boot.node.option import FILE, Requirement, option, option_group
+from ma_boot.node.rehearsal_options import LOCAL, PROCESS
 
 PLAN = Requirement("plan", True, "only for plans; add --plan.")
 

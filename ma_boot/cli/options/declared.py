@@ -51,15 +51,17 @@ class DeclaredOption(click.Option):
             raise click.BadParameter(str(error)) from error
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """A path, the words that its kind offers, or what click knows of its type."""
-        kind = self.declared.kind
-        if kind.completes:
-            return path_completion(kind.completes, incomplete)
-        if kind.offers is None:
+        """Completes paths, kinds of faults, and the choices that click knows."""
+        completes = self.declared.kind.completes
+        if not completes:
             return super().shell_complete(ctx, incomplete)
+        if completes != "fault":
+            return path_completion(completes, incomplete)
         from click.shell_completion import CompletionItem  # needed for completion only
 
-        return [CompletionItem(word) for word in kind.offers() if word.startswith(incomplete)]
+        from ma_boot.desk.rehearsal.faults import KINDS
+
+        return [CompletionItem(word) for word in KINDS if word.startswith(incomplete)]
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         """Adds it to the command line unless only its variable sets it."""

@@ -6,8 +6,8 @@ import click
 from click.core import ParameterSource
 
 from ma_boot.cli.options.declared import DeclaredOption
-from ma_boot.desk.rehearsal.options import LOCAL
 from ma_boot.node.option import Requirement
+from ma_boot.node.rehearsal_options import LOCAL
 
 
 def find_unmet_requirements(ctx: click.Context) -> list[str]:

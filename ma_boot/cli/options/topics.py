@@ -8,10 +8,10 @@ import click
 
 from ma_boot.cli.options.command import CommandOptions
 from ma_boot.cli.options.declared import DeclaredOption
-from ma_boot.desk.rehearsal.options import ContainerOptions, RehearsalOptions
 from ma_boot.node.boot.options import EnvironmentOptions, JobOptions, RankOptions, RunOptions
 from ma_boot.node.launch.options import LaunchOptions
 from ma_boot.node.option import options_in
+from ma_boot.node.rehearsal_options import ContainerOptions, RehearsalOptions
 from ma_boot.node.transfers.options import TransferOptions
 
 # Within a topic, the options are in the order of these groups and of their fields.

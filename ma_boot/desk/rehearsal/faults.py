@@ -53,7 +53,7 @@ class Fault:
 
     @property
     def stage(self) -> str:
-        """What it breaks: `rank`, `node`, `table`, `obs` or `disk`."""
+        """The part that it breaks: `rank`, `node`, `table`, `obs` or `disk`."""
         return KINDS[self.kind].stage
 
     def __str__(self) -> str:
@@ -75,7 +75,7 @@ class Kind(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """How a key's value is read (`ValueError` if it is invalid), printed and described."""
+    """Reader (raises `ValueError`), printer and description of a key's value."""
 
     read: Callable[[str], Any]
     show: Callable[[Any], str]
@@ -274,7 +274,7 @@ def _matching(pattern: str, expected: str) -> _Key:
 
 
 def _directory(text: str) -> str:
-    """Where a small disk may be: not on the way to the code or the rank table, nor in them."""
+    """Reads the directory of a small disk: neither within code or rank table, nor above them."""
     needed = ("/home/ma-user/modelarts/user-job-dir", "/user/config")
     plain = re.fullmatch(r"(/[^/\s]+)+", text) and not {".", ".."} & set(text.split("/"))
     near = any(f"{place}/".startswith(f"{text}/") or text.startswith(f"{place}/") for place in needed)

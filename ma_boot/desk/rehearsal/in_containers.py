@@ -10,7 +10,6 @@ from pathlib import Path
 
 from ma_boot.desk.image.container_engine import engine
 from ma_boot.desk.rehearsal.containers.engine_calls import check_runs_here, create_containers, removing
-from ma_boot.desk.rehearsal.options import ContainerOptions
 from ma_boot.desk.rehearsal.platform.code_directory import code_directory, command_in
 from ma_boot.desk.rehearsal.platform.simulated_job import (
     CODE_DIRECTORY,
@@ -33,6 +32,7 @@ from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.request import BootRequest, as_options, as_variables
 from ma_boot.node.environment.command_words import TrainingCommand, read_command
 from ma_boot.node.launch.launch_plan import WorkerSpec
+from ma_boot.node.rehearsal_options import ContainerOptions
 from ma_boot.platform.modelarts.job import PLATFORM_GID, PLATFORM_UID
 
 
@@ -58,7 +58,7 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, cont
         obs_root = rehearsal.request.transfers.obs_root
         root = Path(context.cwd, obs_root).resolve() if obs_root else None
         store = store_of_form(context.environ, root) if rehearsal.channels else None
-        setup = Setup(rehearsal, request, job, code, files, store, exact_paths=True)
+        setup = Setup(rehearsal, request, job, code=code, files=files, store=store, exact_paths=True)
         setup.make_nodes(range(job.nodes), context.inbox)
         _give_to_platform_user(job)
         inside = replace(job, exact_paths=True)  # as any node sees it
@@ -68,18 +68,25 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, cont
                 client,
                 job,
                 options,
-                (*as_options(request), *arguments),
-                {**as_variables(request), **channel_variables(rehearsal.channels, inside, 0)},
-                code.name if code else "code",
-                root,
-                context.environ,
+                boot_options=(*as_options(request), *arguments),
+                form_variables={**as_variables(request), **channel_variables(rehearsal.channels, inside, 0)},
+                code_name=code.name if code else "code",
+                obs_root=root,
+                environ=context.environ,
             )
 
             def spec_of(start: SimulatedJob, node: int) -> WorkerSpec:
                 argv = created.attach_command(node)
                 return WorkerSpec(f"node {node}", argv, context.cwd, context.environ, job.node_log(node))
 
-            exit_code = run_job(setup, lambda counts: created.job, spec_of, created, context, started)
+            exit_code = run_job(
+                setup,
+                lambda counts: created.job,
+                spec_of,
+                processes=created,
+                context=context,
+                started=started,
+            )
             if options.keep:
                 context.journal.say(created.kept_note())
             else:

@@ -22,10 +22,10 @@ from ma_boot.desk.rehearsal.platform.simulated_job import SimulatedJob
 from ma_boot.desk.rehearsal.simulated_cards import break_card
 from ma_boot.processes.orphan_guard import process_stat
 from ma_boot.processes.signals import signal_group, signal_process
+from ma_boot.report.growing_file import GrowingFile
 from ma_boot.report.timeline.events import Event, read_events
 
 _POLL_SECONDS = 0.01
-_READ_BYTES = 1 << 20
 _STOP_SECONDS = 5.0
 GRACE_SECONDS = 30.0  # the default of Kubernetes; the documents of ModelArts state none
 FLOOD_BYTES = 64 << 20
@@ -57,7 +57,7 @@ class NodeProcesses(Protocol):
     """Reaches the processes of nodes; raises `OSError` if a rank or a node cannot be signalled."""
 
     def exists(self, rank: StartedRank) -> bool:
-        """Whether a rank that no event has ended may still run."""
+        """Returns whether a rank without an end event may still run."""
 
     def signal_rank(self, rank: StartedRank, signum: int, with_children: bool = False) -> None:
         """Sends a signal to a rank, or to its process group."""
@@ -70,7 +70,7 @@ class LocalProcesses:
     """Reaches nodes that are processes of this machine."""
 
     def exists(self, rank: StartedRank) -> bool:
-        """Whether its process is there: of a killed node, no event tells of its end."""
+        """Returns whether its process exists: a killed node writes no event of its end."""
         return os.path.exists(f"/proc/{rank.pid}")
 
     def signal_rank(self, rank: StartedRank, signum: int, with_children: bool = False) -> None:
@@ -83,36 +83,6 @@ class LocalProcesses:
     def signal_node(self, node: StartedNode, signum: int) -> None:
         """Sends a signal to a node's ma_boot, if it has not ended."""
         signal_process(node.pid, signum)
-
-
-class GrowingFile:
-    """A file that another process appends to."""
-
-    def __init__(self, path: Path, offset: int = 0) -> None:
-        self._path = path
-        self._offset = offset
-        self._rest = b""
-        self._lines = 0
-
-    def count_lines(self) -> int:
-        """The number of complete lines so far."""
-        self._lines += self._new_bytes().count(b"\n")
-        return self._lines
-
-    def new_events(self) -> tuple[Event, ...]:
-        """The events that were completed since the last call."""
-        *lines, self._rest = (self._rest + self._new_bytes()).split(b"\n")
-        return read_events(b"\n".join(lines).decode("utf-8", "replace"), str).events
-
-    def _new_bytes(self) -> bytes:
-        try:
-            with self._path.open("rb", buffering=0) as file:
-                file.seek(self._offset)
-                data = file.read(_READ_BYTES)
-        except OSError:  # it does not exist yet, or no longer
-            return b""
-        self._offset += len(data)
-        return data
 
 
 class Watch:
@@ -128,20 +98,20 @@ class Watch:
         self.nodes: dict[int, StartedNode] = {}
         self.ranks: dict[int, StartedRank] = {}
         self.size = len(nodes)
-        self._own = _appended(Path(job.events_file))
+        self._own = GrowingFile.from_now_on(Path(job.events_file))
         self._tails = {
-            node: _appended(Path(job.log_dir(node), f"{job.log_name}-node-{node}-events.jsonl"))
+            node: GrowingFile.from_now_on(Path(job.log_dir(node), f"{job.log_name}-node-{node}-events.jsonl"))
             for node in nodes
         }
 
     def poll(self) -> None:
         """Reads the new events."""
-        for event in self._own.new_events():
+        for event in _new_events(self._own):
             if event["kind"] == "start":
                 node = int(event["label"].split()[1])
                 self.nodes[node] = StartedNode(event["pid"], event["monotonic_ns"] / 1e9, node)
         for node, tail in self._tails.items():
-            for event in tail.new_events():
+            for event in _new_events(tail):
                 self._take(node, event)
 
     def running(self, rank: int) -> StartedRank | None:
@@ -168,9 +138,8 @@ class Watch:
             self.ranks[rank].ended = True
 
 
-def _appended(path: Path) -> GrowingFile:
-    """What is appended to a file from now on."""
-    return GrowingFile(path, path.stat().st_size if path.exists() else 0)
+def _new_events(file: GrowingFile) -> tuple[Event, ...]:
+    return read_events("\n".join(file.new_lines()), str).events
 
 
 class Injector:
@@ -285,7 +254,7 @@ _ACTIONS: Mapping[str, Callable[[Injector, Fault, Watch], None]] = {
 
 
 def _is_due(fault: Fault, watch: Watch, now: float) -> bool:
-    """Whether its moment has come; without one in the fault, as soon as its rank or nodes have started."""
+    """Returns whether the fault is due; by default as soon as its rank or nodes have started."""
     if fault.stage == "rank":
         rank = watch.ranks.get(fault.rank or 0)
         if rank is None:
@@ -306,7 +275,7 @@ def _is_due(fault: Fault, watch: Watch, now: float) -> bool:
 
 
 def why_not_injected(fault: Fault, watch: Watch) -> str:
-    """Why a fault was not injected in a start that has ended."""
+    """Returns the reason why a fault was not injected in a start that has ended."""
     if fault.stage == "rank":
         rank = watch.ranks.get(fault.rank or 0)
         if rank is None:

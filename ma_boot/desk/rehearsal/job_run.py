@@ -35,7 +35,7 @@ from ma_boot.processes.orphan_guard import descendants
 from ma_boot.processes.signals import signal_process
 from ma_boot.processes.task import Task
 from ma_boot.report.result import RunResult
-from ma_boot.wording import counted
+from ma_boot.wording import counted, list_first
 
 _POLL_SECONDS = 0.01
 _FROM_THE_START = ("absent", "disk-full", "table-late")
@@ -131,9 +131,9 @@ class JobRun:
                 specs,
                 self._limits,
                 context.inbox,
-                context.journal,
-                context.environ,
-                instance_name(context.environ),
+                journal=context.journal,
+                environ=context.environ,
+                container=instance_name(context.environ),
             )
 
     def _tables(self, start: SimulatedJob, kept: Sequence[int]) -> list[TableWrite]:
@@ -200,11 +200,10 @@ class JobRun:
         left = self._left_after(_LEFTOVER_SECONDS)
         if not left:
             return
-        named = ", ".join(f"{pid} ({_program(pid)})" for pid in left[:_MOST_NAMED])
-        more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
+        named = list_first([f"{pid} ({_program(pid)})" for pid in left], _MOST_NAMED)
         count = counted(len(left), "process", "processes")
         self._context.journal.say(
-            f"{count} outlived the nodes and {'is' if len(left) == 1 else 'are'} killed: {named}{more}"
+            f"{count} outlived the nodes and {'is' if len(left) == 1 else 'are'} killed: {named}"
         )
         self.left += left
         until = time.monotonic() + _LEFTOVER_SECONDS
@@ -214,8 +213,10 @@ class JobRun:
             left = self._left_after(_POLL_SECONDS)
 
     def _left_after(self, seconds: float) -> list[int]:
-        """What of the nodes still runs after so many seconds: all orphans of theirs are ours, in whatever
-        environment and session."""
+        """Returns processes of the nodes that still run after some seconds.
+
+        All orphans of the nodes are adopted by this process, with any environment and session.
+        """
         until = time.monotonic() + seconds
         while True:
             reap_orphans([])

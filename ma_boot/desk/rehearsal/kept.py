@@ -19,11 +19,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ma_boot.errors import CannotCreate, ConfigError, listed
+from ma_boot.report.files import read_end
+from ma_boot.report.timeline.events import read_events
 
 MARK = "rehearsal.json"
 PAGE = "report.html"
 _NAME = r"ma-job-[0-9a-f]{8}"
-_END_BYTES = 16_000  # the end of the events, where the last one is
+# The event of the end is the last one of its file.
+_END_BYTES = 16_000
 
 
 class KeptRehearsal(NamedTuple):
@@ -46,7 +49,7 @@ class KeptRehearsal(NamedTuple):
         return self.path.name
 
     def bytes(self) -> int:
-        """What its files take on the disk."""
+        """Bytes of its files on the disk."""
         total = 0
         for directory, _, names in os.walk(self.path):
             for name in names:
@@ -180,7 +183,7 @@ def _kept(path: Path) -> KeptRehearsal | None:
 
 
 def _mark(path: Path) -> dict[str, Any] | None:
-    """What the mark of a rehearsal says; None if the directory is not ours."""
+    """Reads the mark of a rehearsal; None for a foreign directory."""
     try:
         directory, file = os.lstat(path), os.lstat(path / MARK)
         mine = os.geteuid() in (0, directory.st_uid)
@@ -194,7 +197,7 @@ def _mark(path: Path) -> dict[str, Any] | None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[bool]:
-    """Whether the rehearsal is ours and over; nobody else finds it so during the block."""
+    """Yields whether the rehearsal is ours and over, and locks it during the block."""
     if _mark(path) is None:
         yield False
         return
@@ -216,13 +219,10 @@ def _locked(path: Path) -> Iterator[bool]:
 
 
 def _end_of(path: Path) -> dict[str, Any]:
-    """The event of a rehearsal's end; empty if there is none."""
+    """Returns the event of a rehearsal's end; empty if there is none."""
     for file in (path / "log").glob("*-events.jsonl"):
-        with suppress(OSError, ValueError), file.open("rb") as events:
-            size = events.seek(0, os.SEEK_END)
-            events.seek(max(0, size - _END_BYTES))
-            for line in reversed(events.read().decode("utf-8", "replace").splitlines()):
-                if '"job-end"' in line:
-                    event = json.loads(line)
-                    return event if isinstance(event, dict) else {}
+        with suppress(OSError):
+            for event in reversed(read_events(read_end(file, _END_BYTES)).events):
+                if event["kind"] == "job-end":
+                    return dict(event)
     return {}

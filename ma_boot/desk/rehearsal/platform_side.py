@@ -1,4 +1,4 @@
-"""What is around the nodes: rank tables are written, inputs and outputs of the job form moved, OBS served."""
+"""The platform in a rehearsal: writes rank tables, moves inputs and outputs of the job form, serves OBS."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _upload(
     warn: Callable[[str], None],
     cancel: threading.Event,
 ) -> None:
-    """What the platform's sidecars do: each uploads the outputs of one node."""
+    """Uploads outputs as the platform's sidecars do, each for one node."""
 
     def sidecar(routes: Sequence[Route]) -> None:
         upload_periodically(

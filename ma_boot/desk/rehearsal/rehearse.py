@@ -64,9 +64,9 @@ def rehearse(rehearsal: Rehearsal, context: ProcessContext) -> int:
             setup,
             lambda counts: replace(job, counts=counts, exact_paths=setup.exact_paths),
             lambda start, node: node_spec(setup, start, node, context),
-            LocalProcesses(),
-            context,
-            started,
+            processes=LocalProcesses(),
+            context=context,
+            started=started,
         )
 
 
@@ -97,9 +97,9 @@ def run_job(
     # A stopped node gets the time to stop its processes and to upload.
     limits = Limits(request.run.stop_timeout + timeout + _KILL_SECONDS, hurry=signal.SIGTERM)
     with uploading_outputs(
-        rehearsal.channels, job, setup.store, timeout, context.inbox, context.journal.warn
+        rehearsal.channels, job, setup.store, seconds=timeout, inbox=context.inbox, warn=context.journal.warn
     ):
-        job_run = JobRun(setup, limits, context, start_of, spec_of, processes)
+        job_run = JobRun(setup, limits, context, start_of=start_of, spec_of=spec_of, processes=processes)
         with live_view(job, context.journal.console):
             run = job_run.run()
     code = job_exit_code(run, context.inbox.stops)
@@ -113,7 +113,7 @@ def run_job(
     own_stops = sum(fault.kind == "stop" and fault.node is None for fault in job_run.injected)
     by_user = len(context.inbox.stops) > own_stops  # then it is no wonder that faults did not come
     wrong = [f"{problem} ({verdict.fault})" for verdict in verdicts for problem in verdict.wrong]
-    return _finish(rehearsal, job, run, context, started, () if by_user else wrong)
+    return _finish(rehearsal, job, run, context=context, started=started, wrong=() if by_user else wrong)
 
 
 def sandbox_of(job: SimulatedJob, rehearsal: Rehearsal) -> AbstractContextManager[None]:

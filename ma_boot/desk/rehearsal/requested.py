@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ma_boot.desk.rehearsal.faults import Fault, parse_faults
-from ma_boot.desk.rehearsal.options import ContainerOptions, RehearsalOptions
 from ma_boot.desk.rehearsal.platform.simulated_job import FormChannel, parse_channels
 from ma_boot.errors import UsageError
 from ma_boot.node.boot.request import BootRequest
 from ma_boot.node.option import fill
+from ma_boot.node.rehearsal_options import ContainerOptions, RehearsalOptions
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Rehearsal:
         return [fault for fault in self.faults if fault.stage == stage]
 
     def has_bad_card(self, node: int) -> bool:
-        """Whether a card of the node breaks."""
+        """Returns whether a card of the node breaks."""
         return any(fault.kind == "bad-card" and fault.node == node for fault in self.faults)
 
     def small_disks(self, node: int) -> dict[str, int]:

@@ -119,7 +119,16 @@ def set_up(rehearsal: Rehearsal, job: SimulatedJob, context: ProcessContext) -> 
                 context.journal.say(f"--obs-root {root}: no such directory, so it is made, and OBS is empty")
             obs = stack.enter_context(served(root))
         store = store_of_form(context.environ, root) if rehearsal.channels else None
-        setup = Setup(rehearsal, request, job, code, files, store, rehearsal.options.sandbox is not None, obs)
+        setup = Setup(
+            rehearsal,
+            request,
+            job,
+            code=code,
+            files=files,
+            store=store,
+            exact_paths=rehearsal.options.sandbox is not None,
+            obs=obs,
+        )
         note = size_note(code, files, job.nodes)
         if note:
             context.journal.say(note)
@@ -209,7 +218,7 @@ def files_of(code: Path | None, rehearsal: Rehearsal, cwd: str) -> tuple[Path, .
 
 
 def size_note(code: Path | None, files: Sequence[Path], nodes: int) -> str:
-    """How much code is copied, where that is so much that one waits for it; else empty."""
+    """Returns a note on the size of the copied code if copying takes long; else an empty string."""
     total = sum((code / file).stat().st_size for file in files) if code is not None else 0
     if total * nodes < _LARGE_BYTES:
         return ""

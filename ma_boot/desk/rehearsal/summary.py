@@ -1,4 +1,4 @@
-"""How a rehearsal ended: its exit code, the cause, the summary of all phases, the verdicts on its faults."""
+"""The end of a rehearsal: exit code, cause, summary of all phases, verdicts on its faults."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def summary_lines(place: str, total: str, with_page: bool, exit_code: int, reaso
 
 
 def totals(job: SimulatedJob, seconds: float) -> str:
-    """How the processes of all nodes ended, what was resumed and what was sent, in one line."""
+    """Summarizes in one line: ends of all processes, the checkpoint resumed from, and uploads."""
     events = [(node, event) for node in range(job.nodes) for event in _last_start(job, node)]
     ends = {(node, words(event, "label")): event for node, event in events if event["kind"] == "exit"}
     stopped = sum(event.get("stopped") is True for event in ends.values())
@@ -88,7 +88,7 @@ def totals(job: SimulatedJob, seconds: float) -> str:
 
 
 def _is_sent(event: Event) -> bool:
-    """Whether it counts files of an output: of a mapping, of a checkpoint, or of the job form."""
+    """Returns whether an event counts files of an output: of a mapping, a checkpoint, or the job form."""
     kind, direction = event["kind"], event.get("direction")
     return kind == "checkpoint" or (kind, direction) in (("transfer", "upload"), ("channel", "output"))
 
@@ -160,7 +160,7 @@ def _named_causes(job: SimulatedJob) -> Iterator[Cause]:
 
 
 def _failures(job: SimulatedJob, node: int) -> Iterator[str]:
-    """What a node has said of its failure; nothing where its disk was full."""
+    """Reads the failure files of the nodes; a node with a full disk has none."""
     for text in _texts(Path(job.log_dir(node)).glob("*-failure.json")):
         try:
             yield str(json.loads(text)["summary"])
@@ -177,11 +177,11 @@ def _texts(files: Iterable[Path]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class FaultVerdict:
-    """What came of one fault; the fields are those of `verdicts.json`.
+    """The verdict on one fault; the fields are those of `verdicts.json`.
 
     `seconds` passed between the fault and the end of the job, None if the fault was not injected. `files` and
-    `lost` count output files, None if unknown. `wrong` lists what was not as expected: that the fault was not
-    injected, and processes that outlived the job.
+    `lost` count output files, None if unknown. `wrong` lists deviations: a fault that was not injected, and
+    processes that outlived the job.
     """
 
     fault: str
@@ -268,7 +268,7 @@ def _outputs(setup: Setup, node: int) -> Iterator[tuple[Route, Path]]:
 
 
 def compared_outputs(places: Sequence[tuple[Route, Path]], obs_root: Path) -> tuple[int, int] | None:
-    """How many files the nodes have at their output paths, and how many OBS lacks or has otherwise.
+    """Counts the files at the output paths of all nodes, and those that OBS lacks or has with other content.
 
     `places` are routes, each with the directory to which its local path is relative; the directory `obs_root`
     stands for OBS. None if there are no outputs, or if patterns select which files to upload.

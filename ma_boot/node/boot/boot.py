@@ -172,7 +172,7 @@ def _end(request: BootRequest, context: ProcessContext, peers: JobPeers, reached
     _leave(peers, reached.ending(inbox.stops, run))
     if reached.reset is not None:
         reached.reset.end()
-    with journal.only_helps("processes left by the setup were not stopped"):
+    with journal.best_effort("processes left by the setup were not stopped"):
         stop_setup(request.run.stop_timeout, inbox, journal.say, journal.event)
     all_expected = _are_outputs_expected(reached, bool(inbox.stops))
     sets = checkpoints_first(
@@ -186,7 +186,7 @@ def _end(request: BootRequest, context: ProcessContext, peers: JobPeers, reached
     )
     lost = upload_outputs(transfers, journal, inbox, terms)
     form, empty = _look_at_end(context, reached, all_expected) if run is not None else ((), None)
-    with journal.only_helps("the driver's post-stop script was not run"):
+    with journal.best_effort("the driver's post-stop script was not run"):
         call_post_stop(context.environ, journal.warn)
     # After the uploads: a peer may have failed meanwhile, and then this node has not succeeded.
     judged = peers.restarts.judged(run) if run is not None else None
@@ -225,9 +225,9 @@ def _look_at_end(
     report_conflicts(reached.transfers.shared if reached.transfers else None, journal)
     form: Sequence[ChannelContent] = ()
     empty: OutputLost | None = None
-    with journal.only_helps("files outside of the outputs were not looked for"):
+    with journal.best_effort("files outside of the outputs were not looked for"):
         report_stray_files(reached.look, journal, inbox)
-    with journal.only_helps("inputs and outputs of the job form were not looked at"):
+    with journal.best_effort("inputs and outputs of the job form were not looked at"):
         form = form_channels(context.environ, journal, bool(inbox.stops))
         empty = empty_outputs(form, all_expected)
     return form, empty

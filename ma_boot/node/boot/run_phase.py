@@ -80,7 +80,7 @@ def train(run: TrainingRun) -> RunResult:
     """
     result = _run_attempts(run)
     advice: tuple[str, ...] = ()
-    with run.boot.journal.only_helps("no advice on files"):
+    with run.boot.journal.best_effort("no advice on files"):
         advice = _advice_on_files(result, run.plan.code, run.plan.workers[0].cwd)
     return result._replace(advice=advice)
 
@@ -136,7 +136,7 @@ def _run_attempt(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) 
         hangs,
     ]
     observers += [run.reset] if run.reset is not None else []
-    with journal.only_helps(Semaphores.without):
+    with journal.best_effort(Semaphores.without):
         observers.append(Semaphores(inbox, journal))
     saving = _save_requests(run, attempt)
     if saving is not None:
@@ -187,7 +187,7 @@ def _save_requests(run: TrainingRun, attempt: int) -> SaveRequests | None:
     boot, peers, options = run.boot, run.boot.peers, run.options
     journal, requests = boot.journal, None
     if peers.nodes == 1 or peers.is_connected:
-        with journal.only_helps(SaveRequests.without):
+        with journal.best_effort(SaveRequests.without):
             asking = SaveOptions(os.path.dirname(run.plan.workers[0].log_file), options.time_limit)
             agreement = SaveAgreement(peers.node, peers.nodes, attempt)
             requests = SaveRequests(asking, agreement, peers, inbox=boot.inbox, journal=journal)
@@ -223,6 +223,8 @@ def _decide(run: TrainingRun, result: RunResult, workers: Sequence[WorkerSpec]) 
     directories = [workers[0].cwd, *(str(output.target.root) for output in run.checkpoints.outputs)]
     devices = sum(worker.rank is not None for worker in workers)
     try:
+        # A stop outranks every rule; the waits below may end before they look at signals.
+        boot.inbox.check()
         # The verdict takes the end of a peer into account.
         with suppress(PeerOver):
             seconds = PUBLISH_SECONDS if restarts.is_joint else math.inf

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ma_boot.node.checkpoints.layout import EPOCH, HIGHEST
+from ma_boot.wording import list_first
 from path_mapping.mapping.routes import ObsUrl
 
 # ma_boot's own directory, below an output's URL and in its local directory.
@@ -142,9 +143,7 @@ class ListedCheckpoint(NamedTuple):
 
 def nodes_named(nodes: Iterable[int], most: int = 8) -> str:
     """Formats node numbers: `3`, `1, 2`, `0, 1, ... and 9 more`."""
-    numbers = list(nodes)
-    more = f" and {len(numbers) - most} more" if len(numbers) > most else ""
-    return f"{', '.join(map(str, numbers[:most]))}{more}"
+    return list_first(list(nodes), most)
 
 
 class Place(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ma_boot.node.checkpoints.checkpoint_route import CheckpointRoute
 from ma_boot.node.checkpoints.steps import Decision
+from ma_boot.wording import list_first
 
 # Seconds without a file of any step; only then are the files named, as a first step may take long.
 STRANGE_SECONDS = 600.0
@@ -30,11 +31,10 @@ class WatchNotices:
     def name_strangers(self, files: Sequence[str], is_auto: bool) -> None:
         """Names files that belong to no step."""
         self.has_named_strangers = True
-        more = f" and {len(files) - MOST_NAMED} more" if len(files) > MOST_NAMED else ""
         names = " ".join(self._target.options.layout)
         problem = "show no step" if is_auto else f"are none of a step as {names!r} has them"
         self._target.say(
-            f"checkpoints: the names of {', '.join(files[:MOST_NAMED])}{more} in {self._target.route.local} "
+            f"checkpoints: the names of {list_first(files, MOST_NAMED)} in {self._target.route.local} "
             f"{problem}, so these files are in no checkpoint and no start resumes from them; they are "
             "uploaded as ordinary files. Call ma_boot.training.checkpoint(step) when a step is saved, or "
             "write a pattern, as in 'checkpoint': 'step_{step}'"

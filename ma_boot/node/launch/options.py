@@ -18,7 +18,7 @@ def _parse_ranks(text: str) -> str:
 
 @option_group
 class LaunchOptions(NamedTuple):
-    """How the processes are started and find each other."""
+    """Options for the start and the rendezvous of the processes."""
 
     rendezvous: str = _start(
         "rank-table",

@@ -1,1 +1,4 @@
-"""What only watches a run: hangs, metrics, MindCluster's resets, other nodes. The core never imports it."""
+"""Observers of a run: hangs, metrics, MindCluster's resets, other nodes.
+
+The supervisor never imports them.
+"""

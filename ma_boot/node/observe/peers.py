@@ -34,10 +34,10 @@ class Peers(Protocol):
         """Sends a message to `others`, in the background."""
 
     def has_rank(self, node: int, rank: int) -> bool:
-        """Whether another node may speak of this rank as its own."""
+        """Returns whether a rank belongs to that node."""
 
     def heard(self) -> Iterable[PeerMessage]:
-        """What has come about hangs since the last call."""
+        """Returns the messages about hangs since the last call."""
 
     def heard_of_saves(self) -> Iterable[PeerMessage]:
-        """What has come about checkpoints that are asked for."""
+        """Returns the messages about requested checkpoints since the last call."""

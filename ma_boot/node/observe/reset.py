@@ -68,7 +68,7 @@ class ResetWatch:
         return math.inf
 
     def check(self, workers: Sequence[Worker], stopping: bool) -> str:
-        """Why the running processes are to start anew; empty if they are not."""
+        """Returns why the running processes have to start again; empty if they may run."""
         return self.reason
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ class ResetWatch:
             self._state = Reset(round=self._state.round)
 
     def _same_table(self) -> str:
-        """Why the rank table on the disk is still the one before pods were replaced; empty if it is not."""
+        """Returns why the rank table on the disk is still that of the replaced pods; empty if it is new."""
         if not self.reason or not self._version:
             return ""
         if file_text(self._file.with_name("restartType")).strip() != RESCHEDULED:
@@ -144,7 +144,7 @@ def reset_watch(
     inbox: SignalInbox,
     journal: Journal,
 ) -> ResetWatch | None:
-    """What follows the file, `given` by the user or MindCluster's; None where there is none."""
+    """Returns the watch on the file, `given` by the user or MindCluster's; None without a file."""
     on_mindcluster = job.platform.name == "mindcluster"
     if given is None and not (on_mindcluster and os.path.isdir(os.path.dirname(RESET_FILE))):
         return None

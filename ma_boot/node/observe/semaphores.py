@@ -84,7 +84,7 @@ class Semaphores:
         removal.check()
 
     def _follow(self, cancel: threading.Event) -> None:
-        with self._journal.only_helps(self.without):
+        with self._journal.best_effort(self.without):
             while not cancel.wait(LOOK_SECONDS):
                 self.look()
 

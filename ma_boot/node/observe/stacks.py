@@ -1,4 +1,4 @@
-"""What the stacks of a Python process show: the calls of each thread, and what the rank does in them. Pure.
+"""Stacks of a Python process: the calls of each thread, and the activity of the rank. Pure.
 
 py-spy and faulthandler both print the innermost frame first. py-spy's line is `function
 (torch/distributed/c10d.py:12)`, and `function (libc.so.6)` for a native frame; faulthandler's is
@@ -33,7 +33,7 @@ class Frame(NamedTuple):
 
     @property
     def is_native(self) -> bool:
-        """Whether it is no Python code."""
+        """True for a frame outside of Python."""
         return _is_native(self.place)
 
     @property
@@ -151,11 +151,11 @@ class Activity(NamedTuple):
 
     @property
     def loads(self) -> bool:
-        """Whether it is known what the rank itself does, such as loading data: it waits for no other rank."""
+        """True for work of the rank itself, such as loading data: it waits for no other rank."""
         return self.kind == OWN and self.template != "in {}"
 
     def doing(self) -> str:
-        """What follows "is" or "are": `in all_reduce (...), called by train (train.py:3)`."""
+        """The activity as a phrase: `in all_reduce (...), called by train (train.py:3)`."""
         if self.at is None:
             return Message.of("without a Python stack")
         place = str(self.at)
@@ -165,7 +165,7 @@ class Activity(NamedTuple):
 
 
 def activity(threads: Sequence[Calls]) -> Activity:
-    """What the main thread, which is the first one, does."""
+    """Returns the activity of the main thread, which is the first one."""
     frames = threads[0] if threads else ()
     for position, frame in reversed(list(enumerate(frames))):  # the outermost such call is the user's word
         kind = _kind(frame)
@@ -202,7 +202,7 @@ def _without_waiting(frames: Sequence[Frame]) -> Sequence[Frame]:
 
 @lru_cache(maxsize=MOST_LINES)
 def _is_own(frame: Frame) -> bool:
-    """Whether it is the user's code, not a library's."""
+    """Returns whether a frame is in the user's code, not in a library."""
     return re.search(_LIBRARIES, frame.place) is None
 
 

@@ -91,7 +91,7 @@ class StacksRound:
         return max(0.0, self.began + (answer if self._shared else OWN_SECONDS) - time.monotonic())
 
     def finished(self) -> bool:
-        """Whether all nodes' stacks have come, or their time is over."""
+        """True when the stacks of all nodes have arrived, or their time is over."""
         if not self._shared and (self._task.finished or self.patience() == 0):
             self._shared = True
             no_stacks = [(", ".join(self._running), f"no stacks within {OWN_SECONDS:.0f} s")]
@@ -156,7 +156,7 @@ class RankProcess(NamedTuple):
         ]
 
     def words(self) -> str:
-        """What it has printed, and CANN has logged, of its waits."""
+        """Lines on its waits: printed by the rank, and logged by CANN."""
         if self.output is not None:
             return self.output.tail() + _plogs(self.environ)
         return _plogs(self.environ, f"plog-{self.pid}_*.log")
@@ -216,7 +216,7 @@ def _modified(file: str) -> float:
 
 
 def _verdict(ranks: Sequence[RankAtHang], silent: Sequence[int]) -> dict[str, Any]:
-    """What follows from the stacks of all ranks, as the fields of the event `stacks`."""
+    """Returns the verdict on the stacks of all ranks, as the fields of the event `stacks`."""
     working = () if silent else at_work(ranks)
     suspected = None if working else suspect(ranks, silent)
     return {
@@ -252,7 +252,7 @@ def _lines(verdict: Mapping[str, Any], unnamed: Sequence[tuple[str, str]]) -> li
 
 
 def _nobody(folds: Sequence[Mapping[str, Any]]) -> str:
-    """Why nobody is suspected."""
+    """Returns the reason why no rank is suspected."""
     without = [rank for fold in folds if fold["stack"].startswith("no stacks") for rank in fold["ranks"]]
     if without:
         of = "" if len(without) == sum(len(fold["ranks"]) for fold in folds) else f" of {ranks_text(without)}"
@@ -304,7 +304,7 @@ def _believed(ranks: list[RankAtHang], peers: Peers) -> list[RankAtHang] | None:
 
 
 def read_verdict(body: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What node 0 says that follows from all stacks; None if it is nothing of that kind."""
+    """Reads the verdict of node 0 on all stacks; None for any other message."""
     try:
         named = body["suspect"]
         rank = named and named["rank"]
@@ -374,9 +374,9 @@ def _dumped(
     seconds: float,
     failed: dict[int, str],
 ) -> dict[int, str]:
-    """What py-spy says of each process, all at the same time; why it says nothing is added to `failed`.
+    """Runs py-spy on all processes at the same time; adds the reasons of failures to `failed`.
 
-    One that takes longer is killed with all that it has started, and hardly waited for: it may be in
+    A py-spy that exceeds its time is killed with its children, and hardly waited for: it may be in
     uninterruptible sleep. So it prints to memory, not to a pipe that its children would keep open.
     """
     until = time.monotonic() + seconds
@@ -411,7 +411,7 @@ def _dumped(
 
 
 def _by_faulthandler(processes: Sequence[RankProcess], failed: dict[int, str]) -> dict[int, str]:
-    """What faulthandler prints in each process, or why it does not."""
+    """Returns the dump of faulthandler in each process, or the reason why there is none."""
     sent: dict[int, float] = {}
     dumps: dict[int, str] = {}
     for process in processes:
@@ -428,12 +428,15 @@ def _by_faulthandler(processes: Sequence[RankProcess], failed: dict[int, str]) -
     until = time.monotonic() + DUMPED_SECONDS
     for process in processes:
         if process.pid in sent:
-            text = _printed(process.output, sent[process.pid], until) if process.output is not None else ""
+            text = (
+                wait_for_dump(process.output, sent[process.pid], until) if process.output is not None else ""
+            )
             dumps[process.pid] = text or "sent SIGUSR1, the stacks are in its own output"
     return dumps
 
 
-def _printed(output: WorkerOutput, since: float, until: float) -> str:
+def wait_for_dump(output: WorkerOutput, since: float, until: float) -> str:
+    """Returns the dump printed after `since`, once the output is quiet; empty at `until` (monotonic)."""
     while (now := time.monotonic()) < until:
         if output.last_output > since and now - output.last_output > _DUMPED_QUIET:
             return last_dump(output.tail())

@@ -1,9 +1,9 @@
-"""Names the rank, or the node, because of which a job hangs, and says why. Pure.
+"""Names the suspect of a hang, a rank or a node, with the evidence. Pure.
 
-The rules are in the order of what their evidence is worth: a node that does not answer; a rank that has ended
-or was stopped; what HCCL says about who waits for whom; a rank that does something else than most others, or
-than those that wait; a rank that stopped before the others. Without any evidence nobody is suspected: nobody
-is better than the wrong one.
+The rules are ordered by the strength of their evidence: a node that does not answer; a rank that has ended or
+was stopped; waits between ranks as HCCL reports them; a rank that does something else than most others, or
+than the waiting ones; a rank that stopped before the others. Without evidence no rank is suspected: naming no
+rank is better than naming the wrong one.
 """
 
 from __future__ import annotations
@@ -76,9 +76,10 @@ def _by_hccl(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
 
 
 def at_work(ranks: Sequence[RankAtHang]) -> list[RankAtHang]:
-    """The ranks that print, though others are quiet, and wait for nobody: the others wait for them.
+    """Returns the ranks that print while others are quiet, and wait for no rank: the others wait for them.
 
-    Those are where one waits for others, or they are most, and all at one place, or without stacks.
+    The quiet ranks are in a wait for other ranks; or they are the majority, all at one place or without
+    stacks.
     """
     running, longest = _running(ranks)
     does = {rank: activity(threads_of(rank.stack)) for rank in running}
@@ -197,8 +198,9 @@ def waited_for(output: str, rank: int) -> tuple[int, ...]:
 
 
 def roots(waits: Mapping[int, Sequence[int]]) -> list[tuple[int, list[int]]]:
-    """The ranks that are waited for and wait for nobody, each with those that wait for it in the end, most of
-    them first; a rank that waits for several of them counts for one."""
+    """Returns the ranks at the end of all chains of waits, each with the ranks that wait for it.
+
+    The rank with the most waiting ones is first; a rank that waits for several of them is counted once."""
     behind: dict[int, list[int]] = {}
     for rank, others in waits.items():
         for other in others:

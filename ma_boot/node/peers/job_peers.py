@@ -19,8 +19,9 @@ from ma_boot.platform.modelarts.job import JobEnvironment
 from ma_boot.platform.rank_table import RankTable
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.report.cause import OWN, Cause, cause_of, causes_of
-from ma_boot.report.exit_report import Ending, ExitStatus, exit_status
+from ma_boot.report.exit_report import Ending, exit_status
 from ma_boot.report.journal import Journal
+from ma_boot.report.result import ExitStatus
 
 if TYPE_CHECKING:
     from ma_boot.node.observe.channel.channel import NodeChannel

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from ma_boot.errors import ExitCode
 from ma_boot.report.cause import Cause, causes_of, readable
-from ma_boot.report.exit_report import Ending, ExitStatus
-from ma_boot.report.result import HangSuspect, RunResult
+from ma_boot.report.exit_report import Ending
+from ma_boot.report.result import ExitStatus, HangSuspect, RunResult
 from ma_boot.wording import Message, lines_of
 
 

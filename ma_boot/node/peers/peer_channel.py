@@ -108,7 +108,7 @@ class PeerChannel:
                     f"this node receives nothing from its peers: {problem} (MABOOT_CHANNEL_PORT)"
                 )
             # The identity of this process: a restarted pod is another peer under the same number.
-            self._channel.tell("here", {"boot": os.urandom(8).hex()})
+            self._channel.send("here", {"boot": os.urandom(8).hex()})
 
     def meet(self, job: JobEnvironment, table: RankTable | None, port: int) -> None:
         """Calls node 0 at its address in the rank table, if the variables do not have it.
@@ -126,12 +126,12 @@ class PeerChannel:
         """Sends a message to `peers` in the background, with secrets masked."""
         with self.best_effort():
             if self._channel is not None:
-                self._channel.tell(kind, coded(masked(body)))
+                self._channel.send(kind, coded(masked(body)))
 
     def messages(self) -> Iterator[PeerMessage]:
         """Yields the messages received since the last call."""
         if self._channel is not None:
-            yield from self._channel.heard()
+            yield from self._channel.poll()
 
     def flush(self, seconds: float, outlast_outage: bool = False) -> None:
         """Waits until the messages are sent, for at most `seconds`.
@@ -151,7 +151,7 @@ class PeerChannel:
         if channel is not None:
             with suppress(Exception):
                 # Peers would otherwise count this node as lost, which fails the job.
-                channel.tell("over", over_body(self.node, Over(MUTE)))
+                channel.send("over", over_body(self.node, Over(MUTE)))
                 channel.flush(FLUSH_SECONDS)
             with suppress(Exception):
                 channel.close()

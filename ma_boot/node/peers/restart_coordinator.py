@@ -10,7 +10,7 @@ from ma_boot.node.peers.peer_exchange import PeerExchange
 from ma_boot.node.peers.restart_protocol import ENDED, Over, over_body
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.report.cause import Cause
-from ma_boot.report.result import JobFailure, RunResult
+from ma_boot.report.result import ExitStatus, RunResult
 
 # Seconds between two looks at received messages while no process of the node runs.
 POLL_SECONDS = 0.02
@@ -109,7 +109,7 @@ class RestartCoordinator:
         if self._exchange.agreement.nodes == 1:
             self._exchange.agreement = self._exchange.agreement.again()
 
-    def failure_to_restart(self, why: str) -> JobFailure | None:
+    def failure_to_restart(self, why: str) -> ExitStatus | None:
         """Returns the failure for which the job is given up after an attempt, `why` if it is not known.
 
         None if the nodes do not restart together, or if this node was stopped first. A stop signal after node
@@ -119,7 +119,7 @@ class RestartCoordinator:
             return None
         if self._cause is not None:
             return _failure_by(self._cause)
-        return self._exchange.agreement.failure or JobFailure(1, why)
+        return self._exchange.agreement.failure or ExitStatus(1, "training", why)
 
     def judged(self, run: RunResult) -> RunResult:
         """Returns the result of a run with the failure of another node by which the job has failed here, too.
@@ -137,7 +137,7 @@ class RestartCoordinator:
             self._exchange.receive()
         return run._replace(stopped_for=run.stopped_for or self._failure_elsewhere(run))
 
-    def _failure_elsewhere(self, run: RunResult) -> JobFailure | None:
+    def _failure_elsewhere(self, run: RunResult) -> ExitStatus | None:
         """The failure of another node for which this one was stopped, or cannot have succeeded."""
         agreement = self._exchange.agreement
         lost = sorted(agreement.lost)
@@ -146,11 +146,13 @@ class RestartCoordinator:
         elsewhere = self._cause_elsewhere(lost)
         if elsewhere is not None:
             return _failure_by(elsewhere)
-        return agreement.failure or (JobFailure(1, agreement.verdict.why) if agreement.verdict else None)
+        return agreement.failure or (
+            ExitStatus(1, "training", agreement.verdict.why) if agreement.verdict else None
+        )
 
     def _cause_elsewhere(self, lost: Sequence[int] = ()) -> Cause | None:
         return self._exchange.book.first_elsewhere(self.attempt, lost)
 
 
-def _failure_by(cause: Cause) -> JobFailure:
-    return JobFailure(cause.code or 1, str(cause))
+def _failure_by(cause: Cause) -> ExitStatus:
+    return ExitStatus(cause.code or 1, "training", str(cause))

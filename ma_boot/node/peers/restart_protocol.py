@@ -26,7 +26,7 @@ from ma_boot.node.peers.job_restart import (
     signature_of,
 )
 from ma_boot.report.cause import Cause
-from ma_boot.report.result import JobFailure
+from ma_boot.report.result import ExitStatus
 from ma_boot.wording import Message
 
 # Seconds after an attempt; max. wait of node 0 until all nodes have stopped their processes.
@@ -175,10 +175,12 @@ class Agreement(NamedTuple):
         return next(((node, over) for node, over in self.over.items() if over.is_failure), None)
 
     @property
-    def failure(self) -> JobFailure | None:
+    def failure(self) -> ExitStatus | None:
         """The end of a node by which the job has failed, as a failure; None if there is none."""
-        failed = self.failed_over
-        return None if failed is None else JobFailure(failed[1].code or 1, failed[1].why(failed[0]))
+        if self.failed_over is None:
+            return None
+        node, over = self.failed_over
+        return ExitStatus(over.code or 1, "training", over.why(node))
 
     @property
     def why_over(self) -> str:

@@ -1,4 +1,4 @@
-"""Sleeps until a process ends, prints something, or a signal arrives; and records the ends in their order."""
+"""Waits for output, signals and the ends of workers, and records the ends in their order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ma_boot.report.result import WorkerExit
 
 
 class ExitWatch:
-    """The workers' ends so far (`exits`), in the order in which the kernel reported them."""
+    """Event loop of a run; `exits` has the workers' ends in the order in which the kernel reported them."""
 
     def __init__(self, pump: OutputPump, inbox: SignalInbox, event: Callable[..., None]) -> None:
         self.exits: list[WorkerExit] = []
@@ -30,7 +30,8 @@ class ExitWatch:
         self._running: list[Worker] = []
         self._background: list[Background] = []
         self._oom = OomCounters()
-        self._selector = selectors.EpollSelector()  # reports descriptors in the order of their events
+        # epoll reports descriptors in the order of their events, so the first end is the first failure.
+        self._selector = selectors.EpollSelector()
         self._selector.register(inbox, selectors.EVENT_READ)
         self._selector.register(pump, selectors.EVENT_READ)
         self._reading = True
@@ -42,7 +43,7 @@ class ExitWatch:
         self._selector.close()
 
     def add(self, workers: Sequence[Worker]) -> None:
-        """Watches these, too."""
+        """Starts to watch these workers, too."""
         self._running += workers
         for worker in workers:
             self._pump.add(worker.output)
@@ -50,9 +51,9 @@ class ExitWatch:
                 self._selector.register(worker.pidfd, selectors.EVENT_READ, worker)
 
     def wait(self, seconds: float, stopping: bool = False) -> None:
-        """Sleeps until something happens, at most `seconds`; then passes on output, and records who ended.
+        """Sleeps until an event, for at most `seconds`; passes on output and records ended workers.
 
-        `stopping` says that workers that end now have been stopped.
+        With `stopping`, workers that end now count as stopped by ma_boot.
         """
         now_ns = None
         ended: list[Worker] = []
@@ -64,6 +65,7 @@ class ExitWatch:
                 self._inbox.drain()
             else:
                 self._pump.pump()
+        # Workers without a pidfd (before Linux 5.3) are polled; SIGCHLD has ended the sleep.
         ended += [
             worker for worker in self._running if worker.pidfd is None and worker.process.returncode is None
         ]
@@ -78,11 +80,12 @@ class ExitWatch:
             failure = left.failure(reaped)
             if failure is not None or left.is_over():
                 self._background.remove(left)
-                left.worker.process.returncode = failure or 0  # as if it had waited for them
+                # As if the command had waited for its background processes.
+                left.worker.process.returncode = failure or 0
                 self._record(left.worker, now_ns or time.monotonic_ns(), stopping)
 
     def _in_background(self, worker: Worker) -> Background:
-        """What goes on of a worker that has ended: nothing else will tell of that."""
+        """Returns the background of a worker that has ended; its pidfd has no more events."""
         if worker.pidfd is not None:
             self._selector.unregister(worker.pidfd)
             os.close(worker.pidfd)
@@ -90,7 +93,7 @@ class ExitWatch:
         return Background(worker)
 
     def _timeout(self, seconds: float) -> float | None:
-        """For `select`, which listens to the output unless the pump pauses."""
+        """Returns the timeout for `select`, and excludes output from it while the pump pauses."""
         pause = self._pump.pause()
         if pause and self._reading:
             self._selector.unregister(self._pump)
@@ -115,40 +118,43 @@ class ExitWatch:
         )  # fmt: skip
 
 
-# One of these, which the command itself was not given, makes a process a rank: of start scripts and torchrun,
-# of Open MPI, of MPICH, of MindSpore.
+# A process with one of these variables that its command was not given is a rank. They come from start scripts
+# and torchrun, Open MPI, MPICH and MindSpore, in this order.
 RANK_VARIABLES = (
     "RANK_ID", "DEVICE_ID", "LOCAL_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MS_NODE_ID",
 )  # fmt: skip
-GRACE_SECONDS = 60.0  # a launcher in the background has imported its framework and started the ranks by then
+# Seconds in which a launcher in the background imports its framework and starts the ranks.
+GRACE_SECONDS = 60.0
+# Seconds between two looks at the environments of a group; each reads /proc for all its members.
 CHECK_SECONDS = 5.0
 
 
 class Background:
-    """The process group of a command that has ended with 0.
+    """Process group of a command that has ended with 0.
 
-    It goes on while one of its processes is a rank, and for the first minute whatever they are. A monitor
-    beside ranks in the foreground, which never ends by itself, so holds no job for longer.
+    The job waits for it while one of its processes is a rank, and during the first minute for any process.
+    So a monitor that never ends by itself holds a job for no longer than a minute.
     """
 
     def __init__(self, worker: Worker, grace: float = GRACE_SECONDS) -> None:
-        """Looks at once: ma_boot is now the parent of the processes that the command itself had started."""
+        """Records the direct children of the command, which ma_boot has just adopted."""
         self.worker = worker
         stats = process_stats()
-        own = (str(os.getpid()), str(worker.pid))  # parent and process group
+        # Parent and process group.
+        own = (str(os.getpid()), str(worker.pid))
         self._started = {pid for pid, stat in stats.items() if (stat[1], stat[2]) == own}
         self._next_check = time.monotonic() + grace
 
     def patience(self) -> float:
-        """Seconds until `is_over` should be called, unless a process ends."""
+        """Returns the seconds until `is_over` should be called, unless a process ends."""
         return max(0.0, self._next_check - time.monotonic())
 
     def failure(self, reaped: Iterable[tuple[int, int]]) -> int | None:
-        """The exit code of the first process of the command that failed, of those in `reaped`."""
+        """Returns the exit code of the command's first failed child in `reaped` (pids and exit codes)."""
         return next((code for pid, code in reaped if pid in self._started and code != 0), None)
 
     def is_over(self) -> bool:
-        """Whether nothing is left that is waited for."""
+        """Returns True once the group is empty, or after the grace period without a rank."""
         if not signal_group(self.worker.pid, 0):
             return True
         if self.patience() > 0:

@@ -1,4 +1,4 @@
-"""What workers print: raw bytes to their log files, whole lines with a prefix to the console."""
+"""Output of the workers: raw bytes to their log files, whole lines with a prefix to the console."""
 
 from __future__ import annotations
 
@@ -13,28 +13,66 @@ from typing import BinaryIO
 
 from ma_boot.errors import CannotCreate
 from ma_boot.node.launch.launch_plan import WorkerSpec
+from ma_boot.node.supervisor.console_lines import ConsoleLines
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.report.files import keep_earlier
 from ma_boot.report.journal import Journal
 from ma_boot.report.log_writer import LogFile
 from ma_boot.wording import Message
 
-READ_BYTES = 1 << 18  # larger pieces do not stay in the cache: ten times the time for each byte
-READS = 4  # of one output in a row
+# Bytes of one read. Larger pieces do not stay in the CPU's cache: each byte takes ten times as long.
+READ_BYTES = 1 << 18
+# Reads of one output in a row, before it is the turn of the next one: together the size of a pipe.
+READS = 4
 PIPE_BYTES = 1 << 20
-PAUSE_SECONDS = 0.002  # after each read of all outputs: the pipes hold what is printed meanwhile
-PIPE_READS = 32  # more than enough to empty the largest pipe (1 MiB)
-LONGEST_LINE = 1 << 16
+# Seconds after each read of all outputs, so that output at full speed is read in large pieces. The pipes hold
+# it meanwhile.
+PAUSE_SECONDS = 0.002
+# Reads that empty the largest pipe (1 MiB) even if each returns less than READ_BYTES.
+PIPE_READS = 32
+# Bytes of a worker's last output for reports.
 TAIL_BYTES = 1 << 16
-PROGRESS_SECONDS = 5.0  # a progress bar that overwrites itself is shown once in this time
-_F_SETPIPE_SZ = 1031  # linux/fcntl.h; Python has the name since 3.10
+# linux/fcntl.h; Python has the name since 3.10.
+_F_SETPIPE_SZ = 1031
+
+
+class OutputTail:
+    """Last 64 KiB of an output, the number of all its bytes, and `updated_at` in monotonic seconds.
+
+    One thread adds output; any thread may read.
+    """
+
+    def __init__(self) -> None:
+        self.updated_at = time.monotonic()
+        self._lock = threading.Lock()
+        self._bytes = bytearray()
+        self._received = 0
+
+    def add(self, data: bytes) -> None:
+        """Appends output."""
+        with self._lock:
+            self.updated_at = time.monotonic()
+            self._received += len(data)
+            self._bytes += data[-TAIL_BYTES:]
+            # Cut only at twice the size: each cut copies the rest.
+            if len(self._bytes) > 2 * TAIL_BYTES:
+                del self._bytes[:-TAIL_BYTES]
+
+    def text(self) -> str:
+        """Returns the last 64 KiB as text."""
+        return self._bytes[-TAIL_BYTES:].decode("utf-8", "replace")
+
+    def since(self, position: int) -> tuple[int, bytes, float]:
+        """Returns the number of all bytes, the last 64 KiB of those after `position`, and `updated_at`."""
+        with self._lock:
+            new = min(self._received - position, TAIL_BYTES)
+            return self._received, bytes(self._bytes[len(self._bytes) - new :]), self.updated_at
 
 
 class WorkerOutput:
-    """Reads the pipe of a worker; never blocks, and never fails because of what is printed or of a full disk.
+    """Pipe of a worker; reading never blocks, and neither the output nor a full disk makes it fail.
 
-    `shown` says whether the console gets the output; the log file always gets it, byte for byte.
-    `last_output` is when the last output came (monotonic seconds).
+    `shown` is True while the console gets the output; the log file always gets it, byte for byte.
     """
 
     def __init__(self, source: BinaryIO, spec: WorkerSpec, journal: Journal) -> None:
@@ -44,146 +82,103 @@ class WorkerOutput:
             CannotCreate: the log file cannot be created.
         """
         self.shown = spec.shown
-        self.last_output = time.monotonic()
         self._source = source
         self._spec = spec
         self._journal = journal
-        self._prefix = f"[{spec.label}] ".encode()
-        self._silent = True
-        self._tail = bytearray()
-        self._received = 0
-        self._reading = threading.Lock()  # of the last two, which `since` needs at the same moment
-        self._partial = b""
-        self._progress_shown = 0.0
+        self._is_silent = True
+        self._tail = OutputTail()
+        self._lines = ConsoleLines(f"[{spec.label}] ".encode(), journal.console.write)
         os.set_blocking(source.fileno(), False)
-        with contextlib.suppress(OSError):  # over this user's limit (pipe(7)): the pipe keeps its 64 KiB
+        # Beyond this user's limit (pipe(7)) the pipe keeps its 64 KiB.
+        with contextlib.suppress(OSError):
             fcntl.fcntl(source.fileno(), _F_SETPIPE_SZ, PIPE_BYTES)
         where = f"{spec.label}: its log file is incomplete from here on: {spec.log_file}"
         self._log = LogFile(_new_log(Path(spec.log_file)), lambda reason: journal.warn(f"{where}: {reason}"))
 
     @property
+    def last_output(self) -> float:
+        """Time of the last output, or of the start if there is none, in monotonic seconds."""
+        return self._tail.updated_at
+
+    @property
     def lost(self) -> int:
-        """The bytes that the log file did not take so far."""
+        """Bytes missing in the log file so far."""
         return self._log.lost
 
     def fileno(self) -> int:
-        """The read end of the pipe, for a selector."""
+        """Returns the read end of the pipe, for a selector."""
         return self._source.fileno()
 
     def pump(self) -> bool | None:
-        """Reads once: True for some output, False if there is none at the moment, None at the end of file."""
+        """Reads once; returns True for output, False if there is none now, None at the end of file."""
         try:
             data = os.read(self._source.fileno(), READ_BYTES)
         except BlockingIOError:
             return False
         if not data:
             return None
-        self.last_output = time.monotonic()
-        if self._silent:
-            self._silent = False
+        if self._is_silent:
+            self._is_silent = False
             self._journal.event(
                 "first-output", label=self._spec.label, rank=self._spec.rank, first_ns=time.monotonic_ns()
             )
         self._journal.logs.append(self._log, data)
-        with self._reading:
-            self._received += len(data)
-            self._tail += data[-TAIL_BYTES:]
-            if len(self._tail) > 2 * TAIL_BYTES:
-                del self._tail[:-TAIL_BYTES]
+        self._tail.add(data)
         if self.shown:
-            self._print(data)
+            self._lines.add(data)
         return True
 
     def take(self) -> None:
         """Empties the pipe, without waiting for processes that hold its other end."""
-        for _ in range(PIPE_READS):  # bounded: a grandchild may write forever
+        # Bounded, because a grandchild may write forever.
+        for _ in range(PIPE_READS):
             if not self.pump():
                 return
 
     def tail(self) -> str:
-        """The last 64 KiB of the output, for the report."""
-        return self._tail[-TAIL_BYTES:].decode("utf-8", "replace")
+        """Returns the last 64 KiB of the output, for the report."""
+        return self._tail.text()
 
     def since(self, position: int) -> tuple[int, bytes, float]:
-        """The number of all bytes so far, the last 64 KiB of those after `position`, and when the last came.
+        """Returns the number of all bytes, the last 64 KiB of those after `position`, and `last_output`.
 
-        For any thread: nothing is read for it, and the output waits for it no longer than a copy takes.
+        Any thread may call it: it does not read the pipe, and delays the reader only for the time of a copy.
         """
-        with self._reading:
-            new = min(self._received - position, TAIL_BYTES)
-            return self._received, bytes(self._tail[len(self._tail) - new :]), self.last_output
+        return self._tail.since(position)
 
     def hide(self) -> None:
-        """Shows nothing more on the console, after what is known of the current line."""
-        self._print_rest()
+        """Prints the begun line, and no more output on the console."""
+        self._end_line()
         self.shown = False
 
     def close(self) -> None:
         """Reads and prints the rest, including a last line without a newline, and closes pipe and file."""
         self.take()
-        self._print_rest()
+        self._end_line()
         self._source.close()
         self._journal.logs.close(self._log)
 
-    def _print(self, data: bytes) -> None:
-        """Prints complete lines, and a line that gets too long in pieces: memory is bounded."""
-        if b"\r" in data or b"\r" in self._partial:
-            lines, self._partial = self._as_displayed(self._partial + data)
-            if lines:
-                self._emit(b"", lines)
-        elif (end := data.rfind(b"\n") + 1) > 0:  # with few copies: it may be printed at full speed
-            begun, self._partial = self._partial, data[end:]
-            self._emit(begun, data[:end])
-        else:
-            self._partial += data
-        if len(self._partial) > LONGEST_LINE:
-            self._emit(self._partial, b"\n")
-            self._partial = b""
-
-    def _as_displayed(self, text: bytes) -> tuple[bytes, bytes]:
-        """The complete lines as a terminal would leave them, and the rest.
-
-        A carriage return restarts the line: of a progress bar only the last state counts, and every 5 s the
-        current one.
-        """
-        *whole, rest = text.replace(b"\r\n", b"\n").split(b"\n")
-        lines = [line.rstrip(b"\r").rpartition(b"\r")[2] for line in whole]
-        body = rest.rstrip(b"\r")
-        *overwritten, state = body.split(b"\r")
-        now = time.monotonic()
-        if any(overwritten) and now - self._progress_shown >= PROGRESS_SECONDS:
-            self._progress_shown = now
-            lines.append(next(filter(None, reversed(overwritten))))
-        ending = b"\r" if rest.endswith(b"\r") else b""  # it may be the beginning of \r\n
-        return b"".join(line + b"\n" for line in lines), state + ending
-
-    def _print_rest(self) -> None:
-        rest = self._partial.rstrip(b"\r").rpartition(b"\r")[2]
-        self._partial = b""
-        if rest and self.shown:
-            self._emit(rest, b"\n")
-
-    def _emit(self, begun: bytes, lines: bytes) -> None:
-        """Prints what an earlier read began, and the lines that end it and follow."""
-        rest = lines[:-1].replace(b"\n", b"\n" + self._prefix)
-        self._journal.console.write(b"".join((self._prefix, begun, rest, b"\n")))
+    def _end_line(self) -> None:
+        if self.shown:
+            self._lines.end()
 
 
 def _new_log(path: Path) -> BinaryIO:
-    """Creates the file; an earlier attempt's file gets a number: `x.txt` becomes `x.1.txt`."""
+    """Creates the log file; renames one of an earlier attempt: `x.txt` becomes `x.1.txt`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         keep_earlier(path)
-        return path.open("wb")  # it is written by its descriptor, without a buffer
+        # Only its descriptor is used, so nothing stays in the buffer.
+        return path.open("wb")
     except OSError as error:
         raise CannotCreate(Message.of("cannot create the log file {}: {}", path, error.strerror)) from error
 
 
 class OutputPump:
-    """Reads several outputs; its descriptor is readable when one of them is.
+    """Reader of several outputs; its descriptor is readable when one of them is.
 
     After `quiet_bytes` on the console only the first output is shown, after `silent_bytes` none. The log
-    files always get everything.
+    files always get all output.
     """
 
     def __init__(self, journal: Journal, inbox: SignalInbox, quiet_bytes: int, silent_bytes: int) -> None:
@@ -205,25 +200,24 @@ class OutputPump:
             self._journal.event("dropped", lines=self._console.dropped_lines)
 
     def fileno(self) -> int:
-        """The descriptor of all outputs, for a selector."""
+        """Returns the descriptor of all outputs, for a selector."""
         return self._epoll.fileno()
 
     def add(self, output: WorkerOutput) -> None:
-        """Reads this one, too."""
+        """Starts to read this output, too."""
         self._outputs.append(output)
         self._epoll.register(output, selectors.EVENT_READ, output)
 
     def pause(self) -> float:
-        """Seconds for which the output should stay in the pipes; 0 to read it now.
+        """Returns the seconds until output should be read; 0 to read it now.
 
-        It stays while console or log files have no room, and for a moment after each read, so that the output
-        of processes that print at full speed is read in large pieces.
+        It stays in the pipes while console or log files are full, and for PAUSE_SECONDS after each read.
         """
         room = self._console.pause() or self._journal.logs.pause()
         return room or max(0.0, self._read_again - time.monotonic())
 
     def pump(self) -> None:
-        """Reads each output, as far as there is any, and no more of it than a pipe holds."""
+        """Reads each output that has any, at most as much as a pipe holds."""
         for key, _ in self._epoll.select(0):
             more: bool | None = True
             for _ in range(READS):
@@ -235,11 +229,15 @@ class OutputPump:
             self._hide(self._thresholds.pop())
 
     def _hide(self, size: int) -> None:
-        """ModelArts collects 1 GiB of output, and then nothing more: not even the report at the end."""
+        """Hides outputs from the console and logs why.
+
+        ModelArts collects only the first GiB of output, which must have room for the report at the end.
+        """
         shown = [output for output in self._outputs if output.shown]
         for output in shown[1:] if self._thresholds else shown:
             output.hide()
-        who = "all processes but the first" if self._thresholds else "all processes"
+        hidden = "all processes but the first" if self._thresholds else "all processes"
         self._journal.say(
-            f"{size >> 20} MiB of output: {who} now print to their log files only (ModelArts collects 1 GiB)"
+            f"{size >> 20} MiB of output: {hidden} now print to their log files only "
+            "(ModelArts collects 1 GiB)"
         )

@@ -1,4 +1,4 @@
-"""Notices that the command of each rank starts all ranks again, which the text of its script did not show."""
+"""Detects commands that start all ranks themselves and were started once per rank."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from ma_boot.processes.cpu_meter import CpuMeter, ProcessUsage, process_usages
 from ma_boot.processes.orphan_guard import processes_with
 from ma_boot.wording import Message
 
-FIRST_LOOK = 0.5  # seconds after the start; each pause is twice as long as the one before
+# Seconds from the start to the first check, and the longest pause. Each pause is twice as long as the last.
+FIRST_LOOK = 0.5
 LAST_LOOK = 64.0
 _NUMBERS = ("RANK_ID", "DEVICE_ID", "LOCAL_RANK")
 
 
 class StartedTwice:
-    """Looks at the processes below the ranks, some eight times during the first two minutes."""
+    """Checks of the processes below the ranks, eight times during the first two minutes."""
 
     def __init__(self) -> None:
         self.error: ConfigError | None = None
@@ -27,16 +28,16 @@ class StartedTwice:
         self._next = time.monotonic() + self._pause
 
     def patience(self) -> float:
-        """Seconds until `check` should be called."""
+        """Returns the seconds until `check` should be called."""
         return max(0.0, self._next - time.monotonic())
 
     def check(self, workers: Sequence[Worker], is_last: bool = False) -> bool:
-        """Whether ranks have started ranks, which is the `error` then; looks if that is due, or `is_last`.
+        """Checks if a check is due or `is_last`; returns True, and sets `error`, if ranks have started ranks.
 
-        The proof is that two or more numbers of ranks or devices run below every rank of the node at the
-        same time, the same ones below each. A rank with one process under another rank's number (an
-        evaluation), a script that changes its own number, and children that inherit or unset it prove
-        nothing. Not examined are ranks whose command may start ranks (`--per-device`), and an only rank.
+        The evidence: below every rank of the node run processes with the same two or more rank or device
+        numbers at the same time. One process under another rank's number (an evaluation), a script that
+        changes its own number, and children that inherit or unset it are no evidence. Ranks whose command
+        may start ranks (`--per-device`) and a single rank are not checked.
         """
         if not is_last:
             if self.patience() > 0:

@@ -1,4 +1,11 @@
-"""The steps by which everything is stopped: SIGTERM, one deadline for all, SIGKILL."""
+"""Escalation of a stop: SIGTERM, one deadline for all processes, SIGKILL.
+
+begin           SIGTERM to all workers; deadline after `stop_timeout`
+  |             a further stop signal: `hurry` at once
+deadline        SIGKILL; deadline after UNKILLABLE_SECONDS
+deadline        the rest are `survivors`, and the run ends without them
+begin_again     once all workers have ended: the same steps for processes they left behind
+"""
 
 from __future__ import annotations
 
@@ -10,15 +17,17 @@ from typing import Callable
 
 from ma_boot.report.journal import Journal
 
-UNKILLABLE_SECONDS = 10.0  # SIGKILL waits for a process in uninterruptible sleep; ma_boot does not
-REST_SECONDS = 1.0  # at least, for what the processes left behind
+# Seconds that ma_boot waits after SIGKILL: a process in uninterruptible sleep (in a driver) may never end.
+UNKILLABLE_SECONDS = 10.0
+# Seconds; the shortest grace period of processes that the workers left behind.
+REST_SECONDS = 1.0
 
 
 class StopLadder:
-    """Decides which signal is due, and sends it by `send`; times in seconds.
+    """State of a stop; sends the signal that is due by `send`. Times in seconds.
 
     `stops` are the stop signals that ma_boot has received so far. At a further one, `hurry` is sent at once.
-    The first one is never a further one: it is why the stop begins, or comes just after.
+    The first one never counts as further: it is the reason of the stop, or comes just after its begin.
     """
 
     def __init__(
@@ -43,15 +52,15 @@ class StopLadder:
 
     @property
     def begun(self) -> bool:
-        """Whether anything has been stopped yet."""
+        """True once a stop has begun."""
         return self._deadline is not None
 
     def patience(self) -> float:
-        """Seconds until the next step; infinite before the first one."""
+        """Returns the seconds until the next step; infinite before the first one."""
         return math.inf if self._deadline is None else max(0.0, self._deadline - self.clock())
 
     def begin(self, reason: str, running: list[str]) -> None:
-        """Sends SIGTERM; `running` are the labels of what it is sent to."""
+        """Sends SIGTERM; `running` are the labels of the workers for the log."""
         self._deadline = self.clock() + self.stop_timeout
         self._stops_seen = max(1, len(self.stops))
         self.send(signal.SIGTERM)
@@ -63,7 +72,7 @@ class StopLadder:
         self.journal.event("stop", reason=reason, running=running)
 
     def begin_again(self) -> None:
-        """Sends SIGTERM to what was left behind; a deadline that is set stays, unless it is too close."""
+        """Sends SIGTERM to processes left behind; keeps the deadline if it leaves REST_SECONDS or more."""
         now = self.clock()
         self._killed = False
         self._stops_seen = max(1, len(self.stops))
@@ -71,7 +80,7 @@ class StopLadder:
         self.send(signal.SIGTERM)
 
     def escalate(self, left: list[str]) -> None:
-        """Takes the next step if it is due; after the last one, what is `left` becomes `survivors`."""
+        """Takes the next step if it is due; after the last one, `left` becomes `survivors`."""
         if len(self.stops) > self._stops_seen and not self._killed:
             self._stops_seen = len(self.stops)
             self._kill(self.hurry, left)

@@ -1,6 +1,6 @@
-"""Runs the processes of a launch plan, all or none; a failure is a value.
+"""Runs the processes of a launch plan, all or none; failures are returned, not raised.
 
-One thread sleeps in the kernel, which wakes it for output, for the end of a process and for a signal.
+The main thread waits for output, ends of processes and signals at the same time, so no step needs a lock.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from ma_boot.report.journal import Journal
 from ma_boot.report.result import RunResult, WorkerExit
 from ma_boot.wording import Message
 
-RANKS_LEFT_SECONDS = 1.0  # in which a process that a shell has just forked becomes the training
+# Seconds in which a child that a shell has just forked executes the training. Before, it looks like a shell.
+RANKS_LEFT_SECONDS = 1.0
 
 
 class Limits(NamedTuple):
-    """How long, and for how much output, processes are left alone; times in seconds.
+    """Limits of a run: the grace period and the output on the console.
 
-    `stop_timeout` lies between SIGTERM and SIGKILL; `hurry` is the signal that the processes get at a further
-    stop signal. After `quiet_bytes` on the console only the first process is shown, after `silent_bytes`
-    none: ModelArts collects 1 GiB (`modelarts-pipe: log length overflow(max:1073741824...`), also of
-    ma_boot's own report.
+    `stop_timeout` is the time between SIGTERM and SIGKILL in seconds; `hurry` is the signal for the processes
+    at a further stop signal. After `quiet_bytes` on the console only the first process is shown, after
+    `silent_bytes` none: ModelArts collects 1 GiB (`modelarts-pipe: log length overflow(max:1073741824...`),
+    which must have room for ma_boot's own report.
     """
 
     stop_timeout: float = 15.0
@@ -44,24 +45,23 @@ class Limits(NamedTuple):
 
 
 class Observer(Protocol):
-    """Watches a run from beside; nothing here waits. What an observer raises ends it, never the run."""
+    """Observer of a run. Its methods must not block; an error ends the observer, never the run."""
 
     @property
     def without(self) -> str:
-        """What is said where it has failed: `hangs are no longer detected`."""
+        """Consequence of its failure for the log, as in `hangs are no longer detected`."""
 
     def patience(self) -> float:
-        """Seconds until `check` should be called; whatever wakes the inbox is a reason, too."""
+        """Returns the seconds until `check` should be called; each event of the run calls it earlier."""
 
     def check(self, workers: Sequence[Worker], stopping: bool) -> str:
-        """Why all processes are to be stopped; mostly empty.
+        """Returns the reason to stop all processes; empty to continue.
 
-        `workers` are all of the node, also those that have ended; `stopping` says that they are being
-        stopped.
+        `workers` are all of the node, also those that have ended; `stopping` is True once a stop has begun.
         """
 
     def close(self) -> None:
-        """The run is over."""
+        """Frees resources at the end of the run."""
 
 
 def supervise(
@@ -75,14 +75,15 @@ def supervise(
 ) -> RunResult:
     """Runs the processes to their end; a stop signal, or the first failure, stops all of them.
 
-    Nothing that they start is left when this function returns or raises, and nothing when ma_boot itself is
-    killed. `environ` is the environment of this process, `container` its name, which may be empty.
+    None of their descendants is left when this function returns or raises, or when ma_boot itself is killed.
+    `environ` is the environment of this process, `container` its name, which may be empty.
 
     Raises:
         OSError: the guard that outlives ma_boot cannot be started.
     """
     marker = own_marker(container)
-    group = WorkerGroup(marker)  # before the guard, which is a child, too: mostly the first one
+    # Before the guard starts: a process without children needs no scan of /proc for older ones.
+    group = WorkerGroup(marker)
     twice = StartedTwice()
     with (
         guarded(marker, environ),
@@ -101,21 +102,21 @@ def supervise(
             watch.wait(patience, stop.begun)
             if stop.begun:
                 stop.escalate(group.labels())
-            elif why := _reason(inbox.stops, watch.exits):
+            elif why := stop_reason(inbox.stops, watch.exits):
                 _begin_stop(stop, why, inbox, watch, group)
             elif twice.check(group.workers):
                 stop.begin(str(twice.error), group.labels())
             why = observing.check(group.workers, stop.begun)
             if why and not stop.begun:
                 _begin_stop(stop, why, inbox, watch, group)
-        _check_what_is_left(twice, group, watch, stop)
+        _check_left_behind(twice, group, watch, stop)
         _stop_rest(group, watch, stop, journal)
     exits = _with_losses(watch.exits, group.workers, journal)
     return RunResult(exits, not_started or twice.error, left=tuple(stop.survivors))
 
 
 class _Observers:
-    """The observers of a run; one that raises is given up, with a line."""
+    """Observers of a run; one that raises is closed with a warning."""
 
     def __init__(self, observers: Sequence[Observer], journal: Journal) -> None:
         self._observers = list(observers)
@@ -126,14 +127,14 @@ class _Observers:
 
     def __exit__(self, *exc: object) -> None:
         for observer in self._observers:
-            with self._journal.only_helps(observer.without):
+            with self._journal.best_effort(observer.without):
                 observer.close()
 
     def patience(self) -> float:
         return min((observer.patience() for observer in self._observers), default=math.inf)
 
     def check(self, workers: Sequence[Worker], stopping: bool) -> str:
-        """The first reason to stop of any of them."""
+        """Calls all observers and returns the first reason to stop; empty if there is none."""
         reason = ""
         for observer in list(self._observers):
             try:
@@ -141,36 +142,36 @@ class _Observers:
             except Exception as error:
                 self._observers.remove(observer)
                 self._journal.warn(f"{observer.without}: {described(error)}")
-                with self._journal.only_helps(observer.without):
+                with self._journal.best_effort(observer.without):
                     observer.close()
         return reason
 
 
 def _begin_stop(stop: StopLadder, why: str, inbox: SignalInbox, watch: ExitWatch, group: WorkerGroup) -> None:
-    """Begins to stop; processes that have ended by now have ended by themselves, which may be the reason."""
+    """Begins a stop; processes that have ended by now count as ended by themselves and may be the reason."""
     watch.wait(0)
-    stop.begin(_reason(inbox.stops, watch.exits) or why, group.labels())
+    stop.begin(stop_reason(inbox.stops, watch.exits) or why, group.labels())
 
 
 def _with_losses(
     exits: Sequence[WorkerExit], workers: Sequence[Worker], journal: Journal
 ) -> tuple[WorkerExit, ...]:
-    """The ends, with what the log files did not take, once they are written."""
+    """Returns the exits with the bytes missing in their log files, once those are written."""
     journal.logs.flush()
     lost = {worker.spec.label: worker.output.lost for worker in workers}
     return tuple(ended._replace(log_lost=lost[ended.label]) for ended in exits)
 
 
-def _reason(stops: Sequence[int], exits: Sequence[WorkerExit]) -> str:
-    """Why everything should be stopped; empty if nothing has happened."""
+def stop_reason(stops: Sequence[int], exits: Sequence[WorkerExit]) -> str:
+    """Returns the reason to stop all processes, a stop signal or the first failure; empty if none."""
     if stops:
         return Message.of("{} received", signal_name(stops[0]))
     failed = RunResult(tuple(exits)).first_failure
     return Message.of("{} {}", failed.label, failed.how()) if failed is not None else ""
 
 
-def _check_what_is_left(twice: StartedTwice, group: WorkerGroup, watch: ExitWatch, stop: StopLadder) -> None:
-    """Checks whether the ranks have left ranks behind, which may have been started just now."""
+def _check_left_behind(twice: StartedTwice, group: WorkerGroup, watch: ExitWatch, stop: StopLadder) -> None:
+    """Checks if the ranks have left ranks behind, which may have been started just now."""
     until = time.monotonic() + RANKS_LEFT_SECONDS
     while not stop.begun and twice.patience() < math.inf and group.left_behind() and time.monotonic() < until:
         if twice.check(group.workers, is_last=True):
@@ -179,7 +180,7 @@ def _check_what_is_left(twice: StartedTwice, group: WorkerGroup, watch: ExitWatc
 
 
 def _stop_rest(group: WorkerGroup, watch: ExitWatch, stop: StopLadder, journal: Journal) -> None:
-    """Stops what the processes left behind, in their process groups or in other sessions."""
+    """Stops processes left behind, in the workers' process groups or in other sessions."""
     rest = group.left_behind()
     if rest and not stop.survivors:
         journal.say(f"stopping processes left behind: {', '.join(rest)}")

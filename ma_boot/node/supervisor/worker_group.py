@@ -1,4 +1,4 @@
-"""All processes of a run and what they start in turn: started, signalled, and not left behind."""
+"""Processes of a run with their descendants: start, signals, and cleanup."""
 
 from __future__ import annotations
 
@@ -23,28 +23,30 @@ from ma_boot.report.journal import Journal
 from ma_boot.report.result import WorkerExit
 from ma_boot.wording import Message
 
+# Seconds between two looks at processes that must end: other processes' children send no SIGCHLD.
 _POLL_SECONDS = 0.01
 
 
 class WorkerGroup:
-    """The workers, with their process groups, and whatever else they have started.
+    """Workers, their process groups, and all other processes that they have started.
 
-    That is what carries `marker` in its environment, what descends from the workers, and what this process
-    has adopted since the creation of the group, with its descendants.
-    What is left at the end of the `with` block is killed; if the block raises, its end is waited for.
+    Those carry `marker` in their environment, descend from the workers, or were adopted by this process since
+    the creation of the group, with their descendants.
+    The end of the `with` block kills the rest; if the block raises, it also waits for their end.
     """
 
     def __init__(self, marker: str) -> None:
         self.workers: list[Worker] = []
         self._marker = marker
         self._older = adopted_children()
-        self._over = False  # nothing is left: so nothing can come any more
+        # True once no process is left: then no new one can appear, and the end needs no SIGKILL.
+        self._is_over = False
 
     def __enter__(self) -> WorkerGroup:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if not self._over:
+        if not self._is_over:
             self.signal(signal.SIGKILL, detached=True)
         until = time.monotonic() + (UNKILLABLE_SECONDS if exc[0] is not None else 0.0)
         while time.monotonic() < until and (self.running() or self._processes()):
@@ -55,11 +57,11 @@ class WorkerGroup:
         reap_orphans([worker.pid for worker in self.running()])
 
     def start(self, specs: Sequence[WorkerSpec], inbox: SignalInbox, journal: Journal) -> BootError | None:
-        """Starts the processes in this order, until one cannot be started: then returns why.
+        """Starts the processes in this order; returns the error of the first that cannot be started.
 
         After a stop signal no further process is started.
         """
-        self._over = False
+        self._is_over = False
         for spec in specs:
             if inbox.stops:
                 break
@@ -82,17 +84,17 @@ class WorkerGroup:
         return None
 
     def running(self) -> list[Worker]:
-        """The workers whose end is not known yet."""
+        """Returns the workers without a recorded end."""
         return [worker for worker in self.workers if worker.exit is None]
 
     def labels(self) -> list[str]:
-        """The labels of the workers that are running."""
+        """Returns the labels of the running workers."""
         return [worker.spec.label for worker in self.running()]
 
     def left_behind(self) -> list[str]:
-        """What is left of the workers' process groups, or else of what they started outside of them."""
+        """Describes the processes left in the workers' process groups, or else outside of them."""
         left = self._processes()
-        self._over = not left
+        self._is_over = not left
         groups = set(map(_group_of, left))
         of_groups = [f"children of {worker.spec.label}" for worker in self.workers if worker.pid in groups]
         return of_groups or ([f"{len(left)} detached process{'es' if len(left) > 1 else ''}"] if left else [])
@@ -100,8 +102,8 @@ class WorkerGroup:
     def signal(self, signum: int, detached: bool = False) -> None:
         """Signals the process groups; if `detached`, or once all workers have ended, also other processes.
 
-        A group whose leader was reaped may be another one of that number: of it only those get the signal
-        that the workers have started.
+        The number of a group whose leader was reaped may have been given to another group. So only processes
+        that the workers have started get the signal there.
         """
         running = {worker.pid for worker in self.workers if worker.process.returncode is None}
         for pid in running:
@@ -114,20 +116,20 @@ class WorkerGroup:
                 signal_process(pid, signum)
 
     def _collect_ended(self) -> None:
-        """Records the workers that have ended, and reaps what they have left to this process."""
+        """Records ended workers and reaps adopted processes."""
         for worker in self.running():
             if worker.process.poll() is not None:
                 worker.collect(time.monotonic_ns(), stopped=True)
         reap_orphans([worker.pid for worker in self.running()])
 
     def _processes(self) -> list[int]:
-        """All running processes that the workers have started, and themselves."""
+        """Returns the running workers and all running processes that they have started."""
         running = running_processes()
         return processes_of(self._marker, adopted_children(running), apart=self._older, at=running)
 
 
 def _group_of(pid: int) -> int:
-    """The process group of a process; 0 if it has ended."""
+    """Returns the process group of a process; 0 if it has ended."""
     try:
         return os.getpgid(pid)
     except ProcessLookupError:
@@ -135,10 +137,10 @@ def _group_of(pid: int) -> int:
 
 
 class Worker:
-    """A process that was started, and its output; `exit` is None until its end is recorded.
+    """Started process and its output; `exit` is None until its end is recorded.
 
     `pidfd` becomes readable when the process ends (pidfd_open(2), Linux 5.3). On an older kernel it is None,
-    and the process has to be polled: SIGCHLD tells when.
+    and the process is polled after each SIGCHLD.
     """
 
     def __init__(self, spec: WorkerSpec, marker: Mapping[str, str], journal: Journal) -> None:
@@ -174,17 +176,17 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """The process, and the group and session that it leads; another one's once its end is recorded."""
+        """Pid of the process, its group and its session; may be reused once the end is recorded."""
         return self.process.pid
 
     def so_far(self) -> WorkerExit:
-        """The end of the process if it were stopped now, with its last output."""
+        """Returns the end of the process as if it were stopped now, with its last output."""
         return self._end(-signal.SIGTERM, time.monotonic_ns(), stopped=True)
 
     def collect(self, now_ns: int, stopped: bool) -> WorkerExit:
-        """Records the end of the process, once it has ended, and takes its last output.
+        """Records the end of an ended process with its last output.
 
-        `now_ns` is the monotonic clock in nanoseconds; `stopped` says that the end was not its own doing.
+        `now_ns` is the monotonic clock in nanoseconds; `stopped` is True if ma_boot has stopped the process.
         """
         if self.pidfd is not None:
             os.close(self.pidfd)
@@ -210,7 +212,7 @@ class Worker:
 
 @contextlib.contextmanager
 def _affinity(cores: Sequence[int]) -> Iterator[None]:
-    """A process that is started in the block inherits these cores; so it never runs on others."""
+    """Binds this process to the cores during the block, so that a child never runs on others."""
     if not cores:
         yield
         return

@@ -6,7 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ma_boot.node.option import DIR, FILE, SECONDS, SECONDS_ABOVE_0, option, option_group
-from path_mapping.stores.defaults import STALL_SECONDS
+from path_mapping.defaults import STALL_SECONDS
 
 _obs = partial(option, topic="obs")
 

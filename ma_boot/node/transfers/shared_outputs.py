@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Callable, NamedTuple, Protocol
 
 from ma_boot.errors import listed
 from ma_boot.report.journal import Journal
-from ma_boot.wording import counted
+from ma_boot.wording import counted, list_first
 from path_mapping.errors import Refused, printable
 
 if TYPE_CHECKING:
@@ -105,12 +105,11 @@ class SharedOutputs(NamedTuple):
         diverted = self.target.diverted
         if not diverted:
             return ""
-        names = ", ".join(printable(copy.url) for copy in diverted[:MOST_NAMED])
-        more = f", and {len(diverted) - MOST_NAMED} more" if len(diverted) > MOST_NAMED else ""
+        names = list_first([printable(copy.url) for copy in diverted], MOST_NAMED)
         files = (
             f"{counted(len(diverted), 'file')} of this node {'differs' if len(diverted) == 1 else 'differ'}"
         )
-        return f"{files} from another node's of the same name, uploaded as {names}{more}"
+        return f"{files} from another node's of the same name, uploaded as {names}"
 
 
 def report_conflicts(shared: SharedOutputs | None, journal: Journal) -> None:

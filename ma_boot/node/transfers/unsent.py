@@ -67,7 +67,7 @@ class UnsentFiles:
 
     def _of_outputs(self, journal: Journal) -> Unsent:
         found: list[Unsent] = []
-        with journal.only_helps("the files that were not uploaded are not named"):
+        with journal.best_effort("the files that were not uploaded are not named"):
             found.append(self._count(self._on_disk()))
         return found[0] if found else Unsent(0, 0, ())
 

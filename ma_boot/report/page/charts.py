@@ -1,28 +1,59 @@
-"""What was measured: a chart for each metric, on the time axis of the lanes. Pure."""
+"""Charts over the time axis of the lanes: measured metrics, and the throughput of transfers. Pure.
+
+A chart has a line for each rank, device or node. Of more than `MOST_LINES` it has the highest, the median and
+the lowest value at each moment, and lines of their own for the ranks that stand out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Callable, NamedTuple
 
-from ma_boot.report.page.fill import NOTHING, Html, fill, joined, notice
-from ma_boot.report.page.lanes import UNITS, axis, figure, place, tick
+from ma_boot.report.page.lanes import UNITS, figure, place
 from ma_boot.report.page.language import Text, same
 from ma_boot.report.timeline.job_timeline import Measurement, Timeline
 from ma_boot.wording import duration, size
 
-HEIGHT = 52  # pixels
-MOST_POINTS = 240  # of a line
-MOST_LINES = 16  # beyond that a band with the middle
+# Pixels.
+HEIGHT = 52
+# Room above the highest value, so that its stroke is not cut off.
+_TOP = 3.0
+MOST_POINTS = 240
+MOST_LINES = 16
+# Slow ranks with a line of their own.
 MOST_MARKED = 4
-COLOURS = 8  # of the lines of ranks
-_TOP = 3.0  # pixels above the highest value
-_HIGH = 0.98  # of the values of a metric with rare peaks: the first step compiles
+# page.css has this many colours for ranks: l0 to l7.
+COLOURS = 8
+# Share of the values of a metric with rare peaks that its scale shows: the first step compiles.
+_HIGH = 0.98
 
+# Times in seconds, or positions, each with a value.
 Points = list[tuple[float, float]]
+# The group of a metric (index in `_GROUPS`) and its name in there.
+Key = tuple[int, str]
+
+
+class Line(NamedTuple):
+    """A line of a chart: its tooltip, its CSS class and its SVG path."""
+
+    name: str
+    kind: str
+    path: str
+
+
+class Chart(NamedTuple):
+    """A chart; `high` and `low` are the ends of its scale."""
+
+    name: Text
+    high: str
+    low: str
+    lines: tuple[Line, ...]
+    height: int = HEIGHT
 
 
 class _Metric(NamedTuple):
+    """A metric: `shown` formats its values, `from_zero` is whether its scale starts at 0."""
+
     name: Text
     shown: Callable[[float], str]
     from_zero: bool = True
@@ -59,64 +90,56 @@ _HOST = {
 }
 
 
-def charts_part(timeline: Timeline) -> Html:
-    """A chart for each metric that was measured: those of training first, then of ranks, cards and nodes."""
+_GROUPS = (_RANKS, _CARDS, _HOST)
+# Metrics that are measured without reading what the ranks print.
+_MEASURED = {"cpu", "rss", "read", "written"}
+
+
+def charts_of(timeline: Timeline) -> list[Chart]:
+    """Returns a chart for each metric with values: of training, ranks, devices, then nodes."""
     marked, series = _marked(timeline), _series(timeline)
-    charts = [
+    return [
         _chart(metric, series[key], timeline.seconds, marked)
         for key, metric in _metrics(series)
         if any(value for points in series[key].values() for _, value in points)
     ]
-    if not charts:
-        return NOTHING
-    return fill(
-        "charts",
-        heading=Text("Metrics", "指标"),
-        legend=joined(_legend(series, marked)),
-        tick=tick(timeline.seconds),
-        axis=axis(timeline.seconds),
-        rows=joined([*charts, *_unread({name for group, name in series if group == 0})], "\n"),
-    )
 
 
-def _unread(names: set[str]) -> Iterator[Html]:
-    """What to do if ranks were measured, and nothing was read of what they printed."""
-    if names and names <= _MEASURED:
-        yield notice(
-            "No step and no loss was read from what the ranks printed: give patterns of your lines, such as "
-            "--metric 'loss=my loss: ([0-9.e+-]+)' --metric 'step=my step ([0-9]+)'",
-            "没有从各 rank 的输出中读到步数和 loss：请按自己的输出格式给出正则表达式，例如 "
-            "--metric 'loss=my loss: ([0-9.e+-]+)' --metric 'step=my step ([0-9]+)'",
-        )
+def throughput_chart(name: Text, kind: str, rates: Sequence[float]) -> Chart:
+    """Returns the chart of a direction's bytes per second in equal parts of the job's time."""
+    highest = max(rates)
+    width = UNITS / len(rates)
+    points = [((part + 0.5) * width, _y(rate, 0.0, highest)) for part, rate in enumerate(rates)]
+    return Chart(name, f"{size(highest)}/s", f"{size(0)}/s", (Line(name.en, kind, _path(points)),))
+
+
+def has_unread_metrics(timeline: Timeline) -> bool:
+    """Returns whether ranks were measured, but neither a step nor a loss was read from their output."""
+    names = {name for group, name in _series(timeline) if group == 0}
+    return bool(names) and names <= _MEASURED
+
+
+def legend_of(timeline: Timeline) -> Iterator[tuple[str, Text]]:
+    """Yields the colour of each rank, if each has a line, and the reason why some are marked."""
+    marked, series = _marked(timeline), _series(timeline)
+    names = {name: None for key, lines in series.items() if key[0] == 0 for name in lines}
+    for name in names if len(names) <= MOST_LINES else ():
+        if name not in marked and _colour(name) != "each":
+            yield _colour(name), same(name)
+    reasons = {"slow": Text("slower than the others", "比其他 rank 慢"), "cause": Text("root cause", "根因")}
+    for name, kind in marked.items():
+        yield kind, Text(f"{name}: {reasons[kind].en}", f"{name}：{reasons[kind].zh}")
 
 
 def _marked(timeline: Timeline) -> dict[str, str]:
-    """The ranks whose lines are marked, by CSS class: the slow ones, and the one that failed first."""
+    """Returns the ranks with marked lines, by CSS class: slow ones, and the root cause."""
     slow = [incident.label for incident in timeline.all_incidents() if incident.kind == "slow rank"]
     cause = timeline.outcome.process.label if timeline.outcome.process else ""
     return {**dict.fromkeys(slow[:MOST_MARKED], "slow"), **({cause: "cause"} if cause else {})}
 
 
-def _legend(series: Mapping[Key, Mapping[str, Points]], marked: Mapping[str, str]) -> Iterator[Html]:
-    """The colour of each rank, while there is a line for each, and why some ranks are marked."""
-    names = {name: None for key, lines in series.items() if key[0] == 0 for name in lines}
-    for name in names if len(names) <= MOST_LINES else ():
-        if name not in marked and _colour(name) != "each":
-            yield fill("legend-entry", kind=_colour(name), name=same(name))
-    for name, kind in marked.items():
-        why = (
-            Text("slower than the others", "比其他 rank 慢") if kind == "slow" else Text("the cause", "根因")
-        )
-        yield fill("legend-entry", kind=kind, name=Text(f"{name}: {why.en}", f"{name}：{why.zh}"))
-
-
-_MEASURED = {"cpu", "rss", "read", "written"}  # without a word of the ranks
-_GROUPS = (_RANKS, _CARDS, _HOST)
-Key = tuple[int, str]  # the group, and the name of the metric in it
-
-
 def _metrics(series: Mapping[Key, object]) -> Iterator[tuple[Key, _Metric]]:
-    """The metrics that have values, in their order; what the user named comes after the loss."""
+    """Yields the metrics with values in their order; those of `--metric` come after the time of a step."""
     for group, known in enumerate(_GROUPS):
         names = list(known)
         names[2:2] = [name for number, name in series if number == group and name not in known]
@@ -126,7 +149,7 @@ def _metrics(series: Mapping[Key, object]) -> Iterator[tuple[Key, _Metric]]:
 
 
 def _series(timeline: Timeline) -> dict[Key, dict[str, Points]]:
-    """The values over time, by metric and by whose they are."""
+    """Returns the values over time, by metric and by rank, device or node."""
     several = len(timeline.nodes) > 1
     series: dict[Key, dict[str, Points]] = {}
     for node, run in timeline.all_runs():
@@ -149,49 +172,56 @@ def _values(sample: Measurement, node: str, several: bool) -> Iterator[tuple[int
             yield 2, name, f"{node} {who}".strip(), value
 
 
-def _chart(metric: _Metric, lines: Mapping[str, Points], seconds: float, marked: Mapping[str, str]) -> Html:
-    """The lines of a metric, or a band where they are too many; above it those that are marked."""
+def _chart(metric: _Metric, lines: Mapping[str, Points], seconds: float, marked: Mapping[str, str]) -> Chart:
+    """Returns the chart of a metric; marked lines are drawn last, above the others."""
     everything = sorted(value for points in lines.values() for _, value in points)
     low, high = everything[0], everything[-1]
     top = everything[int(len(everything) * _HIGH)] * 1.1 if metric.peaks else high
     bottom = min(0.0, low) if metric.from_zero else low
-    span = max(top - bottom, 1e-9)
-    special = [name for name in lines if name in marked]
-    few = len(lines) <= MOST_LINES
 
-    def y(value: float) -> float:
-        return HEIGHT - min(1.0, (value - bottom) / span) * (HEIGHT - _TOP) - 0.5
+    def line(name: str, kind: str, points: Points) -> Line:
+        return Line(name, kind, _path([(x, _y(value, bottom, top)) for x, value in points]))
 
-    def line(kind: str, name: str, points: Points) -> Html:
-        kind = _colour(name) if kind == "each" else kind
-        return fill("line", kind=kind, name=name, path=_path([(x, y(value)) for x, value in points]))
-
-    each = [
-        line("each", name, _thinned(lines[name], seconds)) for name in lines if few and name not in special
-    ]
-    band = NOTHING
-    if not few:
+    if len(lines) <= MOST_LINES:
+        ordinary = [
+            line(name, _colour(name), _thinned(points, seconds))
+            for name, points in lines.items()
+            if name not in marked
+        ]
+    else:
         bins = _bins([point for points in lines.values() for point in points], seconds)
-        band = fill("band", path=_band([(x, y(max(values)), y(min(values))) for x, values in bins]))
-        each = [line("middle", "median", [(x, _median(values)) for x, values in bins])]
-    above = [line(marked[name], name, _thinned(lines[name], seconds)) for name in special]
-    scale = {"high": metric.shown(top), "low": metric.shown(bottom)}
-    return fill("chart", name=metric.name, **scale, height=HEIGHT, band=band, lines=joined([*each, *above]))
+        ordinary = [
+            line("highest", "each", [(x, max(values)) for x, values in bins]),
+            line("lowest", "each", [(x, min(values)) for x, values in bins]),
+            line("median", "middle", [(x, _median(values)) for x, values in bins]),
+        ]
+    special = [
+        line(name, marked[name], _thinned(points, seconds))
+        for name, points in lines.items()
+        if name in marked
+    ]
+    return Chart(metric.name, metric.shown(top), metric.shown(bottom), (*ordinary, *special))
+
+
+def _y(value: float, bottom: float, top: float) -> float:
+    """Returns the distance from the top in pixels; values above the scale are drawn at its end."""
+    span = max(top - bottom, 1e-9)
+    return HEIGHT - min(1.0, (value - bottom) / span) * (HEIGHT - _TOP) - 0.5
 
 
 def _colour(name: str) -> str:
-    """The CSS class of a rank's line, the same in all charts; that of anything else."""
+    """Returns the CSS class of a rank's line, the same in all charts; `each` for anything else."""
     rank = name[len("rank ") :]
     return f"l{int(rank) % COLOURS}" if name.startswith("rank ") and rank.isdigit() else "each"
 
 
 def _median(values: list[float]) -> float:
-    """The upper median; `statistics` takes longer to be imported than the charts to be made."""
+    """Returns the upper median; `statistics` takes longer to be imported than the charts to be made."""
     return sorted(values)[len(values) // 2]
 
 
 def _bins(points: Points, seconds: float) -> list[tuple[float, list[float]]]:
-    """The values in each of at most 240 equal parts of the time, with the position of its middle."""
+    """Returns the values in each of at most 240 equal parts of the time, with the position of its middle."""
     parts: dict[int, list[float]] = {}
     for at, value in points:
         part = min(MOST_POINTS - 1, int(place(at, seconds) / UNITS * MOST_POINTS))
@@ -200,21 +230,15 @@ def _bins(points: Points, seconds: float) -> list[tuple[float, list[float]]]:
 
 
 def _thinned(points: Points, seconds: float) -> Points:
-    """The points with their positions in place of their times; of more than 240 points those of means."""
+    """Replaces times by positions, and more than 240 points by the means of equal parts of the time."""
     if len(points) <= MOST_POINTS:
         return [(place(at, seconds), value) for at, value in points]
     return [(x, sum(values) / len(values)) for x, values in _bins(points, seconds)]
 
 
 def _path(points: Sequence[tuple[float, float]]) -> str:
-    """A line through the points; a single one becomes a short stroke."""
+    """Returns a line through the points; a single one becomes a short stroke."""
     if len(points) == 1:
         x, at_y = points[0]
         return f"M{figure(max(0.0, x - 2))} {figure(at_y)}H{figure(min(UNITS, x + 2))}"
     return "M" + "L".join(f"{figure(x)} {figure(at_y)}" for x, at_y in points)
-
-
-def _band(parts: Sequence[tuple[float, float, float]]) -> str:
-    over = [f"{figure(x)} {figure(high)}" for x, high, _ in parts]
-    under = [f"{figure(x)} {figure(low)}" for x, _, low in reversed(parts)]
-    return "M" + "L".join([*over, *under]) + "z"

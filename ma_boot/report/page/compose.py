@@ -1,90 +1,68 @@
-"""Fills the template of the page, within a limit of bytes."""
+"""Composes the page of a job: computes the values of each section and renders the template.
+
+Each section limits the number of its rows and the length of its texts, so that a job of any size has a page
+that a browser opens at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 
 from ma_boot import __version__
-from ma_boot.report.page.charts import charts_part
-from ma_boot.report.page.data import data_part
-from ma_boot.report.page.fill import Html, files, fill
-from ma_boot.report.page.head import facts_part, head_parts, notices
-from ma_boot.report.page.lanes import Chart, lane, timeline_part
+from ma_boot.report.page.charts import charts_of, has_unread_metrics, legend_of as legend_of_metrics
+from ma_boot.report.page.data import data_of
+from ma_boot.report.page.head import facts_of, head_of, notices_of
+from ma_boot.report.page.lanes import axis_of, lanes_of, legend_of
 from ma_boot.report.page.tables import (
-    incidents_part,
-    log_parts,
-    logs_part,
-    processes_part,
-    stacks_part,
-    start_part,
+    INCIDENT_NAMES,
+    PROCESS_NAMES,
+    commands_of,
+    incidents_of,
+    logs_of,
+    processes_of,
+    stacks_of,
 )
-from ma_boot.report.result import CAUSE, FOLLOWED
+from ma_boot.report.page.template import page_template, style_and_scripts
 from ma_boot.report.timeline.events import printable
-from ma_boot.report.timeline.job_timeline import NodeTimeline, Timeline
-
-MOST_BYTES = 1_990_000  # and the heading of the logs
-BYTES_FOR_LOGS = 20_000
+from ma_boot.report.timeline.job_timeline import Timeline
 
 
 def page_text(timeline: Timeline, tails: Mapping[str, str], links: Mapping[str, str] | None = None) -> str:
-    """The whole page in English and Chinese, less than 2 MB for any job.
+    """Returns the whole page.
 
     `tails` are ends of logs, `links` the relative URLs of whole logs, both by file. The page loads nothing.
     Without a script it shows all that it has, in English; only search and copying need one.
     """
     tails = {file: printable(text) for file, text in tails.items()}
-    chart, nodes = Chart.of(timeline), timeline.nodes
-    fixed = _fixed(timeline, tails)
-    frame = fill("page", **fixed, timeline=timeline_part(timeline, chart, ()), logs="")
-    room = MOST_BYTES - _bytes(frame)
-
-    every_lane = [lane(node, timeline.seconds, chart) for node in nodes]
-    failed_first = sorted(range(len(nodes)), key=lambda number: not _has_failure(nodes[number]))
-    lanes = _fitting(every_lane, failed_first, room - BYTES_FOR_LOGS)
-    room -= sum(map(_bytes, lanes))
-
-    every_log = log_parts(timeline, tails, links or {})
-    logs = _fitting(every_log, range(len(every_log)), room)
-    left = sum(1 for _ in timeline.last_processes()) - len(logs)
-    drawn = timeline_part(timeline, chart, lanes)
-    return fill("page", **fixed, timeline=drawn, logs=logs_part(logs, left))
-
-
-def _fixed(timeline: Timeline, tails: Mapping[str, str]) -> dict[str, object]:
-    """What the page shows whatever room there is."""
     name, code = timeline.program or timeline.job or "ma_boot", timeline.outcome.exit_code
-    return {
-        "title": f"{name}: {'end unknown' if code is None else f'exit code {code}'}",
-        **head_parts(timeline, tails),
-        "facts": facts_part(timeline),
-        "notices": notices(timeline),
-        "stacks": stacks_part(timeline),
-        "charts": charts_part(timeline),
-        "data": data_part(timeline),
-        "incidents": incidents_part(timeline),
-        "processes": processes_part(timeline),
-        "start": start_part(timeline),
-        "began": f"{timeline.began:.3f}",
-        "seconds": f"{timeline.seconds:.3f}",
-        **files(),
-        "version": __version__,
-    }
-
-
-def _has_failure(node: NodeTimeline) -> bool:
-    return any(process.role in (CAUSE, FOLLOWED) for run in node.runs for process in run.processes)
-
-
-def _fitting(parts: Sequence[Html], order: Iterable[int], room: int) -> list[Html]:
-    """The parts that fit into `room` bytes, taken in this order; in their own order again."""
-    chosen = []
-    for number in order:
-        room -= _bytes(parts[number])
-        if room < 0:
-            break
-        chosen.append(number)
-    return [parts[number] for number in sorted(chosen)]
-
-
-def _bytes(text: str) -> int:
-    return len(text.encode("utf-8"))
+    incidents, incidents_left = incidents_of(timeline)
+    processes, each_process = processes_of(timeline)
+    lanes, logs = lanes_of(timeline), logs_of(timeline, tails, links or {})
+    return page_template().render(
+        title=f"{name}: {'end unknown' if code is None else f'exit code {code}'}",
+        head=head_of(timeline, tails),
+        facts=facts_of(timeline),
+        notices=notices_of(timeline),
+        stacks=stacks_of(timeline),
+        axis=axis_of(timeline.seconds),
+        lanes=lanes,
+        lanes_legend=list(legend_of(timeline)),
+        lanes_left=len(timeline.nodes) - len(lanes),
+        metrics=charts_of(timeline),
+        metrics_legend=list(legend_of_metrics(timeline)),
+        has_unread_metrics=has_unread_metrics(timeline),
+        data=data_of(timeline),
+        incident_names=INCIDENT_NAMES,
+        incidents=incidents,
+        incidents_left=incidents_left,
+        process_names=PROCESS_NAMES,
+        processes=processes,
+        each_process=each_process,
+        logs=logs,
+        logs_left=sum(1 for _ in timeline.last_processes()) - len(logs),
+        commands=commands_of(timeline),
+        began=f"{timeline.began:.3f}",
+        seconds=f"{timeline.seconds:.3f}",
+        version=__version__,
+        **style_and_scripts(),
+    )

@@ -1,23 +1,24 @@
-"""The inputs and outputs: where they are, how they were transferred, bytes per second over time. Pure."""
+"""Inputs and outputs as tables, and the throughput of their transfers over time. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from ma_boot.report.page.fill import NOTHING, Html, fill, folded_table, joined, table
-from ma_boot.report.page.lanes import UNITS, axis, figure, tick
+from markupsafe import Markup
+
+from ma_boot.report.page.charts import Chart, throughput_chart
 from ma_boot.report.page.language import Text, ranges, same
 from ma_boot.report.timeline.job_timeline import PlaceOfData, Timeline, TransferSpan
 from ma_boot.wording import duration, size
 
+# Parts of the time in the chart of the throughput.
 BINS = 200
-HEIGHT = 72  # pixels
 MOST_PLACES = 60
 MOST_ROWS = 40
+# More transfers than these are summed up by direction, and listed in a table that is folded.
 FEW_ROWS = 8
 _DIRECTIONS = {"download": Text("download", "下载"), "upload": Text("upload", "上传")}
-
-
 _PLACES = (
     Text("direction", "方向"),
     Text("node", "节点"),
@@ -41,12 +42,24 @@ _MOVES = {"input": "download", "output": "upload"}
 Row = tuple[object, ...]
 
 
-def data_part(timeline: Timeline) -> Html:
-    """Inputs and outputs, and their transfers: a row for each while they are few, else for each direction."""
+class Data(NamedTuple):
+    """The section on inputs and outputs; `each` are single transfers where `transfers` has their sums."""
+
+    place_names: tuple[Text, ...]
+    places: list[Row]
+    curves: list[Chart]
+    transfer_names: tuple[Text, ...]
+    transfers: list[Row]
+    each_heading: Text
+    each: list[Row]
+
+
+def data_of(timeline: Timeline) -> Data | None:
+    """Returns inputs, outputs and transfers; None if there are none."""
     places = _place_rows(timeline)
     transfers = [(node, transfer) for node, run in timeline.all_runs() for transfer in run.transfers]
     if not transfers and not places:
-        return NOTHING
+        return None
     transfers.sort(key=lambda transfer: transfer[1].start)
     rows = [_row(node, transfer) for node, transfer in transfers[:MOST_ROWS]]
     each: list[Row] = []
@@ -57,30 +70,21 @@ def data_part(timeline: Timeline) -> Html:
     heading = Text("All transfers", "各次传输明细")
     if len(transfers) > MOST_ROWS:
         heading = Text(f"The first {MOST_ROWS} transfers", f"前 {MOST_ROWS} 次传输")
-    curves = joined(_curves(timeline), "\n")
-    of_time = {"tick": tick(timeline.seconds), "axis": axis(timeline.seconds)}
-    return fill(
-        "data",
-        heading=Text("Inputs and outputs", "输入与输出"),
-        places=_table_of_places(places),
-        curves=fill("curves", **of_time, curves=curves) if curves else NOTHING,
-        rows=table(_TRANSFERS, rows) if rows else NOTHING,
-        each=folded_table(heading, _TRANSFERS, each),
-    )
-
-
-def _table_of_places(places: Sequence[Row]) -> Html:
-    """A row for each place; columns that are empty in all of them are left out."""
+    # Columns that are empty in all rows are left out.
     shown = [column for column in range(len(_PLACES)) if any(row[column] for row in places)]
-    rows = (
-        [fill("path", path=row[column]) if column in (3, 4) else row[column] for column in shown]
-        for row in places
+    return Data(
+        place_names=tuple(_PLACES[column] for column in shown),
+        places=[tuple(row[column] for column in shown) for row in places],
+        curves=list(_curves(timeline)),
+        transfer_names=_TRANSFERS,
+        transfers=rows,
+        each_heading=heading,
+        each=each,
     )
-    return table([_PLACES[column] for column in shown], rows) if places else NOTHING
 
 
 def _place_rows(timeline: Timeline) -> list[Row]:
-    """The inputs and outputs of the last run of each node; the same one on several nodes in one row.
+    """Returns the inputs and outputs of each node's last run; one that several nodes have is one row.
 
     The only input or output of a path mapping has the figures of all transfers in its direction.
     """
@@ -98,12 +102,19 @@ def _place_rows(timeline: Timeline) -> list[Row]:
             files, count = sum(transfer.files for transfer in own), sum(transfer.bytes for transfer in own)
         way = _WAYS.get(place.direction, same(place.direction))
         figures = "" if files is None else f"{more}{files}", "" if count is None else f"{more}{size(count)}"
-        rows.append((way, ranges(nodes), place.name, place.local, place.url, *figures))
+        rows.append((way, ranges(nodes), place.name, *map(_code, (place.local, place.url)), *figures))
     return rows
 
 
+def _code(path: str) -> Markup | str:
+    return Markup("<code>{}</code>").format(path) if path else ""
+
+
 def rates(moved: Sequence[TransferSpan], seconds: float, bins: int) -> list[float]:
-    """Bytes per second in each of `bins` equal parts of the time; together they are all bytes."""
+    """Returns bytes per second in each of `bins` equal parts of the time; each byte counts once.
+
+    Between two samples of a transfer the rate is taken to be constant.
+    """
     width = seconds / bins
     values = [0.0] * bins
     for transfer in moved:
@@ -120,7 +131,7 @@ def rates(moved: Sequence[TransferSpan], seconds: float, bins: int) -> list[floa
 
 
 def _pieces(transfer: TransferSpan) -> Iterator[tuple[float, float, int]]:
-    """The bytes between one sample and the next, before the first one and after the last one."""
+    """Yields start, end and bytes of each time between two samples, the start and the end of a transfer."""
     at, before = transfer.start, 0
     for moment, count in transfer.samples:
         if moment >= at and count >= before:
@@ -130,32 +141,17 @@ def _pieces(transfer: TransferSpan) -> Iterator[tuple[float, float, int]]:
         yield at, max(at, transfer.end), transfer.bytes - before
 
 
-def _curves(timeline: Timeline) -> Iterator[Html]:
-    """The throughput of each direction as an area."""
+def _curves(timeline: Timeline) -> Iterator[Chart]:
+    """Yields the throughput of each direction with transfers."""
     moved = [transfer for _, run in timeline.all_runs() for transfer in run.transfers if transfer.bytes]
     for direction, name in _DIRECTIONS.items():
         chosen = [transfer for transfer in moved if transfer.direction == direction]
         if chosen:
-            values = rates(chosen, timeline.seconds, BINS)
-            highest = f"{size(max(values))}/s"
-            peak = Text(f"peak {highest}", f"峰值 {highest}")
-            yield fill("curve", name=name, peak=peak, height=HEIGHT, kind=direction, path=_path(values))
-
-
-def _path(values: list[float]) -> str:
-    highest = max(values)
-    width = UNITS / len(values)
-    points = [f"M0 {HEIGHT}"]
-    y = figure(HEIGHT)
-    for number, value in enumerate(values):
-        top = figure(HEIGHT - value / highest * (HEIGHT - 4))
-        if top != y:
-            points.append(f"H{figure(number * width)}V{top}")
-            y = top
-    return "".join([*points, f"H{figure(UNITS)}V{HEIGHT}z"])
+            yield throughput_chart(name, direction, rates(chosen, timeline.seconds, BINS))
 
 
 def _sum(chosen: Sequence[tuple[int, TransferSpan]]) -> Row:
+    """Returns one row for all transfers of a direction."""
     spans = [transfer for _, transfer in chosen]
     slowest = duration(max((span.end or span.start) - span.start for span in spans))
     files = _files(sum(span.files for span in spans), sum(span.by_length for span in spans))

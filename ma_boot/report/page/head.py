@@ -1,91 +1,76 @@
-"""The top of the page: how the job ended in a sentence of plain words, why, and the job in numbers. Pure."""
+"""The top of the page: the end of the job in one sentence, its cause, and the job in numbers. Pure.
+
+Each sentence is a constant with both languages beside each other; `Text.filled` fills its gaps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
+from typing import NamedTuple
+
+from markupsafe import Markup
 
 from ma_boot.errors import ExitCode, signal_name
 from ma_boot.report.explain import last_words, meaning_of, out_of_memory, own_words
 from ma_boot.report.hints import hints_for
-from ma_boot.report.page.fill import NOTHING, Html, box, fill, joined, notice
 from ma_boot.report.page.language import OUR_CODE, OUR_CODES, TRAINING_CODE, Text, in_both, same
 from ma_boot.report.timeline.job_timeline import JobOutcome, ProcessSpan, Timeline
 from ma_boot.report.timeline.time_spent import COUNTED, time_spent
 from ma_boot.wording import Message, duration, in_lines, lines_of, size
 
+# Nodes or hosts that are listed by name.
 MOST_NAMED = 8
-MOST_SAID = 400  # characters of a cause's own words
+# Characters of the cause, of a hint, and of a line of output.
+LONGEST_CAUSE = 400
+LONGEST_HINT = 600
+LONGEST_LINE = 300
+# A job of more nodes than these is not checked for nodes without events.
+MOST_NODES = 4096
+# Seconds; a smaller part of the node time is not mentioned, as it would be shown as 0.0 s.
+SHORTEST_PART = 0.05
+# Colours of the icon of the browser's tab, by the tone of the page.
 _ICONS = {"good": "1a7f37", "bad": "c4271b", "open": "b58900"}
 
+_NO_CODE = Text("no exit code", "无退出码")
+_CODE = Text("exit code {code}", "退出码 {code}")
+_LAST_OUTPUT = Text("Last output of {who}", "{who} 的最后输出")
 
-def head_parts(timeline: Timeline, tails: Mapping[str, str]) -> dict[str, object]:
-    """What the top of the page is filled with; `tails` are the ends of the logs, by log file."""
-    outcome = timeline.outcome
-    code, failed = outcome.exit_code, outcome.process
-    tail = tails.get(failed.log_file, "") if failed else ""
-    why, means = cause_in_own_words(timeline, tail), meaning(outcome)
-    reason = _rest_of_cause(outcome, why.en)
-    tone = "open" if code is None else "good" if code == 0 else "bad"
-    shown_code = Text("no exit code", "无退出码")
-    if code is not None:
-        shown_code = Text(f"exit code {code}", f"退出码 {code}")
-    output = "\n".join(line[:300] for line in last_words(tail))
-    who = failed.label if failed else ""
-    heading = Text(f"Last output of {who}", f"{who} 的最后输出")
-    hints = joined((fill("hint", hint=in_both(hint).cut(600)) for hint in hints_for(tail)), "\n")
-    to_do = Text("What to do", "处理建议")
-    return {
-        "tone": tone,
-        "icon": _ICONS[tone],
-        "job": " · ".join(filter(None, [timeline.program, timeline.job])) or "ma_boot",
-        "boot": _boot_command(timeline),
-        "headline": headline(timeline),
-        "cause_words": fill("cause-words", words=why) if why.en else NOTHING,
-        "exit_code": shown_code,
-        "meaning": fill("meaning", meaning=means) if means else NOTHING,
-        "reason": fill("reason", cause=reason) if reason.en else NOTHING,
-        "last_words": fill("last-words", heading=heading, box=box(output)) if output else NOTHING,
-        "hints": fill("hints", heading=to_do, hints=hints) if hints else NOTHING,
-    }
+_SUCCEEDED = Text(
+    "{subject} succeeded: {who} ended with exit code 0.", "{subject}成功：{count} 个进程的退出码均为 0。"
+)
+_ENDED_EARLY = Text(
+    "{who}{where} ended first, with exit code 0 after {after}: the other ranks lost it.",
+    "{who}{where}最先退出（运行 {after}，退出码 0），其他进程随后失去连接。",
+)
+_RAISED = Text(
+    "{who}{where} failed first: it raised an exception, and was stopped after {after}.",
+    "{who}{where}最先失败：运行 {after} 后抛出异常，随后被停止。",
+)
+_FAILED = Text(
+    "{who}{where} failed first: it {end} after {after}.", "{who}{where}最先失败：运行 {after} 后{end}。"
+)
+_HUNG = Text("{who}{where} hung.", "{who}{where}卡死。")
+_OUR_END = Text("{meaning}{where}.", "{meaning}{where}。")
+_NODE_FAILED = Text("{who} failed first, with exit code {code}.", "{who} 最先失败，退出码 {code}。")
+_JOB_FAILED = Text("The job failed with exit code {code}.", "作业失败，退出码 {code}。")
+_STOPPED = Text(
+    "{subject} {was} stopped by {signal} from outside{more}.", "{subject}被外部信号 {signal} 停止{more}。"
+)
+_AND_NO_END = Text("; {node} {names} recorded no end", "；节点 {names} 没有结束记录")
+_NO_EVENTS = Text("There are no events of any node.", "没有任何节点的事件。")
+_END_UNKNOWN = Text(
+    "How the job ended is unknown: {node} {names} recorded no end (still running, killed or lost).",
+    "结局未知：节点 {names} 没有结束记录（仍在运行、被强制终止或已失联）。",
+)
+_ON_NODE = Text(" on node {node}", "（节点 {node}）")
 
-
-def facts_part(timeline: Timeline) -> Html:
-    """The job in numbers; what is nothing is left out."""
-    here, expected = len(timeline.nodes), timeline.expected_nodes or 0
-    runs = [run for _, run in timeline.all_runs()]
-    moved = {"download": 0, "upload": 0}
-    for run in runs:
-        for transfer in run.transfers:
-            moved[transfer.direction] = moved.get(transfer.direction, 0) + transfer.bytes
-    hosts = [node.last.host for node in timeline.nodes if node.last.host]
-    software = next((run.software for run in reversed(runs) if run.software), {})
-    versions = [f"{name} {version}" for name, version in software.items() if name != "commit"]
-    nodes = Text(f"{here} of {expected}", f"{here} / {expected}") if expected > here else str(here)
-    facts: dict[Text, Text | str | int | float] = {
-        Text("started", "开始时间"): timeline.began and _moment_of_day(timeline.began),
-        Text("duration", "总耗时"): duration(timeline.seconds),
-        Text("node time in the final state", "计入最终状态的节点时间"): time_that_counted(timeline),
-        Text("nodes", "节点数"): nodes,
-        Text("processes", "进程数"): str(count_of_ranks(timeline)),
-        Text("hosts", "主机"): ", ".join(hosts[:MOST_NAMED]) + ("…" if len(hosts) > MOST_NAMED else ""),
-        Text("software", "软件版本"): ", ".join(versions),
-        Text("commit of the code", "代码提交"): software.get("commit", ""),
-        Text("downloaded", "下载量"): moved["download"] and size(moved["download"]),
-        Text("uploaded", "上传量"): moved["upload"] and size(moved["upload"]),
-        Text("process restarts", "进程重启次数"): len(timeline.restarts),
-        Text("reruns of the boot command", "启动命令重复执行次数"): len(runs) - here,
-        Text("times scheduled", "作业调度次数"): timeline.schedules if timeline.schedules > 1 else 0,
-    }
-    return joined(
-        (
-            fill("fact", name=name, value=value)
-            for name, value in facts.items()
-            if value and value != same("")
-        ),
-        "\n",
-    )
-
+_MISSING_NODES = Text(
+    "The events of these nodes are missing: {nodes}. `ma_boot report EVENTS...` makes one page of all nodes.",
+    "本页缺少以下节点的事件：{nodes}。可用 `ma_boot report EVENTS...` 生成包含所有节点的页面。",
+)
+_UNREADABLE = Text("Unreadable lines of events: {count}.", "有 {count} 行事件无法解析。")
+_EARLIER_RUNS = Text("Earlier runs that are not shown: {count}.", "更早的 {count} 次运行未显示。")
 
 _PARTS = {
     "lost steps": "丢失的步",
@@ -99,128 +84,174 @@ _PARTS = {
 }
 
 
-def time_that_counted(timeline: Timeline) -> Text:
-    """How much of the time of all nodes went into the final state, and what took the rest; empty for none."""
+class Head(NamedTuple):
+    """The header of the page; `why` is the cause in one line, `reason` what else is known of it."""
+
+    tone: str
+    icon: str
+    job: str
+    headline: Text
+    why: Text
+    exit_code: Text
+    meaning: Text | None
+    reason: Text
+    last_words_of: Text
+    last_words: str
+    hints: list[Text]
+    boot_command: str
+
+
+def head_of(timeline: Timeline, tails: Mapping[str, str]) -> Head:
+    """Returns the header; `tails` are the ends of the logs, by log file."""
+    outcome = timeline.outcome
+    code, failed = outcome.exit_code, outcome.process
+    tail = tails.get(failed.log_file, "") if failed else ""
+    why = cause_in_own_words(timeline, tail)
+    tone = "open" if code is None else "good" if code == 0 else "bad"
+    commands = (run.command for _, run in timeline.all_runs() if run.command)
+    return Head(
+        tone=tone,
+        icon=_ICONS[tone],
+        job=" · ".join(filter(None, [timeline.program, timeline.job])) or "ma_boot",
+        headline=headline(timeline),
+        why=why,
+        exit_code=_NO_CODE if code is None else _CODE.filled(code=code),
+        meaning=meaning(outcome),
+        reason=_rest_of_cause(outcome, why.en),
+        last_words_of=_LAST_OUTPUT.filled(who=failed.label if failed else ""),
+        last_words="\n".join(line[:LONGEST_LINE] for line in last_words(tail)),
+        hints=[in_both(hint).cut(LONGEST_HINT) for hint in hints_for(tail)],
+        boot_command=timeline.boot_command or next(commands, ""),
+    )
+
+
+def facts_of(timeline: Timeline) -> list[tuple[Text, object]]:
+    """Returns the job in numbers, each with its name; zeros and empty texts are left out."""
+    here, expected = len(timeline.nodes), timeline.expected_nodes or 0
+    runs = [run for _, run in timeline.all_runs()]
+    moved = {"download": 0, "upload": 0}
+    for run in runs:
+        for transfer in run.transfers:
+            moved[transfer.direction] = moved.get(transfer.direction, 0) + transfer.bytes
+    hosts = [node.last.host for node in timeline.nodes if node.last.host]
+    software = next((run.software for run in reversed(runs) if run.software), {})
+    versions = [f"{name} {version}" for name, version in software.items() if name != "commit"]
+    nodes = Text(f"{here} of {expected}", f"{here} / {expected}") if expected > here else str(here)
+    facts: list[tuple[Text, object]] = [
+        (Text("started", "开始时间"), timeline.began and _moment_of_day(timeline.began)),
+        (Text("duration", "总耗时"), duration(timeline.seconds)),
+        (Text("useful node time", "有效节点时间"), useful_time(timeline)),
+        (Text("nodes", "节点数"), nodes),
+        (Text("processes", "进程数"), str(count_of_ranks(timeline))),
+        (Text("hosts", "主机"), ", ".join(hosts[:MOST_NAMED]) + ("…" if len(hosts) > MOST_NAMED else "")),
+        (Text("software", "软件版本"), ", ".join(versions)),
+        (Text("commit of the code", "代码提交"), software.get("commit", "")),
+        (Text("downloaded", "下载量"), moved["download"] and size(moved["download"])),
+        (Text("uploaded", "上传量"), moved["upload"] and size(moved["upload"])),
+        (Text("process restarts", "进程重启次数"), len(timeline.restarts)),
+        (Text("reruns of the boot command", "启动命令重复执行次数"), len(runs) - here),
+        (Text("times scheduled", "作业调度次数"), timeline.schedules if timeline.schedules > 1 else 0),
+    ]
+    return [(name, value) for name, value in facts if value and value != same("")]
+
+
+def useful_time(timeline: Timeline) -> Text:
+    """Formats the useful node time and the parts that the rest went into; empty without any node time."""
     spent = time_spent(timeline)
-    paid, counted = sum(spent.values()), spent[COUNTED]
-    rest = [part for part in _PARTS if spent[part] >= 0.05]
-    if paid < 0.05:
+    paid, useful = sum(spent.values()), spent[COUNTED]
+    if paid < SHORTEST_PART:
         return same("")
-    share = f"{counted / paid:.0%}"
+    rest = [part for part in _PARTS if spent[part] >= SHORTEST_PART]
+    share = f"{useful / paid:.0%}"
     en = ", ".join(f"{part} {duration(spent[part])}" for part in rest)
     zh = "，".join(f"{_PARTS[part]} {duration(spent[part])}" for part in rest)
     return Text(
-        f"{duration(counted)} of {duration(paid)} ({share})" + (f"; the rest: {en}" if rest else ""),
-        f"{duration(counted)} / {duration(paid)}（{share}）" + (f"；其余：{zh}" if rest else ""),
+        f"{duration(useful)} of {duration(paid)} ({share})" + (f"; the rest: {en}" if rest else ""),
+        f"{duration(useful)} / {duration(paid)}（{share}）" + (f"；其余：{zh}" if rest else ""),
     )
 
 
 def count_of_ranks(timeline: Timeline) -> int:
-    """The processes that train: the ranks; all processes where none is known to be one."""
+    """Returns the number of ranks; that of all processes where none is known to be a rank."""
     processes = [process for _, process in timeline.last_processes()]
     return sum(process.rank is not None for process in processes) or len(processes)
 
 
-def _boot_command(timeline: Timeline) -> Html:
-    """The boot command as it belongs into the job form."""
-    of_nodes = (run.command for _, run in timeline.all_runs() if run.command)
-    command = timeline.boot_command or next(of_nodes, "")
-    heading = Text("Boot command for the job form", "作业表单中的启动命令")
-    return fill("boot", heading=heading, box=box(command)) if command else NOTHING
-
-
-def _moment_of_day(at: float) -> Html:
-    """A moment in seconds since 1970; the script shows it by the reader's clock."""
+def _moment_of_day(at: float) -> Markup:
+    """Formats a moment in seconds since 1970 in UTC; the page's script replaces it by the reader's clock."""
     moment = datetime.fromtimestamp(at, timezone.utc)
-    return fill("moment-of-day", iso=f"{moment:%Y-%m-%dT%H:%M:%SZ}", text=f"{moment:%Y-%m-%d %H:%M:%S} UTC")
+    element = Markup('<time datetime="{:%Y-%m-%dT%H:%M:%SZ}">{:%Y-%m-%d %H:%M:%S} UTC</time>')
+    return element.format(moment, moment)
 
 
-def notices(timeline: Timeline) -> Html:
-    """What the page does not show."""
-    missing, lines = missing_nodes(timeline), []
+def notices_of(timeline: Timeline) -> Iterator[Text]:
+    """Yields a sentence for everything that the page lacks: nodes, lines, earlier runs."""
+    missing = missing_nodes(timeline)
     if missing:
-        nodes, how = node_list(missing), "`ma_boot report EVENTS...`"
-        lines.append(
-            notice(
-                f"The events of these nodes are missing: {nodes.en}. {how} makes one page of all nodes.",
-                f"本页缺少以下节点的事件：{nodes.zh}。可用 {how} 生成包含所有节点的页面。",
-            )
-        )
-    count = timeline.unreadable
-    if count:
-        lines.append(notice(f"Unreadable lines of events: {count}.", f"有 {count} 行事件无法解析。"))
-    runs = timeline.earlier_runs
-    if runs:
-        lines.append(notice(f"Earlier runs that are not shown: {runs}.", f"更早的 {runs} 次运行未显示。"))
-    return joined(lines, "\n")
+        yield _MISSING_NODES.filled(nodes=node_list(missing))
+    if timeline.unreadable:
+        yield _UNREADABLE.filled(count=timeline.unreadable)
+    if timeline.earlier_runs:
+        yield _EARLIER_RUNS.filled(count=timeline.earlier_runs)
 
 
 def headline(timeline: Timeline) -> Text:
-    """The end of the job in one sentence: which process or node ended it, and how."""
+    """Returns the end of the job in one sentence: which process or node ended it, and how."""
     outcome = timeline.outcome
-    code = outcome.exit_code
+    code, process = outcome.exit_code, outcome.process
     if code is None:
         return _without_end(timeline)
     if code == 0:
-        count = count_of_ranks(timeline)
-        subject = _subject(timeline)
-        who = "its process" if count == 1 else f"all {count} processes"
-        return Text(
-            f"{subject.en} succeeded: {who} ended with exit code 0.",
-            f"{subject.zh}成功：{count} 个进程的退出码均为 0。",
-        )
+        return _succeeded(timeline)
     if outcome.by == "signal":
         return _stopped(timeline, signal_name(outcome.signal or code - 128))
-    where = Text("", "")
-    if outcome.node is not None:
-        where = Text(f" on node {outcome.node}", f"（节点 {outcome.node}）")
-    named = outcome.named is not None and outcome.named.rank is not None
-    by_rank = outcome.by == "training" or (outcome.by == "node" and named)
-    if outcome.process is not None and by_rank:
-        return _failed(outcome.process, where)
-    hung = outcome.process.label if outcome.process is not None else _hung(timeline)
+    where = same("") if outcome.node is None else _ON_NODE.filled(node=outcome.node)
+    names_a_rank = outcome.named is not None and outcome.named.rank is not None
+    if process is not None and (outcome.by == "training" or (outcome.by == "node" and names_a_rank)):
+        return _failed(process, where)
+    hung = process.label if process is not None else _last_hung(timeline)
     if code == ExitCode.HUNG and hung:
-        return Text(f"{_capital(hung)}{where.en} hung.", f"{hung}{where.zh}挂起。")
-    known = OUR_CODES.get(code) if outcome.by in ("ma_boot", "output") else None
-    if known is not None:
-        return Text(f"{_capital(known.en)}{where.en}.", f"{known.zh}{where.zh}。")
+        return _HUNG.filled(who=_subject_of(hung), where=where)
+    if outcome.by in ("ma_boot", "output") and code in OUR_CODES:
+        return _OUR_END.filled(meaning=_capitalized(OUR_CODES[code]), where=where)
     if outcome.by == "node" and outcome.label:
-        return Text(
-            f"{_capital(outcome.label)} failed first, with exit code {code}.",
-            f"{outcome.label.replace('node', '节点')} 最先失败，退出码 {code}。",
-        )
-    return Text(f"The job failed with exit code {code}.", f"作业失败，退出码 {code}。")
+        who = Text(outcome.label, outcome.label.replace("node", "节点"))
+        return _NODE_FAILED.filled(who=_capitalized(who), code=code)
+    return _JOB_FAILED.filled(code=code)
 
 
 def cause_in_own_words(timeline: Timeline, tail: str) -> Text:
-    """Why, in the words of whoever knows: of the process that failed first, or of ma_boot's own error.
+    """Returns the cause in one line: the exception of the process that failed first, or ma_boot's own error.
 
-    `tail` is the end of that process's log, for events that do not have its words.
+    Empty after a success, and where only a stop signal is known. `tail` is the end of that process's log, for
+    events without its exception.
     """
     outcome = timeline.outcome
     named = outcome.named
     if outcome.exit_code in (None, 0) or (outcome.by == "signal" and named is None):
         return same("")
-    if outcome.process is not None and outcome.process.oom:  # which its log knows nothing of
-        return in_both(out_of_memory(outcome.process.oom)).cut(MOST_SAID)
+    # SIGKILL leaves no trace in the process's own log.
+    if outcome.process is not None and outcome.process.oom:
+        return in_both(out_of_memory(outcome.process.oom)).cut(LONGEST_CAUSE)
     if named is not None and outcome.by in ("training", "node", "signal"):
         in_headline = outcome.process is not None and outcome.by != "signal"
-        return in_both(named.in_words if in_headline else str(named)).cut(MOST_SAID)
+        return in_both(named.in_words if in_headline else str(named)).cut(LONGEST_CAUSE)
     if outcome.by == "training" or outcome.words:
-        return in_both(outcome.words or (own_words(tail) if tail else None) or "").cut(MOST_SAID)
+        return in_both(outcome.words or (own_words(tail) if tail else None) or "").cut(LONGEST_CAUSE)
     stacks = [suspected for _, run in timeline.all_runs() for suspected in run.stacks if suspected.suspect]
     if outcome.exit_code == ExitCode.HUNG and stacks:
-        return in_both(Message.of("{} {}", stacks[-1].suspect, stacks[-1].why)).cut(MOST_SAID)
+        return in_both(Message.of("{} {}", stacks[-1].suspect, stacks[-1].why)).cut(LONGEST_CAUSE)
+    # An error with a list ("... is invalid:") is followed by its first problem.
     first, *items = lines_of(outcome.cause)
-    shown = in_both(first).cut(MOST_SAID)
+    shown = in_both(first).cut(LONGEST_CAUSE)
     if not first.endswith(":") or not items:
         return shown
-    item = items[0].strip(" -")[:MOST_SAID]
+    item = items[0].strip(" -")[:LONGEST_CAUSE]
     return Text(f"{shown.en} {item}", f"{shown.zh.rstrip(':：')}：{item}")
 
 
 def _rest_of_cause(outcome: JobOutcome, words: str) -> Text:
-    """What the cause says beyond the headline."""
+    """Returns the lines of the cause that neither the headline nor `words` have."""
     first, *details = lines_of(outcome.cause)
     shown = bool(words) and (words in first or words.startswith(first))
     stopped = outcome.by == "signal" and ";" not in first
@@ -230,57 +261,48 @@ def _rest_of_cause(outcome: JobOutcome, words: str) -> Text:
     return in_both(in_lines(details if known else [first, *details]))
 
 
+def _succeeded(timeline: Timeline) -> Text:
+    count = count_of_ranks(timeline)
+    who = "its process" if count == 1 else f"all {count} processes"
+    return _SUCCEEDED.filled(subject=_subject(timeline), who=who, count=count)
+
+
 def _failed(process: ProcessSpan, where: Text) -> Text:
-    after, who = duration((process.end or process.start) - process.start), _capital(process.label)
+    who = _subject_of(process.label)
+    after = duration((process.end or process.start) - process.start)
     if process.code == 0:
-        return Text(
-            f"{who}{where.en} ended first, with exit code 0 after {after}: the others lost it.",
-            f"{process.label}{where.zh}最先退出（运行 {after}，退出码 0），其他进程随后失去连接。",
-        )
+        return _ENDED_EARLY.filled(who=who, where=where, after=after)
     if process.stopped or process.code is None:
-        return Text(
-            f"{who}{where.en} failed first: it raised an exception, and was stopped after {after}.",
-            f"{process.label}{where.zh}最先失败：运行 {after} 后抛出异常，随后被停止。",
-        )
+        return _RAISED.filled(who=who, where=where, after=after)
     end = Text(f"ended with exit code {process.code}", f"退出，退出码 {process.code}")
     if process.oom:
         end = Text("was killed by the kernel, out of memory,", "因内存不足被内核终止")
     elif process.signal:
         name = signal_name(process.signal)
         end = Text(f"was killed by {name}", f"被 {name} 终止")
-    return Text(
-        f"{who}{where.en} failed first: it {end.en} after {after}.",
-        f"{process.label}{where.zh}最先失败：运行 {after} 后{end.zh}。",
-    )
+    return _FAILED.filled(who=who, where=where, end=end, after=after)
 
 
 def _stopped(timeline: Timeline, signal: str) -> Text:
-    """Names the nodes without an end, too: the loss of one may be why the others were stopped."""
+    """Names the nodes without an end, too: the loss of one may be why the job was stopped."""
     subject, silent = _subject(timeline), _silent_nodes(timeline)
-    nodes, several = node_list(silent), "s" if len(silent) > 1 else ""
-    more = Text(f"; node{several} {nodes.en} recorded no end", f"；节点 {nodes.zh} 没有结束记录")
-    en, zh = more if silent else same("")
+    more = same("")
+    if silent:
+        more = _AND_NO_END.filled(node="nodes" if len(silent) > 1 else "node", names=node_list(silent))
     was = "were" if subject.en.startswith("Nodes") else "was"
-    return Text(
-        f"{subject.en} {was} stopped by {signal} from outside{en}.",
-        f"{subject.zh}被外部信号 {signal} 停止{zh}。",
-    )
+    return _STOPPED.filled(subject=subject, was=was, signal=signal, more=more)
 
 
 def _without_end(timeline: Timeline) -> Text:
     silent = _silent_nodes(timeline)
     if not timeline.nodes:
-        return Text("There are no events of any node.", "没有任何节点的事件。")
-    some = ", ".join(map(str, silent[:MOST_NAMED])) + ("…" if len(silent) > MOST_NAMED else "")
-    nodes = f"node {some}" if len(silent) == 1 else f"nodes {some}"
-    return Text(
-        f"How the job ended is unknown: {nodes} recorded no end (still running, killed or lost).",
-        f"结局未知：节点 {some} 没有结束记录（仍在运行、被强制终止或已失联）。",
-    )
+        return _NO_EVENTS
+    names = ", ".join(map(str, silent[:MOST_NAMED])) + ("…" if len(silent) > MOST_NAMED else "")
+    return _END_UNKNOWN.filled(node="node" if len(silent) == 1 else "nodes", names=names)
 
 
-def _hung(timeline: Timeline) -> str:
-    """The processes that hung last on the node that ended the job."""
+def _last_hung(timeline: Timeline) -> str:
+    """Returns the processes that hung last on the node that ended the job."""
     node = next((node for node in timeline.nodes if node.number == timeline.outcome.node), None)
     hangs = [incident.label for incident in node.last.incidents if incident.kind == "hang"] if node else []
     return hangs[-1] if hangs else ""
@@ -291,7 +313,7 @@ def _silent_nodes(timeline: Timeline) -> list[int]:
 
 
 def meaning(outcome: JobOutcome) -> Text | None:
-    """The meaning of the exit code, and whose it is; None without one."""
+    """Explains the exit code, or says which program gave it; None without an exit code."""
     code = outcome.exit_code
     if code is None:
         return None
@@ -306,25 +328,29 @@ def meaning(outcome: JobOutcome) -> Text | None:
 
 
 def missing_nodes(timeline: Timeline) -> list[int]:
-    """The nodes of the job without events."""
+    """Returns the numbers of the job's nodes without events."""
     here = {node.number for node in timeline.nodes}
-    return [number for number in range(min(timeline.expected_nodes or 0, 4096)) if number not in here]
+    return [number for number in range(min(timeline.expected_nodes or 0, MOST_NODES)) if number not in here]
 
 
 def node_list(numbers: list[int]) -> Text:
-    """The first numbers, and how many more there are."""
+    """Lists the first numbers, and how many more there are."""
     some = ", ".join(map(str, numbers[:MOST_NAMED]))
     rest = len(numbers) - MOST_NAMED
     return Text(f"{some} and {rest} more", f"{some} 等 {len(numbers)} 个") if rest > 0 else same(some)
 
 
 def _subject(timeline: Timeline) -> Text:
-    """The job, or the nodes whose events are here."""
+    """Returns the job, or those of its nodes whose events are here."""
     if not missing_nodes(timeline):
         return Text("The job", "作业")
     here = node_list([node.number for node in timeline.nodes])
     return Text(f"Node{'s' if len(timeline.nodes) > 1 else ''} {here.en}", f"节点 {here.zh} ")
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+def _subject_of(label: str) -> Text:
+    return _capitalized(same(label))
+
+
+def _capitalized(text: Text) -> Text:
+    return Text(text.en[:1].upper() + text.en[1:], text.zh)

@@ -1,67 +1,133 @@
-"""The timeline: its axis, a lane for each node with its phases, and a bar for each process. Pure.
+"""The timeline as values for the template: a lane per node with its phases, and a bar per process. Pure.
 
 Positions are from 0 to `UNITS`; heights are in pixels; kinds are CSS classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ma_boot.report.page.fill import NOTHING, Html, fill, joined, notice
-from ma_boot.report.page.language import INCIDENTS, PHASES, ROLES, Text, code_shown, phase_name, ranges
-from ma_boot.report.result import CAUSE
+from ma_boot.report.page.language import INCIDENTS, PHASES, ROLES, Text, code_shown, phase_name
+from ma_boot.report.result import CAUSE, FOLLOWED
 from ma_boot.report.timeline.job_timeline import BootRun, NodeTimeline, PhaseSpan, ProcessSpan, Timeline
 from ma_boot.wording import duration
 
-UNITS = 1000.0  # the width of every drawing, which the browser stretches
+# Width of every drawing; the browser stretches it to the width of the window.
+UNITS = 1000.0
 MOST_TICKS = 8
-NEAR_THE_END = 88.0  # percent of the axis
+# Percent of the axis; labels beyond this are left of their grid line, so that they stay inside the drawing.
+NEAR_THE_END = 88.0
+# Seconds between two grid lines.
 _STEPS = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800,
     3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800,
 )  # fmt: skip
-NARROWEST = 1.0  # of UNITS: the shortest spans stay visible
-SMALLEST_PHASE = 2.0  # of UNITS: shorter phases are left out of a dense drawing
-NAME_HEIGHT = 13  # pixels
-MOST_NODES_WITH_NAMES = 16  # beyond that, phases are strips without names
+# In units; the shortest phases and processes stay visible.
+NARROWEST = 1.0
+# Pixels; page.css has the same heights for `.nodes .names i` and `.phase`.
+PROCESS_HEIGHT = 16
+PHASE_HEIGHT = 20
+# Phases that overlap are drawn in at most this many rows.
+MOST_LEVELS = 4
+# A lane of eight ranks has about 5 kB. Nodes with a failure are never the ones that are left out.
+MOST_LANES = 256
+# Of a lane; a node that restarts all the time has no end of processes.
+MOST_BARS = 400
+MOST_PHASES = 200
+# Characters of a phase's detail in its tooltip.
+LONGEST_DETAIL = 200
 MOST_LEGEND_PHASES = 12
+# Seconds; events of phases that follow each other may differ by this much.
+_OVERLAP = 0.002
 _PHASE_CLASSES = {name: f"p{number}" for number, name in enumerate(PHASES)}
-_ACROSS = {"stop": "stop", "restart": "restart", "start": "restart"}  # incidents, and their CSS classes
+# CSS classes of incidents: drawn as a line across the lane, or as a dot on each process concerned.
+_ACROSS = {"stop": "stop", "restart": "restart", "start": "restart"}
 _DOTS = {"hang": "hang", "fault": "fault", "kill": "kill", "unkillable": "hang"}
 
 
-def axis(seconds: float) -> Html:
-    """The moments of the time axis of a job of this duration."""
-    _, moments = ticks(seconds)
-    return fill("axis", moments=joined(_moment(place(at, seconds) / 10, label) for at, label in moments))
+class Moment(NamedTuple):
+    """A label of the time axis, `percent` from its `side` (a CSS property, `left` or `right`)."""
+
+    side: str
+    percent: str
+    label: str
 
 
-def tick(seconds: float) -> str:
-    """The distance of the axis' grid lines, in 1/1000 percent."""
-    return figure(ticks(seconds)[0] / seconds * 100000)
+class Axis(NamedTuple):
+    """The time axis; `tick` is the distance of its grid lines in 1/1000 percent."""
+
+    tick: str
+    moments: tuple[Moment, ...]
 
 
-def _moment(left: float, label: str) -> Html:
-    """A label is to the right of its line; near the end to the left, so that it stays inside."""
+class Stroke(NamedTuple):
+    """An SVG path with its CSS class."""
+
+    kind: str
+    path: str
+
+
+class PhaseBox(NamedTuple):
+    """A phase: `left` and `width` are in percent, `top` in pixels."""
+
+    kind: str
+    title: str
+    left: str
+    width: str
+    top: int
+    name: Text
+    duration: str
+
+
+class Bar(NamedTuple):
+    """A process: its strokes from left to right, and its tooltip."""
+
+    title: str
+    strokes: tuple[Stroke, ...]
+
+
+class Lane(NamedTuple):
+    """A node; `names` are its processes from top to bottom, each marked if it is the root cause."""
+
+    node: int
+    names: tuple[tuple[str, bool], ...]
+    phases: tuple[PhaseBox, ...]
+    phases_height: int
+    height: int
+    bars: tuple[Bar, ...]
+    marks: tuple[Stroke, ...]
+
+
+def axis_of(seconds: float) -> Axis:
+    """Returns the time axis of a job of this duration."""
+    step, moments = ticks(seconds)
+    return Axis(
+        tick=figure(step / seconds * 100_000),
+        moments=tuple(_moment(place(at, seconds) / 10, label) for at, label in moments),
+    )
+
+
+def _moment(left: float, label: str) -> Moment:
     if left >= NEAR_THE_END:
-        return fill("moment", side="right", percent=figure(100 - left), label=label)
-    return fill("moment", side="left", percent=figure(left), label=label)
+        return Moment("right", figure(100 - left), label)
+    return Moment("left", figure(left), label)
 
 
 def place(at: float, seconds: float) -> float:
-    """The position of a moment, from 0 to `UNITS`."""
+    """Returns the position of a moment, from 0 to `UNITS`."""
     return min(UNITS, max(0.0, at / seconds * UNITS))
 
 
 def figure(value: float) -> str:
-    """A coordinate, as short as possible."""
+    """Formats a coordinate with at most one decimal, as short as possible."""
     return f"{value:.1f}".rstrip("0").rstrip(".")
 
 
 def ticks(seconds: float) -> tuple[float, list[tuple[float, str]]]:
-    """The seconds between two grid lines, and the time and label of each line."""
+    """Returns the seconds between two grid lines, and time and label of each line."""
     step = next((step for step in _STEPS if seconds / step <= MOST_TICKS), seconds / MOST_TICKS)
+    # The addend makes up for divisions such as 0.3 / 0.1, which is a little less than 3.
     count = int(seconds / step + 1e-9)
     return step, [(number * step, _label(number * step, step)) for number in range(count + 1)]
 
@@ -78,52 +144,19 @@ def _label(at: float, step: float) -> str:
     return f"{hours}:{minutes:02} h"
 
 
-class Chart(NamedTuple):
-    """What all lanes have in common: the height of a row, and what is left out.
-
-    `dense` leaves the names of the processes out, `many` those of the phases, which are then strips.
-    """
-
-    row: int
-    dense: bool
-    many: bool
-
-    @classmethod
-    def of(cls, timeline: Timeline) -> Chart:
-        """Large for a few processes, small for hundreds."""
-        rows = max(1, sum(len(_rows(node)) for node in timeline.nodes))
-        row = 16 if rows <= 32 else 13 if rows <= 64 else 6 if rows <= 160 else 4
-        return cls(row, rows > 64, len(timeline.nodes) > MOST_NODES_WITH_NAMES)
-
-    @property
-    def bar(self) -> int:
-        """The height of a process's bar in its row."""
-        return max(3, self.row * 2 // 3)
-
-    @property
-    def phase(self) -> int:
-        """The height of a row of phases."""
-        return 5 if self.many else 20
+def lanes_of(timeline: Timeline) -> list[Lane]:
+    """Returns the lanes by node; of more than `MOST_LANES` nodes, those with a failure are preferred."""
+    nodes = timeline.nodes
+    failed_first = sorted(range(len(nodes)), key=lambda index: not _has_failure(nodes[index]))
+    return [lane(nodes[index], timeline.seconds) for index in sorted(failed_first[:MOST_LANES])]
 
 
-def timeline_part(timeline: Timeline, chart: Chart, lanes: Sequence[Html]) -> Html:
-    """These lanes of nodes below an axis; the others do not fit on the page."""
-    if not timeline.nodes:
-        return NOTHING
-    left = len(timeline.nodes) - len(lanes)
-    more = [notice(f"{left} more nodes do not fit on this page.", f"篇幅所限，另有 {left} 个节点未显示。")]
-    return fill(
-        "timeline",
-        legend=joined((fill("legend-entry", kind=kind, name=name) for kind, name in _legend(timeline)), "\n"),
-        kind=(" many" if chart.many else "") + (" dense" if chart.dense else ""),
-        bar=chart.bar,
-        tick=tick(timeline.seconds),
-        axes=joined([axis(timeline.seconds)] * (2 if chart.many else 1)),
-        lanes=joined([*lanes, *(more if left else [])], "\n"),
-    )
+def _has_failure(node: NodeTimeline) -> bool:
+    return any(process.role in (CAUSE, FOLLOWED) for run in node.runs for process in run.processes)
 
 
-def _legend(timeline: Timeline) -> Iterator[tuple[str, Text]]:
+def legend_of(timeline: Timeline) -> Iterator[tuple[str, Text]]:
+    """Yields the CSS class and the meaning of each colour and mark that the timeline has."""
     runs = [run for _, run in timeline.all_runs()]
     phases = [phase for run in runs for phase in run.phases]
     roles = {process.role for run in runs for process in run.processes}
@@ -137,78 +170,54 @@ def _legend(timeline: Timeline) -> Iterator[tuple[str, Text]]:
     yield from ((role, name) for role, name in ROLES.items() if role in roles)
     if roles:
         yield "quiet", Text("before its first output", "首次输出之前")
-    yield from ((shown, INCIDENTS[kind]) for kind, shown in {**_ACROSS, **_DOTS}.items() if kind in kinds)
+    marks = {**_ACROSS, **_DOTS}
+    yield from ((css_class, INCIDENTS[kind]) for kind, css_class in marks.items() if kind in kinds)
 
 
-def lane(node: NodeTimeline, seconds: float, chart: Chart) -> Html:
-    """The lane of a node in a job of this duration.
-
-    A page may have hundreds of them: attributes are without quotes where they are words of ours.
-    """
+def lane(node: NodeTimeline, seconds: float) -> Lane:
+    """Returns the lane of a node in a job of this duration."""
     rows = _rows(node)
     stacked = _stacked(phase for run in node.runs for phase in run.phases)
-    phases_height = chart.phase * (1 + max((level for level, _ in stacked), default=0))
-    top = phases_height + 1 if chart.many else 0
-    height = top + len(rows) * chart.row
-    middles = {label: figure(top + row * chart.row + chart.row / 2) for label, row in rows.items()}
-    processes = [process for run in node.runs for process in run.processes]
-    causes = [process.label for process in processes if process.role == CAUSE]
-    hit = causes[-1] if causes else ""  # those before it are of earlier attempts
-    names = NOTHING
-    if not chart.dense:
-        names = joined(_row_name(label, label == hit, chart.row) for label in rows)
-    elif height >= 2 * NAME_HEIGHT:
-        of_ranks = ranges([process.rank for process in processes if process.rank is not None])
-        names = _row_name(hit or of_ranks, bool(hit), 0)
-    phases = drawing = NOTHING
-    if not chart.many:
-        boxes = joined(_boxes(stacked, node, seconds, chart))
-        phases = fill("phases", height=phases_height, boxes=boxes)
-    if height:
-        bars = (_bar(p, run, middles[p.label], seconds) for run in node.runs for p in run.processes)
-        drawing = fill(
-            "drawing",
-            height=height,
-            strips=joined(_strips(stacked, node, seconds, chart) if chart.many else ()),
-            bars=joined(bars),
-            incidents=joined(_incidents(node, middles, seconds, height)),
-        )
-    attributes = _attributes(chart.dense and bool(hit), 0 if chart.dense else phases_height)
-    return fill("lane", attributes=attributes, node=node.number, rows=names, phases=phases, drawing=drawing)
-
-
-def _row_name(text: str, hit: bool, height: int) -> Html:
-    """The name of a process, or the ranks of a node, beside the drawing."""
-    return fill("lane-row", attributes=_attributes(hit, height), text=text)
-
-
-def _attributes(hit: bool, height: int) -> Html:
-    """Of a name: whether it is that of the cause, and its height, 0 for one that depends on its text."""
-    mark = Html(" class=hit" if hit else "")
-    return joined([mark, fill("lane-height", height=height) if height else NOTHING])
+    height = len(rows) * PROCESS_HEIGHT
+    middles = {label: figure((row + 0.5) * PROCESS_HEIGHT) for label, row in rows.items()}
+    pairs = [(process, run) for run in node.runs for process in run.processes if process.label in rows]
+    # Each attempt has a cause of its own: the last one is that of the job.
+    causes = [process.label for process, _ in pairs if process.role == CAUSE]
+    cause = causes[-1] if causes else None
+    return Lane(
+        node=node.number,
+        names=tuple((label, label == cause) for label in rows),
+        phases=tuple(_boxes(stacked[-MOST_PHASES:], node, seconds)),
+        phases_height=PHASE_HEIGHT * (1 + max((level for level, _ in stacked), default=0)),
+        height=height,
+        bars=tuple(
+            _bar(process, run, middles[process.label], seconds) for process, run in pairs[-MOST_BARS:]
+        ),
+        marks=tuple(_marks(node, middles, seconds, height)),
+    )
 
 
 def _rows(node: NodeTimeline) -> dict[str, int]:
-    """The row of each process, by rank."""
-    ranks = {process.label: process.rank for run in node.runs for process in run.processes}
+    """Returns the row of each process: those without a rank first, then by rank."""
+    ranks = {process.label: process.rank for run in node.runs for process in run.processes[-MOST_BARS:]}
     ordered = sorted(ranks, key=lambda label: (ranks[label] is not None, ranks[label] or 0))
-    return {label: row for row, label in enumerate(ordered)}
+    return {label: row for row, label in enumerate(ordered[:MOST_BARS])}
 
 
 def _stacked(phases: Iterable[PhaseSpan]) -> list[tuple[int, PhaseSpan]]:
-    """Each phase with its level: phases that overlap are above each other."""
+    """Returns the phases by their start, each with its level: phases that overlap have different ones."""
     ends: list[float] = []
     levels = []
     for phase in sorted(phases, key=lambda phase: phase.start):
-        level = next((level for level, end in enumerate(ends) if end <= phase.start + 0.002), len(ends))
-        level = min(level, 3)
+        free = (level for level, end in enumerate(ends) if end <= phase.start + _OVERLAP)
+        level = min(next(free, len(ends)), MOST_LEVELS - 1)
         ends[level : level + 1] = [float("inf") if phase.end is None else phase.end]
         levels.append((level, phase))
     return levels
 
 
 def _end_of(phase: PhaseSpan, node: NodeTimeline) -> float:
-    """The end of a phase; where it is unknown, that of the node's events."""
+    """Returns the end of a phase; where it is unknown, that of the run's events."""
     if phase.end is not None:
         return phase.end
     return next((run.end for run in node.runs if run.end >= phase.start), phase.start)
@@ -218,76 +227,55 @@ def _phase_class(name: str) -> str:
     return _PHASE_CLASSES.get(name, "p9")
 
 
-def _boxes(
-    stacked: list[tuple[int, PhaseSpan]], node: NodeTimeline, seconds: float, chart: Chart
-) -> Iterator[Html]:
+def _boxes(stacked: list[tuple[int, PhaseSpan]], node: NodeTimeline, seconds: float) -> Iterator[PhaseBox]:
     for level, phase in stacked:
         end = _end_of(phase, node)
         left, right = place(phase.start, seconds), place(end, seconds)
         outcome = {"failed": " failed", "stopped": " cut", "": " cut"}.get(phase.outcome, "")
-        took = duration(end - phase.start)
-        detail = f": {phase.detail}" if phase.detail else ""
-        yield fill(
-            "phase",
+        detail = f": {phase.detail[:LONGEST_DETAIL]}" if phase.detail else ""
+        yield PhaseBox(
             kind=_phase_class(phase.name) + outcome,
-            title=f"{phase.name} {phase.outcome or 'without an end'}, {took}{detail}",
+            title=f"{phase.name} {phase.outcome or 'without an end'}, {duration(end - phase.start)}{detail}",
             left=figure(left / 10),
             width=figure(max(NARROWEST, right - left) / 10),
-            top=level * chart.phase,
+            top=level * PHASE_HEIGHT,
             name=phase_name(phase.name),
-            duration=took,
+            duration=duration(end - phase.start),
         )
 
 
-def _strips(
-    stacked: list[tuple[int, PhaseSpan]], node: NodeTimeline, seconds: float, chart: Chart
-) -> Iterator[Html]:
-    """One stroke for all phases of a colour; failed phases are drawn however short they are."""
-    paths: dict[str, list[str]] = {}
-    for level, phase in stacked:
-        left, right = place(phase.start, seconds), place(_end_of(phase, node), seconds)
-        failed = phase.outcome == "failed"
-        if right - left < SMALLEST_PHASE and not failed:
-            continue
-        y = figure(level * chart.phase + chart.phase / 2)
-        path = f"M{figure(left)} {y}h{figure(max(NARROWEST, right - left))}"
-        paths.setdefault("failed" if failed else _phase_class(phase.name), []).append(path)
-    return (fill("stroke", kind=kind, path="".join(parts)) for kind, parts in paths.items())
-
-
-def _bar(process: ProcessSpan, run: BootRun, y: str, seconds: float) -> Html:
+def _bar(process: ProcessSpan, run: BootRun, y: str, seconds: float) -> Bar:
+    """Returns the bar of a process: pale until its first output, in the colour of its role from then on."""
     end = run.end if process.end is None else process.end
-    left, right = place(process.start, seconds), place(end, seconds)
     first = process.first_output
+    left, right = place(process.start, seconds), place(end, seconds)
     spoke = right if first is None else place(min(first, end), seconds)
     right = max(right, left + NARROWEST)
-    strokes: list[Html] = []
+    strokes = []
+    # Less than half of the shortest coordinate would be drawn as a dot.
     if spoke - left > 0.05:
-        strokes.append(fill("stroke", kind="quiet", path=f"M{figure(left)} {y}H{figure(spoke)}"))
-    if spoke >= right - 0.05:  # it printed nothing: only its end is coloured
+        strokes.append(Stroke("quiet", f"M{figure(left)} {y}H{figure(spoke)}"))
+    # A process that printed nothing has its role's colour at its end only.
+    if spoke >= right - 0.05:
         spoke = right - NARROWEST
-    strokes.append(fill("stroke", kind=process.role, path=f"M{figure(spoke)} {y}H{figure(right)}"))
+    strokes.append(Stroke(process.role, f"M{figure(spoke)} {y}H{figure(right)}"))
     if process.role == CAUSE:
-        strokes.append(fill("stroke", kind="dot", path=f"M{figure(right)} {y}h0"))
+        strokes.append(Stroke("dot", f"M{figure(right)} {y}h0"))
     code = code_shown(process.code, process.signal)
-    title = f"{process.label}: {code}, {process.start:.1f}–{end:.1f} s"
-    return fill("bar", title=title, strokes=joined(strokes))
+    return Bar(f"{process.label}: {code}, {process.start:.1f}–{end:.1f} s", tuple(strokes))
 
 
-def _incidents(node: NodeTimeline, middles: dict[str, str], seconds: float, height: int) -> Iterator[Html]:
-    """Lines across the lane, and dots on the processes concerned."""
+def _marks(node: NodeTimeline, middles: dict[str, str], seconds: float, height: int) -> Iterator[Stroke]:
+    """Yields a line across the lane for each restart and stop, and a dot for each process of an incident."""
     for number, run in enumerate(node.runs):
         if number:
-            yield _incident(_ACROSS["start"], f"M{figure(place(run.start, seconds))} 0V{height}")
+            yield Stroke(_ACROSS["start"], f"M{figure(place(run.start, seconds))} 0V{height}")
         for incident in run.incidents:
             x = figure(place(incident.at, seconds))
             if incident.kind in _ACROSS:
-                yield _incident(_ACROSS[incident.kind], f"M{x} 0V{height}")
+                yield Stroke(_ACROSS[incident.kind], f"M{x} 0V{height}")
             elif incident.kind in _DOTS:
-                for label in incident.label.split(", "):
-                    if label in middles:
-                        yield _incident(f"dot {_DOTS[incident.kind]}", f"M{x} {middles[label]}h0")
-
-
-def _incident(kind: str, path: str) -> Html:
-    return fill("incident-stroke", kind=kind, path=path)
+                labels = [label for label in incident.label.split(", ") if label in middles]
+                yield from (
+                    Stroke(f"dot {_DOTS[incident.kind]}", f"M{x} {middles[each]}h0") for each in labels
+                )

@@ -1,6 +1,6 @@
-"""The words of the page, and the messages of ma_boot in events, in English and Chinese.
+"""Texts of the page, and translations of ma_boot's own messages in events, in English and Chinese.
 
-Translations of the latter are in `templates/chinese.txt`, by their English templates.
+`templates/chinese.txt` has a Chinese template for each English template of a `Message`.
 """
 
 from __future__ import annotations
@@ -11,24 +11,40 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from markupsafe import Markup, escape
+
 from ma_boot import wording
 from ma_boot.errors import signal_name
 from ma_boot.wording import Message
 
+_BOTH = Markup('<span class="en">{}</span><span class="zh" lang="zh-CN">{}</span>')
+
 
 class Text(NamedTuple):
-    """One text in both languages."""
+    """One text in both languages; the style sheet hides the one that is not chosen."""
 
     en: str
     zh: str
 
+    def __html__(self) -> Markup:
+        """Returns the escaped text; Jinja and markupsafe call this instead of escaping the object itself."""
+        return escape(self.en) if self.en == self.zh else _BOTH.format(self.en, self.zh)
+
+    def filled(self, **values: object) -> Text:
+        """Fills the gaps (`{name}`) of both texts; a `Text` fills each one in its language."""
+        en, zh = (
+            {name: value[index] if isinstance(value, Text) else value for name, value in values.items()}
+            for index in range(2)
+        )
+        return Text(self.en.format_map(en), self.zh.format_map(zh))
+
     def cut(self, most: int) -> Text:
-        """Its first characters in each language."""
+        """Cuts the text to `most` characters in each language."""
         return Text(self.en[:most], self.zh[:most])
 
 
 def same(text: str) -> Text:
-    """A name or a number, which is the same in both languages."""
+    """Returns the text of a name or a number: the same in both languages."""
     return Text(text, text)
 
 
@@ -45,7 +61,7 @@ OUR_CODES: dict[int, Text] = {
     74: Text("the training succeeded, but an upload failed", "训练成功，但有输出上传失败"),
     75: Text("the rank table was not completed in time", "rank table 未在规定时间内就绪"),
     78: Text("the configuration or the environment is invalid", "配置或环境有误"),
-    124: Text("processes hung or could not be killed", "进程挂起或无法终止"),
+    124: Text("processes hung or could not be killed", "进程卡死或无法终止"),
     126: Text("the command cannot be executed", "命令无法执行"),
     127: Text("the command does not exist", "命令不存在"),
 }
@@ -69,43 +85,43 @@ PHASES: dict[str, Text] = {
 INCIDENTS: dict[str, Text] = {
     "restart": Text("restart", "重启"),
     "stop": Text("stop", "停止"),
-    "reset": Text("end asked for by MindCluster", "MindCluster 要求结束"),
+    "reset": Text("end requested by MindCluster", "MindCluster 要求结束"),
     "kill": Text("signal sent", "发送信号"),
     "unkillable": Text("could not be killed", "无法终止"),
-    "hang": Text("hang", "挂起"),
+    "hang": Text("hang", "卡死"),
     "waiting": Text("waited", "等待"),
     "left-over": Text("processes of an earlier run were stopped", "已清理上次运行遗留的进程"),
     "dropped": Text("lines not shown: standard output was blocked", "标准输出阻塞，部分行未显示"),
     "restored": Text("checkpoint to resume from", "从此检查点继续训练"),
     "checkpoints": Text(
-        "last checkpoint of the node; newest complete one", "本节点最后的检查点；最新的完整检查点"
+        "last checkpoint of the node; newest complete checkpoint", "本节点最后的检查点；最新的完整检查点"
     ),
     "slow rank": Text("slow rank", "慢 rank"),
-    "loss not finite": Text("the loss is no number", "loss 不是有效数值"),
+    "loss not finite": Text("the loss is not a number", "loss 不是有效数值"),
     "fault": Text("injected fault", "演练注入的故障"),
     "start": Text("boot command run again", "启动命令再次执行"),
 }
 
 
 def phase_name(name: str) -> Text:
-    """The name of a phase in both languages."""
+    """Returns the name of a phase in both languages; an unknown name stays as it is."""
     return PHASES.get(name, same(name))
 
 
 def code_shown(code: int | None, signal: int | None) -> str:
-    """`7` or `143 SIGTERM`; `?` if the end is unknown."""
+    """Formats an exit code: `7` or `143 SIGTERM`; `?` if the end is unknown."""
     if code is None:
         return "?"
     return f"{code} {signal_name(signal)}" if signal else str(code)
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """`0–3, 8, 10–15` for whole numbers in any order."""
+    """Formats whole numbers in any order as `0–3, 8, 10–15`."""
     return wording.ranges(numbers, "–")
 
 
 def in_both(text: str) -> Text:
-    """A text with its translation; one that is no message of ma_boot stays as it is."""
+    """Translates a message of ma_boot; any other text is the same in both languages."""
     return Text(text, _in_chinese(text))
 
 
@@ -115,14 +131,15 @@ def _in_chinese(text: str) -> str:
     args = [_in_chinese(arg) for arg in text.args]
     template = catalogue().get(text.template)
     if template is not None:
-        with suppress(IndexError):  # of another version
+        # An event of another version may have fewer arguments than the template has gaps.
+        with suppress(IndexError):
             return template.format(*args)
     return Message(text.template, tuple(args))
 
 
 @cache
 def catalogue() -> Mapping[str, str]:
-    """The Chinese templates by the English ones."""
+    """Reads the Chinese templates; the keys are the English ones."""
     text = (Path(__file__).with_name("templates") / "chinese.txt").read_text(encoding="utf-8")
     entries = (entry.partition("\n") for entry in text.rstrip("\n").split("\n\n")[1:])
     return {english: chinese for english, _, chinese in entries}

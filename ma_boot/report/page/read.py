@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -17,9 +15,9 @@ from ma_boot.processes.signals import SignalInbox
 from ma_boot.processes.task import Task
 from ma_boot.redact import without_secrets
 from ma_boot.report.explain import without_escapes
-from ma_boot.report.files import keep_earlier, write_atomically
+from ma_boot.report.files import keep_earlier, read_end, write_atomically
 from ma_boot.report.page.compose import page_text
-from ma_boot.report.page.head import cause_in_own_words, headline, time_that_counted
+from ma_boot.report.page.head import cause_in_own_words, headline, useful_time
 from ma_boot.report.page.language import catalogue
 from ma_boot.report.page.tables import logs_to_read
 from ma_boot.report.result import CAUSE
@@ -36,8 +34,9 @@ LOGS = (".txt", ".log")
 
 
 class JobPage(NamedTuple):
-    """The page of a job; in one line how the job ended and why, in another what its time went for; and a line
-    for each restart of its processes, with the reason."""
+    """The page of a job; `end` and `time` are its end and its useful node time in one line each, `restarts`
+    has a line for each restart.
+    """
 
     text: str
     end: str
@@ -46,10 +45,10 @@ class JobPage(NamedTuple):
 
 
 def page_of(events: Sequence[Path], page: Path | None = None, own: bool = False) -> JobPage:
-    """The page of the job that wrote these event files, without secrets.
+    """Makes the page of the job that wrote these event files, without secrets.
 
-    `page` is where it will be: its links to whole logs are relative to that. `own` are events that this
-    process wrote: the logs that they name are read wherever they are.
+    `page` is its future path: links to whole logs are relative to it. `own` are events of this process: the
+    logs that they name are read wherever they are.
 
     Raises:
         ConfigError: A file cannot be read, there are no events, or they are of several jobs.
@@ -63,20 +62,20 @@ def page_of(events: Sequence[Path], page: Path | None = None, own: bool = False)
     end = " ".join(filter(None, [headline(timeline).en, why]))
     reasons = (printable(incident.text) for incident in timeline.restarts)
     restarts = tuple(f"restart {number}: {reason}" for number, reason in enumerate(reasons, 1))
-    text, time_spent = page_text(timeline, ends_of_logs, links), time_that_counted(timeline).en
+    text, time_spent = page_text(timeline, ends_of_logs, links), useful_time(timeline).en
     return JobPage(text, printable(end), time_spent, restarts)
 
 
 def _hidden(text: str) -> str:
-    """A string of an event without secrets; a template of a message, which is ma_boot's own, as it is."""
+    """Masks the secrets of a string of an event, unless it is a template of ma_boot's own messages."""
     return text if text in catalogue() else without_secrets(text)
 
 
 def event_files(places: Iterable[Path]) -> list[Path]:
-    """These files, and those of events below the directories among them, each once.
+    """Returns these files, and the event files below the directories among them, each once.
 
     Raises:
-        ConfigError: A directory has none.
+        ConfigError: A directory has no event files.
     """
     files: list[Path] = []
     for place in places:
@@ -91,7 +90,7 @@ def event_files(places: Iterable[Path]) -> list[Path]:
 
 def _timeline(events: Sequence[Path]) -> Timeline:
     try:
-        files = [read_events(_end_of(path, MOST_EVENT_BYTES), _hidden) for path in events]
+        files = [read_events(read_end(path, MOST_EVENT_BYTES), _hidden) for path in events]
     except OSError as error:
         raise ConfigError(f"cannot read the events {error.filename}: {error.strerror}") from error
     if not any(file.events for file in files):
@@ -103,11 +102,10 @@ def _timeline(events: Sequence[Path]) -> Timeline:
 
 
 def places_of_logs(timeline: Timeline, events: Sequence[Path], own: bool = False) -> dict[str, Path]:
-    """Where the logs that the page shows are, by log file as in the events: there, or beside the events.
+    """Returns the paths of the logs on the page, by log file as in the events: there, or beside the events.
 
-    They may have been copied with them. Those that do not exist are left out. Events of another machine may
-    name any file: unless they are our `own`, only logs (`.txt`, `.log`) that lie below a directory of the
-    events count, after links are resolved.
+    Logs that do not exist are left out. Events of another machine may name any file: unless the events are
+    our `own`, only logs (`.txt`, `.log`) below a directory of the events are read, after links are resolved.
     """
     beside = list(dict.fromkeys(path.parent for path in events))
     allowed = tuple(os.path.join(os.path.realpath(parent), "") for parent in beside)
@@ -124,13 +122,13 @@ def places_of_logs(timeline: Timeline, events: Sequence[Path], own: bool = False
 
 
 def relative_url(place: Path, page: Path) -> str:
-    """The relative URL that leads from a page to a file, which may be moved together."""
+    """Returns the relative URL from a page to a file; both may be moved together."""
     path = os.path.relpath(os.path.abspath(place), os.path.dirname(os.path.abspath(page)))
     return f"./{quote(os.fsencode(path))}"
 
 
 def tails(timeline: Timeline, places: Mapping[str, Path]) -> dict[str, str]:
-    """The ends of the logs that the page shows, by log file as in the events; without secrets."""
+    """Returns the ends of the logs on the page, by log file as in the events; without secrets."""
     wanted = [process for process in logs_to_read(timeline) if process.log_file in places]
     each = min(LARGEST_TAIL, ALL_TAILS // max(1, len(wanted)))
     ends: dict[str, str] = {}
@@ -139,25 +137,12 @@ def tails(timeline: Timeline, places: Mapping[str, Path]) -> dict[str, str]:
         place = places[process.log_file]
         with suppress(OSError):
             is_cut = place.stat().st_size > size
-            ends[process.log_file] = (CUT if is_cut else "") + _plain(_end_of(place, size))
+            ends[process.log_file] = (CUT if is_cut else "") + _plain(read_end(place, size))
     return ends
 
 
-def _end_of(path: Path, most: int) -> str:
-    """The last whole lines of a regular file, at most this number of bytes. Raises `OSError`."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a FIFO would be waited for
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - most))
-        data = file.read(most)
-    if size > most:
-        data = data.partition(b"\n")[2] or data
-    return data.decode("utf-8", "replace")
-
-
 def _plain(text: str) -> str:
-    """The text without colours and secrets, and of a progress bar only its last state."""
+    """Removes colours and secrets, and all but the last state of a progress bar."""
     lines = without_secrets(without_escapes(text)).replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2][:2000] for line in lines).rstrip("\n")
 

@@ -1,12 +1,14 @@
-"""What happened, how processes ended, where they hung, what they printed last, how they were started."""
+"""Incidents, ends of processes, stacks of a hang, ends of logs and command lines as values. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
+from typing import NamedTuple
 
-from ma_boot.report.page.fill import NOTHING, Html, box, fill, folded_table, joined, notice, table
+from markupsafe import Markup
+
 from ma_boot.report.page.language import INCIDENTS, ROLES, Text, code_shown, in_both, ranges, same
 from ma_boot.report.result import STOPPED, WELL
 from ma_boot.report.timeline.job_timeline import Incident, ProcessSpan, StackGroup, Timeline
@@ -14,14 +16,18 @@ from ma_boot.wording import duration
 
 MOST_INCIDENTS = 60
 MOST_LOGS = 256
-MOST_CHARACTERS = 200  # of a cell
-MOST_ENDS = 40  # different ones
-MOST_PROCESSES = 64  # in the table with a row for each
+# Of a cell.
+MOST_CHARACTERS = 200
+# Rows of the table of processes, each for those with the same role, exit code and signal.
+MOST_ENDS = 40
+# More processes than these have no table with a row for each.
+MOST_PROCESSES = 64
 MOST_COMMANDS = 4
 MOST_STACKS = 24
+# Stacks that are unfolded: the odd ones come first.
 OPEN_STACKS = 2
-_INCIDENTS = (Text("time", "时间"), Text("node", "节点"), Text("event", "事件"), Text("details", "说明"))
-_PROCESSES = (
+INCIDENT_NAMES = (Text("time", "时间"), Text("node", "节点"), Text("event", "事件"), Text("details", "说明"))
+PROCESS_NAMES = (
     Text("processes", "进程"),
     Text("nodes", "节点"),
     Text("exit code", "退出码"),
@@ -29,56 +35,74 @@ _PROCESSES = (
     Text("ran for", "运行时长"),
     Text("first output after", "首次输出耗时"),
 )
+# Roles of processes, the most interesting one first.
 _ORDER = ("cause", "followed", "unknown", "stopped", "well")
 Row = tuple[object, ...]
 
 
-def incidents_part(timeline: Timeline) -> Html:
-    """What happened, oldest first; the same incident on several nodes in one row."""
+class Stack(NamedTuple):
+    """A stack with the ranks that have it."""
+
+    heading: Text
+    stack: str
+
+
+class Stacks(NamedTuple):
+    """The stacks of a hang, the first `open` of them unfolded, and the number of those `left` out."""
+
+    suspect: Text
+    why: Text
+    groups: list[Stack]
+    open: int
+    left: int
+
+
+class LogEnd(NamedTuple):
+    """The end of a process's log; `id` names it in links, `link` is the URL of the whole log or empty."""
+
+    id: str
+    role: str
+    heading: Text
+    file: str
+    link: str
+    text: str
+
+
+def incidents_of(timeline: Timeline) -> tuple[list[Row], int]:
+    """Returns the incidents, oldest first, and the number of those that are left out.
+
+    The same incident on several nodes is one row.
+    """
     alike: dict[tuple[str, str, str], list[Incident]] = {}
     for incident in timeline.all_incidents():
         alike.setdefault((incident.kind, incident.label, incident.text), []).append(incident)
-    if not alike:
-        return NOTHING
-    left = len(alike) - MOST_INCIDENTS
     rows = [_incident_row(members, timeline.began) for members in list(alike.values())[:MOST_INCIDENTS]]
-    return fill(
-        "incidents",
-        heading=Text("What happened", "事件记录"),
-        table=table(_INCIDENTS, rows),
-        more=fill("more", text=Text(f"and {left} more", f"另有 {left} 条")) if left > 0 else NOTHING,
-    )
+    return rows, len(alike) - len(rows)
 
 
 def _incident_row(members: Sequence[Incident], began: float) -> Row:
     first = members[0]
     moment = datetime.fromtimestamp(began + first.at, timezone.utc)
     after = _spread([member.at for member in members])
-    time = fill("clock", after=after, iso=f"{moment:%Y-%m-%dT%H:%M:%SZ}")
+    # A script fills in the time of day by the reader's clock.
+    clock = Markup('{} <time data-as="clock" datetime="{:%Y-%m-%dT%H:%M:%SZ}"></time>').format(after, moment)
     nodes = ranges([member.node for member in members if member.node is not None])
     details = (
         " · ".join(filter(None, (first.label, text)))[:MOST_CHARACTERS] for text in in_both(first.text)
     )
-    return time, nodes, INCIDENTS.get(first.kind, same(first.kind)), Text(*details)
+    return clock, nodes, INCIDENTS.get(first.kind, same(first.kind)), Text(*details)
 
 
-def processes_part(timeline: Timeline) -> Html:
-    """The ends of all processes: a row for those that ended alike, and one for each if they are few."""
+def processes_of(timeline: Timeline) -> tuple[list[Row], list[Row]]:
+    """Returns a row for all processes that ended alike; and one for each process if they are few."""
     processes = list(timeline.last_processes())
-    if not processes:
-        return NOTHING
     alike: dict[tuple[str, int | None, int | None], list[tuple[int, ProcessSpan]]] = {}
     for node, process in processes:
         alike.setdefault((process.role, process.code, process.signal), []).append((node, process))
     ordered = sorted(alike.items(), key=lambda item: _ORDER.index(item[0][0]))[:MOST_ENDS]
     few = len(alike) < len(processes) <= MOST_PROCESSES
     each = [_process_row([process]) for process in processes] if few else []
-    return fill(
-        "processes",
-        heading=Text("Processes", "进程"),
-        table=table(_PROCESSES, [_process_row(members) for _, members in ordered]),
-        each=folded_table(Text("All processes", "各进程明细"), _PROCESSES, each),
-    )
+    return [_process_row(members) for _, members in ordered], each
 
 
 def _process_row(members: Sequence[tuple[int, ProcessSpan]]) -> Row:
@@ -88,59 +112,53 @@ def _process_row(members: Sequence[tuple[int, ProcessSpan]]) -> Row:
         _labels(processes),
         ranges([node for node, _ in members]),
         code_shown(first.code, first.signal),
-        fill("role", role=first.role, name=ROLES[first.role]),
+        Markup('<b class="{}"></b>{}').format(first.role, ROLES[first.role]),
         _spread([p.end - p.start for p in processes if p.end is not None]),
         _spread([p.first_output - p.start for p in processes if p.first_output is not None]),
     )
 
 
 def _labels(processes: Sequence[ProcessSpan]) -> str:
-    """`rank 0–7, scheduler`."""
+    """Formats the labels of processes: `rank 0–7, scheduler`."""
     ranks = ranges([process.rank for process in processes if process.rank is not None])
     others = dict.fromkeys(process.label for process in processes if process.rank is None)
     return ", ".join([*([f"rank {ranks}"] if ranks else []), *others])[:MOST_CHARACTERS]
 
 
 def _spread(seconds: Sequence[float]) -> str:
-    """`0.4 s` or `0.4 s – 12.1 s`."""
+    """Formats the shortest and the longest of several times: `0.4 s` or `0.4 s – 12.1 s`."""
     if not seconds:
         return ""
     low, high = duration(min(seconds)), duration(max(seconds))
     return low if low == high else f"{low} – {high}"
 
 
-def stacks_part(timeline: Timeline) -> Html:
-    """Where the processes hung: the stacks that have most processes, of several the latest."""
+def stacks_of(timeline: Timeline) -> Stacks | None:
+    """Returns the stacks of the hang with most processes, of several the latest; None without a hang."""
     every = [stacks for _, run in timeline.all_runs() for stacks in run.stacks]
     if not every:
-        return NOTHING
+        return None
     widest = max(every, key=lambda stacks: (sum(len(group.ranks) for group in stacks.groups), stacks.at))
-    who, why = in_both(widest.suspect), in_both(widest.why)
-    suspect = fill("suspect", who=who, why=why) if widest.suspect else NOTHING
-    left = len(widest.groups) - MOST_STACKS
-    more = Text(f"and {left} more places", f"另有 {left} 处")
-    groups = (_stack(number, group) for number, group in enumerate(widest.groups[:MOST_STACKS]))
-    return fill(
-        "stacks",
-        heading=Text("Where the processes hung", "进程挂起的位置"),
-        suspect=suspect,
-        groups=joined(groups, "\n"),
-        more=fill("more", text=more) if left > 0 else NOTHING,
+    return Stacks(
+        suspect=in_both(widest.suspect),
+        why=in_both(widest.why),
+        groups=[_stack(group) for group in widest.groups[:MOST_STACKS]],
+        open=OPEN_STACKS,
+        left=len(widest.groups) - MOST_STACKS,
     )
 
 
-def _stack(number: int, group: StackGroup) -> Html:
+def _stack(group: StackGroup) -> Stack:
     who, count = ranges(group.ranks) or "?", len(group.ranks)
-    heading = Text(f"rank {who}", f"rank {who}")
     if count > 1:
-        heading = Text(f"{count} ranks, same stack: {who}", f"{count} 个 rank，调用栈相同：{who}")
-    opened = Html(" open" if number < OPEN_STACKS else "")
-    role = "cause" if number == 0 else "stopped"
-    return fill("stack", open=opened, role=role, heading=heading, box=box(group.stack))
+        return Stack(
+            Text(f"{count} ranks, same stack: {who}", f"{count} 个 rank，调用栈相同：{who}"), group.stack
+        )
+    return Stack(same(f"rank {who}"), group.stack)
 
 
-def start_part(timeline: Timeline) -> Html:
-    """The command lines that started the job: that of a rehearsal, those of nodes."""
+def commands_of(timeline: Timeline) -> list[tuple[Text, str]]:
+    """Returns the command lines that started the job: that of a rehearsal, then those of nodes."""
     of_nodes: dict[str, list[int]] = {}
     for node in timeline.nodes:
         if node.last.command:
@@ -149,50 +167,41 @@ def start_part(timeline: Timeline) -> Html:
     for command, numbers in list(of_nodes.items())[:MOST_COMMANDS]:
         nodes = ranges(numbers)
         commands.append((Text(f"on node {nodes}", f"在节点 {nodes}"), command))
-    shown = (fill("command", heading=heading, box=box(command)) for heading, command in commands)
-    heading = Text("Started by", "启动方式")
-    return fill("start", heading=heading, commands=joined(shown, "\n")) if commands else NOTHING
+    return commands
 
 
-def log_parts(timeline: Timeline, tails: Mapping[str, str], links: Mapping[str, str]) -> list[Html]:
-    """What the processes printed last, those of most interest first; `links` lead to the whole logs."""
-    logs = []
-    for node, process in _by_interest(timeline):
-        tail, file = tails.get(process.log_file, ""), process.log_file
-        if tail.strip():
-            label, code = process.label, code_shown(process.code, process.signal)
-            heading = Text(
-                f"{label} · node {node} · exit code {code}", f"{label} · 节点 {node} · 退出码 {code}"
-            )
-            linked = fill("link", href=links[file], text=file) if links.get(file) else file
-            role, opened = process.role, Html(" open" if process.role == "cause" else "")
-            id = "log-" + re.sub(r"\W+", "-", label if process.rank is not None else f"node {node} {label}")
-            logs.append(
-                fill("log", id=id, open=opened, role=role, heading=heading, file=linked, box=box(tail))
-            )
-    return logs
+def logs_of(timeline: Timeline, tails: Mapping[str, str], links: Mapping[str, str]) -> list[LogEnd]:
+    """Returns the ends of logs, the most interesting first; `links` are URLs of the whole logs."""
+    return [
+        _log(node, process, tails[process.log_file], links.get(process.log_file, ""))
+        for node, process in _by_interest(timeline)
+        if tails.get(process.log_file, "").strip()
+    ]
 
 
-def logs_part(logs: Sequence[Html], left: int) -> Html:
-    """These ends of logs; those of `left` more processes do not fit on the page."""
-    if not logs:
-        return NOTHING
-    more = notice(
-        f"The logs of {left} more processes are in the log directory only.",
-        f"另有 {left} 个进程的日志未包含在本页，请查看日志目录。",
+def _log(node: int, process: ProcessSpan, tail: str, link: str) -> LogEnd:
+    label, code = process.label, code_shown(process.code, process.signal)
+    # Only the labels of ranks are unique in the job.
+    unique = label if process.rank is not None else f"node {node} {label}"
+    return LogEnd(
+        id="log-" + re.sub(r"\W+", "-", unique),
+        role=process.role,
+        heading=Text(f"{label} · node {node} · exit code {code}", f"{label} · 节点 {node} · 退出码 {code}"),
+        file=process.log_file,
+        link=link,
+        text=tail,
     )
-    return fill("logs", heading=Text("Logs", "日志"), logs=joined(logs, "\n"), more=more if left else NOTHING)
 
 
 def logs_to_read(timeline: Timeline) -> list[ProcessSpan]:
-    """The processes whose logs the page shows, and a node that ended without an event of its end."""
+    """Returns the processes with logs on the page, and a rehearsed node that left no event of its end."""
     failed = timeline.outcome.process
     wanted = [process for _, process in _by_interest(timeline)]
     return wanted if failed is None or failed in wanted or not failed.log_file else [failed, *wanted]
 
 
 def _by_interest(timeline: Timeline) -> list[tuple[int, ProcessSpan]]:
-    """The processes with a log: the cause, those that failed after it by time, the others by rank."""
+    """Returns the processes with a log: the root cause, later failures by time, the others by rank."""
 
     def order(member: tuple[int, ProcessSpan]) -> tuple[int, float]:
         process = member[1]

@@ -1,4 +1,8 @@
-"""The events of one run of the boot command as a `BootRun`. Pure."""
+"""Decodes the events of one run of the boot command as a `BootRun`. Pure.
+
+Events may be of another version, torn, or forged: each field that is not as expected is left out, and the
+length of every list and text is limited.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +26,12 @@ from ma_boot.report.timeline.job_timeline import (
 )
 from ma_boot.wording import Message, duration
 
+# Limits of what is kept of one run, whatever its events have.
 MOST_GROUPS = 64
-MOST_STACK = 4000  # characters
-MOST_PROCESSES = 1200  # of one run: with restarts a node has more processes than ranks
+# Characters of a stack.
+MOST_STACK = 4000
+# With restarts a node has more processes than ranks.
+MOST_PROCESSES = 1200
 MOST_INCIDENTS = 200
 MOST_SAMPLES = 400
 MOST_PLACES = 100
@@ -37,7 +44,7 @@ Table = Mapping[str, Mapping[str, float]]
 
 
 def hang_stacks(at: float, event: Event) -> HangStacks:
-    """The folded stacks of an event, whatever it has."""
+    """Decodes the folded stacks of an event."""
     named = _object(event, "suspect")
     groups = (_group(group) for group in items(event, "folded")[:MOST_GROUPS] if isinstance(group, dict))
     node = whole(named, "node")
@@ -46,7 +53,7 @@ def hang_stacks(at: float, event: Event) -> HangStacks:
 
 
 def job_cause(event: Event) -> Cause | None:
-    """The cause of the end of the job, as far as the node that wrote it knew; None if it names no node."""
+    """Decodes the root cause as known to the node that wrote the event; None if it names no node."""
     cause = _object(event, "cause")
     node, rank, code = whole(cause, "node", 100_000), whole(cause, "rank"), whole(cause, "code", 255)
     text = words(cause, "words") or ("" if code is None else Message.of("exit code {}", code))
@@ -54,7 +61,14 @@ def job_cause(event: Event) -> Cause | None:
         return None
     at, evidence = number(cause, "at", 1e11) or 0.0, whole(cause, "evidence", LOST_PEER) or OWN
     return Cause(
-        node, rank, code or 0, text, at, evidence, words(cause, "place", 300), words(cause, "hint", 600)
+        node=node,
+        rank=rank,
+        code=code or 0,
+        words=text,
+        at=at,
+        evidence=evidence,
+        place=words(cause, "place", 300),
+        hint=words(cause, "hint", 600),
     )
 
 
@@ -64,7 +78,7 @@ def _group(group: Mapping[str, Any]) -> StackGroup:
 
 
 def sample(at: float, event: Event) -> Measurement:
-    """The figures of an event by metric, without those that are unknown."""
+    """Decodes the measurements of an event by metric, without unknown values."""
     ranks, cards, host = (_object(event, name) for name in ("ranks", "cards", "host"))
     further = _object(ranks, "values")
     columns = {
@@ -85,7 +99,7 @@ def _object(event: Event, name: str) -> Mapping[str, Any]:
 
 
 def _table(names: list[Any], columns: Mapping[str, object]) -> Table:
-    """The columns that have figures, each by the names of the rows."""
+    """Returns the columns with values, each by the names of the rows."""
     rows = [str(name)[:40] for name in names]
     table: dict[str, dict[str, float]] = {}
     for metric, values in columns.items():
@@ -97,7 +111,7 @@ def _table(names: list[Any], columns: Mapping[str, object]) -> Table:
 
 
 def _of_host(host: Mapping[str, Any]) -> Table:
-    """What the machine as a whole does; of memory and disks the used part."""
+    """Returns the measurements of the whole machine; of memory and disks the used part."""
     table: dict[str, dict[str, float]] = {}
     for metric in ("cpu", "received", "sent"):
         if is_figure(host.get(metric)):
@@ -115,11 +129,12 @@ def _of_host(host: Mapping[str, Any]) -> Table:
 
 
 def is_figure(value: object) -> bool:
-    """Whether this is a number that can be drawn: not NaN, not infinite."""
+    """Returns whether a value is a number that can be drawn: neither NaN nor infinite."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e15
 
 
-_INCIDENTS: Mapping[str, Callable[[Event], tuple[str, str]]] = {  # the label and the text of each kind
+# Label and text of the incidents of each kind.
+_INCIDENTS: Mapping[str, Callable[[Event], tuple[str, str]]] = {
     "restart": lambda e: ("", words(e, "reason")),
     "stop": lambda e: ("", words(e, "reason")),
     "reset": lambda e: ("", words(e, "reason")),
@@ -152,16 +167,16 @@ def _slowness(event: Event) -> str:
 
 
 def _sets(event: Event) -> str:
-    """The newest complete checkpoint, and the age of the one before the end of the training."""
+    """Describes the newest complete checkpoint, and the age of the one before the end of the training."""
     before, age = words(event, "before", 40), number(event, "age", 1e9)
-    whole_now = Message.of("whole: {}", words(event, "whole", 40) or "–")
+    newest = Message.of("complete: {}", words(event, "whole", 40) or "–")
     if not before or age is None:
-        return whole_now
-    return Message.of("{} · {}: {}", whole_now, before, duration(age))
+        return newest
+    return Message.of("{} · {}: {}", newest, before, duration(age))
 
 
 def boot_run(node: int | None, events: Timed) -> BootRun:
-    """The run that wrote these events, at least one, each with its time in seconds after the job began.
+    """Decodes the run that wrote these events, at least one, each with its seconds after the job's start.
 
     Events of unknown kinds are ignored.
     """
@@ -200,13 +215,13 @@ def boot_run(node: int | None, events: Timed) -> BootRun:
 
 
 def incident_of(at: float, node: int | None, event: Event) -> Incident | None:
-    """The event as an incident; None for an event of another kind."""
+    """Decodes an incident; None for an event of another kind."""
     describe = _INCIDENTS.get(event["kind"])
     return None if describe is None else Incident(event["kind"], at, node, *describe(event))
 
 
 def _phases(events: Timed) -> list[PhaseSpan]:
-    """The phases; the end of one is that of the latest of its name that has not ended."""
+    """Pairs starts and ends of phases; an end belongs to the latest open phase of its name."""
     phases: list[PhaseSpan] = []
     for at, event in events:
         name = words(event, "phase", 40)
@@ -225,7 +240,7 @@ def _phases(events: Timed) -> list[PhaseSpan]:
 
 
 def _processes(events: Timed) -> list[ProcessSpan]:
-    """The processes; an event after a start belongs to the latest process of its label."""
+    """Pairs starts and ends of processes; an event belongs to the latest process of its label."""
     processes: list[ProcessSpan] = []
     latest: dict[str, int] = {}
     for at, event in events:
@@ -234,7 +249,20 @@ def _processes(events: Timed) -> list[ProcessSpan]:
             start = at if kind == "start" else _start_of(at, event)
             rank, log_file = whole(event, "rank"), words(event, "log_file", 1000)
             latest[label] = len(processes)
-            processes.append(ProcessSpan(label, rank, start, None, None, None, None, False, "", log_file))
+            processes.append(
+                ProcessSpan(
+                    label=label,
+                    rank=rank,
+                    start=start,
+                    first_output=None,
+                    end=None,
+                    code=None,
+                    signal=None,
+                    stopped=False,
+                    oom="",
+                    log_file=log_file,
+                )
+            )
         if kind not in ("first-output", "exit") or label not in latest:
             continue
         process = processes[latest[label]]
@@ -253,9 +281,9 @@ def _processes(events: Timed) -> list[ProcessSpan]:
 
 
 def _transfers(events: Timed) -> tuple[TransferSpan, ...]:
-    """All transfers, the unfinished ones last.
+    """Returns all transfers, the unfinished ones last.
 
-    A step of an output with checkpoints is one, too: the upload at the end does not count it.
+    The upload of a checkpoint is a transfer, too: the upload at the end does not count it.
     """
     transfers: list[TransferSpan] = []
     running: dict[str, list[tuple[float, int]]] = {}  # the samples of transfers that go on, by direction
@@ -280,7 +308,14 @@ def _transfers(events: Timed) -> tuple[TransferSpan, ...]:
                 )
             )
     unfinished = (
-        TransferSpan(direction, samples[0][0], None, 0, samples[-1][1], tuple(samples[-MOST_SAMPLES:]))
+        TransferSpan(
+            direction=direction,
+            start=samples[0][0],
+            end=None,
+            files=0,
+            bytes=samples[-1][1],
+            samples=tuple(samples[-MOST_SAMPLES:]),
+        )
         for direction, samples in running.items()
     )
     return (*transfers[-MOST_PROCESSES:], *unfinished)
@@ -307,5 +342,5 @@ def _places(events: Timed) -> Iterator[PlaceOfData]:
 
 
 def _start_of(at: float, event: Event) -> float:
-    """When something began that ended with this event."""
+    """Returns the start of an activity whose end is this event."""
     return max(0.0, at - (number(event, "seconds", 1e9) or 0.0))

@@ -1,4 +1,4 @@
-"""Parses the lines of an event file; no content whatsoever makes it fail. Pure."""
+"""Parser of event files that tolerates any content. Pure."""
 
 from __future__ import annotations
 
@@ -9,26 +9,36 @@ from typing import Any, Callable, NamedTuple
 
 from ma_boot.wording import text_in
 
-MOST_CHARACTERS = 4000  # of one string
-MOST_PARTS = 4096  # of one list: so many ranks may hang at one place
+# Characters of one string.
+MOST_CHARACTERS = 4000
+# Items of one list; as many ranks may hang at the same place.
+MOST_PARTS = 4096
+# Nested lists and objects.
 MOST_DEPTH = 8
-MOST_MEASURED = 600  # events of metrics in a file
+# Samples of a file that are parsed: days of training have tens of thousands, a chart needs a few hundred.
+MOST_MEASURED = 600
 MEASURED = '"kind": "metrics"'
-_CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]"  # slow to compile, and seldom needed
+# Compiled on first use only: that is slow, and most texts have no such character.
+_CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]"
 
 Event = Mapping[str, Any]
-Timed = tuple[tuple[float, Event], ...]  # each event with its moment in seconds
+# Each event with its moment in seconds.
+Timed = tuple[tuple[float, Event], ...]
 
 
 class EventFile(NamedTuple):
-    """The events of one file in order, and the number of lines that could not be parsed."""
+    """Events of one file in order, and the number of lines that could not be parsed."""
 
     events: tuple[Event, ...]
     unreadable: int
 
 
 def read_events(text: str, hide: Callable[[str], str] = str) -> EventFile:
-    """Parses JSON lines; torn lines are counted. `hide` masks the secrets in each string."""
+    """Parses JSON lines; `hide` masks the secrets in each string.
+
+    A line that is torn (its writer was killed, or has not finished it) or not an event is counted as
+    unreadable.
+    """
     events: list[Event] = []
     unreadable = 0
     lines = text.split("\n")
@@ -37,7 +47,7 @@ def read_events(text: str, hide: Callable[[str], str] = str) -> EventFile:
     for line in lines:
         if not line.strip():
             continue
-        if every > 1 and MEASURED in line:  # of days of them a drawing needs a few hundred
+        if every > 1 and MEASURED in line:
             measured += 1
             if measured % every:
                 continue
@@ -53,7 +63,7 @@ def read_events(text: str, hide: Callable[[str], str] = str) -> EventFile:
 
 
 def printable(text: str) -> str:
-    """The text without characters that a page cannot hold: control characters and lone surrogates."""
+    """Removes characters that a page cannot hold: control characters and lone surrogates."""
     return text if text.isprintable() else re.sub(_CONTROLS, "", text)
 
 
@@ -69,36 +79,37 @@ def _clean(value: Any, hide: Callable[[str], str], depth: int) -> Any:
 
 
 def number(event: Event, name: str, highest: float = 1e12) -> float | None:
-    """A number from 0 to `highest`; None for anything else."""
+    """Returns a number from 0 to `highest`; None for any other value."""
     value: Any = event.get(name)
-    known = type(value) in (int, float) and 0 <= value <= highest  # not for NaN, and a bool is no number
+    # NaN fails both comparisons; a bool is an int, but not by its type.
+    known = type(value) in (int, float) and 0 <= value <= highest
     return float(value) if known else None
 
 
 def whole(event: Event, name: str, highest: int = 1_000_000) -> int | None:
-    """A whole number from 0 to `highest`; None for anything else."""
+    """Returns a whole number from 0 to `highest`; None for any other value."""
     value = event.get(name)
     return value if type(value) is int and 0 <= value <= highest else None
 
 
 def words(event: Event, name: str, most: int = 300) -> str:
-    """A text whose parts are cut to `most` characters; empty for anything else."""
+    """Returns a text whose parts are cut to `most` characters; empty for any other value."""
     return text_in(event, name, lambda text: text[:most])
 
 
 def items(event: Event, name: str) -> list[Any]:
-    """A list; empty for anything else."""
+    """Returns a list; empty for any other value."""
     value = event.get(name)
     return value if isinstance(value, list) else []
 
 
 def several(event: Event, name: str, most: int = 100) -> tuple[str, ...]:
-    """The strings of a list, each cut to `most` characters; empty for anything else."""
+    """Returns the strings of a list, each cut to `most` characters; empty for any other value."""
     return tuple(part[:most] for part in items(event, name) if isinstance(part, str))
 
 
 def clocked(events: Sequence[Event]) -> Timed:
-    """Each event of one run with its wall-clock time in seconds since 1970.
+    """Returns each event of one run with its Unix time in seconds.
 
     The first event with both clocks fixes the offset of the monotonic clock, which gives all later times:
     setting the wall clock meanwhile does not matter.
@@ -120,6 +131,6 @@ def clocked(events: Sequence[Event]) -> Timed:
 
 
 def moment(event: Event, name: str, at: float) -> float:
-    """The wall-clock time of a monotonic field of an event that happened at `at`; `at` if it has none."""
+    """Returns the Unix time of a monotonic field of an event at `at`; `at` if the field is missing."""
     steady, field = number(event, "monotonic_ns", 1e19), number(event, name, 1e19)
     return at if steady is None or field is None else at - (steady - field) / 1e9

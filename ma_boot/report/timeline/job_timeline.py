@@ -44,7 +44,7 @@ class ProcessSpan(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether it failed on its own."""
+        """Whether the process failed on its own."""
         return self.code not in (None, 0) and not self.stopped
 
 
@@ -98,7 +98,7 @@ class StackGroup(NamedTuple):
 
 
 class HangStacks(NamedTuple):
-    """The stacks of all ranks at a hang, the odd ones first, and which rank is suspected `why`, if any."""
+    """Stacks of all ranks at a hang, the odd ones first, and the suspect with its evidence (`why`)."""
 
     at: float
     groups: tuple[StackGroup, ...]
@@ -107,7 +107,7 @@ class HangStacks(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """What was measured at a moment: for each metric of `ranks`, `cards` and the `host` the values by name.
+    """Measurements at a moment: for `ranks`, `cards` and the `host`, the values of each metric by name.
 
     Names are ranks or labels, numbers of cards, and parts of the host such as a directory.
     """
@@ -153,7 +153,7 @@ class BootRun(NamedTuple):
 
     @property
     def latest(self) -> tuple[ProcessSpan, ...]:
-        """The processes of the run; of restarted ones the last attempt."""
+        """Processes of the run; of restarted ones the last attempt."""
         return tuple({process.label: process for process in self.processes}.values())
 
 
@@ -170,10 +170,10 @@ class NodeTimeline(NamedTuple):
 
 
 class JobOutcome(NamedTuple):
-    """How the job ended, with the node and the process that caused it, where they are known.
+    """End of the job, with the node and the process that caused it, where they are known.
 
-    `by` is as in `BootRun`; of a whole rehearsal it may be `node`, for the node `label` that ended without
-    an event of its end. `process` then has that node's log. `named` is the cause that the nodes have named.
+    `by` is as in `BootRun`; of a whole rehearsal it may be `node`, for the node `label` that ended without an
+    event of its end. `process` then has that node's log. `named` is the cause that the nodes have named.
     """
 
     exit_code: int | None
@@ -210,22 +210,23 @@ class Timeline(NamedTuple):
 
     @property
     def program(self) -> str:
-        """The name of the script that was run last; empty if not known."""
+        """Name of the script of the latest run; empty if unknown."""
         return next((run.program for _, run in reversed(list(self.all_runs())) if run.program), "")
 
     def all_runs(self) -> Iterator[tuple[int, BootRun]]:
-        """Every run with its node's number, by node."""
+        """Yields every run with its node's number, by node."""
         return ((node.number, run) for node in self.nodes for run in node.runs)
 
     def last_processes(self) -> Iterator[tuple[int, ProcessSpan]]:
-        """The latest processes of each node's last run, with its number."""
+        """Yields the latest processes of each node's last run, with the node's number."""
         return ((node.number, process) for node in self.nodes for process in node.last.latest)
 
     @property
     def restarts(self) -> tuple[Incident, ...]:
-        """The restarts of the job's processes: all nodes restart together, so one node has all of them.
+        """Restarts of the job's processes.
 
-        Of nodes that lack events, the one that has most.
+        All nodes restart together, so each has all of them; the node with most is taken, as others may lack
+        events.
         """
         of_nodes = (
             tuple(incident for run in node.runs for incident in run.incidents if incident.kind == "restart")
@@ -234,6 +235,6 @@ class Timeline(NamedTuple):
         return max(of_nodes, key=len, default=())
 
     def all_incidents(self) -> tuple[Incident, ...]:
-        """The incidents of the job and of all nodes, oldest first."""
+        """Returns the incidents of the job and of all nodes, oldest first."""
         of_nodes = [incident for _, run in self.all_runs() for incident in run.incidents]
         return tuple(sorted([*self.incidents, *of_nodes], key=lambda incident: incident.at))

@@ -1,4 +1,8 @@
-"""Merges the event files of a job's nodes into one `Timeline`, whatever is missing or torn. Pure."""
+"""Merges the event files of a job's nodes into one `Timeline`. Pure.
+
+Files may be missing or torn. The steps: split each file into runs, drop runs before a long gap, put all times
+relative to the job's start, decode each run, then decide on the outcome of the job.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +24,15 @@ from ma_boot.report.timeline.job_timeline import (
 )
 from ma_boot.report.timeline.slow_ranks import slow_ranks
 
-GAP_SECONDS = 1800.0  # a run that ended so long before the next one is left out
+# Seconds; a run that ended so long before the next one belongs to an earlier use of the directory.
+GAP_SECONDS = 1800.0
+# Of a node, the latest ones.
 MOST_RUNS = 20
 
 
 def timeline_of(files: Sequence[EventFile]) -> Timeline:
-    """The timeline of these event files: nodes by number, the runs of each oldest first."""
-    by_node: dict[int, list[Timed]] = {}
-    of_job: list[tuple[float, Event]] = []
-    for file in files:
-        by_number: dict[int | None, list[Event]] = {}
-        for event in file.events:
-            by_number.setdefault(whole(event, "node", 100_000), []).append(event)
-        for node, own in by_number.items():
-            if node is None:
-                of_job += clocked(own)
-            else:
-                by_node.setdefault(node, []).extend(_split(own))
+    """Merges event files: nodes by number, the runs of each oldest first."""
+    by_node, of_job = _by_node(files)
     recent = {number: _recent(runs) for number, runs in sorted(by_node.items())}
     began, seconds = _extent([run for runs in recent.values() for run in runs], of_job)
     drawn = [
@@ -66,20 +62,36 @@ def timeline_of(files: Sequence[EventFile]) -> Timeline:
     )
 
 
+def _by_node(files: Sequence[EventFile]) -> tuple[dict[int, list[Timed]], list[tuple[float, Event]]]:
+    """Returns the runs of each node, and the events of the whole job, which name no node."""
+    by_node: dict[int, list[Timed]] = {}
+    of_job: list[tuple[float, Event]] = []
+    for file in files:
+        by_number: dict[int | None, list[Event]] = {}
+        for event in file.events:
+            by_number.setdefault(whole(event, "node", 100_000), []).append(event)
+        for node, own in by_number.items():
+            if node is None:
+                of_job += clocked(own)
+            else:
+                by_node.setdefault(node, []).extend(_split(own))
+    return by_node, of_job
+
+
 def _slow_ranks(nodes: Sequence[NodeTimeline], seconds: float) -> list[Incident]:
-    """Those that no node has named already."""
+    """Returns the slow ranks of the whole job that no node has reported itself."""
     named = {(i.kind, i.label) for node in nodes for run in node.runs for i in run.incidents}
     return [slow for slow in slow_ranks(nodes, seconds) if (slow.kind, slow.label) not in named]
 
 
 def job_names(files: Sequence[EventFile]) -> tuple[str, ...]:
-    """The names of the jobs that wrote these events, each once."""
+    """Returns the names of the jobs that wrote these events, each once."""
     named = [words(event, "name", 200) for file in files for event in file.events if event["kind"] == "job"]
     return tuple(dict.fromkeys(filter(None, named)))
 
 
 def _split(events: Sequence[Event]) -> list[Timed]:
-    """The events of one file, split where the boot command was run again in the same container."""
+    """Splits the events of one file where the boot command was run again in the same container."""
     parts: list[list[Event]] = [[]]
     for event in events:
         if event["kind"] == "phase-start" and event.get("phase") == "job" and parts[-1]:
@@ -89,7 +101,7 @@ def _split(events: Sequence[Event]) -> list[Timed]:
 
 
 def _recent(runs: list[Timed]) -> list[Timed]:
-    """The last run, and those before it without a long gap in between."""
+    """Returns the last run, and earlier ones without a long gap in between."""
     ordered = sorted(runs, key=lambda run: run[0][0])
     first = len(ordered) - 1
     while first and ordered[first][0][0] - _end(ordered[first - 1]) <= GAP_SECONDS:
@@ -102,7 +114,7 @@ def _end(run: Timed) -> float:
 
 
 def _extent(runs: Sequence[Timed], of_job: Sequence[tuple[float, Event]]) -> tuple[float, float]:
-    """When the job began, and its duration in seconds; never 0, since times are drawn relative to it."""
+    """Returns start and duration of the job; never 0 seconds, as times are drawn relative to it."""
     extents = [(run[0][0], _end(run)) for run in runs] or [(at, at) for at, _ in of_job]
     if not extents:
         return 0.0, 0.001
@@ -115,9 +127,10 @@ def _since(began: float, events: Sequence[tuple[float, Event]]) -> Timed:
 
 
 def _with_roles(node: NodeTimeline) -> NodeTimeline:
-    """The node with the role of each process.
+    """Sets the role of each process.
 
-    Each attempt that was followed by another one has its own cause. The cause of the job is decided later.
+    Each attempt that was followed by another one has a cause of its own. The cause of the job is decided
+    later.
     """
     last = len(node.runs) - 1
     runs = (
@@ -128,7 +141,7 @@ def _with_roles(node: NodeTimeline) -> NodeTimeline:
 
 
 def _roles_of_run(processes: Sequence[ProcessSpan], over: bool) -> tuple[ProcessSpan, ...]:
-    """The processes of a run with their roles; `over` means that another run followed."""
+    """Sets the roles of the processes of a run; `over` means that another run followed."""
     attempts: dict[str, int] = {}
     numbered = []
     for process in processes:
@@ -153,7 +166,8 @@ def _role(process: ProcessSpan, alone: bool) -> str:
 
 
 def _outcome(nodes: Sequence[NodeTimeline], of_job: Sequence[tuple[float, Event]]) -> JobOutcome:
-    """How the job ended: as the rehearsal recorded it, otherwise by the node that failed first."""
+    """Returns the end of the job: as recorded by the rehearsal, else that of the node that failed first."""
+    # A node that was stopped by a signal is the last candidate: the platform stops all nodes after a failure.
     failed = [node for node in nodes if node.last.exit_code]
     outcome = JobOutcome(None, "", "")
     if failed:
@@ -161,7 +175,15 @@ def _outcome(nodes: Sequence[NodeTimeline], of_job: Sequence[tuple[float, Event]
         run = runs[-1]
         first = _first_failure(run) if run.by in ("training", "signal") else None
         process = first and first._replace(role=CAUSE)
-        outcome = JobOutcome(run.exit_code, run.by, run.cause, number, process, run.signal, words=run.words)
+        outcome = JobOutcome(
+            exit_code=run.exit_code,
+            by=run.by,
+            cause=run.cause,
+            node=number,
+            process=process,
+            signal=run.signal,
+            words=run.words,
+        )
     elif nodes and all(node.last.exit_code == 0 for node in nodes):
         outcome = JobOutcome(0, "", "")
     job_end = next((event for _, event in reversed(of_job) if event["kind"] == "job-end"), {})
@@ -176,7 +198,7 @@ def _outcome(nodes: Sequence[NodeTimeline], of_job: Sequence[tuple[float, Event]
 
 
 def _with_named_cause(outcome: JobOutcome, nodes: Sequence[NodeTimeline]) -> JobOutcome:
-    """The outcome with the cause that the nodes have named, by the order that they use themselves."""
+    """Adds the root cause that the nodes have named, of several the first in the nodes' own order."""
     named = min((node.last.job_cause for node in nodes if node.last.job_cause), key=order, default=None)
     if named is None or not outcome.exit_code:
         return outcome
@@ -191,7 +213,7 @@ def _with_named_cause(outcome: JobOutcome, nodes: Sequence[NodeTimeline]) -> Job
 
 
 def _first_failure(run: BootRun) -> ProcessSpan | None:
-    """The process that failed first in the last attempt of this run."""
+    """Returns the process that failed first in the last attempt of this run."""
     failed = [process for process in run.latest if process.failed]
     named = [process for process in failed if process.label == run.label]
     return min(named or failed, key=lambda process: process.end or 0.0, default=None)
@@ -203,7 +225,7 @@ def _failed_at(run: BootRun) -> float:
 
 
 def _with_cause(node: NodeTimeline, outcome: JobOutcome) -> NodeTimeline:
-    """The node, with the process that caused the end of the job marked as such if it ran here."""
+    """Marks the process that caused the end of the job if it ran on this node."""
     if outcome.node != node.number or outcome.process is None:
         return node
     processes = tuple(

@@ -1,4 +1,4 @@
-"""Which ranks were slow, by the samples of all nodes of a job: what no node alone can tell. Pure."""
+"""Slow ranks of a job, by the samples of all its nodes. Pure."""
 
 from __future__ import annotations
 
@@ -8,17 +8,22 @@ from typing import NamedTuple
 from ma_boot.report.timeline.job_timeline import Incident, NodeTimeline
 from ma_boot.wording import Message
 
-FEWEST_SAMPLES = 6  # a minute
+# Samples of a rank: a minute.
+FEWEST_SAMPLES = 6
 FEWEST_OTHERS = 3
-SIGMAS = 3.0  # of the others
-LONGER = 1.05  # times as long as the others' steps: less is no reason to look for a cause
-BUSIER = 2.0  # times the cores of the others, which wait for it
-WORKS = 0.5  # cores
+# Standard deviations of the other ranks.
+SIGMAS = 3.0
+# Factor to the step time of the others; less is no reason to look for a cause.
+LONGER = 1.05
+# Factor to the CPU use of the others, which wait for the slow rank.
+BUSIER = 2.0
+# Cores; a rank that uses less does not compute.
+WORKS = 0.5
 MOST_NAMED = 4
 
 
 class _Usual(NamedTuple):
-    """A rank, its node, and the middle of its samples."""
+    """A rank, its node, and the median of its samples."""
 
     node: int
     rank: str
@@ -26,7 +31,7 @@ class _Usual(NamedTuple):
 
 
 def slow_ranks(nodes: Sequence[NodeTimeline], at: float) -> list[Incident]:
-    """The ranks that were slower than the others as long as the last start ran, named at this moment.
+    """Returns the ranks that were slower than the others during the last run, as incidents at this moment.
 
     If the steps of all take the same time, as they wait for each other in each step, it is the rank that
     computes while the others do not.
@@ -52,7 +57,9 @@ def slow_ranks(nodes: Sequence[NodeTimeline], at: float) -> list[Incident]:
 
 
 def _usual(nodes: Sequence[NodeTimeline], metric: str) -> Iterator[_Usual]:
-    """The ranks with enough samples of a metric, after the first one: the first step compiles."""
+    """Yields the ranks with enough samples of a metric; the first sample is left out, as the first step
+    compiles.
+    """
     from statistics import median  # only where there are samples
 
     for node in nodes:
@@ -66,7 +73,9 @@ def _usual(nodes: Sequence[NodeTimeline], metric: str) -> Iterator[_Usual]:
 
 
 def _above(ranks: Sequence[_Usual], times: float) -> dict[_Usual, float]:
-    """The ranks that are so many times and three standard deviations above the others, with their mean."""
+    """Returns the ranks that exceed the mean of the others by this factor and by three standard deviations,
+    with that mean.
+    """
     if len(ranks) <= FEWEST_OTHERS:
         return {}
     from statistics import mean, stdev

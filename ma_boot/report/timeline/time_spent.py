@@ -1,4 +1,4 @@
-"""Where the paid time of a job's nodes went: what is in the final state, and what took the rest. Pure."""
+"""Useful node time of a job, and the use of the rest. Pure."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class AttemptSpan(NamedTuple):
 
 
 def time_spent(timeline: Timeline) -> dict[str, float]:
-    """The seconds of all nodes by what they went for: their sum is what was paid, as far as the events tell.
+    """Returns the seconds of all nodes by their use; their sum is the paid time, as far as events show it.
 
-    Steps count that are in the final state: all of an attempt that ended well, else those before the
-    checkpoint from which the next attempt went on, or that is the last whole one. Without checkpoints only an
-    attempt that ended well counts. Of processes whose end the events do not tell, it is open whether their
-    last steps count.
+    Useful (`COUNTED`) are the steps in the final state: all of an attempt that succeeded, else those up to
+    the checkpoint that the next attempt resumed from, or up to the last complete one. Without checkpoints
+    only an attempt that succeeded is useful. The last steps of processes without an event of their end are
+    `OPEN`.
     """
     spent = dict.fromkeys(PARTS, 0.0)
     for node in timeline.nodes:
@@ -40,7 +40,7 @@ def time_spent(timeline: Timeline) -> dict[str, float]:
 
 
 def _of_node(runs: Sequence[BootRun]) -> Iterator[tuple[float, float, str]]:
-    """What the time of a node went for, in pieces without gaps."""
+    """Yields the time of a node in pieces without gaps, each with its use."""
     at = runs[0].start
     for number, run in enumerate(runs):
         later = runs[number + 1 :]
@@ -69,7 +69,7 @@ def _of_run(run: BootRun, later: Sequence[BootRun]) -> Iterator[tuple[float, flo
 def _with_phases(
     run: BootRun, start: float, end: float, otherwise: str
 ) -> Iterator[tuple[float, float, str]]:
-    """The time between attempts by the phases in it; where two go on at the same time, by the earlier one."""
+    """Yields the time between attempts by the phases in it; where two overlap, by the earlier one."""
     for phase in sorted(run.phases, key=lambda phase: phase.start):
         until = min(end, run.end if phase.end is None else phase.end)
         if phase.name in _OF_PHASES and until > max(start, phase.start):
@@ -95,7 +95,7 @@ def _attempts(run: BootRun) -> Iterator[AttemptSpan]:
 
 
 def _counted_until(run: BootRun, attempt: AttemptSpan, is_final: bool, later: Sequence[BootRun]) -> float:
-    """Until when an attempt made steps that are in the final state."""
+    """Returns the end of the useful part of an attempt."""
     if is_final and run.exit_code == 0:
         return attempt.failed
     step = run.whole if is_final else _restored_after(run, attempt, later)
@@ -104,7 +104,7 @@ def _counted_until(run: BootRun, attempt: AttemptSpan, is_final: bool, later: Se
 
 
 def _restored_after(run: BootRun, attempt: AttemptSpan, later: Sequence[BootRun]) -> str | None:
-    """The step from which the next attempt went on; None if from none."""
+    """Returns the step that the next attempt resumed from; None without one."""
     incidents = [*run.incidents, *(incident for after in later for incident in after.incidents)]
     steps = [i.label for i in incidents if i.kind == "restored" and i.at >= attempt.end]
     return steps[0] if steps and steps[0] != _NOTHING else None

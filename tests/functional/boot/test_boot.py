@@ -111,6 +111,7 @@ def test_grandchild_holding_the_pipe_is_killed_without_delay(node: Node) -> None
     eventually(lambda: not any(alive(pid) for pid in pids(node.root, "pid.*", 2)), "grandchildren gone")
 
 
+@pytest.mark.invariant("A stalled reader blocks nothing; logs are bytes")
 def test_binary_output_reaches_the_log_file_unchanged(node: Node) -> None:
     ended = node.boot(RANK, "raw")
     assert (
@@ -120,6 +121,7 @@ def test_binary_output_reaches_the_log_file_unchanged(node: Node) -> None:
     assert "[rank 0] last line without an end\n" in ended.output
 
 
+@pytest.mark.invariant("Every start may be the second one in its container")
 def test_a_second_run_keeps_the_logs_of_the_first(node: Node) -> None:
     node.boot(RANK, "print:first")
     node.boot(RANK, "print:second")
@@ -174,6 +176,7 @@ class TestInputsAndOutputs:
         assert (node.home / "data" / "a.txt").read_text() == "input"
         assert (node.obs / "bucket" / "out" / "rank_1" / "x").read_text() == "result"
 
+    @pytest.mark.invariant("Outputs are uploaded after every end, once the mapping is known")
     def test_outputs_are_uploaded_after_a_failure_too(self, node: Node) -> None:
         node.complete_table()
         mapping = node.mapping({}, {"out": "obs://bucket/out/"})

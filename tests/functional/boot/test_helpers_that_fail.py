@@ -48,12 +48,12 @@ def booted(node: Node, broken: str, code: int) -> Ended:
     [
         "ma_boot.node.peers.failure_message:failures_body",
         "ma_boot.node.peers.failure_message:read_failures",
-        "ma_boot.node.observe.channel.channel:NodeChannel:tell",
-        "ma_boot.node.observe.channel.channel:NodeChannel:heard",
+        "ma_boot.node.observe.channel.channel:NodeChannel:send",
+        "ma_boot.node.observe.channel.channel:NodeChannel:poll",
         "ma_boot.node.observe.channel.channel:NodeChannel:meet",
         "ma_boot.node.observe.channel.channel:NodeChannel:flush",
         "ma_boot.node.observe.channel.channel:NodeChannel:close",
-        "ma_boot.node.observe.channel.channel:listener",
+        "ma_boot.node.observe.channel.channel:open_listener",
         "ma_boot.node.boot.boot:stop_setup",
         "ma_boot.node.boot.boot:form_channels",
         "ma_boot.node.boot.boot:empty_outputs",
@@ -77,7 +77,7 @@ def test_error_in_a_best_effort_part_does_not_change_the_end_of_the_job(
 
 
 def test_failed_channel_is_reported_once_and_the_job_continues(node: Node) -> None:
-    ended = booted(node, "ma_boot.node.observe.channel.channel:NodeChannel:heard", 0)
+    ended = booted(node, "ma_boot.node.observe.channel.channel:NodeChannel:poll", 0)
     assert ended.output.count("this node continues without its peers: ZeroDivisionError: planted") == 1
     events = [json.loads(line)["kind"] for line in (node.log_dir / _events(node)).read_text().splitlines()]
     assert events[-1] == "end"

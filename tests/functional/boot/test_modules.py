@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.functional.node import Node, eventually
 
 # Of files that move, of images, rehearsals and checks: what is heavy, and what only those need.
@@ -30,7 +32,7 @@ NEVER = {
         "asyncio",
     ),
 }
-ONLY_AT_THE_END = {"ma_boot.report.page", "ma_boot.report.timeline"}
+ONLY_AT_THE_END = {"ma_boot.report.page", "ma_boot.report.timeline", "jinja2"}
 
 
 def loaded(log: Path) -> set[str]:
@@ -39,6 +41,7 @@ def loaded(log: Path) -> set[str]:
     return {".".join(name.split(".")[:parts]) for name in names for parts in range(1, name.count(".") + 2)}
 
 
+@pytest.mark.invariant("Metrics delay no start and never end a training")
 def test_plain_job_loads_no_module_of_unused_features(node: Node, tmp_path: Path) -> None:
     log, go_on = tmp_path / "importtime", tmp_path / "go-on"
     rank = ["bash", "-c", 'touch "$0.$RANK_ID"; until [[ -e $0 ]]; do sleep 0.02; done', str(go_on)]

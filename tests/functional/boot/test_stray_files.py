@@ -38,6 +38,7 @@ def strays(ended: Ended) -> list[str]:
 SAVES = "os.makedirs('out', exist_ok=True); open('out/a.pt', 'w').close()"
 
 
+@pytest.mark.invariant("Files written outside of the outputs are reported and do not change the exit code")
 def test_model_in_the_working_directory_is_named_and_the_exit_code_stays(node: Node) -> None:
     ended = train(node, SAVES, "open('model.pt', 'wb').write(b'x' * 2000)", "open('log.txt', 'w').write('y')")
     assert ended.code == 0, ended.output
@@ -61,6 +62,7 @@ def test_stray_files_are_reported_after_a_failure_too(node: Node) -> None:
     assert "exit code 3" in ended.output.splitlines()[-1]
 
 
+@pytest.mark.invariant("Files written outside of the outputs are reported and do not change the exit code")
 def test_no_line_where_only_known_files_were_written(node: Node) -> None:
     write(
         node.home, {"data/old.bin": b"x", "old.txt": b"x", "env/pyvenv.cfg": b"", "conda/conda-meta/x": b""}

@@ -30,10 +30,10 @@ class FakeChannel:
         """Queues a message of a node."""
         self.messages.append(PeerMessage(node, kind, body, time.monotonic()))
 
-    def tell(self, kind: str, body: Mapping[str, Any]) -> None:
+    def send(self, kind: str, body: Mapping[str, Any]) -> None:
         self.sent.append((kind, body))
 
-    def heard(self) -> Iterator[PeerMessage]:
+    def poll(self) -> Iterator[PeerMessage]:
         if self.error is not None:
             raise self.error
         messages, self.messages = self.messages, []

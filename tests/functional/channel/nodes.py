@@ -1,4 +1,4 @@
-"""Nodes of a job that talk over a real channel: node 0 at an address of its own, the others call it."""
+"""Nodes of a job with a real channel: node 0 listens at an address of its own, the others connect."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ JOB = "job"
 
 
 def address() -> Address:
-    """A free port at an address that is no other test's."""
+    """Returns a free port at an address that no other test uses."""
     return Address("127.77.0.1", free_port())
 
 
-class TalkingJob(ExitStack):
-    """A job whose node 0 listens `at` an address; its channels, and strangers, are closed at the end."""
+class ChannelJob(ExitStack):
+    """Job whose node 0 listens `at` an address; closes its channels and raw clients at the end."""
 
     def __init__(self, inbox: SignalInbox) -> None:
         super().__init__()
@@ -29,15 +29,15 @@ class TalkingJob(ExitStack):
         self._inbox = inbox
 
     def node(self, node: int, nodes: int = 2, own: Address | None = None, token: str = TOKEN) -> NodeChannel:
-        """The channel of a node, which does not know yet where node 0 is."""
+        """Opens the channel of a node that does not know the address of node 0 yet."""
         channel = NodeChannel(token, JOB, node, nodes, own or self.at, self._inbox)
         self.callback(channel.close)
         return channel
 
     def start(self, nodes: int = 2, started: int = 0, **tokens: str) -> list[NodeChannel]:
-        """The channels of so many nodes, of which so many have `started` (all for 0).
+        """Opens the channels of a job of `nodes`, for the first `started` ones (0 for all).
 
-        `tokens` are those of nodes with another one, as `node1="..."`.
+        `tokens` are those of nodes with another token, as `node1="..."`.
         """
         numbers = range(started or nodes)
         channels = [self.node(node, nodes, token=tokens.get(f"node{node}", TOKEN)) for node in numbers]
@@ -45,27 +45,27 @@ class TalkingJob(ExitStack):
             channel.meet(self.at)
         return channels
 
-    def stranger(self) -> Stranger:
-        """Somebody who calls node 0."""
-        stranger = Stranger(self.at)
-        self.callback(stranger.socket.close)
-        return stranger
+    def connect_client(self) -> RawClient:
+        """Connects a raw client to node 0."""
+        client = RawClient(self.at)
+        self.callback(client.socket.close)
+        return client
 
 
-class Stranger:
-    """Somebody who speaks to node 0 as it likes."""
+class RawClient:
+    """Client with a raw socket to node 0, for valid and invalid bytes."""
 
     def __init__(self, at: Address) -> None:
         self.socket = socket.create_connection(at, timeout=5)
 
     def begin(self, node: int, token: str = TOKEN, job: str = JOB) -> Session:
-        """Greets as this node."""
+        """Sends the greeting of this node."""
         session = Session(key_of(token, job), node, self.read(NONCE), os.urandom(NONCE))
         self.socket.sendall(hello(session))
         return session
 
     def read(self, size: int) -> bytes:
-        """So many bytes, or what comes before the end."""
+        """Reads so many bytes, or fewer if the connection ends."""
         data = b""
         with suppress(ConnectionResetError):
             while len(data) < size and (piece := self.socket.recv(size - len(data))):
@@ -73,4 +73,4 @@ class Stranger:
         return data
 
 
-__all__ = ["HELLO", "JOB", "NONCE", "PROOF", "TOKEN", "Stranger", "TalkingJob", "address"]
+__all__ = ["HELLO", "JOB", "NONCE", "PROOF", "TOKEN", "ChannelJob", "RawClient", "address"]

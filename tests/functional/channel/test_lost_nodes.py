@@ -24,8 +24,9 @@ def is_named(ended: Ended, node: int) -> None:
     assert f"the job's cause: node {node}: the node does not answer any more" in last, ended.output
 
 
+@pytest.mark.invariant("A node that dies or leaves ends the attempt on all nodes, and is never a success")
 @pytest.mark.parametrize("lost", [0, 1, 2])
-def test_a_node_whose_process_dies_ends_the_job_though_no_rank_misses_it(tmp_path: Path, lost: int) -> None:
+def test_dead_node_ends_the_job_though_no_rank_waits_for_it(tmp_path: Path, lost: int) -> None:
     with closing(JobByHand(tmp_path, 3, WORKS)) as job:
         job.start()
         at = job.kill(lost)
@@ -33,7 +34,8 @@ def test_a_node_whose_process_dies_ends_the_job_though_no_rank_misses_it(tmp_pat
             is_named(ended, lost)
 
 
-def test_a_training_that_ends_well_just_after_a_node_has_died_is_no_success(tmp_path: Path) -> None:
+@pytest.mark.invariant("A node that dies or leaves ends the attempt on all nodes, and is never a success")
+def test_training_that_succeeds_just_after_a_node_died_has_failed(tmp_path: Path) -> None:
     train = [*WORKS[:1], "while not os.path.exists('go'): time.sleep(0.01)"]
     with closing(JobByHand(tmp_path, 2, train)) as job:
         job.start()
@@ -82,7 +84,7 @@ DEAF = ["import signal", "signal.signal(signal.SIGTERM, signal.SIG_IGN)", *WORKS
 
 @pytest.mark.parametrize("stopped", [0, 1])
 def test_a_node_that_the_platform_stops_ends_the_attempt_of_all(tmp_path: Path, stopped: int) -> None:
-    """At once, though its own ranks ignore the stop for as long as they may."""
+    """At once, although its own ranks ignore the stop during the grace period."""
     train = [f"if rank == {stopped}:", *(f"    {line}" for line in DEAF), *WORKS]
     with closing(JobByHand(tmp_path, 3, train)) as job:
         job.start("--max-restarts", "3", "--stop-timeout", "15")
@@ -95,7 +97,7 @@ def test_a_node_that_the_platform_stops_ends_the_attempt_of_all(tmp_path: Path, 
 
 
 def test_nodes_that_end_well_at_different_times_end_well(tmp_path: Path) -> None:
-    train = [*WORKS[:1], "time.sleep(2 * rank)"]
+    train = [*WORKS[:1], "time.sleep(5 + 2 * rank)"]
     with closing(JobByHand(tmp_path, 3, train)) as job:
         job.start("--max-restarts", "1")
         assert [running.end().code for running in job.running] == [0, 0, 0]

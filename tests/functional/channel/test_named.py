@@ -20,7 +20,7 @@ SECONDS = 10.0
 
 
 def named(case: Case, place: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[float, list[str]]:
-    """The seconds until all nodes have named somebody, and what was named wrongly."""
+    """Returns the seconds until all nodes have named a rank, and the wrong names."""
     with simulated(case, place) as nodes:
         began = time.monotonic()
         if case.kind == "late exception":
@@ -36,7 +36,7 @@ def named(case: Case, place: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[flo
 
 
 def judged(seeds: Iterable[int], place: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], float]:
-    """The cases in which any node named the wrong one, and the longest time of a case."""
+    """Returns the cases in which a node named the wrong rank, and the longest time of a case."""
     wrong, longest = [], 0.0
     for seed in seeds:
         each = case(seed)
@@ -47,8 +47,8 @@ def judged(seeds: Iterable[int], place: Path, monkeypatch: pytest.MonkeyPatch) -
     return wrong, longest
 
 
-def test_a_case_of_each_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of few nodes, for what they cost grows with the square of their number."""
+def test_right_rank_is_named_in_a_case_of_each_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With few nodes: the time of a case grows with the square of their number."""
     small = {each.kind: each.seed for each in map(case, reversed(range(SEEDS))) if each.nodes <= FEW}
     assert set(small) == set(KINDS)
     wrong, longest = judged(small.values(), tmp_path, monkeypatch)
@@ -58,7 +58,7 @@ def test_a_case_of_each_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.hangs
 @pytest.mark.timeout(1200)
-def test_the_right_rank_of_64_seeded_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_right_rank_is_named_in_64_seeded_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong, longest = judged(range(SEEDS), tmp_path, monkeypatch)
     print(f"{SEEDS - len(wrong)} of {SEEDS} right, the slowest in {longest:.1f} s")
     assert len(wrong) <= SEEDS * 0.05, wrong

@@ -36,7 +36,7 @@ with SignalInbox() as inbox:
     link("down")
     began = time.monotonic()
     for node in nodes:
-        node.tell("cause", {"from": node.node})
+        node.send("cause", {"from": node.node})
     if seconds > 40:
         until(lambda: nodes[0].dead == {1} and nodes[1].dead == {0}, seconds)
         print("dead", time.monotonic() - began)
@@ -48,7 +48,7 @@ with SignalInbox() as inbox:
         heard = [[], []]
         def both():
             for node, messages in zip(nodes, heard):
-                messages += [message.body["from"] for message in node.heard()]
+                messages += [message.body["from"] for message in node.poll()]
             return heard == [[1], [0]]
         until(both, 6)
         until(lambda: not nodes[0].away and not nodes[1].away, 1)
@@ -87,7 +87,7 @@ print(len(job.events(0, "restart")), len(job.events(1, "restart")))
 
 
 def outage(seconds: float, tmp_path: Path, text: str = PROGRAM) -> str:
-    """What a program prints of an outage."""
+    """Returns the output of a program during an outage."""
     program = tmp_path / "outage.py"
     program.write_text(text)
     namespace = ["unshare", "--map-root-user", "--net"]

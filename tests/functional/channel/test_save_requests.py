@@ -96,11 +96,11 @@ class Peer(Others):
         self._channel = channel
 
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
-        self._channel.tell(kind, body)
+        self._channel.send(kind, body)
 
     def heard_of_saves(self) -> list[PeerMessage]:
         self.unreached = self._channel.unreached
-        return list(self._channel.heard())
+        return list(self._channel.poll())
 
 
 class Job:

@@ -1,4 +1,4 @@
-"""A name server that never answers: no wait is longer than it says, and nodes with addresses are reached at once."""
+"""Silent name server: look-ups time out, and nodes with addresses are reached at once."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ REACH = """
     nodes[1].meet(at)
     nodes[2].meet(Address("no.example", 29402))
     for node in nodes[1:]:
-        node.tell("failed", {})
+        node.send("failed", {})
     while not first and time.monotonic() < began + 30:
-        first = list(nodes[0].heard())
+        first = list(nodes[0].poll())
         time.sleep(0.01)
     print("heard", [(message.node, message.kind) for message in first])
     for node in nodes:
@@ -52,7 +52,7 @@ os._exit(0)
 
 
 def with_silent_dns(directory: Path, program: str) -> list[str]:
-    """What the program prints in a network of its own, whose name server never answers; its seconds come last."""
+    """Returns the output of the program in a network with a silent name server; its seconds come last."""
     (directory / "resolv.conf").write_text("nameserver 127.0.0.1\n")
     mount = (
         f'ip link set lo up && mount --bind {directory}/resolv.conf /etc/resolv.conf || exit 99; exec "$@"'

@@ -81,7 +81,7 @@ def test_a_node_waits_for_each_peer_that_writes(nodes: SimulatedNodes, waiting: 
     assert wait.join() < IDLE_SECONDS + 20
 
 
-def test_all_go_on_as_soon_as_all_have_finished(nodes: SimulatedNodes) -> None:
+def test_all_nodes_continue_as_soon_as_all_have_finished(nodes: SimulatedNodes) -> None:
     for node in nodes.peers:
         node.uploads.announce(True)
         node.uploads.announce(False)
@@ -96,7 +96,7 @@ def test_peers_that_train_are_not_waited_for(nodes: SimulatedNodes) -> None:
 
 
 @pytest.mark.parametrize("gone", [0, 2])
-def test_a_peer_that_has_gone_is_not_waited_for(nodes: SimulatedNodes, gone: int) -> None:
+def test_peer_that_has_left_is_not_waited_for(nodes: SimulatedNodes, gone: int) -> None:
     nodes.peers[gone].uploads.announce(True)
     for node in (0, 1, 2):
         if node != gone:
@@ -106,7 +106,7 @@ def test_a_peer_that_has_gone_is_not_waited_for(nodes: SimulatedNodes, gone: int
     assert Waiting(nodes.peers[1]).join() < ANSWER_SECONDS + 10
 
 
-def test_without_a_channel_nothing_is_waited_for(nodes: SimulatedNodes) -> None:
+def test_without_a_channel_no_node_waits(nodes: SimulatedNodes) -> None:
     alone = nodes.peers[1]
     alone.__exit__()
     alone.uploads.finish()

@@ -127,6 +127,7 @@ ENDS = [(layout, end) for end in RunEnd for layout in LAYOUTS]
 KILLED = [(layout, None) for layout in ("step_N/model.pt", "N/w.bin", "N.pt", "step_N/model_R.pt", "best.pt")]
 
 
+@pytest.mark.invariant("When a node ends, every file of an output is in OBS, or reported with exit code 74")
 @pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize("by_calls", [False, True], ids=["auto", "calls"])
 @pytest.mark.parametrize(("layout", "end"), [*ENDS, *KILLED])

@@ -28,6 +28,7 @@ def key_of(store: Store, end: str) -> str:
     return next(key for key in keys(store) if key.endswith(end))
 
 
+@pytest.mark.invariant("No fault of OBS loses a checkpoint or completes a damaged one")
 @pytest.mark.parametrize("content", DAMAGES.values(), ids=DAMAGES)
 def test_damaged_file_makes_the_job_resume_from_the_checkpoint_before(
     store: Store, tmp_path: Path, content: bytes | None
@@ -66,6 +67,9 @@ def test_a_manifest_cannot_lead_out_of_the_output(store: Store, tmp_path: Path) 
         assert any("THE TRAINING STARTS FROM THE BEGINNING" in line for line in other.printed)
 
 
+@pytest.mark.invariant(
+    "A training resumes only from a complete checkpoint, on all nodes, after a kill at any moment"
+)
 def test_all_nodes_go_back_if_one_finds_damage(store: Store, tmp_path: Path) -> None:
     pattern = ("iter_{step}/rank_{rank}.bin",)  # each node fetches its own files only
     nodes = make_nodes(store, tmp_path, 2, layout=pattern)

@@ -72,6 +72,7 @@ def test_leftovers_younger_than_an_hour_stay(store: Store, tmp_path: Path) -> No
     assert set(left) <= set(keys(store))
 
 
+@pytest.mark.invariant("Retention never removes the only complete checkpoint, nor foreign files")
 @pytest.mark.usefixtures("at_once")
 def test_foreign_files_are_never_removed(store: Store, tmp_path: Path) -> None:
     node = node_with(store, tmp_path / "a", 10, 15)
@@ -94,6 +95,7 @@ def test_foreign_files_are_never_removed(store: Store, tmp_path: Path) -> None:
     assert set(others) <= set(keys(store, ""))
 
 
+@pytest.mark.invariant("Retention never removes the only complete checkpoint, nor foreign files")
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_published_files_are_never_leftovers(store: Store, tmp_path: Path, nodes: int) -> None:

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from ma_boot.node.checkpoints.layout import UNFINISHED, matches
@@ -65,6 +66,7 @@ OPTIONS = st.sampled_from(
 )
 
 
+@pytest.mark.invariant("When a node ends, every file of an output is in OBS, or reported with exit code 74")
 @given(st.lists(EVENTS, max_size=14), OPTIONS, st.integers(1, 2), st.sampled_from(RunEnd), st.booleans())
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_every_file_of_an_output_is_in_obs_at_the_end(

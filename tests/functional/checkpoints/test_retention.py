@@ -48,6 +48,7 @@ def test_restored_checkpoint_is_never_removed(store: Store, tmp_path: Path) -> N
     assert steps_of(manifests(store)) == [40, 30]
 
 
+@pytest.mark.invariant("Retention never removes the only complete checkpoint, nor foreign files")
 def test_only_complete_checkpoint_is_never_removed(store: Store, tmp_path: Path) -> None:
     node_with(store, tmp_path / "a", 10, keep=1)
     other = TestNode(tmp_path / "b", store, options={"keep": 1})

@@ -19,6 +19,9 @@ def loud(node: TestNode) -> list[str]:
     return printed([node], "TWO STARTS PUBLISH TO obs://bucket/ckpt/")
 
 
+@pytest.mark.invariant(
+    "A second job at one URL is rejected; two starts of one job remove nothing of each other"
+)
 def test_the_second_job_is_refused_until_the_first_has_ended(store: Store, tmp_path: Path) -> None:
     first = TestNode(tmp_path / "first", store, job="first")
     first.start()
@@ -69,6 +72,9 @@ def test_node_ignores_attempts_of_other_starts(store: Store, tmp_path: Path) -> 
                 started.result()
 
 
+@pytest.mark.invariant(
+    "A second job at one URL is rejected; two starts of one job remove nothing of each other"
+)
 def test_two_starts_of_one_job_report_each_other_and_remove_nothing(store: Store, tmp_path: Path) -> None:
     old, new = (TestNode(tmp_path / name, store, options={"keep": 1}) for name in ("old", "new"))
     old.start()

@@ -27,6 +27,8 @@ from tests.functional.checkpoints.output import (
 from tests.functional.node import eventually
 
 
+@pytest.mark.invariant("A start resumes from the newest complete checkpoint, after a kill at any moment")
+@pytest.mark.invariant("A step is complete by an explicit call or by its files, never by silence")
 def test_step_is_complete_only_with_the_parts_of_all_nodes(store: Store, tmp_path: Path) -> None:
     """A kept disk gets what it does not have, a new one everything."""
     first, second = nodes = make_nodes(store, tmp_path)
@@ -48,6 +50,7 @@ def test_a_node_that_never_comes_is_named(store: Store, tmp_path: Path) -> None:
         TestNode(tmp_path, store, 1, 3).start(timeout=0.5)
 
 
+@pytest.mark.invariant("Documents of a dead start are never answers to a living one")
 def test_answers_of_a_dead_start_are_ignored(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -237,6 +237,7 @@ class TestNpu:
         self.change(cards, ip={"0": "10.1.1.1", "1": "10.1.1.2"})
         assert "card 0 has 10.1.1.1, but" in only(doctor(node, code=78), "card address")["evidence"]
 
+    @pytest.mark.invariant("A check of the container changes nothing, and is cheap before a job")
     def test_configure_pings_the_peer_of_each_card_and_restores_its_settings(
         self, node: Node, cards: Path
     ) -> None:
@@ -305,6 +306,7 @@ class TestPreflight:
         assert ended.code == 0, ended.output
         assert "preflight: variables: variables of ModelArts' first version" in ended.output
 
+    @pytest.mark.invariant("A check of the container changes nothing, and is cheap before a job")
     def test_it_runs_no_program_and_uses_no_network(self, node: Node) -> None:
         """No program is run and nothing resolved: a name server that does not answer costs nothing."""
         node.variables.update(

@@ -52,6 +52,7 @@ def all_examples() -> list[str]:
     return [*of_topics, *(line for doc in docs for line in examples(doc + "\n"))]
 
 
+@pytest.mark.invariant("The help loads no heavy module, fits a screen, and its examples work")
 def test_page_fits_on_a_screen_and_has_an_example(capfd: pytest.CaptureFixture[str]) -> None:
     wrong = []
     for words in PAGES:
@@ -134,6 +135,7 @@ def test_help_after_the_script_is_that_of_the_training(
     assert "of the training: --help ranks" in capfd.readouterr().out
 
 
+@pytest.mark.invariant("The help loads no heavy module, fits a screen, and its examples work")
 def test_example_is_a_valid_command_line(job_directory: Path) -> None:
     assert {line: reasons for line in all_examples() if (reasons := find_mistakes(line))} == {}
 

@@ -32,7 +32,7 @@ def _commands(text: str) -> Iterator[str]:
 
 
 def typed(script: str, home: Path) -> str:
-    """What a shell prints that is given these commands, with `ma_boot` as pipx installs it, without a python beside it."""
+    """Returns the output of a shell that is given these commands, with `ma_boot` as pipx installs it, without a python beside it."""
     (home / "bin").mkdir()
     program = home / "bin" / "ma_boot"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m ma_boot "$@"\n')

@@ -36,6 +36,7 @@ def public(desk: Desk) -> None:
     desk.api.flavors = [FLAVOR, {"flavor_id": "ascend.snt9b.1"}]
 
 
+@pytest.mark.invariant("Checks before a submission change nothing, and an unavailable service rejects no job")
 def test_problems_known_to_the_services_are_reported_together_before_the_upload(desk: Desk) -> None:
     public(desk)
     desk.obs.create_bucket("here", "cn-north-4")
@@ -75,6 +76,7 @@ def test_unknown_flavor_is_reported_with_the_available_ones(desk: Desk) -> None:
     assert f"flavor: found ascend.snt9.8, {expected}" in done.err
 
 
+@pytest.mark.invariant("Checks before a submission change nothing, and an unavailable service rejects no job")
 @pytest.mark.parametrize("kind", ["500", "403", "close", "portal"])
 def test_unavailable_service_does_not_prevent_a_submission(desk: Desk, kind: str) -> None:
     public(desk)

@@ -27,6 +27,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.invariant("Watching shows each line once and ends with the job's exit code")
 def test_each_line_is_shown_once_under_20_faults(desk: Desk) -> None:
     changes = ("nodes=4", "devices-per-node=1", "flavor=modelarts.pool.visual.xlarge")
     more = [word for change in changes for word in ("--set", change)]

@@ -53,6 +53,7 @@ def ranks(output: str) -> dict[str, Any]:
     return ranks
 
 
+@pytest.mark.invariant("A cluster runs the rehearsed job")
 @pytest.mark.parametrize("platform", ["volcano", "mindcluster"])
 def test_the_pods_boot_the_ranks_of_the_rehearsal(desk: Desk, platform: str) -> None:
     (desk.project / "train.py").write_text(TRAIN)

@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any
 
+import pytest
+
 from tests.functional.job.conftest import JOB, Desk
 
 TRAIN = """
@@ -43,6 +45,7 @@ def without(names: set[str], rank: dict[str, Any]) -> dict[str, Any]:
     return {**rank, "environ": environ}
 
 
+@pytest.mark.invariant("The submitted job is the rehearsed job")
 def test_a_rehearsed_and_a_submitted_job_give_each_rank_the_same(desk: Desk) -> None:
     (desk.project / "train.py").write_text(TRAIN)
     job = JOB.replace("train.py print:hello", "train.py --epochs 90 --name 'a b'").replace(

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from ma_boot.desk.job.request import MARK
 from tests.functional.job.conftest import Desk
 from tests.functional.node import eventually
@@ -40,6 +42,7 @@ def test_a_job_is_submitted_and_watched_to_its_end_and_a_node_has_its_log(desk: 
     assert "[job]" not in done.out
 
 
+@pytest.mark.invariant("Watching shows each line once and ends with the job's exit code")
 def test_the_exit_code_is_that_of_the_first_failing_task(desk: Desk) -> None:
     done = desk.job(
         "submit", "job.yaml", "--watch", "--", "--rendezvous", "rank-table", "train.py", "exit:7:3"

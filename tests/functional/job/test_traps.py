@@ -63,6 +63,7 @@ def marked(mark: str, workspace: str) -> dict[str, Any]:
     return {**BODY, "metadata": metadata, "algorithm": {**BODY["algorithm"], "environments": {MARK: mark}}}
 
 
+@pytest.mark.invariant("A job is created once, even if the answer is lost")
 @pytest.mark.parametrize("workspace", ["0", "w" * 32])
 def test_job_is_created_once_when_the_answer_is_lost(api: ModelArtsStandIn, workspace: str) -> None:
     notes: list[str] = []

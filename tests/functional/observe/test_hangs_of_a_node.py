@@ -99,7 +99,7 @@ def test_a_node_that_ended_before_the_hang_is_not_waited_for(
     assert time.monotonic() - detector.state.last_round < 60
 
 
-def test_who_ends_while_stacks_are_taken_is_not_waited_for(detecting: Detecting, journal: EventLog) -> None:
+def test_rank_that_ends_during_the_collection_is_not_awaited(detecting: Detecting, journal: EventLog) -> None:
     peers = Others()
     with detecting(3600.0, peers) as detector:
         peers.messages.append(PeerMessage(1, "hanging", {"labels": ["rank 4"]}, time.monotonic()))

@@ -139,7 +139,7 @@ while True: pass
     ],
     ids=["of a rank", "of whom is not known", "of the only one", "not of the job", "of another job"],
 )
-def test_what_an_orphan_of_a_rank_uses_is_the_ranks(
+def test_usage_of_an_orphan_belongs_to_its_rank(
     tmp_path: Path,
     started: Started,
     detecting: Detecting,
@@ -182,7 +182,7 @@ def test_the_time_in_which_stacks_are_taken_is_not_quiet(
 
 
 @pytest.mark.parametrize(("ranks", "named"), [(1, ["rank 0"]), (0, ["command"])])
-def test_what_is_no_rank_is_watched_where_there_are_none(
+def test_other_processes_are_watched_where_there_are_no_ranks(
     tmp_path: Path, started: Started, detecting: Detecting, clock: Clock, ranks: int, named: list[str]
 ) -> None:
     """Beside ranks it is MindSpore's scheduler, which waits for them."""

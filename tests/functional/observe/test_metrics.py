@@ -58,6 +58,7 @@ def steps(journal: EventLog) -> list[Any]:
     return [event["ranks"]["step"] for event in journal.events("metrics") if "step" in event["ranks"]]
 
 
+@pytest.mark.invariant("Metrics delay no start and never end a training")
 def test_failed_samples_are_dropped_and_reported_once(journal: EventLog) -> None:
     output = Output(broken=True)
     with sampled(output, journal):

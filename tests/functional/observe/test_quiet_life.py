@@ -113,7 +113,7 @@ while own.recv(1 << 16): pass
     [(1 << 20, True), (1000, False), (0, False)],
     ids=["a download", "heartbeats", "a wait"],
 )
-def test_what_a_rank_receives_is_life_unless_it_is_a_heartbeat(
+def test_received_data_is_activity_unless_it_is_a_heartbeat(
     tmp_path: Path, started: Started, life: QuietLife, size: int, is_life: bool
 ) -> None:
     """`recv` into memory, which /proc/PID/io does not count."""

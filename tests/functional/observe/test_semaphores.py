@@ -64,7 +64,8 @@ def run_until_all_are_known(node: Node, name: str) -> Booting:
     return running
 
 
-def test_those_of_killed_ranks_are_removed_and_no_others(node: Node, name: str) -> None:
+@pytest.mark.invariant("Only semaphores of the job that no process holds are removed")
+def test_only_semaphores_of_killed_ranks_are_removed(node: Node, name: str) -> None:
     create(f"{name}-before")
     running = run_until_all_are_known(node, name)
     (node.home / "go").touch()
@@ -74,6 +75,7 @@ def test_those_of_killed_ranks_are_removed_and_no_others(node: Node, name: str) 
     assert "removed 2 semaphores that ended processes left in /dev/shm" in ended.output
 
 
+@pytest.mark.invariant("Only semaphores of the job that no process holds are removed")
 def test_one_that_a_living_process_holds_stays(node: Node, name: str) -> None:
     running = run_until_all_are_known(node, name)
     held = importlib.import_module("_multiprocessing").SemLock._rebuild(

@@ -105,7 +105,7 @@ def test_another_node_waits_for_what_node_0_says_a_moment_longer() -> None:
 @pytest.mark.parametrize(
     "lie", [{"folded": 1}, {"folded": [{}]}, {"suspect": {"node": "x"}}, {"silent": ["x"]}, {"waits": [7]}]
 )
-def test_what_node_0_says_is_not_trusted(lie: Any) -> None:
+def test_verdict_of_the_leader_is_not_trusted(lie: Any) -> None:
     suspect = {"node": 1, "rank": None, "why": "is\n\x1b[2J late"}
     right = {
         "folded": [{"ranks": [1], "stack": "s"}],
@@ -201,7 +201,7 @@ def test_nobody_and_somebody_is_suspected() -> None:
     ids=["two", "none", "ours", "twice", "no number", "no fields", "no row", "no list", "nothing", "below 0",
          "no stack", "no time", "no number of seconds"],
 )  # fmt: skip
-def test_what_another_node_tells_is_not_trusted(rows: Any, ranks: Sequence[int] | None) -> None:
+def test_stacks_of_another_node_are_not_trusted(rows: Any, ranks: Sequence[int] | None) -> None:
     read = read_ranks(message({"ranks": rows}), Others())
     assert (None if read is None else [rank.rank for rank in read]) == ranks
 
@@ -225,7 +225,7 @@ def test_how_another_nodes_ranks_have_ended_is_not_trusted_either(codes: Any, ra
     assert read_ends(message({}), Others()) is None
 
 
-def test_whatever_the_way_to_the_stacks_raises_the_ranks_are_told(
+def test_ranks_are_reported_when_the_collection_of_stacks_raises(
     started: Started, inbox: SignalInbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(asked: object) -> list[str]:
@@ -342,7 +342,7 @@ time.sleep(600)
 """
 
 
-def test_what_a_rank_prints_is_read_for_its_stacks_and_its_waits(
+def test_output_of_a_rank_is_searched_for_stacks_and_waits(
     tmp_path: Path, started: Started, inbox: SignalInbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where there is no py-spy."""

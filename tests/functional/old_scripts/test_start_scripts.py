@@ -89,6 +89,9 @@ class TestOncePerNode:
         assert ended.code == 0, ended.output
         assert {line.split()[4] for line in seen(node)} == {str(code(node))}
 
+    @pytest.mark.invariant(
+        "A start script that starts the ranks runs once per node; ranks are never started twice, nor stopped with success"
+    )
     def test_background_ranks_are_awaited(self, node: Node) -> None:
         node.variables["SECONDS_OF_A_RANK"] = "1"
         ended = node.boot("bash", script(node, f"{LOOP}echo started\n"))
@@ -176,6 +179,9 @@ class TestStartedTwice:
         }.items():  # fmt: skip
             (node.home / name).write_text(text)
 
+    @pytest.mark.invariant(
+        "A start script that starts the ranks runs once per node; ranks are never started twice, nor stopped with success"
+    )
     @pytest.mark.parametrize("kind", NESTED)
     def test_ranks_that_start_ranks_end_the_job(self, node: Node, kind: str) -> None:
         node.variables["SECONDS_OF_A_RANK"] = STAYS
@@ -226,6 +232,9 @@ AS_THEY_STAND: dict[str, tuple[str, ...]] = {
 ADDED = r"MABOOT_|PET_|MA_|PYTHON(UNBUFFERED|FAULTHANDLER)$|HCCL_CONNECT_TIMEOUT$|RANK_START$|ASCEND_"  # by ma_boot
 
 
+@pytest.mark.invariant(
+    "A start script that starts the ranks runs once per node; ranks are never started twice, nor stopped with success"
+)
 @pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize("where", ["code", "shared"])
 @pytest.mark.parametrize(

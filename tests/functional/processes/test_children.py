@@ -56,7 +56,7 @@ class TestRunChild:
 
 
 class TestReaping:
-    """`reap_orphans` reaps what nobody else waits for."""
+    """`reap_orphans` reaps adopted processes only."""
 
     def test_an_adopted_process_is_reaped(self) -> None:
         child = subprocess.Popen(["true"])
@@ -73,14 +73,14 @@ class TestReaping:
 
 
 class TestGuard:
-    """The process that outlives us."""
+    """Guard process, which outlives ma_boot."""
 
     def test_it_does_not_carry_our_marker(self) -> None:
         marker = own_marker("guarded")
         with guarded(marker, {**PATH, MARKER_VARIABLE: marker}):
             assert processes_marked(marker) == []
 
-    def test_its_death_does_no_harm(self) -> None:
+    def test_its_death_does_not_affect_the_block(self) -> None:
         with guarded(own_marker("guarded"), PATH):
             (guard,) = eventually(guards, "the guard runs")
             os.kill(guard, signal.SIGKILL)
@@ -90,7 +90,7 @@ class TestGuard:
 
 
 class TestLeftovers:
-    """Processes whose ma_boot is gone."""
+    """Processes whose ma_boot has ended."""
 
     @pytest.mark.parametrize("trap", ["", "trap '' TERM; "], ids=["obedient", "deaf"])
     def test_they_are_stopped_and_then_killed(self, tmp_path: Path, inbox: SignalInbox, trap: str) -> None:

@@ -25,6 +25,7 @@ def below(node: Node, *shell: str) -> str:
     return ended.output
 
 
+@pytest.mark.invariant("The boot command of an image is this toolkit's, and stop signals reach it")
 @pytest.mark.parametrize(
     "shell",
     [
@@ -40,7 +41,7 @@ def test_a_shell_that_waits_is_reported_once_with_the_remedy(node: Node, shell: 
     assert "let `exec ma_boot ...` be its last command" in output
 
 
-def test_a_script_that_waits_is_one_too_and_shows_no_secret(node: Node, tmp_path: Path) -> None:
+def test_waiting_script_is_reported_without_secrets(node: Node, tmp_path: Path) -> None:
     node.variables["OBS_SECRET_ACCESS_KEY"] = "planted-secret"
     script = tmp_path / "boot.sh"
     script.write_text(f"cd .\n{BOOT}\ntrue\n")
@@ -58,10 +59,10 @@ def test_a_script_that_waits_is_one_too_and_shows_no_secret(node: Node, tmp_path
     ],
     ids=["sh", "bash", "trap"],
 )
-def test_a_shell_that_is_replaced_or_listens_is_none(node: Node, shell: list[str]) -> None:
+def test_shell_that_execs_or_handles_sigterm_is_not_reported(node: Node, shell: list[str]) -> None:
     assert NOTE not in below(node, *shell)
 
 
-def test_outside_of_the_platform_nobody_is_told(node: Node) -> None:
+def test_no_warning_outside_of_the_platform(node: Node) -> None:
     node.variables["MA_VJ_NAME"] = ""
     assert NOTE not in below(node, "sh", "-c", f"cd . && {BOOT}; true")

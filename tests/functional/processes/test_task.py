@@ -48,7 +48,7 @@ def test_finishing_wakes_the_main_thread(inbox: SignalInbox) -> None:
     assert time.monotonic() - began < 10, "not at the next reminder"
 
 
-def test_what_the_check_raises_ends_the_wait(inbox: SignalInbox) -> None:
+def test_exception_of_the_check_ends_the_wait(inbox: SignalInbox) -> None:
     task = Task("work", until_cancelled, inbox)
     inbox.stops.append(15)
     with pytest.raises(Stopped):

@@ -101,3 +101,12 @@ def stopped_with_outputs(laptop: Path, running: subprocess.Popen[bytes], signum:
     assert len(list((laptop / "obs" / "bucket" / "out").iterdir())) == 4
     assert "the job's cause" not in ended.output
     assert processes(laptop) == []
+
+
+HEAD = ["attempt = int(os.environ['MABOOT_ATTEMPT'])", "print(f'rank {rank} attempt {attempt}', flush=True)"]
+AT_ONCE = {"MABOOT_START_SECONDS": "0"}
+
+
+def restarts(laptop: Path) -> list[int]:
+    """Returns the nodes that have started again."""
+    return sorted(event["node"] for event in node_events(laptop, "restart"))

@@ -93,6 +93,7 @@ def test_an_exit_code_cannot_be_forced_on_what_is_gone() -> None:
         force_exit(process.pid, 1)
 
 
+@pytest.mark.invariant("A fault that was not injected makes the rehearsal fail")
 def test_a_fault_that_is_not_injected_is_a_deviation(laptop: Path) -> None:
     ended = with_fault(laptop, "--fault", "kill rank=1 at=10m", "project/train.py")
     why = "the fault was not injected: rank 1 had already ended"

@@ -30,6 +30,7 @@ from tests.functional.rehearsal.jobs import (
 FOUR = ["--nodes", "4", "--devices-per-node", "2", "--stop-timeout", "5"]
 
 
+@pytest.mark.invariant("Every node ends with the job's root cause, and no rank receives the token")
 @pytest.mark.parametrize(
     ("options", "nodes"),
     [
@@ -151,6 +152,7 @@ def test_a_hang_is_told_with_the_stacks_of_all_ranks_before_anything_is_ended(
         )
 
 
+@pytest.mark.invariant("Every node ends with the job's root cause, and no rank receives the token")
 def test_no_rank_gets_the_token_and_nothing_shows_it(laptop: Path) -> None:
     token = "4d2f0a7be19c4b7d8a55"
     code = write(
@@ -186,6 +188,7 @@ def listening(pid: int) -> list[str]:
     return [row[1] for row in rows if row[3] in ("0A", "07") and row[9] in inodes]
 
 
+@pytest.mark.invariant("No port is open without a token; messages without a proof are rejected")
 @pytest.mark.parametrize(("token", "nodes", "ports"), [("", 2, 0), ("t" * 16, 1, 0), ("t" * 16, 2, 1)])
 def test_without_a_token_or_other_nodes_no_port_is_open(
     tmp_path: Path, token: str, nodes: int, ports: int
@@ -196,6 +199,8 @@ def test_without_a_token_or_other_nodes_no_port_is_open(
     node.complete_table(nodes)
     running = node.start("--hang-timeout", "600", RANK, "print:ready", "await:go")
     eventually(lambda: any(event["kind"] == "first-output" for event in node.events()), "the rank runs")
+    # The thread of the channel may open its port later than the rank prints.
+    eventually(lambda: len(listening(running.process.pid)) >= ports, "the port is open")
     assert len(listening(running.process.pid)) == ports
     (node.home / "go").write_text("")
     assert running.end().code == 0
@@ -225,6 +230,7 @@ def test_a_port_that_is_taken_is_said_and_the_job_runs(laptop: Path) -> None:
     assert "the job's cause: node 1, rank 3: ValueError: 17" in last_lines(ended)[1]
 
 
+@pytest.mark.invariant("The channel delays neither the training nor its end")
 def test_an_end_is_not_delayed_by_a_node_that_is_gone(laptop: Path) -> None:
     """Both nodes succeed, at different times; the one that ends last finds nobody."""
     running = start(laptop, *SHAPE, write(laptop, "time.sleep(2 if rank > 1 else 0)"))

@@ -12,26 +12,22 @@ import pytest
 
 from tests.functional.node import RANK, Node, eventually
 from tests.functional.rehearsal.jobs import (
+    AT_ONCE,
     CHECKPOINTS,
+    HEAD,
     SHAPE,
     end,
     last_lines,
     node_events,
     rehearse,
+    restarts,
     start,
     with_outputs,
     write,
 )
 
-HEAD = ["attempt = int(os.environ['MABOOT_ATTEMPT'])", "print(f'rank {rank} attempt {attempt}', flush=True)"]
 FAILS_ONCE = ["time.sleep(0.5)", "if rank == 3 and attempt == 1: raise ValueError('bad label 91')",
               "if attempt == 1: time.sleep(600)"]  # fmt: skip
-AT_ONCE = {"MABOOT_START_SECONDS": "0"}
-
-
-def restarts(laptop: Path) -> list[int]:
-    """The nodes that have started again."""
-    return sorted(event["node"] for event in node_events(laptop, "restart"))
 
 
 @pytest.mark.parametrize("nodes", [2, 4])
@@ -65,7 +61,7 @@ def test_all_nodes_start_again_after_a_rank_of_one_has_raised(laptop: Path, node
         ({}, "raise ValueError('bad label 91')", "node 1: it failed within its first 10 s"),
     ],
 )
-def test_what_would_fail_in_the_same_way_is_not_tried_again_on_any_node(
+def test_failure_that_would_repeat_is_not_retried_on_any_node(
     laptop: Path, more: dict[str, str], failure: str, why: str
 ) -> None:
     training = [*HEAD, "time.sleep(0.5)", f"if rank == 3: {failure}", "time.sleep(600)"]
@@ -137,6 +133,9 @@ def test_a_node_whose_table_has_changed_ends_with_the_code_of_the_cause(laptop: 
     assert "succeeded" not in page.read_text()
 
 
+@pytest.mark.invariant(
+    "An unknown end is a failure; 0 only if all processes ended with 0 by themselves and the job was not given up"
+)
 @pytest.mark.parametrize(("more", "codes"), [(AT_ONCE, {0: 0, 1: 0}), ({}, {0: 1, 1: 1})])
 def test_a_handler_that_ends_stopped_ranks_with_0_does_not_end_the_job_well(
     laptop: Path, more: dict[str, str], codes: dict[int, int]

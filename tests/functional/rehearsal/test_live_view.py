@@ -36,6 +36,7 @@ def rehearse(directory: Path, **variables: str) -> Shown:
     return in_terminal(argv, directory, environ, rows=24, columns=150)
 
 
+@pytest.mark.invariant("The live view below the output loses no line")
 def test_every_line_is_there_once_and_nothing_of_the_view_remains(tmp_path: Path) -> None:
     shown = rehearse(tmp_path, TERM="xterm")
     assert shown.code == 0
@@ -55,7 +56,7 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines(tmp_path: Path)
     assert b"\x1b" not in shown.written
 
 
-def test_what_is_written_meanwhile_is_whole_and_in_order() -> None:
+def test_output_written_during_the_live_view_is_complete_and_in_order() -> None:
     read_end, write_end = os.pipe()
     taken: list[bytes] = []
 

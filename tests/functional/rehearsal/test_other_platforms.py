@@ -60,7 +60,7 @@ os._exit(0)
 
 
 @pytest.mark.parametrize("platform", ["modelarts", "volcano", "mindcluster"])
-def test_what_a_node_leaves_behind_is_removed_and_said(laptop: Path, platform: str) -> None:
+def test_leftovers_of_a_node_are_removed_and_reported(laptop: Path, platform: str) -> None:
     """Whatever its environment is, and without a fault: here the marker is that of another ma_boot."""
     ended = rehearse_on(platform, laptop, program=LEAVES)
     lines = ended.output.splitlines()

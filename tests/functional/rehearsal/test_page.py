@@ -92,6 +92,7 @@ def test_missing_events_cost_the_page_and_nothing_else(node: Node) -> None:
     assert not (node.log_dir / PAGE).exists()
 
 
+@pytest.mark.invariant("The page never affects the job")
 def test_a_page_that_takes_too_long_is_given_up(node: Node) -> None:
     events = node.log_dir / EVENTS
     began = time.monotonic()

@@ -136,7 +136,7 @@ def test_old_rehearsals_are_removed_and_the_page_has_the_command_as_it_was_typed
     assert "1 old rehearsals were removed" in ended.output
     (page,) = left.glob("report.html")
     text = page.read_text()
-    assert "ok.py --token &#x27;******&#x27;</pre>" in text
+    assert "ok.py --token &#39;******&#39;</pre>" in text
     assert "planted" not in text
     assert '<a href="./node-0/home/ma-user/modelarts/log/' in text
 
@@ -170,6 +170,7 @@ def test_ctrl_c_twice_leaves_nothing_behind_of_ranks_that_are_deaf(laptop: Path)
     assert processes(laptop) == []
 
 
+@pytest.mark.invariant("A rehearsal is isolated from this machine's job, and leaves nothing behind")
 def test_a_sigkill_of_the_rehearsal_leaves_nothing_behind(laptop: Path) -> None:
     running = start(laptop, "--nodes", "2", "project/train.py", "deaf", "write:deaf-RANK:x", "sleep")
     eventually(

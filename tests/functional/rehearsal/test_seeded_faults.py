@@ -11,8 +11,15 @@ import pytest
 
 from tests.functional.node import PROGRAMS
 from tests.functional.programs.summing import undisturbed
-from tests.functional.rehearsal.jobs import CHECKPOINTS, end, node_events, start, with_outputs
-from tests.functional.rehearsal.test_job_restart import AT_ONCE, restarts
+from tests.functional.rehearsal.jobs import (
+    AT_ONCE,
+    CHECKPOINTS,
+    end,
+    node_events,
+    restarts,
+    start,
+    with_outputs,
+)
 
 STEPS = 40
 FIRST = int(os.environ.get("SEED", "0"))

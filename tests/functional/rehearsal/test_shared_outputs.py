@@ -56,6 +56,7 @@ def test_second_node_does_not_replace_the_file_of_the_first(laptop: Path, token:
     assert re.search(rf"\[node 1\] \[ma_boot\] warning: 1 file of this node differs .* {named}", ended.output)
 
 
+@pytest.mark.invariant("No node replaces another node's file, for any order of requests")
 def test_slow_upload_that_wins_leaves_the_other_file_below_conflicts(
     laptop: Path, obs: MemoryObs, client: Sdk
 ) -> None:

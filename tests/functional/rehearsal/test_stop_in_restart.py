@@ -11,7 +11,9 @@ import pytest
 
 from tests.functional.node import eventually
 from tests.functional.rehearsal.jobs import (
+    AT_ONCE,
     CHECKPOINTS,
+    HEAD,
     SHAPE,
     end,
     node_events,
@@ -20,7 +22,6 @@ from tests.functional.rehearsal.jobs import (
     with_outputs,
     write,
 )
-from tests.functional.rehearsal.test_job_restart import AT_ONCE, HEAD
 
 MOMENTS = ["exit", "stop", "verdict", "restart", "restored"]  # events, of which the last comes a second time
 TRAINING = [

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.functional.node import RANK, Node
 
 SECRETS = {
@@ -24,6 +26,7 @@ def variables(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
+@pytest.mark.invariant("Tools and child processes receive no secret by default")
 def test_tools_get_the_trainings_environment_without_secrets(node: Node) -> None:
     """Those that sample the cards, and that take the stacks of a hang; they are on the training's PATH."""
     tools = node.root / "tools"
@@ -74,7 +77,8 @@ def test_the_doctor_gives_its_tools_no_secret(tmp_path: Path) -> None:
     assert [value for value in environ_of_tool.values() if "planted" in value] == []
 
 
-def test_nothing_inherits_a_secret_by_default_though_the_kernel_shows_it(tmp_path: Path) -> None:
+@pytest.mark.invariant("Tools and child processes receive no secret by default")
+def test_children_inherit_no_secret_by_default_though_the_kernel_shows_it(tmp_path: Path) -> None:
     """Such as the worker processes of transfers; docs/hangs.md says what other processes can read."""
     program = (
         "import os, subprocess; from ma_boot.cli.app import main; main(['rehearsal', 'list']); "

@@ -132,6 +132,7 @@ def ma_boot(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.invariant("No secret in a line, a plan, a page, an error or a message between processes")
 def test_a_node_shows_none(node: Node, tmp_path: Path) -> None:
     """Its lines, events, failure file, page, env.log, and the page that `report` makes of its events."""
     node.variables.update(ENVIRONMENT)
@@ -227,6 +228,7 @@ class TestJobs:
         assert "******" not in done.stdout
 
 
+@pytest.mark.invariant("No secret in a line, a plan, a page, an error or a message between processes")
 def test_an_error_shows_none(laptop: Path) -> None:
     """Of the command line, of a file, and of a URL; and what the doctor and a plan of transfers say."""
     (laptop / "map.yaml").write_text("input: {x: 'obs://bucket/x?token=Pl4nt3dUrl'}\nsk: Pl4nt3dKey\n")

@@ -1,4 +1,4 @@
-"""What the parts of the supervisor need: small processes, an inbox, and a journal whose events can be read."""
+"""Fixtures of the supervisor: small processes, an inbox, and a journal with readable events."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, Callable
 import pytest
 
 from ma_boot.node.launch.launch_plan import WorkerSpec
+from ma_boot.node.supervisor.output import WorkerOutput
 from ma_boot.node.supervisor.worker_group import WorkerGroup
 from ma_boot.processes.orphan_guard import own_marker
 from ma_boot.processes.signals import SignalInbox
@@ -43,6 +44,30 @@ class EventLog(Journal):
         self.logs.flush()
         events = map(json.loads, self._events.read_text().splitlines())
         return [event for event in events if event["kind"] == kind]
+
+
+class Pipe:
+    """Output of rank 0 and the write end of its pipe."""
+
+    def __init__(self, directory: Path) -> None:
+        self.journal = EventLog(directory)
+        self.log = directory / "new" / "deep" / "rank_0.txt"
+        source, self.sink = os.pipe()
+        spec = WorkerSpec("rank 0", (), "", {}, str(self.log), 0)
+        self.output = WorkerOutput(os.fdopen(source, "rb", 0), spec, self.journal)
+
+    def print(self, data: bytes) -> str:
+        """Prints the data and returns the screen."""
+        assert os.write(self.sink, data) == len(data)
+        self.output.take()
+        self.journal.logs.flush()
+        return self.journal.screen()
+
+    def close(self) -> None:
+        """Ends the process and its output."""
+        os.close(self.sink)
+        self.output.close()
+        self.journal.close()
 
 
 @pytest.fixture

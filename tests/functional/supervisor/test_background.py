@@ -1,4 +1,4 @@
-"""How long what a command has left in the background holds the job."""
+"""Time for which background processes of a command hold the job."""
 
 from __future__ import annotations
 

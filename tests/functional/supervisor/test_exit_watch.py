@@ -13,6 +13,7 @@ from typing import Callable
 import pytest
 
 from ma_boot.node.launch.launch_plan import WorkerSpec
+from ma_boot.node.supervisor import exit_watch
 from ma_boot.node.supervisor.exit_watch import ExitWatch
 from ma_boot.node.supervisor.output import OutputPump
 from ma_boot.node.supervisor.worker_group import WorkerGroup
@@ -111,13 +112,18 @@ def test_codes_are_those_of_a_shell(watched: Watched, script: str, code: int, si
     ],
 )
 def test_the_kernels_counters_are_asked_about_a_kill_that_was_not_ours(
-    tmp_path: Path, watched: Watched, script: str, stopping: bool, evidence: bool
+    tmp_path: Path,
+    watched: Watched,
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
+    stopping: bool,
+    evidence: bool,
 ) -> None:
     root = tmp_path / "root"
     (root / "proc").mkdir(parents=True)
     (root / "proc" / "vmstat").write_text("oom_kill 3\n")
+    monkeypatch.setattr(exit_watch, "OomCounters", lambda: OomCounters(root))
     with watched(script) as (watch, _):
-        watch._oom = OomCounters(root)
         (root / "proc" / "vmstat").write_text("oom_kill 4\n")
         until(watch, 1, stopping)
         assert (watch.exits[0].oom is not None) is evidence

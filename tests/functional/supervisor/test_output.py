@@ -1,4 +1,4 @@
-"""The output of ranks: whole lines on standard output, every byte in the log files, and nothing blocks a rank."""
+"""Output of ranks: whole lines on standard output, all bytes in the log files; no rank is blocked."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.node.supervisor.output import PROGRESS_SECONDS
+from ma_boot.node.supervisor.console_lines import PROGRESS_SECONDS
 from tests.functional.node import RANK, Node, eventually, pids
-from tests.unit.supervisor.test_worker_output import Pipe
+from tests.functional.supervisor.conftest import Pipe
 
 LOG = "modelarts-job-test-proc-rank-{0}-device-{0}.txt"
 
@@ -30,7 +30,7 @@ def printed(pieces: list[bytes], directory: Path) -> bytes:
 
 
 class TestLines:
-    """The prefix, and where a line ends."""
+    """Prefix and end of a line."""
 
     @pytest.mark.parametrize(
         ("pieces", "shown"),
@@ -56,7 +56,7 @@ class TestLines:
             st.binary(min_size=1, max_size=40).map(lambda b: b.replace(b"\r", b"\n")), max_size=20
         )
     )
-    def test_everything_arrives(self, tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes]) -> None:
+    def test_all_output_arrives(self, tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes]) -> None:
         screen = printed(pieces, tmp_path_factory.mktemp("output"))
         text = b"".join(pieces)
         expected = text.split(b"\n")[:-1] + ([rest] if (rest := text.rpartition(b"\n")[2]) else [])
@@ -69,7 +69,7 @@ class TestLines:
 
 
 class TestSelection:
-    """`--tee`: whose output is shown; the log files have all of it."""
+    """`--tee` selects the ranks on the console; the log files have all output."""
 
     @pytest.mark.parametrize(
         ("tee", "shown"), [("all", "01"), ("first", "0"), ("none", ""), ("1", "1"), ("0,1", "01")]
@@ -88,7 +88,7 @@ class TestSelection:
 
 
 class TestLimits:
-    """Nothing that happens to the output stops the training."""
+    """Problems with the output never stop the training."""
 
     def test_eight_writers_at_full_speed_lose_nothing(self, tmp_path: Path) -> None:
         node = Node(tmp_path, devices=8)
@@ -113,7 +113,8 @@ class TestLimits:
         assert int(peak.group(1)) < 80 * 1024
         assert len(node.logs()[LOG.format(1)]) == (100 << 20) + 1
 
-    def test_a_stalled_reader_blocks_nobody(self, node: Node) -> None:
+    @pytest.mark.invariant("A stalled reader blocks nothing; logs are bytes")
+    def test_stalled_reader_does_not_block_ranks(self, node: Node) -> None:
         running = node.start(
             RANK, "lines:200000", f"ready:{node.root}/done", "await:go", "print:after the reader resumed"
         )
@@ -145,7 +146,7 @@ class TestLimits:
         assert running.process.stdout is not None
         running.process.stdout.close()
 
-    def test_a_closed_standard_output_blocks_nobody(self, node: Node) -> None:
+    def test_closed_standard_output_does_not_block_ranks(self, node: Node) -> None:
         both = ("ready:done", "await:done.0", "await:done.1")
         running = node.start(RANK, "await:go", "lines:1000", *both, "exit:6:all")
         eventually(lambda: node.in_phase("run"), "the run")
@@ -155,7 +156,7 @@ class TestLimits:
         assert running.process.wait(timeout=30) == 6
         assert node.logs()[LOG.format(0)].count(b"\n") == 1000
 
-    def test_a_full_log_disk_blocks_nobody(self, node: Node) -> None:
+    def test_full_log_disk_does_not_block_ranks(self, node: Node) -> None:
         running = node.start_by(["prlimit", "--fsize=20000"], RANK, "lines:1000", "print:the end")
         ended = running.end()
         assert ended.code == 0, ended.output
@@ -166,7 +167,7 @@ class TestLimits:
 
 
 def drained(pid: int) -> bool:
-    """Whether the process has been idle for a moment."""
+    """Returns True if the process has been idle for a moment."""
     before = Path(f"/proc/{pid}/io").read_text()
     time.sleep(0.3)
     return Path(f"/proc/{pid}/io").read_text() == before

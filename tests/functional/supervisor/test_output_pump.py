@@ -49,7 +49,7 @@ def ranks(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> Iterator[Ran
         yield ranks
 
 
-def test_there_is_a_pause_after_each_read(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pump_pauses_after_each_read(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "PAUSE_SECONDS", 1.0)  # a busy machine would be late for 2 ms
     assert ranks.pump.pause() == 0
     ranks.print(0, "a line\n")
@@ -71,12 +71,14 @@ def test_near_the_platforms_limit_only_log_files_are_written(
     assert [len((tmp_path / f"rank_{rank}.txt").read_text().splitlines()) for rank in range(2)] == [100, 100]
 
 
-def test_how_much_there_was_is_said_in_mebibytes(ranks: Ranks, journal: EventLog) -> None:
-    ranks.pump._hide(512 << 20)
-    assert journal.screen().startswith("[ma_boot] 512 MiB of output: ")
+def test_limit_is_logged_in_mebibytes(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> None:
+    with OutputPump(journal, inbox, quiet_bytes=1 << 20, silent_bytes=1 << 30) as pump:
+        journal.console.write(b"x" * (1 << 20) + b"\n")
+        pump.pump()
+    assert "[ma_boot] 1 MiB of output: " in journal.screen()
 
 
-def test_nothing_is_read_while_the_console_is_full(inbox: SignalInbox) -> None:
+def test_output_is_not_read_while_the_console_is_full(inbox: SignalInbox) -> None:
     reader, writer = os.pipe()
     console = Console(writer, patience=600)
     with OutputPump(Journal(console), inbox, 1 << 29, 1 << 30) as pump:

@@ -1,4 +1,4 @@
-"""The number of a process that was reaped may be another one's: nobody signals it, nor a group of that number."""
+"""Reused pids: a foreign process or group with the number of a reaped one gets no signal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ while rank == "1" and not os.path.exists("go"):
     time.sleep(0.01)
 sys.exit(3 if rank == "1" else 0)
 """
-# Says which groups get a signal after their leader was reaped.
+# Prints the groups that get a signal after their leader was reaped.
 LOOK = """
 import os, sys
 from pathlib import Path
@@ -49,18 +49,18 @@ with SignalInbox() as inbox, group_of([shell(place, 0, "exit 0")], inbox, EventL
 """
 
 
-def test_a_stranger_with_the_number_of_a_rank_that_has_ended(node: Node) -> None:
+def test_foreign_process_with_a_reused_pid_gets_no_signal(node: Node) -> None:
     argv = [sys.executable, str(PROGRAMS / "supervisor.py"), str(node.root), "{}", "adopt", "-c", RANKS]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as supervisor:
         first = node.root / "pid.0"
         pid = int(eventually(lambda: first.exists() and first.read_text(), "rank 0 runs"))
         eventually(lambda: not Path(f"/proc/{pid}").exists(), "rank 0 has been reaped")
-        with with_number(pid, ["sleep", "600"]) as stranger:
-            assert os.getpgid(stranger.pid) == pid
+        with with_number(pid, ["sleep", "600"]) as foreign:
+            assert os.getpgid(foreign.pid) == pid
             (node.root / "go").touch()
             output, _ = supervisor.communicate(timeout=60)
             assert "rank 1 ended with exit code 3" in output
-            assert stranger.poll() is None, "it got a signal that was not for it"
+            assert foreign.poll() is None, "it got a signal that was not for it"
 
 
 def test_the_group_of_a_program_that_has_ended() -> None:
@@ -68,9 +68,7 @@ def test_the_group_of_a_program_that_has_ended() -> None:
     assert (done.stdout.split("\n")[:-1], done.stderr) == (["3", "3", "-9"], ""), done
 
 
-def test_what_a_rank_that_has_ended_left_in_its_group_is_stopped_with_the_others(
-    tmp_path: Path, started: Started
-) -> None:
+def test_rest_of_an_ended_ranks_group_is_stopped_with_the_others(tmp_path: Path, started: Started) -> None:
     with started("sleep 600 & echo $! > pid", "exec sleep 600") as group:
         first, second = group.workers
         first.process.wait(timeout=30)

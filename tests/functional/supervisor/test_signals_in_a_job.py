@@ -1,4 +1,4 @@
-"""Signals that `ma_boot` gets while it runs a job, whatever its parent has done to them."""
+"""Signals to `ma_boot` while it runs a job, blocked by its parent or not."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.functional.node import RANK, Node, pids
 
 
 def options(node: Node) -> list[str]:
-    """Those for an output, which every rank writes."""
+    """Returns the options for an output that every rank writes."""
     return node.mapping({}, {"out": "obs://bucket/out/"})
 
 
 def words(node: Node) -> list[str]:
-    """A rank that writes its output and then says that it is ready."""
+    """Returns the command of a rank that writes its output and then prints that it is ready."""
     return [RANK, "write:out/RANK:x", f"ready:{node.root}/pid"]
 
 
@@ -43,7 +43,7 @@ def test_any_other_signal_stops_the_job_and_outputs_are_uploaded(node: Node, sig
     assert (node.obs / "bucket" / "out" / "1").exists()
 
 
-def test_a_sigterm_that_the_parent_has_blocked_is_heard_and_not_blocked_in_ranks(node: Node) -> None:
+def test_sigterm_blocked_by_the_parent_is_received_and_not_blocked_in_ranks(node: Node) -> None:
     blocked = "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, {15, 2, 10})"
     program = f"{blocked}; os.execv(sys.argv[1], sys.argv[1:])"
     running = node.start_by([sys.executable, "-c", program], *options(node), *words(node), "sleep")

@@ -21,7 +21,7 @@ from tests.requirement import unavailable
 
 
 class TestStart:
-    """What each process is given."""
+    """Resources of each process."""
 
     def test_core_files_are_disabled(self, node: Node) -> None:
         running = node.start_by(["prlimit", f"--core={1 << 20}"], RANK, "print-limits")
@@ -50,13 +50,13 @@ class TestOrphans:
 
     @pytest.mark.parametrize("adopt", [True, False], ids=["adopting", "control"])
     def test_only_a_subreaper_adopts_them(self, node: Node, adopt: bool) -> None:
-        limits = '{"stop_timeout": 0.5}'  # nothing wakes a supervisor that adopts nobody
+        limits = '{"stop_timeout": 0.5}'  # without adopted processes no SIGCHLD wakes the supervisor
         supervised = [str(node.root), limits, "adopt" if adopt else "-", RANK, "orphans:1"]
         argv = [sys.executable, str(PROGRAMS / "supervisor.py"), *supervised]
         with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
 
             def ended() -> bool:
-                reap_orphans([process.pid])  # what it does not adopt is ours
+                reap_orphans([process.pid])  # processes that it does not adopt are children of the test
                 return process.poll() is not None
 
             eventually(ended, "the supervisor's end")
@@ -108,9 +108,7 @@ class TestOrphans:
         eventually(lambda: not any(alive(pid) for pid in ranks), "all are gone")
 
     @pytest.mark.parametrize("how", ["ma-pre-start.sh", "--source"])
-    def test_what_is_run_before_the_training_does_not_survive_a_sigkill_of_ma_boot(
-        self, node: Node, how: str
-    ) -> None:
+    def test_setup_programs_do_not_survive_a_sigkill_of_ma_boot(self, node: Node, how: str) -> None:
         (node.home / "train.py").write_text("")
         script = node.home / ("ma-pre-start.sh" if how == "ma-pre-start.sh" else "sourced.sh")
         script.write_text(
@@ -124,9 +122,7 @@ class TestOrphans:
 
     @pytest.mark.parametrize("how", ["ma-pre-start.sh", "--source"])
     @pytest.mark.parametrize("end", ["training", "failure before it", "SIGTERM", "SIGKILL"])
-    def test_what_the_setup_leaves_running_goes_on_until_the_job_ends(
-        self, node: Node, how: str, end: str
-    ) -> None:
+    def test_daemons_of_the_setup_continue_until_the_job_ends(self, node: Node, how: str, end: str) -> None:
         script = daemon_script(node, how)
         source = ["--source", str(script)] if how == "--source" else []
         (node.home / "train.py").write_text(
@@ -149,7 +145,7 @@ class TestOrphans:
             assert re.search(rf"stopping what the setup left running: .*\b{daemon}\b", ended.output)
             assert (node.root / "stopped").exists()
 
-    def test_a_dead_guard_does_no_harm(self, node: Node) -> None:
+    def test_dead_guard_does_not_affect_the_job(self, node: Node) -> None:
         node.complete_table()
         running = node.start(RANK, f"ready:{node.root}/pid", "await:go", "orphans:20", "zombies")
         pids(node.root, "pid.*", 2)
@@ -159,8 +155,9 @@ class TestOrphans:
         assert ended.code == 0, ended.output
         assert "[rank 0] zombies: 0\n" in ended.output
 
+    @pytest.mark.invariant("No process survives the job, not even after a SIGKILL of ma_boot")
     @pytest.mark.parametrize("word", ["ready", "grandchild", "daemon"])
-    def test_nothing_survives_a_sigkill_of_ma_boot(self, node: Node, word: str) -> None:
+    def test_no_process_survives_a_sigkill_of_ma_boot(self, node: Node, word: str) -> None:
         running = node.start(RANK, "deaf", f"{word}:{node.root}/pid", "sleep")
         ranks = pids(node.root, "pid.*", 2)
         running.process.kill()
@@ -238,10 +235,10 @@ class TestWatch:
 
 
 class TestVerdict:
-    """Which failure is the cause, and how it is explained."""
+    """Root cause and its explanation."""
 
     def test_a_code_of_a_launcher_is_no_signal(self, node: Node) -> None:
-        """Whatever died below it: that was no child of ours, and 132 may as well be the program's own."""
+        """A launcher's code is its own: the process that died is no child of ma_boot."""
         node.devices = 1
         node.complete_table()
         (node.home / "launcher.sh").write_text("exit 132\n")
@@ -337,7 +334,7 @@ class TestRestarts:
             ("0", ["exit:127:1", "sleep"], "a command that does not exist"),
         ],
     )
-    def test_what_a_restart_cannot_fix(
+    def test_no_restart_for_failures_that_it_cannot_fix(
         self, node: Node, start_seconds: str, words: list[str], why: str
     ) -> None:
         node.variables["MABOOT_START_SECONDS"] = start_seconds

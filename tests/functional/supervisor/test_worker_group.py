@@ -23,7 +23,7 @@ from tests.functional.supervisor.conftest import EventLog, Started, shell
 class Stopping:
     """An observer that asks `why` all are to be stopped, at each check."""
 
-    without = "nobody looks any more"
+    without = "ranks are no longer observed"
 
     def __init__(self, why: Callable[[], str]) -> None:
         self.why = why
@@ -119,7 +119,7 @@ class TestStart:
 
 
 class TestEnd:
-    """What the workers leave behind."""
+    """Processes that the workers leave behind."""
 
     @pytest.mark.parametrize(
         ("script", "left"),
@@ -140,8 +140,8 @@ class TestEnd:
             group.signal(signal.SIGTERM)
             eventually(lambda: not _runs(tmp_path / "pid"), "it is gone")
 
-    def test_what_still_runs_counts_as_stopped_by_us(self, tmp_path: Path, started: Started) -> None:
-        """When another node asks who has raised: the rank may print why long before it ends."""
+    def test_running_process_counts_as_stopped_by_ma_boot(self, tmp_path: Path, started: Started) -> None:
+        """For a request of another node: a rank may print its exception long before it ends."""
         script = "echo ValueError: no data; exec sleep 600"
         with started(shell(tmp_path, 3, script)) as group:
             (worker,) = group.workers
@@ -154,18 +154,16 @@ class TestEnd:
             assert worker.exit is None
 
     @pytest.mark.parametrize("script", ["sleep 600 & echo $! > pid", "setsid sleep 600 & echo $! > pid"])
-    def test_what_was_found_to_be_left_does_not_survive_the_block(
-        self, tmp_path: Path, started: Started, script: str
-    ) -> None:
+    def test_leftovers_do_not_survive_the_block(self, tmp_path: Path, started: Started, script: str) -> None:
         with started(script) as group:
             end(group)
             eventually(lambda: bool(group.left_behind()) and _runs(tmp_path / "pid"), "it is left")
         eventually(lambda: not _runs(tmp_path / "pid"), "it is gone")
 
-    def test_when_the_supervisor_raises_everything_is_reaped(
+    def test_all_processes_are_reaped_when_the_supervisor_raises(
         self, tmp_path: Path, supervised: Supervised, journal: EventLog
     ) -> None:
-        """So the devices are free, and nobody writes any more, when outputs are uploaded."""
+        """So devices are free, and outputs complete, when outputs are uploaded."""
         (tmp_path / "deaf.sh").write_text("trap '' TERM; echo $$ > $1; while :; do sleep 0.05; done")
         script = "echo wakes the supervisor; setsid bash deaf.sh detached & exec bash deaf.sh rank"
         files = [tmp_path / "detached", tmp_path / "rank"]
@@ -182,7 +180,7 @@ class TestEnd:
         journal.logs.flush()  # it closes the log files
         assert len(os.listdir("/proc/self/fd")) == open_before
 
-    def test_what_is_left_has_time_to_end(
+    def test_leftovers_have_a_grace_period(
         self, tmp_path: Path, supervised: Supervised, journal: EventLog
     ) -> None:
         script = "trap 'sleep 0.3; echo > ended; exit' TERM; echo > ready; while :; do sleep 0.05; done"
@@ -204,7 +202,7 @@ class TestEnd:
 
         assert any(seconds() < 0.9 for _ in range(3)), "a busy machine is late once or twice"
 
-    def test_who_ends_before_the_others_are_stopped_has_ended_by_itself(
+    def test_process_that_ends_before_the_stop_has_ended_by_itself(
         self, supervised: Supervised, journal: EventLog
     ) -> None:
         def halted() -> str:
@@ -217,7 +215,9 @@ class TestEnd:
         assert [(ended.code, ended.stopped) for ended in run.exits] == [(137, False)]
         assert [event["reason"] for event in journal.events("stop")] == ["rank 0 was killed by SIGKILL"]
 
-    def test_who_does_not_end_in_time_is_killed(self, supervised: Supervised, journal: EventLog) -> None:
+    def test_process_that_ignores_sigterm_is_killed_after_the_grace_period(
+        self, supervised: Supervised, journal: EventLog
+    ) -> None:
         deaf = "trap '' TERM; echo deaf > deaf; while :; do sleep 0.05; done"
         fails = "while [ ! -s deaf ]; do sleep 0.05; done; exit 3"
         run = supervised(deaf, fails, limits=Limits(stop_timeout=0.2))
@@ -227,13 +227,13 @@ class TestEnd:
         ]
         assert [event["signal"] for event in journal.events("kill")] == [signal.SIGKILL]
 
-    def test_an_observer_that_raises_is_given_up_and_the_run_goes_on(
+    def test_failed_observer_is_closed_and_the_run_continues(
         self, supervised: Supervised, journal: EventLog
     ) -> None:
         broken, asks = Stopping(lambda: str(1 // 0)), Stopping(lambda: "a reason" if broken.closed else "")
         run = supervised("exec sleep 600", observers=[broken, asks])
         assert [(ended.code, ended.stopped) for ended in run.exits] == [(143, True)]
-        line = "[ma_boot] warning: nobody looks any more: ZeroDivisionError: "
+        line = "[ma_boot] warning: ranks are no longer observed: ZeroDivisionError: "
         assert journal.screen().count(line) == 1
         assert (broken.closed, asks.closed) == (1, 1)
         assert [event["reason"] for event in journal.events("stop")] == ["a reason"]
@@ -241,7 +241,7 @@ class TestEnd:
     @pytest.mark.parametrize(
         "script", ["env -i sleep 600 & echo $! > pid; wait", "setsid sleep 600 & echo $! > pid; wait"]
     )
-    def test_nothing_survives_the_block(self, tmp_path: Path, started: Started, script: str) -> None:
+    def test_no_process_survives_the_block(self, tmp_path: Path, started: Started, script: str) -> None:
         def interrupted() -> None:
             with started(f"trap '' TERM; {script}"):
                 eventually(lambda: _runs(tmp_path / "pid"), "it runs")
@@ -263,7 +263,7 @@ class TestEnd:
 
 
 def _runs(file: Path) -> bool:
-    """Whether the process whose number is in the file lives, and has become `sleep`."""
+    """Returns True if the process whose pid is in the file lives and has become `sleep`."""
     try:
         return Path(f"/proc/{int(file.read_text())}/cmdline").read_bytes().startswith(b"sleep\0")
     except (OSError, ValueError):

@@ -325,6 +325,7 @@ def test_the_platforms_variables_name_the_endpoint(environ: dict[str, str], endp
         assert store.signer.context.verify_mode == ssl.CERT_REQUIRED
 
 
+@pytest.mark.invariant("No secret in a line, a plan, a page, an error or a message between processes")
 def test_messages_between_processes_do_not_print_secrets() -> None:
     store = ObsStore(Access("https://obs.example.com", Credentials("AKPLANTED", "SKPLANTED", "TOKENPLANTED")))
     assert "PLANTED" not in repr(store.signer.access)

@@ -103,6 +103,9 @@ for name, code in cases.items():
 """
 
 
+@pytest.mark.invariant(
+    "A file of `mox.file` replaces its object when it is closed or dropped, never when its `with` block ends by an exception"
+)
 @pytest.mark.parametrize("python", pythons(), ids=lambda python: "-".join(Path(python).parts[-3:-2]))
 def test_dropped_files_are_uploaded_and_failed_with_blocks_are_not(tmp_path: Path, python: str) -> None:
     runs = [{name: CASES[name] for name in [*CLOSED, *DROPPED, *AS_IT_IS, *FAILED]}]

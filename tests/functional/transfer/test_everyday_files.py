@@ -32,6 +32,9 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return loaded
 
 
+@pytest.mark.invariant(
+    "A file of `mox.file` replaces its object when it is closed or dropped, never when its `with` block ends by an exception"
+)
 @pytest.mark.parametrize("use", [use.__name__ for use in everyday_uses.USES])
 def test_a_file_in_obs_behaves_as_a_local_one(results: Results, use: str) -> None:
     assert results["url"][use] == results["local"][use]

@@ -1,1 +1,1 @@
-"""Which failure of a job was the first one."""
+"""Root cause of a job: the first failure of several."""

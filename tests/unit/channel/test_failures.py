@@ -1,4 +1,4 @@
-"""Which failure of a job was the first one."""
+"""Root cause of a job: the first failure of several."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_exceptions_own_words() -> None:
 
 
 def test_the_kernels_words_if_it_was_out_of_memory() -> None:
-    """Whatever stands in its output."""
+    """Independent of its output."""
     killed = ended(3, 137, 5.0, RESET)._replace(oom="the kernel killed 1 process of this container")
     first = cause(killed, ended(1, 1, 6.0, SHAPE))
     assert str(first) == "node 3, rank 3: out of memory: the kernel killed 1 process of this container"
@@ -63,7 +63,7 @@ def test_the_first_in_time_if_both_failed_by_themselves() -> None:
         "RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation",
     ],
 )
-def test_who_lost_its_peer_is_no_cause_though_it_ended_first(words: str) -> None:
+def test_lost_peer_is_no_root_cause_though_its_rank_ended_first(words: str) -> None:
     first = cause(ended(1, 1, 5.0, TRACEBACK.format(words)), ended(2, 1, 9.0, SHAPE))
     assert (first.rank, first.evidence) == (2, OWN)
 
@@ -75,7 +75,7 @@ def test_an_exception_of_a_rank_that_was_stopped_meanwhile_is_better_than_a_lost
     assert (first.rank, first.evidence) == (2, RAISED)
 
 
-def test_what_a_stop_itself_raises_is_no_failure() -> None:
+def test_exception_raised_by_a_stop_is_no_failure() -> None:
     stopped = ended(1, 143, 5.0, TRACEBACK.format("KeyboardInterrupt"), stopped=True)
     assert causes_of([stopped], 3, 0.0) == []
 
@@ -100,7 +100,7 @@ def test_if_all_lost_their_peers_the_node_that_does_not_answer_is_the_cause() ->
     )
 
 
-def test_a_failure_is_the_same_for_the_node_that_is_told_of_it() -> None:
+def test_failure_is_unchanged_on_the_node_that_receives_it() -> None:
     own = causes_of((ended(1, 1, 5.0004, SHAPE), ended(2, 1, 6.0, RESET)), 3, 1e9)
     assert (
         read_failures(3, json.loads(json.dumps(failures_body(own))), has_rank=lambda node, rank: rank > 0)
@@ -109,7 +109,7 @@ def test_a_failure_is_the_same_for_the_node_that_is_told_of_it() -> None:
     assert [failure.at for failure in own] == [1e9 + 5, 1e9 + 6]
 
 
-def test_of_two_that_fail_at_once_all_nodes_name_the_same_whatever_comes_first() -> None:
+def test_all_nodes_name_the_same_of_two_simultaneous_failures() -> None:
     failures = [Cause(node, rank, 1, "E", at) for node, rank, at in ((1, 2, 5.0), (0, 1, 5.0), (0, 0, 5.001))]
     for order in permutations(failures):
         assert cause_of(order) == failures[1]
@@ -167,7 +167,7 @@ def test_a_traceback_before_a_fault_of_the_processor_is_not_its_cause() -> None:
     assert str(cause(fault)) == "node 3, rank 0 was killed by SIGSEGV"
 
 
-def test_what_to_do_is_said_with_the_cause() -> None:
+def test_root_cause_has_a_remedy() -> None:
     first = cause(ended(0, 1, 5.0, TRACEBACK.format("OSError: [Errno 28] No space left on device")))
     assert str(first).startswith(
         "node 3, rank 0: OSError: [Errno 28] No space left on device, at train.py:1. What to do: the disk is full"
@@ -197,7 +197,7 @@ ROW = {"node": 3, "rank": 1, "code": 1, "words": "w", "at": 1.0, "evidence": 0}
         [{**ROW, "code": float("inf")}],
     ],
 )
-def test_what_is_no_failure_or_a_lie_about_this_nodes_ranks_is_not_believed(rows: Any) -> None:
+def test_malformed_and_forged_failures_are_ignored(rows: Any) -> None:
     assert read_failures(3, {"failures": rows}, has_rank=lambda node, rank: rank > 0) == []
     assert len(read_failures(3, {"failures": [ROW]}, has_rank=lambda node, rank: rank > 0)) == 1
 

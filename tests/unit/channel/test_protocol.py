@@ -1,4 +1,4 @@
-"""Messages between nodes as bytes: whatever arrives is a message or none, never an error."""
+"""Messages between nodes as bytes: invalid bytes are rejected without an error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_any_json_is_a_message_or_none(message: Any) -> None:
 
 
 @pytest.mark.parametrize("late", ["1" + "0" * 400, "-1", "NaN", "Infinity", '"x"', "null", "[]"])
-def test_a_delay_that_is_none_is_no_message(late: str) -> None:
+def test_message_with_an_invalid_delay_is_rejected(late: str) -> None:
     assert unpacked(f'{{"kind": "failed", "late": {late}, "body": {{}}}}'.encode()) is None
 
 
@@ -39,7 +39,7 @@ def test_a_delay_that_is_none_is_no_message(late: str) -> None:
         ",".join(["[]"] * 300_000),
     ],
 )
-def test_a_value_that_costs_more_than_a_message_is_none(value: str) -> None:
+def test_message_with_an_expensive_value_is_rejected(value: str) -> None:
     """A million digits cost seconds, and 300,000 lists 17 MB."""
     data = f'{{"kind": "stacks", "late": 0, "body": {{"ranks": [{value}]}}}}'.encode()
     assert len(data) <= MOST_BYTES
@@ -58,5 +58,5 @@ def test_any_bytes_are_a_message_or_none(data: bytes) -> None:
     st.floats(0, 1e6),
     st.dictionaries(st.text(), st.integers(-(10**20), 10**20) | st.text()),
 )
-def test_a_message_arrives_as_it_was_told(kind: str, late: float, body: Any) -> None:
+def test_message_is_decoded_as_it_was_encoded(kind: str, late: float, body: Any) -> None:
     assert unpacked(packed(kind, late, encoded(body))) == (kind, round(late, 3), body)

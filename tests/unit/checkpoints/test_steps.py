@@ -52,6 +52,7 @@ def why_not(
     return waiting.get(step, "")
 
 
+@pytest.mark.invariant("A step is complete by an explicit call or by its files, never by silence")
 @pytest.mark.parametrize(
     ("paths", "message"),
     [
@@ -192,6 +193,7 @@ def test_file_added_to_a_restored_step_makes_no_checkpoint() -> None:
     assert why == "iter_5/a is of an earlier start, iter_5/eval.json is not"
 
 
+@pytest.mark.invariant("A step is complete by an explicit call or by its files, never by silence")
 def test_calls_alone_decide_on_explicit_steps() -> None:
     now = disk(states(["iter_5/a", "iter_6/a", "iter_7/a"]), resting=())
     calls = Calls({5: 1, 9: 1}, {6: "rank 1 has not called checkpoint for it"})

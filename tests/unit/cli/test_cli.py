@@ -66,6 +66,7 @@ def test_invalid_command_line_is_one_message_and_exits_with_64(
     assert output.out == ""
 
 
+@pytest.mark.invariant("All conflicting options are reported together")
 def test_conflicting_options_are_reported_together(capfd: pytest.CaptureFixture[str]) -> None:
     wrong = ["--nodes", "2", "--json", "--fault", "hang rank=0"]
     variables = {

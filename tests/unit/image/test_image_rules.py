@@ -203,10 +203,12 @@ BROKEN: list[tuple[str, ImageFacts, str, str, str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.invariant("A good image has no finding, and every rule finds its fault")
 def test_a_good_image_has_no_finding() -> None:
     assert apply_rules(GOOD, "x86_64") == []
 
 
+@pytest.mark.invariant("A good image has no finding, and every rule finds its fault")
 @pytest.mark.parametrize(
     ("facts", "rule", "severity", "remedy"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN]
 )
@@ -289,6 +291,7 @@ def test_errors_come_first_and_refuse_the_image() -> None:
     reject_errors(replace(checked, findings=(Finding("workdir", "warning", "", ""),)))
 
 
+@pytest.mark.invariant("The boot command of an image is this toolkit's, and stop signals reach it")
 def test_the_answer_of_this_toolkit_is_known() -> None:
     assert this_toolkit(VERSION + "\n") == VERSION[len("ma_boot ") :].partition(" (")[0]
     assert this_toolkit("ma_boot 7") is None

@@ -47,6 +47,7 @@ def steps() -> Iterator[dict[str, Any]]:
     yield {"stream": " ---> Running in 0123\nno rule\n"}
 
 
+@pytest.mark.invariant("No login appears in an argument, a log or an image")
 def test_a_build_shows_its_steps_and_no_login(pipe: Pipe) -> None:
     build.follow(steps(), pipe.progress)
     assert pipe.text() == "Step 1/2 : FROM https://******@host/base\nStep 2/2 : RUN make\n"

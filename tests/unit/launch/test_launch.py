@@ -85,6 +85,7 @@ def test_beside_a_pod_of_the_scheduler_no_node_starts_a_second_one() -> None:
     assert labels["MS_SCHED"] == ["scheduler", "rank 0", "rank 1"]
 
 
+@pytest.mark.invariant("The user's settings for HCCL are kept")
 def test_the_users_variables_of_hccl_are_kept() -> None:
     given = {"HCCL_CONNECT_TIMEOUT": "7200", "ASCEND_PROCESS_LOG_PATH": "/mine"}
     worker = plan("rank-table", given=given).workers[0]
@@ -112,6 +113,7 @@ def test_a_node_without_a_device_starts_nothing() -> None:
         plan_launch(Node(job, Placement(4, (), None), TrainingCommand(("x",)), "/", {}), LaunchOptions())
 
 
+@pytest.mark.invariant("No secret in a line, a plan, a page, an error or a message between processes")
 def test_the_plan_is_shown_as_differences_with_secrets_masked() -> None:
     given = {**OUTSIDE, "NEW_SECRET": "planted"}
     description = describe_plan(plan("mindspore", given=given), {"PATH": "/bin", "RANK_ID": "9"})

@@ -35,7 +35,7 @@ def test_a_tick_or_two_of_the_kernels_clock_are_no_activity(now: float, cpu: flo
     assert BEFORE.updated(now, cpu + 0.02, last_output=90.0).when == now
 
 
-def test_who_works_for_a_moment_only_is_active() -> None:
+def test_rank_that_works_for_a_moment_is_active() -> None:
     """Ten minutes of nothing, then three seconds of work between two looks."""
     quiet = BEFORE.updated(700.0, 7.5, last_output=90.0)
     assert quiet.when == 100.0
@@ -43,7 +43,7 @@ def test_who_works_for_a_moment_only_is_active() -> None:
     assert quiet.updated(730.0, 10.5, last_output=90.0).when == 730.0
 
 
-def test_what_is_used_little_by_little_since_the_last_output_counts() -> None:
+def test_cpu_time_used_in_small_amounts_is_summed() -> None:
     """An eighth of a core, in looks that are too close to each other to be sure of it."""
     activity = BEFORE.updated(105.0, 7.0, last_output=105.0)
     for number in range(1, 41):

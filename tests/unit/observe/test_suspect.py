@@ -79,6 +79,7 @@ def suspected(ranks: list[RankAtHang], silent: Sequence[int] = ()) -> HangSuspec
     return named
 
 
+@pytest.mark.invariant("A suspect differs from the other ranks; without evidence there is none")
 @pytest.mark.parametrize(
     ("ranks", "rank", "why"),
     [
@@ -101,7 +102,7 @@ def suspected(ranks: list[RankAtHang], silent: Sequence[int] = ()) -> HangSuspec
     ids=["loader", "swapped", "two", "two of four", "device", "most load", "one elsewhere", "ddp", "ddp of 32", "message",
          "own place", "two ranks", "two and two", "alive", "who waits by polling"],
 )  # fmt: skip
-def test_who_does_something_else_is_suspected(ranks: list[RankAtHang], rank: int, why: str) -> None:
+def test_rank_that_does_something_else_is_suspected(ranks: list[RankAtHang], rank: int, why: str) -> None:
     named = suspected(ranks)
     assert (named.rank, named.node) == (rank, rank // 4)
     assert why in named.why
@@ -164,7 +165,7 @@ def test_another_thread_of_one_rank_is_evidence_if_all_main_threads_are_at_the_s
     )
 
 
-def test_who_stopped_first_is_suspected_if_the_stacks_are_equal() -> None:
+def test_first_rank_to_stop_is_suspected_if_the_stacks_are_equal() -> None:
     ranks = job(REDUCE, {}, quiet=60.0)
     ranks[7] = ranks[7]._replace(quiet=75.0)
     named = suspected(ranks)
@@ -186,6 +187,7 @@ WITHOUT_EVIDENCE = {
 }
 
 
+@pytest.mark.invariant("A suspect differs from the other ranks; without evidence there is none")
 @pytest.mark.parametrize("ranks", WITHOUT_EVIDENCE.values(), ids=list(WITHOUT_EVIDENCE))
 def test_without_evidence_nobody_is_suspected(ranks: list[RankAtHang]) -> None:
     assert suspect(ranks) is None
@@ -198,7 +200,7 @@ def test_equal_stacks_are_folded_and_odd_ones_come_first() -> None:
     assert "Process" not in folds[0].stack
 
 
-def test_who_polls_in_the_same_call_is_folded() -> None:
+def test_ranks_that_poll_in_the_same_call_are_folded() -> None:
     polls = REDUCE.replace("    all_reduce", "    poll (torch/distributed/x.py:{})\n    all_reduce", 1)
     assert len(folded(job(polls.format(1), {3: polls.format(2)}))) == 1
 

@@ -41,7 +41,7 @@ def test_a_connection_names_both_sides() -> None:
     assert waited_for(LINK.replace("time out", "connected").format(0, 1), 1) == ()
 
 
-def test_nobody_waits_for_itself_or_twice_for_the_same() -> None:
+def test_waits_for_itself_and_repeated_waits_are_dropped() -> None:
     assert waited_for(NOTIFY.format(3, 3) * 2 + NOTIFY.format(0, 0), 0) == (3,)
 
 

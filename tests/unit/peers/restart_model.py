@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple
 
-from ma_boot.node.observe.channel.channel import DIED_SECONDS, OUTAGE_SECONDS
+from ma_boot.node.observe.channel.peer_link import DIED_SECONDS, OUTAGE_SECONDS
 from ma_boot.node.peers.job_restart import AttemptEnd, RestartPolicy
 from ma_boot.node.peers.restart_protocol import DECIDED_SECONDS, ENDED, Agreement, Over, over_body
 from ma_boot.report.cause import Cause

@@ -52,6 +52,7 @@ def test_job_without_other_faults_uses_its_whole_budget() -> None:
         ), f"seed {seed}"
 
 
+@pytest.mark.invariant("A node that dies or leaves ends the attempt on all nodes, and is never a success")
 def test_end_or_death_of_a_node_ends_the_attempt_of_all_within_10_s() -> None:
     """While all run, after it has stopped its processes, or after the go."""
     for faults in (QUIET._replace(killed=0.5), QUIET._replace(left=0.5)):

@@ -199,6 +199,7 @@ def test_uid_and_addresses_of_a_pod_are_read() -> None:
     assert (job.place.uid, job.identity.addresses) == ("6f", ("10.0.0.1", "172.16.0.4"))
 
 
+@pytest.mark.invariant("Contradicting platforms or values are reported, never guessed")
 @pytest.mark.parametrize(
     ("environ", "messages"),
     [

@@ -37,7 +37,7 @@ def write(root: Path, files: dict[str, str], kills: int) -> None:
     ],
     ids=["v2", "container", "one", "v1", "machine"],
 )
-def test_a_counter_that_grew(tmp_path: Path, files: dict[str, str], kills: int, part: str) -> None:
+def test_increased_counter_is_evidence(tmp_path: Path, files: dict[str, str], kills: int, part: str) -> None:
     write(tmp_path, files, 3)
     counters = OomCounters(tmp_path)
     assert counters.evidence() is None

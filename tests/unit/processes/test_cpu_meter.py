@@ -1,4 +1,4 @@
-"""What counts as CPU time of a process and its descendants."""
+"""CPU time of a process and its descendants."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def usage(parent: int, session: int, cpu: float, started: str = "5", of_reaped: 
 WORKER = {10: usage(1, 10, 2.0)}
 
 
-def test_descendants_count_in_whatever_session() -> None:
+def test_descendants_count_in_any_session() -> None:
     tree = {**WORKER, 11: usage(10, 11, 3), 12: usage(11, 12, 4), 13: usage(1, 10, 5), 14: usage(1, 14, 100)}
     assert measured(tree) == [14.0]
 
@@ -41,18 +41,18 @@ def test_the_sum_does_not_fall_when_an_orphan_is_reaped() -> None:
     assert measured(before, after) == [32.0, 33.0]
 
 
-def test_a_child_that_its_parent_reaps_counts_once() -> None:
+def test_child_reaped_by_its_parent_counts_once() -> None:
     after = {10: usage(1, 10, 5.0, of_reaped=3.0)}
     assert measured({**WORKER, 11: usage(10, 11, 3.0)}, after) == [5.0, 5.0]
 
 
-def test_what_a_child_has_used_that_nobody_inherits_still_counts() -> None:
+def test_time_of_a_child_that_is_never_reaped_still_counts() -> None:
     """Its parent ignores SIGCHLD; the next child has used less so far."""
     before = {**WORKER, 11: usage(10, 11, 3.0)}
     assert measured(before, {10: usage(1, 10, 2.0), 12: usage(10, 12, 1.0)}) == [5.0, 6.0]
 
 
-def test_a_process_that_is_adopted_counts_from_then_on() -> None:
+def test_adopted_process_counts_from_its_adoption() -> None:
     meter = CpuMeter(10)
     meter.measure(WORKER, reaper=1)
     meter.adopt(11, usage(1, 11, 30.0))

@@ -26,6 +26,7 @@ OUTSIDE = {"ma_boot.__main__", "ma_boot.for_training.ma_boot", "ma_boot.for_trai
 LIBRARIES = {"path_mapping", "path_mapping.file", "ma_boot.training", "ma_boot.platform.rank_table"}
 
 
+@pytest.mark.invariant("Imports go down only; files are short")
 def test_rooms_import_only_rooms_below_them() -> None:
     """Contracts in pyproject.toml: layers, no circles of rooms or modules, no import of ma_boot in path_mapping."""
     pytest.importorskip("importlinter", reason="import-linter needs Python 3.10")
@@ -83,6 +84,7 @@ def test_only_the_command_line_reads_the_environment_and_the_arguments() -> None
     assert reads == {"ma_boot/cli/app.py"}
 
 
+@pytest.mark.invariant("Retries are in one place, the SDK in one module")
 @pytest.mark.parametrize(
     ("sdk", "adapter"),
     [
@@ -96,6 +98,7 @@ def test_only_the_adapter_imports_the_sdk(sdk: str, adapter: set[str]) -> None:
     assert users == adapter
 
 
+@pytest.mark.invariant("Only the parent reaps: no `waitpid(-1)`, no shell, no `preexec_fn`")
 def test_calls_that_lose_exit_codes_or_quotes_are_not_used() -> None:
     wrong = []
     for path in SOURCES:
@@ -149,6 +152,7 @@ def test_values_are_frozen() -> None:
     assert mutable == STATES
 
 
+@pytest.mark.invariant("The help loads no heavy module, fits a screen, and its examples work")
 def test_the_command_line_loads_nothing_heavy() -> None:
     program = "import sys, ma_boot.cli.app; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -14,7 +14,7 @@ import pytest
 from ma_boot import __version__
 from ma_boot.errors import ExitCode
 from ma_boot.report.hints import OUTPUT_HINTS, STORE_HINTS
-from tests import options_page
+from tests import invariants, options_page
 from tests.command_lines import find_wrong_lines, lines_in_blocks
 from tests.unit.project.imports import SOURCES, tree
 
@@ -276,3 +276,7 @@ def test_pictures_are_small_and_shown() -> None:
     assert len(pictures) > 8
     assert [path.name for path in pictures if path.stat().st_size > 150_000] == []
     assert [path.name for path in pictures if f"pictures/{path.name})" not in texts] == []
+
+
+def test_page_of_invariants_is_that_of_the_markers() -> None:
+    assert invariants.PAGE.read_text() == invariants.page(), "python -m tests.invariants writes it"

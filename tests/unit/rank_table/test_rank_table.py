@@ -504,6 +504,7 @@ def test_bytes_that_are_not_utf_8_are_not_completed() -> None:
     assert completed_document(json.dumps(SAMPLE).encode()) == SAMPLE
 
 
+@pytest.mark.invariant("No text breaks the wait for the rank table, and no document breaks the library")
 @given(st.text() | st.binary())
 def test_no_text_breaks_the_wait(content: str | bytes) -> None:
     completed_document(content)
@@ -513,6 +514,7 @@ KEYS += ["device_id", "device_ip", "rank_id", "group_count", "device_count", "in
 KEYS += ["super_pod_list", "super_pod_id", "super_device_id", "version", "device_port", "rank_count"]
 
 
+@pytest.mark.invariant("No text breaks the wait for the rank table, and no document breaks the library")
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6))
 def test_no_document_breaks_the_library(document: dict[str, Any]) -> None:
     use(document)
@@ -576,6 +578,7 @@ class TestWhoAmI:
     ) -> None:
         assert own_pod(self.table, who(name, ip, index)).name == f"ma-job-x-worker-{number}"
 
+    @pytest.mark.invariant("A container finds itself in the rank table, or reports why not")
     @pytest.mark.parametrize(("ip", "index"), [(None, None), ("10.0.0.2", None), ("10.9.9.9", 7)])
     def test_none_or_several_is_an_error_with_the_candidates(self, ip: str | None, index: int | None) -> None:
         with pytest.raises(ConfigError) as raised:

@@ -46,6 +46,7 @@ def test_earlier_states_are_not_taken_for_a_completed_table(writer: str) -> None
     assert completed_document(completed) == completed_document(packed(completed.encode()))
 
 
+@pytest.mark.invariant("Conversion keeps all devices and is idempotent")
 @given(*JOBS, st.booleans())
 def test_converting_keeps_every_device_and_its_rank_and_changes_nothing_the_second_time(
     writer: str, nodes: int, each: int, in_base64: bool

@@ -51,6 +51,7 @@ def test_warning_with_other_lines_below_it_is_shown_for_each_node() -> None:
     assert shown(*first, *same, *other, *last) == [*first, other[0], other[2], *last]
 
 
+@pytest.mark.invariant("No view leaves out a warning")
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.sampled_from("pw"), st.text("ab: ", max_size=3).map(str.lstrip)))
 )

@@ -19,7 +19,6 @@ from ma_boot.desk.rehearsal.containers.container_plan import (
     run_labels,
 )
 from ma_boot.desk.rehearsal.containers.engine_calls import JobContainers
-from ma_boot.desk.rehearsal.options import ContainerOptions
 from ma_boot.desk.rehearsal.platform.simulated_job import (
     CODE_DIRECTORY,
     DIRECTORIES,
@@ -28,6 +27,7 @@ from ma_boot.desk.rehearsal.platform.simulated_job import (
     rank_table,
 )
 from ma_boot.errors import ConfigError
+from ma_boot.node.rehearsal_options import ContainerOptions
 from ma_boot.platform.modelarts.job import read_job
 from ma_boot.platform.rank_table import convert, own_pod, parse
 

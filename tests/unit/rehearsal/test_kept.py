@@ -58,7 +58,8 @@ def test_the_newest_comes_first_with_its_end(tmp_path: Path) -> None:
     assert kept_in(tmp_path / "none") == []
 
 
-def test_what_is_not_ours_is_neither_listed_nor_removed(tmp_path: Path) -> None:
+@pytest.mark.invariant("Running rehearsals and foreign files are never removed")
+def test_foreign_directories_are_neither_listed_nor_removed(tmp_path: Path) -> None:
     ours = rehearsal(tmp_path, NAMES[0], 1.0)
     rehearsal(tmp_path, NAMES[1], 1.0).rename(tmp_path / "results")
     (tmp_path / NAMES[2]).mkdir()  # no mark
@@ -77,6 +78,7 @@ def test_what_is_not_ours_is_neither_listed_nor_removed(tmp_path: Path) -> None:
     assert (elsewhere / "node-0" / "big").exists()
 
 
+@pytest.mark.invariant("Running rehearsals and foreign files are never removed")
 def test_one_that_runs_stays_until_its_process_ends_however_that_is(tmp_path: Path) -> None:
     running = tmp_path / "ma-job-ffffffff"
     argv = [sys.executable, "-c", RUNS, str(running)]
@@ -161,7 +163,9 @@ class TestCommands:
         assert main(["rehearsal", *words, "--rehearsal-dir", str(tmp_path)], {}) == 64
         assert names_in(tmp_path) == [NAMES[0]]
 
-    def test_nothing_to_open_is_said(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def test_missing_rehearsal_to_open_is_reported(
+        self, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
         assert main(["rehearsal", "open", "--rehearsal-dir", str(tmp_path)], {}) == 78
         assert "no page of a rehearsal" in capfd.readouterr().err
         assert main(["rehearsal", "list", "--rehearsal-dir", str(tmp_path)], {}) == 0

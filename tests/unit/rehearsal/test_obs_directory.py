@@ -106,7 +106,7 @@ def test_a_directory_that_was_put_stays_an_object_and_one_that_became_empty_is_n
     assert not (root / "bucket" / "made").exists()
 
 
-def test_what_is_no_file_is_no_object(served: Store, root: Path, tmp_path: Path) -> None:
+def test_only_files_are_objects(served: Store, root: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(b"secret")
     (root / "bucket" / "out").symlink_to(tmp_path)
     os.mkfifo(root / "bucket" / "pipe")

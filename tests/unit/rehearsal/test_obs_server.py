@@ -117,7 +117,7 @@ def test_parameters() -> None:
 
 
 @pytest.mark.parametrize("head", [b"", b"GET /", b"GET / HTTP/2", b"\x16\x03\x01"])
-def test_what_is_no_request(head: bytes) -> None:
+def test_malformed_request_is_refused(head: bytes) -> None:
     with pytest.raises(Refusal):
         parse_head(head)
 

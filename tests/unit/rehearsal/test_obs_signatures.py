@@ -71,7 +71,7 @@ def signed(
 @pytest.mark.parametrize("path_style", [True, False], ids=["path", "virtual"])
 @pytest.mark.parametrize("signature", ["obs", "v2", "v4"])
 @given(key=KEYS, parameters=PARAMETERS, headers=HEADERS)
-def test_what_the_sdk_signs_is_accepted(
+def test_signatures_of_the_sdk_are_accepted(
     signature: str, path_style: bool, key: str, parameters: dict[str, str | None], headers: dict[str, str]
 ) -> None:
     request = signed(signature, "PUT", key, parameters, headers, path_style)
@@ -178,7 +178,7 @@ def test_a_clock_that_is_wrong(signature: str) -> None:
 @pytest.mark.parametrize(
     "query", ["", "AccessKeyId=AK&Signature=x", "AccessKeyId=AK&Expires=x&Signature=x", "X-Amz-Signature=x"]
 )
-def test_what_is_no_signature_is_refused(headers: dict[str, str], query: str) -> None:
+def test_malformed_signature_is_refused(headers: dict[str, str], query: str) -> None:
     assert refused(HttpRequest("GET", f"/bucket/a?{query}", headers)) in (
         "AccessDenied",
         "RequestTimeTooSkewed",

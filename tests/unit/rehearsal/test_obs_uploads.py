@@ -82,7 +82,7 @@ def test_a_part_that_is_sent_again_meets_the_completion(storage: Storage) -> Non
         assert done in (["", ""], ["", "NoSuchUpload"])
 
 
-def test_what_arrives_after_the_end_leaves_no_file(storage: Storage, tmp_path: Path) -> None:
+def test_upload_after_the_end_of_the_server_leaves_no_file(storage: Storage, tmp_path: Path) -> None:
     upload, _ = storage.begun(1)
     storage.uploads.abort(upload)
     with pytest.raises(Refusal):

@@ -56,6 +56,7 @@ def test_every_documented_variable_is_there() -> None:
     assert set(DOCUMENTED) <= set(node_environment(JOB, 1, "code", {}))
 
 
+@pytest.mark.invariant("A rehearsal is isolated from this machine's job, and leaves nothing behind")
 def test_another_jobs_variables_do_not_leak_in() -> None:
     outside = {
         "PATH": "/bin",
@@ -183,7 +184,7 @@ class TestCode:
         with pytest.raises(ConfigError, match="is not in --code-dir"):
             code_directory(read_command(["pkg/train.py"]), "sandbox", str(project))
 
-    def test_what_is_no_code_stays(self, project: Path) -> None:
+    def test_files_that_are_not_code_are_not_copied(self, project: Path) -> None:
         files = code_files(project, [project / "sandbox"])
         assert [str(file) for file in files] == ["pkg/train.py", "pkg/data/x"]
 
@@ -208,7 +209,7 @@ class TestCode:
         (project / name).touch()
         assert len(code_files(project, [project / "sandbox"])) == 2
 
-    def test_what_only_looks_like_a_leftover_is_code(self, project: Path) -> None:
+    def test_file_that_resembles_a_leftover_is_code(self, project: Path) -> None:
         for name in ("ma-job-manager/x", "faults-of-ours/x", "environment/x"):
             (project / name).parent.mkdir()
             (project / name).touch()

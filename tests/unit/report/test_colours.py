@@ -10,7 +10,7 @@ import pytest
 from rich.text import Text
 
 from ma_boot.report.console import Console, painted, rendered
-from ma_boot.report.page.fill import TEMPLATES
+from ma_boot.report.page.template import TEMPLATES
 
 RED, YELLOW, GREEN, PLAIN = b"\x1b[31m", b"\x1b[33m", b"\x1b[32m", b"\x1b[0m"
 SGR = re.compile(rb"\x1b\[\d*m")
@@ -34,7 +34,7 @@ SGR = re.compile(rb"\x1b\[\d*m")
         (b"epoch 1: mean absolute error 0.1", b""),
     ],
 )
-def test_what_a_line_tells_has_a_colour(words: bytes, style: bytes) -> None:
+def test_failures_warnings_and_success_have_colours(words: bytes, style: bytes) -> None:
     line = painted(b"[node 1] [rank 3] " + words + b"\n")
     assert SGR.sub(b"", line) == b"[node 1] [rank 3] " + words + b"\n"
     assert line.endswith((style + words + PLAIN if style else words) + b"\n")
@@ -46,7 +46,7 @@ def test_each_rank_has_its_colour_and_keeps_its_own() -> None:
     assert painted(b"[rank 1] \x1b[35mERROR\x1b[0m\n").endswith(b"[rank 1]\x1b[0m \x1b[35mERROR\x1b[0m\n")
 
 
-def test_what_has_no_prefix_of_ours_stays() -> None:
+def test_lines_without_a_prefix_stay_unchanged() -> None:
     for data in (b"", b"\n", b"Traceback\n", b"[INFO] rank 3\n", b"\xff\xfe\n", b"[rank x] ERROR\n"):
         assert painted(data) == data
 
@@ -63,7 +63,7 @@ def test_only_a_console_with_colours_paints(tmp_path: Path, colours: bool) -> No
     assert SGR.sub(b"", text) == b"[rank 0] ERROR\n[rank 1] fine\n"
 
 
-def test_what_is_shown_below_has_its_colours_and_the_width_of_the_terminal() -> None:
+def test_lines_below_have_colours_and_the_width_of_the_terminal() -> None:
     assert rendered(Text("rank 0 rank 1", style="red"), 6) == [
         "\x1b[31mrank 0\x1b[0m",
         "\x1b[31mrank 1\x1b[0m",

@@ -66,7 +66,7 @@ class TestAStalledReader:
         assert console.pause() == 0
         console.flush()
 
-    def test_who_has_paused_is_called_once_there_is_room(self, pipe: tuple[int, int]) -> None:
+    def test_a_paused_writer_is_called_once_there_is_room(self, pipe: tuple[int, int]) -> None:
         console, calls = Console(pipe[1], patience=600), []
         console.room_again = lambda: calls.append(1)
         for _ in range(7):
@@ -98,7 +98,7 @@ class TestAStalledReader:
         lost = f"[ma_boot] {console.dropped_lines} lines are not shown here: standard output was blocked\n"
         assert read(pipe[0], console.accepted + len(lost)).endswith(lost.encode())
 
-    def test_who_has_not_paused_is_not_called(self, pipe: tuple[int, int]) -> None:
+    def test_a_writer_that_has_not_paused_is_not_called(self, pipe: tuple[int, int]) -> None:
         console, called = Console(pipe[1]), threading.Event()
         console.room_again = called.set
         for _ in range(3):
@@ -133,7 +133,7 @@ class TestAStalledReader:
         console.flush()
         os.close(writer)
 
-    def test_what_it_leaves_in_the_queue_is_counted(self) -> None:
+    def test_lines_left_in_the_queue_are_counted(self) -> None:
         reader, writer = os.pipe()
         console = Console(writer)
         console.write(b"x" * MIB + b"\n")  # more than a pipe takes: the thread is in the middle of it
@@ -166,7 +166,7 @@ class TestAStalledReader:
 
 
 class TestWithoutAConsole:
-    """What a command prints at once."""
+    """Output of commands without a queue."""
 
     def test_it_goes_to_standard_output(self, capfd: pytest.CaptureFixture[str]) -> None:
         print_lines("a\n\ud800")
@@ -189,7 +189,7 @@ class TestWithoutAConsole:
         print_bytes(b"a\n", writer)
         os.close(writer)
 
-    def test_a_full_disk_is_said_but_of_standard_error(self) -> None:
+    def test_a_full_disk_is_reported_except_for_standard_error(self) -> None:
         """Whoever would be told of the latter does not hear it."""
         full = os.open("/dev/full", os.O_WRONLY)
         with pytest.raises(CannotCreate, match=r"^cannot write to standard output: No space left on device$"):
@@ -307,7 +307,7 @@ class TestJournal:
         with Console() as console, pytest.raises(CannotCreate, match="MA_LOG_DIR names it"):
             Journal(console).open(tmp_path / "file" / "events", None)
 
-    def test_what_cannot_be_written_any_more_is_said_once(self, tmp_path: Path) -> None:
+    def test_a_write_error_is_reported_once(self, tmp_path: Path) -> None:
         descriptor = os.open(tmp_path / "screen", os.O_CREAT | os.O_WRONLY)
         with Console(descriptor) as console:
             journal = Journal(console)

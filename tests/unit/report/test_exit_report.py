@@ -1,4 +1,4 @@
-"""How all processes of a node ended: as an exit status, as words, and as a file for programs."""
+"""End of a node as an exit status, as a report, and as a file for programs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from ma_boot.report.result import (
     FOLLOWED,
     STOPPED as STOPPED_BY_US,
     WELL as WELL_ENDED,
+    ExitStatus,
     HangSuspect,
-    JobFailure,
     RunResult,
     WorkerExit,
 )
@@ -49,6 +49,9 @@ UNSTARTED = RunResult(
 LOST = OutputLost("not every output was uploaded")
 
 
+@pytest.mark.invariant(
+    "The exit code is that of a stop, else of the first failing process, else of the uploads; never 0 after a stop"
+)
 @pytest.mark.parametrize("lost", [None, LOST])
 @pytest.mark.parametrize("stopped_by", [None, 15, 2])
 @pytest.mark.parametrize(
@@ -63,7 +66,7 @@ def test_signal_before_process_before_upload(
 
 
 @pytest.mark.parametrize(("error", "code"), [(RankTableTimeout("x"), 75), (InputMissing("x"), 66)])
-def test_what_ended_the_boot_is_the_code(error: BootError, code: int) -> None:
+def test_the_error_that_ended_the_boot_decides_the_exit_code(error: BootError, code: int) -> None:
     assert exit_status(Ending.of(None, [], error, None, LOST)).code == code
 
 
@@ -114,7 +117,7 @@ def outputs(count: int) -> tuple[ChannelContent, ...]:
 
 
 @pytest.mark.parametrize(("count", "last"), [(14, "output x13"), (15, "and 2 more inputs and outputs")])
-def test_what_just_fits_is_shown(count: int, last: str) -> None:
+def test_a_list_that_just_fits_is_shown_completely(count: int, last: str) -> None:
     form = outputs(count)
     lines = report_lines(Ending.of(None, [], None, None, None, form))
     assert len(lines) == 15
@@ -197,7 +200,7 @@ class TestReport:
         nine = report_lines(Ending.of(None, [], None, RunResult(tuple(exits[:9])), None))
         assert not any("others" in line for line in nine)
 
-    def test_who_ended_before_the_cause_is_said_to_have_ended_first(self) -> None:
+    def test_a_process_that_ended_before_the_cause_is_named_as_the_first(self) -> None:
         ending = Ending.of(None, [], None, RunResult((ended(1, 1), ended(0, 3))), None)
         lines = report_lines(ending._replace(cause=Cause(0, 0, 3, "ValueError", 5.0)))
         assert "rank 1 ended with exit code 1 after 1.5 s: ended first" in lines
@@ -231,12 +234,15 @@ class TestFailureFile:
         assert (document["first_failure"], document["processes"], document["host"]) == (None, [], None)
 
 
+@pytest.mark.invariant(
+    "The exit code is that of a stop, else of the first failing process, else of the uploads; never 0 after a stop"
+)
 def test_a_stop_is_never_success() -> None:
     assert exit_status(Ending.of(None, [15], None, STOPPED, None)).code == 143
 
 
 def test_ranks_that_were_stopped_for_another_nodes_failure_end_with_its_code() -> None:
-    run = STOPPED._replace(stopped_for=JobFailure(3, "node 1, rank 3: ValueError: x"))
+    run = STOPPED._replace(stopped_for=ExitStatus(3, "training", "node 1, rank 3: ValueError: x"))
     event = end_event(Ending.of(None, [], None, run, None))
     assert (event["exit_code"], event["cause"]) == (3, "stopped because node 1, rank 3: ValueError: x")
 
@@ -255,7 +261,8 @@ RUNS = st.none() | st.builds(
     st.sampled_from([(), ("rank 0",)]),
     st.sampled_from([(), ("rank 1",)]),
     suspect=st.none() | st.just(HangSuspect(1, 3, "waits")),
-    stopped_for=st.none() | st.builds(JobFailure, st.integers(0, 255), st.just("node 1: x")),
+    stopped_for=st.none()
+    | st.builds(ExitStatus, st.integers(0, 255), st.just("training"), st.just("node 1: x")),
 )
 JOB = cast(Any, SimpleNamespace(node_rank=0, host="h", log_dir="/log"))
 ENDINGS = st.builds(
@@ -278,6 +285,9 @@ ENDINGS = st.builds(
 )
 
 
+@pytest.mark.invariant(
+    "An unknown end is a failure; 0 only if all processes ended with 0 by themselves and the job was not given up"
+)
 @given(ENDINGS)
 def test_only_processes_that_all_ended_well_by_themselves_give_0(ending: Ending) -> None:
     code, by, cause = exit_status(ending)

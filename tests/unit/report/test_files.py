@@ -1,4 +1,4 @@
-"""Files that a run leaves: earlier ones are kept, and nobody sees half of one."""
+"""Files that a run leaves: earlier ones are kept, and no reader sees half of one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log files in the background: in order, and whatever the file system does, nobody waits for it."""
+"""Log files in the background: in order, and no caller waits for the file system."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ma_boot.report.log_writer import QUEUE_BYTES, LogFile, LogWriter
 
 
 class StalledLog(LogFile):
-    """A pipe that nobody has read yet."""
+    """A pipe without a reader so far."""
 
     def __init__(self) -> None:
         self.reasons: list[str] = []
@@ -49,7 +49,7 @@ def test_files_are_written_in_the_order_of_the_calls_and_closed_at_their_end(tmp
     assert [file.lost for file in files] == [4, 0]
 
 
-def test_what_comes_in_spite_of_it_is_lost_once_nothing_was_written_for_so_long(stalled: StalledLog) -> None:
+def test_bytes_beyond_the_queue_are_lost_after_the_patience(stalled: StalledLog) -> None:
     logs = LogWriter(patience=0)
     logs.append(stalled, b"x" * (QUEUE_BYTES + 1))
     logs.flush()

@@ -41,7 +41,7 @@ def test_stacks_are_those_of_known_ranks_each_cut() -> None:
         (None, ""),
     ],
 )
-def test_who_ended_the_whole_job(cause: Any, text: str) -> None:
+def test_the_cause_of_the_whole_job_is_decoded(cause: Any, text: str) -> None:
     named = job_cause({"cause": cause})
     assert ("" if named is None else str(named)) == text
 
@@ -51,7 +51,7 @@ def test_who_ended_the_whole_job(cause: Any, text: str) -> None:
     [(0, True), (-1.5, True), (1e15 - 1, True), (1e15, False), (-1e15, False), (float("nan"), False),
      (float("inf"), False), (True, False), ("1", False), (None, False)],
 )  # fmt: skip
-def test_what_can_be_drawn(value: object, can: bool) -> None:
+def test_only_finite_numbers_can_be_drawn(value: object, can: bool) -> None:
     assert is_figure(value) is can
 
 

@@ -1,4 +1,4 @@
-"""What ma_boot says of itself: in English where it is printed, in both languages on the page."""
+"""Messages of ma_boot: English where they are printed, both languages on the page."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ FILLS = (
 
 
 def keeps(pieces: Sequence[str], shown: str) -> bool:
-    """Whether a text still has all these pieces, in their order."""
+    """Returns whether a text has all these pieces in their order."""
     at = 0
     for piece in pieces:
         at = shown.find(piece, at)
@@ -104,6 +104,7 @@ def keeps(pieces: Sequence[str], shown: str) -> bool:
     return True
 
 
+@pytest.mark.invariant("Texts of our own messages are never masked")
 @pytest.mark.parametrize("fill", FILLS)
 def test_no_word_of_a_message_is_masked(fill: str) -> None:
     """`OBS_ACCESS_KEY_ID: not set` without its `not` says the opposite."""
@@ -138,6 +139,7 @@ def texts(path: Path) -> Iterator[list[str]]:
             yield node.value.split("{}")
 
 
+@pytest.mark.invariant("Texts of our own messages are never masked")
 def test_no_text_of_ours_is_masked_that_is_no_message_either() -> None:
     """By itself, and where the name of a secret is what it speaks of."""
     for path in SOURCES:
@@ -211,7 +213,7 @@ SILENT = suspect([], [2, 5]) or HangSuspect(0, None, "")
         ),
     ],
 )
-def test_what_a_failed_job_shows_is_chinese_on_the_chinese_page(text: str, chinese: str) -> None:
+def test_messages_of_a_failed_job_are_chinese_on_the_chinese_page(text: str, chinese: str) -> None:
     assert in_both(text).zh == chinese
     assert in_both(text).en == text
 
@@ -253,7 +255,7 @@ def test_anything_else_in_its_place_does_no_harm(parts: object) -> None:
         {"{}": 1},
     ],
 )
-def test_what_is_no_message_is_the_plain_text(parts: object) -> None:
+def test_invalid_messages_fall_back_to_the_plain_text(parts: object) -> None:
     read = text_in({"words": "plain", "messages": {"words": parts}}, "words", str)
     assert (read, isinstance(read, Message)) == ("plain", False)
     assert text_in({"words": "plain", "messages": parts}, "words", str) == "plain"

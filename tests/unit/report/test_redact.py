@@ -15,6 +15,7 @@ SECRET += ["db_passwd", "WANDB_API_KEY", "AWS_ACCESS_KEY_ID", "X_SIGNATURE", "GI
 PLAIN = ["PATH", "TASK", "MASK_RATIO", "RANK_ID", "KEYBOARD", "MONKEY", "BREAKPOINT", "DESK", "PWD"]
 
 
+@pytest.mark.invariant("No secret in a line, a plan, a page, an error or a message between processes")
 @pytest.mark.parametrize("name", SECRET)
 def test_a_secret_is_masked(name: str) -> None:
     assert masked({name: "planted"}) == {name: MASK}
@@ -89,7 +90,7 @@ def test_a_number_may_be_a_password_and_a_key_may_look_like_a_path() -> None:
         ("secret: `docker history` shows", None), ("--secret --lr 0.1", None), ("me@host.example", None),
     ],
 )  # fmt: skip
-def test_what_is_shown_of_a_text(text: str, shown: str | None) -> None:
+def test_secrets_in_a_text_are_masked(text: str, shown: str | None) -> None:
     assert without_secrets(text) == (text if shown is None else shown)
 
 

@@ -1,4 +1,4 @@
-"""Who failed first: in an attempt, on a node, and in the job."""
+"""First failures of an attempt, of a node, and of the job."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class TestRoles:
         assert roles(line) == [[("rank 0", "followed")], [("rank 1", "cause")], [("rank 2", "followed")]]
         assert (line.outcome.node, line.outcome.process) == (1, line.nodes[1].runs[0].processes[0])
 
-    def test_what_was_stopped_alone_was_stopped_whatever_its_code(self) -> None:
+    def test_processes_that_were_all_stopped_are_stopped_with_any_code(self) -> None:
         node = Training()
         node.ran(0, 1, 5, 1, stopped=True)
         node.at(6, "start", label="rank 1", rank=1)
@@ -95,7 +95,7 @@ class TestRoles:
 
 
 class TestOutcome:
-    """Whose exit code is that of the job."""
+    """Exit code of the job."""
 
     def test_the_process_that_the_node_named_is_the_cause(self) -> None:
         node = Training()

@@ -1,4 +1,4 @@
-"""Which ranks of a job are called slow by the page of all its nodes."""
+"""Slow ranks, by the samples of all nodes of a job."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_rank_whose_steps_are_longer_than_those_of_other_nodes_is_slow() -> No
     assert "s a step, the others 1.2" in text
 
 
-def test_where_steps_wait_for_all_it_is_the_rank_that_computes() -> None:
+def test_computing_rank_is_slow_where_steps_wait_for_all() -> None:
     ((node, label, text),) = slow(nodes({**EVEN, 3: (1.2, 0.97)}))
     assert (node, label) == (3, "rank 3")
     assert text == "0.98 cores, while the others wait for it with 0.10"
@@ -62,7 +62,7 @@ def test_where_steps_wait_for_all_it_is_the_rank_that_computes() -> None:
     ],
     ids=["equal", "a little work", "all compute", "all differ", "few", "too few", "none"],
 )
-def test_nobody_is_slow(usual: dict[int, tuple[float, float]]) -> None:
+def test_no_rank_is_slow(usual: dict[int, tuple[float, float]]) -> None:
     assert slow(nodes(usual)) == []
 
 
@@ -70,7 +70,7 @@ def test_a_few_samples_are_no_evidence() -> None:
     assert slow(nodes({**EVEN, 3: (1.9, 0.1)}, samples=6)) == []
 
 
-def test_who_was_named_by_its_node_is_not_named_again() -> None:
+def test_a_slow_rank_reported_by_its_node_is_not_repeated() -> None:
     (only,) = slow(nodes({**EVEN, 3: (1.9, 0.1)}, named=True))
     assert only == (3, "rank 3", "2.00 s a step, the others 1.20 s")
 

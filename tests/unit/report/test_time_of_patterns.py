@@ -1,4 +1,4 @@
-"""What is looked for in the output of a rank takes little time and raises nothing, whatever the output is.
+"""Searches in the output of a rank take little time and raise nothing, for any output.
 
 While `re` matches, no other thread runs, and no signal is answered.
 """

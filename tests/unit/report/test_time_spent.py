@@ -1,4 +1,4 @@
-"""Where the time of a job's nodes went: what counts is in the final state."""
+"""Useful node time of a job, and the use of the rest."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ SAVES: list[Step] = [(20.0, "10"), (40.0, "20")]
         ([run(0, 5, code=75, phases=(phase("rank table", 1, 5),))], {"start": 1, "waiting": 4}),
     ],
 )  # fmt: skip
-def test_what_is_not_in_the_final_state_does_not_count(runs: list[BootRun], parts: dict[str, float]) -> None:
+def test_time_outside_the_final_state_is_not_useful(runs: list[BootRun], parts: dict[str, float]) -> None:
     assert spent(*runs) == pytest.approx(parts)
 
 

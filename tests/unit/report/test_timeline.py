@@ -39,13 +39,18 @@ def only(kind: str, **fields: Any) -> Writer:
         ("dropped", {}, "", "0"),
         ("restored", {"step": "s" * 41, "source": "obs"}, "s" * 40, "obs"),
         ("restored", {}, "–", ""),
-        ("checkpoints", {"published": "p" * 41, "whole": "w" * 41}, "p" * 40, f"whole: {'w' * 40}"),
-        ("checkpoints", {}, "–", "whole: –"),
-        ("checkpoints", {"whole": "20", "before": "b" * 41, "age": 0}, "–", f"whole: 20 · {'b' * 40}: 0.0 s"),
-        ("checkpoints", {"before": "10", "age": 1e9}, "–", "whole: – · 10: 277777 h 46 min"),
-        ("checkpoints", {"before": "10", "age": 1e9 + 0.5}, "–", "whole: –"),
-        ("checkpoints", {"before": "10"}, "–", "whole: –"),
-        ("checkpoints", {"age": 7}, "–", "whole: –"),
+        ("checkpoints", {"published": "p" * 41, "whole": "w" * 41}, "p" * 40, f"complete: {'w' * 40}"),
+        ("checkpoints", {}, "–", "complete: –"),
+        (
+            "checkpoints",
+            {"whole": "20", "before": "b" * 41, "age": 0},
+            "–",
+            f"complete: 20 · {'b' * 40}: 0.0 s",
+        ),
+        ("checkpoints", {"before": "10", "age": 1e9}, "–", "complete: – · 10: 277777 h 46 min"),
+        ("checkpoints", {"before": "10", "age": 1e9 + 0.5}, "–", "complete: –"),
+        ("checkpoints", {"before": "10"}, "–", "complete: –"),
+        ("checkpoints", {"age": 7}, "–", "complete: –"),
         ("restart", {"reason": "rank 0 ended"}, "", "rank 0 ended"),
         ("stop", {"reason": "rank 0 ended"}, "", "rank 0 ended"),
         (
@@ -73,7 +78,7 @@ def only(kind: str, **fields: Any) -> Writer:
         ("loss not finite", {"label": "rank 3", "step": None, "loss": "-inf"}, "rank 3", "-inf, step –"),
     ],
 )
-def test_what_an_incident_says(kind: str, fields: Any, label: str, text: str) -> None:
+def test_text_of_an_incident(kind: str, fields: Any, label: str, text: str) -> None:
     """Whatever is missing or impossible is left out."""
     assert run_of(only(kind, **fields)).incidents == ((kind, 1.0, 0, label, text),)
 
@@ -134,7 +139,7 @@ def test_the_samples_of_a_long_transfer_are_thinned(
     assert (transfer.end is not None, transfer.bytes) == (finished, count)
 
 
-def test_what_a_step_has_published_is_an_upload() -> None:
+def test_a_published_step_is_an_upload() -> None:
     node = Writer(0, 10**12)
     node.at(0, "phase-start", phase="run")
     node.at(30, "checkpoint", step="20", files=2, bytes=542_750, seconds=0.5)
@@ -157,7 +162,7 @@ def test_a_transfer_that_goes_on_has_what_has_been_moved() -> None:
 @pytest.mark.parametrize(
     ("seconds", "start"), [(2.0, 8.0), (1e9, 0.0), (1e9 + 0.5, 10.0), (20.0, 0.0), (None, 10.0)]
 )
-def test_what_has_only_an_end_began_its_seconds_before(seconds: float | None, start: float) -> None:
+def test_an_activity_with_only_an_end_began_its_seconds_before(seconds: float | None, start: float) -> None:
     """Not before the job; and a duration of more than thirty years is none."""
     node = Writer(0, 10**12)
     node.at(0, "phase-start", phase="job")
@@ -231,7 +236,7 @@ class TestClocks:
     def times(self, *events: Any) -> list[float]:
         return [at for at, _ in clocked(tuple({"kind": "x", **event} for event in events))]
 
-    def test_what_has_no_time_has_that_of_its_neighbour(self) -> None:
+    def test_an_event_without_a_time_has_that_of_its_neighbour(self) -> None:
         assert self.times({}, {"time": 50.0}, {}, {"time": 60.0}) == [50.0, 50.0, 50.0, 60.0]
         assert self.times({}, {}) == [0.0, 0.0]
 

@@ -30,7 +30,7 @@ class Stopping:
         return StopLadder(15.0, signum, self.stops, self.sent.append, self.journal, lambda: self.now)
 
     def after(self, seconds: float, left: list[str]) -> list[int]:
-        """What has been sent by then."""
+        """Returns the signals sent until then."""
         self.now += seconds
         self.ladder.escalate(left)
         return self.sent
@@ -60,9 +60,7 @@ def test_sigterm_then_sigkill_then_survivors(stopping: Stopping) -> None:
 
 
 @pytest.mark.parametrize(("stop", "explained"), [(SIGINT, True), (SIGTERM, False)])
-def test_whoever_presses_ctrl_c_is_told_what_a_second_one_does(
-    stopping: Stopping, stop: int, explained: bool
-) -> None:
+def test_first_ctrl_c_explains_a_second_one(stopping: Stopping, stop: int, explained: bool) -> None:
     stopping.stops.append(stop)
     stopping.ladder.begin("a reason", LEFT)
     (line,) = stopping.journal.screen().splitlines()
@@ -70,12 +68,12 @@ def test_whoever_presses_ctrl_c_is_told_what_a_second_one_does(
     assert ("(Ctrl-C again: all processes are killed at once" in line) is explained
 
 
-def test_nothing_is_killed_when_nothing_is_left(stopping: Stopping) -> None:
+def test_no_signal_is_sent_after_the_last_end(stopping: Stopping) -> None:
     stopping.ladder.begin("SIGTERM received", LEFT)
     assert stopping.after(20, []) == [SIGTERM]
 
 
-def test_a_stop_of_nothing_is_not_reported(stopping: Stopping) -> None:
+def test_stop_without_running_processes_is_not_logged(stopping: Stopping) -> None:
     stopping.ladder.begin("rank 0 could not be started", [])
     assert stopping.journal.screen() == ""
 
@@ -84,7 +82,7 @@ def test_a_stop_of_nothing_is_not_reported(stopping: Stopping) -> None:
 def test_a_second_stop_signal_ends_the_grace_period(stopping: Stopping, before: list[int]) -> None:
     stopping.stops += before
     stopping.ladder.begin("a reason", LEFT)
-    if not before:  # the first signal may come just after the failure: the platform sends it to everybody
+    if not before:  # the first signal may come just after the failure: the platform sends it to all nodes
         stopping.stops.append(SIGTERM)
     assert stopping.after(1, LEFT) == [SIGTERM]
     stopping.stops.append(SIGTERM)
@@ -102,8 +100,8 @@ def test_the_deadline_stays_if_the_second_signal_is_not_sigkill(stopping: Stoppi
     assert stopping.after(14, LEFT) == [SIGTERM, SIGTERM, SIGKILL]
 
 
-class TestWhatIsLeftBehind:
-    """The same steps again, for what the processes left behind."""
+class TestLeftBehind:
+    """The same steps again for processes left behind."""
 
     def test_it_has_the_whole_grace_period_after_a_normal_end(self, stopping: Stopping) -> None:
         stopping.ladder.begin_again()

@@ -1,4 +1,4 @@
-"""The output of one process: what is kept for the report, and what happens at the limits."""
+"""Output of one process: its tail for the report, and its limits."""
 
 from __future__ import annotations
 
@@ -9,51 +9,28 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from ma_boot.node.launch.launch_plan import WorkerSpec
 from ma_boot.node.observe import stacks_round
-from ma_boot.node.observe.stacks_round import RankProcess, _printed, stacks_of
-from ma_boot.node.supervisor.output import PROGRESS_SECONDS, WorkerOutput
-from ma_boot.node.supervisor.supervise import Limits, _reason
+from ma_boot.node.observe.stacks_round import RankProcess, stacks_of, wait_for_dump
+from ma_boot.node.supervisor.console_lines import PROGRESS_SECONDS
+from ma_boot.node.supervisor.output import OutputTail
+from ma_boot.node.supervisor.supervise import Limits, stop_reason
 from ma_boot.processes.cpu_meter import process_usages, usage_of
 from ma_boot.processes.orphan_guard import process_stat
 from ma_boot.processes.signals import catches_signal
 from ma_boot.processes.tool import LONGEST_ANSWER
 from tests.functional.node import eventually
-from tests.functional.supervisor.conftest import EventLog
+from tests.functional.supervisor.conftest import Pipe
 
 KIB = 1 << 10
 BUSY = "import os\nwhile min(os.times()[:2]) < 0.15: os.stat('/'); os.urandom(1000)"
 F_GETPIPE_SZ = 1032  # linux/fcntl.h
-
-
-class Pipe:
-    """The output of rank 0, and the other end of its pipe."""
-
-    def __init__(self, directory: Path) -> None:
-        self.journal = EventLog(directory)
-        self.log = directory / "new" / "deep" / "rank_0.txt"
-        source, self.sink = os.pipe()
-        spec = WorkerSpec("rank 0", (), "", {}, str(self.log), 0)
-        self.output = WorkerOutput(os.fdopen(source, "rb", 0), spec, self.journal)
-
-    def print(self, data: bytes) -> str:
-        """What is on the screen afterwards."""
-        assert os.write(self.sink, data) == len(data)
-        self.output.take()
-        self.journal.logs.flush()
-        return self.journal.screen()
-
-    def close(self) -> None:
-        """Ends the process and its output."""
-        os.close(self.sink)
-        self.output.close()
-        self.journal.close()
 
 
 @pytest.fixture
@@ -62,7 +39,7 @@ def pipe(tmp_path: Path) -> Iterator[Pipe]:
         yield pipe
 
 
-def test_the_pipe_holds_a_mebibyte_and_is_never_waited_for(pipe: Pipe) -> None:
+def test_pipe_holds_a_mebibyte_and_reads_never_block(pipe: Pipe) -> None:
     size = fcntl.fcntl(pipe.output.fileno(), F_GETPIPE_SZ)
     assert size == min(KIB * KIB, int(Path("/proc/sys/fs/pipe-max-size").read_text()))
     assert pipe.output.pump() is False
@@ -70,7 +47,7 @@ def test_the_pipe_holds_a_mebibyte_and_is_never_waited_for(pipe: Pipe) -> None:
     assert pipe.output.pump() is False
 
 
-def test_the_first_output_is_an_event_and_the_last_one_is_heard(pipe: Pipe) -> None:
+def test_first_output_is_an_event_and_the_time_of_the_last_is_known(pipe: Pipe) -> None:
     before = pipe.output.last_output
     assert pipe.journal.events("first-output") == []
     pipe.print(b"a\n")
@@ -87,13 +64,24 @@ def test_the_end_of_a_process_empties_a_full_pipe(pipe: Pipe) -> None:
     assert pipe.log.read_bytes() == text
 
 
-def test_the_report_gets_the_last_64_kib_and_no_more_is_kept(pipe: Pipe) -> None:
+def test_report_gets_the_last_64_kib(pipe: Pipe) -> None:
     text = b"".join(b"%07d\n" % number for number in range(40 * KIB))
     for start in range(0, len(text), 64 * KIB):
         pipe.print(text[start : start + 64 * KIB])
-        assert len(pipe.output._tail) <= 128 * KIB
     assert pipe.output.tail() == text[-64 * KIB :].decode()
     assert pipe.log.read_bytes() == text
+
+
+def test_tail_of_a_large_output_needs_little_memory() -> None:
+    piece = b"x" * 64 * KIB
+    tail = OutputTail()
+    tracemalloc.start()
+    for _ in range(100):
+        tail.add(piece)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(tail.text()) == 64 * KIB
+    assert peak < 512 * KIB
 
 
 def test_a_line_without_an_end_is_printed_in_pieces(pipe: Pipe) -> None:
@@ -102,14 +90,14 @@ def test_a_line_without_an_end_is_printed_in_pieces(pipe: Pipe) -> None:
     assert pipe.print(b"y\n").endswith("x\n[rank 0] y\n")
 
 
-def test_what_is_hidden_is_only_in_the_log_file(pipe: Pipe) -> None:
+def test_hidden_output_is_only_in_the_log_file(pipe: Pipe) -> None:
     pipe.print(b"a\nhalf")
     pipe.output.hide()
     assert pipe.print(b" a line\nc\n") == "[rank 0] a\n[rank 0] half\n"
     assert pipe.log.read_bytes() == b"a\nhalf a line\nc\n"
 
 
-def test_the_limits_are_those_of_the_documents() -> None:
+def test_limits_match_the_documents() -> None:
     """docs/supervision.md: 512 MiB, 1,008 MiB, 5 s; docs/options.md: 15 s."""
     text = (Path(__file__).parents[3] / "docs" / "supervision.md").read_text(encoding="utf-8")
     text = " ".join(text.split())
@@ -121,8 +109,8 @@ def test_the_limits_are_those_of_the_documents() -> None:
 
 
 def test_the_first_stop_signal_is_the_reason() -> None:
-    assert _reason([], []) == ""
-    assert _reason([signal.SIGTERM, signal.SIGINT], []) == "SIGTERM received"
+    assert stop_reason([], []) == ""
+    assert stop_reason([signal.SIGTERM, signal.SIGINT], []) == "SIGTERM received"
 
 
 def test_the_session_of_a_process_is_not_its_group() -> None:
@@ -137,14 +125,14 @@ def test_the_session_of_a_process_is_not_its_group() -> None:
         assert (usage.parent, usage.session) == (shell.pid, os.getsid(0))
 
 
-def test_a_process_that_has_ended_meanwhile_has_no_stacks() -> None:
+def test_ended_process_has_no_stacks() -> None:
     with subprocess.Popen(["true"]) as ended:
         ended.wait()
     (answer,) = stacks_of([RankProcess(ended.pid, "")])
     assert answer.startswith("no stacks: py-spy is not installed, and the script does not")
 
 
-def test_what_prints_nothing_is_heard_from_its_start_on(tmp_path: Path) -> None:
+def test_last_output_of_a_silent_process_is_its_start(tmp_path: Path) -> None:
     pipe = Pipe(tmp_path)
     assert pipe.output.last_output > 0
     os.close(pipe.sink)
@@ -195,7 +183,7 @@ def test_the_answer_of_py_spy(tmp_path: Path, script: str, shell: str, answer: s
     assert stack.startswith(answer.replace("PID", f"{process.pid}").replace("PLACE", f"{tmp_path}"))
 
 
-def test_what_was_printed_since_a_place_is_told(pipe: Pipe) -> None:
+def test_output_since_a_position_is_returned(pipe: Pipe) -> None:
     assert pipe.output.since(0)[:2] == (0, b"")
     pipe.print(b"first\n")
     assert pipe.output.since(0)[:2] == (6, b"first\n")
@@ -223,21 +211,19 @@ def test_the_dump_of_faulthandler_is_taken_from_the_output(pipe: Pipe) -> None:
     assert "ready" not in answer
 
 
-def test_only_what_is_printed_after_the_signal_is_a_dump(pipe: Pipe) -> None:
+def test_only_output_after_the_signal_is_a_dump(pipe: Pipe) -> None:
     dump = 'Current thread 0x1 (most recent call first):\n  File "{}.py", line 1 in f\n'
     pipe.print(dump.format("old").encode())
     eventually(lambda: time.monotonic() - pipe.output.last_output > 0.2, "it is long ago")
     since = time.monotonic()
-    assert _printed(pipe.output, since, since + 0.3) == ""
+    assert wait_for_dump(pipe.output, since, since + 0.3) == ""
     pipe.print(dump.format("new").encode())
-    assert "new.py" in _printed(pipe.output, since, time.monotonic() + 60)
+    assert "new.py" in wait_for_dump(pipe.output, since, time.monotonic() + 60)
     assert time.monotonic() - pipe.output.last_output > 0.15, "more of it may have come"
 
 
-def test_a_py_spy_that_hangs_costs_the_others_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is waited for first, and the other has answered long before its time is over."""
+def test_hanging_py_spy_does_not_delay_other_stacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hanging one is awaited first; the other answers long before its timeout."""
     monkeypatch.setattr(stacks_round, "PYTHON_SECONDS", 1.0)
     with sleepers(2) as (stuck, other):
         path = py_spy(tmp_path, f'[ "$3" = {stuck.pid} ] && exec sleep 600\necho "stack of $3"')
@@ -247,7 +233,7 @@ def test_a_py_spy_that_hangs_costs_the_others_nothing(
 
 
 @pytest.mark.parametrize("hang", ["sleep 600", "setsid sh -c 'echo $$ > PID; exec sleep 600'"])
-def test_what_a_py_spy_has_started_costs_no_more_than_its_time(
+def test_children_of_py_spy_do_not_outlast_its_timeout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hang: str
 ) -> None:
     """A wrapper whose child keeps its output open; one in a session of its own outlives the wrapper's group."""
@@ -261,7 +247,7 @@ def test_what_a_py_spy_has_started_costs_no_more_than_its_time(
     assert answer.startswith("no stacks: py-spy did not answer within 1 s, and")
 
 
-def test_of_a_py_spy_that_prints_without_end_a_mebibyte_is_kept(tmp_path: Path) -> None:
+def test_endless_output_of_py_spy_is_cut_at_a_mebibyte(tmp_path: Path) -> None:
     (answer,) = stacks_of([RankProcess(1, py_spy(tmp_path, "yes stack\nexit 0"))])
     assert answer.startswith("stack\n")
     assert len(answer) == LONGEST_ANSWER
@@ -284,7 +270,7 @@ def test_a_process_in_uninterruptible_sleep_is_read_as_it_is(tmp_path: Path) -> 
     assert answer == f"stack by dump --pid {asleep.pid} --nonblocking\n"
 
 
-def test_a_rank_that_ends_as_it_is_asked_has_no_effect_on_the_others(
+def test_rank_that_ends_during_the_request_does_not_affect_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ends_first(pid: int, signum: int) -> bool:
@@ -309,8 +295,8 @@ def test_the_times_of_a_process_are_fields_of_proc() -> None:
 
 
 @pytest.mark.parametrize("others", range(16))
-def test_whether_a_process_catches_sigusr1(others: int) -> None:
-    """Whatever else it catches."""
+def test_handler_of_sigusr1_is_detected(others: int) -> None:
+    """Independent of the other signals that it catches."""
     numbers = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGALRM, signal.SIGWINCH)
     before = {number: signal.getsignal(number) for number in numbers}
     try:

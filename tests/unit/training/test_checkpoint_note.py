@@ -69,6 +69,7 @@ def test_call_does_nothing_without_a_spool(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.invariant("`checkpoint()` never disturbs training code")
 @pytest.mark.parametrize(
     "arguments", ["'no step'", "None", "[1]", "float('nan')", "object()", "100, epoch='x'"]
 )

@@ -11,6 +11,9 @@ from ma_boot.training.environment import has_group
 from tests.unit.training.programs import train
 
 
+@pytest.mark.invariant(
+    "Training code needs only the standard library, and sees no other module of the toolkit"
+)
 def test_the_standard_library_is_enough_to_import_it() -> None:
     done = train("import ma_boot.training as t; print(t.init_env.__name__)")
     assert (done.stdout, done.stderr) == ("init_env\n", "")
@@ -23,6 +26,9 @@ def test_path_mapping_is_importable_as_well() -> None:
     )
 
 
+@pytest.mark.invariant(
+    "Training code needs only the standard library, and sees no other module of the toolkit"
+)
 def test_other_modules_of_the_toolkit_are_not_importable() -> None:
     assert "No module named 'click'" in train("import ma_boot, click").stderr
 

@@ -1,1 +1,1 @@
-"""How numbers are said to people."""
+"""Numbers and messages as text."""

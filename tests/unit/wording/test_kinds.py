@@ -22,6 +22,7 @@ def test_kind_of_a_line_can_be_read_from_the_line(text: str, expected: str) -> N
     assert marked(text) == expected
 
 
+@pytest.mark.invariant("No view leaves out a warning")
 def test_no_message_of_a_node_spells_its_kind_itself() -> None:
     """Only `WarningLine` makes a warning: a text that only looks like one might be left out."""
     places = {

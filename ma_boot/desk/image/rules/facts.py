@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ma_boot.platform.modelarts.findings import ERROR, WARNING, Finding
+from ma_boot.wording import list_first
 
 GB = 10**9
 Pairs = tuple[tuple[str, str], ...]
@@ -255,4 +256,4 @@ def remedy_for(facts: ImageFacts, answer: str, otherwise: str) -> str:
 
 def some(items: Sequence[str]) -> str:
     """Shortens a list to its first three items and the number of the others."""
-    return ", ".join(items[:3]) + (f" and {len(items) - 3} more" if len(items) > 3 else "")
+    return list_first(items, 3)

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ma_boot.desk.image.rules.facts import LABEL
-from ma_boot.desk.rehearsal.options import ContainerOptions
 from ma_boot.desk.rehearsal.platform.simulated_job import DIRECTORIES, SimulatedJob, node_environment
 from ma_boot.errors import ConfigError
+from ma_boot.node.rehearsal_options import ContainerOptions
 from ma_boot.platform.modelarts.job import PLATFORM_UID
 
 RUN_LABEL = f"{LABEL}.rehearsal"

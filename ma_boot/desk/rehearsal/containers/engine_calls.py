@@ -29,10 +29,10 @@ from ma_boot.desk.rehearsal.containers.container_plan import (
     short_name,
 )
 from ma_boot.desk.rehearsal.injection import StartedNode, StartedRank
-from ma_boot.desk.rehearsal.options import ContainerOptions
 from ma_boot.desk.rehearsal.platform.code_directory import mark_as_obs
 from ma_boot.desk.rehearsal.platform.simulated_job import SimulatedJob
 from ma_boot.errors import BootError, CannotCreate, CommandNotFound, ConfigError, NotExecutable
+from ma_boot.node.rehearsal_options import ContainerOptions
 from ma_boot.platform.modelarts.job import PLATFORM_UID
 from ma_boot.processes.orphan_guard import GUARD, MARKER_VARIABLE
 from ma_boot.report.console import print_lines
@@ -84,7 +84,7 @@ def _machine(architecture: Any) -> str:
 
 
 def _refusal(name: str, text: str) -> BootError:
-    """Why the engine did not start `ma_boot` in a container."""
+    """Returns the reason why the engine did not start `ma_boot` in a container."""
     if "executable file not found" in text or "no such file or directory" in text:
         return CommandNotFound(
             f"{name}: the image has no ma_boot that starts, expected one of `ma_boot image build` ({text})\n"
@@ -115,7 +115,7 @@ class JobContainers:
         return (sys.executable, "-m", "ma_boot.desk.rehearsal.containers", "attach", self.nodes[node].name)
 
     def kept_note(self) -> str:
-        """How to inspect and remove the containers if they are kept."""
+        """Returns a note on inspecting and removing kept containers."""
         network, first = short_name(self.job), self.nodes[0].name
         names = [plan.name for plan in (*self.nodes, *([self.obs] if self.obs else []))]
         return "\n".join(
@@ -133,7 +133,7 @@ class JobContainers:
         )
 
     def exists(self, rank: StartedRank) -> bool:
-        """Whether its container runs: of a killed node, no event tells of its end."""
+        """Returns whether its container runs: a killed node writes no event of its end."""
         return str(self._container(rank.node).status) == "running"
 
     def signal_rank(self, rank: StartedRank, signum: int, with_children: bool = False) -> None:
@@ -180,7 +180,8 @@ def create_containers(
     obs = None if obs_root is None else _start_obs(client, obs_root, inside, options.image)
     variables = {**(obs.environ if obs else own_obs(environ)), **form_variables}
     nodes = tuple(
-        plan_node(inside, node, options, boot_options, code_name, variables) for node in range(job.nodes)
+        plan_node(inside, node, options, boot_options=boot_options, code_name=code_name, more=variables)
+        for node in range(job.nodes)
     )
     for planned in nodes:
         create_container(client, planned)

@@ -232,7 +232,7 @@ class Bucket:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the bucket has no objects."""
+        """True if the bucket has no objects."""
         return next(self._keys(""), None) is None
 
     def _keys(self, prefix: str) -> Iterator[str]:

@@ -60,12 +60,12 @@ class PendingRequest:
 
 
 class RequestFault(Protocol):
-    """What breaks the next `times` requests of some kind."""
+    """A fault that breaks the next `times` requests of some kind."""
 
     times: int
 
     def breaks(self, request: HttpRequest) -> bool:
-        """Whether the fault is for this request."""
+        """Returns whether the fault breaks this request."""
 
     def serve(self, pending: PendingRequest) -> bool:
         """Serves the request broken; returns False if the connection is to be closed."""
@@ -92,7 +92,7 @@ class ObsFault:
             raise ValueError(f"kind: found {self.kind!r}, expected one of {sorted(KINDS)}")
 
     def breaks(self, request: HttpRequest) -> bool:
-        """Whether the fault is for this request."""
+        """Returns whether the fault breaks this request."""
         return self.method == request.method and self.path in request.target
 
     def serve(self, pending: PendingRequest) -> bool:

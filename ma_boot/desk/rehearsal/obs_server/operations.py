@@ -48,7 +48,7 @@ KEPT_HEADERS = (
 
 @dataclass(frozen=True)
 class Call:
-    """What an operation gets; `now` is in seconds since the epoch."""
+    """The arguments of an operation; `now` is in seconds since 1970."""
 
     request: HttpRequest
     body: Body
@@ -85,7 +85,7 @@ class Call:
 
     @property
     def is_url_encoded(self) -> bool:
-        """Whether the response is to percent-encode keys."""
+        """True if the response has to percent-encode keys."""
         return self.parameter("encoding-type") == "url"
 
     def kept_headers(self) -> dict[str, str]:
@@ -126,10 +126,10 @@ def put_object(call: Call) -> HttpResponse:
         call.key,
         received.size,
         received.md5,
-        received.crc64,
-        call.now,
-        call.kept_headers(),
-        call.metadata(),
+        crc64=received.crc64,
+        modified=call.now,
+        headers=call.kept_headers(),
+        metadata=call.metadata(),
         path=str(path),
     )
     bucket.put(stored)
@@ -230,7 +230,16 @@ def _appended(call: Call, position: int, addition: Path, received: Received) -> 
     try:
         earlier = bucket.get(call.key)
     except Refusal:
-        earlier = BucketObject(call.key, 0, "", 0, 0, call.kept_headers(), call.metadata(), appendable=True)
+        earlier = BucketObject(
+            call.key,
+            0,
+            "",
+            crc64=0,
+            modified=0,
+            headers=call.kept_headers(),
+            metadata=call.metadata(),
+            appendable=True,
+        )
     if not earlier.appendable:
         raise Refusal("ObjectNotAppendable", "the object is not appendable")
     if earlier.size != position:
@@ -387,10 +396,10 @@ def list_objects(call: Call) -> HttpResponse:
         call.bucket_name,
         call.parameter("prefix"),
         token if version == "2" else call.parameter("marker"),
-        call.parameter("delimiter"),
-        call.number("max-keys", MAX_KEYS, MAX_KEYS),
-        call.is_url_encoded,
-        version,
+        delimiter=call.parameter("delimiter"),
+        limit=call.number("max-keys", MAX_KEYS, MAX_KEYS),
+        encoded=call.is_url_encoded,
+        version=version,
     )
     page, listed = call.bucket.page(asked.prefix, asked.marker, asked.delimiter, asked.limit)
     return objects_document(asked, page, listed, call.prefix)

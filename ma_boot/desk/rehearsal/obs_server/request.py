@@ -41,7 +41,7 @@ class Connection:
         return self._until(b"\r\n")
 
     def _until(self, end: bytes) -> bytes:
-        """What comes before `end`; empty if the client disconnects first, or sends too much."""
+        """Reads up to `end`; returns nothing if the client disconnects first, or sends too much."""
         searched = 0
         while (place := self._rest.find(end, searched)) < 0:
             searched = max(0, len(self._rest) - len(end) + 1)
@@ -126,7 +126,7 @@ class HttpRequest:
 
     @property
     def keeps_alive(self) -> bool:
-        """Whether the client asks for a persistent connection."""
+        """True if the client requests a persistent connection."""
         return self.headers.get("connection", "").lower() != "close"
 
     def bucket_in_host(self, domain: str) -> str:
@@ -226,7 +226,7 @@ class Received:
 
 
 class Body:
-    """What follows a request's head on the connection."""
+    """The body of a request, read from the connection."""
 
     def __init__(self, request: HttpRequest, connection: Connection) -> None:
         self._connection = connection

@@ -112,7 +112,9 @@ class HttpServer(ABC):
             response = refused(refusal, "")
             connection.send(response.head(number, keep=False) + response.body)
             return False
-        pending = PendingRequest(number, request, body, connection, self.respond, self.release)
+        pending = PendingRequest(
+            number, request, body, connection=connection, respond=self.respond, release=self.release
+        )
         fault = self._fault(request)
         return pending.send(pending.proper()) if fault is None else fault.serve(pending)
 
@@ -166,7 +168,9 @@ class ObsServer(HttpServer):
                     self.buckets.get(bucket)
                 return HttpResponse(200, {"x-obs-api": "3.0"})
             verify(request, request.bucket_in_host(self._domain), self.credentials, now)
-            return perform(Call(request, body, bucket, key, now, self.buckets, self._uploads))
+            return perform(
+                Call(request, body, bucket, key=key, now=now, buckets=self.buckets, uploads=self._uploads)
+            )
         except Refusal as refusal:
             return refused(refusal, request.path)
         except ConnectionError:

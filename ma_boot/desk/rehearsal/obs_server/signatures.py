@@ -147,7 +147,9 @@ def _v4_claim(
     access_key, _, scope = (credential or "").partition("/")
     if scope.count("/") != 3 or not names or not signature:
         raise Refusal("AccessDenied", "the V4 signature is incomplete")
-    return _Claim("x-amz-", access_key, signature, date, in_url, scope, tuple(names.split(";")))
+    return _Claim(
+        "x-amz-", access_key, signature, date=date, in_url=in_url, scope=scope, signed=tuple(names.split(";"))
+    )
 
 
 def _seconds(stamp: str) -> float:

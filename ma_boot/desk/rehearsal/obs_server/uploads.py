@@ -64,7 +64,7 @@ class Uploads:
         self, bucket: str, key: str, headers: Mapping[str, str], metadata: Mapping[str, str], now: float
     ) -> Upload:
         """Starts an upload."""
-        upload = Upload(uuid.uuid4().hex, bucket, key, now, headers, metadata)
+        upload = Upload(uuid.uuid4().hex, bucket, key, initiated=now, headers=headers, metadata=metadata)
         with self._lock:
             self._uploads[upload.id] = upload
         return upload
@@ -114,10 +114,10 @@ class Uploads:
                 upload.key,
                 size,
                 f"{hashlib.md5(md5s).hexdigest()}-{len(parts)}",
-                crc,
-                now,
-                upload.headers,
-                upload.metadata,
+                crc64=crc,
+                modified=now,
+                headers=upload.headers,
+                metadata=upload.metadata,
                 path=str(path),
             )
             bucket.put(completed)

@@ -1,1 +1,1 @@
-"""What ModelArts provides to the nodes of a job: directories, variables, code, rank table, the job form."""
+"""ModelArts as the nodes of a job see it: directories, variables, code, rank table, job form."""

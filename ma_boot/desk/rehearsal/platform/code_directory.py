@@ -80,8 +80,8 @@ def code_files(code: Path, apart: Collection[Path], exclude: Sequence[str] = ())
     """The files of the code, relative to it: those that a rehearsal copies and a submission uploads.
 
     It leaves out the directories `apart`, directories of rehearsals, directories that stand for OBS, virtual
-    environments, which nobody uploads as code, unfinished downloads and records of transfers, and what
-    matches a pattern of `exclude`, as in .gitignore.
+    environments, unfinished downloads and records of transfers, and files that match a pattern of `exclude`,
+    as in .gitignore.
 
     Raises:
         ConfigError: they exceed the platform's limits (1,000 files and directories, 32 levels, 5 GB), or are
@@ -189,6 +189,6 @@ def remove_copy(files: Sequence[Path], target: Path) -> None:
 
 
 def mark_as_obs(root: Path) -> None:
-    """Marks a directory that stands for OBS: it is never code, whatever it is named and whoever asks."""
+    """Marks a directory that stands for OBS, so that it is never taken for code."""
     with suppress(OSError):  # a directory that cannot be written to is only read
         (root / _OBS_MARK).touch()

@@ -1,4 +1,4 @@
-"""What ModelArts shows each node at a start of the job: directories, variables, the rank table. Pure.
+"""A start of the job as ModelArts shows it to each node: directories, variables, rank table. Pure.
 
 Names and values are from the platform's documentation (develop-modelarts-0104 and -1416); where one
 machine cannot have the real thing, a docstring says what replaces it.
@@ -52,8 +52,10 @@ PRODUCT = "910b"  # of the simulated nodes: HCCL takes any number of its cards p
 
 @dataclass(frozen=True)
 class StartCounts:
-    """How often the platform has scheduled a node to a machine (`MA_SCHEDULE_CNT`), and has started the boot
-    command in its current container (`MA_PROC_START_CNT`)."""
+    """Counts of a node: `MA_SCHEDULE_CNT` and `MA_PROC_START_CNT`.
+
+    The first counts schedules to a machine, the second starts of the boot command in the current container.
+    """
 
     scheduled: int = 1
     started: int = 1
@@ -99,7 +101,7 @@ class SimulatedJob:
         )
 
     def start_counts(self, node: int) -> StartCounts:
-        """How often a node was started."""
+        """Returns the counts of a node's starts."""
         return self.counts[node] if self.counts else StartCounts()
 
     def sandbox_root(self, node: int) -> str:
@@ -132,7 +134,7 @@ class SimulatedJob:
         return "hccl.json" if self.platform == "mindcluster" else TABLE_NAME
 
     def table_file(self, node: int) -> Path:
-        """Where the rank table is written."""
+        """Path of the rank table."""
         return Path(self.table_dir(node), self.table_name)
 
     def uid(self, node: int) -> str:

@@ -1,1 +1,1 @@
-"""How the nodes of a job tell each other what happened, authenticated by a token of the job."""
+"""Messages between the nodes of a job, authenticated by the job's token."""

@@ -1,102 +1,63 @@
-"""The way between node 0 and each other node of a job, in a thread of its own.
+"""Messages between node 0 and each other node of a job.
 
-Whoever calls it never waits: messages go out in the background, and what has come is kept until it is asked
-for. Whatever arrives that is no right message is dropped without an answer.
+Calls never block, except `flush`, `settle` and `close`: messages are sent by a thread with an event loop, and
+received messages are queued until polled. Invalid messages are dropped silently.
+
+    any thread                          thread of the event loop                           peer
+    send ---> LoopThread.submit ---> PeerLink (outbox) -------> PeerConnection.write ------>
+    poll <--- ReceivedMessages <---- PeerLink.limit_rate <----- PeerConnection.read <-------
+
+Node 0 listens; each other node connects to it, and connects again whenever the connection ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import os
 import socket
-import threading
 import time
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
-from typing import (
-    Any,
-    Callable,
-    NamedTuple,
-)
+from collections.abc import Iterator, Mapping
+from typing import Any, Callable
 
-from ma_boot.node.observe.channel import protocol
-from ma_boot.node.observe.channel.protocol import Address, Session
+from ma_boot.node.observe.channel import peer_link, protocol
+from ma_boot.node.observe.channel.connection import (
+    BROKEN,
+    PeerConnection,
+    greet_as_client,
+    greet_as_server,
+    open_listener,
+    open_streams,
+)
+from ma_boot.node.observe.channel.loop_thread import LoopThread
+from ma_boot.node.observe.channel.peer_link import ConnectionState, OutgoingMessage, PeerLink
+from ma_boot.node.observe.channel.protocol import Address
+from ma_boot.node.observe.channel.received import ReceivedMessage, ReceivedMessages
 from ma_boot.node.observe.peers import PeerMessage
 from ma_boot.processes.signals import SignalInbox
 
-GREETING_SECONDS = 2.0  # from the first byte to both proofs
+# Seconds for both proofs, from the first byte on.
+GREETING_SECONDS = 2.0
 CONNECT_SECONDS = 1.5
-FIRST_RETRY, LONGEST_RETRY = 0.2, 2.0  # seconds
-LOST_SECONDS = 0.5  # without a connection, until a node counts as unreached
-# Without a new connection, until a node is dead. The kernel closes the connections of a process that dies,
-# and refuses new ones; a living one calls again within LONGEST_RETRY + CONNECT_SECONDS. Where nothing has
-# closed the connection, the network may be down, which a job survives for 30 s.
-DIED_SECONDS, OUTAGE_SECONDS = 6.0, 35.0
-DEAD_SECONDS = 4  # without an answer of the other machine, until its connection counts as broken
-QUIET_SECONDS = 10  # after which the kernel asks whether the other machine is there
-MOST_STRANGERS = 64  # connections that have proved nothing yet: a further one ends the oldest
-ACCEPTED_AT_ONCE, ACCEPT_PAUSE = 32, 0.05  # so a flood costs little of a core
-MOST_WAITING = 16  # messages to one node
-MOST_OF_ONE_NODE, MOST_KEPT_BYTES = 2 << 20, 16 << 20  # of messages that nobody has asked for
-MOST_KEPT_OF_EACH = 32 << 10  # of large jobs: the stacks of a node with 8 ranks have 17 KB
-MOST_OF_A_NODE, IN_SECONDS = 20, 10.0  # messages: further ones are read later
-CLOSE_SECONDS = 0.2
+# Seconds between two attempts to connect: the first and the longest pause, doubled from one to the next.
+MIN_BACKOFF, MAX_BACKOFF = 0.2, 2.0
+# Connections that have not authenticated yet. A further one ends the oldest, so that a flood of them cannot
+# use up the descriptors.
+MAX_UNAUTHENTICATED = 64
+# A pause, in seconds, after so many accepted connections: a flood of them costs little of a core.
+ACCEPTED_AT_ONCE = 32
+ACCEPT_PAUSE = 0.05
+# Seconds between two looks at the outboxes in `flush` and `settle`.
 FLUSH_PAUSE = 0.01
-WAITING = 128  # connections that the kernel keeps until they are accepted
-
-
-class _Told(NamedTuple):
-    kind: str
-    when: float
-    body: str
-
-
-class _Link:
-    """Messages that wait for a node, and the time since which it has no connection (None while it has one).
-
-    `closed` is since when the node's machine has closed the connection: its process may have died.
-    """
-
-    def __init__(self) -> None:
-        self.waiting: deque[_Told] = deque(maxlen=MOST_WAITING)
-        self.more = asyncio.Event()
-        self.taken = asyncio.Event()
-        self.task: asyncio.Task[None] | None = None
-        self.connected = False
-        self.broken: float | None = time.monotonic()
-        self.closed: float | None = None
-        self.times: deque[float] = deque()
-
-    @property
-    def is_dead(self) -> bool:
-        """True once a node that was connected has been away for too long to come back."""
-        now, broken, closed = time.monotonic(), self.broken, self.closed  # another thread may change them
-        if not self.connected or broken is None:
-            return False
-        return now - broken > OUTAGE_SECONDS or (closed is not None and now - closed > DIED_SECONDS)
-
-    @property
-    def may_read(self) -> bool:
-        """Returns whether a node that was connected may still receive messages, as far as is known."""
-        return self.connected and self.closed is None and not self.is_dead
-
-
-class _Kept(NamedTuple):
-    node: int
-    data: bytes
-    arrived: float
 
 
 class NodeChannel:
-    """The way of node `node` to the others: node 0 listens at `own`, each other one calls it alone.
+    """Channel of node `node` to its peers: node 0 has all others as peers, each other node has node 0 only.
 
-    It has a thread, and node 0 a port, until `close`. `problem` says why node 0 does not listen, None if it
-    does.
+    It has a thread, and node 0 a port, until `close`. `problem` is the reason why node 0 does not listen,
+    None if it does.
 
     Raises:
-        RuntimeError: the limit of threads.
+        RuntimeError: the limit of threads is reached.
     """
 
     def __init__(self, token: str, job: str, node: int, nodes: int, own: Address, inbox: SignalInbox) -> None:
@@ -104,372 +65,189 @@ class NodeChannel:
         self.others = frozenset(range(1, nodes) if node == 0 else (0,))
         self._key = protocol.key_of(token, job)
         self._inbox = inbox
-        self._kept: deque[_Kept] = deque()
-        self._bytes: Counter[int] = Counter()  # kept of each node
-        self._all_bytes, self._most_bytes = 0, max(MOST_KEPT_BYTES, nodes * MOST_KEPT_OF_EACH)
-        self._links: dict[int, _Link] = {}
-        self._strangers: dict[asyncio.Task[None], None] = {}
-        self._coming = 0  # what the thread has been asked to do, and has not begun yet
-        self._lock = threading.Lock()
-        self._listener, self.problem = listener(own) if node == 0 else (None, None)
-        self._loop = asyncio.new_event_loop()
-        self._loop.set_exception_handler(lambda loop, context: None)  # nothing of it concerns the training
-        self._thread = threading.Thread(target=self._run, name="channel", daemon=True)
-        try:
-            self._thread.start()
-        except RuntimeError:
-            self._end()
-            raise
+        self._received = ReceivedMessages(nodes)
+        self._links: dict[int, PeerLink] = {}
+        # In the order of their arrival: a dict, because there is no ordered set.
+        self._unauthenticated: dict[asyncio.Task[None], None] = {}
+        self._listener, self.problem = open_listener(own) if node == 0 else (None, None)
+        self._thread = LoopThread("channel", self._begin, self._close_listener)
+        self._thread.start()
 
     @property
     def connected(self) -> set[int]:
-        """The nodes that were connected at least once."""
-        return {node for node, link in self._links.items() if link.connected}
+        """Peers that were connected at least once."""
+        return self._peers_where(lambda state: state.was_connected)
 
     @property
     def unreached(self) -> set[int]:
-        """The nodes without a connection, and not since a moment ago."""
-        limit = time.monotonic() - LOST_SECONDS
-        return {node for node, link in self._links.items() if link.broken is not None and link.broken < limit}
+        """Peers that have had no connection for more than a moment."""
+        now = time.monotonic()
+        return self._peers_where(lambda state: state.is_unreached(now))
 
     @property
     def away(self) -> set[int]:
-        """The nodes that were connected, and are not at this moment."""
-        return {node for node, link in self._links.items() if link.connected and link.broken is not None}
+        """Peers that were connected and are not now."""
+        return self._peers_where(lambda state: state.is_away)
 
     @property
     def dead(self) -> set[int]:
-        """The nodes whose process has died, or that are away for longer than an outage of the network."""
-        return {node for node, link in self._links.items() if link.is_dead}
+        """Peers whose process has died, or that are away for longer than an outage of the network."""
+        now = time.monotonic()
+        return self._peers_where(lambda state: state.is_dead(now))
 
-    def meet(self, first: Address) -> None:
-        """Where node 0 listens: another node calls it from now on, and sends what was told before."""
+    def meet(self, leader: Address) -> None:
+        """Connects to node 0 at this address from now on; no effect on node 0."""
 
-        def call() -> None:
+        def connect() -> None:
             link = self._links[0]
-            if link.task is not None:
-                link.task.cancel()
-            link.task = self._loop.create_task(self._calling(first, link))
+            link.replace_task(self._thread.loop.create_task(self._keep_connected(leader, link)))
 
         if self.node:
-            self._soon_busy(call)
+            self._thread.submit(connect)
 
-    def tell(self, kind: str, body: Mapping[str, Any]) -> None:
-        """Sends a message to node 0, or from there to all others, in the background."""
-        message = _Told(kind, time.monotonic(), protocol.encoded(body))
+    def send(self, kind: str, body: Mapping[str, Any]) -> None:
+        """Sends a message to all peers in the background."""
+        message = OutgoingMessage(kind, time.monotonic(), protocol.encoded(body))
 
-        def send() -> None:
+        def enqueue() -> None:
             for link in self._links.values():
-                link.waiting.append(message)
-                link.more.set()
+                link.enqueue(message)
 
-        self._soon_busy(send)
+        self._thread.submit(enqueue)
 
-    def heard(self) -> Iterator[PeerMessage]:
-        """What has come since the last call, read one after the other."""
-        while True:
-            with self._lock:
-                if not self._kept:
-                    return
-                node, data, arrived = self._kept.popleft()
-                self._count(node, -len(data))
-            message = protocol.unpacked(data)
+    def poll(self) -> Iterator[PeerMessage]:
+        """Yields the messages received since the last call, and skips invalid ones."""
+        for received in self._received.drain():
+            message = protocol.unpacked(received.data)
             if message is not None:
                 kind, late, body = message
-                yield PeerMessage(node, kind, body, arrived - late)
+                yield PeerMessage(received.node, kind, body, received.arrived_at - late)
 
     def flush(self, seconds: float) -> bool:
-        """Waits until all nodes that have not gone have what was told; False if that took too long."""
-        until = time.monotonic() + seconds
-        while self._coming or any(
-            link.waiting for link in self._links.values() if not link.connected or link.broken is None
-        ):
-            if time.monotonic() >= until:
-                return False
-            time.sleep(FLUSH_PAUSE)
-        return True
+        """Waits until all sent messages are acknowledged; False after `seconds`.
+
+        Peers that were connected and are away now are not waited for.
+        """
+        return self._wait_for_peers(seconds, lambda state: not state.is_away)
 
     def settle(self) -> bool:
-        """Waits until all nodes that may still read have what was told.
+        """Waits, also through an outage of the network, until all sent messages are acknowledged.
 
-        It waits through an outage of the network; False if it took longer than one.
+        Peers that have closed the connection are not waited for. False after OUTAGE_SECONDS.
         """
-        until = time.monotonic() + OUTAGE_SECONDS
-        while self._coming or any(link.waiting and link.may_read for link in self._links.values()):
-            if time.monotonic() >= until:
+        limit = peer_link.OUTAGE_SECONDS
+        return self._wait_for_peers(limit, lambda state: state.may_receive(time.monotonic()))
+
+    def close(self) -> None:
+        """Ends the thread and frees the port; drops messages that are not sent yet."""
+        self._thread.stop()
+
+    def _peers_where(self, matches: Callable[[ConnectionState], bool]) -> set[int]:
+        return {node for node, link in self._links.items() if matches(link.state)}
+
+    def _wait_for_peers(self, seconds: float, matches: Callable[[ConnectionState], bool]) -> bool:
+        deadline = time.monotonic() + seconds
+        while self._thread.has_pending or any(
+            link.has_unsent and matches(link.state) for link in self._links.values()
+        ):
+            if time.monotonic() >= deadline:
                 return False
             time.sleep(FLUSH_PAUSE)
         return True
 
-    def close(self) -> None:
-        """Ends the thread and frees the port; what was not sent yet is dropped."""
-        self._soon(self._loop.stop)
-        self._thread.join(CLOSE_SECONDS)
-
-    def _soon_busy(self, work: Callable[[], None]) -> None:
-        """Does the work in the thread; `flush` waits for it."""
-        with self._lock:
-            self._coming += 1
-
-        def done() -> None:
-            work()
-            with self._lock:
-                self._coming -= 1
-
-        self._soon(done)
-
-    def _soon(self, work: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # it is closed
-            self._loop.call_soon_threadsafe(work)
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._links = {node: _Link() for node in self.others}
+    def _begin(self) -> None:
+        self._links = {node: PeerLink() for node in self.others}
         if self._listener is not None:
-            self._loop.create_task(self._accept(self._listener))
-        try:
-            self._loop.run_forever()
-        finally:
-            tasks = asyncio.all_tasks(self._loop)
-            for task in tasks:
-                task.cancel()
-            with contextlib.suppress(Exception):
-                self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-            self._end()
+            self._thread.loop.create_task(self._accept(self._listener))
 
-    def _end(self) -> None:
+    def _close_listener(self) -> None:
         if self._listener is not None:
             self._listener.close()
-        self._loop.close()
 
     async def _accept(self, listener: socket.socket) -> None:
-        accepted = 0
+        loop, accepted = self._thread.loop, 0
         while True:
             try:
-                connection, _ = await self._loop.sock_accept(listener)
+                connection, _ = await loop.sock_accept(listener)
             except OSError:  # no descriptor is free
                 await asyncio.sleep(ACCEPT_PAUSE)
                 continue
-            while len(self._strangers) >= MOST_STRANGERS:
-                oldest = next(iter(self._strangers))
-                del self._strangers[oldest]
+            while len(self._unauthenticated) >= MAX_UNAUTHENTICATED:
+                oldest = next(iter(self._unauthenticated))
+                del self._unauthenticated[oldest]
                 oldest.cancel()
-            task = self._loop.create_task(self._serve(connection))
-            self._strangers[task] = None
-            task.add_done_callback(lambda done: self._strangers.pop(done, None))
+            task = loop.create_task(self._serve(connection))
+            self._unauthenticated[task] = None
+            task.add_done_callback(lambda done: self._unauthenticated.pop(done, None))
             accepted += 1
             if accepted % ACCEPTED_AT_ONCE == 0:
                 await asyncio.sleep(ACCEPT_PAUSE)
 
     async def _serve(self, connection: socket.socket) -> None:
-        """Answers who has called, and serves it if it is a node of this job."""
+        """Authenticates an incoming connection and serves it if it is a node of this job."""
         with contextlib.suppress(*BROKEN):
-            async with _opened(asyncio.open_connection(sock=connection)) as streams:
-                session = await asyncio.wait_for(self._greeted(*streams), GREETING_SECONDS)
-                link = self._links[session.node]
-                if link.task is not None:
-                    link.task.cancel()  # the node has called again before its last connection was seen to end
-                link.task = asyncio.current_task()
-                if link.task is not None:
-                    self._strangers.pop(link.task, None)
-                await self._connected(link, _Wire(session, "server", "client", *streams), session.node)
+            async with open_streams(asyncio.open_connection(sock=connection)) as streams:
+                greeting = greet_as_server(streams, self._key, self.others)
+                session = await asyncio.wait_for(greeting, GREETING_SECONDS)
+                task, link = asyncio.current_task(), self._links[session.node]
+                link.replace_task(task)
+                if task is not None:
+                    self._unauthenticated.pop(task, None)
+                await self._exchange(link, PeerConnection(session, "server", "client", streams), session.node)
 
-    async def _greeted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Session:
-        nonce = os.urandom(protocol.NONCE)
-        writer.write(nonce)
-        words = await reader.readexactly(protocol.HELLO.size + protocol.PROOF)
-        session = protocol.read_hello(words, self._key, nonce)
-        if session is None or session.node not in self.others:
-            raise Dropped
-        writer.write(session.proof("server", 0))
-        return session
-
-    async def _calling(self, first: Address, link: _Link) -> None:
-        """Calls node 0, again whenever the connection ends."""
-        pause = FIRST_RETRY
+    async def _keep_connected(self, leader: Address, link: PeerLink) -> None:
+        """Connects to node 0, again whenever the connection ends."""
+        backoff = MIN_BACKOFF
         while True:
             try:
-                calling = asyncio.wait_for(asyncio.open_connection(*first), CONNECT_SECONDS)
-                async with _opened(calling) as streams:
-                    session = await asyncio.wait_for(self._greeting(*streams), GREETING_SECONDS)
-                    pause = FIRST_RETRY
-                    await self._connected(link, _Wire(session, "client", "server", *streams), 0)
-            except ConnectionRefusedError:  # the machine is there, and no process of it listens
+                opening = asyncio.wait_for(asyncio.open_connection(*leader), CONNECT_SECONDS)
+                async with open_streams(opening) as streams:
+                    greeting = greet_as_client(streams, self._key, self.node)
+                    session = await asyncio.wait_for(greeting, GREETING_SECONDS)
+                    backoff = MIN_BACKOFF
+                    await self._exchange(link, PeerConnection(session, "client", "server", streams), 0)
+            except ConnectionRefusedError:
+                # The machine is up and its process does not listen: it may have died.
                 self._note_closed(link)
             except BROKEN:
                 pass
-            await asyncio.sleep(pause)
-            pause = min(LONGEST_RETRY, 2 * pause)
+            await asyncio.sleep(backoff)
+            backoff = min(MAX_BACKOFF, 2 * backoff)
 
-    async def _greeting(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Session:
-        nonce = await reader.readexactly(protocol.NONCE)
-        session = Session(self._key, self.node, nonce, os.urandom(protocol.NONCE))
-        writer.write(protocol.hello(session))
-        if not session.is_proved(await reader.readexactly(protocol.PROOF), "server", 0):
-            raise Dropped
-        return session
-
-    async def _connected(self, link: _Link, wire: _Wire, node: int) -> None:
-        """Sends what waits, and keeps what comes, until the connection ends."""
-        link.connected, link.broken, link.closed = True, None, None
-        sending = self._loop.create_task(self._send(link, wire))
-        task, closed = link.task, False
+    async def _exchange(self, link: PeerLink, connection: PeerConnection, node: int) -> None:
+        """Sends the outbox and queues received messages until the connection ends."""
+        link.state = ConnectionState(was_connected=True, lost_at=None)
+        sending = self._thread.loop.create_task(link.send_outbox(connection))
+        task, is_closed = link.task, False
         try:
             while True:
-                data = await wire.read()
+                data = await connection.read()
                 if not data:
-                    link.taken.set()
+                    link.acknowledge()
                     continue
-                self._keep(_Kept(node, data, time.monotonic()))
-                wire.write(b"")
-                await _not_too_many(link.times)
+                self._received.append(ReceivedMessage(node, data, time.monotonic()))
+                self._inbox.wake()
+                connection.write(b"")
+                await link.limit_rate()
         except (EOFError, ConnectionError):
-            closed = True
+            is_closed = True
             raise
         finally:
             sending.cancel()
-            if link.task is task:  # there is no newer connection
-                link.broken = time.monotonic()
-                self._loop.call_later(OUTAGE_SECONDS + FLUSH_PAUSE, self._inbox.wake)
-                if closed:
+            # A newer connection of the same peer has replaced the task: the peer is not away then.
+            if link.task is task:
+                link.state = link.state._replace(lost_at=time.monotonic())
+                self._wake_after(peer_link.OUTAGE_SECONDS)
+                if is_closed:
                     self._note_closed(link)
             self._inbox.wake()
 
-    def _note_closed(self, link: _Link) -> None:
-        """Takes note that the other machine has closed the connection, or has refused one."""
-        if link.closed is None:
-            link.closed = time.monotonic()
-            self._loop.call_later(DIED_SECONDS + FLUSH_PAUSE, self._inbox.wake)
+    def _note_closed(self, link: PeerLink) -> None:
+        """Records that the peer's machine has closed or refused the connection."""
+        if link.state.closed_at is None:
+            link.state = link.state._replace(closed_at=time.monotonic())
+            self._wake_after(peer_link.DIED_SECONDS)
 
-    async def _send(self, link: _Link, wire: _Wire) -> None:
-        while True:
-            link.more.clear()
-            if not link.waiting:
-                await link.more.wait()
-                continue
-            message = link.waiting[0]
-            data = protocol.packed(message.kind, time.monotonic() - message.when, message.body)
-            if len(data) <= protocol.MOST_BYTES:
-                link.taken.clear()
-                wire.write(data)
-                await link.taken.wait()
-            if link.waiting and link.waiting[0] is message:
-                link.waiting.popleft()
-
-    def _keep(self, new: _Kept) -> None:
-        """Keeps a message; what is too much is taken from the node that has sent it."""
-        with self._lock:
-            self._kept.append(new)
-            self._count(new.node, len(new.data))
-            while self._bytes[new.node] > MOST_OF_ONE_NODE or self._all_bytes > self._most_bytes:
-                oldest = next(kept for kept in self._kept if kept.node == new.node)
-                self._kept.remove(oldest)
-                self._count(new.node, -len(oldest.data))
-        self._inbox.wake()
-
-    def _count(self, node: int, more: int) -> None:
-        self._bytes[node] += more
-        self._all_bytes += more
-
-
-async def _not_too_many(times: deque[float]) -> None:
-    """Waits if a node tells too much, given when it has told something: it is read later then."""
-    times.append(time.monotonic())
-    if len(times) > MOST_OF_A_NODE:
-        await asyncio.sleep(times.popleft() + IN_SECONDS - time.monotonic())
-
-
-class Dropped(Exception):
-    """This connection is not worth an answer."""
-
-
-BROKEN = (Dropped, OSError, EOFError, asyncio.TimeoutError)
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-@contextlib.asynccontextmanager
-async def _opened(opening: Awaitable[Streams]) -> AsyncIterator[Streams]:
-    """A connection that ends with the block, or when the other machine is gone."""
-    reader, writer = await opening
-    connection = writer.get_extra_info("socket")
-    with contextlib.suppress(OSError):
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, QUIET_SECONDS)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * DEAD_SECONDS)
-    try:
-        yield reader, writer
-    finally:
-        writer.close()
-
-
-class _Wire:
-    """A connection on which both sides have greeted, as messages with their proofs."""
-
-    def __init__(
-        self,
-        session: Session,
-        own: str,
-        other: str,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> None:
-        self._session, self._own, self._other = session, own, other
-        self._reader, self._writer = reader, writer
-        self._read = self._written = 0
-
-    async def read(self) -> bytes:
-        """The next message; raises `Dropped` for bytes that are not one."""
-        (length,) = protocol.LENGTH.unpack(await self._reader.readexactly(protocol.LENGTH.size))
-        if length > protocol.MOST_BYTES:
-            raise Dropped
-        words = await self._reader.readexactly(length + protocol.PROOF)
-        self._read += 1
-        if not self._session.is_proved(words[length:], self._other, self._read, words[:length]):
-            raise Dropped
-        return words[:length]
-
-    def write(self, data: bytes) -> None:
-        """Sends a message."""
-        self._written += 1
-        proof = self._session.proof(self._own, self._written, data)
-        self._writer.write(protocol.LENGTH.pack(len(data)) + data + proof)
-
-
-def listener(own: Address) -> tuple[socket.socket | None, str | None]:
-    """A socket at this node's own address, or at all if this machine does not have it; or why not."""
-    problem = ""
-    for family, address in _places(own):
-        try:
-            listening = socket.socket(family, socket.SOCK_STREAM)
-        except OSError as error:  # a kernel without IPv6
-            problem = f"{error.strerror or error}: port {own.port}"
-            continue
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            listening.bind(address)
-            listening.listen(WAITING)
-            listening.setblocking(False)
-            return listening, None
-        except OSError as error:
-            listening.close()
-            problem = f"{error.strerror or error}: port {own.port}"
-            if error.errno != errno.EADDRNOTAVAIL:
-                break
-    return None, problem
-
-
-def _places(own: Address) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """Where node 0 may listen, with the family: at its own address, then at all addresses of the machine.
-
-    A socket for all addresses of IPv6 takes those of IPv4 as well. No name is looked up.
-    """
-    if own.host:
-        with contextlib.suppress(socket.gaierror):
-            flags = socket.AI_PASSIVE | socket.AI_NUMERICHOST
-            for entry in socket.getaddrinfo(own.host, own.port, type=socket.SOCK_STREAM, flags=flags):
-                yield entry[0], entry[4]
-    yield socket.AF_INET6, ("::", own.port)
-    yield socket.AF_INET, ("", own.port)
+    def _wake_after(self, seconds: float) -> None:
+        """Wakes the main thread once the peer may count as dead; a little later, as it compares with `>`."""
+        self._thread.loop.call_later(seconds + FLUSH_PAUSE, self._inbox.wake)

@@ -229,5 +229,5 @@ class Metrics:
             self._task.wait(lambda: None, time.monotonic() + FINISH_SECONDS)
 
     def _sample(self, workers: Sequence[Worker], cancel: threading.Event) -> None:
-        with self._journal.only_helps(self.without):
+        with self._journal.best_effort(self.without):
             Sampler(self._options, workers, self._started, self._journal).run(cancel)

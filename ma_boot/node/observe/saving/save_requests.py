@@ -96,7 +96,7 @@ class SaveRequests:
 
     def _follow(self, cancel: threading.Event) -> None:
         # After an error the file for the ranks stays: other nodes give the answers that are in it.
-        with self._journal.only_helps(self.without):
+        with self._journal.best_effort(self.without):
             while not cancel.wait(save_state.POLL_SECONDS):
                 self._poll()
 

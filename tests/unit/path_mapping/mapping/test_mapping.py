@@ -287,6 +287,7 @@ def test_no_text_crashes_a_reader(text: str, source: str) -> None:
         assert error.problems
 
 
+@pytest.mark.invariant("A mapping is never executed")
 def test_the_file_is_never_executed(tmp_path: Path) -> None:
     victim = tmp_path / "executed"
     config = tmp_path / "path_mapping_config.py"

@@ -226,6 +226,7 @@ def test_clashes_are_found_as_a_simpler_rule_finds_them(names: list[str], folded
     assert clashing == [name for name in names if any(name.startswith(other + "/") for other in names)]
 
 
+@pytest.mark.invariant("No key and no link leads out of its target")
 @given(st.lists(st.text(max_size=12), unique=True, max_size=8))
 def test_no_key_leaves_its_target(names: list[str]) -> None:
     objects = sorted((stored(name) for name in names), key=lambda item: item.key)

@@ -121,6 +121,7 @@ class TestDownloads:
         prepared.close()
         assert entries(tmp_path / "a", "download obs://bucket/a/") == []
 
+    @pytest.mark.invariant("Transfers are checked as a whole before the first byte")
     def test_all_missing_inputs_are_named_before_a_byte_is_written(self, tmp_path: Path) -> None:
         with pytest.raises(MissingInputs) as raised:
             downloads(
@@ -147,6 +148,7 @@ class TestDownloads:
         ]
         assert prepared.files == 1
 
+    @pytest.mark.invariant("Transfers are checked as a whole before the first byte")
     def test_too_little_space_is_reported_before_the_first_byte(self, tmp_path: Path) -> None:
         with pytest.raises(NoSpace, match="GB needed"):
             downloads(tmp_path, bucket(stored("a/1", 1 << 60)), route("a", "a/"))

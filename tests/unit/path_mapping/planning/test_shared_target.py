@@ -76,6 +76,7 @@ CONTENTS = st.dictionaries(st.sampled_from("ab"), st.sampled_from([b"1", b"2", b
 CHANGES = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["next", "change"]), CONTENTS), max_size=40)
 
 
+@pytest.mark.invariant("No node replaces another node's file, for any order of requests")
 @given(CONTENTS, st.lists(CONTENTS, min_size=2, max_size=3), CHANGES)
 def test_content_of_every_writer_stays_whatever_the_order(
     before: Objects, files: list[Objects], schedule: list[tuple[int, str, Objects]]

@@ -1,1 +1,1 @@
-"""Whole pages and reports, compared with those that are kept here."""
+"""Whole pages and reports, compared with kept ones."""

@@ -1,4 +1,4 @@
-"""Texts that are kept whole, as they were when somebody last looked at each of their words."""
+"""Texts that are kept as they were at their last review."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole pages, as they were when somebody last looked at each of their figures."""
+"""Whole pages, compared with kept ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is printed and kept of each way to end, as it was when somebody last looked at each of its words."""
+"""Reports and failure files of each kind of end, compared with kept ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader of a page sees, in English."""
+"""Text of a page as a reader sees it, in English."""
 
 from __future__ import annotations
 
@@ -25,8 +25,13 @@ def run_of(node: Writer) -> BootRun:
 
 
 def seen(*nodes: Writer | str, tails: dict[str, str] | None = None) -> Seen:
-    """The page of these event files."""
+    """Returns the page of these event files."""
     return Seen(page_text(line_of(*nodes), tails or {}))
+
+
+def seen_of(line: Timeline) -> Seen:
+    """Returns the page of a timeline, without logs."""
+    return Seen(page_text(line, {}))
 
 
 def text_of(html: str) -> str:
@@ -54,17 +59,17 @@ class Seen:
 
     @property
     def headline(self) -> str:
-        """How the job ended."""
+        """End of the job in one sentence."""
         return text_of(self.english.partition("<h1>")[2].partition("</h1>")[0].partition("<span")[0])
 
     @property
     def why(self) -> str:
-        """The words of whoever knows why."""
+        """Cause in one line."""
         return text_of(self.english.partition("<h1>")[2].partition("</h1>")[0].partition("<code>")[2])
 
     @property
     def reason(self) -> str:
-        """What else the cause says."""
+        """Further lines of the cause."""
         return text_of(self.english.partition('<div class="reason">')[2].partition("</div>")[0])
 
     @property
@@ -75,7 +80,7 @@ class Seen:
 
     @property
     def legend(self) -> list[str]:
-        """What the colours and marks of the timeline mean."""
+        """Meanings of the colours and marks of the timeline."""
         entries = self.section("time").partition('<p class="legend">')[2].partition("</p>")[0]
         return [text_of(entry) for entry in entries.strip().split("\n")]
 

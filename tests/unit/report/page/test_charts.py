@@ -1,4 +1,4 @@
-"""A chart for each metric: where its lines are, when they become a band; and the throughput of transfers."""
+"""The charts: their lines, their order, and the throughput of transfers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.report.page.charts import MOST_POINTS, _thinned, charts_part
+from ma_boot.report.page.charts import MOST_POINTS, charts_of
 from ma_boot.report.page.data import rates
 from ma_boot.report.timeline.job_timeline import Timeline, TransferSpan
 from tests.synthetic import Writer, measured_job
-from tests.unit.report.page.seen import Seen, line_of
-
-Line = tuple[str, str, str]  # its name, its CSS class, its path
+from tests.unit.report.page.seen import line_of, seen_of
 
 
 def measured(*samples: Any, first: float = 10.0) -> Timeline:
@@ -27,15 +25,12 @@ def measured(*samples: Any, first: float = 10.0) -> Timeline:
     return line_of(node)
 
 
-def charts(line: Timeline) -> list[tuple[str, str, list[Line]]]:
-    """The name of each chart, its range and its lines."""
-    parts = Seen(charts_part(line)).english.split('<div class="lane chart">')[1:]
-    of_line = '<g><title>(.*?)</title><path class="(.*?)" d="(.*?)"/></g>'
-    of_names = '<div class="names"><b>(.*?)</b></div><div class="drawing"><div class="scale"><i>(.*?)</i>'
-    return [(*re.findall(of_names, part)[0], re.findall(of_line, part)) for part in parts]
+def charts(line: Timeline) -> list[tuple[str, str, list[tuple[str, ...]]]]:
+    """Returns the name of each chart, the upper end of its scale, and its lines."""
+    return [(chart.name.en, chart.high, [tuple(each) for each in chart.lines]) for chart in charts_of(line)]
 
 
-def chart_of(line: Timeline, name: str) -> list[Line]:
+def chart_of(line: Timeline, name: str) -> list[tuple[str, ...]]:
     """The lines of a chart."""
     (lines,) = [lines for other, _, lines in charts(line) if other == name]
     return lines
@@ -48,7 +43,7 @@ def path_of(metric: str, *values: float, first: float = 10.0) -> str:
 
 
 class TestLines:
-    """Where they are."""
+    """Positions of the lines."""
 
     def test_the_highest_value_is_at_the_top_and_the_lowest_or_nothing_at_the_bottom(self) -> None:
         assert path_of("cpu", 1.0, 2.0) == "M500 27L550 2.5"
@@ -69,12 +64,15 @@ class TestLines:
         assert rows[0] == 2.5, "the first step is at the top"
         assert 36 > rows[5] > rows[-1] + 5, "and a step that takes half as long again stands out"
 
-    def test_more_than_240_values_are_means(self) -> None:
-        few = [(float(at), 1.0) for at in range(240)]
-        assert [value for _, value in _thinned(few, 240.0)] == [1.0] * 240
-        assert _thinned([*few, (240.0, 5.0)], 240.0)[-1][1] == 3.0, "the very end is in the last part"
-        many = _thinned([(at + 0.5, float(at)) for at in range(480)], 480.0)
-        assert [value for _, value in many] == [2 * part + 0.5 for part in range(240)]
+    @pytest.mark.parametrize(("count", "points"), [(240, 240), (241, 21), (480, 40)])
+    def test_more_than_240_values_are_means_of_equal_parts_of_the_time(self, count: int, points: int) -> None:
+        node = Writer(0, 10**12)
+        node.at(0, "phase-start", phase="job")
+        for number in range(count):
+            node.at(number / 12, "metrics", ranks={"rank": [0], "cpu": [1.0 + number % 2]})
+        node.at(240, "end", exit_code=0)
+        ((_, _, path),) = chart_of(line_of(node), "CPU of ranks")
+        assert path.count("L") + 1 == points
 
     def test_days_of_metrics_are_a_few_hundred_points(self) -> None:
         values = [{"ranks": {"rank": [0, 1], "loss": [1.0 + n % 7, 2.0]}} for n in range(5000)]
@@ -85,7 +83,7 @@ class TestLines:
 
 
 class TestCharts:
-    """Which there are, and what they have."""
+    """Their order, and the ranks that are marked."""
 
     def test_each_metric_has_one_in_the_order_of_interest(self) -> None:
         line = line_of(*measured_job(2, 4, slow=2, fails=5))
@@ -97,7 +95,7 @@ class TestCharts:
         lines = [(name, kind) for name, kind, _ in chart_of(line, "time of a step")]
         assert [kind for _, kind in lines[:-2]] == ["l0", "l1", "l3", "l4", "l6", "l7"]
         assert lines[-2:] == [("rank 2", "slow"), ("rank 5", "cause")]
-        assert "rank 2: slower than the others" in charts_part(line)
+        assert "rank 2: slower than the others" in seen_of(line).section("charts")
 
     def test_four_slow_ranks_are_marked_beside_the_cause(self) -> None:
         node = Writer(0, 10**12)
@@ -111,14 +109,15 @@ class TestCharts:
         assert kinds == ["l4", *["slow"] * 4, "cause"]
 
     @pytest.mark.parametrize(
-        ("count", "kinds"), [(16, [f"l{rank % 8}" for rank in range(16)]), (17, ["middle"])]
+        ("count", "kinds"), [(16, [f"l{rank % 8}" for rank in range(16)]), (17, ["each", "each", "middle"])]
     )
-    def test_of_17_ranks_on_there_is_a_band(self, count: int, kinds: list[str]) -> None:
+    def test_of_17_ranks_on_there_are_the_highest_the_lowest_and_the_median(
+        self, count: int, kinds: list[str]
+    ) -> None:
         line = measured({"ranks": {"rank": list(range(count)), "cpu": [1.0 + n for n in range(count)]}})
         assert [kind for _, kind, _ in chart_of(line, "CPU of ranks")] == kinds
-        assert ('class="band"' in charts_part(line)) is (count > 16)
         slow = line_of(*measured_job(3, 8, slow=3))
-        assert [kind for _, kind, _ in chart_of(slow, "loss")] == ["middle", "slow"]
+        assert [kind for _, kind, _ in chart_of(slow, "loss")] == ["each", "each", "middle", "slow"]
 
     def test_cards_are_told_apart_by_their_nodes_where_there_are_several(self) -> None:
         for nodes, names in ((1, ["card 0"]), (2, ["node 0 card 0", "node 1 card 0"])):
@@ -134,19 +133,21 @@ class TestCharts:
             {"rank": [0], "cpu": [0.0]}, {"rank": [0], "threads": [7]},
         ],
     )  # fmt: skip
-    def test_what_is_no_figure_is_no_chart(self, ranks: object) -> None:
-        assert charts_part(measured({"ranks": ranks})) == ""
+    def test_values_that_are_not_numbers_make_no_chart(self, ranks: object) -> None:
+        assert charts_of(measured({"ranks": ranks})) == []
 
     @pytest.mark.parametrize(
         ("read", "named"), [({}, True), ({"loss": [0.5]}, False), ({"values": {"acc": [0.5]}}, False)]
     )
     def test_where_nothing_was_read_the_option_for_it_is_named(self, read: Any, named: bool) -> None:
-        page = charts_part(measured({"ranks": {"rank": [0], "cpu": [2], **read}}))
-        assert ("--metric &#x27;loss=" in page) is named
+        page = seen_of(measured({"ranks": {"rank": [0], "cpu": [2], **read}})).section("charts")
+        assert ("--metric &#39;loss=" in page) is named
 
     def test_names_from_outside_are_escaped(self) -> None:
         bad = "<b>x</b>"
-        page = charts_part(measured({"ranks": {"rank": [bad], "cpu": [2], "values": {bad: [1.0]}}}))
+        page = seen_of(measured({"ranks": {"rank": [bad], "cpu": [2], "values": {bad: [1.0]}}})).section(
+            "charts"
+        )
         assert bad not in page
         assert page.count("&lt;b&gt;x&lt;/b&gt;") == 3
 

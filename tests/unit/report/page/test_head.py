@@ -32,7 +32,7 @@ def run_twice(written: Callable[[Writer, int], None]) -> str:
 
 
 class TestHeadline:
-    """Whose end it is, and how it ended."""
+    """End of the job in one sentence."""
 
     @pytest.mark.parametrize(
         ("end", "words", "means"),
@@ -125,7 +125,7 @@ class TestHeadline:
 
 
 class TestWhy:
-    """The words of whoever knows the cause."""
+    """Cause in one line."""
 
     @pytest.mark.parametrize(
         ("fields", "why"),
@@ -142,7 +142,7 @@ class TestWhy:
         assert page.headline == "The job was stopped by SIGTERM from outside."
         assert page.why == why
 
-    def test_what_the_last_run_was_told_counts(self) -> None:
+    def test_the_cause_known_to_the_last_run_counts(self) -> None:
         def written(node: Writer, number: int) -> None:
             node.at(100 * number + 1, "job cause", cause={"node": number, "words": "ValueError: x"})
             node.at(100 * number + 2, "end", exit_code=143, by="signal", signal=15)
@@ -176,7 +176,7 @@ class TestWhy:
     def test_ma_boots_own_words_have_their_first_item(self, cause: str, words: str) -> None:
         assert seen(ended(exit_code=74, by="output", cause=cause)).why == words
 
-    def test_what_the_headline_says_is_not_said_again_below_it(self) -> None:
+    def test_the_text_of_the_headline_is_not_repeated_below_it(self) -> None:
         cause = "not every output was uploaded:\n  - a: HTTP 403\n  - b: HTTP 404\n  - c: HTTP 500"
         page = seen(ended(exit_code=74, by="output", cause=cause))
         assert [page.english.count(f"{name}: HTTP") for name in "abc"] == [1, 1, 1]

@@ -85,6 +85,7 @@ class TestTails:
         assert text == "of the node itself"
         assert tails_of(line_of(node), [tmp_path / "own" / "sub" / "e"]) == {}
 
+    @pytest.mark.invariant("The page reads only files beside the events, and runs only its own scripts")
     def test_only_what_lies_below_the_events_is_read_wherever_links_are(self, tmp_path: Path) -> None:
         """Events that were fetched may name any file of the machine that makes the page."""
         (tmp_path / "id_rsa").write_text("planted")
@@ -141,7 +142,7 @@ def test_a_log_is_linked_where_it_is(tmp_path: Path) -> None:
 
 
 class TestFiles:
-    """What is no job's events is notes."""
+    """Files that are read, and those that are refused."""
 
     def test_it_names_what_it_cannot_read(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"cannot read the events .*none: No such file"):
@@ -186,7 +187,9 @@ class TestFiles:
 
     @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a": ', "}")])
     @pytest.mark.parametrize(("depth", "kept"), [(8, True), (9, False)])
-    def test_what_is_too_deep_is_left_out(self, depth: int, kept: bool, opening: str, closing: str) -> None:
+    def test_deeply_nested_values_are_left_out(
+        self, depth: int, kept: bool, opening: str, closing: str
+    ) -> None:
         text = json.dumps({"kind": "x", "a": json.loads(opening * depth + '"word"' + closing * depth)})
         (event,) = read_events(text).events
         assert ("word" in json.dumps(event)) is kept

@@ -1,4 +1,4 @@
-"""The tables of the page, and the logs below them: what is summed up, what is left out and said."""
+"""Tables and logs of the page: sums, and limits."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import re
 
 import pytest
 
-from ma_boot.report.page.compose import _fitting
-from ma_boot.report.page.fill import Html
 from ma_boot.report.page.language import code_shown
 from ma_boot.report.page.tables import logs_to_read
 from tests.synthetic import Writer
@@ -20,10 +18,10 @@ def ran(node: Writer, label: str, rank: int | None, end: float, code: int = 0) -
 
 
 class TestProcesses:
-    """How they ended."""
+    """Ends of processes."""
 
     @pytest.mark.parametrize(("count", "each"), [(1, 0), (2, 2), (64, 64), (65, 0)])
-    def test_those_that_ended_alike_are_one_row(self, count: int, each: int) -> None:
+    def test_processes_that_ended_alike_are_one_row(self, count: int, each: int) -> None:
         page = seen(processes(count))
         assert [row[0] for row in page.rows("processes")] == [
             "rank 0" if count == 1 else f"rank 0–{count - 1}"
@@ -53,7 +51,7 @@ class TestProcesses:
 
 
 class TestIncidents:
-    """What happened."""
+    """Incidents."""
 
     @pytest.mark.parametrize(("count", "more"), [(59, ""), (60, ""), (61, "and 1 more")])
     def test_at_most_sixty_are_shown(self, count: int, more: str) -> None:
@@ -144,7 +142,7 @@ class TestData:
 
 
 class TestStacks:
-    """Where the processes of a hang were."""
+    """Stacks of a hang."""
 
     def page(self, **fields: object) -> str:
         node = node_with()
@@ -163,7 +161,7 @@ class TestStacks:
 
 
 class TestLogs:
-    """Whose logs are shown, and how the job was started."""
+    """Ends of logs, and the commands that started the job."""
 
     def test_they_are_in_the_order_of_interest_and_at_most_256(self) -> None:
         node = processes(262, code=3)
@@ -205,11 +203,3 @@ class TestLogs:
                 nodes[-1].at(10 * run + 1, "job", name="j", command=f"ma_boot train-{number}.{run}")
         commands = re.findall("<h3>(.*?)</h3>.*?<pre>(.*?)</pre>", seen(*nodes).section("start"))
         assert commands == [(f"on node {number}", f"ma_boot train-{number}.1") for number in range(4)]
-
-
-def test_what_fits_is_taken_in_the_order_of_interest_until_there_is_no_room() -> None:
-    parts = [Html("a" * 5), Html("b" * 10), Html("c" * 3), Html("d" * 5)]
-    assert _fitting(parts, [3, 0, 1, 2], 10) == [parts[0], parts[3]]
-    later = _fitting(parts, [3, 0, 1, 2], 13)
-    assert later == [parts[0], parts[3]], "the next one does not fit, and none after it"
-    assert _fitting(parts, [3], 4) == []

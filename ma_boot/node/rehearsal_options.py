@@ -1,8 +1,11 @@
-"""Options of a rehearsal: the simulated job, its faults, and its containers."""
+"""Options of a rehearsal: the simulated job, its faults, and its containers.
+
+Declared beside the options of a node: each boot command parses all of them, also in an image without the wing
+`desk`, which acts on them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
@@ -13,12 +16,6 @@ DOCKER = Requirement("runner", "docker", "only for containers; add --runner dock
 PROCESS = Requirement("runner", "process", "only with --runner process.")
 _rehearsed = partial(option, topic="rehearsal", requires=(LOCAL,))
 _contained = partial(option, topic="containers", requires=(LOCAL, DOCKER))
-
-
-def _fault_kinds() -> Iterable[str]:
-    from ma_boot.desk.rehearsal.faults import KINDS  # needed for completion only
-
-    return KINDS
 
 
 @option_group
@@ -66,7 +63,7 @@ class RehearsalOptions(NamedTuple):
     fault: tuple[str, ...] = option(
         (),
         "A fault to inject; may be repeated.",
-        kind=ValueKind("FAULT", offers=_fault_kinds),
+        kind=ValueKind("FAULT", completes="fault"),
         topic="faults",
         multiple=True,
         requires=(LOCAL,),

@@ -1,4 +1,4 @@
-"""Defaults that callers show in their help, apart from the modules that need the stores' own imports."""
+"""Defaults that callers show in their help; loads nothing."""
 
 from __future__ import annotations
 
