@@ -202,7 +202,7 @@ check: $(VENV)/made ## ruff, mypy, codespell, shellcheck, hadolint
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	@echo codespell; git ls-files -z | xargs -0 $(VENV)/bin/codespell
+	@git ls-files -z | xargs -0 $(VENV)/bin/codespell --quiet-level 2
 	$(VENV)/bin/shellcheck $(SCRIPTS)
 	$(VENV)/bin/hadolint --no-color Dockerfile $(EXAMPLE)/base.Dockerfile
 

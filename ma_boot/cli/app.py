@@ -112,7 +112,7 @@ COMMANDS = {
     ),
     "report": (
         "ma_boot.cli.report:report",
-        "Says why a job ended, and makes one page of it: all its nodes on one timeline.",
+        "Reports why a job ended, and makes one page of it: all its nodes on one timeline.",
     ),
 }
 
