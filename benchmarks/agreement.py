@@ -20,10 +20,10 @@ import tables
 
 from ma_boot.node.checkpoints.attempts import AttemptStart
 from ma_boot.node.checkpoints.checkpoint_route import CheckpointRoute
-from ma_boot.node.checkpoints.documents import Documents
-from ma_boot.node.checkpoints.job_member import JobMember
-from ma_boot.node.checkpoints.keys import Place
 from ma_boot.node.checkpoints.options import CheckpointOptions
+from ma_boot.node.checkpoints.records.documents import Documents
+from ma_boot.node.checkpoints.records.job_member import JobMember
+from ma_boot.node.checkpoints.records.keys import Place
 from path_mapping.errors import NotFound
 from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.stores.objects import StoredObject

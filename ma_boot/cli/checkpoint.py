@@ -26,10 +26,10 @@ from ma_boot.errors import (
     listed,
 )
 from ma_boot.node.checkpoints.by_hand import StoredCheckpoints
-from ma_boot.node.checkpoints.documents import CheckpointRow
-from ma_boot.node.checkpoints.manifest import Checkpoint
 from ma_boot.node.checkpoints.options import options_of
-from ma_boot.node.checkpoints.retention import Leftover
+from ma_boot.node.checkpoints.records.documents import CheckpointRow
+from ma_boot.node.checkpoints.records.manifest import Checkpoint
+from ma_boot.node.checkpoints.records.retention import Leftover
 from ma_boot.node.transfers.mapping import configured_store, load_mapping
 from ma_boot.node.transfers.options import TransferOptions
 from ma_boot.platform.modelarts.job import read_job

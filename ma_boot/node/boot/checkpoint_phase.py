@@ -198,9 +198,9 @@ def open_checkpoints(
 ) -> NodeCheckpoints:
     """Returns the outputs with checkpoints; nothing is restored yet."""
     from ma_boot.node.checkpoints.checkpoint_route import CheckpointRoute
-    from ma_boot.node.checkpoints.job_member import JobMember
     from ma_boot.node.checkpoints.options import options_of
     from ma_boot.node.checkpoints.output import CheckpointOutput
+    from ma_boot.node.checkpoints.records.job_member import JobMember
 
     transfers, journal = phase.transfers, phase.journal
 

@@ -13,7 +13,8 @@ from itertools import chain, count, groupby, islice
 from typing import Any, Callable, NamedTuple, Optional
 
 from ma_boot.errors import CheckpointDamaged, ConfigError, NodesLate
-from ma_boot.node.checkpoints.attempt_protocol import (
+from ma_boot.node.checkpoints.checkpoint_route import CheckpointRoute
+from ma_boot.node.checkpoints.records.attempt_protocol import (
     BEGIN,
     END,
     GO,
@@ -21,20 +22,19 @@ from ma_boot.node.checkpoints.attempt_protocol import (
     WITHDRAWN,
     Document,
     FollowerAction,
-    Following,
-    Gathering,
+    FollowerState,
+    LeaderState,
     ListedAttempt,
-    Refusal,
+    PlaceRefusal,
     Waiting,
     find_own_attempt,
     find_rival,
     must_withdraw,
 )
-from ma_boot.node.checkpoints.checkpoint_route import CheckpointRoute
-from ma_boot.node.checkpoints.documents import Documents, read_checkpoints
-from ma_boot.node.checkpoints.job_member import JobMember
-from ma_boot.node.checkpoints.keys import Attempt, CheckpointName
-from ma_boot.node.checkpoints.manifest import Checkpoint, assemble_checkpoint, read_part
+from ma_boot.node.checkpoints.records.documents import Documents, read_checkpoints
+from ma_boot.node.checkpoints.records.job_member import JobMember
+from ma_boot.node.checkpoints.records.keys import Attempt, CheckpointName
+from ma_boot.node.checkpoints.records.manifest import Checkpoint, assemble_checkpoint, read_part
 from ma_boot.wording import Message, ProgressLine
 from path_mapping.errors import Cancelled, PathMappingError
 from path_mapping.workers.retry import RetriedStore, RetryPolicy
@@ -273,7 +273,7 @@ def _gather(start: AttemptStart, attempt: Attempt) -> bool:
     Raises `CheckpointDamaged` if a node has found damage.
     """
     documents, member = start.of_attempts, start.target.member
-    state = Gathering(member, {0: start.boot})
+    state = LeaderState(member, {0: start.boot})
     waiting = Waiting.begin(time.monotonic())
     while state.missing:
         names = documents.names(attempt)
@@ -298,7 +298,7 @@ def _follow(start: AttemptStart) -> BegunAttempt:
     """Takes part in the newest attempt of this start until `go.json` names this boot."""
     documents, target = start.of_attempts, start.target
     begins: dict[Attempt, Document] = {}
-    state, begun = Following(target.member), None
+    state, begun = FollowerState(target.member), None
     waiting = Waiting.begin(time.monotonic())
 
     def read(attempt: Attempt, name: str) -> Document:
@@ -314,7 +314,7 @@ def _follow(start: AttemptStart) -> BegunAttempt:
         if is_listed:
             attempts = islice(documents.attempts(), _MOST_ATTEMPTS)
             newest = find_own_attempt(attempts, read, target.member, target.take_over)
-            if isinstance(newest, Refusal):
+            if isinstance(newest, PlaceRefusal):
                 raise ConfigError(newest.reason)
             state = state._replace(newest=newest)
             names = newest.names if newest is not None else ()

@@ -11,14 +11,13 @@ from typing import Callable, NamedTuple
 
 from ma_boot.errors import CheckpointDamaged
 from ma_boot.node.checkpoints.disk import seen_at_once, tree
-from ma_boot.node.checkpoints.documents import CheckpointRow, Documents, read_checkpoints
-from ma_boot.node.checkpoints.formats import find_damage
-from ma_boot.node.checkpoints.keys import CheckpointName, ListedCheckpoint, Place
-from ma_boot.node.checkpoints.layouts import AUTO, read_layout, recognise
-from ma_boot.node.checkpoints.manifest import Checkpoint, CheckpointFile, read_part
+from ma_boot.node.checkpoints.layouts.formats import find_damage
+from ma_boot.node.checkpoints.layouts.recognition import AUTO, read_layout, recognise
 from ma_boot.node.checkpoints.options import CheckpointOptions
-from ma_boot.node.checkpoints.restoring import Restorer
-from ma_boot.node.checkpoints.retention import (
+from ma_boot.node.checkpoints.records.documents import CheckpointRow, Documents, read_checkpoints
+from ma_boot.node.checkpoints.records.keys import CheckpointName, ListedCheckpoint, Place
+from ma_boot.node.checkpoints.records.manifest import Checkpoint, CheckpointFile, read_part
+from ma_boot.node.checkpoints.records.retention import (
     Leftover,
     Superfluous,
     find_leftovers,
@@ -26,6 +25,7 @@ from ma_boot.node.checkpoints.retention import (
     finish_removals,
     remove_checkpoint,
 )
+from ma_boot.node.checkpoints.restoring import Restorer
 from ma_boot.node.checkpoints.upkeep import SPARED_SECONDS
 from path_mapping.errors import NotFound
 from path_mapping.localfs.source_file import crc64

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from ma_boot.node.checkpoints.layout import EPOCH, HIGHEST
+from ma_boot.node.checkpoints.layouts.layout import EPOCH, HIGHEST
 
 # Rank of a process that does not know its rank: none of the node's ranks has called.
 _UNKNOWN_RANK = -1

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
-from ma_boot.node.checkpoints.job_member import JobMember
-from ma_boot.node.checkpoints.keys import Place
-from ma_boot.node.checkpoints.layout import Layout
+from ma_boot.node.checkpoints.layouts.layout import Layout
 from ma_boot.node.checkpoints.options import FIRST, CheckpointOptions
+from ma_boot.node.checkpoints.records.job_member import JobMember
+from ma_boot.node.checkpoints.records.keys import Place
 from path_mapping.mapping.routes import Route
 from path_mapping.stores.store import Store
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, NamedTuple
 
-from ma_boot.node.checkpoints.keys import OWN
-from ma_boot.node.checkpoints.layout import Layout
-from ma_boot.node.checkpoints.step_names import Seen
+from ma_boot.node.checkpoints.layouts.layout import Layout
+from ma_boot.node.checkpoints.layouts.step_names import Seen
+from ma_boot.node.checkpoints.records.keys import OWN
 from ma_boot.node.checkpoints.steps import TakenStep
 from path_mapping.localfs.source_file import FileChanged, FileState, chunks, crc64, state_of
 from path_mapping.planning.local_tree import files_below

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any, Callable, NamedTuple, Union
 
-from ma_boot.node.checkpoints.layouts import AUTO, LAYOUTS, layout_by_name
+from ma_boot.node.checkpoints.layouts.recognition import AUTO, LAYOUTS, layout_by_name
 from path_mapping.mapping.document import ListValue, ScalarValue, Value
 from path_mapping.mapping.routes import OutputOptions, PathMapping, Route, local_relation, remote_relation
 

@@ -8,10 +8,10 @@ from itertools import count
 
 from ma_boot.node.checkpoints.checkpoint_route import CheckpointRoute
 from ma_boot.node.checkpoints.disk import Snapshot, content_crc
-from ma_boot.node.checkpoints.documents import Documents
-from ma_boot.node.checkpoints.keys import Attempt, data_name
-from ma_boot.node.checkpoints.manifest import CheckpointFile
 from ma_boot.node.checkpoints.publishing import PublishedStep
+from ma_boot.node.checkpoints.records.documents import Documents
+from ma_boot.node.checkpoints.records.keys import Attempt, data_name
+from ma_boot.node.checkpoints.records.manifest import CheckpointFile
 from path_mapping.errors import Failure, TransferFailed
 from path_mapping.localfs.names import shown
 from path_mapping.localfs.source_file import FileChanged

@@ -18,9 +18,6 @@ import time
 from ma_boot.node.checkpoints.attempts import BegunAttempt
 from ma_boot.node.checkpoints.checkpoint_route import CheckpointRoute
 from ma_boot.node.checkpoints.disk import Snapshot, own_directory
-from ma_boot.node.checkpoints.documents import Documents
-from ma_boot.node.checkpoints.keys import CheckpointName, step_text
-from ma_boot.node.checkpoints.manifest import CheckpointFile, Part
 from ma_boot.node.checkpoints.part_upload import PartUploads
 from ma_boot.node.checkpoints.publishing import (
     CompleteStep,
@@ -29,6 +26,9 @@ from ma_boot.node.checkpoints.publishing import (
     Publishing,
     has_same_content,
 )
+from ma_boot.node.checkpoints.records.documents import Documents
+from ma_boot.node.checkpoints.records.keys import CheckpointName, step_text
+from ma_boot.node.checkpoints.records.manifest import CheckpointFile, Part
 from ma_boot.node.checkpoints.snapshot_queue import SnapshotQueue
 from ma_boot.node.checkpoints.steps import RunEnd, TakenStep
 from ma_boot.node.checkpoints.upkeep import Upkeep

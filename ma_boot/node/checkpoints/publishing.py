@@ -13,8 +13,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ma_boot.node.checkpoints.keys import CheckpointName, ListedCheckpoint, step_text
-from ma_boot.node.checkpoints.manifest import CheckpointFile, Part
+from ma_boot.node.checkpoints.records.keys import CheckpointName, ListedCheckpoint, step_text
+from ma_boot.node.checkpoints.records.manifest import CheckpointFile, Part
 from ma_boot.node.checkpoints.steps import RunEnd, TakenStep
 
 # Seconds; longest pause between two listings while the completeness of a published part is open.

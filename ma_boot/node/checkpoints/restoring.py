@@ -17,10 +17,10 @@ from typing import Callable
 
 from ma_boot.errors import CheckpointDamaged, ConfigError
 from ma_boot.node.checkpoints.disk import content_crc, inside, own_directory, seen_at_once, tree
-from ma_boot.node.checkpoints.documents import Documents
-from ma_boot.node.checkpoints.layout import Layout
-from ma_boot.node.checkpoints.layouts import read_layout, recognise
-from ma_boot.node.checkpoints.manifest import Checkpoint, CheckpointFile
+from ma_boot.node.checkpoints.layouts.layout import Layout
+from ma_boot.node.checkpoints.layouts.recognition import read_layout, recognise
+from ma_boot.node.checkpoints.records.documents import Documents
+from ma_boot.node.checkpoints.records.manifest import Checkpoint, CheckpointFile
 from ma_boot.node.checkpoints.steps import Files
 from ma_boot.wording import Message, ProgressLine
 from path_mapping.errors import Corrupted, NoSpace, NotFound, Replaced, printable

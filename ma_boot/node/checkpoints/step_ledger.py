@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from ma_boot.node.checkpoints.layout import Layout
+from ma_boot.node.checkpoints.layouts.layout import Layout
 from ma_boot.node.checkpoints.steps import Files, NodeSteps, TakenStep
 
 

@@ -11,8 +11,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from ma_boot.node.checkpoints.calls import Calls
-from ma_boot.node.checkpoints.keys import step_text
-from ma_boot.node.checkpoints.layout import Layout, TrainingStep
+from ma_boot.node.checkpoints.layouts.layout import Layout, TrainingStep
+from ma_boot.node.checkpoints.records.keys import step_text
 from path_mapping.localfs.source_file import FileState
 
 Files = Mapping[str, FileState]

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Set as AbstractSet
 
 from ma_boot.node.checkpoints.calls import ANY_TIME, Calls, CallTimes
-from ma_boot.node.checkpoints.keys import step_text
-from ma_boot.node.checkpoints.layout import EPOCH, UNFINISHED, Layout, TrainingStep, matches
-from ma_boot.node.checkpoints.step_names import LOGS, has_number, names_another_step
+from ma_boot.node.checkpoints.layouts.layout import EPOCH, UNFINISHED, Layout, TrainingStep, matches
+from ma_boot.node.checkpoints.layouts.step_names import LOGS, has_number, names_another_step
+from ma_boot.node.checkpoints.records.keys import step_text
 from ma_boot.node.checkpoints.steps import Decision, Disk, Files, NodeSteps, TakenStep
 from path_mapping.localfs.source_file import FileState
 

@@ -10,8 +10,15 @@ import re
 from collections.abc import Collection
 from typing import Callable, NamedTuple
 
-from ma_boot.node.checkpoints.frameworks import FILE, NUMBERED
-from ma_boot.node.checkpoints.layout import EPOCH, Layout, Mark, TrainingStep, compile_expression, matches
+from ma_boot.node.checkpoints.layouts.frameworks import FILE, NUMBERED
+from ma_boot.node.checkpoints.layouts.layout import (
+    EPOCH,
+    Layout,
+    Mark,
+    TrainingStep,
+    compile_expression,
+    matches,
+)
 from ma_boot.node.checkpoints.steps import (
     Decision,
     Disk,

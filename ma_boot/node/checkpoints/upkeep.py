@@ -18,9 +18,9 @@ from __future__ import annotations
 import time
 
 from ma_boot.node.checkpoints.checkpoint_route import CheckpointRoute
-from ma_boot.node.checkpoints.documents import Documents
-from ma_boot.node.checkpoints.keys import Attempt, CheckpointName, ListedCheckpoint
-from ma_boot.node.checkpoints.retention import (
+from ma_boot.node.checkpoints.records.documents import Documents
+from ma_boot.node.checkpoints.records.keys import Attempt, CheckpointName, ListedCheckpoint
+from ma_boot.node.checkpoints.records.retention import (
     find_leftovers,
     find_superfluous,
     finish_removals,

@@ -13,10 +13,10 @@ from ma_boot.node.checkpoints.call_spool import CallSpool
 from ma_boot.node.checkpoints.calls import Calls
 from ma_boot.node.checkpoints.checkpoint_route import CheckpointRoute
 from ma_boot.node.checkpoints.disk import FileHistory, Snapshot, Snapshots, Tree, read_pointers, tree
-from ma_boot.node.checkpoints.layout import EPOCH, UNFINISHED, Layout, matches
-from ma_boot.node.checkpoints.layouts import AUTO, recognise
+from ma_boot.node.checkpoints.layouts.layout import EPOCH, UNFINISHED, Layout, matches
+from ma_boot.node.checkpoints.layouts.recognition import AUTO, recognise
+from ma_boot.node.checkpoints.layouts.step_names import LOGS, has_number
 from ma_boot.node.checkpoints.step_ledger import StepLedger
-from ma_boot.node.checkpoints.step_names import LOGS, has_number
 from ma_boot.node.checkpoints.steps import Decision, Disk, RunEnd, TakenStep, decide_by_calls_and_names
 from ma_boot.node.checkpoints.steps_by_calls import decide_by_calls
 from ma_boot.node.checkpoints.steps_by_files import decide_by_files

@@ -15,12 +15,12 @@ from unittest.mock import patch
 
 from ma_boot.node.checkpoints.attempts import BegunAttempt
 from ma_boot.node.checkpoints.checkpoint_route import CheckpointRoute
-from ma_boot.node.checkpoints.documents import Documents
-from ma_boot.node.checkpoints.job_member import JobMember
-from ma_boot.node.checkpoints.keys import Place
 from ma_boot.node.checkpoints.options import CheckpointOptions
 from ma_boot.node.checkpoints.output import CheckpointOutput, ordinary_files
 from ma_boot.node.checkpoints.publisher import Publisher
+from ma_boot.node.checkpoints.records.documents import Documents
+from ma_boot.node.checkpoints.records.job_member import JobMember
+from ma_boot.node.checkpoints.records.keys import Place
 from ma_boot.node.checkpoints.steps import RunEnd
 from ma_boot.node.transfers.mapping import NodeTransfers
 from ma_boot.node.transfers.uploads import CheckpointsFirst, UploadTerms, upload_outputs

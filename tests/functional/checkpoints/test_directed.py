@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from ma_boot.node.checkpoints import attempt_protocol
 from ma_boot.node.checkpoints.output import ordinary_files
+from ma_boot.node.checkpoints.records import attempt_protocol
 from ma_boot.node.checkpoints.restoring import Restorer
 from ma_boot.node.checkpoints.steps import RunEnd
 from path_mapping.stores.store import Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from functools import partial
 
-from ma_boot.node.checkpoints.keys import Place
+from ma_boot.node.checkpoints.records.keys import Place
 from tests.functional.checkpoints.output import keys
 from tests.functional.checkpoints.test_boot import Job
 from tests.functional.node import Node, eventually

@@ -39,7 +39,7 @@ def killed_in(node: TestNode, step: int) -> list[str]:
     before = set(keys(node.store))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "ma_boot.node.checkpoints.documents.Documents.write",
+            "ma_boot.node.checkpoints.records.documents.Documents.write",
             lambda *of: (_ for _ in ()).throw(InterruptedError),
         )
         node.save(step)

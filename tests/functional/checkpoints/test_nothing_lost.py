@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from ma_boot.node.checkpoints.layout import UNFINISHED, matches
+from ma_boot.node.checkpoints.layouts.layout import UNFINISHED, matches
 from ma_boot.node.checkpoints.steps import RunEnd
 from path_mapping.stores.open_store import open_store
 from path_mapping.stores.store import Store

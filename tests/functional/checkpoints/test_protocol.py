@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ma_boot.errors import ConfigError
-from ma_boot.node.checkpoints import attempt_protocol
+from ma_boot.node.checkpoints.records import attempt_protocol
 from ma_boot.node.checkpoints.steps import RunEnd
 from path_mapping.stores.open_store import open_store
 from tests.functional.checkpoints.output import TestNode, step_of

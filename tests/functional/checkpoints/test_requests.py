@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.node.checkpoints import attempt_protocol
-from ma_boot.node.checkpoints.job_member import JobMember
-from ma_boot.node.checkpoints.keys import Attempt, CheckpointName
-from ma_boot.node.checkpoints.manifest import CheckpointFile, Part
+from ma_boot.node.checkpoints.records import attempt_protocol
+from ma_boot.node.checkpoints.records.job_member import JobMember
+from ma_boot.node.checkpoints.records.keys import Attempt, CheckpointName
+from ma_boot.node.checkpoints.records.manifest import CheckpointFile, Part
 from path_mapping.stores.open_store import open_store
 from path_mapping.stores.store import Store
 from tests.conftest import CREDENTIALS

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.node.checkpoints.documents import Documents
-from ma_boot.node.checkpoints.retention import finish_removals, remove_checkpoint
+from ma_boot.node.checkpoints.records.documents import Documents
+from ma_boot.node.checkpoints.records.retention import finish_removals, remove_checkpoint
 from ma_boot.node.checkpoints.steps import RunEnd
 from path_mapping.errors import Cancelled
 from path_mapping.stores.store import Store

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ma_boot.node.checkpoints.formats import find_damage
+from ma_boot.node.checkpoints.layouts.formats import find_damage
 from tests.functional.node import Ended, alive, eventually
 
 PATIENCE = 240.0  # seconds until a framework has been imported by all ranks on a busy machine

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from ma_boot.node.checkpoints import attempt_protocol
-from ma_boot.node.checkpoints.attempt_protocol import (
+from ma_boot.node.checkpoints.records import attempt_protocol
+from ma_boot.node.checkpoints.records.attempt_protocol import (
     FollowerAction,
-    Following,
-    Gathering,
+    FollowerState,
+    LeaderState,
     ListedAttempt,
-    Refusal,
+    PlaceRefusal,
     Waiting,
     find_own_attempt,
     find_rival,
     must_withdraw,
 )
-from ma_boot.node.checkpoints.job_member import JobMember
-from ma_boot.node.checkpoints.keys import Attempt
+from ma_boot.node.checkpoints.records.job_member import JobMember
+from ma_boot.node.checkpoints.records.keys import Attempt
 
 OLD, NEW = Attempt(1, "aaaa"), Attempt(2, "bbbb")
 MEMBER = JobMember(1, 3, job="job", start="now")
@@ -82,11 +82,11 @@ def test_exactly_one_of_two_simultaneous_jobs_withdraws_at_once() -> None:
         ((), begin("other"), None),
         ((), begin(nodes=2), None),
         (("end.json",), begin(), None),
-        ((), begin(refused="in use"), Refusal("in use")),
+        ((), begin(refused="in use"), PlaceRefusal("in use")),
     ],
 )
 def test_follower_finds_the_newest_attempt_of_its_start(
-    names: tuple[str, ...], document: dict[str, Any], found: ListedAttempt | Refusal | None
+    names: tuple[str, ...], document: dict[str, Any], found: ListedAttempt | PlaceRefusal | None
 ) -> None:
     read = reader({(NEW, "begin.json"): document})
     assert find_own_attempt([listed(NEW, *names)], read, MEMBER, take_over=False) == found
@@ -95,11 +95,11 @@ def test_follower_finds_the_newest_attempt_of_its_start(
 def test_follower_reads_the_reason_of_a_withdrawal_also_with_take_over() -> None:
     read = reader({(NEW, "begin.json"): begin(), (NEW, "withdrawn.json"): {"refused": "second"}})
     attempts = [listed(NEW, "withdrawn.json")]
-    assert find_own_attempt(attempts, read, MEMBER, take_over=True) == Refusal("second")
+    assert find_own_attempt(attempts, read, MEMBER, take_over=True) == PlaceRefusal("second")
 
 
 def test_leader_gathers_one_boot_of_each_node() -> None:
-    state = Gathering(LEADER, {0: "b0"})
+    state = LeaderState(LEADER, {0: "b0"})
     names = ["ready-00001-b1.json", "ready-00002-b2.json", "sign-00002-b2-0.json"]
     assert state.unread(names) == names[:2]
     state = state.with_answers(names[:2], [answer(1, "b1"), answer(2, "b2")])
@@ -122,12 +122,12 @@ def test_leader_gathers_one_boot_of_each_node() -> None:
     ],
 )
 def test_leader_ignores_invalid_answers_and_those_of_other_starts(invalid: Any) -> None:
-    state = Gathering(LEADER, {0: "b0"}).with_answers(["ready-00001-b1.json"], [invalid])
+    state = LeaderState(LEADER, {0: "b0"}).with_answers(["ready-00001-b1.json"], [invalid])
     assert (state.missing, state.damage, state.repeated) == ([1, 2], "", None)
 
 
 def test_damage_and_a_repeated_node_end_the_attempt() -> None:
-    state = Gathering(LEADER, {0: "b0"})
+    state = LeaderState(LEADER, {0: "b0"})
     damaged = state.with_answers(["a", "b"], [answer(1, "b1", problem="gone"), answer(2, "b2")])
     assert damaged.damage == "node 1: gone"
     repeated = state.with_answers(["a", "b"], [answer(1, "b1"), answer(1, "b9")])
@@ -149,7 +149,7 @@ def test_damage_and_a_repeated_node_end_the_attempt() -> None:
 def test_follower_joins_the_newest_attempt_and_then_waits_for_the_go(
     joined: Attempt | None, newest: ListedAttempt | None, is_listed: bool, action: FollowerAction
 ) -> None:
-    assert Following(MEMBER, joined, newest).action(is_listed) is action
+    assert FollowerState(MEMBER, joined, newest).action(is_listed) is action
 
 
 def test_pauses_grow_until_there_is_news() -> None:

@@ -10,7 +10,7 @@ import zipfile
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.node.checkpoints.formats import find_damage
+from ma_boot.node.checkpoints.layouts.formats import find_damage
 
 
 def problem(name: str, content: bytes) -> str:

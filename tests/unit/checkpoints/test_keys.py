@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ma_boot.errors import CheckpointDamaged
-from ma_boot.node.checkpoints.keys import Attempt, CheckpointName, PartKey, Place, data_name
-from ma_boot.node.checkpoints.manifest import FORMAT, read_part
+from ma_boot.node.checkpoints.records.keys import Attempt, CheckpointName, PartKey, Place, data_name
+from ma_boot.node.checkpoints.records.manifest import FORMAT, read_part
 
 ATTEMPTS = st.builds(Attempt, st.integers(1, 999_998), st.from_regex(r"[0-9a-f]{4}", fullmatch=True))
 NAMES = st.builds(CheckpointName, ATTEMPTS, st.integers(0, 10**18 - 1), st.integers(1, 999), st.booleans())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.node.checkpoints.layouts import LAYOUTS, framework_of
+from ma_boot.node.checkpoints.layouts.recognition import LAYOUTS, framework_of
 from ma_boot.node.checkpoints.steps import Disk, NodeSteps
 from ma_boot.node.checkpoints.steps_by_files import decide_by_files
 from path_mapping.localfs.source_file import FileState

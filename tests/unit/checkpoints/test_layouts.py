@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ma_boot.node.checkpoints.layout import HIGHEST, TrainingStep
-from ma_boot.node.checkpoints.layouts import (
+from ma_boot.node.checkpoints.layouts.layout import HIGHEST, TrainingStep
+from ma_boot.node.checkpoints.layouts.recognition import (
     LAYOUTS,
     framework_of,
     layout_by_name,

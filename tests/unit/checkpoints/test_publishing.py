@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ma_boot.node.checkpoints.job_member import JobMember
-from ma_boot.node.checkpoints.keys import Attempt, CheckpointName, ListedCheckpoint, PartKey
-from ma_boot.node.checkpoints.layout import TrainingStep
-from ma_boot.node.checkpoints.layouts import pattern_layout
-from ma_boot.node.checkpoints.manifest import Part
+from ma_boot.node.checkpoints.layouts.layout import TrainingStep
+from ma_boot.node.checkpoints.layouts.recognition import pattern_layout
 from ma_boot.node.checkpoints.publishing import LONGEST_PAUSE, PublishedStep, Publishing
+from ma_boot.node.checkpoints.records.job_member import JobMember
+from ma_boot.node.checkpoints.records.keys import Attempt, CheckpointName, ListedCheckpoint, PartKey
+from ma_boot.node.checkpoints.records.manifest import Part
 from ma_boot.node.checkpoints.step_ledger import StepLedger
 from ma_boot.node.checkpoints.steps import RunEnd, TakenStep
 from path_mapping.localfs.source_file import FileState

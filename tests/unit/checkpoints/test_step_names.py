@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.node.checkpoints.step_names import Seen, names_another_step, numbers_in, step_names_of
+from ma_boot.node.checkpoints.layouts.step_names import Seen, names_another_step, numbers_in, step_names_of
 
 GAP = 1.0
 
@@ -113,7 +113,7 @@ PATHS = st.builds(
 def test_every_pattern_can_be_read_and_matches_a_file(
     files: dict[str, float], ranks: Collection[int]
 ) -> None:
-    from ma_boot.node.checkpoints.layouts import pattern_layout
+    from ma_boot.node.checkpoints.layouts.recognition import pattern_layout
 
     for pattern in patterns(seen(*files.items()), ranks):
         layout = pattern_layout([pattern])

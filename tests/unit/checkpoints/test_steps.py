@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 import pytest
 
 from ma_boot.node.checkpoints.calls import Calls
-from ma_boot.node.checkpoints.layout import Layout
-from ma_boot.node.checkpoints.layouts import LAYOUTS, pattern_layout
+from ma_boot.node.checkpoints.layouts.layout import Layout
+from ma_boot.node.checkpoints.layouts.recognition import LAYOUTS, pattern_layout
 from ma_boot.node.checkpoints.steps import (
     Disk,
     Files,

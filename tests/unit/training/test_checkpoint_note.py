@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ma_boot.node.checkpoints.calls import read_calls
-from ma_boot.node.checkpoints.layout import EPOCH
+from ma_boot.node.checkpoints.layouts.layout import EPOCH
 from tests.unit.training.programs import train
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ma_boot.errors import CheckpointDamaged
-from ma_boot.node.checkpoints.job_member import JobMember
-from ma_boot.node.checkpoints.keys import OWN, Attempt, CheckpointName, PartKey
+from ma_boot.node.checkpoints.records.job_member import JobMember
+from ma_boot.node.checkpoints.records.keys import OWN, Attempt, CheckpointName, PartKey
 from path_mapping.errors import printable
 from path_mapping.localfs.names import name_problem
 

@@ -12,11 +12,11 @@ from contextlib import suppress
 from typing import Any, Callable, NamedTuple
 
 from ma_boot.errors import CheckpointDamaged
-from ma_boot.node.checkpoints.documents import Documents
-from ma_boot.node.checkpoints.keys import Attempt, CheckpointName, ListedCheckpoint
-from ma_boot.node.checkpoints.layout import Layout
-from ma_boot.node.checkpoints.layouts import AUTO, LAYOUTS, framework_of, layout_by_name
-from ma_boot.node.checkpoints.manifest import Part, read_part
+from ma_boot.node.checkpoints.layouts.layout import Layout
+from ma_boot.node.checkpoints.layouts.recognition import AUTO, LAYOUTS, framework_of, layout_by_name
+from ma_boot.node.checkpoints.records.documents import Documents
+from ma_boot.node.checkpoints.records.keys import Attempt, CheckpointName, ListedCheckpoint
+from ma_boot.node.checkpoints.records.manifest import Part, read_part
 from path_mapping.localfs.names import name_problem
 from path_mapping.stores.objects import StoredObject
 

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from ma_boot.errors import CheckpointDamaged
-from ma_boot.node.checkpoints.keys import Attempt, CheckpointName, ListedCheckpoint, Place, step_text
-from ma_boot.node.checkpoints.manifest import Checkpoint, assemble_checkpoint, read_part
+from ma_boot.node.checkpoints.records.keys import Attempt, CheckpointName, ListedCheckpoint, Place, step_text
+from ma_boot.node.checkpoints.records.manifest import Checkpoint, assemble_checkpoint, read_part
 from path_mapping.errors import NotFound
 from path_mapping.stores.objects import ObjectState, StoredObject
 from path_mapping.workers.retry import RetriedStore

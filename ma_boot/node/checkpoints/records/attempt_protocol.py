@@ -33,8 +33,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set as Abst
 from enum import Enum
 from typing import Any, Callable, NamedTuple
 
-from ma_boot.node.checkpoints.job_member import JobMember
-from ma_boot.node.checkpoints.keys import Attempt, nodes_named
+from ma_boot.node.checkpoints.records.job_member import JobMember
+from ma_boot.node.checkpoints.records.keys import Attempt, nodes_named
 
 # Seconds; pause before the next look for peers: the first, and the longest. Each pause is 1.5 times the last.
 LOOK_SECONDS = (0.2, 5.0)
@@ -87,7 +87,7 @@ def must_withdraw(mine: Attempt, rival: Attempt) -> bool:
     return (rival.number, rival.tag) < (mine.number, mine.tag)
 
 
-class Refusal(NamedTuple):
+class PlaceRefusal(NamedTuple):
     """The reason, written by node 0, that this start may not use the output's place."""
 
     reason: str
@@ -95,8 +95,8 @@ class Refusal(NamedTuple):
 
 def find_own_attempt(
     attempts: Iterable[ListedAttempt], read: Read, member: JobMember, take_over: bool
-) -> ListedAttempt | Refusal | None:
-    """Returns the newest attempt of this start, a `Refusal` if node 0 was refused, or None."""
+) -> ListedAttempt | PlaceRefusal | None:
+    """Returns the newest attempt of this start, a `PlaceRefusal` if node 0 was refused, or None."""
     for listed in attempts:
         attempt, names = listed
         begin = read(attempt, BEGIN) if BEGIN in names else {}
@@ -106,13 +106,13 @@ def find_own_attempt(
         if WITHDRAWN in names:
             refused = read(attempt, WITHDRAWN)
         if "refused" in refused:
-            return Refusal(str(refused["refused"]))
+            return PlaceRefusal(str(refused["refused"]))
         if "refused" not in begin and begin.get("nodes") == member.nodes and END not in names:
             return listed
     return None
 
 
-class Gathering(NamedTuple):
+class LeaderState(NamedTuple):
     """Leader's state while it waits for all nodes: `boots` has the boot of each node that is ready.
 
     `names` are the answers that were read. `damage` is what a node has found, `repeated` a node of which two
@@ -129,7 +129,7 @@ class Gathering(NamedTuple):
         """Returns the answers among these documents that were not read yet, sorted."""
         return sorted(name for name in set(names) - self.names if name.startswith("ready-"))
 
-    def with_answers(self, names: Iterable[str], answers: Sequence[Any]) -> Gathering:
+    def with_answers(self, names: Iterable[str], answers: Sequence[Any]) -> LeaderState:
         """Returns the next state; answers of another job or start, and invalid ones, are ignored.
 
         The first answer that has an effect on the attempt ends it: later ones are not looked at.
@@ -142,7 +142,7 @@ class Gathering(NamedTuple):
                 state = state._with_answer(answer)
         return state
 
-    def _with_answer(self, answer: Document) -> Gathering:
+    def _with_answer(self, answer: Document) -> LeaderState:
         node, boot = answer.get("node"), answer.get("boot")
         is_own = (answer.get("job"), answer.get("start")) == (self.member.job, self.member.start)
         if not is_own or not isinstance(node, int) or not isinstance(boot, str):
@@ -179,7 +179,7 @@ class FollowerAction(Enum):
     WAIT = "pause, and look again"
 
 
-class Following(NamedTuple):
+class FollowerState(NamedTuple):
     """Follower's state: the attempt that it has `joined`, and the `newest` one of its last listing."""
 
     member: JobMember

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ma_boot.node.checkpoints.layout import EPOCH, HIGHEST
+from ma_boot.node.checkpoints.layouts.layout import EPOCH, HIGHEST
 from ma_boot.wording import list_first
 from path_mapping.mapping.routes import ObsUrl
 

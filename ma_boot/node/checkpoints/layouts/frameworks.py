@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ma_boot.node.checkpoints.layout import BASE, Layout, Mark, Marker
+from ma_boot.node.checkpoints.layouts.layout import BASE, Layout, Mark, Marker
 
 _TRACKER = (r"(?:.*/)?latest_checkpointed_iteration\.txt",)
 _TRACKED = (Marker("{base}latest_checkpointed_iteration.txt", "{step}"),)

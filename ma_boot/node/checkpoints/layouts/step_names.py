@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ma_boot.node.checkpoints.layout import UNFINISHED, matches
+from ma_boot.node.checkpoints.layouts.layout import UNFINISHED, matches
 
 # Files that hold weights or states. A number in the name of any other file (`img_7.png`) is not a step.
 _WEIGHTS = (

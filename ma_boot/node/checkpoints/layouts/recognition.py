@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ma_boot.node.checkpoints.frameworks import (
+from ma_boot.node.checkpoints.layouts.frameworks import (
     ACCELERATE,
     ANY,
     DCP,
@@ -22,8 +22,8 @@ from ma_boot.node.checkpoints.frameworks import (
     MINDSPORE,
     TRANSFORMERS,
 )
-from ma_boot.node.checkpoints.layout import Layout, Mark, matches
-from ma_boot.node.checkpoints.step_names import Seen, step_names_of
+from ma_boot.node.checkpoints.layouts.layout import Layout, Mark, matches
+from ma_boot.node.checkpoints.layouts.step_names import Seen, step_names_of
 
 AUTO = "auto"
 
