@@ -52,7 +52,7 @@ rehearse: $(VENV)/made $(TRAINING)/made $(REHEARSAL)/images.made ## train with M
 	$(REHEARSE) --path-mapping $(EXAMPLE)/path_mapping_config.py \
 		$(EXAMPLE)/train.py --data data --checkpoints checkpoints
 
-resume: $(VENV)/made $(TRAINING)/made $(REHEARSAL)/images.made ## go on from the checkpoints that `make rehearse` left in OBS
+resume: $(VENV)/made $(TRAINING)/made $(REHEARSAL)/images.made ## resume from the checkpoints that `make rehearse` left in OBS
 	$(REHEARSE) --path-mapping $(EXAMPLE)/path_mapping_config.py \
 		$(EXAMPLE)/train.py --data data --checkpoints checkpoints --epochs 4
 

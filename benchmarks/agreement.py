@@ -1,7 +1,7 @@
-"""What it takes many nodes to agree on the checkpoint to resume from: requests, and seconds.
+"""Requests and seconds that many nodes need to agree on the checkpoint to resume from.
 
-Every node is the product's own `Start`, in a thread of its own. The store is in memory and answers after 20
-milliseconds, as OBS does in its region; it counts the requests, a listing by its pages of 1,000 keys.
+Every node is the product's own `AttemptStart`, in a thread of its own. The store is in memory and answers
+after 20 milliseconds, as OBS does in its region; it counts requests, also of each page of listings.
 """
 
 from __future__ import annotations
@@ -13,15 +13,19 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import tables
 
-from ma_boot.node.checkpoints.attempts import Start
-from ma_boot.node.checkpoints.keys import Place
-from ma_boot.node.checkpoints.publication import JobStart
-from ma_boot.node.checkpoints.sets import Documents
+from ma_boot.node.checkpoints.attempts import AttemptStart
+from ma_boot.node.checkpoints.checkpoint_route import CheckpointRoute
+from ma_boot.node.checkpoints.options import CheckpointOptions
+from ma_boot.node.checkpoints.records.documents import Documents
+from ma_boot.node.checkpoints.records.job_member import JobMember
+from ma_boot.node.checkpoints.records.keys import Place
 from path_mapping.errors import NotFound
+from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.stores.objects import StoredObject
 from path_mapping.stores.store import Store
 from path_mapping.workers.retry import RetriedStore
@@ -88,8 +92,16 @@ def row(nodes: int) -> str:
 
     def begin_attempt(node: int) -> None:
         documents = Documents(RetriedStore(store), place)
-        start = JobStart(node, nodes, (node,), nodes, "j", "now", False)
-        Start(documents, start, ("iter_{step}",), lambda line: None, 600.0, lambda chosen: (0, 0)).begin()
+        target = CheckpointRoute(
+            route=Route("out", ObsUrl("bucket", "ckpt")),
+            options=CheckpointOptions(("iter_{step}",)),
+            base=Path("/nowhere"),
+            store=store,
+            member=JobMember(node, nodes, ranks=(node,), world_size=nodes, job="j", start="now"),
+            say=lambda line: None,
+            report=lambda step, files, size, seconds: None,
+        )
+        AttemptStart(target, documents, 600.0, lambda chosen: (0, 0)).begin()
 
     began = time.monotonic()
     with ThreadPoolExecutor(nodes) as pool:

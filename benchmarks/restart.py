@@ -2,7 +2,7 @@
 
     python benchmarks/restart.py [--runs N]          (needs torch; ft_launcher is of nvidia-resiliency-ext)
 
-Two ranks of PyTorch with gloo on the loopback, which save every fifth step and go on from there. In one job
+Two ranks of PyTorch with gloo on the loopback, which save every fifth step and resume from there. In one job
 rank 1 raises at step 17 once; in the other at each attempt. Each launcher may restart three times.
 """
 

@@ -2,7 +2,8 @@
 PATH_MAPPING_CONFIG = {
     "input": {"data": "obs://ma-boot-example/cifar-10-batches-bin/"},
     "output": {
-        # Whole sets only: the files of all ranks. A restarted job, and the next one, goes on from the newest.
+        # Complete checkpoints only: the files of all ranks. A restarted job, and the next one, resumes from
+        # the newest.
         "checkpoints": {
             "obs": "obs://ma-boot-example/checkpoints/",
             "checkpoint": "mindspore",

@@ -2,7 +2,7 @@
 
 The same file is right for one process and for many: `init_env` finds the others by what ma_boot has set.
 Every rank reads its own shard, the gradients are averaged over all ranks, and each rank keeps its checkpoints
-in a directory of its own. A restarted job goes on from the newest that all ranks have.
+in a directory of its own. A restarted job resumes from the newest that all ranks have.
 """
 
 from __future__ import annotations

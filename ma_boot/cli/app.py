@@ -100,7 +100,7 @@ COMMANDS = {
     "sync": ("ma_boot.cli.sync:sync", "Transfers inputs and outputs by a path mapping, without a job."),
     "checkpoint": (
         "ma_boot.cli.checkpoint:checkpoint",
-        "Lists, verifies, fetches and removes the checkpoint sets of an output in OBS.",
+        "Lists, verifies, downloads and removes the checkpoints of an output in OBS.",
     ),
     "doctor": (
         "ma_boot.cli.doctor:doctor",

@@ -1,4 +1,4 @@
-"""`ma_boot checkpoint ...`: lists, verifies, fetches and removes checkpoint sets, without a job."""
+"""`ma_boot checkpoint ...`: lists, verifies, downloads and removes checkpoints, without a job."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from ma_boot.errors import (
     UsageError,
     listed,
 )
-from ma_boot.node.checkpoints.by_hand import SetsByHand
-from ma_boot.node.checkpoints.manifest import CheckpointSet
+from ma_boot.node.checkpoints.by_hand import StoredCheckpoints
 from ma_boot.node.checkpoints.options import options_of
-from ma_boot.node.checkpoints.retention import Leftover
-from ma_boot.node.checkpoints.sets import SetRow
+from ma_boot.node.checkpoints.records.documents import CheckpointRow
+from ma_boot.node.checkpoints.records.manifest import Checkpoint
+from ma_boot.node.checkpoints.records.retention import Leftover
 from ma_boot.node.transfers.mapping import configured_store, load_mapping
 from ma_boot.node.transfers.options import TransferOptions
 from ma_boot.platform.modelarts.job import read_job
@@ -45,7 +45,7 @@ _HEADER = ("STEP", "ATTEMPT", "PUBLISHED (UTC)", "NODES", "FILES", "SIZE", "STAT
 
 @click.group(cls=Group)
 def checkpoint() -> None:
-    """Lists, verifies, fetches and removes the checkpoint sets of an output in OBS.
+    """Lists, verifies, downloads and removes the checkpoints of an output in OBS.
 
     WHERE is the output's URL, or a path mapping with outputs that have `checkpoint`.
 
@@ -61,25 +61,25 @@ _command = store_command(
     60,
     click.option("--json", "as_json", is_flag=True, help="One JSON document per line."),
 )
-_step = click.option("--step", metavar="STEP", help="Use the newest whole set of this step.")
+_step = click.option("--step", metavar="STEP", help="Use the newest complete checkpoint of this step.")
 
 
 @_command
 def list_(request: StoreRequest, as_json: bool) -> int:
-    """Prints a line for each set, the newest first: whether it is whole, and if not, why.
+    """Prints a line for each checkpoint, the newest first: complete, or incomplete and why.
 
     \b
     Example:
       ma_boot checkpoint list obs://bucket/checkpoints --json
     """
     with _errors():
-        for sets, _ in _places(request):
-            rows = list(sets.rows())
+        for stored, _ in _places(request):
+            rows = list(stored.rows())
             if as_json:
-                _print([json.dumps(_as_json(sets, row)) for row in rows])
+                _print([json.dumps(_as_json(stored, row)) for row in rows])
             else:
                 table = columns([_HEADER, *map(_cells, rows)]) if rows else []
-                _print([f"{len(rows)} sets in {sets.place}", *table])
+                _print([f"{len(rows)} checkpoints in {stored.place}", *table])
     return 0
 
 
@@ -87,9 +87,10 @@ def list_(request: StoreRequest, as_json: bool) -> int:
 @_step
 @click.option("--contents", is_flag=True, help="Read all objects, too, and compare their checksums.")
 def verify(request: StoreRequest, step: str | None, contents: bool, as_json: bool) -> int:
-    """Compares the objects of the newest whole set with its manifests.
+    """Compares the objects of the newest complete checkpoint with its manifests.
 
-    Exits with 65 if one is missing, has another size or was replaced, and with 66 if no set is whole.
+    Exits with 65 if one is missing, has another size or was replaced, and with 66 if no checkpoint is
+    complete.
 
     \b
     Example:
@@ -97,16 +98,16 @@ def verify(request: StoreRequest, step: str | None, contents: bool, as_json: boo
     """
     wrong: list[str] = []
     with _errors():
-        for sets, _ in _places(request):
-            chosen = _chosen(sets, step)
-            problems = sets.problems(chosen, contents)
-            wrong += [f"{sets.place}{problem}" for problem in problems]
+        for stored, _ in _places(request):
+            chosen = _choose(stored, step)
+            problems = stored.problems(chosen, contents)
+            wrong += [f"{stored.place}{problem}" for problem in problems]
             if as_json:
-                _print([json.dumps({**_named(sets, chosen), "problems": problems})])
+                _print([json.dumps({**_identity(stored, chosen), "problems": problems})])
             elif not problems:
-                advice = [f"  look at {line}" for line in sets.advice(chosen)]
-                whole = f"{chosen} in {sets.place} is whole: {chosen.files} files, {size(chosen.size)}"
-                _print([whole, *advice])
+                advice = [f"  look at {line}" for line in stored.advice(chosen)]
+                amount = f"{chosen.files} files, {size(chosen.size)}"
+                _print([f"{chosen} in {stored.place} is complete: {amount}", *advice])
     if wrong:
         raise CheckpointDamaged(listed("not as it was published:", wrong))
     return 0
@@ -118,7 +119,7 @@ def verify(request: StoreRequest, step: str | None, contents: bool, as_json: boo
     "--to", metavar="DIR", required=True, shell_complete=directories, help="Where to put the files."
 )
 def fetch(request: StoreRequest, step: str | None, to: str, as_json: bool) -> int:
-    """Downloads the newest whole set with the files of all nodes, each compared with its checksum.
+    """Downloads the newest complete checkpoint with the files of all nodes, and verifies their checksums.
 
     Other steps that DIR has are moved aside, as at the start of a job.
 
@@ -132,14 +133,16 @@ def fetch(request: StoreRequest, step: str | None, to: str, as_json: bool) -> in
             raise UsageError(
                 f"{request.where} has {len(places)} outputs with checkpoints: name the URL of one"
             )
-        sets, _ = places[0]
-        chosen = _chosen(sets, step)
+        stored, _ = places[0]
+        chosen = _choose(stored, step)
         say = partial(print_lines, descriptor=2)
-        files, amount = sets.fetch(chosen, Path(to).absolute(), lambda now: None, say)
+        files, amount = stored.fetch(chosen, Path(to).absolute(), lambda now: None, say)
     if as_json:
-        _print([json.dumps({**_named(sets, chosen), "directory": to, "fetched": files, "bytes": amount})])
+        _print(
+            [json.dumps({**_identity(stored, chosen), "directory": to, "fetched": files, "bytes": amount})]
+        )
     else:
-        _print([f"{chosen} is in {to}: {files} files, {size(amount)} fetched"])
+        _print([f"{chosen} is in {to}: {files} files, {size(amount)} downloaded"])
     return 0
 
 
@@ -148,63 +151,63 @@ def fetch(request: StoreRequest, step: str | None, to: str, as_json: bool) -> in
     "--keep",
     type=Whole(1),
     metavar="N",
-    help="Whole sets to keep; default: as in the mapping, or all.",
+    help="Complete checkpoints to keep; default: as in the mapping, or all.",
 )
 @click.option(
     "--older-than",
     metavar="AGE",
     callback=parse_age,
-    help="Also remove the newest start's files without a set, if they are older: 7d, 36h.",
+    help="Also remove the newest start's files without a manifest, if they are older: 7d, 36h.",
 )
 @click.option("--plan", "only_plan", is_flag=True, help="Print what would be removed; remove nothing.")
 def prune(request: StoreRequest, keep: int | None, older_than: float, only_plan: bool, as_json: bool) -> int:
-    """Removes all whole sets but the newest N, and what earlier starts of the job could not complete.
+    """Removes all complete checkpoints but the newest N, and incomplete ones of earlier starts.
 
-    These are sets without the manifests of all nodes, and files that no manifest names. What the newest start
-    goes on from is kept; so are, without --older-than, its own files: it may be running.
+    Files of earlier starts that no manifest names are removed too. The checkpoint from which the newest start
+    resumes is kept; without --older-than so are its own files, as it may be running.
 
     \b
     Example:
       ma_boot checkpoint prune obs://bucket/checkpoints --keep 3 --plan
     """
     with _errors():
-        for sets, of_mapping in _places(request):
-            old, leftovers = sets.superfluous(keep or of_mapping), sets.leftovers(older_than)
+        for stored, of_mapping in _places(request):
+            old, leftovers = stored.find_superfluous(keep or of_mapping), stored.find_leftovers(older_than)
             rows: list[tuple[str, str, list[Leftover] | None]]
-            rows = [(str(whole.name), "one of the older whole sets", None) for whole in old.whole]
-            rows += [(str(broken.name), broken.why_not(), None) for broken in old.broken]
+            rows = [(str(one.name), "one of the older complete checkpoints", None) for one in old.complete]
+            rows += [(str(one.name), one.why_incomplete(), None) for one in old.incomplete]
             rows += [(name, "no manifest names them", files) for name, files in _by_step(leftovers).items()]
             if not only_plan:
-                sets.remove([*old.whole, *old.broken], leftovers)
-            what = "would be removed" if only_plan else "removed"
-            _print([_pruned(sets, what, as_json, *row) for row in rows])
+                stored.remove(old.all, leftovers)
+            action = "would be removed" if only_plan else "removed"
+            _print([_pruned_line(stored, action, as_json, row=row) for row in rows])
             if not as_json:
-                number = len(old.whole) + len(old.broken)
-                _print([f"{number} sets and {len(leftovers)} files of no set {what}"])
+                _print([f"{len(old.all)} checkpoints and {len(leftovers)} files without a manifest {action}"])
     return 0
 
 
 def _by_step(leftovers: Sequence[Leftover]) -> dict[str, list[Leftover]]:
-    """Files of no set by the step and the node that they are of."""
+    """Returns files without a manifest by their step and node."""
     by_step: dict[str, list[Leftover]] = {}
     for leftover in leftovers:
         by_step.setdefault(f"{leftover.name}, node {leftover.node}", []).append(leftover)
     return by_step
 
 
-def _pruned(
-    sets: SetsByHand, what: str, as_json: bool, name: str, why: str, leftovers: list[Leftover] | None
+def _pruned_line(
+    stored: StoredCheckpoints, action: str, as_json: bool, row: tuple[str, str, list[Leftover] | None]
 ) -> str:
-    """A line for a set, or for the files of a step that are in no set."""
+    """Returns a line for a checkpoint, or for the files of a step that are in none."""
+    name, why, leftovers = row
     files, amount = len(leftovers or ()), sum(leftover.size for leftover in leftovers or ())
     if as_json:
         more = {} if leftovers is None else {"files": files, "bytes": amount}
-        return json.dumps({"url": str(sets.place), "set": name, "why": why, **more})
-    return f"{name}: {'' if leftovers is None else f'{files} files, {size(amount)} '}{what}: {why}"
+        return json.dumps({"url": str(stored.place), "checkpoint": name, "why": why, **more})
+    return f"{name}: {'' if leftovers is None else f'{files} files, {size(amount)} '}{action}: {why}"
 
 
-def _places(request: StoreRequest) -> list[tuple[SetsByHand, int | None]]:
-    """The sets of each output that is meant, and how many of them its mapping keeps.
+def _places(request: StoreRequest) -> list[tuple[StoredCheckpoints, int | None]]:
+    """Returns the checkpoints of each output that WHERE names, and how many of them its mapping keeps.
 
     Raises `ConfigError` and `UsageError`.
     """
@@ -223,12 +226,12 @@ def _places(request: StoreRequest) -> list[tuple[SetsByHand, int | None]]:
             raise ConfigError(f"{request.where} has no output with 'checkpoint'")
     store = configured_store(options, request.environ, os.getcwd())
     cancel, patience = threading.Event(), RetryPolicy(request.timeout)
-    return [(SetsByHand(store, url, cancel, patience), keep) for url, keep in outputs]
+    return [(StoredCheckpoints(store, url, cancel, patience), keep) for url, keep in outputs]
 
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """Turns the errors of the block into those with an exit code."""
+    """Converts the errors of the block into errors with an exit code."""
     try:
         yield
     except PathMappingError as error:
@@ -237,41 +240,44 @@ def _errors() -> Iterator[None]:
         raise CannotCreate(str(error)) from error
 
 
-def _chosen(sets: SetsByHand, step: str | None) -> CheckpointSet:
-    chosen = sets.chosen(step)
+def _choose(stored: StoredCheckpoints, step: str | None) -> Checkpoint:
+    chosen = stored.choose(step)
     if chosen is None:
         of = f" of step {step}" if step else ""
-        raise InputMissing(f"no whole set{of} in {sets.place}: ma_boot checkpoint list shows the sets")
+        raise InputMissing(
+            f"no complete checkpoint{of} in {stored.place}: ma_boot checkpoint list shows the checkpoints"
+        )
     return chosen
 
 
-def _named(sets: SetsByHand, chosen: CheckpointSet) -> dict[str, Any]:
-    return {"url": str(sets.place), "attempt": str(chosen.name.attempt), "step": chosen.step}
+def _identity(stored: StoredCheckpoints, chosen: Checkpoint) -> dict[str, Any]:
+    return {"url": str(stored.place), "attempt": str(chosen.name.attempt), "step": chosen.step}
 
 
-def _as_json(sets: SetsByHand, row: SetRow) -> dict[str, Any]:
-    whole = row.whole
+def _as_json(stored: StoredCheckpoints, row: CheckpointRow) -> dict[str, Any]:
+    checkpoint = row.checkpoint
     return {
-        "url": str(sets.place),
-        "attempt": str(row.known.name.attempt),
+        "url": str(stored.place),
+        "attempt": str(row.listed.name.attempt),
         "step": row.step,
-        "whole": whole is not None,
+        "complete": checkpoint is not None,
         "why": row.why,
         "published": row.written or None,
-        "nodes": whole.nodes if whole else None,
-        "ranks": whole.world if whole else None,
-        "files": whole.files if whole else None,
-        "bytes": whole.size if whole else None,
-        "layout": whole.layout if whole else None,
+        "nodes": checkpoint.nodes if checkpoint else None,
+        "ranks": checkpoint.world_size if checkpoint else None,
+        "files": checkpoint.files if checkpoint else None,
+        "bytes": checkpoint.size if checkpoint else None,
+        "layout": checkpoint.layout if checkpoint else None,
     }
 
 
-def _cells(row: SetRow) -> tuple[str, ...]:
-    whole, attempt = row.whole, str(row.known.name.attempt)
-    if whole is None:
-        return row.step, attempt, "", "", "", "", f"not whole: {row.why}"
+def _cells(row: CheckpointRow) -> tuple[str, ...]:
+    checkpoint, attempt = row.checkpoint, str(row.listed.name.attempt)
+    if checkpoint is None:
+        return row.step, attempt, "", "", "", "", f"incomplete: {row.why}"
     written = row.written.replace("T", " ").rstrip("Z")
-    return row.step, attempt, written, str(whole.nodes), str(whole.files), size(whole.size), "whole"
+    amounts = str(checkpoint.nodes), str(checkpoint.files), size(checkpoint.size)
+    return row.step, attempt, written, *amounts, "complete"
 
 
 def _print(lines: Sequence[str]) -> None:

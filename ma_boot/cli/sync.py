@@ -62,14 +62,14 @@ _NOTHING = "there is nothing to upload at these output paths:"
 
 def _set_lines(store: Store, patience: RetryPolicy, as_json: bool, route: Route) -> Iterator[str]:
     """Yields the actions of the next start for the checkpoints of an output; none without `checkpoint`."""
-    from ma_boot.node.checkpoints.by_hand import SetsByHand, foreseen
+    from ma_boot.node.checkpoints.by_hand import StoredCheckpoints, preview_start
     from ma_boot.node.checkpoints.options import options_of
 
     options = options_of(route)
     if options is None:
         return
-    sets = SetsByHand(store, route.remote, threading.Event(), patience)
-    for action in foreseen(sets, route, options, Path.cwd()):
+    stored = StoredCheckpoints(store, route.remote, threading.Event(), patience)
+    for action in preview_start(stored, route, options, Path.cwd()):
         if as_json:
             facts = {"section": "checkpoint", "local": route.local, **action._asdict()}
             yield json.dumps({**facts, "bytes": facts.pop("size")}, ensure_ascii=False)

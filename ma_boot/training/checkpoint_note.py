@@ -1,4 +1,8 @@
-"""Checkpoints for training code: what was restored, and what is complete where files cannot tell."""
+"""Checkpoints for training code: the restored step, and calls for complete steps.
+
+The names of variables are also in `ma_boot.node.boot.checkpoint_phase`: this module has to run on Python 3.7,
+in the training's environment, without the rest of the toolkit.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +14,24 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-SPOOL = "MABOOT_CHECKPOINT_SPOOL"  # the directory where ma_boot reads; not set: nobody listens
-STEP = "MABOOT_RESTORED_STEP"  # of the first output that has restored one
-ALL = "MABOOT_RESTORED"  # JSON: a list of all outputs with checkpoints, each with directory, step and source
+# The directory from which ma_boot reads the calls; unset: no checkpoints are published.
+SPOOL = "MABOOT_CHECKPOINT_SPOOL"
+# The step of the first output that has restored one.
+STEP = "MABOOT_RESTORED_STEP"
+# JSON: a list of all outputs with checkpoints, each with directory, step and source.
+ALL = "MABOOT_RESTORED"
 _RANKS = ("RANK", "RANK_ID", "OMPI_COMM_WORLD_RANK", "MS_NODE_ID")
-_LONGEST_TICK = 90  # milliseconds between two times that a file system can tell apart
+# Milliseconds; a file system whose times are further apart has no usable clock.
+_LONGEST_TICK = 90
 _printed: list[str] = []
 
 
 def restored_step(directory: str | None = None) -> str | None:
-    """The step that is in place, as the names of its files have it; None for the beginning.
+    """Returns the restored step, as in the names of its files; None if the training starts over.
 
-    `directory` is that of an output with checkpoints, or one below it; without it the first output that has
-    restored a step is meant. Raises `ValueError` for a directory that is in no output with checkpoints: to
-    begin anew by mistake would cost more. Without ma_boot it is always None.
+    `directory` is that of an output with checkpoints, or one below it; the default is the first output that
+    has restored a step. Raises `ValueError` for a directory that is in no output with checkpoints: to start
+    over by mistake would cost more. Without ma_boot it is always None.
     """
     if directory is None:
         return os.environ.get(STEP) or None
@@ -40,18 +48,18 @@ def restored_step(directory: str | None = None) -> str | None:
 
 
 def checkpoint(step: int, epoch: int | None = None, node: bool = False, directory: str | None = None) -> None:
-    """Says that the checkpoint of this step is complete: this process has closed all its files.
+    """Marks the checkpoint of this step as complete: this process has closed all its files.
 
     `step` and `epoch` are the numbers in the names of the files, or of the directory; `epoch` only where
     those have one. Call it in every process of the job, after its last file. With `node=True` one process
-    speaks for all of its node: call it after a barrier. From the first call on, only steps that all have said
-    count. It is said of all outputs with checkpoints, or of the one that `directory` is, or is in. With
-    `checkpoint: auto` or `said` the files may have any names: those written since the call before belong to
-    the step.
+    calls for all of its node: after a barrier. From the first call on, a step is complete only when all have
+    called for it. The call is for all outputs with checkpoints, or for the one that is, or contains,
+    `directory`. With `checkpoint: auto` or `explicit` the files may have any names: those written since the
+    call before belong to the step.
 
     It appends a line to a file on the node's disk and waits until the disk has it: no network, no lock, and
-    at most 0.1 s more. It does nothing where ma_boot publishes no checkpoints, and never raises: what went
-    wrong is printed once.
+    at most 0.1 s more. It does nothing where ma_boot publishes no checkpoints, and never raises: an error is
+    printed once.
     """
     try:
         spool = os.environ.get(SPOOL)
@@ -65,8 +73,9 @@ def checkpoint(step: int, epoch: int | None = None, node: bool = False, director
             "directory": None if directory is None else os.path.realpath(directory),
         }
         _append(os.path.join(spool, f"{os.getpid()}.jsonl"), message)
-    except Exception as error:  # a training of days must not end for a note
-        tell(f"a checkpoint was not noted: {type(error).__name__}: {error}")
+    # A training of days must not end because of a note.
+    except Exception as error:
+        print_once(f"a checkpoint was not noted: {type(error).__name__}: {error}")
 
 
 def _append(path: str, message: Mapping[str, Any]) -> None:
@@ -82,10 +91,10 @@ def _append(path: str, message: Mapping[str, Any]) -> None:
 
 
 def _file_time(descriptor: int) -> int | None:
-    """The time of this call by the clock that dates files; None if the file system has none this fine.
+    """Returns the time of this call by the clock that dates files; None if that clock is too coarse.
 
-    It returns when that clock has moved on: so a file of the next step is younger, and tells by its time that
-    it is not of this one. Linux dates files by a clock that ticks every 1 to 10 ms.
+    It returns after that clock has moved on: so a file of the next step is younger, and its time shows that
+    it does not belong to this one. Linux dates files by a clock that ticks every 1 to 10 ms.
     """
     os.utime(descriptor)
     called = os.fstat(descriptor).st_mtime_ns
@@ -98,14 +107,15 @@ def _file_time(descriptor: int) -> int | None:
 
 
 def _rank(environ: Mapping[str, str]) -> int | None:
-    """The rank of this process, as its rendezvous tells it; None if it does not."""
+    """Returns the rank of this process by the variables of its rendezvous; None if there is none."""
     ranks = [environ[name] for name in _RANKS if environ.get(name, "").isdigit()]
     return int(ranks[0]) if ranks else None
 
 
-def tell(message: str) -> None:
-    """Prints what went wrong, once."""
+def print_once(message: str) -> None:
+    """Prints an error, once."""
     if message not in _printed:
         _printed.append(message)
-        with suppress(OSError, ValueError, AttributeError):  # without a stderr there is nobody to tell
+        # stderr may be closed, or None.
+        with suppress(OSError, ValueError, AttributeError):
             sys.stderr.write(f"ma_boot.training: {message}\n")

@@ -29,7 +29,7 @@ class Config(SimpleNamespace):
 
 
 def load_config(default: str = "default_config.yaml", argv: Sequence[str] | None = None) -> Config:
-    """The settings of a file, overridden by the command line: `--lr=0.1`, `--optimizer.momentum 0.9`.
+    """Loads the settings of a file, overridden by the command line: `--lr=0.1`, `--optimizer.momentum 0.9`.
 
     `default` is looked for next to the main script, then in the working directory; `--config_path FILE`
     selects another file. The file is YAML, or JSON if its name ends in `.json`; as in MindSpore's model zoo a
@@ -63,7 +63,7 @@ def load_config(default: str = "default_config.yaml", argv: Sequence[str] | None
     for name, text in vars(given).items():
         if text is not None and name in defaults:
             try:
-                _set(config, name, typed(text, defaults[name]))
+                _set(config, name, convert(text, defaults[name]))
             except ValueError as error:
                 problems.append(f"--{name}: {error}")
     for name, allowed in choices.items():
@@ -77,15 +77,15 @@ def load_config(default: str = "default_config.yaml", argv: Sequence[str] | None
 
 
 def _first_words(unknown: Sequence[str]) -> list[str]:
-    """The words without the value of an option, as in `--nothing 3`."""
+    """Returns the words without the values of unknown options, as in `--nothing 3`."""
     pairs = zip(["", *unknown], unknown)
     return [
         word for before, word in pairs if not before.startswith("--") or "=" in before or word[:2] == "--"
     ]
 
 
-def typed(text: str, default: Any) -> Any:
-    """The text, converted to the type of the default; raises `ValueError` if it cannot be."""
+def convert(text: str, default: Any) -> Any:
+    """Converts a text to the type of the default; raises `ValueError` if it cannot."""
     if isinstance(default, bool):
         if text.lower() not in _TRUE + _FALSE:
             raise ValueError(f"found {text!r}, expected true or false")
@@ -108,11 +108,11 @@ def _list(text: str, default: Sequence[Any]) -> list[Any]:
         raise ValueError(f"found {text!r}, expected a list such as [1, 2] or 1,2")
     if not default:
         return [_literal(item) if isinstance(item, str) else item for item in items]
-    return [typed(item.strip(), default[0]) if isinstance(item, str) else item for item in items]
+    return [convert(item.strip(), default[0]) if isinstance(item, str) else item for item in items]
 
 
 def _literal(text: str) -> Any:
-    """The text as a number, list, boolean or None, if it is one."""
+    """Parses a number, list, boolean or None; returns any other text unchanged."""
     if text.lower() in ("true", "false", "null", "none"):
         return {"true": True, "false": False}.get(text.lower())
     try:
@@ -136,7 +136,7 @@ def _find(named: str | None, default: str) -> str:
 
 
 def _read(file: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Settings, help texts and choices."""
+    """Reads settings, help texts and choices."""
     with open(file, encoding="utf-8") as stream:
         text = stream.read()
     try:
@@ -171,7 +171,7 @@ def _as_config(settings: Mapping[str, Any]) -> Config:
 
 
 def _leaves(config: SimpleNamespace, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Each setting with its name, such as `optimizer.lr`."""
+    """Yields each setting with its name, such as `optimizer.lr`."""
     for name, value in vars(config).items():
         if isinstance(value, SimpleNamespace):
             yield from _leaves(value, before + name + ".")
@@ -187,5 +187,5 @@ def _set(config: SimpleNamespace, name: str, value: Any) -> None:
 
 
 def _plain(text: str) -> str:
-    """The text with `%` escaped for argparse."""
+    """Escapes `%` for argparse."""
     return text.replace("%", "%%")

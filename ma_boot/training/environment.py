@@ -25,7 +25,7 @@ def init_env(cfg: Any) -> None:
     dynamic cluster supports since MindSpore 2.0.
 
     In the scheduler of the dynamic cluster this does not return: the process exits with the cluster. Raises
-    `ValueError` with everything that is wrong in `cfg`.
+    `ValueError` with all errors in `cfg`.
     """
     problems = []
     for name, allowed in (("device_target", TARGETS), ("context_mode", MODES)):
@@ -57,7 +57,7 @@ def init_env(cfg: Any) -> None:
 
 
 def has_group(environ: Mapping[str, str]) -> bool:
-    """Whether this process finds others: by the dynamic cluster, by mpirun, or by the rank table."""
+    """Returns whether this process joins others: by the dynamic cluster, by mpirun, or by the rank table."""
     if environ.get("MS_ROLE"):
         return True
     if group_size(environ) == 1:
@@ -66,7 +66,7 @@ def has_group(environ: Mapping[str, str]) -> bool:
 
 
 def group_size(environ: Mapping[str, str]) -> int:
-    """The number of processes that were started together."""
+    """Returns the number of processes that were started together."""
     for name in ("MS_WORKER_NUM", "OMPI_COMM_WORLD_SIZE", "RANK_SIZE"):
         if environ.get(name):
             return int(environ[name])

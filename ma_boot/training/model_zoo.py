@@ -18,7 +18,7 @@ _DOWNLOADS = (("data_url", "data_path"), ("checkpoint_url", "load_path"), ("trai
 def moxing_wrapper(
     pre_process: Step | None = None, post_process: Step | None = None, config: Any = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator that downloads the inputs before a training and uploads the output after it.
+    """Returns a decorator that downloads the inputs before a training and uploads the output after it.
 
     If `config.enable_modelarts` is true, it works as the model zoo's `model_utils.moxing_adapter`: copies
     `data_url` to `data_path`, `checkpoint_url` to `load_path` and the current contents of `train_url` to
@@ -79,7 +79,7 @@ def _download(settings: Any) -> None:
 
 
 def _upload(settings: Any) -> None:
-    """Uploads in one process at a time: each skips what is there, so the last one uploads the rest."""
+    """Uploads in one process at a time: each skips files that are there, so the last one uploads the rest."""
     url, path = getattr(settings, "train_url", None), getattr(settings, "output_path", None)
     if url and path and not _same(url, path) and os.path.isdir(path) and os.listdir(path):
         name = f"{os.getuid()} from {os.path.abspath(path)} to {url}"
@@ -95,7 +95,7 @@ def _upload_after_failure(settings: Any) -> None:
 
 
 def _same(url: str, path: str) -> bool:
-    """Whether the URL is the local path: the platform passes paths of directories that it has filled."""
+    """Returns whether the URL is the local path: the platform passes directories that it has filled."""
     return "://" not in url and os.path.abspath(url) == os.path.abspath(path)
 
 
@@ -135,7 +135,7 @@ def in_turn(name: str, work: Callable[[], None], once: bool = False) -> None:
 
 
 def _notify(own: socket.socket) -> None:
-    """Tells all processes that wait; a name released without that means that the work is not done."""
+    """Notifies all processes that wait; a name released without that means that the work is not done."""
     own.setblocking(False)
     while True:
         try:
@@ -152,7 +152,8 @@ def _was_done(name: str) -> bool:
         try:
             peer.connect(_address(name))
             return peer.recv(len(DONE)) == DONE
-        except OSError:  # it has ended
+        # The other process has ended.
+        except OSError:
             return False
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints for training code: whether one is asked for, in all ranks at the same step."""
+"""Checkpoints for training code: requests of ma_boot to save, in all ranks at the same step."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ import struct
 import time
 from collections.abc import Sequence
 
-from ma_boot.training.checkpoint_note import tell
+from ma_boot.training.checkpoint_note import print_once
 
-FILE = "MABOOT_SAVE_FILE"  # of this attempt; not set: nobody asks
-NUMBER = struct.Struct("<q")  # the file has the highest call so far, then the answers
+# The file of this attempt, shared with ma_boot; unset: no checkpoint is ever requested.
+FILE = "MABOOT_SAVE_FILE"
+# The file has the number of the highest call so far, then the answers.
+NUMBER = struct.Struct("<q")
+# Bytes that are read of the file, at most: 131,072 numbers.
 MOST_BYTES = 1 << 20
+# Seconds between two looks at the file while the nodes have not agreed on a call.
 POLL_SECONDS = 0.02
 _calls = 0
 
 
 def should_save() -> bool:
-    """Whether ma_boot asks for a checkpoint of this step, as the job's time is nearly over or somebody asks.
+    """Returns whether to save a checkpoint now: the job's time limit is near, or a user has requested one.
 
-    Call it in every rank, once at the end of every step: all ranks of all nodes answer the same at the same
-    call, and True once for what is asked. It takes a lock on a file of the node's memory or disk for some
+    Call it in every rank, once at the end of every step: all ranks of all nodes get the same answer at the
+    same call, and True once for each request. It takes a lock on a file of the node's memory or disk for some
     microseconds, and waits only at a call on which the nodes have not agreed yet. Where they cannot agree (no
-    MABOOT_JOB_TOKEN), and without ma_boot, it is always False. It never raises: what went wrong is printed
-    once.
+    MABOOT_JOB_TOKEN), and without ma_boot, it is always False. It never raises: an error is printed once.
     """
     global _calls
     _calls += 1
@@ -33,21 +36,22 @@ def should_save() -> bool:
         return False
     try:
         return _is_asked(path, _calls)
-    except Exception as error:  # a training of days must not end for a question
-        tell(f"not known whether to save: {type(error).__name__}: {error}")
+    # A training of days must not end because of a question.
+    except Exception as error:
+        print_once(f"not known whether to save: {type(error).__name__}: {error}")
         return False
 
 
 def answer(answers: Sequence[int], call: int) -> bool | None:
-    """What a rank answers at a call: `answers` are those that are True, negative in doubt; then None."""
+    """Returns the answer for a call; None while in doubt. `answers` are calls, negative if in doubt."""
     return None if -call in answers else call in answers
 
 
 def _is_asked(path: str, call: int) -> bool:
-    """Whether this call is one that is asked to save, once that is not in doubt any more.
+    """Returns whether this call has to save; waits while that is in doubt.
 
-    ma_boot asks for a call after the highest one so far, under the same lock: so all ranks are still before
-    it, and see the question when they come there.
+    ma_boot requests a call after the highest one so far, under the same lock: so all ranks are still before
+    it, and see the request when they come there.
     """
     with open(path, "r+b", buffering=0) as file:
         while True:

@@ -22,7 +22,7 @@ import pytest
 from path_mapping.stores.open_store import open_store
 from tests.conftest import CREDENTIALS
 from tests.container.conftest import ROOT, SESSION, Built
-from tests.functional.frameworks.checkpoint_jobs import whole_sets
+from tests.functional.frameworks.checkpoint_jobs import complete_checkpoints
 from tests.functional.node import eventually
 from tests.mindspore_end import again_after_a_crash
 from tests.obs import MemoryObs
@@ -212,7 +212,7 @@ def test_eight_ranks_on_two_nodes_train_and_their_checkpoints_arrive(laptop: Lap
     assert ended.code == 0, ended.output
     assert ended.output.count("parameters equal on all 8 ranks") == 8
     checkpoints = laptop.root / "obs" / "ma-boot-example" / "checkpoints"
-    (newest,) = whole_sets(checkpoints)
+    (newest,) = complete_checkpoints(checkpoints)
     assert sorted(newest["files"]) == [f"rank_{rank}/cnn-1_2.ckpt" for rank in range(8)]
     assert all(path.stat().st_size for path in newest["files"].values())
     assert {path.stat().st_uid for path in checkpoints.rglob("*")} == {os.getuid()}

@@ -26,7 +26,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Callable, NamedTuple
 
-from ma_boot.node.checkpoints.by_hand import SetsByHand
+from ma_boot.node.checkpoints.by_hand import StoredCheckpoints
 from path_mapping.mapping.routes import ObsUrl
 from path_mapping.stores.open_store import open_store
 from path_mapping.stores.store import Store
@@ -39,14 +39,14 @@ NODES = 2
 START_SECONDS = 300.0  # of the whole job; the machine may be busy
 MOMENT_SECONDS = 20.0  # for which a moment is waited for, before the job is killed at another
 _PART = re.compile(
-    r"ckpt/\.ma_boot/sets/(\d+)-(\w+)/(\d+)-(\d+)-(said|seen)/part-(\d+)-of-(\d+)(-empty)?\.json"
+    r"ckpt/\.ma_boot/manifests/(\d+)-(\w+)/(\d+)-(\d+)-(explicit|inferred)/part-(\d+)-of-(\d+)(-empty)?\.json"
 )
 _DATA = r"/bucket/ckpt/attempt-.*"
 
 # What an OBS is asked for at a moment: method and path. The others are seen on the disk, or come by themselves.
 REQUESTS = {
     "a file goes up": ("PUT", _DATA),
-    "a manifest goes up": ("PUT", r".*/sets/.*/part-.*"),
+    "a manifest goes up": ("PUT", r".*/manifests/.*/part-.*"),
     "a removal is noted": ("PUT", r".*/removals/.*"),
     "a set is removed": ("DELETE", r".*"),
 }
@@ -203,10 +203,10 @@ class KilledJob:
         )
         assert len(running.reports("restored")) == self.ranks, self.log.read_text(errors="replace")
 
-    def newest_whole(self) -> WholeSet | None:
+    def newest_complete(self) -> WholeSet | None:
         """Returns the checkpoint that the next start must resume from, with the digests of its files in the store."""
         sets: dict[Any, dict[int, str]] = defaultdict(dict)
-        for stored in self.store.list("bucket", "ckpt/.ma_boot/sets/"):
+        for stored in self.store.list("bucket", "ckpt/.ma_boot/manifests/"):
             match = _PART.fullmatch(stored.key)
             assert match is not None, stored.key
             attempt, tag, step, version, kind, node, nodes, _ = match.groups()
@@ -224,19 +224,17 @@ class KilledJob:
 
     def prune(self) -> None:
         """Removes by `ma_boot` the leftovers of killed steps: all of them, and no file of a complete checkpoint."""
-        before, sets = (
-            self.newest_whole(),
-            SetsByHand(self.store, ObsUrl("bucket", "ckpt"), Event(), RetryPolicy(60)),
-        )
-        sets.remove([], sets.leftovers(0.0))
-        assert self.newest_whole() == before
+        before = self.newest_complete()
+        stored = StoredCheckpoints(self.store, ObsUrl("bucket", "ckpt"), Event(), RetryPolicy(60))
+        stored.remove([], stored.find_leftovers(0.0))
+        assert self.newest_complete() == before
         manifests = [
-            stored.key
-            for stored in self.store.list("bucket", "ckpt/.ma_boot/sets/")
-            if "/part-" in stored.key
+            found.key
+            for found in self.store.list("bucket", "ckpt/.ma_boot/manifests/")
+            if "/part-" in found.key
         ]
         named = {f"ckpt/{file['key']}" for key in manifests for file in json.loads(self.read(key))["files"]}
-        assert {stored.key for stored in self.store.list("bucket", "ckpt/attempt-")} == named
+        assert {found.key for found in self.store.list("bucket", "ckpt/attempt-")} == named
 
     def read(self, key: str) -> bytes:
         """An object; it must be there."""
@@ -282,7 +280,7 @@ def free_port() -> int:
 def run_kills(job: KilledJob, chance: random.Random, kills: int) -> str:
     """Kills the job so often, each time in another way at another moment; returns the kills.
 
-    More often if it has never gone on from a set by then.
+    More often if it has never resumed from a checkpoint by then.
     """
     counted: Counter[str] = Counter()
     expected: WholeSet | None = None
@@ -296,7 +294,7 @@ def run_kills(job: KilledJob, chance: random.Random, kills: int) -> str:
             shutil.rmtree(gone / ".checkpoints.aside", ignore_errors=True)
         if chance.random() < 0.1:
             job.prune()
-        before, expected = expected, job.newest_whole()
+        before, expected = expected, job.newest_complete()
         assert before is None or (expected is not None and expected.order >= before.order), (before, expected)
         running = job.start()
         try:

@@ -57,7 +57,7 @@ def story(store: Store, base: Path, step: int) -> str | None:
     node = TestNode(base, store, options={"keep": 1, "interval": 1000.0})
     restored = node.start()
     node.save(step, {f"{number}.bin": b"%d %d" % (step, number) * 1000 for number in range(2)})
-    node.say(step)
+    node.note_call(step)
     node.cycle(1)
     node.end()
     return step_of(restored)
@@ -105,6 +105,6 @@ def check(store: Store, step: int) -> None:
     """Checks that the newest checkpoint has its two files, and that no file of a removed one is left."""
     names = [key for key in keys(store) if "/iter_" in key]
     assert {key for key in names if f"/iter_{step}/" in key} >= set(names[-2:])
-    manifests = list(keys(store, "ckpt/.ma_boot/sets/"))
+    manifests = list(keys(store, "ckpt/.ma_boot/manifests/"))
     assert 1 <= len(manifests) <= 2, "the newest, and the one that was restored"
     assert len(names) == 2 * len(manifests)

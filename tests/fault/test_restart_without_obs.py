@@ -15,7 +15,7 @@ from tests.obs import MemoryObs
 UPLOAD_SECONDS = 16.0
 MAPPING = """
 output:
-  ckpt: {obs: 'obs://bucket/ckpt/', checkpoint: [said, 'step_{step}'], restore: latest, interval: 1}
+  ckpt: {obs: 'obs://bucket/ckpt/', checkpoint: [explicit, 'step_{step}'], restore: latest, interval: 1}
 """
 TRAIN = [
     "from ma_boot.training import checkpoint",

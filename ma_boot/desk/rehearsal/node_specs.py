@@ -23,7 +23,7 @@ from ma_boot.desk.rehearsal.simulated_cards import tools_of
 from ma_boot.errors import CannotCreate
 from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.request import BootRequest, as_options, as_variables, boot_command
-from ma_boot.node.checkpoints.options import OPTIONS, options_of, written
+from ma_boot.node.checkpoints.options import OPTIONS, options_of, write_options
 from ma_boot.node.launch.launch_plan import WorkerSpec
 from ma_boot.platform.modelarts.job import PLATFORM_GID, PLATFORM_UID
 from path_mapping.errors import MappingInvalid
@@ -172,7 +172,7 @@ def _section(routes: Sequence[Route], root: str) -> dict[str, Any]:
         }
         checkpoints = options_of(route)
         if checkpoints is not None:
-            options.update(written(checkpoints))
+            options.update(write_options(checkpoints))
         section[_escaped(local)] = {"obs": _escaped(str(route.remote)), "required": route.required, **options}
     return section
 

@@ -7,7 +7,7 @@ __path__ = [os.path.join(_SITE, "path_mapping")]
 
 
 def __getattr__(name):
-    """`file`, loaded on demand for `import path_mapping as mox`, as in the real one."""
+    """Loads `file` on demand for `import path_mapping as mox`, as the real package does."""
     if name != "file":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib

@@ -12,11 +12,12 @@ from ma_boot.errors import ConfigError, OutputLost
 from ma_boot.node.boot.boot_state import Boot
 from ma_boot.node.boot.checkpoint_phase import (
     RESTART_SHARE,
+    CheckpointPhase,
     NodeCheckpoints,
-    restored_checkpoints,
+    checkpoints_first,
+    has_checkpoints,
+    open_checkpoints,
     sending_outputs,
-    sets_first,
-    with_checkpoints,
 )
 from ma_boot.node.boot.environment_phase import NodeSetup, check_command, training_command
 from ma_boot.node.boot.job_phase import (
@@ -174,7 +175,9 @@ def _end(request: BootRequest, context: ProcessContext, peers: JobPeers, reached
     with journal.best_effort("processes left by the setup were not stopped"):
         stop_setup(request.run.stop_timeout, inbox, journal.say, journal.event)
     all_expected = _are_outputs_expected(reached, bool(inbox.stops))
-    sets = sets_first(transfers, reached.checkpoints.outputs, run, stopped=bool(inbox.stops), journal=journal)
+    sets = checkpoints_first(
+        transfers, reached.checkpoints.outputs, run, stopped=bool(inbox.stops), journal=journal
+    )
     terms = UploadTerms(
         timeout=_time_left(request, reached.checkpoints),
         missing=NOTHING_LEFT if all_expected else "",
@@ -200,7 +203,7 @@ def _are_outputs_expected(reached: Reached, is_stopped: bool) -> bool:
 def _time_left(request: BootRequest, checkpoints: NodeCheckpoints) -> float:
     """Returns the seconds for the last uploads, without those for which a restart has waited for OBS."""
     timeout = request.transfers.upload_timeout
-    return max(timeout - checkpoints.waited_in_vain(), timeout * (1 - 2 * RESTART_SHARE))
+    return max(timeout - checkpoints.seconds_away(), timeout * (1 - 2 * RESTART_SHARE))
 
 
 def _leave(peers: JobPeers, so_far: Ending) -> None:
@@ -339,20 +342,20 @@ def _select_environment(boot: Boot) -> TrainingEnvironment:
 
 def _restored_checkpoints(boot: Boot, placement: Placement, table: RankTable | None) -> NodeCheckpoints:
     """Restores the checkpoints to resume from."""
-    if boot.transfers is None or not with_checkpoints(boot.transfers):
+    if boot.transfers is None or not has_checkpoints(boot.transfers):
         return NodeCheckpoints()
     # Before the download: a process of an earlier start may still write to the same directory.
     _stop_leftovers(boot)
-    return restored_checkpoints(
+    phase = CheckpointPhase(
         boot.transfers,
-        placement,
-        table,
-        job=boot.job,
         timeout=boot.request.ranks.rank_table_timeout,
         upload_timeout=boot.request.transfers.upload_timeout,
         inbox=boot.inbox,
         journal=boot.journal,
     )
+    checkpoints = open_checkpoints(phase, placement, table, boot.job)
+    checkpoints.restore()
+    return checkpoints
 
 
 def _reset(boot: Boot, placement: Placement) -> ResetWatch | None:

@@ -1,4 +1,7 @@
-"""The checkpoints of a node: restored before its processes start, published while they run and at the end."""
+"""The checkpoints of a node: restored before its processes start, published while they run and at the end.
+
+What publishes and restores is imported only where an output has checkpoints: it takes a tenth of a second.
+"""
 
 from __future__ import annotations
 
@@ -37,249 +40,245 @@ from ma_boot.wording import ProgressLine, duration, size
 from path_mapping import errors as mapping_errors
 
 if TYPE_CHECKING:
-    from ma_boot.node.checkpoints.attempts import Restored
+    from ma_boot.node.checkpoints.attempts import BegunAttempt
     from ma_boot.node.checkpoints.output import CheckpointOutput
     from ma_boot.node.checkpoints.steps import RunEnd
     from path_mapping.workers.retry import RetryPolicy
 
-RESTART_SHARE = 0.25  # of --upload-timeout, for which OBS may be away while what was saved is published
-# before a restart, and again while it is restored
-
-# What publishes and restores is imported where an output has checkpoints.
+# Share of --upload-timeout for which a restart waits for OBS: once while saved checkpoints are published, and
+# once while one is restored. The rest is for the last uploads.
+RESTART_SHARE = 0.25
 
 STEP, FROM, ALL = "MABOOT_RESTORED_STEP", "MABOOT_RESTORED_FROM", "MABOOT_RESTORED"
 SPOOL = "MABOOT_CHECKPOINT_SPOOL"
 
+Check = Callable[[], None]
 
-class NodeCheckpoints(NamedTuple):
-    """The outputs of a node that have checkpoints: none for most jobs.
 
-    `variables` tell the training what was restored, unset if nothing was, and where to say what is complete.
-    Before a restart of the processes, `publish` publishes what the dead ones had saved, for at most so many
-    seconds; `again` goes on from the newest whole set. Both call a `check` while they wait, which may raise.
-    `waited_in_vain` is for how many seconds OBS has been away between attempts, up to now.
+class CheckpointPhase(NamedTuple):
+    """The parts of a node that its checkpoints need.
+
+    `timeout` is the longest wait, in seconds, without news from any other node. Between two attempts, OBS may
+    be away for a part of `upload_timeout`.
     """
 
-    outputs: tuple[CheckpointOutput, ...] = ()
-    variables: Mapping[str, str | None] = {}
-    publish: Callable[[float, Callable[[], None]], None] = lambda seconds, check: None
-    again: Callable[[Sequence[WorkerSpec], Callable[[], None]], Sequence[WorkerSpec]] = (
-        lambda workers, check: workers
-    )
-    waited_in_vain: Callable[[], float] = lambda: 0.0
+    transfers: NodeTransfers
+    timeout: float
+    upload_timeout: float
+    inbox: SignalInbox
+    journal: Journal
 
-    def whole(self) -> str:
-        """The newest steps that are known to count in OBS, one for each output; empty if there is none."""
-        return " ".join(filter(None, (output.last_whole[0] for output in self.outputs)))
-
-
-def with_checkpoints(transfers: NodeTransfers | None) -> bool:
-    """Whether this node has an output with checkpoints."""
-    return any(route.more is not None for route in outputs_of(transfers))
+    @property
+    def restart_seconds(self) -> float:
+        """Seconds for which a restart waits for OBS, at most."""
+        return self.upload_timeout * RESTART_SHARE
 
 
-def restored_checkpoints(
-    transfers: NodeTransfers,
-    placement: Placement,
-    table: RankTable | None,
-    job: JobEnvironment,
-    timeout: float,
-    upload_timeout: float,
-    inbox: SignalInbox,
-    journal: Journal,
-) -> NodeCheckpoints:
-    """Agrees with the other nodes on the newest whole set of each output, and puts it in place.
+class NodeCheckpoints:
+    """The outputs of a node that have checkpoints, none for most jobs, over all its attempts."""
 
-    `timeout` is the longest wait, in seconds, without news from any other node. Between two attempts, OBS
-    may be away for a part of `upload_timeout`, of which the rest is for the last uploads. Raises `NodesLate`,
-    `ConfigError` if this job cannot go on from the newest set, `StoreUnavailable`, `CannotCreate` if the disk
-    failed, and `Stopped`.
-    """
-    outputs = _outputs(transfers, placement, _start(table, job), job, journal)
+    def __init__(
+        self, phase: CheckpointPhase | None = None, outputs: Sequence[CheckpointOutput] = ()
+    ) -> None:
+        self.outputs = tuple(outputs)
+        # What was restored, for the training; a variable is unset if its value is None.
+        self.variables: Mapping[str, str | None] = {}
+        self._phase = phase
+        # Since when OBS has been away between attempts, monotonic; None if it was reached.
+        self._away_since: float | None = None
 
-    patience = min(transfers.retry_seconds, upload_timeout * RESTART_SHARE)
-    begun = partial(_begun, transfers, outputs, inbox=inbox, journal=journal)
-    away = _Away()
+    def newest_complete(self) -> str:
+        """Returns the newest steps known to be complete in OBS, one for each output; empty for none."""
+        newest = (output.publisher.newest_complete for output in self.outputs)
+        return " ".join(complete.step for complete in newest if complete is not None)
 
-    def publish(seconds: float, check: Callable[[], None]) -> None:
-        began, at_most = time.monotonic(), min(seconds, upload_timeout * RESTART_SHARE)
-        reached = _publish_before_restart(
-            transfers, outputs, at_most, retry_seconds=patience, inbox=inbox, check=check, journal=journal
-        )
-        away.note(began, reached)
+    def seconds_away(self) -> float:
+        """Returns for how many seconds OBS has been away between attempts, 0 if it was reached."""
+        return 0.0 if self._away_since is None else time.monotonic() - self._away_since
 
-    def again(workers: Sequence[WorkerSpec], check: Callable[[], None]) -> Sequence[WorkerSpec]:
-        began, longest = time.monotonic(), min(timeout, AGREE_SECONDS)
+    def restore(self) -> None:
+        """Agrees with the other nodes on the newest complete checkpoints, and puts them in place.
+
+        Raises `NodesLate`, `ConfigError` if this job cannot resume from the newest checkpoint,
+        `StoreUnavailable`, `CannotCreate` if the disk failed, and `Stopped`.
+        """
+        if self._phase is not None:
+            phase = self._phase
+            self._begin(phase, phase.timeout, phase.transfers.retry_seconds, phase.inbox.check)
+
+    def restore_again(self, workers: Sequence[WorkerSpec], check: Check) -> Sequence[WorkerSpec]:
+        """Restores for the next attempt; returns the processes with its variables. `check` may raise."""
+        phase, began = self._phase, time.monotonic()
+        if phase is None:
+            return workers
         try:
-            restored = begun(longest, retry_seconds=patience, check=check)
+            self._begin(phase, min(phase.timeout, AGREE_SECONDS), self._patience(phase), check)
         except StoreUnavailable:
-            away.note(began, False)
+            self._note_away(began, False)
             raise
-        away.note(began, True)
-        changed = _variables(outputs, restored)
-        return [worker._replace(environ=applied(worker.environ, changed)) for worker in workers]
+        self._note_away(began, True)
+        return [worker._replace(environ=applied(worker.environ, self.variables)) for worker in workers]
 
-    restored = begun(timeout, retry_seconds=transfers.retry_seconds, check=inbox.check)
-    return NodeCheckpoints(outputs, _variables(outputs, restored), publish, again, away.seconds)
+    def publish_saved(self, seconds: float, check: Check) -> None:
+        """Publishes, before a restart, what the dead processes had saved; errors are logged and suppressed.
 
-
-class _Away:
-    """Since when OBS has been away between attempts."""
-
-    def __init__(self) -> None:
-        self._since: float | None = None
-
-    def note(self, began: float, reached: bool) -> None:
-        """Takes note whether something that began at this time has reached OBS."""
-        self._since = None if reached else began if self._since is None else self._since
-
-    def seconds(self) -> float:
-        """For how long it has been away, 0 if it is there."""
-        return 0.0 if self._since is None else time.monotonic() - self._since
-
-
-def _begun(
-    transfers: NodeTransfers,
-    outputs: Sequence[CheckpointOutput],
-    timeout: float,
-    retry_seconds: float,
-    inbox: SignalInbox,
-    check: Callable[[], None],
-    journal: Journal,
-) -> list[Restored]:
-    """The beginning of an attempt, as a phase of its own."""
-    progress = TransferProgress("checkpoints", "download", journal)
-
-    def restore(cancel: threading.Event) -> list[Restored]:
+        It takes `seconds` at most. `check` is called during the wait, and may raise.
+        """
+        phase, began = self._phase, time.monotonic()
+        if phase is None:
+            return
         from path_mapping.workers.retry import RetryPolicy
 
-        patience = RetryPolicy(retry_seconds)
-        with progress.shown() as update:
-            return [output.begin(cancel, update, patience, timeout) for output in outputs]
-
-    with journal.phase("checkpoints") as phase:
-        task = Task("checkpoints", restore, inbox)
+        seconds = min(seconds, phase.restart_seconds)
+        publish = publish_last(self.outputs, None, False, phase.journal, goes_on=True)
+        policy = RetryPolicy(self._patience(phase))
+        task = Task("publishing", lambda cancel: publish(cancel, policy), phase.inbox)
         try:
-            task.wait(check, remind=progress.say)
-            sets = task.result()
-        except mapping_errors.PathMappingError as error:
-            raise to_boot_error(error, transfers.store, "checkpoints") from error
-        except OSError as error:
-            raise CannotCreate(f"checkpoints: {error}") from error
+            in_time = task.wait(check, time.monotonic() + seconds)
         except BaseException:
             cancel_and_wait(task)
             raise
-        phase.detail = "; ".join(map(_text, sets))
-        for output, restored in zip(outputs, sets):
-            step = restored.chosen.step if restored.chosen else ""
-            journal.event(
-                "restored", step=step, source=_source(output, restored) or f"none in {output.place}"
-            )
-    return sets
+        if not in_time:
+            cancel_and_wait(task)
+        late = f"not every checkpoint was published in {seconds:.0f} s"
+        problems = task.result() if in_time else [late]
+        for problem in problems:
+            phase.journal.warn(problem)
+        self._note_away(began, not problems)
+
+    def _patience(self, phase: CheckpointPhase) -> float:
+        return min(phase.transfers.retry_seconds, phase.restart_seconds)
+
+    def _note_away(self, began: float, is_reached: bool) -> None:
+        """Notes whether OBS was reached by what began at this time."""
+        if is_reached:
+            self._away_since = None
+        elif self._away_since is None:
+            self._away_since = began
+
+    def _begin(self, phase: CheckpointPhase, timeout: float, retry_seconds: float, check: Check) -> None:
+        """Begins an attempt, as a phase of the journal."""
+        journal = phase.journal
+        progress = TransferProgress("checkpoints", "download", journal)
+
+        def begin(cancel: threading.Event) -> list[BegunAttempt]:
+            from path_mapping.workers.retry import RetryPolicy
+
+            patience = RetryPolicy(retry_seconds)
+            with progress.shown() as update:
+                return [output.begin(cancel, update, patience, timeout) for output in self.outputs]
+
+        with journal.phase("checkpoints") as journal_phase:
+            task = Task("checkpoints", begin, phase.inbox)
+            try:
+                task.wait(check, remind=progress.say)
+                begun = task.result()
+            except mapping_errors.PathMappingError as error:
+                raise to_boot_error(error, phase.transfers.store, "checkpoints") from error
+            except OSError as error:
+                raise CannotCreate(f"checkpoints: {error}") from error
+            except BaseException:
+                cancel_and_wait(task)
+                raise
+            journal_phase.detail = "; ".join(map(_summary, begun))
+            for output, attempt in zip(self.outputs, begun):
+                step = attempt.checkpoint.step if attempt.checkpoint else ""
+                source = _source(output, attempt) or f"none in {output.target.place}"
+                journal.event("restored", step=step, source=source)
+        self.variables = _variables(self.outputs, begun)
 
 
-def _publish_before_restart(
-    transfers: NodeTransfers,
-    outputs: Sequence[CheckpointOutput],
-    seconds: float,
-    retry_seconds: float,
-    inbox: SignalInbox,
-    check: Callable[[], None],
-    journal: Journal,
-) -> bool:
-    """Publishes what is complete; what fails is said: the restart goes on from what there is. Returns whether
-    nothing failed."""
-    from path_mapping.workers.retry import RetryPolicy
-
-    publish = last_sets(outputs, None, False, journal, goes_on=True)
-    task = Task("publishing", lambda cancel: publish(cancel, RetryPolicy(retry_seconds)), inbox)
-    try:
-        in_time = task.wait(check, time.monotonic() + seconds)
-    except BaseException:
-        cancel_and_wait(task)
-        raise
-    if not in_time:
-        cancel_and_wait(task)
-    late = f"not every checkpoint was published in {seconds:.0f} s"
-    problems = task.result() if in_time else [late]
-    for problem in problems:
-        journal.warn(problem)
-    return not problems
+def has_checkpoints(transfers: NodeTransfers | None) -> bool:
+    """Returns whether this node has an output with checkpoints."""
+    return any(route.more is not None for route in outputs_of(transfers))
 
 
-def _outputs(
-    transfers: NodeTransfers, placement: Placement, name: str, job: JobEnvironment, journal: Journal
-) -> tuple[CheckpointOutput, ...]:
+def open_checkpoints(
+    phase: CheckpointPhase, placement: Placement, table: RankTable | None, job: JobEnvironment
+) -> NodeCheckpoints:
+    """Returns the outputs with checkpoints; nothing is restored yet."""
+    from ma_boot.node.checkpoints.checkpoint_route import CheckpointRoute
+    from ma_boot.node.checkpoints.options import options_of
     from ma_boot.node.checkpoints.output import CheckpointOutput
-    from ma_boot.node.checkpoints.publication import JobStart
+    from ma_boot.node.checkpoints.records.job_member import JobMember
 
-    store = transfers.store
+    transfers, journal = phase.transfers, phase.journal
 
-    def counted(step: str, files: int, bytes_sent: int, seconds: float) -> None:
+    def report(step: str, files: int, bytes_sent: int, seconds: float) -> None:
         published = f"{files} files, {size(bytes_sent)}"
         journal.say(ProgressLine(f"checkpoint step {step}: published in {seconds:.1f} s: {published}"))
         journal.event("checkpoint", step=step, files=files, bytes=bytes_sent, seconds=seconds)
 
-    start = JobStart(
-        job.node_rank, job.node_count, placement.ranks, placement.world_size, job.name, name,
-        transfers.take_over,
-    )  # fmt: skip
+    member = JobMember(
+        job.node_rank,
+        job.node_count,
+        ranks=placement.ranks,
+        world_size=placement.world_size,
+        job=job.name,
+        start=_identify_start(table, job),
+    )
     outputs: list[CheckpointOutput] = []
     for route in outputs_of(transfers):
-        if route.more is not None:
-            spool = outputs[0].spool if outputs else None
-            outputs.append(
-                CheckpointOutput(route, transfers.base, store, start, journal.warn, counted, spool)
-            )
-    return tuple(outputs)
+        options = options_of(route)
+        if options is None:
+            continue
+        target = CheckpointRoute(
+            route=route,
+            options=options,
+            base=transfers.base,
+            store=transfers.store,
+            member=member,
+            say=journal.warn,
+            report=report,
+            take_over=transfers.take_over,
+        )
+        outputs.append(CheckpointOutput(target, outputs[0].spool if outputs else None))
+    return NodeCheckpoints(phase, outputs)
 
 
-def _start(table: RankTable | None, job: JobEnvironment) -> str:
-    """What tells this start of the job from another job's of the same name: the names of its pods."""
+def _identify_start(table: RankTable | None, job: JobEnvironment) -> str:
+    """Returns an identity of this start of the job: the names of its pods are new with each start."""
     pods = [pod.name or "" for pod in table.pods] if table is not None else []
     names = sorted(pods if pods and all(pods) else job.place.hosts)
     return hashlib.sha256("\n".join([job.name, *names]).encode()).hexdigest()[:16]
 
 
-def _text(restored: Restored) -> str:
-    """What was restored, in words."""
-    chosen = restored.chosen
-    if chosen is None:
+def _summary(begun: BegunAttempt) -> str:
+    """Returns a phrase for what was restored."""
+    checkpoint = begun.checkpoint
+    if checkpoint is None:
         return "no checkpoint to resume from"
-    fetched = (
-        f"{restored.files} files, {size(restored.size)} fetched" if restored.files else "all of it was here"
+    downloaded = (
+        f"{begun.files} files, {size(begun.size)} downloaded" if begun.files else "all of it was here"
     )
-    return f"resuming from step {chosen.step} of {chosen.name.attempt}: {fetched}"
+    return f"resuming from step {checkpoint.step} of {checkpoint.name.attempt}: {downloaded}"
 
 
-def _variables(outputs: tuple[CheckpointOutput, ...], sets: list[Restored]) -> dict[str, str | None]:
-    """What was restored, in all and in the first output with a step; where the training says its steps."""
+def _variables(outputs: Sequence[CheckpointOutput], begun: Sequence[BegunAttempt]) -> dict[str, str | None]:
+    """Returns the variables for the training: the restored steps, and the spool for its calls."""
     documents = [
         {
-            "directory": os.path.realpath(output.route.path(output.base)),
-            "step": restored.chosen.step if restored.chosen else None,
-            "source": _source(output, restored) or None,
+            "directory": os.path.realpath(output.target.root),
+            "step": attempt.checkpoint.step if attempt.checkpoint else None,
+            "source": _source(output, attempt) or None,
         }
-        for output, restored in zip(outputs, sets)
+        for output, attempt in zip(outputs, begun)
     ]
     first = next((document for document in documents if document["step"]), documents[0])
     spool = str(outputs[0].spool)
     return {STEP: first["step"], FROM: first["source"], ALL: json.dumps(documents), SPOOL: spool}
 
 
-def _source(output: CheckpointOutput, restored: Restored) -> str:
-    """Where a set was restored from; empty if none was."""
-    return f"{output.place}{restored.chosen.name.attempt}" if restored.chosen else ""
+def _source(output: CheckpointOutput, begun: BegunAttempt) -> str:
+    """Returns the URL from which a checkpoint was restored; empty if none was."""
+    return f"{output.target.place}{begun.checkpoint.name.attempt}" if begun.checkpoint else ""
 
 
 @contextmanager
 def sending_outputs(
     transfers: NodeTransfers | None, checkpoints: NodeCheckpoints, journal: Journal, inbox: SignalInbox
 ) -> Iterator[None]:
-    """Uploads outputs and publishes checkpoints while the block runs.
-
-    Failures are reported; the next round or look tries again.
-    """
+    """Uploads outputs and publishes checkpoints while the block runs; retries after failures."""
 
     def failed(error: Exception) -> None:
         expected = isinstance(error, (mapping_errors.PathMappingError, OSError))
@@ -292,7 +291,8 @@ def sending_outputs(
             for run in (output.watch, output.publish):
                 try:
                     task = Task("publishing", partial(run, failed=failed), inbox)
-                except RuntimeError as error:  # the limit of threads
+                # The container has a limit of threads.
+                except RuntimeError as error:
                     journal.warn(f"checkpoints: published at the end only: {described(error)}")
                     break
                 running.callback(cancel_and_wait, task)
@@ -300,57 +300,57 @@ def sending_outputs(
 
 
 class CutFiles:
-    """Tells the outputs with checkpoints that a process has died: what it was writing may be half a file.
+    """Notifies the outputs with checkpoints of the death of a process: its files may be incomplete.
 
     An `Observer`. Behind a launcher only the launcher's own death is seen.
     """
 
-    without = "a file that a dying process was writing may be taken for a whole one"
+    without = "a file that a dying process was writing may be taken for a complete one"
 
     def __init__(self, outputs: Sequence[CheckpointOutput]) -> None:
         self._outputs = outputs
         self._died = 0
 
     def patience(self) -> float:
-        """Forever: the end of a process wakes the inbox."""
+        """Returns infinity: the end of a process wakes the inbox."""
         return math.inf
 
     def check(self, workers: Sequence[Worker], stopping: bool) -> str:
-        """Tells the outputs of processes that have died since the last call."""
+        """Notifies the outputs of processes that have died since the last call."""
         died = sum(worker.exit is not None and not _ended_by_itself(worker.exit) for worker in workers)
         if died != self._died:
             self._died = died
             for output in self._outputs:
-                output.cut()
+                output.publisher.watch.cut()
         return ""
 
     def close(self) -> None:
-        """The last look knows that the processes have ended."""
+        """Does nothing: `publish_last` is given the end of the processes."""
 
 
-def sets_first(
+def checkpoints_first(
     transfers: NodeTransfers | None,
     outputs: Sequence[CheckpointOutput],
     run: RunResult | None,
     stopped: bool,
     journal: Journal,
 ) -> CheckpointsFirst:
-    """The last uploads, after the end of the processes: complete checkpoints, then all other files."""
+    """Returns the uploads after the end of the processes: complete checkpoints, then other files."""
     ordinary = partial(ordinary_by_mapping, transfers, outputs)
-    return CheckpointsFirst(last_sets(outputs, run, stopped, journal), ordinary)
+    return CheckpointsFirst(publish_last(outputs, run, stopped, journal), ordinary)
 
 
-def last_sets(
+def publish_last(
     outputs: Sequence[CheckpointOutput],
     run: RunResult | None,
     stopped: bool,
     journal: Journal,
     goes_on: bool = False,
 ) -> Callable[[threading.Event, RetryPolicy], list[str]]:
-    """Publishes the checkpoints that are complete when the processes have ended.
+    """Returns a function that publishes the checkpoints that are complete when the processes have ended.
 
-    `stopped`: a stop signal has come; `goes_on`: they may start again. It returns what was not published, and
-    raises `Cancelled` only.
+    `stopped`: a stop signal has come; `goes_on`: they may start again. The function returns what was not
+    published, and raises `Cancelled` only.
     """
 
     def publish(cancel: threading.Event, patience: RetryPolicy) -> list[str]:
@@ -361,7 +361,8 @@ def last_sets(
         ending = _ending(RunEnd, run, stopped)
         problems: list[str] = []
         for output in outputs:
-            before = output.last_whole
+            before = output.publisher.newest_complete
+            age = 0.0 if before is None else time.monotonic() - before.since
             try:
                 given_up = output.finish(cancel, patience, ending, goes_on)
             except mapping_errors.Cancelled:
@@ -371,20 +372,21 @@ def last_sets(
                 continue
             for step, why in given_up.items():
                 lost = f"checkpoint step {step} was never published: {why}"
-                if goes_on:  # the next attempt saves it again
+                # The next attempt saves the step again.
+                if goes_on:
                     journal.say(ProgressLine(lost))
                 else:
                     journal.warn(
                         f"{lost}; its files are uploaded as ordinary files, no start resumes from them"
                     )
-            _report(output, *before, journal)
+            _report(output, before.step if before else "", age, journal)
         return problems
 
     return publish
 
 
 def _ending(kinds: type[RunEnd], run: RunResult | None, stopped: bool) -> RunEnd:
-    """How the processes have ended: after a stop signal, a handler of it ends with 0, or with its code."""
+    """Returns how the processes have ended; a handler of the stop signal ends with 0, or with its code."""
     if run is None:
         return kinds.CUT
     if run.succeeded and not stopped:
@@ -394,15 +396,18 @@ def _ending(kinds: type[RunEnd], run: RunResult | None, stopped: bool) -> RunEnd
 
 
 def _ended_by_itself(ended: WorkerExit) -> bool:
-    """Whether a process has ended with 0, or as a handler of the stop signal ends it."""
+    """Returns whether a process has ended with 0, or as a handler of the stop signal ends it."""
     return ended.signal is None and ended.code in (0, 128 + signal.SIGTERM)
 
 
 def _report(output: CheckpointOutput, before: str, age: float, journal: Journal) -> None:
-    """Says what was published, and for how long the set before had been whole when the training ended."""
-    published, whole = output.last_published, output.last_whole[0]
+    """Reports the last checkpoints, and the age of the newest complete one when the training ended."""
+    published, complete = output.publisher.last_published, output.publisher.newest_complete
+    newest_step = complete.step if complete is not None else ""
     here = f"step {published} is the last one of this node" if published else "this node has published none"
-    newest = f"step {whole} the newest whole set" if whole else "no set of this start is known to be whole"
-    then = f"step {before} had been whole for {duration(age)}" if before else "none had been whole yet"
+    newest = (
+        f"step {newest_step} the newest complete one" if newest_step else "none of this start is complete"
+    )
+    then = f"step {before} had been complete for {duration(age)}" if before else "none was complete yet"
     journal.say(ProgressLine(f"checkpoints: {here}, {newest}; when the training ended, {then}"))
-    journal.event("checkpoints", published=published, whole=whole, before=before, age=age)
+    journal.event("checkpoints", published=published, whole=newest_step, before=before, age=age)

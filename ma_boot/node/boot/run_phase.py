@@ -172,10 +172,10 @@ def _prepare(run: TrainingRun, workers: Sequence[WorkerSpec], is_reset: bool) ->
     # The driver releases a device some time after its process has ended.
     wait_for_cards(run.boot.context, check)
     if is_reset and run.reset is not None:
-        run.checkpoints.publish(math.inf, check)
+        run.checkpoints.publish_saved(math.inf, check)
         run.reset.start()
     run.renew(check)
-    return run.checkpoints.again(workers, check)
+    return run.checkpoints.restore_again(workers, check)
 
 
 def _with_variable(worker: WorkerSpec, name: str, value: str) -> WorkerSpec:
@@ -220,7 +220,7 @@ def _decide(run: TrainingRun, result: RunResult, workers: Sequence[WorkerSpec]) 
     boot, restarts = run.boot, run.boot.peers.restarts
     end = _attempt_end(restarts.attempt, result)
     # A full disk fails the next attempt, too.
-    directories = [workers[0].cwd, *(str(output.root) for output in run.checkpoints.outputs)]
+    directories = [workers[0].cwd, *(str(output.target.root) for output in run.checkpoints.outputs)]
     devices = sum(worker.rank is not None for worker in workers)
     try:
         # A stop outranks every rule; the waits below may end before they look at signals.
@@ -228,9 +228,9 @@ def _decide(run: TrainingRun, result: RunResult, workers: Sequence[WorkerSpec]) 
         # The verdict takes the end of a peer into account.
         with suppress(PeerOver):
             seconds = PUBLISH_SECONDS if restarts.is_joint else math.inf
-            run.checkpoints.publish(seconds, restarts.check_peers)
+            run.checkpoints.publish_saved(seconds, restarts.check_peers)
         problem = find_defect(boot.context, devices, directories)
-        end = end._replace(whole=run.checkpoints.whole(), unhealthy=problem)
+        end = end._replace(whole=run.checkpoints.newest_complete(), unhealthy=problem)
         verdict = restarts.agree(end, result)
     except Stopped:
         verdict = Verdict(end.attempt, False, "the job was stopped", "stop")

@@ -1,1 +1,1 @@
-"""Checkpoint sets in OBS: a step counts when every saver has published its part."""
+"""Checkpoints in OBS: one is complete when every saver has published its part."""

@@ -1,6 +1,7 @@
-"""The files of an output on this node's disk, our directories beside them, and snapshots of steps.
+"""The files of an output on this node's disk, ma_boot's directories beside them, and snapshots of steps.
 
-A snapshot has links to the files of a step, which no rotation of the framework takes away.
+A snapshot has hard links to the files of a step: the framework's rotation cannot remove it before it is
+uploaded.
 """
 
 from __future__ import annotations
@@ -16,28 +17,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, NamedTuple
 
-from ma_boot.node.checkpoints.keys import OWN
-from ma_boot.node.checkpoints.layout import Layout
-from ma_boot.node.checkpoints.step_names import Seen
-from ma_boot.node.checkpoints.steps import Taken
+from ma_boot.node.checkpoints.layouts.layout import Layout
+from ma_boot.node.checkpoints.layouts.step_names import Seen
+from ma_boot.node.checkpoints.records.keys import OWN
+from ma_boot.node.checkpoints.steps import TakenStep
 from path_mapping.localfs.source_file import FileChanged, FileState, chunks, crc64, state_of
 from path_mapping.planning.local_tree import files_below
 from path_mapping.transfer.periodic import open_for_writing
 
-_LONGEST_POINTER = 4096  # bytes of a file that names a step
+# Bytes; a larger file names no step.
+_LONGEST_POINTER = 4096
+
+# Names of the directories that `own_directory` is called with.
+NAMES = ("aside", "sending", "calls")
 
 
 class Tree(NamedTuple):
-    """The files below a directory with their states, and what is wrong with other paths."""
+    """The files below a directory with their states, and the problems of other paths."""
 
     files: dict[str, FileState]
     errors: dict[str, str]
 
 
 def own_directory(root: Path, name: str) -> Path:
-    """A directory of ours: beside the output, as some loaders search all of it, also what is hidden.
+    """Returns a directory of ma_boot: beside an output, or inside it if links or writes fail there.
 
-    Inside of it where that is another disk, or may not be written to.
+    Some loaders search the whole output, hidden directories too. Hard links need the same disk.
     """
     parent = root.parent
     with suppress(OSError):
@@ -48,22 +53,19 @@ def own_directory(root: Path, name: str) -> Path:
 
 
 def inside(root: Path, name: str) -> Path:
-    """A directory of ours inside an output: on the same disk, so that files move by a rename."""
+    """Returns a directory of ma_boot inside an output: on the same disk, so that files move by a rename."""
     return root / OWN / name
 
 
 def is_own(root: Path, path: str) -> bool:
-    """Whether an absolute path is in a directory of ours of the output at `root`."""
+    """Returns whether an absolute path is in a directory of ma_boot for the output at `root`."""
     return f"{path}/".startswith(
         (f"{root / OWN}/", *(f"{root.parent}/.{root.name}.{name}/" for name in NAMES))
     )
 
 
-NAMES = ("aside", "sending", "said")  # of the directories that `own_directory` is asked for
-
-
 def tree(root: Path) -> Tree:
-    """What is below a directory, without what is ours; nothing if it does not exist."""
+    """Lists the files below a directory, without those of ma_boot; none if it does not exist."""
     files: dict[str, FileState] = {}
     errors: dict[str, str] = {}
     if not root.is_dir():
@@ -82,27 +84,31 @@ def tree(root: Path) -> Tree:
 
 
 def seen_at_once(files: Mapping[str, FileState]) -> dict[str, Seen]:
-    """The files as a single look shows them: each came when it was last changed."""
+    """Returns the times of files as a single look shows them: each came when it was last changed."""
     return {path: Seen(state.mtime_ns / 1e9, state.mtime_ns / 1e9) for path, state in files.items()}
 
 
 class FileHistory:
-    """The files of an output over several looks at the disk; `rest_seconds` without a change are a rest.
+    """The files of an output over several looks at the disk.
 
-    `rewritten` are files that had come to rest, and were then written again.
+    A file that has not changed for `rest_seconds` is at rest. `rewritten` are files that had come to rest,
+    and were then written again.
     """
 
     def __init__(self, root: Path, rest_seconds: float) -> None:
         self.rewritten: set[str] = set()
         self._root = root
         self._rest_seconds = rest_seconds
-        self._since: dict[str, tuple[FileState, float]] = {}  # the last state, and when it was seen first
-        self._came: dict[str, float] = {}  # when each file was seen first
-        self._cut: dict[str, FileState] = {}  # what had not come to rest when a process died
+        # The last state of each file, and the time at which it was first seen.
+        self._since: dict[str, tuple[FileState, float]] = {}
+        # The time at which each file was first seen.
+        self._came: dict[str, float] = {}
+        # Files that were not at rest when a process died.
+        self._cut: dict[str, FileState] = {}
         self._looked = time.monotonic()
 
     def look(self, here: Tree) -> None:
-        """Notes since when files are as they are; for one that is still open, that is now."""
+        """Notes since when files have their state; a file that is open for writing counts as changed now."""
         self.rewritten.update(
             path
             for path, (state, since) in self._since.items()
@@ -115,6 +121,7 @@ class FileHistory:
             path: self._since[path] if self._since.get(path, (None,))[0] == state else (state, self._looked)
             for path, state in here.files.items()
         }
+        # The scan for open files reads /proc for each process, so it is made for new candidates only.
         rested = self.resting(here) - resting
         if rested:
             written = open_for_writing([self._root])
@@ -123,12 +130,12 @@ class FileHistory:
                     self._since[path] = (here.files[path], self._looked)
 
     def cut(self, here: Tree) -> None:
-        """A process has died: what has not come to rest by now never does as it is."""
+        """Notes the death of a process: files not at rest by now never are in their present state."""
         resting = self.resting(here)
         self._cut.update((path, state) for path, state in here.files.items() if path not in resting)
 
     def resting(self, here: Tree) -> set[str]:
-        """The files that had not changed for long enough when they were last looked at, nor have since."""
+        """Returns the files that were at rest at the last look, and have not changed since."""
         return {
             path
             for path, (state, since) in self._since.items()
@@ -138,7 +145,7 @@ class FileHistory:
         }
 
     def seen(self, paths: Iterable[str]) -> dict[str, Seen]:
-        """Returns the times of these files; the present time for a file that no look has seen."""
+        """Returns the times of these files; the present time for a file that was not seen before."""
         now = time.monotonic()
         return {
             path: Seen(self._came.get(path, now), self._since[path][1] if path in self._since else now)
@@ -146,8 +153,8 @@ class FileHistory:
         }
 
 
-def pointers(root: Path, layout: Layout, files: Mapping[str, FileState]) -> dict[str, str]:
-    """The contents of the small files that name a step, by path."""
+def read_pointers(root: Path, layout: Layout, files: Mapping[str, FileState]) -> dict[str, str]:
+    """Returns the contents of the small files that name a step, by path."""
     contents = {}
     for path in filter(layout.is_pointer, files):
         with suppress(OSError):
@@ -157,7 +164,7 @@ def pointers(root: Path, layout: Layout, files: Mapping[str, FileState]) -> dict
 
 
 def content_crc(path: Path, check: Callable[[], None]) -> int:
-    """The CRC-64 of a file; `check` is called often and may raise. Raises `OSError`."""
+    """Returns the CRC-64 of a file; `check` is called often and may raise. Raises `OSError`."""
     crc = 0
     for piece in chunks(path):
         check()
@@ -169,11 +176,11 @@ def content_crc(path: Path, check: Callable[[], None]) -> int:
 class Snapshot:
     """A step that was taken, whose files are in `directory` with these states.
 
-    `linked`: they may still change with those of the framework, as they are the same. `in_place`: it is the
-    output's own directory, from which they may also vanish.
+    `linked`: the files are the framework's own, by hard links, so they may still change. `in_place`: it is
+    the output's own directory, from which files may also vanish.
     """
 
-    taken: Taken
+    taken: TakenStep
     directory: Path
     files: Mapping[str, FileState]
     linked: bool
@@ -181,7 +188,7 @@ class Snapshot:
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """Size in bytes."""
         return sum(state.size for state in self.files.values())
 
     def check(self) -> None:
@@ -195,17 +202,45 @@ class Snapshot:
                 raise FileChanged(f"{path} was rewritten")
 
     def drop(self) -> None:
-        """Removes it, but not what the framework has."""
+        """Removes the snapshot, but not the framework's files."""
         if not self.in_place:
             shutil.rmtree(self.directory, ignore_errors=True)
 
 
-def take_snapshot(
-    taken: Taken, root: Path, directory: Path, rewritten: AbstractSet[str] = frozenset()
-) -> Snapshot:
-    """The files of a step below `directory`, which is new: as links, or as copies from another disk.
+class Snapshots:
+    """Makes the snapshots of an output; falls back to the framework's own files where that fails."""
 
-    A link shares what is written in place, so files that are `rewritten` are copied where there is space.
+    def __init__(self, root: Path, say: Callable[[str], None]) -> None:
+        self._root = root
+        self._say = say
+        self._number = 0
+        self._has_failed = False
+
+    def take(self, taken: TakenStep, rewritten: AbstractSet[str]) -> Snapshot:
+        """Makes a snapshot; files that may be `rewritten` are copied. Raises `FileChanged`."""
+        self._number += 1
+        directory = own_directory(self._root, "sending") / str(self._number)
+        try:
+            return take_snapshot(taken, self._root, directory, rewritten)
+        except FileChanged:
+            raise
+        except OSError as error:
+            if not self._has_failed:
+                self._has_failed = True
+                self._say(
+                    f"checkpoints: from step {taken.step.name} on, steps are uploaded from where the "
+                    f"training has them, as no snapshot can be made ({error.strerror}): a step that is "
+                    "removed meanwhile is lost"
+                )
+            return Snapshot(taken, self._root, taken.files, linked=True, in_place=True)
+
+
+def take_snapshot(
+    taken: TakenStep, root: Path, directory: Path, rewritten: AbstractSet[str] = frozenset()
+) -> Snapshot:
+    """Puts the files of a step below `directory`, a new one: as hard links, or as copies from another disk.
+
+    A link shares what is written in place, so files that may be `rewritten` are copied where there is space.
 
     Raises:
         FileChanged: they are no longer as they were when the step was complete.
@@ -227,7 +262,8 @@ def take_snapshot(
                 linked = False
                 _copy(source, directory / path, state)
             files[path] = state_of(os.stat(directory / path))
-        for path, state in taken.files.items():  # all of them were there at this moment
+        # All files existed, unchanged, at the same moment.
+        for path, state in taken.files.items():
             if state_of(os.stat(root / path)) != state:
                 raise FileChanged(f"{path} changed")
     except BaseException as error:
@@ -239,11 +275,12 @@ def take_snapshot(
 
 
 def free_bytes(directory: Path) -> int:
-    """The free space of the disk of a directory, which need not exist."""
+    """Returns the free bytes of the disk of a directory, which need not exist."""
     return shutil.disk_usage(next(path for path in (directory, *directory.parents) if path.exists())).free
 
 
 def _copy(source: str, target: Path, state: FileState) -> None:
-    if free_bytes(target.parent) < 2 * state.size:  # the framework needs as much for its next step
+    # The framework needs as much space for its next step.
+    if free_bytes(target.parent) < 2 * state.size:
         raise OSError(errno.ENOSPC, f"too little space for a copy of {state.size:,} bytes")
     shutil.copyfile(source, target)

@@ -1,4 +1,4 @@
-"""The options of an output that has checkpoints: `checkpoint`, `savers`, `keep` and `restore`. Pure."""
+"""Options of an output with checkpoints: `checkpoint`, `savers`, `keep` and `restore`. Pure."""
 
 from __future__ import annotations
 
@@ -6,31 +6,32 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any, Callable, NamedTuple, Union
 
-from ma_boot.node.checkpoints.layouts import AUTO, LAYOUTS, layout_by_name
+from ma_boot.node.checkpoints.layouts.recognition import AUTO, LAYOUTS, layout_by_name
 from path_mapping.mapping.document import ListValue, ScalarValue, Value
 from path_mapping.mapping.routes import OutputOptions, PathMapping, Route, local_relation, remote_relation
 
-LATEST, ALL, FIRST, SAID = "latest", "all", "first", "said"
+LATEST, ALL, FIRST, EXPLICIT = "latest", "all", "first", "explicit"
 Savers = Union[str, tuple[int, ...]]
 
 
 class CheckpointOptions(NamedTuple):
-    """How an output has checkpoints.
+    """Checkpoint options of an output.
 
-    `layout` is `("auto",)`, the name of a layout, or patterns; `said`: only what the training says is
-    complete. `savers` are all nodes, the first, or these; None: as the layout has it. `keep` is how many
-    whole sets stay in OBS, None for all; `restore`: the training goes on from the newest one.
+    `layout` is `("auto",)`, the name of a layout, or patterns; `is_explicit`: a step is complete only when
+    the training calls `checkpoint(step)`. `savers` are all nodes, the first, or these; None: as in the
+    layout. `keep` is the number of complete checkpoints that stay in OBS, None for all; `restore`: the
+    training resumes from the newest one.
     """
 
     layout: tuple[str, ...]
-    said: bool = False
+    is_explicit: bool = False
     savers: Savers | None = None
     keep: int | None = None
     restore: bool = False
 
 
 def options_of(route: Route) -> CheckpointOptions | None:
-    """The options of an output with checkpoints; None for any other."""
+    """Returns the options of an output with checkpoints; None for any other."""
     return route.more if isinstance(route.more, CheckpointOptions) else None
 
 
@@ -47,25 +48,25 @@ def _read(
     problems += _refused_together(values, where)
     checkpoint = given.pop("checkpoint")
     layout = _layout(checkpoint, checkpoint.place(*where, "checkpoint"), problems)
-    names = tuple(name for name in layout if name != SAID) or (AUTO,)
+    names = tuple(name for name in layout if name != EXPLICIT) or (AUTO,)
     read: dict[str, Any] = {}
     for name, value in given.items():
         reader, expected = _READERS[name]
         read[name] = reader(value)
         if read[name] is None:
             problems.append(f"{value.place(*where, name)}found {value.shown}, expected {expected}")
-    return CheckpointOptions(names, SAID in layout, **read)
+    return CheckpointOptions(names, EXPLICIT in layout, **read)
 
 
 def _layout(value: Value, where: str, problems: list[str]) -> tuple[str, ...]:
-    """`auto`, `said`, the name of a layout, a pattern, or a list of patterns, with or without `said`."""
+    """Reads `auto`, a layout's name, a pattern, or several, with or without `explicit`; or `explicit`."""
     items = value.items if isinstance(value, ListValue) else (value,)
     texts = [item.value for item in items if isinstance(item, ScalarValue) and isinstance(item.value, str)]
-    expected = f"one of {', '.join([AUTO, SAID, *sorted(LAYOUTS)])}, or a pattern such as 'iter_{{step}}'"
+    expected = f"one of {', '.join([AUTO, EXPLICIT, *sorted(LAYOUTS)])}, or a pattern such as 'iter_{{step}}'"
     if len(texts) != len(items) or not texts:
         problems.append(f"{where}found {value.shown}, expected {expected}")
         return ()
-    names = [text for text in texts if text != SAID]
+    names = [text for text in texts if text != EXPLICIT]
     if len(names) == 1 and (names[0] == AUTO or names[0] in LAYOUTS):
         return tuple(texts)
     for text in names:
@@ -97,21 +98,22 @@ def _restore(value: Value) -> bool | None:
     return True if isinstance(value, ScalarValue) and value.value == LATEST else None
 
 
-# What reads a value, None for a wrong one, and what is expected.
+# Reader of each option, which returns None for a wrong value, and the expected values.
 _READERS: Mapping[str, tuple[Callable[[Value], object], str]] = {
     "savers": (_savers, "'all', 'first', or a list of nodes such as [0, 2]"),
-    "keep": (_keep, "a number of sets, at least 1"),
+    "keep": (_keep, "a number of checkpoints, at least 1"),
     "restore": (_restore, repr(LATEST)),
 }
 
 
 def _refused_together(values: Mapping[str, Value], where: tuple[str, ...]) -> list[str]:
-    """A message for each option of an output that does not go with `checkpoint`."""
+    """Returns a message for each option of an output that conflicts with `checkpoint`."""
     problems = []
     delete, url = values.get("delete"), values.get("obs")
     if isinstance(delete, ScalarValue) and delete.value is True:
         problems.append(
-            f"{delete.place(*where)}'delete' does not go with 'checkpoint': 'keep' says how many sets stay"
+            f"{delete.place(*where)}'delete' does not go with 'checkpoint': 'keep' is the number of "
+            "checkpoints that stay"
         )
     if isinstance(url, ScalarValue) and isinstance(url.value, str):
         problems += [
@@ -123,9 +125,9 @@ def _refused_together(values: Mapping[str, Value], where: tuple[str, ...]) -> li
 
 
 def _check(mapping: PathMapping) -> list[str]:
-    """An output of checkpoints and an input have nothing in common.
+    """Returns a message for each input that overlaps with an output of checkpoints, in OBS or on the disk.
 
-    What is published is no tree of files, and what is restored replaces the directory's contents.
+    A published checkpoint is not a tree of files, and a restored one replaces the directory's contents.
     """
     problems = []
     for output, given in product(mapping.outputs, mapping.inputs):
@@ -133,8 +135,8 @@ def _check(mapping: PathMapping) -> list[str]:
             continue
         if remote_relation(given, output):
             problems.append(
-                f"input: {given.remote}: {output.remote} has checkpoints, which are no input: "
-                f"'restore': 'latest' of the output {output.local!r} fetches them"
+                f"input: {given.remote}: {output.remote} has checkpoints, which cannot be an input: "
+                f"'restore': 'latest' of the output {output.local!r} downloads them"
             )
         how = local_relation(given, output)
         if how:
@@ -148,9 +150,9 @@ def _check(mapping: PathMapping) -> list[str]:
 OPTIONS = OutputOptions(("checkpoint", "savers", "keep", "restore"), _read, _check)
 
 
-def written(options: CheckpointOptions) -> dict[str, object]:
-    """The options as a mapping has them."""
-    layout = [SAID, *options.layout] if options.said else list(options.layout)
+def write_options(options: CheckpointOptions) -> dict[str, object]:
+    """Returns the options as in a mapping."""
+    layout = [EXPLICIT, *options.layout] if options.is_explicit else list(options.layout)
     savers = list(options.savers) if isinstance(options.savers, tuple) else options.savers
     more = {"savers": savers, "keep": options.keep, "restore": LATEST if options.restore else None}
     return {"checkpoint": layout, **{name: value for name, value in more.items() if value is not None}}

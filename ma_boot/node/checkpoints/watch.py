@@ -1,196 +1,140 @@
 """Looks at an output on this node's disk while the training runs, and takes each step that is complete.
 
-The layout is found again at each look: a framework may write the file that tells its layout last, and the
+The layout is recognise again at each look: a framework may write the file that shows its layout last, and the
 number that is the step shows with the second step.
 """
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Sequence, Set as AbstractSet
-from contextlib import suppress
+from collections.abc import Mapping, Set as AbstractSet
 from pathlib import Path
 
-from ma_boot.node.checkpoints.disk import (
-    FileHistory,
-    Snapshot,
-    Tree,
-    own_directory,
-    pointers,
-    take_snapshot,
-    tree,
-)
-from ma_boot.node.checkpoints.layout import EPOCH, UNFINISHED, Layout, TrainingStep, matches
-from ma_boot.node.checkpoints.layouts import AUTO, recognised
-from ma_boot.node.checkpoints.publication import Publication
-from ma_boot.node.checkpoints.step_names import LOGS, has_number
-from ma_boot.node.checkpoints.steps import (
-    Decision,
-    Disk,
-    NodeSteps,
-    Notes,
-    RunEnd,
-    Taken,
-    decide,
-    decide_by_calls,
-    read_notes,
-)
-from ma_boot.wording import list_first
+from ma_boot.node.checkpoints.call_spool import CallSpool
+from ma_boot.node.checkpoints.calls import Calls
+from ma_boot.node.checkpoints.checkpoint_route import CheckpointRoute
+from ma_boot.node.checkpoints.disk import FileHistory, Snapshot, Snapshots, Tree, read_pointers, tree
+from ma_boot.node.checkpoints.layouts.layout import EPOCH, UNFINISHED, Layout, matches
+from ma_boot.node.checkpoints.layouts.recognition import AUTO, recognise
+from ma_boot.node.checkpoints.layouts.step_names import LOGS, has_number
+from ma_boot.node.checkpoints.step_ledger import StepLedger
+from ma_boot.node.checkpoints.steps import Decision, Disk, RunEnd, TakenStep, decide_by_calls_and_names
+from ma_boot.node.checkpoints.steps_by_calls import decide_by_calls
+from ma_boot.node.checkpoints.steps_by_files import decide_by_files
+from ma_boot.node.checkpoints.watch_notices import WatchNotices
 from path_mapping.localfs.source_file import FileChanged, FileState
 from path_mapping.mapping.selection import selected
 
-STRANGE_SECONDS = 600.0  # without a file of any step, until a line says so
-MOST_NAMED = 3  # files in such a line
-
 
 class StepWatch:
-    """The steps of one node in one attempt, whole or not; used by one thread at a time.
+    """The steps of one node in one attempt. Methods are called by one thread at a time.
 
-    `of_others` are files that were restored here and are of the parts of other nodes: as long as they are as
-    they were, they are no files of this node. `layout` is that of the set that was restored.
+    `of_peers` are files that were restored here and belong to the parts of other nodes: as long as they are
+    unchanged, they are not files of this node. `layout` is that of the checkpoint that was restored.
     """
 
     def __init__(
         self,
-        what: Publication,
+        target: CheckpointRoute,
         spool: Path,
-        of_others: AbstractSet[str] = frozenset(),
+        of_peers: AbstractSet[str] = frozenset(),
         layout: Layout | None = None,
     ) -> None:
-        self.what = what
-        self.spool = spool
-        self.waiting: dict[TrainingStep, str] = {}  # why steps are not complete, as of the last look
-        self.lost: set[TrainingStep] = set()  # the waiting steps that would never be published
+        self.target = target
         self.layout = layout
-        self._selected = selected(what.way.include, what.way.exclude)
-        self._others: dict[str, FileState] = {}
-        files = self._tree().files
-        self._others = {path: state for path, state in files.items() if path in of_others}
-        self._before = {path: state for path, state in files.items() if path not in of_others}
-        self._taken: dict[int, list[Taken]] = {}
-        self._newest: Taken | None = None  # the last step that was taken, and has files
-        self._rested: dict[int, set[str]] = {}
-        self._history = FileHistory(what.root, what.rest_seconds)
-        self._torn: dict[int, set[str]] = {}  # files of explicit steps that changed while they were sent
-        self._told: set[int] = set()  # explicit steps whose loss was reported
-        self._by_calls = False  # the training says which step its files are of
-        self._has_died = False  # a process, since the last look
-        self._began = time.monotonic()
-        self._are_strangers_named = self._is_place_told = False
-        self._number = 0
-        self._sizes: dict[Path, int] = {}
-
-    def has_new_notes(self) -> bool:
-        """Whether the training has said something since the last call."""
-        sizes = {}
-        for file in self.spool.glob("*.jsonl"):
-            with suppress(OSError):
-                sizes[file] = file.stat().st_size
-        has_grown, self._sizes = sizes != self._sizes, sizes
-        return has_grown
+        # As of the last look.
+        self.decision = Decision([], {}, set())
+        self.calls = CallSpool(spool, target.root, target.member.ranks, target.options.is_explicit)
+        self._is_selected = selected(target.route.include, target.route.exclude) or (lambda path: True)
+        files = self._select(tree(target.root), {}).files
+        self._of_peers = {path: state for path, state in files.items() if path in of_peers}
+        self._ledger = StepLedger({path: state for path, state in files.items() if path not in of_peers})
+        self._history = FileHistory(target.root, target.rest_seconds)
+        self._snapshots = Snapshots(target.root, target.say)
+        self._notices = WatchNotices(target)
+        # The times of calls, not names, tell which files belong to a step.
+        self._by_calls = False
+        # A process has died since the last look.
+        self._has_died = False
 
     def cut(self) -> None:
-        """A process has died: what has not come to rest by now may be half of what it was writing.
+        """Notes that a process has died: files that are not at rest by now may be incomplete.
 
-        It never comes to rest as it is. From any thread, without a wait.
+        They never come to rest as they are. May be called from any thread; does not block.
         """
         self._has_died = True
 
     def take(self, ending: RunEnd | None = None) -> list[Snapshot]:
-        """The steps that have become complete since the last look, the oldest first."""
-        # Both before the look at the disk, which then shows what was written by the death and by the calls.
-        has_died, notes = self._has_died, self._notes()
+        """Takes the steps that have become complete since the last look, the oldest first."""
+        # Read both before the disk: it then shows everything written before the death and before the calls.
+        has_died, calls = self._has_died, self.calls.read()
         if has_died:
             self._has_died = False
-        here = self._tree()
+        here = self._select(tree(self.target.root), self._of_peers)
         if has_died:
             self._history.cut(here)
         if ending is None:
             self._history.look(here)
         unclear = self._recognise(here)
-        self._by_calls = by_calls = notes is not None and self._is_auto
-        if not by_calls:
-            self._report_unclear(here, unclear, ending)
-        if self.layout is None and not by_calls:
+        self._by_calls = calls is not None and self._is_auto
+        if not self._by_calls:
+            self._name_strangers(here, unclear, ending)
+        if self.layout is None and not self._by_calls:
             return []
-        decision = self._decide(here, notes, ending)
-        self.waiting, self.lost = decision.waiting, decision.lost
-        if by_calls:
-            self._report_torn(decision)
-        return [snapshot for snapshot in map(self._snapshot_of, decision.complete) if snapshot is not None]
+        self.decision = self._decide(here, calls, ending)
+        if self._by_calls:
+            self._notices.name_torn_steps(self.decision)
+        return [snapshot for taken in self.decision.complete for snapshot in self._take(taken)]
 
     @property
     def _is_auto(self) -> bool:
-        return tuple(self.what.options.layout) == (AUTO,)
+        return tuple(self.target.options.layout) == (AUTO,)
+
+    def _select(self, here: Tree, of_peers: Mapping[str, FileState]) -> Tree:
+        """Returns the selected files of this node."""
+        files = {
+            path: state
+            for path, state in here.files.items()
+            if self._is_selected(path) and of_peers.get(path) != state
+        }
+        return Tree(files, {path: why for path, why in here.errors.items() if self._is_selected(path)})
 
     def _recognise(self, here: Tree) -> tuple[str, ...]:
         """Finds the layout of the files as they are; returns weights whose names show no step."""
-        start = self.what.start
-        # A name with the number of a rank may be that of a rank: `model_0.pt` of the job's first rank.
-        ranks = {*start.ranks, *range(len(start.ranks))} if start.world > 1 else set()
-        written = {path: state for path, state in here.files.items() if self._before.get(path) != state}
-        seen = self._history.seen(written)
-        found = recognised(self.what.options.layout, seen, ranks, self.what.rest_seconds)
+        member = self.target.member
+        # A number in a name may be that of a rank: `model_0.pt` of the job's first rank.
+        ranks = {*member.ranks, *range(len(member.ranks))} if member.world_size > 1 else set()
+        seen = self._history.seen(self._ledger.changed(here.files))
+        found = recognise(self.target.options.layout, seen, ranks, self.target.rest_seconds)
         self.layout = found.layout or self.layout
         return found.unclear
 
-    def _decide(self, here: Tree, notes: Notes | None, ending: RunEnd | None) -> Decision:
-        what, layout, resting = self.what, self.layout, self._history.resting(here)
-        newest = {number: takes[-1] for number, takes in self._taken.items()}
-        savers = what.savers(layout)
-        if notes is not None and self._is_auto:
-            alone = savers == (what.start.node,)
-            known = NodeSteps(what.start.ranks, self._before, newest, rested=self._torn, alone=alone)
-            return decide_by_calls(Disk(here.files, here.errors), known, notes, layout)
+    def _decide(self, here: Tree, calls: Calls | None, ending: RunEnd | None) -> Decision:
+        target, layout, resting = self.target, self.layout, self._history.resting(here)
+        ranks, savers = target.member.ranks, target.savers(layout)
+        if calls is not None and self._is_auto:
+            known = self._ledger.by_calls(ranks, alone=savers == (target.member.node,))
+            return decide_by_calls(Disk(here.files, here.errors), known, calls, layout)
         assert layout is not None
-        disk = Disk(here.files, here.errors, pointers(what.root, layout, here.files), resting)
-        for step, paths in layout.steps(
-            path for path in resting if self._before.get(path) != here.files[path]
-        ).items():
-            self._rested.setdefault(step.number, set()).update(paths)
-        known = NodeSteps(
-            what.start.ranks,
-            self._before,
-            newest,
-            shape=self._shape(layout),
-            rested=self._rested,
-            alone=len(savers) == 1,
-        )
-        return decide(layout, disk, known, notes, ending)
+        disk = Disk(here.files, here.errors, read_pointers(target.root, layout, here.files), resting)
+        self._ledger = self._ledger.with_rested(layout, resting & set(self._ledger.changed(here.files)))
+        known = self._ledger.by_names(ranks, layout, alone=len(savers) == 1)
+        if calls is not None:
+            return decide_by_calls_and_names(layout, disk, known, calls)
+        return decide_by_files(layout, disk, known, ending)
 
-    def _shape(self, layout: Layout) -> set[str] | None:
-        """The names of the last step that was complete, without their numbers; None if there was none."""
-        if self._newest is None:
-            return None
-        return {layout.shape(path) for path in self._newest.files if layout.step_of(path) is not None} or None
-
-    def _snapshot_of(self, taken: Taken) -> Snapshot | None:
-        """The step as it is at this moment; None if it changes just now."""
-        self._number += 1
-        directory = own_directory(self.what.root, "sending") / str(self._number)
+    def _take(self, taken: TakenStep) -> list[Snapshot]:
+        """Makes a snapshot of the step at this moment; none if it changes just now."""
         try:
-            snapshot = take_snapshot(taken, self.what.root, directory, self._in_place(taken))
+            snapshot = self._snapshots.take(taken, self._rewritten_files(taken))
         except FileChanged as error:
-            self.waiting[taken.step] = str(error)
-            return None
-        except OSError as error:
-            if not self._is_place_told:
-                self._is_place_told = True
-                self.what.say(
-                    f"checkpoints: from step {taken.step.name} on, steps are sent from where the training "
-                    f"has them, as no snapshot can be made ({error.strerror}): one that is removed meanwhile "
-                    "is lost"
-                )
-            snapshot = Snapshot(taken, self.what.root, taken.files, linked=True, in_place=True)
-        self._taken.setdefault(taken.step.number, []).append(taken)
-        if taken.files:
-            self._newest = taken
-        return snapshot
+            self.decision.waiting[taken.step] = str(error)
+            return []
+        self._ledger = self._ledger.with_taken(taken)
+        return [snapshot]
 
-    def _in_place(self, taken: Taken) -> set[str]:
-        """The files of an explicit step that the next one may write again: their names have no number."""
-        if not (taken.by_word and self._is_auto):
+    def _rewritten_files(self, taken: TakenStep) -> set[str]:
+        """Returns the files that the next explicit step may overwrite: their names do not have the number."""
+        if not (taken.is_explicit and self._is_auto):
             return set()
         return {path for path in taken.files if not has_number(path, taken.step.number % EPOCH)}
 
@@ -199,76 +143,26 @@ class StepWatch:
         if matches(UNFINISHED, path):
             return False
         if self._is_auto and (self._by_calls or self.layout is None):
-            return matches(LOGS, path) or (self._are_strangers_named and not self._by_calls)
+            return matches(LOGS, path) or (self._notices.has_named_strangers and not self._by_calls)
         layout = self.layout
         return layout is None or not (layout.step_of(path) is not None or layout.is_pointer(path))
 
-    def forget(self, taken: Taken) -> None:
-        """It has changed while it was sent: it is taken anew when it is complete again."""
-        if taken.by_word and self._is_auto:
-            self._torn.setdefault(taken.step.number, set()).update(taken.files)
-        with suppress(ValueError):
-            self._taken.get(taken.step.number, []).remove(taken)
-        if not self._taken.get(taken.step.number):
-            self._taken.pop(taken.step.number, None)
+    def forget(self, taken: TakenStep) -> None:
+        """Notes that a step has changed during its upload: it is taken anew when it is complete again."""
+        if taken.is_explicit and self._is_auto:
+            self._ledger = self._ledger.with_torn(taken)
+        self._ledger = self._ledger.without(taken)
 
-    def same_again(self, taken: Taken, before: Taken) -> None:
-        """It has the content that it had `before`, so it makes no new version."""
-        self.forget(taken)
-        self.forget(before)
-        self._taken.setdefault(taken.step.number, []).append(
-            Taken(before.step, before.version, before.by_word, taken.files)
-        )
+    def note_same_content(self, taken: TakenStep, published: TakenStep) -> None:
+        """Notes that a step has the content of its `published` version, so it makes no new one."""
+        self._ledger = self._ledger.with_same_content(taken, published)
 
-    def _notes(self) -> Notes | None:
-        """The calls of the training, None as long as there is none and none is required."""
-        texts = []
-        for file in sorted(self.spool.glob("*.jsonl")):
-            with suppress(OSError):
-                texts.append(file.read_text(encoding="utf-8", errors="replace"))
-        notes = read_notes(texts, self.what.start.ranks, os.path.realpath(self.what.root))
-        if notes is None:
-            return Notes({}, {}) if self.what.options.said else None
-        return notes if self._has_one_clock() else notes._replace(times={})
-
-    def _has_one_clock(self) -> bool:
-        """Returns whether calls and files of the output have times of one clock."""
-        with suppress(OSError):
-            return os.stat(self.spool).st_dev == os.stat(self.what.root).st_dev
-        return False
-
-    def _tree(self) -> Tree:
-        here, wanted = tree(self.what.root), self._selected or (lambda path: True)
-        return Tree(
-            {
-                path: state
-                for path, state in here.files.items()
-                if wanted(path) and self._others.get(path) != state
-            },
-            {path: why for path, why in here.errors.items() if wanted(path)},
-        )
-
-    def _report_unclear(self, here: Tree, unclear: Sequence[str], ending: RunEnd | None) -> None:
-        """Prints once that files belong to no step: when they are written the second time, or late."""
-        layout, written = self.layout, [p for p, state in here.files.items() if self._before.get(p) != state]
+    def _name_strangers(self, here: Tree, unclear: tuple[str, ...], ending: RunEnd | None) -> None:
+        """Names files that belong to no step: once they are written the second time, or late."""
+        layout, written = self.layout, self._ledger.changed(here.files)
         has_steps = layout is not None and any(map(layout.step_of, here.files))
-        is_late = ending is not None or time.monotonic() - self._began > STRANGE_SECONDS
+        is_late = ending is not None or self._notices.is_late()
         files = [path for path in unclear if path in written] or ([] if has_steps else sorted(written))
-        if self._are_strangers_named or not files or not (is_late or self._history.rewritten & set(unclear)):
-            return
-        self._are_strangers_named = True
-        names = " ".join(self.what.options.layout)
-        how = "show no step" if self._is_auto else f"are none of a step as {names!r} has them"
-        self.what.say(
-            f"checkpoints: the names of {list_first(files, MOST_NAMED)} in {self.what.way.local} "
-            f"{how}, so these files are in no checkpoint and no start resumes from them; they are "
-            "uploaded as ordinary files. Call ma_boot.training.checkpoint(step) when a step is saved, or "
-            "write a pattern, as in 'checkpoint': 'step_{step}'"
-        )
-
-    def _report_torn(self, decision: Decision) -> None:
-        """Prints once of each explicit step that cannot be published."""
-        for step, why in decision.waiting.items():
-            if step in decision.lost and step.number not in self._told:
-                self._told.add(step.number)
-                self.what.say(f"checkpoint({step.name}) is not published: {why}")
+        is_due = is_late or self._history.rewritten & set(unclear)
+        if files and is_due and not self._notices.has_named_strangers:
+            self._notices.name_strangers(files, self._is_auto)

@@ -1,1 +1,1 @@
-"""Checkpoint sets: published, restored, removed."""
+"""Checkpoints: published, restored, removed."""

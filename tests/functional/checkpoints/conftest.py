@@ -12,8 +12,8 @@ from path_mapping.stores.store import Store
 
 
 @pytest.fixture
-def nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is known at once that earlier starts are over."""
+def no_earlier_start_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Earlier starts are known to be over at once."""
     monkeypatch.setattr(upkeep, "ANSWER_LOOKS", 0)
 
 

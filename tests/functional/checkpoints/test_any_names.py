@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.node.checkpoints.by_hand import SetsByHand
+from ma_boot.node.checkpoints.by_hand import StoredCheckpoints
 from ma_boot.node.checkpoints.steps import RunEnd
 from path_mapping.mapping.routes import ObsUrl
 from path_mapping.stores.store import Store
@@ -65,7 +65,7 @@ class Training:
     def __init__(
         self, store: Store, base: Path, names: Sequence[str], nodes: int, by_calls: bool, **more: object
     ) -> None:
-        options = {"layout": ("auto",), "said": by_calls, "interval": 0.06, **more}
+        options = {"layout": ("auto",), "is_explicit": by_calls, "interval": 0.06, **more}
         self.nodes = make_nodes(store, base, nodes, **options)
         for node in self.nodes:
             node.ranks = (2 * node.node, 2 * node.node + 1)
@@ -151,9 +151,9 @@ def test_no_file_is_lost_and_a_start_resumes(
         expected = [content for path, content in files.items() if end or by_calls or path not in NO_STEP]
         assert all(map(training.is_in_obs, expected))
 
-    sets = SetsByHand(store, ObsUrl("bucket", "ckpt"), threading.Event(), RetryPolicy())
-    complete = [row.whole for row in sets.rows() if row.whole is not None]
-    assert not [problem for each in complete for problem in sets.problems(each, contents=True)]
+    stored = StoredCheckpoints(store, ObsUrl("bucket", "ckpt"), threading.Event(), RetryPolicy())
+    complete = [row.checkpoint for row in stored.rows() if row.checkpoint is not None]
+    assert not [problem for each in complete for problem in stored.problems(each, contents=True)]
 
     again = Training(store, tmp_path / "second", names, nodes, by_calls)
     restored = again.start()
@@ -196,7 +196,7 @@ def test_a_step_that_is_saved_during_a_look_has_its_own_files(
     store: Store, tmp_path: Path, nodes: int
 ) -> None:
     """The look at the disk and the calls of `checkpoint` overlap in all ways."""
-    job = make_nodes(store, tmp_path, nodes, layout=("auto",), said=True, interval=0.02)
+    job = make_nodes(store, tmp_path, nodes, layout=("auto",), is_explicit=True, interval=0.02)
     start(job)
     steps = range(1, 61)
 
@@ -214,8 +214,10 @@ def test_a_step_that_is_saved_during_a_look_has_its_own_files(
         trained.result()
     for node in job:
         node.end()
-    sets = SetsByHand(store, ObsUrl("bucket", "ckpt"), threading.Event(), RetryPolicy())
-    files = {row.whole.name.step: row.whole.files for row in sets.rows() if row.whole is not None}
+    stored = StoredCheckpoints(store, ObsUrl("bucket", "ckpt"), threading.Event(), RetryPolicy())
+    files = {
+        row.checkpoint.name.step: row.checkpoint.files for row in stored.rows() if row.checkpoint is not None
+    }
     assert files == dict.fromkeys(steps, 3 * nodes)
     assert not printed(job, "not published")
 
@@ -227,8 +229,8 @@ def test_removing_old_steps_of_one_name_keeps_the_newest_intact(store: Store, tm
         training.save(step)
         training.look()
     assert training.end(RunEnd.WELL) == []
-    sets = SetsByHand(store, ObsUrl("bucket", "ckpt"), threading.Event(), RetryPolicy())
-    (row,) = sets.rows()
-    assert row.whole is not None
-    assert (row.step, sets.problems(row.whole, contents=True)) == (str(STEPS[-1]), [])
+    stored = StoredCheckpoints(store, ObsUrl("bucket", "ckpt"), threading.Event(), RetryPolicy())
+    (row,) = stored.rows()
+    assert row.checkpoint is not None
+    assert (row.step, stored.problems(row.checkpoint, contents=True)) == (str(STEPS[-1]), [])
     assert len([key for key in keys(store) if "/.ma_boot/" not in key]) == 2, "one file of each node"

@@ -20,7 +20,7 @@ from pathlib import Path
 out, last, rank = Path(sys.argv[1]), int(sys.argv[2]), os.environ["RANK_ID"]
 begin = int(os.environ.get("MABOOT_RESTORED_STEP", 0))
 steps = sorted(int(path.name[5:]) for path in out.glob("iter_*"))
-print(f"rank {rank} goes on from {begin} of {os.environ.get('MABOOT_RESTORED_FROM')}, found {steps}", flush=True)
+print(f"rank {rank} resumes from {begin} of {os.environ.get('MABOOT_RESTORED_FROM')}, found {steps}", flush=True)
 for step in range(begin + 10, last + 1, 10):
     (out / f"iter_{step}").mkdir(parents=True, exist_ok=True)
     (out / f"iter_{step}" / f"rank_{rank}.bin").write_bytes(f"{step} of {rank};".encode() * 10_000)
@@ -60,7 +60,7 @@ def job(node: Node, obs: MemoryObs) -> Job:
     return Job(node, obs)
 
 
-def test_after_a_sigkill_the_next_start_goes_on_from_the_newest_whole_step(job: Job) -> None:
+def test_start_after_sigkill_resumes_from_the_newest_complete_step(job: Job) -> None:
     job.go(10, 20, 30)
     job.node.variables["TMPDIR"] = str(job.node.root)  # for what the killed one leaves
     running = job.node.start(*job.arguments(100))
@@ -73,15 +73,15 @@ def test_after_a_sigkill_the_next_start_goes_on_from_the_newest_whole_step(job: 
     ended = job.node.boot(*job.arguments(60))
     assert ended.code == 0, ended.output
     for rank in (0, 1):
-        assert f"rank {rank} goes on from {step} of obs://bucket/ckpt/attempt-0000" in ended.output
+        assert f"rank {rank} resumes from {step} of obs://bucket/ckpt/attempt-0000" in ended.output
     assert f"found [{step}]" in ended.output
     assert f"resuming from step {step} of attempt-000001-" in ended.output
-    assert "step 60 is the last one of this node, step 60 the newest whole set" in ended.output
+    assert "step 60 is the last one of this node, step 60 the newest complete one" in ended.output
     assert [
         key for key in keys(job.store) if "/attempt-000002-" in key and key.endswith("iter_60/rank_1.bin")
     ]
     assert not [key for key in keys(job.store) if "aside" in key or "ckpt/iter_" in key]
-    assert "ckpt/go_30" in keys(job.store), "what is of no set is sent as ever"
+    assert "ckpt/go_30" in keys(job.store), "files of no checkpoint are uploaded as ordinary ones"
 
 
 def test_a_stop_gives_up_the_step_that_is_being_written(job: Job) -> None:
@@ -95,7 +95,7 @@ def test_a_stop_gives_up_the_step_that_is_being_written(job: Job) -> None:
     assert ended.code == 128 + signal.SIGTERM
     assert "checkpoint step 20 was never published: no file of rank 1" in ended.output
     assert job.published() == 1
-    assert "when the training ended, step 10 had been whole for" in ended.output
+    assert "when the training ended, step 10 had been complete for" in ended.output
 
 
 def test_a_checkpoint_that_a_killed_rank_was_writing_is_not_published_while_the_others_are_stopped(
@@ -121,7 +121,7 @@ def test_a_checkpoint_that_a_killed_rank_was_writing_is_not_published_while_the_
     assert "may still have been written to when a process died" in ended.output
 
 
-def test_a_restart_in_the_container_goes_on_from_what_was_published(job: Job) -> None:
+def test_restart_in_place_resumes_from_the_newest_published_step(job: Job) -> None:
     job.go(10)
     (job.node.home / "train.py").write_text(
         TRAINING.replace("    while (out", "    if step == 30: sys.exit(3)\n    while (out")
@@ -135,9 +135,9 @@ def test_a_restart_in_the_container_goes_on_from_what_was_published(job: Job) ->
     job.go(*range(30, 200, 10))
     ended = running.end()
     assert ended.code == 0, ended.output
-    assert "rank 1 goes on from 20 of obs://bucket/ckpt/attempt-000001-" in ended.output
+    assert "rank 1 resumes from 20 of obs://bucket/ckpt/attempt-000001-" in ended.output
     assert "found [20]" in ended.output
-    assert "step 100 the newest whole set" in ended.output
+    assert "step 100 the newest complete one" in ended.output
 
 
 def test_a_second_job_at_the_url_of_one_that_runs_is_refused_before_its_training(
@@ -147,14 +147,14 @@ def test_a_second_job_at_the_url_of_one_that_runs_is_refused_before_its_training
     other.node.complete_table()
     job.node.variables["MA_VJ_NAME"], other.node.variables["MA_VJ_NAME"] = "first", "second"
     running = job.node.start(*job.arguments(20))
-    running.until("goes on from 0")
+    running.until("resumes from 0")
     refused = other.node.boot(*other.arguments(20))
     assert refused.code == 78
     assert "obs://bucket/ckpt/ is in use: job first has begun attempt-000001-" in refused.output
-    assert "goes on from" not in refused.output
+    assert "resumes from" not in refused.output
     job.go(10, 20)
     assert running.end().code == 0
     other.go(10, 20, 30)
     ended = other.node.boot(*other.arguments(30))
     assert ended.code == 0, ended.output
-    assert "rank 1 goes on from 20 of obs://bucket/ckpt/attempt-000001-" in ended.output
+    assert "rank 1 resumes from 20 of obs://bucket/ckpt/attempt-000001-" in ended.output

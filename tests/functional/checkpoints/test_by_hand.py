@@ -1,4 +1,4 @@
-"""`ma_boot checkpoint ...`: what a user sees of the sets in OBS, and does to them."""
+"""`ma_boot checkpoint ...`: lists, verifies, downloads and removes checkpoints in OBS."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WHERE = "obs://bucket/ckpt"
 
 @pytest.fixture
 def saved(tmp_path: Path, local_store: Store) -> Store:
-    """Two nodes that have saved three steps, of which the last is not whole."""
+    """Two nodes that have saved three steps, of which the last is incomplete."""
     nodes = make_nodes(local_store, tmp_path)
     start(nodes)
     publish(nodes, 10, 20)
@@ -33,33 +33,35 @@ def printed(capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
-def test_the_list_says_what_is_whole_and_why_not(saved: Store, capfd: pytest.CaptureFixture[str]) -> None:
+def test_list_shows_complete_checkpoints_and_the_reasons_of_incomplete_ones(
+    saved: Store, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert run("list", WHERE) == 0
     lines = capfd.readouterr().out.splitlines()
-    assert lines[0] == "3 sets in obs://bucket/ckpt/"
+    assert lines[0] == "3 checkpoints in obs://bucket/ckpt/"
     assert lines[1].split() == ["STEP", "ATTEMPT", "PUBLISHED", "(UTC)", "NODES", "FILES", "SIZE", "STATE"]
     assert lines[2].startswith("30 ")
-    assert lines[2].endswith("not whole: no part of saver 1")
+    assert lines[2].endswith("incomplete: no part of saver 1")
     assert lines[3].startswith("20 ")
-    assert lines[3].endswith("whole")
+    assert lines[3].endswith("complete")
     assert " 2  " in lines[3]
     assert run("list", WHERE, "--json") == 0
     rows = printed(capfd)
-    assert [(row["step"], row["whole"], row["nodes"], row["files"]) for row in rows] == [
+    assert [(row["step"], row["complete"], row["nodes"], row["files"]) for row in rows] == [
         ("30", False, None, None),
         ("20", True, 2, 2),
         ("10", True, 2, 2),
     ]
 
 
-def test_an_empty_place_has_no_sets(saved: Store, capfd: pytest.CaptureFixture[str]) -> None:
+def test_empty_place_has_no_checkpoints(saved: Store, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("list", "obs://bucket/other") == 0
-    assert capfd.readouterr().out == "0 sets in obs://bucket/other/\n"
+    assert capfd.readouterr().out == "0 checkpoints in obs://bucket/other/\n"
     assert run("verify", "obs://bucket/other") == 66
-    assert "no whole set in obs://bucket/other/" in capfd.readouterr().err
+    assert "no complete checkpoint in obs://bucket/other/" in capfd.readouterr().err
 
 
-def test_verify_finds_what_was_changed(saved: Store, capfd: pytest.CaptureFixture[str]) -> None:
+def test_verify_finds_changed_objects(saved: Store, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("verify", WHERE, "--contents") == 0
     assert "step 20 of attempt-000001-" in capfd.readouterr().out
     key = next(key for key in keys(saved) if key.endswith("node-1/iter_20/rank_1.bin"))
@@ -73,25 +75,25 @@ def test_verify_finds_what_was_changed(saved: Store, capfd: pytest.CaptureFixtur
     assert f"  - obs://bucket/{key} is gone" in capfd.readouterr().err
 
 
-def test_fetch_brings_the_files_of_all_nodes(
+def test_fetch_downloads_the_files_of_all_nodes(
     saved: Store, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert run("fetch", WHERE, "--to", "there", "--step", "10") == 0
     assert "2 files, " in capfd.readouterr().out
-    fetched = sorted(str(file.relative_to(tmp_path)) for file in (tmp_path / "there").rglob("*.bin"))
-    assert fetched == ["there/iter_10/rank_0.bin", "there/iter_10/rank_1.bin"]
+    downloaded = sorted(str(file.relative_to(tmp_path)) for file in (tmp_path / "there").rglob("*.bin"))
+    assert downloaded == ["there/iter_10/rank_0.bin", "there/iter_10/rank_1.bin"]
     assert run("fetch", WHERE, "--to", "there", "--json") == 0
     assert (tmp_path / "there/iter_20/rank_1.bin").read_bytes() == b"20 of node 1" * 99
 
 
-def test_prune_keeps_the_newest_and_what_is_in_use(
+def test_prune_keeps_the_newest_checkpoints_and_the_one_in_use(
     saved: Store, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "mapping.yaml").write_text(
         f"output: {{out: {{obs: '{WHERE}', checkpoint: 'iter_{{step}}', keep: 1}}}}"
     )
     assert run("prune", "mapping.yaml", "--plan") == 0
-    assert "1 sets and 0 files of no set would be removed" in capfd.readouterr().out
+    assert "1 checkpoints and 0 files without a manifest would be removed" in capfd.readouterr().out
     assert run("prune", "mapping.yaml") == 0
     assert "step 10 of attempt-000001-" in capfd.readouterr().out
     assert not [key for key in keys(saved) if "iter_10" in key]
@@ -105,9 +107,7 @@ def test_prune_keeps_the_newest_and_what_is_in_use(
         "an attempt that is over cannot complete it"
     )
     assert run("list", WHERE, "--json") == 0
-    assert [row["step"] for row in printed(capfd)] == ["40", "20"], (
-        "the job that runs has gone on from step 20"
-    )
+    assert [row["step"] for row in printed(capfd)] == ["40", "20"], "the running job has resumed from step 20"
 
 
 @pytest.mark.parametrize(
@@ -116,10 +116,10 @@ def test_prune_keeps_the_newest_and_what_is_in_use(
         (["list", "nothing.yaml"], 78, "nothing.yaml"),
         (["list", "obs://B/x"], 64, "found the bucket 'B'"),
         (["prune", WHERE, "--older-than", "soon"], 64, "expected e.g. 7d"),
-        (["verify", WHERE, "--step", "77"], 66, "no whole set of step 77"),
+        (["verify", WHERE, "--step", "77"], 66, "no complete checkpoint of step 77"),
     ],
 )
-def test_a_mistake_is_said(
+def test_wrong_usage_has_its_exit_code_and_message(
     saved: Store, capfd: pytest.CaptureFixture[str], words: list[str], code: int, why: str
 ) -> None:
     assert run(*words) == code

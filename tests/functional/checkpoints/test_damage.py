@@ -1,4 +1,4 @@
-"""Sets that were damaged in the store: the job goes on from the one before, and says so."""
+"""Checkpoints that were damaged in the store: the job resumes from the one before, and reports it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def key_of(store: Store, end: str) -> str:
 
 @pytest.mark.invariant("No fault of OBS loses a checkpoint or completes a damaged one")
 @pytest.mark.parametrize("content", DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_file_sends_the_job_to_the_set_before(
+def test_damaged_file_makes_the_job_resume_from_the_checkpoint_before(
     store: Store, tmp_path: Path, content: bytes | None
 ) -> None:
     node_with(store, tmp_path / "a", 10, 20)
@@ -46,7 +46,9 @@ def test_a_damaged_file_sends_the_job_to_the_set_before(
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format": 1}', b'{"format": 99}', b"\xff\x00"])
-def test_a_damaged_manifest_is_no_manifest(store: Store, tmp_path: Path, content: bytes) -> None:
+def test_damaged_manifest_makes_its_checkpoint_incomplete(
+    store: Store, tmp_path: Path, content: bytes
+) -> None:
     node_with(store, tmp_path / "a", 10, 20)
     put(store, manifests(store)[0], content)
     other = TestNode(tmp_path / "b", store)
@@ -79,16 +81,18 @@ def test_all_nodes_go_back_if_one_finds_damage(store: Store, tmp_path: Path) -> 
     assert [list(node.files()) for node in new] == [["iter_10/rank_0.bin"], ["iter_10/rank_1.bin"]]
 
 
-def test_if_all_sets_are_damaged_the_job_does_not_begin_anew_by_itself(store: Store, tmp_path: Path) -> None:
+def test_job_does_not_start_over_if_all_checkpoints_are_damaged(store: Store, tmp_path: Path) -> None:
     node_with(store, tmp_path / "a", 10, 20)
     for key in keys(store):
         if key.endswith("rank_0.bin"):
             store.delete("bucket", key)
-    with pytest.raises(ConfigError, match="each of the 2 sets in obs://bucket/ckpt/ is damaged"):
+    with pytest.raises(
+        ConfigError, match="each of the 2 complete checkpoints in obs://bucket/ckpt/ is damaged"
+    ):
         TestNode(tmp_path / "b", store).start()
 
 
-def test_a_set_that_does_not_fit_is_not_begun_to_be_fetched(store: Store, tmp_path: Path) -> None:
+def test_download_does_not_begin_if_the_disk_is_too_small(store: Store, tmp_path: Path) -> None:
     node_with(store, tmp_path / "a", 10)
     (key,) = manifests(store)
     text = b"".join(store.read("bucket", key))

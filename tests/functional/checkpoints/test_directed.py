@@ -1,4 +1,4 @@
-"""Trainings of which a step must count as it was at one moment, or not at all, and what they are told."""
+"""Races of trainings and publishing: a step is complete as it was at one moment, or not at all."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from ma_boot.node.checkpoints import attempts
 from ma_boot.node.checkpoints.output import ordinary_files
+from ma_boot.node.checkpoints.records import attempt_protocol
 from ma_boot.node.checkpoints.restoring import Restorer
 from ma_boot.node.checkpoints.steps import RunEnd
 from path_mapping.stores.store import Store
@@ -42,7 +42,7 @@ def stored(store: Store, end: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("savers", [None, "first"])
-def test_a_node_that_never_saves_keeps_steps_from_counting_and_all_are_told(
+def test_node_that_never_saves_keeps_steps_incomplete_and_each_node_reports_it(
     store: Store, tmp_path: Path, savers: Any
 ) -> None:
     nodes = make_nodes(store, tmp_path, savers=savers)
@@ -52,24 +52,24 @@ def test_a_node_that_never_saves_keeps_steps_from_counting_and_all_are_told(
         time.sleep(0.07)  # longer than three intervals
         for node in nodes:
             node.cycle(1)
-    lines = printed(nodes, "DOES NOT COUNT")
+    lines = printed(nodes, "INCOMPLETE")
     assert len(lines) == (0 if savers else 2), "once on every node"
     for line in lines:
         assert "published by node 0 (1 files, such as iter_" in line
         assert "not yet by node 1" in line
-        assert line.endswith("the mapping has to say so: 'savers': 'first'")
+        assert line.endswith("add to the mapping: 'savers': 'first'")
     for node in nodes:
         assert node.end() == {}, "no file was left behind"
     assert list(map(step_of, start(nodes))) == ["30" if savers else None] * 2
 
 
-def test_a_slow_node_only_delays_what_counts(store: Store, tmp_path: Path) -> None:
+def test_slow_node_only_delays_completeness(store: Store, tmp_path: Path) -> None:
     fast, slow = nodes = make_nodes(store, tmp_path)
     start(nodes)
     for step in (10, 20, 30):
         for node in nodes:
             node.save(step)
-            node.say(step)
+            node.note_call(step)
             node.publisher.take()
         fast.cycle(1)
     shutil.rmtree(slow.out)  # its framework keeps nothing
@@ -78,11 +78,11 @@ def test_a_slow_node_only_delays_what_counts(store: Store, tmp_path: Path) -> No
     assert list(map(step_of, start(make_nodes(store, tmp_path / "new")))) == ["30", "30"]
 
 
-def test_what_is_rewritten_before_it_is_sent_is_taken_anew(store: Store, tmp_path: Path) -> None:
+def test_step_rewritten_before_its_upload_is_taken_anew(store: Store, tmp_path: Path) -> None:
     node = TestNode(tmp_path, store)
     node.start()
     node.save(10)
-    node.say(10)
+    node.note_call(10)
     node.publisher.take()
     (path,) = (node.out / "iter_10").iterdir()
     with path.open("r+b") as file:  # the same file, which the snapshot has, too
@@ -92,7 +92,7 @@ def test_what_is_rewritten_before_it_is_sent_is_taken_anew(store: Store, tmp_pat
     assert content.startswith(b"later")
 
 
-def test_a_step_that_is_saved_again_is_a_version_of_all_of_it(store: Store, tmp_path: Path) -> None:
+def test_step_saved_again_makes_a_version_of_all_its_files(store: Store, tmp_path: Path) -> None:
     node = TestNode(tmp_path, store)
     node.start()
     files = {name: f"{name} once".encode() for name in "ab"}
@@ -106,7 +106,7 @@ def test_a_step_that_is_saved_again_is_a_version_of_all_of_it(store: Store, tmp_
     assert len(node.published) == 2
     (node.out / "iter_20/a").write_bytes(b"a twice")
     node.cycle()
-    assert len(node.published) == 2, "half of it is no version"
+    assert len(node.published) == 2, "half of its files make no version"
     (node.out / "iter_20/b").write_bytes(b"b twice")
     node.cycle()
     (node.out / "iter_20/c").write_bytes(b"")
@@ -119,14 +119,12 @@ def test_a_step_that_is_saved_again_is_a_version_of_all_of_it(store: Store, tmp_
     assert other.files() == {"iter_20/a": b"a twice", "iter_20/b": b"b twice", "iter_20/c": b""}
 
 
-def test_a_version_that_does_not_count_yet_takes_nothing_from_the_one_before(
-    store: Store, tmp_path: Path
-) -> None:
+def test_incomplete_version_leaves_the_one_before_intact(store: Store, tmp_path: Path) -> None:
     first, _ = nodes = make_nodes(store, tmp_path)
     start(nodes)
     publish(nodes, 10)
     first.save(10, {"rank_0.bin": b"saved again"})
-    first.say(10)
+    first.note_call(10)
     first.cycle(1)
     assert first.published == ["10", "10"]
     new = make_nodes(store, tmp_path / "new")
@@ -134,7 +132,7 @@ def test_a_version_that_does_not_count_yet_takes_nothing_from_the_one_before(
     assert new[0].files()["iter_10/rank_0.bin"] == b"10 of node 0" * 99
 
 
-def test_without_space_for_a_snapshot_steps_are_sent_from_their_place(
+def test_steps_are_uploaded_from_their_place_without_space_for_snapshots(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*of: object) -> None:
@@ -144,36 +142,36 @@ def test_without_space_for_a_snapshot_steps_are_sent_from_their_place(
     monkeypatch.setattr("ma_boot.node.checkpoints.disk.free_bytes", lambda directory: 0)
     node = node_with(store, tmp_path, 10, 20)
     (line,) = printed([node], "no snapshot can be made")
-    assert "from step 10 on, steps are sent from where the training has them" in line
+    assert "from step 10 on, steps are uploaded from where the training has them" in line
     assert step_of(TestNode(tmp_path / "other", store).start()) == "20"
 
 
-def test_a_node_that_is_no_saver_says_once_that_its_files_stay(store: Store, tmp_path: Path) -> None:
+def test_node_that_is_not_a_saver_reports_its_unpublished_files_once(store: Store, tmp_path: Path) -> None:
     nodes = make_nodes(store, tmp_path, savers="first")
     start(nodes)
     publish(nodes, 10, 20)
-    (line,) = printed(nodes, "is no saver")
+    (line,) = printed(nodes, "is not a saver")
     assert "this node has files of step 10" in line
     assert list(map(step_of, start(nodes))) == ["20", "20"]
 
 
-def test_a_node_that_still_fetches_is_waited_for(
+def test_nodes_wait_for_a_node_that_still_downloads(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Restorer.__call__
+    real = Restorer.restore
 
     def slowly(restorer: Restorer, chosen: Any) -> Any:
         time.sleep(2.5 if restorer.node == 1 else 0)
         return real(restorer, chosen)
 
-    monkeypatch.setattr(Restorer, "__call__", slowly)
-    monkeypatch.setattr(attempts, "LOOK_SECONDS", (0.05, 0.1))
+    monkeypatch.setattr(Restorer, "restore", slowly)
+    monkeypatch.setattr(attempt_protocol, "LOOK_SECONDS", (0.05, 0.1))
     with ThreadPoolExecutor(2) as pool:
         restored = list(pool.map(lambda node: node.start(1.0), make_nodes(store, tmp_path)))
     assert list(map(step_of, restored)) == [None, None]
 
 
-def test_temporary_directories_and_what_is_ours_leave_nothing_in_obs(store: Store, tmp_path: Path) -> None:
+def test_temporary_and_own_directories_are_not_uploaded(store: Store, tmp_path: Path) -> None:
     node = TestNode(tmp_path, store, options={"layout": ("transformers",)})
     node.start()
     names = (
@@ -187,27 +185,29 @@ def test_temporary_directories_and_what_is_ours_leave_nothing_in_obs(store: Stor
     write(tmp_path, dict.fromkeys(names, b"x"))
     node.cycle(1)
     for has_ended, ordinary in ((False, names[:1]), (True, names[:2])):
-        is_ordinary = ordinary_files([node.output.route], tmp_path, [node.output], has_ended)
+        is_ordinary = ordinary_files([node.output.target.route], tmp_path, [node.output], has_ended)
         assert tuple(name for name in names if is_ordinary(str(tmp_path / name))) == ordinary
 
 
-def test_what_was_set_aside_goes_when_the_next_set_counts(store: Store, tmp_path: Path) -> None:
+def test_steps_set_aside_are_removed_when_the_next_checkpoint_is_complete(
+    store: Store, tmp_path: Path
+) -> None:
     node = node_with(store, tmp_path, 10)
     node.save(30)
     node.start()
     assert (tmp_path / ".out.aside/iter_30").exists()
-    node.start()  # killed before a set counts: it is the only copy of a step
+    node.start()  # killed before a checkpoint is complete: it is the only copy of a step
     assert (tmp_path / ".out.aside/iter_30").exists()
     node.publish(40)
     assert not (tmp_path / ".out.aside").exists()
 
 
-def test_a_first_step_that_nobody_says_is_lost_with_its_reason(store: Store, tmp_path: Path) -> None:
-    node = TestNode(tmp_path, store, options={"said": True})
+def test_uncalled_explicit_step_is_lost_with_its_reason(store: Store, tmp_path: Path) -> None:
+    node = TestNode(tmp_path, store, options={"is_explicit": True})
     node.start()
     node.save(10)
     node.cycle()
-    assert node.end(RunEnd.WELL) == {"10": "no rank has said that it is complete"}
+    assert node.end(RunEnd.WELL) == {"10": "no rank has called checkpoint for it"}
     cut = TestNode(tmp_path / "cut", store)
     cut.start()
     cut.save(10)
@@ -232,7 +232,7 @@ while True: time.sleep(0.01)
 """
 
 
-def test_what_a_handler_of_the_stop_saves_counts_at_once(store: Store, node: Node, obs: MemoryObs) -> None:
+def test_step_saved_by_a_stop_handler_is_complete_at_once(store: Store, node: Node, obs: MemoryObs) -> None:
     job = Job(node, obs)
     (node.home / "train.py").write_text(HANDLER)
     running = node.start(*job.arguments(0))
@@ -240,13 +240,13 @@ def test_what_a_handler_of_the_stop_saves_counts_at_once(store: Store, node: Nod
     running.signal(signal.SIGTERM)
     ended = running.end()
     assert ended.code == 128 + signal.SIGTERM
-    assert "step 99 is the last one of this node, step 99 the newest whole set" in ended.output, ended.output
+    assert "step 99 is the last one of this node, step 99 the newest complete one" in ended.output, (
+        ended.output
+    )
     assert os.path.exists(job.out / "iter_99")
 
 
-def test_what_a_process_wrote_as_it_died_is_never_taken_for_a_checkpoint(
-    store: Store, tmp_path: Path
-) -> None:
+def test_files_of_a_dying_process_never_make_a_complete_step(store: Store, tmp_path: Path) -> None:
     node = TestNode(tmp_path, store, options={"layout": ("iter_{step}/rank_{rank}.bin",)}, ranks=(0, 1))
     node.start()
     for step in (10, 20):
@@ -258,9 +258,9 @@ def test_what_a_process_wrote_as_it_died_is_never_taken_for_a_checkpoint(
         node.save(30, {"rank_0.bin": b"whole"})
         node.cycle()
     node.save(40, {"rank_0.bin": b"whole", "rank_1.bin": b"who"})
-    node.output.cut()
+    node.publisher.watch.cut()
     node.cycle()
-    assert sorted(node.published) == ["10", "20"], "they rest because nobody writes any more"
+    assert sorted(node.published) == ["10", "20"], "they are at rest because their writer is dead"
     node.save(40, {"rank_0.bin": b"whole", "rank_1.bin": b"whole"})
     node.cycle()
     assert sorted(node.published) == ["10", "20", "40"], "saved by processes that live"

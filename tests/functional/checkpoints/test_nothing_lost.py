@@ -1,4 +1,4 @@
-"""When a node ends, every file below an output is in OBS: whatever it is called, however the job ends."""
+"""Every file below an output is in OBS when the node has ended, with any name and any end of the job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from ma_boot.node.checkpoints.layout import UNFINISHED, matches
+from ma_boot.node.checkpoints.layouts.layout import UNFINISHED, matches
 from ma_boot.node.checkpoints.steps import RunEnd
 from path_mapping.stores.open_store import open_store
 from path_mapping.stores.store import Store
@@ -76,8 +76,10 @@ def test_every_file_of_an_output_is_in_obs_at_the_end(
     try:
         (directory / "root" / "bucket").mkdir(parents=True)
         store = open_store({}, directory / "root")
-        layout, said = options
-        job = make_nodes(store, directory, nodes, layout=layout, said=said, restore=restore, interval=0.02)
+        layout, is_explicit = options
+        job = make_nodes(
+            store, directory, nodes, layout=layout, is_explicit=is_explicit, restore=restore, interval=0.02
+        )
         start(job)
         for node in job:
             node.out.mkdir(exist_ok=True)
@@ -102,15 +104,17 @@ def test_every_file_of_an_output_is_in_obs_at_the_end(
 
 
 def can_write(path: Path) -> bool:
-    """Whether no file is where the path has a directory, and no directory is at the path."""
+    """Returns whether a file can be at the path: no file is above it, and no directory at it."""
     return not path.is_dir() and not any(parent.is_file() for parent in path.parents)
 
 
 def test_a_link_out_of_an_output_with_checkpoints_is_a_loss(store: Store, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_bytes(b"weights")
-    for said in (False, True):
-        (node,) = make_nodes(store, tmp_path / f"said {said}", 1, layout=("auto",), said=said)
+    for is_explicit in (False, True):
+        (node,) = make_nodes(
+            store, tmp_path / f"explicit {is_explicit}", 1, layout=("auto",), is_explicit=is_explicit
+        )
         node.start()
         write(node.out, {"step_1/model.pt": b"here"})
         (node.out / "step_1/linked.pt").symlink_to(elsewhere)

@@ -1,4 +1,4 @@
-"""A node alone: what it has published is what its next start goes on from."""
+"""A job of one node resumes from the checkpoint that its last start has published."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.transfers import write
 TRACKER = "latest_checkpointed_iteration.txt"
 
 
-def test_the_next_start_goes_on_from_the_newest_step(store: Store, tmp_path: Path) -> None:
-    """What a kept disk has is not fetched, and it shows nothing else."""
+def test_next_start_resumes_from_the_newest_step(store: Store, tmp_path: Path) -> None:
+    """Files on a kept disk are not downloaded, and no others stay."""
     node = node_with(store, tmp_path / "a", 10, 20)
     node.save(30)  # never settled: the node is killed
     new = TestNode(tmp_path / "b", store)
@@ -24,7 +24,7 @@ def test_the_next_start_goes_on_from_the_newest_step(store: Store, tmp_path: Pat
     assert (node.base / ".out.aside/iter_30/rank_0.bin").exists()
 
 
-def test_files_that_are_no_checkpoint_are_said_to_be_none(store: Store, tmp_path: Path) -> None:
+def test_files_without_a_step_are_reported(store: Store, tmp_path: Path) -> None:
     node = TestNode(tmp_path, store, options={"layout": ("auto",)})
     node.start()
     write(node.out, {"weights-of-today": b"x", "logs/a": b"x"})
@@ -36,7 +36,7 @@ def test_files_that_are_no_checkpoint_are_said_to_be_none(store: Store, tmp_path
     assert "checkpoint(step)" in line
 
 
-def test_a_pointer_of_the_framework_is_never_sent_and_is_made_here(store: Store, tmp_path: Path) -> None:
+def test_pointer_of_the_framework_is_made_locally_and_never_uploaded(store: Store, tmp_path: Path) -> None:
     node = TestNode(tmp_path / "a", store, options={"layout": ("megatron-legacy",)})
     node.start()
     for step in (100, 200):

@@ -1,4 +1,4 @@
-"""What checkpoint sets cost in requests, counted by the embedded server."""
+"""Requests of checkpoints, counted by the embedded server."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.node.checkpoints import attempts
-from ma_boot.node.checkpoints.keys import Attempt, SetName
-from ma_boot.node.checkpoints.manifest import Part, SetFile
+from ma_boot.node.checkpoints.records import attempt_protocol
+from ma_boot.node.checkpoints.records.job_member import JobMember
+from ma_boot.node.checkpoints.records.keys import Attempt, CheckpointName
+from ma_boot.node.checkpoints.records.manifest import CheckpointFile, Part
 from path_mapping.stores.open_store import open_store
 from path_mapping.stores.store import Store
 from tests.conftest import CREDENTIALS
@@ -41,7 +42,7 @@ def test_a_step_costs_at_most_three_requests_more_than_its_files(
     for step, once in ((10, 1 if keep else 0), (20, 0)):  # once in an attempt: what a killed one has left
         before = len(obs.requests)
         node.save(step, {f"shard_{number}.bin": os.urandom(size) for number in range(FILES)})
-        node.say(step)
+        node.note_call(step)
         node.cycle(2)
         made = obs.requests[before:]
         timed = "attempts%2F"  # a listing each half minute, however long the step takes
@@ -59,9 +60,10 @@ def test_the_newest_of_a_thousand_steps_costs_a_few_requests_and_one_for_each_no
     attempt = Attempt(1, "abcd")
     for step in range(1000):
         for index in range(nodes):
-            name, key = SetName(attempt, step), f"{attempt}/node-{index}/iter_{step}/x"
-            files = (SetFile(f"iter_{step}/x{index}", key, 0, 0, ""),)
-            part = Part(name, str(step), index, nodes, "iter_{step}", files, nodes, index, nodes)
+            name, key = CheckpointName(attempt, step), f"{attempt}/node-{index}/iter_{step}/x"
+            files = (CheckpointFile(f"iter_{step}/x{index}", key, 0, 0, ""),)
+            member = JobMember(index, nodes, world_size=nodes)
+            part = Part(name, str(step), member, layout="iter_{step}", files=files, saver=index, of=nodes)
             put(served, PLACE.part(part.key), json.dumps(part.document()).encode())
             if step == 999:
                 put(served, PLACE.prefix + key, b"")
@@ -86,7 +88,7 @@ def test_many_nodes_that_wait_for_one_list_no_more_often_than_an_account_may(
     obs: MemoryObs, served: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each new answer is news for all: 40 nodes listed 100 times a second."""
-    monkeypatch.setattr(attempts, "LISTINGS_A_SECOND", 20)
+    monkeypatch.setattr(attempt_protocol, "LISTINGS_A_SECOND", 20)
     nodes = [TestNode(tmp_path / str(node), served, node, 40) for node in range(40)]
     before, began = len(obs.requests), time.monotonic()
     with ThreadPoolExecutor(40) as pool:

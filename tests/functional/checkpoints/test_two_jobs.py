@@ -1,4 +1,4 @@
-"""Two jobs at one URL: the second is refused, unless the first has ended; sets and parts of both never mix."""
+"""Two jobs at one URL: the second is refused, unless the first has ended; their checkpoints and parts never mix."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ma_boot.errors import BootError, ConfigError, NodesLate
-from ma_boot.node.checkpoints.attempts import Restored
+from ma_boot.node.checkpoints.attempts import BegunAttempt
 from path_mapping.stores.store import Store
 from tests.functional.checkpoints.output import TestNode, manifests, printed, step_of, steps_of
 
@@ -33,10 +33,10 @@ def test_the_second_job_is_refused_until_the_first_has_ended(store: Store, tmp_p
     assert step_of(second.start()) == "10"
     assert second.end() == {}
     third = TestNode(tmp_path / "third", store, job="third")
-    assert step_of(third.start()) == "10", "the second has ended, and the first was said to have"
+    assert step_of(third.start()) == "10", "the second has ended, and `--take-over` has ended the first"
 
 
-def test_the_nodes_that_follow_hear_that_their_job_is_refused(store: Store, tmp_path: Path) -> None:
+def test_followers_report_the_refusal_of_their_job(store: Store, tmp_path: Path) -> None:
     TestNode(tmp_path / "first", store, job="first").start()
     second = [TestNode(tmp_path / f"{node}", store, node, 2, job="second") for node in (0, 1)]
     with ThreadPoolExecutor(2) as pool:
@@ -45,14 +45,14 @@ def test_the_nodes_that_follow_hear_that_their_job_is_refused(store: Store, tmp_
                 started.result()
 
 
-def test_of_two_jobs_that_begin_together_at_most_one_goes_on(
+def test_at_most_one_of_two_simultaneous_jobs_continues(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither has seen the attempt of the other when it chooses its number."""
-    monkeypatch.setattr("ma_boot.node.checkpoints.attempts.Start._last_number", lambda start: 0)
+    monkeypatch.setattr("ma_boot.node.checkpoints.attempts.last_number", lambda start: 0)
     jobs = [TestNode(tmp_path / name, store, job=name) for name in ("one", "two")]
 
-    def begun(node: TestNode) -> Restored | BootError:
+    def begun(node: TestNode) -> BegunAttempt | BootError:
         try:
             return node.start()
         except ConfigError as error:
@@ -63,7 +63,7 @@ def test_of_two_jobs_that_begin_together_at_most_one_goes_on(
     assert sum(isinstance(end, ConfigError) for end in ends) == 1, ends
 
 
-def test_a_node_answers_nobody_but_its_own_start(store: Store, tmp_path: Path) -> None:
+def test_node_ignores_attempts_of_other_starts(store: Store, tmp_path: Path) -> None:
     """Two jobs of one name, each of two nodes, one of which is there: they make no job together."""
     nodes = [TestNode(tmp_path / f"{node}", store, node, 2, job_start=f"of {node}") for node in (0, 1)]
     with ThreadPoolExecutor(2) as pool:
@@ -75,7 +75,7 @@ def test_a_node_answers_nobody_but_its_own_start(store: Store, tmp_path: Path) -
 @pytest.mark.invariant(
     "A second job at one URL is rejected; two starts of one job remove nothing of each other"
 )
-def test_two_starts_of_one_job_say_so_and_remove_nothing_of_each_other(store: Store, tmp_path: Path) -> None:
+def test_two_starts_of_one_job_report_each_other_and_remove_nothing(store: Store, tmp_path: Path) -> None:
     old, new = (TestNode(tmp_path / name, store, options={"keep": 1}) for name in ("old", "new"))
     old.start()
     old.publish(10)
@@ -94,7 +94,9 @@ def test_two_starts_of_one_job_say_so_and_remove_nothing_of_each_other(store: St
     assert steps_of(manifests(store)) == [30, 30], "each its own"
 
 
-def test_the_sets_of_the_older_one_count_until_the_newer_one_has_one(store: Store, tmp_path: Path) -> None:
+def test_checkpoints_of_the_older_start_are_used_until_the_newer_has_one(
+    store: Store, tmp_path: Path
+) -> None:
     old, new = TestNode(tmp_path / "old", store), TestNode(tmp_path / "new", store)
     old.start()
     new.start()
@@ -104,8 +106,8 @@ def test_the_sets_of_the_older_one_count_until_the_newer_one_has_one(store: Stor
     assert step_of(TestNode(tmp_path / "fourth", store).start()) == "5"
 
 
-@pytest.mark.usefixtures("nobody_answers")
-def test_a_restart_of_the_same_job_is_no_second_one(store: Store, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("no_earlier_start_runs")
+def test_restart_of_the_same_job_is_not_a_second_job(store: Store, tmp_path: Path) -> None:
     node = TestNode(tmp_path, store, options={"keep": 1})
     for step in (10, 20, 30):
         node.start()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ma_boot.node.checkpoints.formats import damage
+from ma_boot.node.checkpoints.layouts.formats import find_damage
 from tests.functional.node import Ended, alive, eventually
 
 PATIENCE = 240.0  # seconds until a framework has been imported by all ranks on a busy machine
@@ -31,7 +31,7 @@ class Job:
 
     @property
     def store(self) -> Path:
-        """Where the output is in the OBS of the rehearsal."""
+        """The directory of the output in the OBS of the rehearsal."""
         return self.root / "obs" / "bucket" / "ckpt"
 
     def start(self) -> Path:
@@ -77,17 +77,17 @@ class Job:
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
-    def wait_for_sets(self, count: int, log: Path) -> None:
+    def wait_for_checkpoints(self, count: int, log: Path) -> None:
         """Waits until so many sets are whole in the store."""
         eventually(
-            lambda: len(self.whole_sets()) >= count or self.started[-1].poll() is not None,
-            f"{count} whole sets", PATIENCE,
+            lambda: len(self.complete_checkpoints()) >= count or self.started[-1].poll() is not None,
+            f"{count} complete checkpoints", PATIENCE,
         )  # fmt: skip
         assert self.started[-1].poll() is None, log.read_text(errors="replace")
 
-    def whole_sets(self) -> list[dict[str, Any]]:
-        """The sets that count, the newest first."""
-        return whole_sets(self.store)
+    def complete_checkpoints(self) -> list[dict[str, Any]]:
+        """Returns the complete checkpoints, the newest first."""
+        return complete_checkpoints(self.store)
 
     def prune(self, keep: int) -> None:
         """Removes older sets by hand."""
@@ -96,26 +96,26 @@ class Job:
         subprocess.run([*argv, *options], check=True, stdout=subprocess.DEVNULL)
 
     def newest(self) -> dict[str, Any] | None:
-        """The newest set that is whole, None for none."""
-        return next(iter(self.whole_sets()), None)
+        """Returns the newest complete checkpoint, None for none."""
+        return next(iter(self.complete_checkpoints()), None)
 
 
-def whole_sets(store: Path) -> list[dict[str, Any]]:
-    """The sets of which every node has its manifest, the newest first: attempt, step, order in time, files by path.
+def complete_checkpoints(store: Path) -> list[dict[str, Any]]:
+    """Returns the checkpoints with the manifests of all nodes, the newest first: attempt, step, order, files by path.
 
-    It shares no code with the toolkit.
+    Shares no code with the toolkit.
     """
-    sets = []
-    for directory in sorted(path for path in store.glob(".ma_boot/sets/*/*") if path.is_dir()):
+    found = []
+    for directory in sorted(path for path in store.glob(".ma_boot/manifests/*/*") if path.is_dir()):
         paths = sorted(directory.iterdir())
         names = [re.fullmatch(r"part-(\d+)-of-(\d+)(-empty)?\.json", path.name) for path in paths]
         numbers = {(int(name[1]), int(name[2])) for name in names if name}
         if numbers and numbers == {(node, len(numbers)) for node in range(len(numbers))}:
-            sets.append(_set(store, [json.loads(path.read_text()) for path in paths]))
-    return [known for known in sets if known["files"]]
+            found.append(_checkpoint(store, [json.loads(path.read_text()) for path in paths]))
+    return [known for known in found if known["files"]]
 
 
-def _set(store: Path, parts: list[dict[str, Any]]) -> dict[str, Any]:
+def _checkpoint(store: Path, parts: list[dict[str, Any]]) -> dict[str, Any]:
     files = {file["path"]: store / file["key"] for part in parts for file in part["files"]}
     attempt, step = parts[0]["attempt"], parts[0]["step_name"]
     order = int(attempt.split("-")[1]), parts[0]["step"], parts[0]["version"]
@@ -123,16 +123,16 @@ def _set(store: Path, parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def digests(files: dict[str, Path]) -> dict[str, str]:
-    """What the store has at these places."""
+    """Returns the digests of these files, by name."""
     return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in sorted(files.items())}
 
 
 def damage_in(name: str, content: bytes) -> str:
-    """What is wrong with a file of this name, by its format; empty for nothing."""
-    return damage(name, len(content), lambda offset, length: content[offset : offset + length])
+    """Returns the damage of a file of this name, by its format; empty if there is none."""
+    return find_damage(name, len(content), lambda offset, length: content[offset : offset + length])
 
 
 def documents(output: str, word: str) -> list[dict[str, Any]]:
-    """What each rank has printed behind this word, by rank; not what a report quotes of it."""
+    """Returns the JSON that each rank has printed behind this word, by rank; not quotes of it in a report."""
     matches = (re.match(rf"(?:.*\] )?{word} (\{{.*)", line) for line in output.splitlines())
     return sorted((json.loads(match[1]) for match in matches if match), key=lambda facts: int(facts["rank"]))

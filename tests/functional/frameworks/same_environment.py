@@ -1,4 +1,4 @@
-"""What ranks see, compared over the platforms of rehearsals."""
+"""Compares the environment of ranks over the platforms of rehearsals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def same_everywhere(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def differences(by_platform: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
-    """What a rank says in `environ`, or of its training, in another way than on ModelArts."""
+    """Returns the differences of a rank's environment, or of its training, from ModelArts."""
     first, *others = by_platform
     lines = []
     for platform in others:

@@ -34,7 +34,7 @@ class Case(NamedTuple):
 
 
 class Restart(NamedTuple):
-    """When an attempt failed, when its last rank had ended, and when all ranks and the first step of the next one came.
+    """Times of a restart: the failure, the end of the last rank, the start of all ranks, and the next step.
 
     In seconds of one clock; `stepped` is None for an attempt that failed before its first step.
     """
@@ -84,7 +84,7 @@ def run(root: Path, training: Training, seed: int | None) -> tuple[Job, Ended]:
 
 
 def facts(ended: Ended, word: str, name: str) -> dict[tuple[int, Any], Any]:
-    """What the ranks have said of each step: the same in every attempt that has made it."""
+    """Returns the printed facts of each step: the same in every attempt that has made it."""
     known: dict[tuple[int, Any], Any] = {}
     for line in documents(ended.output, word):
         value = known.setdefault((line["rank"], line["step"]), line[name])
@@ -115,13 +115,13 @@ def check(
 
 
 def compare(job: Job, ended: Ended, undisturbed: Ended, training: Training) -> list[Restart]:
-    """What the job has trained is what the undisturbed one has, from the newest whole sets; returns its restarts."""
+    """Asserts that the newest complete checkpoints are those of the undisturbed job; returns its restarts."""
     losses, expected = facts(ended, "step", "loss"), facts(undisturbed, "step", "loss")
     assert losses == expected
     assert sum(losses[key] for key in sorted(losses)) == sum(expected[key] for key in sorted(expected))
     weights = facts(ended, "saved", "weights").items()
     whole = facts(undisturbed, "saved", "weights")
-    assert weights <= whole.items(), "a rank that is killed may have saved a step, and not said so"
+    assert weights <= whole.items(), "a killed rank may have saved a step without printing it"
     assert [rank for (rank, _), _ in weights].count(0) > 0
     for line in documents(ended.output, "restored"):
         _compare_restored(job, line, training)
@@ -131,8 +131,8 @@ def compare(job: Job, ended: Ended, undisturbed: Ended, training: Training) -> l
 
 
 def _compare_restored(job: Job, line: dict[str, Any], training: Training) -> None:
-    """The rank has found the newest set of the attempts before, and its files, byte for byte, and no others."""
-    earlier = [whole for whole in job.whole_sets() if whole["order"][0] < int(line["attempt"])]
+    """Asserts that the rank has found exactly the files of the newest checkpoint of earlier attempts."""
+    earlier = [whole for whole in job.complete_checkpoints() if whole["order"][0] < int(line["attempt"])]
     if not earlier:
         assert (line["step"], line["files"]) == (None, {})
         return
@@ -180,7 +180,7 @@ def _attempts(job: Job, node: int) -> list[list[dict[str, Any]]]:
 
 
 def _failures(events: list[dict[str, Any]]) -> list[float]:
-    """When ranks have failed, or were found to hang."""
+    """Returns the times at which ranks have failed, or were found to hang."""
     ends = [event for event in events if event["kind"] == "exit" and event["code"] and not event["stopped"]]
     stops = [event for event in events if event["kind"] == "stop"]
     return [*(event["ended_ns"] / 1e9 for event in ends), *(event["monotonic_ns"] / 1e9 for event in stops)]

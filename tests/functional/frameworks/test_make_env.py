@@ -36,12 +36,12 @@ def interpreter(file: Path, version: str, kind: str = "CPython", lacks: str = ""
         ("3.11.2 CPython True ensurepip\n/x\n", (3, 11, 2), "it lacks ensurepip: on Debian install python3.11-venv"),
     ],
 )  # fmt: skip
-def test_what_can_be_the_trainings(answer: str, version: tuple[int, ...], refused: str) -> None:
+def test_usable_interpreters_are_accepted(answer: str, version: tuple[int, ...], refused: str) -> None:
     assert MAKE_ENV.judged("/y", answer) == MAKE_ENV.Interpreter("/x", version, refused)
 
 
 @pytest.mark.parametrize("answer", ["", "\n", "Python 3.11", "3.11.2 CPython True ", "x y z w\n/x\n"])
-def test_what_is_no_python(answer: str) -> None:
+def test_other_programs_are_not_interpreters(answer: str) -> None:
     assert MAKE_ENV.judged("/y", answer) is None
 
 
@@ -49,14 +49,14 @@ OLD = MAKE_ENV.Interpreter("/a", (3, 13, 0), "why")
 GOOD, OTHER = MAKE_ENV.Interpreter("/b", (3, 12, 1)), MAKE_ENV.Interpreter("/c", (3, 9, 2))
 
 
-def test_the_one_that_was_asked_for_comes_first() -> None:
+def test_requested_interpreter_comes_first() -> None:
     assert MAKE_ENV.chosen([OTHER, GOOD]) == OTHER
     assert MAKE_ENV.choice_text(OTHER, OTHER) == "MindSpore gets Python 3.9.2 (/c)"
     assert MAKE_ENV.chosen([OLD, GOOD, OTHER]) == GOOD
     assert MAKE_ENV.choice_text(OLD, GOOD) == "MindSpore gets Python 3.12.1 (/b), not Python 3.13.0 (/a): why"
 
 
-def test_without_any_all_that_was_seen_is_named_with_what_helps() -> None:
+def test_error_names_all_candidates_and_a_remedy() -> None:
     assert MAKE_ENV.chosen([OLD]) is None
     text = MAKE_ENV.refusal([OLD])
     assert "expected a Python from 3.9 to 3.12 for MindSpore" in text
@@ -74,7 +74,7 @@ def paths(asked: Path, home: Path, environ: dict[str, str]) -> list[str]:
     return [interpreter.path for interpreter in probed(asked, home, environ)]
 
 
-def test_one_that_does_not_answer_is_named(tmp_path: Path) -> None:
+def test_interpreter_that_hangs_is_named(tmp_path: Path) -> None:
     interpreter(tmp_path / "bin" / "python3", "3.10.13")
     asked, taken = probed(tmp_path / "gone", tmp_path, {"PATH": str(tmp_path / "bin")})
     assert MAKE_ENV.choice_text(asked, taken).endswith(
@@ -96,7 +96,9 @@ def test_one_that_does_not_answer_is_named(tmp_path: Path) -> None:
         "uv/cpython-3.10/bin/python3.10",
     ],
 )
-def test_where_another_one_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+def test_interpreters_are_found_in_other_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
     home, tools = tmp_path / "home", tmp_path / "bin"
     asked = interpreter(tmp_path / "asked", "3.13.0")
     interpreter(tmp_path / place, "3.10.13")
@@ -114,7 +116,7 @@ def test_where_another_one_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert paths(asked, home, environ) == [str(asked), str(tmp_path / place)]
 
 
-def test_the_newest_comes_first_and_nothing_is_asked_for_after_it(tmp_path: Path) -> None:
+def test_newest_interpreter_comes_first_and_ends_the_search(tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     asked = interpreter(tmp_path / "asked", "3.8.1")
     for minor in (9, 11, 13):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.frameworks.checkpoint_jobs import damage_in, whole_sets
+from tests.functional.frameworks.checkpoint_jobs import complete_checkpoints, damage_in
 from tests.functional.node import Ended
 from tests.mindspore_end import again_after_a_crash
 
@@ -53,9 +53,9 @@ def test_the_loss_falls_on_every_rank(trained: Ended) -> None:
         assert last < 0.5
 
 
-def test_obs_holds_a_whole_set_of_each_epoch(trained: Ended) -> None:
+def test_obs_has_a_complete_checkpoint_of_each_epoch(trained: Ended) -> None:
     """With the checkpoint of each rank; of the first epoch, too, as it is seen while the second one trains."""
-    newest, *older = whole_sets(STORE)
+    newest, *older = complete_checkpoints(STORE)
     assert newest["step"] == "2_20"
     assert [known["step"] for known in older] in ([], ["1_20"])
     assert sorted(newest["files"]) == [f"rank_{rank}/cnn-2_20.ckpt" for rank in range(4)]
@@ -64,7 +64,7 @@ def test_obs_holds_a_whole_set_of_each_epoch(trained: Ended) -> None:
 
 def test_a_cut_checkpoint_is_found_by_its_format(trained: Ended) -> None:
     """All of the cuts but those where a parameter ends: MindSpore's format has no end of its own."""
-    content = next(iter(whole_sets(STORE)[0]["files"].values())).read_bytes()
+    content = next(iter(complete_checkpoints(STORE)[0]["files"].values())).read_bytes()
     unseen = [
         length for length in range(1, len(content), 997) if not damage_in("a-1_1.ckpt", content[:length])
     ]
@@ -77,5 +77,5 @@ def test_a_second_run_resumes(trained: Ended) -> None:
     assert resumed.output.count("resumed from epoch 2") == 4
     assert "; resumed from step 2_20" in resumed.output
     assert losses(resumed.output, 0)[0] < 0.5
-    assert whole_sets(STORE)[0]["step"] == "4_20"
-    assert len(whole_sets(STORE)) <= 4, "three, and the one that was restored"
+    assert complete_checkpoints(STORE)[0]["step"] == "4_20"
+    assert len(complete_checkpoints(STORE)) <= 4, "three, and the one that was restored"

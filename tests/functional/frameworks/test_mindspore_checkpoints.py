@@ -1,4 +1,4 @@
-"""The example with MindSpore, killed with SIGKILL: all ranks go on from the newest set that was whole."""
+"""The example with MindSpore, killed with SIGKILL: all ranks resume from the newest complete checkpoint."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def job(tmp_path: Path) -> Iterator[Job]:
     job.clean_up()
 
 
-def test_a_killed_job_goes_on_from_the_newest_whole_set(job: Job) -> None:
+def test_killed_job_resumes_from_the_newest_complete_checkpoint(job: Job) -> None:
     job.arguments.append("10000")
     log = job.start()
-    job.wait_for_sets(2, log)
-    time.sleep(random.Random(17).random() * 3)  # a moment that nobody has chosen
+    job.wait_for_checkpoints(2, log)
+    time.sleep(random.Random(17).random() * 3)  # any moment
     job.kill_everything()
     newest = job.newest()
     assert newest is not None
@@ -68,7 +68,7 @@ def test_a_killed_job_goes_on_from_the_newest_whole_set(job: Job) -> None:
     before = len(job.started)
     again = again_after_a_crash(lambda: job.ended(job.start()), "parameters equal on all 4 ranks")
     assert again.code == 0, again.output
-    if len(job.started) == before + 1:  # else the repeated run has gone on from the set of the first
+    if len(job.started) == before + 1:  # else the repeated run has resumed from the checkpoint of the first
         assert again.output.count(f"resumed from epoch {epoch}\n") == 4
         assert set(re.findall(r"\] epoch: (\d+) step", again.output)) == {str(epoch + 1)}
         disks = job.root.glob(f"nodes-{before}/*/node-*/home/ma-user/checkpoints/rank_*/cnn-{epoch}_2.ckpt")
@@ -82,7 +82,9 @@ def test_a_killed_job_goes_on_from_the_newest_whole_set(job: Job) -> None:
 
 
 @pytest.mark.timeout(1800)
-def test_whatever_is_killed_when_it_goes_on_from_the_newest_whole_set(obs: MemoryObs, tmp_path: Path) -> None:
+def test_job_killed_at_any_moment_resumes_from_the_newest_complete_checkpoint(
+    obs: MemoryObs, tmp_path: Path
+) -> None:
     print(run_kills(KilledJob(tmp_path, obs, MODEL_CHECKPOINT), drawn(), KILLS))
 
 

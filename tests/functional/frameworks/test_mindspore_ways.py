@@ -142,7 +142,7 @@ def test_init_env_in_a_plain_python_process(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1:] == ["CPU 1 0 0"], done.stderr
 
 
-def test_what_the_monitors_print_is_in_the_events(tmp_path: Path) -> None:
+def test_output_of_the_monitors_is_in_the_events(tmp_path: Path) -> None:
     monitors = str(PROGRAMS / "ms_monitors.py")
     ended = again_after_a_crash(
         lambda: rehearse(tmp_path, 1, "--rendezvous", "none", "--metrics", "1", monitors), "per step time"

@@ -71,7 +71,7 @@ def start(home: Path, script: str, rank: int = 0, *arguments: str, **more: str) 
     )  # fmt: skip
 
 
-def test_four_processes_train_with_the_input_and_every_output_comes_home(home: Path) -> None:
+def test_four_processes_train_and_all_outputs_are_uploaded(home: Path) -> None:
     ranks = [start(home, "train.py", rank) for rank in range(4)]
     for rank, process in enumerate(ranks):
         output, _ = process.communicate(timeout=60)
@@ -85,7 +85,7 @@ def test_four_processes_train_with_the_input_and_every_output_comes_home(home: P
     }
 
 
-def test_a_training_that_fails_brings_its_output_home_and_fails(home: Path) -> None:
+def test_failed_training_uploads_its_output_and_fails(home: Path) -> None:
     output, _ = (process := start(home, "train.py", 0, "fail")).communicate(timeout=60)
     assert process.returncode == 1
     assert "ValueError: planted" in output
@@ -108,7 +108,7 @@ def test_an_input_that_does_not_exist_is_an_error(home: Path) -> None:
     assert "before" not in output
 
 
-def test_without_enable_modelarts_nothing_moves(home: Path) -> None:
+def test_no_transfer_without_enable_modelarts(home: Path) -> None:
     (home / "train.py").write_text(TRAIN.replace("enable_modelarts=True", "enable_modelarts=False"))
     (home / "data").mkdir()
     (home / "data" / "a").write_text("mine")
@@ -137,7 +137,7 @@ def test_one_process_does_the_work_and_the_others_wait(home: Path) -> None:
     assert len((home / "log").read_text().splitlines()) == 1
 
 
-def test_nobody_waits_for_a_leader_that_was_killed(home: Path) -> None:
+def test_processes_do_not_wait_for_a_killed_leader(home: Path) -> None:
     processes = waiting(home, 4)
     leader = int((home / "log").read_text())
     os.kill(leader, signal.SIGKILL)

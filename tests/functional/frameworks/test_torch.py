@@ -31,7 +31,7 @@ def rehearse(directory: Path, *arguments: str) -> Ended:
 
 
 def trained(ended: Ended, ranks: int = 4) -> list[dict[str, Any]]:
-    """What the processes said, by rank; they learned, and the same."""
+    """Returns the output of the ranks; they have learned, and all the same."""
     assert ended.code == 0, ended.output
     lines = [line for line in ended.output.splitlines() if "trained {" in line]
     facts = [json.loads(line.partition("trained ")[2]) for line in lines]
@@ -69,7 +69,7 @@ def test_chosen_cards_are_named_to_each_process(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_raises_is_the_cause(tmp_path: Path) -> None:
-    """Where a peer's abort comes first, which loses its connection, the report shows the exception all the same."""
+    """The report shows the exception even if the abort of a peer, which loses its connection, comes first."""
     ended = rehearse(tmp_path, "--rendezvous", "torch", str(DDP), "fail")
     lines = [line.partition("[ma_boot] ")[2] for line in ended.output.splitlines()]
     if ended.code == 1:

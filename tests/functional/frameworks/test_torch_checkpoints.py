@@ -1,4 +1,4 @@
-"""Real torch.distributed.checkpoint on two nodes without a common disk: killed, restored, and gone on from there."""
+"""Real torch.distributed.checkpoint on two nodes without a common disk: killed, restored, and resumed."""
 
 from __future__ import annotations
 
@@ -51,13 +51,15 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Ended:
 
 
 @pytest.mark.parametrize("victim", ["a rank", "everything"])
-def test_a_killed_job_goes_on_from_the_newest_whole_set(job: Job, undisturbed: Ended, victim: str) -> None:
+def test_killed_job_resumes_from_the_newest_complete_checkpoint(
+    job: Job, undisturbed: Ended, victim: str
+) -> None:
     """On every node the same files, byte for byte as in the store, and in the end the same weights."""
     dice = random.Random(victim)
     job.arguments.append("1")
     log = job.start()
-    job.wait_for_sets(2, log)
-    time.sleep(dice.random() * 2)  # a moment that nobody has chosen
+    job.wait_for_checkpoints(2, log)
+    time.sleep(dice.random() * 2)  # any moment
     if victim == "a rank":
         os.kill(dice.choice(documents(log.read_text(), "restored"))["pid"], signal.SIGKILL)
         killed = job.ended(log)
@@ -76,19 +78,19 @@ def test_a_killed_job_goes_on_from_the_newest_whole_set(job: Job, undisturbed: E
         {facts["weights"] for facts in documents(ended.output, "trained")} for ended in (again, undisturbed)
     )
     assert trained == expected, "as if nothing had happened"
-    kept = [facts["step"] for facts in job.whole_sets()]
+    kept = [facts["step"] for facts in job.complete_checkpoints()]
     assert kept[0] == str(seeded_faults.STEPS)
-    job.prune(keep=3)  # a set that node 1 completes after node 0 has ended has removed none
-    assert {facts["step"] for facts in job.whole_sets()} == {*kept[:3], newest["step"]}
+    job.prune(keep=3)  # a checkpoint that node 1 completes after node 0 has ended removes none
+    assert {facts["step"] for facts in job.complete_checkpoints()} == {*kept[:3], newest["step"]}
     assert {facts["step"] for facts in documents(again.output, "saved")} == set(
         range(int(newest["step"]) + 1, seeded_faults.STEPS + 1)
     )
 
 
 def killed_with_a_set(job: Job) -> dict[str, Any]:
-    """The newest set of a job that was killed when it had one."""
+    """Returns the newest checkpoint of a job that was killed when it had one."""
     job.arguments.append("1")
-    job.wait_for_sets(1, job.start())
+    job.wait_for_checkpoints(1, job.start())
     job.kill_everything()
     newest = job.newest()
     assert newest is not None
@@ -108,7 +110,7 @@ def test_every_node_gets_the_files_of_all(job: Job) -> None:
     ]
 
 
-def test_fewer_nodes_go_on_from_a_set_of_more(job: Job) -> None:
+def test_fewer_nodes_resume_from_a_checkpoint_of_more(job: Job) -> None:
     """DCP can be loaded by another number of ranks: the one node gets the files of both."""
     newest = killed_with_a_set(job)
     assert len(newest["files"]) == 5
@@ -126,7 +128,9 @@ def test_fewer_nodes_go_on_from_a_set_of_more(job: Job) -> None:
 
 
 @pytest.mark.timeout(1800)
-def test_whatever_is_killed_when_it_goes_on_from_the_newest_whole_set(obs: MemoryObs, tmp_path: Path) -> None:
+def test_job_killed_at_any_moment_resumes_from_the_newest_complete_checkpoint(
+    obs: MemoryObs, tmp_path: Path
+) -> None:
     print(run_kills(KilledJob(tmp_path, obs, DCP), drawn(), KILLS))
 
 

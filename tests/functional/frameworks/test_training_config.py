@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ma_boot.training import load_config
-from ma_boot.training.configuration import typed
+from ma_boot.training.configuration import convert
 
 ZOO = """\
 # as the model zoo's default_config.yaml
@@ -118,7 +118,7 @@ def test_a_file_that_holds_no_settings(project: Path, text: str) -> None:
     st.one_of(st.integers(), st.floats(allow_nan=False), st.booleans(), st.lists(st.integers(), min_size=1))
 )
 def test_a_value_written_out_comes_back(value: object) -> None:
-    assert typed(str(value), value) == value
+    assert convert(str(value), value) == value
 
 
 def test_in_a_program_too(project: Path) -> None:

@@ -1,4 +1,4 @@
-"""Trains with PyTorch, saves by torch.distributed.checkpoint after each step, and goes on from what was restored.
+"""Trains with PyTorch, saves by torch.distributed.checkpoint after each step, and resumes from the restored checkpoint.
 
 The result is the same, to the bit, however often the job was interrupted. The arguments are those of `interrupted`.
 """

@@ -1,4 +1,4 @@
-"""Trains with MindSpore, data-parallel, saves by `ModelCheckpoint` after each epoch, and goes on from what was restored.
+"""Trains with MindSpore, data-parallel, saves by `ModelCheckpoint` after each epoch, and resumes from the restored checkpoint.
 
 The result is the same, to the bit, however often the job was interrupted. The arguments are those of `interrupted`,
 whose steps are epochs here.

@@ -2,7 +2,7 @@
 
     summing.py STEPS SEED SHARED
 
-The loss of a step depends on the states of all ranks before it. A rank that goes on from another step or another
+The loss of a step depends on the states of all ranks before it. A rank that resumes from another step or another
 attempt than the rest gets another sum, or waits for ever.
 """
 

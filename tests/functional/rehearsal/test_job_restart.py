@@ -152,7 +152,7 @@ SAVES = [
     *HEAD,
     "from pathlib import Path",
     "restored = int(os.environ.get('MABOOT_RESTORED_STEP', 0))",
-    "print(f'rank {rank} goes on from {restored}', flush=True)",
+    "print(f'rank {rank} resumes from {restored}', flush=True)",
     "for step in range(restored + 10, 60, 10):",
     "    file = Path('ckpt') / f'iter_{step}' / f'rank_{rank}.bin'",
     "    file.parent.mkdir(parents=True, exist_ok=True)",
@@ -172,10 +172,10 @@ def test_all_go_on_from_the_newest_whole_checkpoint(laptop: Path) -> None:
     steps = {
         line.rpartition(" ")[2]
         for line in ended.output.splitlines()
-        if "goes on from" in line and "rank " in line
+        if "resumes from" in line and "rank " in line
     }
     again = {step for step in steps if step.isdecimal()} - {"0"}
-    assert len(again) == 1, f"all ranks go on from the same step: {steps}"
+    assert len(again) == 1, f"all ranks resume from the same step: {steps}"
     assert int(again.pop()) >= 20
 
 

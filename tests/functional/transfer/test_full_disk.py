@@ -60,7 +60,7 @@ def test_a_checkpoint_of_a_job_that_filled_the_disk(obs: MemoryObs) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     keys = [stored.key for stored in obs_store(obs.url).list("bucket", "ckpt/")]
     assert [key for key in keys if key.endswith("/iter_10/rank_0.bin")] != [], done.stdout
-    assert [key for key in keys if "/.ma_boot/sets/" in key] != [], done.stdout
+    assert [key for key in keys if "/.ma_boot/manifests/" in key] != [], done.stdout
 
 
 @pytest.mark.parametrize("count", [0, 30])

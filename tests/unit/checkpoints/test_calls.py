@@ -6,15 +6,9 @@ from collections.abc import Mapping
 
 from hypothesis import given, strategies as st
 
-from ma_boot.node.checkpoints.steps import (
-    CallTimes,
-    Decision,
-    Disk,
-    NodeSteps,
-    Notes,
-    decide_by_calls,
-    read_notes,
-)
+from ma_boot.node.checkpoints.calls import Calls, CallTimes, read_calls
+from ma_boot.node.checkpoints.steps import Decision, Disk, NodeSteps
+from ma_boot.node.checkpoints.steps_by_calls import decide_by_calls
 from path_mapping.localfs.source_file import FileState
 
 
@@ -31,8 +25,8 @@ def decide(
     known: NodeSteps | None = None,
     **errors: str,
 ) -> Decision:
-    notes = Notes(dict.fromkeys(calls, 1), {}, {step: CallTimes(*times) for step, times in calls.items()})
-    return decide_by_calls(Disk(files, errors), known or NodeSteps((0,)), notes)
+    noted = Calls(dict.fromkeys(calls, 1), {}, {step: CallTimes(*times) for step, times in calls.items()})
+    return decide_by_calls(Disk(files, errors), known or NodeSteps((0,)), noted)
 
 
 def taken(decision: Decision) -> list[tuple[str, list[str]]]:
@@ -74,12 +68,12 @@ def test_a_call_without_files_is_reported_where_no_other_node_saves() -> None:
     assert taken(others) == [("10", [])], "this node saves nothing"
 
 
-def test_the_next_step_of_a_rank_that_is_ahead_is_told_by_its_number() -> None:
+def test_next_step_of_a_rank_ahead_is_recognised_by_its_number() -> None:
     files = states(step_1__r0=1, step_2__r0=4, step_1__r1=5, common=5)
     assert taken(decide(files, {1: (2, 6)}, NodeSteps((0, 1)))) == [
         ("1", ["common", "step_1/r0", "step_1/r1"])
     ]
-    untimed = Notes({1: 1, 2: 1}, {})
+    untimed = Calls({1: 1, 2: 1}, {})
     decision = decide_by_calls(Disk(files), NodeSteps((0, 1)), untimed)
     assert taken(decision) == [("1", ["common", "step_1/r0", "step_1/r1"]), ("2", ["step_2/r0"])]
 
@@ -91,29 +85,29 @@ def test_a_broken_link_beside_the_files_of_a_step_is_an_error_of_it() -> None:
     assert taken(elsewhere) == [("1", ["step_1/a"])]
 
 
-def test_a_step_that_is_called_again_has_its_files_and_what_was_written_since() -> None:
+def test_step_called_again_has_its_old_and_new_files() -> None:
     first = decide(states(a=1, b=1), {1: (2, 2)}).complete[0]
-    again = Notes({1: 2}, {}, {1: CallTimes(5, 5)})
+    again = Calls({1: 2}, {}, {1: CallTimes(5, 5)})
     decision = decide_by_calls(Disk(states(a=4, b=1)), NodeSteps((0,), taken={1: first}), again)
     assert [(one.version, one.files) for one in decision.complete] == [(2, states(a=4, b=1))]
 
 
 def test_the_times_of_a_call_are_those_of_its_first_and_last_rank() -> None:
     lines = ['{"step": 7, "rank": 0, "time_ns": 30}', '{"step": 7, "rank": 1, "time_ns": 10}']
-    notes = read_notes(lines, (0, 1))
-    assert notes is not None
-    assert notes.times == {7: CallTimes(10, 30)}
+    noted = read_calls(lines, (0, 1))
+    assert noted is not None
+    assert noted.times == {7: CallTimes(10, 30)}
     for without in ('{"step": 7, "rank": 1}', '{"step": 7, "rank": 1, "time_ns": null}'):
-        notes = read_notes([lines[0], without], (0, 1))
-        assert notes is not None
-        assert (notes.steps, notes.times) == ({7: 1}, {})
-    assert read_notes(['{"step": 7, "rank": 0, "time_ns": "x"}'], (0,)) is None
+        noted = read_calls([lines[0], without], (0, 1))
+        assert noted is not None
+        assert (noted.steps, noted.times) == ({7: 1}, {})
+    assert read_calls(['{"step": 7, "rank": 0, "time_ns": "x"}'], (0,)) is None
 
 
 def test_the_times_of_calls_are_known_for_all_steps_or_for_none() -> None:
-    notes = read_notes(['{"step": 7, "rank": 0, "time_ns": 5}', '{"step": 8, "rank": 0}'], (0,))
-    assert notes is not None
-    assert (notes.steps, notes.times) == ({7: 1, 8: 1}, {})
+    noted = read_calls(['{"step": 7, "rank": 0, "time_ns": 5}', '{"step": 8, "rank": 0}'], (0,))
+    assert noted is not None
+    assert (noted.steps, noted.times) == ({7: 1, 8: 1}, {})
 
 
 FILES = st.dictionaries(
@@ -128,12 +122,12 @@ def test_no_file_is_in_two_steps_and_none_is_younger_than_its_call(
 ) -> None:
     calls = {step: (time, time) for step, time in enumerate(times, 1)}
     files = {path: FileState(1, time, 1) for path, time in written.items()}
-    notes = Notes(
+    noted = Calls(
         dict.fromkeys(calls, 1),
         {},
         {step: CallTimes(*time) for step, time in calls.items()} if has_times else {},
     )
-    decision = decide_by_calls(Disk(files), NodeSteps((0,)), notes)
+    decision = decide_by_calls(Disk(files), NodeSteps((0,)), noted)
     paths = [path for one in decision.complete for path in one.files]
     assert len(paths) == len(set(paths))
     assert len(decision.complete) + len(decision.waiting) == len(calls)

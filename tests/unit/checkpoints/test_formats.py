@@ -1,4 +1,4 @@
-"""Files of checkpoints that are not whole are found by their format, without the framework."""
+"""Truncated files of checkpoints are found by their format, without the framework."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import zipfile
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.node.checkpoints.formats import damage
+from ma_boot.node.checkpoints.layouts.formats import find_damage
 
 
 def problem(name: str, content: bytes) -> str:
-    return damage(name, len(content), lambda offset, length: content[offset : offset + length])
+    return find_damage(name, len(content), lambda offset, length: content[offset : offset + length])
 
 
 def safetensors(*sizes: int) -> bytes:
@@ -51,11 +51,11 @@ def varint(number: int) -> bytes:
 
 
 def saved_by_mindspore(crc: bool = False) -> bytes:
-    whole = b"".join(parameter(b"layer%d.weight" % number, 40 * (number + 1)) for number in range(4))
-    return whole + (b"crc_num" + (1234567).to_bytes(10, "big") if crc else b"")
+    content = b"".join(parameter(b"layer%d.weight" % number, 40 * (number + 1)) for number in range(4))
+    return content + (b"crc_num" + (1234567).to_bytes(10, "big") if crc else b"")
 
 
-WHOLE: dict[str, bytes] = {
+COMPLETE: dict[str, bytes] = {
     "model.safetensors": safetensors(300, 17, 0),
     "empty.safetensors": safetensors(),
     "model.pt": saved_by_torch(),
@@ -70,25 +70,25 @@ WHOLE: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("name", WHOLE)
-def test_a_whole_file_has_no_damage(name: str) -> None:
-    assert problem(f"a/b.c/{name}", WHOLE[name]) == ""
+@pytest.mark.parametrize("name", COMPLETE)
+def test_complete_file_has_no_damage(name: str) -> None:
+    assert problem(f"a/b.c/{name}", COMPLETE[name]) == ""
 
 
-CUT = [name for name in WHOLE if name.split(".")[0] not in ("encrypted-1_10", "old", "__0_0")]
+CUT = [name for name in COMPLETE if name.split(".")[0] not in ("encrypted-1_10", "old", "__0_0")]
 
 
 @pytest.mark.parametrize("name", CUT)
 def test_a_file_that_is_cut_anywhere_is_found(name: str) -> None:
     """A .ckpt of MindSpore has no end of its own: where a parameter ends, a cut is not seen."""
-    whole = WHOLE[name]
-    unseen = [length for length in range(len(whole)) if not problem(name, whole[:length])]
+    content = COMPLETE[name]
+    unseen = [length for length in range(len(content)) if not problem(name, content[:length])]
     if name == "net-1_10.ckpt":
         assert len(unseen) == 3
     elif name == "checked-1_10.ckpt":
         assert len(unseen) == 4
     elif "ckpt" in name or name.endswith((".pt", ".bin")):
-        assert unseen == [1], "a P alone is no zip archive"
+        assert unseen == [1], "a single P shows no format"
     else:
         assert unseen == []
 
@@ -96,7 +96,7 @@ def test_a_file_that_is_cut_anywhere_is_found(name: str) -> None:
 def test_a_file_that_is_too_long_is_found() -> None:
     assert problem("a.safetensors", safetensors(5) + b"x") == "it has 114 bytes, its header says 113"
     assert "beginning of a parameter" in problem("a-1_1.ckpt", saved_by_mindspore() + b"x")
-    assert "it is no JSON" in problem("a.json", b"{}x")
+    assert "it is not JSON" in problem("a.json", b"{}x")
 
 
 def test_an_empty_file_is_damage_unless_it_may_be_empty() -> None:
@@ -117,13 +117,13 @@ def test_no_content_breaks_the_check(suffix: str, content: bytes, start: bytes) 
     "header",
     [b"[]", b"{}", b'{"a": 1}', b'{"a": {"data_offsets": []}}', b'{"a": {"data_offsets": ["x", "y"]}}', b"[" * 9999],
 )  # fmt: skip
-def test_a_header_of_safetensors_is_read_whatever_it_says(header: bytes) -> None:
+def test_invalid_header_of_safetensors_is_damage(header: bytes) -> None:
     message = problem("a.safetensors", struct.pack("<Q", len(header)) + header)
     assert message == "" if header == b"{}" else "header" in message
 
 
 def test_only_headers_and_directories_are_read() -> None:
-    """Of a set of terabytes not one tensor is read."""
+    """No tensor is read, as a checkpoint may have terabytes."""
     for name, content in {
         "a.safetensors": safetensors(1 << 20),
         "a-1_1.ckpt": parameter(b"w", 1 << 20) * 3,
@@ -134,5 +134,5 @@ def test_only_headers_and_directories_are_read() -> None:
             asked.append(length)
             return content[offset : offset + length]
 
-        assert damage(name, len(content), read) == ""
+        assert find_damage(name, len(content), read) == ""
         assert sum(asked) < 500

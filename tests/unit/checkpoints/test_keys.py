@@ -1,4 +1,4 @@
-"""The keys of checkpoint sets: what was made can be read, and the newest comes first."""
+"""Keys of checkpoints can be read back, and the newest is listed first."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ma_boot.errors import CheckpointDamaged
-from ma_boot.node.checkpoints.keys import Attempt, PartKey, Place, SetName, data_name
-from ma_boot.node.checkpoints.manifest import FORMAT, read_part
+from ma_boot.node.checkpoints.records.keys import Attempt, CheckpointName, PartKey, Place, data_name
+from ma_boot.node.checkpoints.records.manifest import FORMAT, read_part
 
 ATTEMPTS = st.builds(Attempt, st.integers(1, 999_998), st.from_regex(r"[0-9a-f]{4}", fullmatch=True))
-NAMES = st.builds(SetName, ATTEMPTS, st.integers(0, 10**18 - 1), st.integers(1, 999), st.booleans())
+NAMES = st.builds(CheckpointName, ATTEMPTS, st.integers(0, 10**18 - 1), st.integers(1, 999), st.booleans())
 PATHS = st.text(min_size=1).filter(lambda text: not text.startswith("/"))
 PLACES = st.sampled_from(
     [Place("bucket", ""), Place("bucket", "ckpt/"), Place("bucket", "attempt-000001-beef/")]
@@ -30,15 +30,17 @@ def test_a_file_is_traced_back_to_its_node(
 
 
 @given(PLACES, NAMES, st.integers(0, 7), st.integers(8, 200_000), st.booleans())
-def test_a_manifest_is_traced_back_to_its_set(
-    place: Place, name: SetName, saver: int, of: int, empty: bool
+def test_manifest_is_traced_back_to_its_checkpoint(
+    place: Place, name: CheckpointName, saver: int, of: int, empty: bool
 ) -> None:
     part = PartKey(name, saver, of, empty)
     assert place.part_of(place.part(part)) == part
 
 
 @given(PLACES, NAMES, NAMES)
-def test_the_newest_set_comes_first(place: Place, first: SetName, second: SetName) -> None:
+def test_newest_checkpoint_is_listed_first(
+    place: Place, first: CheckpointName, second: CheckpointName
+) -> None:
     keys = [place.part(PartKey(name, 0, 1)) for name in (first, second)]
     if first.attempt == second.attempt:
         assert (keys[0] < keys[1]) == (first.order > second.order)
@@ -46,7 +48,7 @@ def test_the_newest_set_comes_first(place: Place, first: SetName, second: SetNam
         assert (keys[0] < keys[1]) == (first.attempt.number > second.attempt.number)
 
 
-def test_no_other_key_is_taken_for_one_of_ours() -> None:
+def test_foreign_keys_are_ignored() -> None:
     place = Place("bucket", "ckpt/")
     strange = [
         "",
@@ -67,15 +69,15 @@ def test_no_other_key_is_taken_for_one_of_ours() -> None:
     )
 
 
-def test_a_key_of_more_savers_than_a_job_can_have_is_none_of_ours() -> None:
-    """Whoever may write to the bucket could exhaust the memory of every start."""
+def test_key_with_too_many_savers_is_ignored() -> None:
+    """Otherwise any writer to the bucket could exhaust the memory of every start."""
     place = Place("bucket", "ckpt/")
-    key = "ckpt/.ma_boot/sets/999998-beef/999999999999999989/part-00000-of-99999999999.json"
-    assert list(place.known_sets([key])) == []
+    key = "ckpt/.ma_boot/manifests/999998-beef/999999999999999989/part-00000-of-99999999999.json"
+    assert list(place.list_checkpoints([key])) == []
 
 
-def test_a_number_without_end_in_a_manifest_is_damage() -> None:
+def test_infinite_number_in_a_manifest_is_damage() -> None:
     document = json.loads('{"step": 3, "node": Infinity, "nodes": 1}')
-    document.update(format=FORMAT, attempt=str(Attempt(1, "beef")), version=1, said=True)
+    document.update(format=FORMAT, attempt=str(Attempt(1, "beef")), version=1, explicit=True)
     with pytest.raises(CheckpointDamaged, match="infinity"):
         read_part(document)

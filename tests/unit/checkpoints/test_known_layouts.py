@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.node.checkpoints.layouts import LAYOUTS, framework_of
-from ma_boot.node.checkpoints.steps import Disk, NodeSteps, decide
+from ma_boot.node.checkpoints.layouts.recognition import LAYOUTS, framework_of
+from ma_boot.node.checkpoints.steps import Disk, NodeSteps
+from ma_boot.node.checkpoints.steps_by_files import decide_by_files
 from path_mapping.localfs.source_file import FileState
 
 
@@ -169,12 +170,12 @@ trees = pytest.mark.parametrize("tree", TREES.values(), ids=TREES)
 
 
 def why_not(tree: Tree, files: Sequence[str], *before: str) -> str:
-    """Why the step is not complete with these files, all at rest; empty if it is. `before` were there at the start."""
+    """Returns the reason that a step with these files, all at rest, is not complete; `before` were there at the start."""
     layout = LAYOUTS[tree.layout]
     states = {path: FileState(1, 1, number) for number, path in enumerate([*files, *before])}
     pointers = dict.fromkeys(tree.pointers, tree.pointing)
     known = NodeSteps(tree.ranks, {path: states[path] for path in before})
-    decision = decide(layout, Disk(states, {}, pointers, set(files)), known)
+    decision = decide_by_files(layout, Disk(states, {}, pointers, set(files)), known)
     assert len(decision.complete) + len(decision.waiting) == 1
     return next(iter(decision.waiting.values()), "")
 
@@ -191,7 +192,7 @@ def test_every_layout_has_its_row_in_the_documentation() -> None:
 
 
 @trees
-def test_it_is_recognised_in_every_order_and_its_files_are_told_from_others(tree: Tree) -> None:
+def test_layout_and_its_files_are_recognised_in_every_order(tree: Tree) -> None:
     layout = LAYOUTS[tree.layout]
     paths = [*tree.beside, *tree.pointers, *tree.files]
     assert framework_of(paths) is framework_of(reversed(paths)) is (layout if layout.tells else None)
@@ -211,7 +212,7 @@ def test_no_other_layout_is_recognised_while_it_is_written(tree: Tree) -> None:
 
 
 @trees
-def test_it_is_complete_with_its_mark_and_says_what_is_missing(tree: Tree) -> None:
+def test_step_is_complete_with_its_mark_and_reports_missing_files(tree: Tree) -> None:
     everything = [*tree.files, *tree.pointers]
     assert why_not(tree, everything) == ("" if tree.marked else FIRST)
     for path, message in tree.missed.items():
@@ -228,17 +229,17 @@ def test_a_pointer_of_an_earlier_start_marks_nothing(tree: Tree) -> None:
 
 
 @trees
-def test_what_goes_last_and_what_is_made_for_the_loader(tree: Tree) -> None:
+def test_metadata_is_uploaded_last_and_pointers_are_made(tree: Tree) -> None:
     layout = LAYOUTS[tree.layout]
     order = layout.in_order(reversed(tree.files))
     assert sorted(order) == sorted(tree.files)
     assert set(order[len(order) - len(tree.sent_last) :]) == set(tree.sent_last)
     assert layout.marker_files(tree.files) == tree.markers
-    assert set(tree.markers) <= set(filter(layout.is_pointer, tree.markers)), "what is made is never sent"
+    assert set(tree.markers) <= set(filter(layout.is_pointer, tree.markers)), "pointers are never uploaded"
 
 
 @trees
-def test_who_reads_what(tree: Tree) -> None:
+def test_each_rank_needs_the_files_of_its_layout(tree: Tree) -> None:
     layout = LAYOUTS[tree.layout]
     assert layout.reshards(tree.files) is tree.reshards
     assert layout.needed(tree.files, [1]) == sorted(tree.of_rank_1 or tree.files)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ma_boot.node.checkpoints.layout import HIGHEST, TrainingStep
-from ma_boot.node.checkpoints.layouts import (
+from ma_boot.node.checkpoints.layouts.layout import HIGHEST, TrainingStep
+from ma_boot.node.checkpoints.layouts.recognition import (
     LAYOUTS,
     framework_of,
     layout_by_name,
-    layout_of_set,
     pattern_layout,
+    read_layout,
 )
 
 MINDSPORE = LAYOUTS["mindspore"]
@@ -47,7 +47,7 @@ def test_a_rank_reads_its_own_files_if_all_of_the_node_have_some() -> None:
     assert MINDSPORE.needed([*paths, "net-1_10.ckpt"], [0]) == ["net-1_10.ckpt", paths[0]]
 
 
-def test_the_layout_of_an_output() -> None:
+def test_option_selects_the_layout_of_an_output() -> None:
     """By `auto` from the files, by its name, and by patterns."""
     assert framework_of(["iter_0000100/.metadata"]) is LAYOUTS["megatron"]
     assert framework_of(["a.txt"]) is None
@@ -60,13 +60,13 @@ def test_the_layout_of_an_output() -> None:
         layout_by_name(["{step}{x}"])
 
 
-def test_a_manifest_names_the_layout_of_its_set() -> None:
-    assert layout_of_set("dcp") is LAYOUTS["dcp"]
-    assert layout_of_set("a_{step} b_{step}") == pattern_layout(["a_{step}", "b_{step}"])
+def test_manifest_names_the_layout_of_its_checkpoint() -> None:
+    assert read_layout("dcp") is LAYOUTS["dcp"]
+    assert read_layout("a_{step} b_{step}") == pattern_layout(["a_{step}", "b_{step}"])
     for of_any_names in ("", "any"):
-        assert layout_of_set(of_any_names).step_of("step_1/a") is None
+        assert read_layout(of_any_names).step_of("step_1/a") is None
     with pytest.raises(ValueError, match="expected a pattern"):
-        layout_of_set("a layout of tomorrow")
+        read_layout("a layout of tomorrow")
 
 
 @pytest.mark.parametrize(
@@ -94,6 +94,6 @@ def test_a_pattern_names_a_file_or_a_directory(pattern: str, path: str, step: st
     assert (named and named.name) == step
 
 
-def test_nothing_known_is_recognised_in_other_trees() -> None:
+def test_no_layout_is_recognised_in_other_trees() -> None:
     assert framework_of([]) is None
     assert framework_of(["logs/a.txt", "data_batch_1.bin", "model.ckpt"]) is None

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.node.checkpoints.step_names import Seen, names_another_step, numbers_in, step_names_of
+from ma_boot.node.checkpoints.layouts.step_names import Seen, names_another_step, numbers_in, step_names_of
 
 GAP = 1.0
 
@@ -91,7 +91,7 @@ def test_files_with_the_same_numbers_belong_to_the_same_steps() -> None:
     assert step_names_of(rare, (), GAP).unclear == ("best_1.pt",)
 
 
-def test_files_that_show_no_step_are_named() -> None:
+def test_weights_without_a_step_in_their_name_are_reported() -> None:
     assert step_names_of(seen(("best.pt", 1), ("notes.txt", 1)), (), GAP).unclear == ("best.pt",)
 
 
@@ -113,7 +113,7 @@ PATHS = st.builds(
 def test_every_pattern_can_be_read_and_matches_a_file(
     files: dict[str, float], ranks: Collection[int]
 ) -> None:
-    from ma_boot.node.checkpoints.layouts import pattern_layout
+    from ma_boot.node.checkpoints.layouts.recognition import pattern_layout
 
     for pattern in patterns(seen(*files.items()), ranks):
         layout = pattern_layout([pattern])
@@ -121,7 +121,7 @@ def test_every_pattern_can_be_read_and_matches_a_file(
 
 
 @given(st.sets(PATHS, max_size=12), st.integers(0, 40))
-def test_a_path_with_the_number_of_the_step_names_no_other_one_alone(paths: Iterable[str], step: int) -> None:
+def test_path_with_the_number_of_the_step_names_no_other_step(paths: Iterable[str], step: int) -> None:
     alone = [path for path in paths if {number.value for number in numbers_in(path)} == {step}]
     assert not names_another_step(paths, step) & set(alone)
 

@@ -1,4 +1,4 @@
-"""When a step is complete on a node: by a mark, by the names of the one before, or because it was said."""
+"""Completeness of a step on a node: by a mark, by the names of the last step, or by calls."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ from collections.abc import Collection, Iterable, Sequence
 
 import pytest
 
-from ma_boot.node.checkpoints.layout import Layout
-from ma_boot.node.checkpoints.layouts import LAYOUTS, pattern_layout
-from ma_boot.node.checkpoints.steps import Disk, Files, NodeSteps, Notes, RunEnd, Taken, decide
+from ma_boot.node.checkpoints.calls import Calls
+from ma_boot.node.checkpoints.layouts.layout import Layout
+from ma_boot.node.checkpoints.layouts.recognition import LAYOUTS, pattern_layout
+from ma_boot.node.checkpoints.steps import (
+    Disk,
+    Files,
+    NodeSteps,
+    RunEnd,
+    TakenStep,
+    decide_by_calls_and_names,
+)
+from ma_boot.node.checkpoints.steps_by_files import decide_by_files
 from path_mapping.localfs.source_file import FileState
 
 MINDSPORE = LAYOUTS["mindspore"]
@@ -36,8 +45,8 @@ def why_not(
     ending: RunEnd | None = None,
     resting: Collection[str] | None = None,
 ) -> str:
-    """Why this step is not complete; empty if it is."""
-    decision = decide(layout, disk(states(paths), resting), known, ending=ending)
+    """Returns the reason that a step is not complete; empty if it is."""
+    decision = decide_by_files(layout, disk(states(paths), resting), known, ending=ending)
     waiting = {waits.name: why for waits, why in decision.waiting.items()}
     assert step in waiting or step in {taken.step.name for taken in decision.complete}
     return waiting.get(step, "")
@@ -88,9 +97,7 @@ def test_a_later_step_without_a_mark_has_the_names_of_the_last_complete_one() ->
         (RunEnd.CUT, "iter_2/a may still have been written to when a process died"),
     ],
 )
-def test_nobody_writes_any_more_once_the_processes_have_ended_by_themselves(
-    ending: RunEnd, message: str
-) -> None:
+def test_step_need_not_rest_once_the_processes_have_ended_by_themselves(ending: RunEnd, message: str) -> None:
     known = NodeSteps((0,), shape={"iter_*/a"})
     assert why_not(DIRECTORY, ["iter_2/a"], "2", known, ending, resting=()) == message
 
@@ -99,9 +106,9 @@ def test_a_mark_behind_a_barrier_is_younger_than_what_it_marks() -> None:
     dcp, known = LAYOUTS["dcp"], NodeSteps((0, 1))
     data = ["step_5/__0_0.distcp", "step_5/__1_0.distcp"]
     mark = "step_5/.metadata"
-    whole = decide(dcp, Disk({**states(data, 3), **states([mark], 4)}), known)
-    assert [taken.step.name for taken in whole.complete] == ["5"]
-    again = decide(dcp, disk({**states(data, 3), **states([mark], 2)}), known)
+    complete = decide_by_files(dcp, Disk({**states(data, 3), **states([mark], 4)}), known)
+    assert [taken.step.name for taken in complete.complete] == ["5"]
+    again = decide_by_files(dcp, disk({**states(data, 3), **states([mark], 2)}), known)
     assert list(again.waiting.values()) == [
         f"{data[0]} is younger than the .metadata: it is being saved again"
     ]
@@ -120,7 +127,7 @@ def test_every_pattern_has_a_file_of_a_step() -> None:
     assert why_not(layout, ["rank2-5.pt", "rng2-5"], "5", NodeSteps((2,)), RunEnd.WELL) == ""
 
 
-def test_files_that_say_how_many_they_are_are_all_waited_for() -> None:
+def test_step_waits_for_all_numbered_shards() -> None:
     paths = ["iter_5/model-00001-of-00003.bin", "iter_5/model-00003-of-00003.bin", "iter_5/x-0-of-1"]
     known = NodeSteps((0,))
     assert why_not(DIRECTORY, paths, "5", known, RunEnd.WELL) == "no iter_5/model-00002-of-00003.bin"
@@ -128,7 +135,7 @@ def test_files_that_say_how_many_they_are_are_all_waited_for() -> None:
     assert why_not(DIRECTORY, ["iter_5/m-0-of-2.bin"], "5", known, RunEnd.WELL) == "no iter_5/m-1-of-2.bin"
 
 
-def test_a_file_beside_a_step_is_a_part_of_it_or_asked_about() -> None:
+def test_unknown_file_beside_a_step_keeps_it_incomplete() -> None:
     known = NodeSteps((0,))
     paths = ["model-3.pth", "optimizer-3.pth", "notes-4.pth"]
     assert why_not(LAYOUTS["file"], paths, "3", known, RunEnd.WELL) == ""
@@ -139,15 +146,15 @@ def test_a_file_beside_a_step_is_a_part_of_it_or_asked_about() -> None:
 def test_a_link_out_of_the_output_is_an_error_of_its_step() -> None:
     for path in ("iter_5", "iter_5/a"):
         linked = disk(states(["iter_5/b"]), errors={path: "a link out of the output, to /elsewhere"})
-        decision = decide(DIRECTORY, linked, NodeSteps((0,)), ending=RunEnd.WELL)
+        decision = decide_by_files(DIRECTORY, linked, NodeSteps((0,)), ending=RunEnd.WELL)
         assert list(decision.waiting.values()) == [f"{path}: a link out of the output, to /elsewhere"]
         assert not decision.complete
         assert len(decision.lost) == 1
 
 
-def taken_before(paths: Iterable[str], version: int = 1, time: int = 1) -> dict[int, Taken]:
+def taken_before(paths: Iterable[str], version: int = 1, time: int = 1) -> dict[int, TakenStep]:
     (step,) = DIRECTORY.steps(paths)
-    return {step.number: Taken(step, version, False, states(paths, time))}
+    return {step.number: TakenStep(step, version, False, states(paths, time))}
 
 
 PUBLISHED = ["iter_5/a", "iter_5/b"]
@@ -169,17 +176,17 @@ def test_a_step_that_is_published_makes_a_new_version_of_all_of_it_or_nothing(
 ) -> None:
     now = {**states(PUBLISHED), **states([*changed, *added], 2)}
     known = NodeSteps((0,), taken=taken_before(PUBLISHED), shape={"iter_*/a", "iter_*/b"}, alone=alone)
-    decision = decide(DIRECTORY, disk(now), known)
+    decision = decide_by_files(DIRECTORY, disk(now), known)
     assert [(taken.version, set(taken.files)) for taken in decision.complete] == (
         [(version, set(now))] if version else []
     )
     assert not decision.lost
 
 
-def test_a_file_that_is_added_to_a_restored_step_makes_no_set() -> None:
+def test_file_added_to_a_restored_step_makes_no_checkpoint() -> None:
     before = states(PUBLISHED)
     now = disk({**before, **states(["iter_5/eval.json", "iter_6/a"], 2)})
-    decision = decide(DIRECTORY, now, NodeSteps((0,), before), ending=RunEnd.WELL)
+    decision = decide_by_files(DIRECTORY, now, NodeSteps((0,), before), ending=RunEnd.WELL)
     assert [taken.step.name for taken in decision.complete] == ["6"]
     assert not decision.lost
     (why,) = decision.waiting.values()
@@ -187,39 +194,41 @@ def test_a_file_that_is_added_to_a_restored_step_makes_no_set() -> None:
 
 
 @pytest.mark.invariant("A step is complete by an explicit call or by its files, never by silence")
-def test_what_is_said_decides_alone() -> None:
+def test_calls_alone_decide_on_explicit_steps() -> None:
     now = disk(states(["iter_5/a", "iter_6/a", "iter_7/a"]), resting=())
-    notes = Notes({5: 1, 9: 1}, {6: "rank 1 has not said that it is complete"})
-    decision = decide(DIRECTORY, now, NodeSteps((0, 1)), notes, RunEnd.WELL)
-    assert [(taken.step.name, taken.by_word, set(taken.files)) for taken in decision.complete] == [
+    calls = Calls({5: 1, 9: 1}, {6: "rank 1 has not called checkpoint for it"})
+    decision = decide_by_calls_and_names(DIRECTORY, now, NodeSteps((0, 1)), calls)
+    assert [(taken.step.name, taken.is_explicit, set(taken.files)) for taken in decision.complete] == [
         ("5", True, {"iter_5/a"}),
         ("9", True, set()),
     ]
     assert {step.name: why for step, why in decision.waiting.items()} == {
-        "6": "rank 1 has not said that it is complete",
-        "7": "no rank has said that it is complete",
+        "6": "rank 1 has not called checkpoint for it",
+        "7": "no rank has called checkpoint for it",
     }
     again = NodeSteps((0, 1), taken={taken.step.number: taken for taken in decision.complete})
-    assert decide(DIRECTORY, now, again, notes).complete == []
-    twice = decide(DIRECTORY, now, again, Notes({5: 2, 9: 1}, {}))
+    assert decide_by_calls_and_names(DIRECTORY, now, again, calls).complete == []
+    twice = decide_by_calls_and_names(DIRECTORY, now, again, Calls({5: 2, 9: 1}, {}))
     assert [(taken.step.name, taken.version) for taken in twice.complete] == [("5", 2)]
 
 
-def test_a_step_that_was_seen_is_taken_again_when_it_is_said() -> None:
+def test_inferred_step_is_taken_again_when_it_is_called() -> None:
     known = NodeSteps((0,), taken=taken_before(PUBLISHED))
-    (step,) = decide(DIRECTORY, disk(states(PUBLISHED)), known, Notes({5: 1}, {})).complete
-    assert (step.version, step.by_word) == (1, True)
+    (step,) = decide_by_calls_and_names(DIRECTORY, disk(states(PUBLISHED)), known, Calls({5: 1}, {})).complete
+    assert (step.version, step.is_explicit) == (1, True)
 
 
-def test_what_is_said_but_was_removed_before_it_was_taken_is_no_step_without_files() -> None:
+def test_called_step_whose_files_were_removed_is_lost() -> None:
     known = NodeSteps((0,), rested={5: {"iter_5/a", "iter_5/b"}})
     for files in (states(["iter_5/a"]), {}):
-        decision = decide(DIRECTORY, disk(files), known, Notes({5: 1}, {}))
+        decision = decide_by_calls_and_names(DIRECTORY, disk(files), known, Calls({5: 1}, {}))
         assert not decision.complete
         assert list(decision.waiting.values()) == [
             f"{'iter_5/b' if files else 'iter_5/a'} was removed before it was taken"
         ]
-    elsewhere = decide(DIRECTORY, disk({}), known, Notes({6: 1}, {}))
+    elsewhere = decide_by_calls_and_names(DIRECTORY, disk({}), known, Calls({6: 1}, {}))
     assert list(elsewhere.waiting.values()) == ["what it had was removed before it was taken"]
-    never = decide(DIRECTORY, disk({}), NodeSteps((0,)), Notes({6: 1}, {}))
-    assert [taken.files for taken in never.complete] == [{}], "a node that saves nothing says so"
+    never = decide_by_calls_and_names(DIRECTORY, disk({}), NodeSteps((0,)), Calls({6: 1}, {}))
+    assert [taken.files for taken in never.complete] == [{}], (
+        "a node that saves nothing publishes an empty part"
+    )

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.node.checkpoints.layout import EPOCH
-from ma_boot.node.checkpoints.steps import read_notes
+from ma_boot.node.checkpoints.calls import read_calls
+from ma_boot.node.checkpoints.layouts.layout import EPOCH
 from tests.unit.training.programs import train
 
 
@@ -42,7 +42,7 @@ def steps_in(spool: Path, *ranks: int) -> list[int]:
     return sorted(noted_steps([path.read_text() for path in sorted(spool.iterdir())], ranks))
 
 
-def test_what_each_rank_says_is_heard_on_its_node(tmp_path: Path) -> None:
+def test_calls_of_each_rank_reach_its_node(tmp_path: Path) -> None:
     ranks: dict[str, str] = {"RANK": "0", "RANK_ID": "1", "MS_NODE_ID": "2", "OMPI_COMM_WORLD_RANK": "3"}
     for name, rank in ranks.items():
         done = note("checkpoint(100)", tmp_path, **{name: rank})
@@ -51,7 +51,7 @@ def test_what_each_rank_says_is_heard_on_its_node(tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
 
-def test_one_process_may_speak_for_its_node(tmp_path: Path) -> None:
+def test_one_process_may_call_for_its_node(tmp_path: Path) -> None:
     note("checkpoint(20, epoch=3, node=True)", tmp_path)
     assert steps_in(tmp_path, 0, 1) == [3 * EPOCH + 20]
 
@@ -64,7 +64,7 @@ def test_it_runs_on_python_37(tmp_path: Path) -> None:
     assert (done.stderr, steps_in(tmp_path, 0)) == ("", [1, 2])
 
 
-def test_it_is_silent_where_nobody_listens(tmp_path: Path) -> None:
+def test_call_does_nothing_without_a_spool(tmp_path: Path) -> None:
     done = train("from ma_boot.training import checkpoint\ncheckpoint(100)")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -73,7 +73,7 @@ def test_it_is_silent_where_nobody_listens(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments", ["'no step'", "None", "[1]", "float('nan')", "object()", "100, epoch='x'"]
 )
-def test_what_is_no_step_never_raises_and_is_printed_once(tmp_path: Path, arguments: str) -> None:
+def test_invalid_step_is_printed_once_and_never_raises(tmp_path: Path, arguments: str) -> None:
     done = note(f"for _ in range(3): checkpoint({arguments})\nprint('trained')", tmp_path)
     assert (done.returncode, done.stdout) == (0, "trained\n")
     (line,) = done.stderr.splitlines()
@@ -95,7 +95,7 @@ def test_a_closed_stderr_never_raises(tmp_path: Path) -> None:
     assert note(program, tmp_path).stdout == "trained\n"
 
 
-def test_what_was_said_is_on_the_disk_before_the_call_returns(tmp_path: Path) -> None:
+def test_call_is_on_the_disk_before_it_returns(tmp_path: Path) -> None:
     """A process that dies right after it has spoken was heard; its threads do not mix their lines."""
     program = """
 import os, threading
@@ -116,32 +116,32 @@ def test_a_forked_child_has_a_file_of_its_own(tmp_path: Path) -> None:
 
 
 def noted_steps(texts: Sequence[str], ranks: Sequence[int], root: str = "/") -> set[int]:
-    notes = read_notes(texts, ranks, root)
+    notes = read_calls(texts, ranks, root)
     return set(notes.steps) if notes is not None else set()
 
 
 LINE = '{"step": %d, "epoch": null, "rank": %s, "node": false}\n'
 
 
-def test_every_rank_of_the_node_says_it_and_as_often_as_it_is_said_it_is_a_version() -> None:
+def test_step_has_one_version_for_each_call_by_all_ranks() -> None:
     first, second = LINE % (1, 0) + LINE % (2, 0), LINE % (1, 1)
     assert noted_steps([first, second], [0, 1, 2, 3]) == set()
     assert noted_steps([first, second], [0, 1]) == {1}
-    silent = read_notes([first, second], [0, 1])
+    silent = read_calls([first, second], [0, 1])
     assert silent is not None
-    assert silent.silent == {2: "rank 1 has not said that it is complete"}
-    again = read_notes([first + LINE % (1, 0), second + LINE % (1, 1)], [0, 1])
+    assert silent.silent == {2: "rank 1 has not called checkpoint for it"}
+    again = read_calls([first + LINE % (1, 0), second + LINE % (1, 1)], [0, 1])
     assert again is not None
     assert again.steps == {1: 2}
     assert noted_steps([LINE % (1, "null") + LINE % (2, "null")], [0, 1]) == set(), "of no rank"
     assert noted_steps([LINE % (1, "null")], [7]) == {1}, "the only one"
-    assert read_notes(["", "{}"], [0]) is None
+    assert read_calls(["", "{}"], [0]) is None
 
 
 @pytest.mark.parametrize(
     "line", ["", "{", "[]", "3", '{"step": "x"}', '{"step": -1}', '{"step": 1e400}', '{"step": 9999999999999999999}', '{"ste'],
 )  # fmt: skip
-def test_a_line_that_says_nothing_is_left_out(line: str) -> None:
+def test_invalid_lines_are_skipped(line: str) -> None:
     assert noted_steps([f"{line}\n{LINE % (5, 0)}{line}"], [0]) == {5}
 
 
@@ -150,7 +150,7 @@ def test_no_text_breaks_the_reader(texts: list[str]) -> None:
     assert isinstance(noted_steps(texts, [0]), set)
 
 
-def test_what_is_said_of_a_directory_is_heard_by_its_output_only(tmp_path: Path) -> None:
+def test_call_for_a_directory_reaches_its_output_only(tmp_path: Path) -> None:
     spool = tmp_path / "spool"
     spool.mkdir()
     program = (
@@ -164,7 +164,7 @@ def test_what_is_said_of_a_directory_is_heard_by_its_output_only(tmp_path: Path)
     assert steps == {"a": {1, 2}, "ab": {1}, "a/below/deeper": {1}, "b": {1}}
 
 
-def test_the_step_that_was_restored_is_that_of_the_output(tmp_path: Path) -> None:
+def test_restored_step_is_that_of_the_output(tmp_path: Path) -> None:
     outputs = [
         {"directory": str(tmp_path / "a"), "step": None, "source": None},
         {"directory": str(tmp_path / "b"), "step": "3_400", "source": "obs://bucket/b/attempt-000001-ab"},

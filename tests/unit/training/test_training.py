@@ -1,4 +1,4 @@
-"""What training code imports, without MindSpore."""
+"""Imports of training code, without MindSpore."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_standard_library_is_enough_to_import_it() -> None:
     assert (done.stdout, done.stderr) == ("init_env\n", "")
 
 
-def test_path_mapping_is_there_as_well() -> None:
+def test_path_mapping_is_importable_as_well() -> None:
     assert (
         train("from path_mapping.mapping.mapping_file import parse_mapping; print('there')").stdout
         == "there\n"
@@ -29,7 +29,7 @@ def test_path_mapping_is_there_as_well() -> None:
 @pytest.mark.invariant(
     "Training code needs only the standard library, and sees no other module of the toolkit"
 )
-def test_nothing_else_of_the_toolkit_is() -> None:
+def test_other_modules_of_the_toolkit_are_not_importable() -> None:
     assert "No module named 'click'" in train("import ma_boot, click").stderr
 
 

@@ -1,11 +1,11 @@
-"""What training code says by `ma_boot.training.checkpoint` is heard by the ma_boot that has started it."""
+"""Calls of `ma_boot.training.checkpoint` reach the ma_boot process that has started the training."""
 
 from __future__ import annotations
 
 import signal
 from functools import partial
 
-from ma_boot.node.checkpoints.keys import Place
+from ma_boot.node.checkpoints.records.keys import Place
 from tests.functional.checkpoints.output import keys
 from tests.functional.checkpoints.test_boot import Job
 from tests.functional.node import Node, eventually
@@ -17,7 +17,7 @@ from pathlib import Path
 from ma_boot.training import checkpoint
 out, last, rank = Path(sys.argv[1]), int(sys.argv[2]), os.environ["RANK_ID"]
 begin = int(os.environ.get("MABOOT_RESTORED_STEP", 0))
-print(f"rank {rank} goes on from {begin}", flush=True)
+print(f"rank {rank} resumes from {begin}", flush=True)
 for step in range(begin + 10, last + 1, 10):
     (out / f"iter_{step}").mkdir(parents=True, exist_ok=True)
     (out / f"iter_{step}" / f"rank_{rank}.bin").write_bytes(f"{step} of {rank};".encode() * 10_000)
@@ -28,21 +28,19 @@ for step in range(begin + 10, last + 1, 10):
 """
 
 
-def test_a_step_whose_names_cannot_tell_is_published_when_all_ranks_have_said_so(
-    node: Node, obs: MemoryObs
-) -> None:
-    """By its names it would never be complete: nobody writes `done`."""
+def test_step_is_published_when_all_ranks_have_called_checkpoint(node: Node, obs: MemoryObs) -> None:
+    """By its names it would never be complete: the file `done` is never written."""
     job = Job(node, obs, checkpoint=["iter_{step}/rank_{rank}.bin", "iter_{step}/done"])
     (node.home / "train.py").write_text(SAYS)
     (job.out / "silent_20").touch()
     job.go(10)
     running = node.start(*job.arguments(100))
     eventually(lambda: job.published() == 1, "step 10 in OBS")
-    eventually(lambda: (job.out / "iter_20/rank_1.bin").exists(), "step 20, of which nothing is said")
+    eventually(lambda: (job.out / "iter_20/rank_1.bin").exists(), "step 20, without a call")
     running.signal(signal.SIGTERM)
     ended = running.end()
     assert ended.code == 128 + signal.SIGTERM
-    assert "checkpoint step 20 was never published: no rank has said that it is complete" in ended.output
+    assert "checkpoint step 20 was never published: no rank has called checkpoint for it" in ended.output
     assert job.published() == 1
     (job.out / "silent_20").unlink()
     (job.out / "silent_30").touch()
@@ -50,20 +48,20 @@ def test_a_step_whose_names_cannot_tell_is_published_when_all_ranks_have_said_so
     again = node.boot(*job.arguments(30))
     assert again.code == 0, again.output
     assert "warning: checkpoint step 30 was never published" in again.output
-    assert "ckpt/iter_30/rank_1.bin" in keys(job.store), "it has files, and is in no set"
-    assert "rank 0 goes on from 10" in again.output
-    assert "step 20 is the last one of this node" in again.output, "of 30 nobody has said anything"
+    assert "ckpt/iter_30/rank_1.bin" in keys(job.store), "it has files, and is in no checkpoint"
+    assert "rank 0 resumes from 10" in again.output
+    assert "step 20 is the last one of this node" in again.output, "step 30 has no call"
 
 
-def test_what_is_said_of_a_step_without_files_makes_no_set(node: Node, obs: MemoryObs) -> None:
-    """The script saves elsewhere, or under other names: the next start must not go on from nothing."""
+def test_call_for_a_step_without_files_makes_no_checkpoint(node: Node, obs: MemoryObs) -> None:
+    """The script saves elsewhere, or under other names: the next start must not resume from an empty checkpoint."""
     job = Job(node, obs, checkpoint="step_{step}.pt")
     (node.home / "train.py").write_text(SAYS)
     job.go(10, 20)
     ended = node.boot(*job.arguments(20))
     assert ended.code == 0, ended.output
     assert job.published() == 0
-    assert "rank 0 goes on from 0" in node.boot(*job.arguments(20)).output
+    assert "rank 0 resumes from 0" in node.boot(*job.arguments(20)).output
 
 
 TWO = """
@@ -71,7 +69,7 @@ import os, sys, time
 from pathlib import Path
 from ma_boot.training import checkpoint, restored_step
 rank = os.environ["RANK_ID"]
-print(f"rank {rank} goes on from", *map(restored_step, (None, "generator", "critic/below", os.path.abspath("critic"))), flush=True)
+print(f"rank {rank} resumes from", *map(restored_step, (None, "generator", "critic/below", os.path.abspath("critic"))), flush=True)
 try:
     restored_step("elsewhere")
 except ValueError as error:
@@ -90,8 +88,8 @@ sys.exit(3)
 """
 
 
-def test_several_outputs_are_told_apart_by_their_directories(node: Node, obs: MemoryObs) -> None:
-    """By names none of the steps is ever complete: nobody writes `done`. Each output has its own newest set."""
+def test_calls_for_several_outputs_are_separated_by_directory(node: Node, obs: MemoryObs) -> None:
+    """By names no step is ever complete: `done` is never written. Each output has its own newest checkpoint."""
     job = Job(node, obs)
     (node.home / "train.py").write_text(TWO)
     pattern = {
@@ -107,7 +105,7 @@ def test_several_outputs_are_told_apart_by_their_directories(node: Node, obs: Me
         return expected == sorted(
             f"{name} {known.name.step}"
             for name, place in places.items()
-            for known in place.known_sets(keys(job.store, place.sets))
+            for known in place.list_checkpoints(keys(job.store, place.manifests))
         )
 
     whole = ["critic 2", "critic 3", "generator 1", "generator 2"]
@@ -121,7 +119,7 @@ def test_several_outputs_are_told_apart_by_their_directories(node: Node, obs: Me
         ended = running.end()
         assert ended.code == 3, ended.output
         for rank in (0, 1):
-            assert f"[rank {rank}] rank {rank} goes on from {restored}\n" in ended.output
+            assert f"[rank {rank}] rank {rank} resumes from {restored}\n" in ended.output
             assert (
                 f"/home/elsewhere is in no output with checkpoints; those of this job are: {node.home}/critic, "
                 in ended.output

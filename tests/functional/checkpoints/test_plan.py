@@ -1,4 +1,4 @@
-"""`ma_boot sync plan` says what a start would do with the sets of an output, and does nothing."""
+"""`ma_boot sync plan` previews the effects of a start on the checkpoints of an output, and changes nothing."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def plan(tmp_path: Path, capfd: pytest.CaptureFixture[str], options: str, *words
     return capfd.readouterr().out.splitlines()
 
 
-def test_what_is_restored_kept_moved_aside_and_removed(
+def test_plan_shows_restored_kept_moved_and_removed_steps(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lines = plan(tmp_path, capfd, "restore: latest, keep: 1")
     (attempt,) = {path.name for path in (tmp_path / "obs/bucket/ckpt").glob("attempt-*")}
     assert lines == [
         "output out -> obs://bucket/ckpt:",
-        f"  restore          1,188  step 20 of {attempt}  (the newest set that counts)",
-        "  aside            1,188  step 10 on this disk  (not of the set that is restored: moved beside the output)",
-        "  keep             1,188  step 20 on this disk  (of the set that is restored, if the checksums are the same)",
-        "  aside                4  step 30 on this disk  (not of the set that is restored: moved beside the output)",
+        f"  restore          1,188  step 20 of {attempt}  (the newest complete checkpoint)",
+        "  aside            1,188  step 10 on this disk  (not of the restored checkpoint: moved beside the output)",
+        "  keep             1,188  step 20 on this disk  (of the restored checkpoint, if the checksums are the same)",
+        "  aside                4  step 30 on this disk  (not of the restored checkpoint: moved beside the output)",
         f"  remove               0  step 10 of {attempt}  "
-        "(older than the newest 1: when a set of this start counts)",
+        "(older than the newest 1: when a checkpoint of this start is complete)",
         "  copy             1,188  iter_10/rank_0.bin  (not in OBS)",
         "  copy             1,188  iter_20/rank_0.bin  (not in OBS)",
         "  copy                 4  iter_30/rank_0.bin  (not in OBS)",
@@ -53,12 +53,14 @@ def test_what_is_restored_kept_moved_aside_and_removed(
     ]
 
 
-def test_without_restore_what_is_on_the_disk_stays_and_is_sent_as_ordinary_files(
+def test_steps_on_the_disk_stay_ordinary_files_without_restore(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     rows: list[dict[str, object]] = [json.loads(line) for line in plan(tmp_path, capfd, "", "--json")]
-    sets = [(row["action"], row["name"], row["files"], row["bytes"]) for row in rows[:-1] if "files" in row]
-    assert sets == [
+    planned = [
+        (row["action"], row["name"], row["files"], row["bytes"]) for row in rows[:-1] if "files" in row
+    ]
+    assert planned == [
         ("stay", f"step {step} on this disk", 1, size) for step, size in ((10, 1188), (20, 1188), (30, 4))
     ]
     assert [row["name"] for row in rows if row.get("section") == "output"] == [
@@ -67,11 +69,14 @@ def test_without_restore_what_is_on_the_disk_stays_and_is_sent_as_ordinary_files
     ]
 
 
-def test_no_whole_set_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for manifest in (tmp_path / "obs/bucket/ckpt/.ma_boot/sets").rglob("part-*"):
+def test_plan_reports_that_no_checkpoint_is_complete(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for manifest in (tmp_path / "obs/bucket/ckpt/.ma_boot/manifests").rglob("part-*"):
         manifest.rename(manifest.with_name("part-00000-of-00002.json"))
     lines = plan(tmp_path, capfd, "restore: latest")
-    assert "does not count: no part of saver 1" in lines[1]
+    assert "incomplete: no part of saver 1" in lines[1]
     assert any(
-        line.endswith("nothing  (no set counts: the training starts from the beginning)") for line in lines
+        line.endswith("nothing  (no checkpoint is complete: the training starts from the beginning)")
+        for line in lines
     )

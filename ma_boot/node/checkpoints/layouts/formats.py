@@ -1,4 +1,4 @@
-"""Whether a file of a checkpoint is whole: by its format, and without the framework. Pure."""
+"""Detects truncated files of checkpoints by their format, without the framework. Pure."""
 
 from __future__ import annotations
 
@@ -8,21 +8,25 @@ from struct import error as StructError
 from typing import Any, Callable
 from zipfile import BadZipFile, ZipFile
 
-Read = Callable[[int, int], bytes]  # offset and length -> bytes; fewer only at the end of the file
+# Offset and length -> bytes; fewer only at the end of the file.
+Read = Callable[[int, int], bytes]
 
 _ZIP = b"PK"
-_PARAMETER = b"\x0a"  # field 1 with a length: each parameter in MindSpore's .ckpt
-_LONGEST_HEADER = 100 << 20  # bytes of a safetensors header: the limit of the format's own reader
-_CRC_TAIL = 17  # bytes: MindSpore's `crc_num` and 10 bytes of the number (mindspore/train/serialization.py)
+# Protobuf field 1 with a length: each parameter in MindSpore's .ckpt.
+_PARAMETER = b"\x0a"
+# Bytes of a safetensors header: the limit of the format's own reader.
+_LONGEST_HEADER = 100 << 20
+# Bytes: MindSpore's `crc_num` and 10 bytes of the number (mindspore/train/serialization.py).
+_CRC_TAIL = 17
+# Bytes; a larger JSON file is not read.
 _LARGEST_JSON = 256 << 20
 
 
-def damage(path: str, size: int, read: Read) -> str:
-    """What shows that the file is not whole; empty if nothing does.
+def find_damage(path: str, size: int, read: Read) -> str:
+    """Returns evidence that the file is truncated; empty if there is none.
 
-    It finds files that were cut or are empty. It reads headers and directories only, so it does not find
-    changed bytes: checksums are for that. A file of another format than its suffix tells has only to have
-    content.
+    Finds files that were cut or are empty. It reads headers and directories only, so it does not find changed
+    bytes: checksums are for that. A file whose format does not fit its suffix only must not be empty.
     """
     suffix = path.rpartition("/")[2].rpartition(".")[2]
     if size == 0:
@@ -41,17 +45,17 @@ def damage(path: str, size: int, read: Read) -> str:
 
 
 def _safetensors(size: int, read: Read) -> str:
-    """The header's length, the header, and data up to the end of the last tensor: nothing else is valid."""
+    """Checks that the file ends with the last tensor of the header: the format allows nothing behind it."""
     length = int.from_bytes(read(0, 8), "little") if size >= 8 else _LONGEST_HEADER
     if length > min(_LONGEST_HEADER, size - 8):
         return f"it has {size} bytes, fewer than its header says"
     try:
         header = json.loads(read(8, length))
         tensors = [tensor for name, tensor in header.items() if name != "__metadata__"]
-        whole = 8 + length + max((int(tensor["data_offsets"][1]) for tensor in tensors), default=0)
+        end = 8 + length + max((int(tensor["data_offsets"][1]) for tensor in tensors), default=0)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-        return f"its header is no JSON of tensors: {error}"
-    return "" if size == whole else f"it has {size} bytes, its header says {whole}"
+        return f"its header is not JSON of tensors: {error}"
+    return "" if size == end else f"it has {size} bytes, its header says {end}"
 
 
 def _json(size: int, read: Read) -> str:
@@ -60,12 +64,12 @@ def _json(size: int, read: Read) -> str:
     try:
         json.loads(read(0, size))
     except (ValueError, RecursionError) as error:
-        return f"it is no JSON: {error}"
+        return f"it is not JSON: {error}"
     return ""
 
 
 def _zip(size: int, read: Read) -> str:
-    """The directory at its end, which `torch.save` writes last; the records it names are inside the file."""
+    """Checks the directory at the end, which `torch.save` writes last, and the places of its records."""
     try:
         with ZipFile(io.BufferedReader(_Reader(size, read))) as archive:
             outside = [
@@ -74,12 +78,12 @@ def _zip(size: int, read: Read) -> str:
                 if entry.header_offset + entry.compress_size > size
             ]
     except (BadZipFile, NotImplementedError, OSError, ValueError, EOFError, StructError) as error:
-        return f"it is no whole zip archive, as torch.save writes it: {error}"
-    return f"its zip directory names what is not in it: {outside[0]}" if outside else ""
+        return f"it is not a complete zip archive, as torch.save writes it: {error}"
+    return f"its zip directory names a record that is not in it: {outside[0]}" if outside else ""
 
 
 def _protobuf(size: int, read: Read) -> str:
-    """MindSpore's .ckpt: a message of field 1 for each parameter, up to the end or to the CRC."""
+    """Checks MindSpore's .ckpt: a message of field 1 for each parameter, up to the end or to the CRC."""
     at = 0
     while at < size:
         start = read(at, 11)
@@ -93,7 +97,7 @@ def _protobuf(size: int, read: Read) -> str:
 
 
 def _varint(text: bytes) -> tuple[int, int]:
-    """A protobuf number and the number of its bytes; 0 bytes if it is no number."""
+    """Decodes a protobuf number; returns it and its length in bytes, 0 if it is not a number."""
     number = 0
     for index, byte in enumerate(text):
         number |= (byte & 0x7F) << (7 * index)
@@ -103,7 +107,7 @@ def _varint(text: bytes) -> tuple[int, int]:
 
 
 class _Reader(io.RawIOBase):
-    """What `zipfile` reads from."""
+    """File object for `zipfile` on top of a `Read`."""
 
     def __init__(self, size: int, read: Read) -> None:
         self._size, self._read, self._at = size, read, 0

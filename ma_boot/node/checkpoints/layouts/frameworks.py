@@ -1,18 +1,19 @@
-"""How MindSpore, PyTorch and what is built on them lay out checkpoints; each mark with its source. Pure."""
+"""Layouts of MindSpore, PyTorch and frameworks on top of them; each mark with its source. Pure."""
 
 from __future__ import annotations
 
-from ma_boot.node.checkpoints.layout import BASE, Layout, Mark, Marker
+from ma_boot.node.checkpoints.layouts.layout import BASE, Layout, Mark, Marker
 
 _TRACKER = (r"(?:.*/)?latest_checkpointed_iteration\.txt",)
 _TRACKED = (Marker("{base}latest_checkpointed_iteration.txt", "{step}"),)
 _TRACKED_BY = (Mark("step in the tracker", _TRACKER[0], r"\s*(?P<step>\d+)\s*", barrier=True),)
-_OF_ZERO = (r".*/[^/]*zero_pp_rank_\d+_mp_rank_\d+_optim_states\.pt",)  # DeepSpeed's, inside of others
+# Files of DeepSpeed inside other layouts.
+_OF_ZERO = (r".*/[^/]*zero_pp_rank_\d+_mp_rank_\d+_optim_states\.pt",)
 _RANK = r"(?:(?:rank|ckpt|device)_?(?P<rank>\d+)/)?"
 _SAVED = r"(?P<epoch>\d+)_(?P<step>\d+)\.(?:ckpt|safetensors|tmp)"
 
 # `ModelCheckpoint`: `<prefix>-<epoch>_<step in the epoch>.ckpt`, a directory per rank. A file gets its name
-# by a rename from `<stem>.tmp` (mindspore/train/serialization.py), so it is whole when it has its name.
+# by a rename from `<stem>.tmp` (mindspore/train/serialization.py), so it is complete when it has its name.
 MINDSPORE = Layout(
     name="mindspore",
     files=(BASE + _RANK + rf"(?P<name>[^/]+-{_SAVED})",),
@@ -61,7 +62,8 @@ MINDFORMERS2 = Layout(
     bound=(),
 )
 
-_DEEPEST = r"(?P<base>(?:[^/]+/)*)"  # where a name that ends in a number may stand further up, too
+# For directories whose names may also appear further up: the deepest one is the step.
+_DEEPEST = r"(?P<base>(?:[^/]+/)*)"
 _ITERATION = BASE + r"iter_(?P<step>\d{7,})(?:_tmp)?/"
 _DISTCP = r"(?:.*/)?__(?P<rank>\d+)_\d+\.distcp"
 
@@ -78,7 +80,8 @@ MEGATRON = Layout(
     markers=_TRACKED,
     bound=(),
 )
-# The format `torch`: rank 0 of each data-parallel group writes `mp_rank_TT_PPP/`; nothing tells who that is.
+# The format `torch`: rank 0 of each data-parallel group writes `mp_rank_TT_PPP/`; no name shows which rank
+# that is.
 MEGATRON_LEGACY = Layout(
     name="megatron-legacy",
     files=(_ITERATION + ".+",),
@@ -185,7 +188,7 @@ DCP = Layout(
 )
 
 # Files by `torch.save` and the like: `ckpt_100.pt`, `epoch_3_step_100.safetensors`, `model-100.pth`, and
-# beside them what the same script saves of the same step: `optimizer-100.pth`.
+# files beside them of the same step: `optimizer-100.pth`.
 _SUFFIX = r"\.(?:pt|pth|ckpt|safetensors|bin|npz|tar|pth\.tar)"
 _COUNTED = r"(?:(?:step|iter|epoch)s?[_=.-]?|(?:ckpt|checkpoint|model|state)[_=.-])"
 _BESIDE_IT = (
@@ -203,7 +206,7 @@ FILE = Layout(
     ),
     bound=(),
 )
-# The files of a step that the training has named, whatever they are called: no name tells a step.
+# The files of an explicit step with any names: no name shows a step.
 ANY = Layout(name="any", files=(), bound=())
-# A file with a number at its end, of which nothing tells whether it belongs to the step of this number.
+# A file with a number at its end that may belong to the step of this number.
 NUMBERED = rf"(?P<base>(?:[^/]+/)*)[^/]*?[_=.-](?P<step>\d+){_SUFFIX}"

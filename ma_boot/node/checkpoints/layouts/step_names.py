@@ -1,8 +1,8 @@
 """Finds the step in the names of files that no framework's layout describes. Pure.
 
 A path may have several numbers: `step_3/model_1.pt`, `7/part_0.bin`. The step is the number that changes with
-time; the words beside the numbers say how far a guess may be trusted. Nothing is assumed where a wrong guess
-would publish half a checkpoint as a complete one: ranks that save `model_0.pt` and `model_1.pt` at the same
+time; the words beside the numbers show how far a guess may be trusted. Where a wrong guess would publish half
+a checkpoint as a complete one, no step is assumed: ranks that save `model_0.pt` and `model_1.pt` at the same
 moment have not saved two steps.
 """
 
@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ma_boot.node.checkpoints.layout import UNFINISHED, matches
+from ma_boot.node.checkpoints.layouts.layout import UNFINISHED, matches
 
 # Files that hold weights or states. A number in the name of any other file (`img_7.png`) is not a step.
 _WEIGHTS = (
@@ -47,7 +47,8 @@ _OTHER_WORDS = frozenset(
         *("version", "v", "fp", "bf", "int", "uint", "float"),
     }
 )
-_CERTAIN, _LIKELY, _UNKNOWN = 3, 2, 1  # how much a number's word says: step_N; N, ckpt_N, model_N; foo_N
+# Trust in a number by the word before it: step_N; N, ckpt_N, model_N; foo_N.
+_CERTAIN, _LIKELY, _UNKNOWN = 3, 2, 1
 
 
 class Seen(NamedTuple):
@@ -86,7 +87,7 @@ class PathNumber(NamedTuple):
 
 
 def numbers_in(path: str) -> list[PathNumber]:
-    """The numbers in a path from left to right, without those in its suffix."""
+    """Returns the numbers in a path from left to right, without those in its suffix."""
     numbers: list[PathNumber] = []
     offset, parts = 0, path.split("/")
     for index, part in enumerate(parts):
@@ -116,14 +117,15 @@ def has_number(path: str, number: int) -> bool:
 class _Family(NamedTuple):
     """Files whose paths differ in their numbers only."""
 
-    numbers: dict[str, list[PathNumber]]  # of each path
+    # The numbers of each path.
+    numbers: dict[str, list[PathNumber]]
 
     @property
     def example(self) -> str:
         return min(self.numbers)
 
     def by_value(self, slot: int) -> dict[int, list[str]]:
-        """The paths with each value of the number at this position."""
+        """Returns the paths with each value of the number at this position."""
         paths: dict[int, list[str]] = defaultdict(list)
         for path, numbers in self.numbers.items():
             paths[numbers[slot].value].append(path)
@@ -131,7 +133,7 @@ class _Family(NamedTuple):
 
 
 def _families(paths: Iterable[str]) -> dict[str, _Family]:
-    """The families of these paths, by their template: the path with `\\0` for each number."""
+    """Groups paths by their template: the path with `\\0` for each number."""
     families: dict[str, _Family] = {}
     for path in paths:
         numbers = numbers_in(path)
@@ -146,7 +148,7 @@ def _blanked(path: str, numbers: Sequence[PathNumber]) -> str:
 
 
 def names_another_step(paths: Iterable[str], step: int, ranks: Collection[int] = ()) -> set[str]:
-    """The paths that name another step than this one, where the files of their family name their step.
+    """Returns the paths that name another step than this one, if the files of their family name their step.
 
     A family does so by the number that is this step in at least half of its paths, or by a word such as
     `step`. A number that may be that of a rank is not taken for a step.
@@ -171,7 +173,7 @@ def names_another_step(paths: Iterable[str], step: int, ranks: Collection[int] =
 
 
 class _Choice(NamedTuple):
-    """The number of a family that is taken for the step."""
+    """The number of a family that is chosen as the step."""
 
     family: _Family
     slot: int
@@ -181,7 +183,7 @@ class _Choice(NamedTuple):
 
 
 def step_names_of(files: Mapping[str, Seen], ranks: Collection[int] = (), gap: float = 0.0) -> StepNames:
-    """The patterns of the steps in these files, whose paths are relative to the output's directory.
+    """Finds the patterns of the steps in these files, whose paths are relative to the output's directory.
 
     `ranks` are numbers that may be those of ranks, empty for a job of one rank. Files that came at least
     `gap` seconds after the last change of those with a smaller number were not written together with them.
@@ -214,7 +216,7 @@ def step_names_of(files: Mapping[str, Seen], ranks: Collection[int] = (), gap: f
 
 
 def _choice(family: _Family, files: Mapping[str, Seen], ranks: Collection[int], gap: float) -> _Choice | None:
-    """The step of a family; None if it has none, or if its numbers cannot be told apart."""
+    """Chooses the step of a family; returns None if it has none, or if its numbers are ambiguous."""
     candidates = []
     for slot, number in enumerate(family.numbers[family.example]):
         by_value = family.by_value(slot)
@@ -222,7 +224,8 @@ def _choice(family: _Family, files: Mapping[str, Seen], ranks: Collection[int], 
             continue
         changes = _changes_with_time(by_value, files, gap)
         if number.trust < _CERTAIN and ranks and set(by_value) <= set(ranks):
-            continue  # perhaps the numbers of ranks
+            # These may be the numbers of ranks.
+            continue
         if number.trust == _UNKNOWN and not changes:
             continue
         is_epoch = number.word.lower() in _EPOCH_WORDS
@@ -254,7 +257,7 @@ def _changes_with_time(by_value: Mapping[int, list[str]], files: Mapping[str, Se
 
 
 def _pattern(choice: _Choice) -> str:
-    """The pattern of a family's step: its directory, or the file."""
+    """Returns the pattern of a family's step: its directory, or the file."""
     path, numbers = choice.family.example, choice.family.numbers[choice.family.example]
     step = numbers[choice.slot]
     if step.is_directory:
@@ -271,5 +274,5 @@ def _pattern(choice: _Choice) -> str:
 
 
 def _literal(text: str) -> str:
-    """Text of a pattern; a space separates patterns in a manifest, so it becomes `*`."""
+    """Escapes text of a pattern; a space separates patterns in a manifest, so it becomes `*`."""
     return text.replace("{", "{{").replace("}", "}}").replace(" ", "*")

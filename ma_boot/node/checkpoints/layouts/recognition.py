@@ -1,4 +1,4 @@
-"""The layouts that have a name, those of a user's patterns, and which of them a tree of files has. Pure."""
+"""The named layouts, the layouts of users' patterns, and recognition of the layout of files. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ma_boot.node.checkpoints.frameworks import (
+from ma_boot.node.checkpoints.layouts.frameworks import (
     ACCELERATE,
     ANY,
     DCP,
@@ -22,12 +22,12 @@ from ma_boot.node.checkpoints.frameworks import (
     MINDSPORE,
     TRANSFORMERS,
 )
-from ma_boot.node.checkpoints.layout import Layout, Mark, matches
-from ma_boot.node.checkpoints.step_names import Seen, step_names_of
+from ma_boot.node.checkpoints.layouts.layout import Layout, Mark, matches
+from ma_boot.node.checkpoints.layouts.step_names import Seen, step_names_of
 
 AUTO = "auto"
 
-# In the order in which `auto` tries them: what has the names of another layout inside comes before it.
+# In the order in which `auto` tries them: a layout that may contain the names of another one comes before it.
 _IN_ORDER = (
     *(MINDFORMERS2, MINDFORMERS, MINDSPORE, MEGATRON_LEGACY, MEGATRON, TRANSFORMERS, ACCELERATE),
     *(DEEPSPEED, LIGHTNING_SHARDED, LIGHTNING, DCP, FILE),
@@ -36,16 +36,16 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType({layout.name: layout for layout
 
 
 class Recognition(NamedTuple):
-    """The layout of an output, None if its files show none, and weights whose names show no step."""
+    """The layout of an output, None if its files show none, and files of weights whose names show no step."""
 
     layout: Layout | None
     unclear: tuple[str, ...] = ()
 
 
-def recognised(
+def recognise(
     checkpoint: Sequence[str], files: Mapping[str, Seen], ranks: Collection[int] = (), gap: float = 0.0
 ) -> Recognition:
-    """The layout of an output with this `checkpoint` and these files, relative to its directory.
+    """Recognises the layout of files, relative to the output's directory, with this `checkpoint` option.
 
     `auto` tries the layouts of frameworks first, then the numbers in the names: `ranks` and `gap` are those
     of `step_names_of`. Raises `ValueError` for a wrong pattern.
@@ -61,7 +61,7 @@ def recognised(
 
 
 def layout_by_name(checkpoint: Sequence[str]) -> Layout | None:
-    """The layout that a `checkpoint` names, or describes by patterns; None for `auto`.
+    """Returns the layout that a `checkpoint` option names, or describes by patterns; None for `auto`.
 
     Raises `ValueError` for a wrong pattern.
     """
@@ -73,7 +73,7 @@ def layout_by_name(checkpoint: Sequence[str]) -> Layout | None:
 
 
 def framework_of(paths: Iterable[str]) -> Layout | None:
-    """The framework's layout that these paths have; None if they have none."""
+    """Returns the framework's layout of these paths; None if they have none."""
     known = tuple(paths)
     for layout in LAYOUTS.values():
         if layout.tells and any(matches(layout.tells, path) for path in known):
@@ -81,21 +81,23 @@ def framework_of(paths: Iterable[str]) -> Layout | None:
     return None
 
 
-def layout_of_set(name: str) -> Layout:
-    """The layout that a manifest names. Raises `ValueError` if this version does not know it."""
+def read_layout(name: str) -> Layout:
+    """Returns the layout that a manifest names. Raises `ValueError` if this version does not know it."""
     return ANY if name in ("", ANY.name) else LAYOUTS.get(name) or pattern_layout(name.split(" "))
 
 
-_FIELDS = ("step", "epoch", "rank")  # each a number
+# Placeholders of patterns, each for a number.
+_FIELDS = ("step", "epoch", "rank")
 _PARTS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|\*+")
 
 
 def pattern_layout(patterns: Sequence[str]) -> Layout:
-    """The layout of files that have these names, or are below a directory that has one.
+    """Makes the layout of files with these names, and of files below directories with these names.
 
     Each pattern is a path relative to the output's directory with `{step}`, and may have `{epoch}`, `{rank}`
-    and `*` for any characters of one name; `{{` and `}}` are braces. Each pattern has a file of every step:
-    one with `{rank}` of every rank, the others on the node of rank 0. Raises `ValueError` with what is wrong.
+    and `*` for any characters of one name; `{{` and `}}` are braces. A complete step has a file of each
+    pattern: of every rank for one with `{rank}`, on the node of rank 0 for the others. Raises `ValueError`
+    for a wrong pattern.
     """
     expressions = [_expression(pattern) for pattern in patterns]
     of_ranks = [expression for expression in expressions if "(?P<rank>" in expression]
@@ -110,7 +112,7 @@ def pattern_layout(patterns: Sequence[str]) -> Layout:
 
 
 def _expression(pattern: str) -> str:
-    """The regular expression of a pattern."""
+    """Returns the regular expression of a pattern."""
     names: list[str] = []
 
     def replacement(match: re.Match[str]) -> str:
