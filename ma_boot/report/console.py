@@ -200,7 +200,7 @@ def print_bytes(data: bytes | memoryview, descriptor: int = 1) -> None:
 
     Raises:
         CannotCreate: Standard output does not take all of it, a file on a full disk for example. An error of
-            standard error is ignored: nobody could be told.
+            standard error is ignored: there is no other place to report it.
     """
     rest = memoryview(data)
     while rest:

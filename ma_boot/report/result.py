@@ -110,7 +110,7 @@ class RunResult(NamedTuple):
 
     @property
     def succeeded(self) -> bool:
-        """Whether every process was started and ended with 0 by itself.
+        """True if every process was started and ended with 0 on its own.
 
         A process that ended with 0 while it was being stopped may have a handler of SIGTERM: its work is not
         done. Nor is that of a job that was given up.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ma_boot.node.observe.hang_state import HangState
 from ma_boot.node.observe.peers import PeerMessage, Peers
+from ma_boot.node.observe.stacks_messages import ENDED, REPORT, STACKS
 from ma_boot.node.observe.stacks_round import StacksRound
 from ma_boot.node.observe.worker_activity import WorkerActivity
 from ma_boot.node.supervisor.worker_group import Worker
@@ -106,8 +107,8 @@ class HangDetector:
 
     def _receive(self, message: PeerMessage, workers: Sequence[Worker]) -> None:
         """Processes a message about a hang; other kinds are ignored."""
-        if message.kind in ("stacks", "verdict", "ended"):
-            latest = self._ended if message.kind == "ended" else self._stacks
+        if message.kind in (STACKS, REPORT, ENDED):
+            latest = self._ended if message.kind == ENDED else self._stacks
             latest[message.node] = message
             if self._round is not None:
                 self._round.receive(message)
@@ -140,16 +141,16 @@ class HangDetector:
         """Prints and records the result; returns the labels of workers that hang."""
         self._round = None
         self._stacks.clear()
-        lines, event = done.report()
-        ranks_at_work = bool(event["working"])
-        self.state = self.state.collected(done.began, time.monotonic(), ranks_at_work)
-        self.suspect = HangSuspect(**event["suspect"]) if event["suspect"] else None
+        lines, report = done.report()
+        ranks_at_work = bool(report.working)
+        self.state = self.state.collected(done.state.began, time.monotonic(), ranks_at_work)
+        self.suspect = report.suspect
         for line in lines:
             self._journal.say(line)
         labels = [] if ranks_at_work else self._labels
         if labels:
             self._journal.event("hang", labels=labels)
-        self._journal.event("stacks", **event)
+        self._journal.event("stacks", **report.fields())
         return labels
 
 

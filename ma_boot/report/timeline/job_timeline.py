@@ -44,7 +44,7 @@ class ProcessSpan(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether the process failed on its own."""
+        """True if the process failed on its own."""
         return self.code not in (None, 0) and not self.stopped
 
 

@@ -11,6 +11,7 @@ import pytest
 from ma_boot.node.observe.hang_detector import HangDetector
 from ma_boot.node.observe.peers import PeerMessage
 from ma_boot.node.observe.quiet_life import QuietLife
+from ma_boot.node.observe.stacks import RankAtHang
 from ma_boot.processes.signals import SignalInbox
 from tests.functional.supervisor.conftest import (
     EventLog,
@@ -18,6 +19,12 @@ from tests.functional.supervisor.conftest import (
     journal as journal,
     started as started,
 )
+
+
+def row(rank: Any, **more: Any) -> dict[str, Any]:
+    """A rank in the message of a node."""
+    fields = RankAtHang(rank, 0, "s", 1.0, state="S", printed=9.0)._asdict()
+    return {**fields, "waits_for": [], **more}
 
 
 class Others:

@@ -9,10 +9,9 @@ import time
 from pathlib import Path
 
 from ma_boot.node.observe.peers import PeerMessage
-from ma_boot.node.observe.stacks_round import read_verdict
+from ma_boot.node.observe.stacks_messages import decode_report
 from tests.functional.node import eventually
-from tests.functional.observe.conftest import Detecting, Others, set_last_round
-from tests.functional.observe.test_stacks_round import row
+from tests.functional.observe.conftest import Detecting, Others, row, set_last_round
 from tests.functional.supervisor.conftest import EventLog, Started
 
 
@@ -35,7 +34,7 @@ def test_of_another_nodes_hang_the_stacks_are_taken_once_a_minute(
         assert hears("hanging") == line, "they are being taken"
         eventually(lambda: detector.check(group.workers, False) or peers.sent, "the own stacks")
         folds = [{"ranks": [4], "stack": "a"}, {"ranks": [0, 5], "stack": "b"}]
-        hears("verdict", folded=folds, suspect=None, waits=[], silent=[], working=[])
+        hears("stacks_report", folded=folds, suspect=None, waits=[], silent=[], working=[])
         eventually(lambda: detector.check(group.workers, False) or journal.events("stacks"), "the report")
         assert [len(event["folded"]) for event in journal.events("stacks")] == [2]
         assert journal.events("hang") == [], "nobody hangs here"
@@ -60,13 +59,15 @@ def test_node_0_asks_all_others_for_their_stacks_and_tells_them_what_follows(
             ranks = [row(2 * node, stack=f"of {node}")]
             peers.messages.append(PeerMessage(node, "stacks", {"ranks": ranks}, time.monotonic()))
         eventually(lambda: detector.check([], False) or journal.events("stacks"), "the report")
-    verdict = {
+    report = {
         "folded": [{"ranks": (2,), "stack": "of 1"}, {"ranks": (4,), "stack": "of 2"}],
         "suspect": None,
     }
-    assert peers.sent[1:] == [("verdict", {**verdict, "waits": [], "silent": [], "working": []})]
+    assert peers.sent[1:] == [("stacks_report", {**report, "waits": [], "silent": [], "working": []})]
     (event,) = journal.events("stacks")
-    assert read_verdict(json.loads(json.dumps(peers.sent[1][1]))) == peers.sent[1][1]
+    decoded = decode_report(json.loads(json.dumps(peers.sent[1][1])))
+    assert decoded is not None
+    assert decoded.fields() == peers.sent[1][1]
     assert event["silent"] == []
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,111 +12,32 @@ from typing import Any
 import pytest
 
 from ma_boot.node.environment.extras import install_command
-from ma_boot.node.observe import stacks_round
+from ma_boot.node.observe import stacks_protocol, stacks_round
 from ma_boot.node.observe.peers import PeerMessage
+from ma_boot.node.observe.rank_processes import plog_ends
 from ma_boot.node.observe.stacks import RankAtHang
-from ma_boot.node.observe.stacks_round import (
-    StacksRound,
-    _lines,
-    _plogs,
-    _verdict,
-    read_ends,
-    read_ranks,
-    read_verdict,
-)
+from ma_boot.node.observe.stacks_messages import decode_ends, decode_ranks
+from ma_boot.node.observe.stacks_report import StacksReport
+from ma_boot.node.observe.stacks_round import StacksRound
 from ma_boot.processes.orphan_guard import process_stat
 from ma_boot.processes.signals import SignalInbox
 from tests.functional.node import eventually
-from tests.functional.observe.conftest import Others, alone
+from tests.functional.observe.conftest import Others, alone, row
 from tests.functional.supervisor.conftest import Started, shell
 
 STACK = 'Thread 1 (active): "MainThread"\n    {} (train.py:{})\n    step (train.py:9)\n'
 
 
-def _reported(ranks: Any, unnamed: Any, silent: Any) -> Any:
-    verdict = _verdict(ranks, silent)
-    return _lines(verdict, unnamed), verdict
+def reported(
+    ranks: Sequence[RankAtHang], unranked: Sequence[tuple[str, str]] = (), silent: Sequence[int] = ()
+) -> tuple[list[str], StacksReport]:
+    """The lines and the report on these ranks."""
+    report = StacksReport.of(ranks, silent)
+    return report.lines(unranked), report
 
 
 def message(body: Any, kind: str = "stacks", node: int = 2) -> PeerMessage:
     return PeerMessage(node, kind, body, 0.0)
-
-
-def row(rank: Any, **more: Any) -> dict[str, Any]:
-    """A rank in the message of a node."""
-    fields = RankAtHang(rank, 0, "s", 1.0, state="S", printed=9.0)._asdict()
-    return {**fields, "waits_for": [], **more}
-
-
-def test_it_waits_for_the_others_nine_seconds_at_most() -> None:
-    peers = Others()
-    with SignalInbox() as inbox:
-        taken = StacksRound([], {}, peers, inbox)
-        eventually(lambda: bool(taken.finished() or taken._shared), "the own stacks")
-        assert 8 < taken.patience() <= 9
-        assert not taken.finished()
-        for node, rank in ((1, 4), (1, 5), (7, 6)):  # again, and of no node that was asked
-            taken.receive(PeerMessage(node, "stacks", {"ranks": [row(rank)]}, taken.began))
-        peers.unreached, taken.began = (), time.monotonic() - 8.2
-        assert not taken.finished()
-        taken.began = time.monotonic() - 9.2
-        assert taken.finished(), "the time of the others is over"
-        peers.unreached = (2, 7)
-        assert taken.report()[1]["silent"] == [2], "it was asked, has not answered, and was not reached"
-        assert [fold["ranks"] for fold in taken.report()[1]["folded"]] == [(4,)]
-        taken.began -= 9
-        assert taken.patience() == 0
-        assert taken.finished()
-        assert {kind for kind, _ in peers.sent} == {"verdict"}
-        gone = StacksRound([], {}, peers, inbox)
-        gone.receive(PeerMessage(1, "stacks", {"ranks": [row(4)]}, gone.began - 10))
-        assert gone.report()[1]["folded"] == [], "that was of an earlier hang"
-        gone.receive(PeerMessage(1, "ended", {"codes": [[4, 0]]}, gone.began - 500))
-        gone.receive(PeerMessage(2, "ended", {"codes": [[4, 0], [5, 0]]}, gone.began))
-        stacks = [(fold["ranks"], fold["stack"]) for fold in gone.report()[1]["folded"]]
-        assert stacks == [((5,), "has ended with exit code 0")], "rank 4 is of two nodes: neither is believed"
-        peers.unreached, unheard = (1, 2), StacksRound([], {}, peers, inbox)
-        eventually(lambda: bool(unheard.finished() or unheard._shared), "the own stacks")
-        unheard.began = time.monotonic() - 3.2
-        assert not unheard.finished()
-        unheard.began = time.monotonic() - 4.2
-        assert unheard.finished(), "nobody who has not answered was reached"
-        alone = StacksRound([], {}, Others(), inbox)
-        eventually(alone.finished, "nobody else is waited for")
-
-
-def test_another_node_waits_for_what_node_0_says_a_moment_longer() -> None:
-    peers = Others(0, node=1)
-    peers.unreached = ()
-    with SignalInbox() as inbox:
-        taken = StacksRound([], {}, peers, inbox)
-        eventually(lambda: bool(taken.finished() or peers.sent), "the own stacks")
-        assert peers.sent == [("stacks", {"ranks": []})]
-        taken.began = time.monotonic() - 9.2
-        assert not taken.finished()
-        taken.receive(message({"folded": 7}, "verdict", 0))
-        taken.receive(message({"ranks": [row(4)]}, "stacks", 0))
-        taken.began = time.monotonic() - 9.8
-        assert taken.finished()
-        assert taken.report()[1]["folded"] == []
-
-
-@pytest.mark.parametrize(
-    "lie", [{"folded": 1}, {"folded": [{}]}, {"suspect": {"node": "x"}}, {"silent": ["x"]}, {"waits": [7]}]
-)
-def test_verdict_of_the_leader_is_not_trusted(lie: Any) -> None:
-    suspect = {"node": 1, "rank": None, "why": "is\n\x1b[2J late"}
-    right = {
-        "folded": [{"ranks": [1], "stack": "s"}],
-        "suspect": suspect,
-        "waits": ["a"],
-        "silent": [1],
-        "working": [],
-    }
-    verdict = read_verdict(right)
-    assert verdict is not None
-    assert verdict["suspect"]["why"] == "is [2J late"
-    assert read_verdict({**right, **lie}) is None
 
 
 def test_own_stacks_that_do_not_come_are_given_up(
@@ -125,6 +45,7 @@ def test_own_stacks_that_do_not_come_are_given_up(
 ) -> None:
     """A log of CANN that does not answer, here a FIFO: the hang is what counts."""
     monkeypatch.setattr(stacks_round, "OWN_SECONDS", 1.0)
+    monkeypatch.setattr(stacks_protocol, "OWN_SECONDS", 1.0)
     plogs = tmp_path / "debug" / "plog"
     plogs.mkdir(parents=True)
     os.mkfifo(plogs / "plog-1.log")
@@ -133,21 +54,21 @@ def test_own_stacks_that_do_not_come_are_given_up(
     with started(spec) as group:
         taken = StacksRound(group.workers, {}, alone(), inbox)
         eventually(taken.finished, "the time of the own stacks is over")
-        lines, event = taken.report()
+        lines, report = taken.report()
         os.close(os.open(plogs / "plog-1.log", os.O_RDWR | os.O_NONBLOCK))  # ends the thread
     assert lines[0] == "rank 0:\n  no stacks within 1 s"
-    assert event["suspect"] is None
+    assert report.suspect is None
 
 
 def test_equal_stacks_are_shown_once_and_at_most_six() -> None:
     ranks = [RankAtHang(rank, 0, STACK.format(f"f{rank // 2}", rank // 2)) for rank in range(14)]
-    lines, event = _reported(ranks, [("scheduler", "its stack\n")], [])
+    lines, report = reported(ranks, [("scheduler", "its stack\n")], [])
     heads = [line.partition("\n")[0] for line in lines]
     assert heads[:3] == ["scheduler:", "ranks 0-1:", "ranks 2-3:"]
     assert heads[6:8] == ["ranks 10-11:", "and 1 other stacks, all of them in the events of node 0"]
     assert lines[0] == "scheduler:\n  its stack"
-    assert [fold["ranks"] for fold in event["folded"]] == [(2 * n, 2 * n + 1) for n in range(7)]
-    assert not any("other stacks" in line for line in _reported(ranks[:12], [], [])[0])
+    assert [fold.ranks for fold in report.folded] == [(2 * n, 2 * n + 1) for n in range(7)]
+    assert not any("other stacks" in line for line in reported(ranks[:12], [], [])[0])
 
 
 @pytest.mark.parametrize(
@@ -155,30 +76,30 @@ def test_equal_stacks_are_shown_once_and_at_most_six() -> None:
 )
 def test_of_a_long_stack_forty_lines_are_shown(count: int, more: str | None) -> None:
     text = "".join(f"line {number}\n" for number in range(count))
-    shown = _reported([], [("scheduler", text)], [])[0][0].split("\n")
+    shown = reported([], [("scheduler", text)], [])[0][0].split("\n")
     assert shown[:41] == ["scheduler:", *(f"  line {number}" for number in range(40))]
     assert shown[41:] == ([more] if more else [])
 
 
 def test_at_most_forty_waits_are_shown_and_12000_characters_are_kept() -> None:
     ranks = [RankAtHang(rank, 0, f"x{rank}" + "y" * 13_000, waits_for=(rank + 1,)) for rank in range(45)]
-    lines, event = _reported(ranks, [], [])
-    assert sum(line.startswith("HCCL: ") for line in lines) == min(40, len(event["waits"]))
-    assert {len(fold["stack"]) for fold in event["folded"]} == {12_000}
+    lines, report = reported(ranks, [], [])
+    assert sum(line.startswith("HCCL: ") for line in lines) == min(40, len(report.waits))
+    assert {len(fold.stack) for fold in report.folded} == {12_000}
 
 
-def test_nobody_and_somebody_is_suspected() -> None:
+def test_reason_is_given_where_no_rank_is_suspected() -> None:
     same = [RankAtHang(rank, 0, STACK.format("f", 1)) for rank in range(4)]
-    lines, event = _reported(same, [], [])
-    assert (lines[-1], event["suspect"], event["silent"]) == (
-        "cannot tell: no rank differs from the others", None, [],
+    lines, report = reported(same, [], [])
+    assert (lines[-1], report.suspect, report.silent) == (
+        "cannot tell: no rank differs from the others", None, (),
     )  # fmt: skip
     ranks = [same[0], RankAtHang(1, 0, "no stacks: py-spy is not installed")]
-    assert _reported(ranks, [], [])[0][-1] == f"cannot tell: no stacks of rank 1 ({install_command('hang')})"
-    assert _reported(ranks[1:], [], [])[0][-1] == f"cannot tell: no stacks ({install_command('hang')})"
-    lines, event = _reported(same, [], (3,))
+    assert reported(ranks, [], [])[0][-1] == f"cannot tell: no stacks of rank 1 ({install_command('hang')})"
+    assert reported(ranks[1:], [], [])[0][-1] == f"cannot tell: no stacks ({install_command('hang')})"
+    lines, report = reported(same, [], (3,))
     assert lines[-1].startswith("suspected: node 3: it does not answer")
-    assert (event["suspect"]["node"], event["suspect"]["rank"], event["silent"]) == (3, None, [3])
+    assert (report.suspect and report.suspect[:2], report.silent) == ((3, None), (3,))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +123,7 @@ def test_nobody_and_somebody_is_suspected() -> None:
          "no stack", "no time", "no number of seconds"],
 )  # fmt: skip
 def test_stacks_of_another_node_are_not_trusted(rows: Any, ranks: Sequence[int] | None) -> None:
-    read = read_ranks(message({"ranks": rows}), Others())
+    read = decode_ranks(message({"ranks": rows}), Others())
     assert (None if read is None else [rank.rank for rank in read]) == ranks
 
 
@@ -220,9 +141,9 @@ def test_stacks_of_another_node_are_not_trusted(rows: Any, ranks: Sequence[int] 
     ],
 )
 def test_how_another_nodes_ranks_have_ended_is_not_trusted_either(codes: Any, ranks: Any) -> None:
-    read = read_ends(message({"codes": codes}), Others())
+    read = decode_ends(message({"codes": codes}), Others())
     assert (None if read is None else [(rank.rank, rank.ended) for rank in read]) == ranks
-    assert read_ends(message({}), Others()) is None
+    assert decode_ends(message({}), Others()) is None
 
 
 def test_ranks_are_reported_when_the_collection_of_stacks_raises(
@@ -236,17 +157,17 @@ def test_ranks_are_reported_when_the_collection_of_stacks_raises(
         taken = StacksRound(group.workers, {}, Others(), inbox)
         eventually(taken.finished, "the report")
     assert taken.report()[0][0] == "rank 0:\n  no stacks: ZeroDivisionError: broken"
-    assert [rank.node for rank in taken._ranks] == [0]
+    assert [rank.node for rank in taken.state.ranks] == [0]
 
 
 def test_a_rank_of_another_node_has_all_that_was_told() -> None:
     full = row(4, stack="s" * 12_001, quiet=2.5, waits_for=[1, 2], ended=7, state="Tt")
-    assert read_ranks(message({"ranks": [full, row(5)]}), Others()) == [
+    assert decode_ranks(message({"ranks": [full, row(5)]}), Others()) == [
         RankAtHang(4, 2, "s" * 12_000, 2.5, (1, 2), 7, "T", 9.0),
         RankAtHang(5, 2, "s", 1.0, (), None, "S", 9.0),
     ]
     rows = [row(4, stack="a\x1b[31m\nb\x07", waits_for=list(range(20_000))), *map(row, range(5, 70))]
-    first, *others = read_ranks(message({"ranks": rows}), Others()) or []
+    first, *others = decode_ranks(message({"ranks": rows}), Others()) or []
     assert (first.stack, len(first.waits_for), len(others)) == ("a[31m\nb", 64, 63), "it moves no cursor"
 
 
@@ -260,9 +181,9 @@ def test_the_ends_of_the_two_newest_logs_of_cann_are_read(tmp_path: Path) -> Non
     (logs / "other.log").write_text("other")
     (logs / "plog-gone.log").symlink_to("nothing")
     os.utime(logs / "plog-gone.log", (1000, 1000), follow_symlinks=False)
-    assert _plogs({"ASCEND_PROCESS_LOG_PATH": str(place)}) == "\n" + "x" * (65_536 - 3) + "old\nnew\ufffd"
-    assert _plogs({"ASCEND_PROCESS_LOG_PATH": str(tmp_path)}) == ""
-    assert _plogs({}) == ""
+    assert plog_ends({"ASCEND_PROCESS_LOG_PATH": str(place)}) == "\n" + "x" * (65_536 - 3) + "old\nnew\ufffd"
+    assert plog_ends({"ASCEND_PROCESS_LOG_PATH": str(tmp_path)}) == ""
+    assert plog_ends({}) == ""
 
 
 def test_the_ranks_of_a_node_are_told_with_their_states(
@@ -325,13 +246,16 @@ def test_the_ranks_that_a_launcher_has_started_are_shown_as_ranks(
     with started(spec._replace(label="command", rank=None)) as group:
         eventually(lambda: len(list(tmp_path.glob("up.*"))) == 3, "all ranks run")
         taken = StacksRound(group.workers, {}, peers, inbox)
-        eventually(lambda: bool(taken.finished() or taken._shared), "the own stacks")
-        taken.receive(PeerMessage(1, "stacks", {"ranks": [row(9, stack="a lie"), row(11)]}, taken.began))
-        taken.receive(PeerMessage(2, "stacks", {"ranks": []}, taken.began))
-    _, event = taken.report()
-    assert [fold["ranks"] for fold in event["folded"]] == [(9,), (11,), (8, 10)]
-    assert "next_batch (train.py:4)" in event["folded"][0]["stack"]
-    assert (event["suspect"]["rank"], event["suspect"]["node"]) == (9, 0)
+        eventually(lambda: bool(taken.finished() or taken.state.own_done), "the own stacks")
+        taken.receive(
+            PeerMessage(1, "stacks", {"ranks": [row(9, stack="a lie"), row(11)]}, taken.state.began)
+        )
+        taken.receive(PeerMessage(2, "stacks", {"ranks": []}, taken.state.began))
+    _, report = taken.report()
+    assert [fold.ranks for fold in report.folded] == [(9,), (11,), (8, 10)]
+    assert "next_batch (train.py:4)" in report.folded[0].stack
+    assert report.suspect is not None
+    assert (report.suspect.rank, report.suspect.node) == (9, 0)
 
 
 DUMPS = """

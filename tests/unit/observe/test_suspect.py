@@ -189,7 +189,7 @@ WITHOUT_EVIDENCE = {
 
 @pytest.mark.invariant("A suspect differs from the other ranks; without evidence there is none")
 @pytest.mark.parametrize("ranks", WITHOUT_EVIDENCE.values(), ids=list(WITHOUT_EVIDENCE))
-def test_without_evidence_nobody_is_suspected(ranks: list[RankAtHang]) -> None:
+def test_without_evidence_no_rank_is_suspected(ranks: list[RankAtHang]) -> None:
     assert suspect(ranks) is None
 
 

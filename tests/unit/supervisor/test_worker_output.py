@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.node.observe import stacks_round
-from ma_boot.node.observe.stacks_round import RankProcess, stacks_of, wait_for_dump
+from ma_boot.node.observe import stack_tools
+from ma_boot.node.observe.rank_processes import RankProcess
+from ma_boot.node.observe.stack_tools import stacks_of, wait_for_dump
 from ma_boot.node.supervisor.console_lines import PROGRESS_SECONDS
 from ma_boot.node.supervisor.output import OutputTail
 from ma_boot.node.supervisor.supervise import Limits, stop_reason
@@ -224,7 +225,7 @@ def test_only_output_after_the_signal_is_a_dump(pipe: Pipe) -> None:
 
 def test_hanging_py_spy_does_not_delay_other_stacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hanging one is awaited first; the other answers long before its timeout."""
-    monkeypatch.setattr(stacks_round, "PYTHON_SECONDS", 1.0)
+    monkeypatch.setattr(stack_tools, "PYTHON_SECONDS", 1.0)
     with sleepers(2) as (stuck, other):
         path = py_spy(tmp_path, f'[ "$3" = {stuck.pid} ] && exec sleep 600\necho "stack of $3"')
         answers = stacks_of([RankProcess(stuck.pid, path), RankProcess(other.pid, path)])
@@ -237,7 +238,7 @@ def test_children_of_py_spy_do_not_outlast_its_timeout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hang: str
 ) -> None:
     """A wrapper whose child keeps its output open; one in a session of its own outlives the wrapper's group."""
-    monkeypatch.setattr(stacks_round, "PYTHON_SECONDS", 1.0)
+    monkeypatch.setattr(stack_tools, "PYTHON_SECONDS", 1.0)
     path = py_spy(tmp_path, f"{hang.replace('PID', str(tmp_path / 'pid'))}\necho never")
     began = time.monotonic()
     (answer,) = stacks_of([RankProcess(1, path)])
@@ -279,7 +280,7 @@ def test_rank_that_ends_during_the_request_does_not_affect_others(
             ending.wait()
         return pid == ending.pid
 
-    monkeypatch.setattr(stacks_round, "catches_signal", ends_first)
+    monkeypatch.setattr(stack_tools, "catches_signal", ends_first)
     with sleepers(2) as (ending, other):
         answers = stacks_of([RankProcess(ending.pid, ""), RankProcess(other.pid, "")])
     assert answers[0] == "no stacks: py-spy is not installed, and SIGUSR1 was not sent: No such process"

@@ -31,7 +31,7 @@ MOST_VALUES = 50_000
 LONGEST_NUMBER = 40
 KINDS = frozenset(
     (
-        *("here", "failed", "cause", "hanging", "stacks", "verdict"),
+        *("here", "failed", "cause", "hanging", "stacks", "stacks_report"),
         *("ended", "left", "stopped", "go", "over", "save", "uploads"),
     )
 )
