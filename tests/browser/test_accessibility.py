@@ -9,9 +9,10 @@ from axe_playwright_python.sync_playwright import Axe
 
 from ma_boot.report.page.compose import page_text
 from tests.browser.conftest import Open
-from tests.unit.report.golden.jobs import tails
-from tests.unit.report.golden.test_pages import JOBS
+from tests.unit.report.golden.jobs import jobs, tails
 from tests.unit.report.page.seen import line_of
+
+JOBS = jobs()
 
 pytestmark = pytest.mark.browser
 

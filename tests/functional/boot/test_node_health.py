@@ -35,7 +35,9 @@ def node(tmp_path: Path) -> Node:
         ("dcmi module initialize failed", 2, []),
     ],
 )
-def test_what_is_broken_is_what_the_tool_shows(table: str, cards: int, problems: list[str]) -> None:
+def test_problems_of_devices_are_those_that_the_tool_shows(
+    table: str, cards: int, problems: list[str]
+) -> None:
     assert [*broken_cards(parse_npu_state(table), cards)] == problems
 
 

@@ -18,6 +18,7 @@ from ma_boot.node.checkpoints.records import attempt_protocol
 from ma_boot.node.checkpoints.restoring import Restorer
 from ma_boot.node.checkpoints.steps import RunEnd
 from path_mapping.stores.store import Store
+from tests.functional.checkpoints.job import Job
 from tests.functional.checkpoints.output import (
     FIRST,
     TestNode,
@@ -29,7 +30,6 @@ from tests.functional.checkpoints.output import (
     start,
     step_of,
 )
-from tests.functional.checkpoints.test_boot import Job
 from tests.functional.node import Node, eventually
 from tests.obs import MemoryObs
 from tests.transfers import write

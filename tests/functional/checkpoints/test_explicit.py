@@ -6,8 +6,8 @@ import signal
 from functools import partial
 
 from ma_boot.node.checkpoints.records.keys import Place
+from tests.functional.checkpoints.job import Job
 from tests.functional.checkpoints.output import keys
-from tests.functional.checkpoints.test_boot import Job
 from tests.functional.node import Node, eventually
 from tests.obs import MemoryObs
 

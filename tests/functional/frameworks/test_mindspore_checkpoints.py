@@ -15,7 +15,7 @@ from tests.fault.checkpoint_kills import KilledJob, Training, run_kills
 from tests.fault.seeds import drawn
 from tests.functional.frameworks import seeded_faults
 from tests.functional.frameworks.checkpoint_jobs import Job, digests
-from tests.functional.frameworks.test_mindspore_ways import PYTHON
+from tests.functional.frameworks.pythons import WITH_MINDSPORE
 from tests.functional.node import PROGRAMS, Ended
 from tests.mindspore_end import again_after_a_crash
 from tests.obs import MemoryObs
@@ -28,7 +28,7 @@ output:
 """
 KILLS = 3  # `make test-kill` has 100
 MODEL_CHECKPOINT = Training(
-    ["--python", str(PYTHON), "--rendezvous", "mindspore"],
+    ["--python", str(WITH_MINDSPORE), "--rendezvous", "mindspore"],
     [str(PROGRAMS / "ms_job.py"), "1000000", "0.2"],
     "auto",
     rank_of=lambda path: int(path.split("/")[0].rpartition("_")[2]),
@@ -46,7 +46,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
     (images / "data_batch_1.bin").write_bytes(b"".join(records))
     (tmp_path / "mapping.yaml").write_text(MAPPING)
     job = Job(tmp_path, [
-        "--python", str(PYTHON), "--rendezvous", "mindspore", "--path-mapping", "mapping.yaml", "--take-over",
+        "--python", str(WITH_MINDSPORE), "--rendezvous", "mindspore", "--path-mapping", "mapping.yaml", "--take-over",
         str(EXAMPLE / "train.py"), "--data", "data", "--checkpoints", "checkpoints", "--batch-size", "10", "--epochs",
     ])  # fmt: skip
     yield job

@@ -13,11 +13,11 @@ import pytest
 
 import ma_boot
 from tests.functional.frameworks.checkpoint_jobs import documents
+from tests.functional.frameworks.pythons import WITH_MINDSPORE
 from tests.functional.frameworks.same_environment import PLATFORMS, differences, same_everywhere
 from tests.functional.node import PROGRAMS, Ended
 from tests.mindspore_end import again_after_a_crash
 
-PYTHON = Path(__file__).parents[3] / ".rehearsal" / "anaconda3" / "envs" / "mindspore" / "bin" / "python"
 FOR_TRAINING = Path(ma_boot.__file__).parent / "for_training"
 SUM = PROGRAMS / "ms_sum.py"
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.mindspore, pytest.mark.timeout(400)]
 def rehearse(directory: Path, nodes: int, *arguments: str) -> Ended:
     local = ["--local", "-v", "--nodes", str(nodes), "--devices-per-node", "2"]
     done = subprocess.run(
-        [sys.executable, "-m", "ma_boot", *local, "--python", str(PYTHON), *arguments],
+        [sys.executable, "-m", "ma_boot", *local, "--python", str(WITH_MINDSPORE), *arguments],
         cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
     )  # fmt: skip
     return Ended(done.returncode, done.stdout)
@@ -137,7 +137,12 @@ def test_init_env_in_a_plain_python_process(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(program)
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": str(FOR_TRAINING)}
     done = subprocess.run(
-        [str(PYTHON), "train.py"], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+        [str(WITH_MINDSPORE), "train.py"],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.stdout.splitlines()[-1:] == ["CPU 1 0 0"], done.stderr
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.functional.frameworks.pythons import WITH_TORCH
 from tests.functional.frameworks.same_environment import PLATFORMS, differences, same_everywhere
 from tests.functional.node import PROGRAMS, Ended, events_in
 
-PYTHON = Path(__file__).parents[3] / ".rehearsal" / "torch" / "bin" / "python"
 DDP = PROGRAMS / "ddp.py"
 REHEARSAL = ["--local", "-v", "--nodes", "2", "--devices-per-node", "2"]
 IN_CODE = f"$MA_JOB_DIR/{PROGRAMS.name}/{DDP.name}"
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 
 def rehearse(directory: Path, *arguments: str) -> Ended:
     done = subprocess.run(
-        [sys.executable, "-m", "ma_boot", *REHEARSAL, "--python", str(PYTHON), *arguments],
+        [sys.executable, "-m", "ma_boot", *REHEARSAL, "--python", str(WITH_TORCH), *arguments],
         cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
     )  # fmt: skip
     return Ended(done.returncode, done.stdout)

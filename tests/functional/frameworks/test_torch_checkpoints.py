@@ -17,13 +17,13 @@ from tests.fault.checkpoint_kills import KilledJob, Training, run_kills
 from tests.fault.seeds import drawn
 from tests.functional.frameworks import seeded_faults
 from tests.functional.frameworks.checkpoint_jobs import PATIENCE, Job, damage_in, digests, documents
-from tests.functional.frameworks.test_torch import PYTHON
+from tests.functional.frameworks.pythons import WITH_TORCH
 from tests.functional.node import PROGRAMS, Ended, eventually
 from tests.obs import MemoryObs
 
 KILLS = 3  # `make test-kill` has 100
 DCP = Training(
-    ["--python", str(PYTHON), "--rendezvous", "torch"],
+    ["--python", str(WITH_TORCH), "--rendezvous", "torch"],
     [str(PROGRAMS / "dcp_job.py"), "1000000", "0.2"],
     "auto",
 )
@@ -37,7 +37,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
         "output: {checkpoints: {obs: 'obs://bucket/ckpt/', checkpoint: auto, keep: 3, restore: latest, interval: 1}}\n"
     )
     job = Job(tmp_path, [
-        "--python", str(PYTHON), "--rendezvous", "torch", "--path-mapping", "mapping.yaml", "--take-over",
+        "--python", str(WITH_TORCH), "--rendezvous", "torch", "--path-mapping", "mapping.yaml", "--take-over",
         str(PROGRAMS / "dcp_job.py"), str(seeded_faults.STEPS),
     ])  # fmt: skip
     yield job
@@ -158,7 +158,7 @@ import torch
 state = {"weights": [torch.rand(100, 20) for _ in range(5)], "step": 3}
 torch.save(state, "new.pt"); torch.save(state, "old.pt", _use_new_zipfile_serialization=False)
 """
-    subprocess.run([str(PYTHON), "-c", program], cwd=tmp_path, check=True)
+    subprocess.run([str(WITH_TORCH), "-c", program], cwd=tmp_path, check=True)
     whole = {name: (tmp_path / name).read_bytes() for name in ("new.pt", "old.pt")}
     assert {damage_in("a.pt", content) for content in whole.values()} == {""}
     lengths = range(2, len(whole["new.pt"]), len(whole["new.pt"]) // 200)

@@ -410,9 +410,9 @@ def daemon_script(node: Node, how: str) -> Path:
 
 
 def switches(pid: int) -> int:
-    """The context switches of the process so far."""
+    """The voluntary context switches of the process so far: one for each wait."""
     status = Path(f"/proc/{pid}/status").read_text()
-    return sum(map(int, re.findall(r"voluntary_ctxt_switches:\s+(\d+)", status)))
+    return sum(map(int, re.findall(r"^voluntary_ctxt_switches:\s+(\d+)", status, re.MULTILINE)))
 
 
 def children(pid: int) -> list[int]:

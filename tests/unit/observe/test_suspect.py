@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from ma_boot.node.observe.stacks import RankAtHang, folded, last_dump
 from ma_boot.node.observe.suspect import at_work, suspect
-from ma_boot.report.result import HangSuspect
+from tests.unit.observe.suspected import suspected
 
 HEAD = (
     'Process {0}: python train.py\nPython v3.11.2 (/usr/bin/python3.11)\n\nThread {0} (idle): "MainThread"\n'
@@ -72,13 +70,6 @@ def quiet(ranks: list[RankAtHang], but: dict[int, float]) -> list[RankAtHang]:
     return [rank._replace(quiet=but.get(rank.rank, 60.0)) for rank in ranks]
 
 
-def suspected(ranks: list[RankAtHang], silent: Sequence[int] = ()) -> HangSuspect:
-    """The suspect of a job in which there is one."""
-    named = suspect(ranks, silent)
-    assert named is not None
-    return named
-
-
 @pytest.mark.invariant("A suspect differs from the other ranks; without evidence there is none")
 @pytest.mark.parametrize(
     ("ranks", "rank", "why"),
@@ -121,7 +112,7 @@ def test_rank_that_does_something_else_is_suspected(ranks: list[RankAtHang], ran
     ],
     ids=["evaluates", "of two", "no stacks", "another one hangs", "most work", "prints in a barrier", "all quiet"],
 )  # fmt: skip
-def test_nobody_hangs_while_the_rank_that_all_wait_for_prints(
+def test_there_is_no_hang_while_the_rank_prints_that_all_wait_for(
     ranks: list[RankAtHang], working: list[int]
 ) -> None:
     printing = [rank._replace(printed=rank.quiet) for rank in ranks]
