@@ -41,3 +41,6 @@ class Peers(Protocol):
 
     def heard_of_saves(self) -> Iterable[PeerMessage]:
         """Returns the messages about requested checkpoints since the last call."""
+
+    def heard_of_ranks(self) -> Iterable[PeerMessage]:
+        """Returns the messages about script ranks since the last call."""

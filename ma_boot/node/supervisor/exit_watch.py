@@ -75,14 +75,21 @@ class ExitWatch:
                     self._background.append(self._in_background(worker))
                 else:
                     self._record(worker, now_ns or time.monotonic_ns(), stopping)
+        self._take_adopted(now_ns or time.monotonic_ns(), stopping)
+
+    def _take_adopted(self, now_ns: int, stopping: bool) -> None:
+        """Reaps adopted processes, and records commands whose background has ended."""
         reaped = reap_orphans([worker.pid for worker in self._running])
+        for worker in self._running:
+            if worker.spec.starts_ranks:
+                worker.reaped.update(reaped)
         for left in list(self._background):
             failure = left.failure(reaped)
             if failure is not None or left.is_over():
                 self._background.remove(left)
                 # As if the command had waited for its background processes.
                 left.worker.process.returncode = failure or 0
-                self._record(left.worker, now_ns or time.monotonic_ns(), stopping)
+                self._record(left.worker, now_ns, stopping)
 
     def _in_background(self, worker: Worker) -> Background:
         """Returns the background of a worker that has ended; its pidfd has no more events."""

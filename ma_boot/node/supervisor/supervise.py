@@ -102,7 +102,7 @@ def supervise(
             watch.wait(patience, stop.begun)
             if stop.begun:
                 stop.escalate(group.labels())
-            elif why := stop_reason(inbox.stops, watch.exits):
+            elif why := stop_reason(inbox.stops, _ends(watch, group)):
                 _begin_stop(stop, why, inbox, watch, group)
             elif twice.check(group.workers):
                 stop.begin(str(twice.error), group.labels())
@@ -111,7 +111,7 @@ def supervise(
                 _begin_stop(stop, why, inbox, watch, group)
         _check_left_behind(twice, group, watch, stop)
         _stop_rest(group, watch, stop, journal)
-    exits = _with_losses(watch.exits, group.workers, journal)
+    exits = _with_losses(_ends(watch, group), group.workers, journal)
     return RunResult(exits, not_started or twice.error, left=tuple(stop.survivors))
 
 
@@ -150,7 +150,13 @@ class _Observers:
 def _begin_stop(stop: StopLadder, why: str, inbox: SignalInbox, watch: ExitWatch, group: WorkerGroup) -> None:
     """Begins a stop; processes that have ended by now count as ended by themselves and may be the reason."""
     watch.wait(0)
-    stop.begin(stop_reason(inbox.stops, watch.exits) or why, group.labels())
+    stop.begin(stop_reason(inbox.stops, _ends(watch, group)) or why, group.labels())
+
+
+def _ends(watch: ExitWatch, group: WorkerGroup) -> list[WorkerExit]:
+    """Returns the ends so far in order of time: of the processes, and of failed ranks that they started."""
+    of_ranks = [ended for worker in group.workers for ended in worker.failed_ranks]
+    return sorted([*of_ranks, *watch.exits], key=lambda ended: ended.ended_ns)
 
 
 def _with_losses(
@@ -159,7 +165,7 @@ def _with_losses(
     """Returns the exits with the bytes missing in their log files, once those are written."""
     journal.logs.flush()
     lost = {worker.spec.label: worker.output.lost for worker in workers}
-    return tuple(ended._replace(log_lost=lost[ended.label]) for ended in exits)
+    return tuple(ended._replace(log_lost=lost.get(ended.label, 0)) for ended in exits)
 
 
 def stop_reason(stops: Sequence[int], exits: Sequence[WorkerExit]) -> str:

@@ -139,6 +139,9 @@ def _group_of(pid: int) -> int:
 class Worker:
     """Started process and its output; `exit` is None until its end is recorded.
 
+    `failed_ranks` are ranks that the process has started itself and whose failure stops the run; `reaped` are
+    the exit codes of its descendants that ma_boot has adopted, by pid.
+
     `pidfd` becomes readable when the process ends (pidfd_open(2), Linux 5.3). On an older kernel it is None,
     and the process is polled after each SIGCHLD.
     """
@@ -152,6 +155,8 @@ class Worker:
         """
         self.spec = spec
         self.exit: WorkerExit | None = None
+        self.failed_ranks: list[WorkerExit] = []
+        self.reaped: dict[int, int] = {}
         with _affinity(spec.cores):
             self.process = subprocess.Popen(
                 spec.argv,
@@ -178,6 +183,10 @@ class Worker:
     def pid(self) -> int:
         """Pid of the process, its group and its session; may be reused once the end is recorded."""
         return self.process.pid
+
+    def ends(self) -> list[WorkerExit]:
+        """Returns the end of the process, if it has ended, and those of its failed ranks."""
+        return [*self.failed_ranks, *([self.exit] if self.exit is not None else [])]
 
     def so_far(self) -> WorkerExit:
         """Returns the end of the process as if it were stopped now, with its last output."""

@@ -49,6 +49,9 @@ class Others:
         messages, self.messages = self.messages, []
         return messages
 
+    def heard_of_ranks(self) -> list[PeerMessage]:
+        return []
+
     def heard_of_saves(self) -> list[PeerMessage]:
         return []
 
