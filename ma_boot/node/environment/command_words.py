@@ -19,7 +19,8 @@ from typing import NamedTuple
 from ma_boot.node.environment.patch import put_first
 
 SCRIPTS = (".py", ".sh")
-_INTERPRETERS = {"python", "pypy", "bash", "sh", "dash", "ksh", "zsh"}
+_SHELLS = {"bash", "sh", "dash", "ksh", "zsh"}
+_INTERPRETERS = {"python", "pypy", *_SHELLS}
 # Modules of Python that run a script.
 _RUN_A_SCRIPT = {"cProfile", "profile", "pdb"}
 # Programs and modules that start the ranks of a node; one of the options has the number of ranks. Those of
@@ -78,6 +79,12 @@ class TrainingCommand(NamedTuple):
     launcher: str | None = None
     counts: tuple[str, ...] = ()
     code: str | None = None
+
+    @property
+    def is_shell_script(self) -> bool:
+        """True if a shell runs the command: it may put processes into the background."""
+        by_shell = os.path.basename(self.words[0]) in _SHELLS
+        return by_shell or (self.script is not None and self.script.name.endswith(".sh"))
 
     def with_script(self, name: str) -> TrainingCommand:
         """Returns the command with another path of its script."""

@@ -29,7 +29,7 @@ from ma_boot.report.result import RunResult, WorkerExit
 from ma_boot.wording import Message
 
 # Seconds between two looks while the number of ranks changes, and afterwards.
-LOOK_SECONDS = (1.0, 5.0)
+LOOK_SECONDS = (0.5, 5.0)
 # Seconds without a new rank or an end after which looks become rare.
 SETTLED_SECONDS = 15.0
 # Bytes of a rank's log file that are read, as much as is kept of a worker's output.
@@ -87,6 +87,7 @@ class ScriptRanks:
             return ""
         if self._watched is None:
             self._watched = _Watched(command, self._marker)
+        self._watched.is_stopping = stopping
         now = time.monotonic()
         self._take_ends(self._watched, now)
         if now >= self._watched.next_look:
@@ -192,6 +193,7 @@ class _Watched:
     def __init__(self, command: Worker, marker: str) -> None:
         self.command = command
         self.next_look = 0.0
+        self.is_stopping = False
         self._processes = JobProcesses(marker, command.spec.environ)
         self._changed = time.monotonic()
         self._oom = OomCounters()
@@ -228,7 +230,8 @@ class _Watched:
         """Returns the end of a rank that does not run any more."""
         log = rank.log_file
         output = self.command.output.tail() if log is None else read_tail(log)
-        return RankEnd(rank, now, self._code_of(rank), output, self._oom.evidence())
+        oom = None if self.is_stopping else self._oom.evidence()
+        return RankEnd(rank, now, self._code_of(rank), output, oom, self.is_stopping)
 
     def close(self) -> None:
         """Closes the handles."""

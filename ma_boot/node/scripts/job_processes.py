@@ -7,9 +7,13 @@ import stat
 from collections.abc import Mapping
 from contextlib import suppress
 
+from ma_boot.node.scripts.leftovers import Leftover
 from ma_boot.node.scripts.script_rank import NAMES, Process, RankNumber, read_number
-from ma_boot.processes.orphan_guard import MARKER_VARIABLE, process_stats, variables_of
+from ma_boot.processes.cpu_meter import usage_of
+from ma_boot.processes.orphan_guard import MARKER_VARIABLE, process_stat, process_stats, variables_of
 
+# Bytes of a command that are read.
+MOST_WORDS = 4096
 # Looks at which a process without a rank is read again: a shell that becomes the rank (`exec`) keeps its pid.
 LOOKS_FOR_EXEC = 3
 
@@ -42,7 +46,7 @@ class JobProcesses:
                 seen = self._read(pid)
             known[key], looks[key] = seen, count + 1
             if seen[0]:
-                processes.append(Process(pid, started, parent, seen[1], seen[2]))
+                processes.append(Process(pid, started, parent, seen[1], seen[2], int(fields[2])))
         self._known, self._looks = known, looks
         return processes
 
@@ -72,10 +76,36 @@ def log_file_of(pid: int) -> str | None:
     return None
 
 
-def command_line(pid: int, most: int = 120) -> str:
-    """Returns the words of a process's command in one line, cut to `most` characters; empty if it is gone."""
+def command_of(pid: int) -> tuple[str, ...]:
+    """Returns the words of a process's command; empty if it has ended."""
     words = b""
     with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
-        words = file.read(4096)
-    text = " ".join(os.fsdecode(words).split("\0")).strip()
-    return text if len(text) <= most else f"{text[: most - 3]}..."
+        words = file.read(MOST_WORDS)
+    return tuple(os.fsdecode(words).rstrip("\0").split("\0")) if words else ()
+
+
+def read_leftover(process: Process, output: int, printed: float) -> Leftover:
+    """Reads a process that a command has left.
+
+    `output` is the descriptor of the command's output, and `printed` the time of the last output.
+    """
+    log, written = log_file_of(process.pid), 0.0
+    if log is not None:
+        with suppress(OSError):
+            written = float(os.stat(log).st_size)
+    elif _has_output(process.pid, output):
+        log, written = "", printed
+    stat_fields = process_stat(process.pid)
+    cpu = usage_of(stat_fields).cpu if stat_fields else 0.0
+    return Leftover(process, command_of(process.pid), log, cpu, written)
+
+
+def _has_output(pid: int, output: int) -> bool:
+    """Returns whether a process holds the write end of the pipe of which `output` is the read end."""
+    pipe = os.fstat(output)
+    for descriptor in (1, 2):
+        with suppress(OSError):  # closed, or the process has just ended
+            held = os.stat(f"/proc/{pid}/fd/{descriptor}")
+            if (held.st_dev, held.st_ino) == (pipe.st_dev, pipe.st_ino):
+                return True
+    return False

@@ -17,6 +17,8 @@ from ma_boot.wording import Message, ranks_text
 
 # Seconds for which wrong numbers have to be unchanged while the ranks run.
 STABLE_SECONDS = 20.0
+# Seconds for which ranks have to run so that all of them are seen: more than the time between two looks.
+SEEN_SECONDS = 0.9
 # Numbers in a message between nodes.
 MOST_RANKS = 4096
 
@@ -41,24 +43,28 @@ class NodeRanks(NamedTuple):
     """Script ranks of one node, with their world sizes.
 
     `running` has one entry for each process, without change since `since` (monotonic, seconds); `started` are
-    all that have run so far. `ended` is true once the node's command has ended.
+    all that have run so far, and `lasted` is the longest time for which some ran without change, in seconds.
+    `ended` is true once the node's command has ended.
     """
 
     running: tuple[Numbered, ...] = ()
     started: frozenset[Numbered] = frozenset()
     since: float = 0.0
     ended: bool = False
+    lasted: float = 0.0
 
     def with_running(self, ranks: Iterable[ScriptRank], now: float) -> NodeRanks:
         """After a look that has found these ranks."""
         running = tuple(sorted(filter(None, map(_numbered, ranks))))
-        since = self.since if running == self.running else now
-        return self._replace(running=running, started=self.started | set(running), since=since)
+        is_same = running == self.running
+        lasted = max(self.lasted, now - self.since if is_same and running else 0.0)
+        since = self.since if is_same else now
+        return self._replace(running=running, started=self.started | set(running), since=since, lasted=lasted)
 
     def fields(self) -> dict[str, Any]:
         """The fields of a message to other nodes."""
         running, started = self.running[:MOST_RANKS], sorted(self.started)[:MOST_RANKS]
-        return {"running": running, "started": started, "ended": self.ended}
+        return {"running": running, "started": started, "ended": self.ended, "lasted": self.lasted}
 
     @classmethod
     def decode(cls, body: Mapping[str, Any], when: float) -> NodeRanks | None:
@@ -68,9 +74,10 @@ class NodeRanks(NamedTuple):
                 tuple((int(rank), int(size)) for rank, size in body[name][:MOST_RANKS])
                 for name in ("running", "started")
             )
+            lasted = float(body["lasted"])
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
-        return cls(running, frozenset(started), when, body.get("ended") is True)
+        return cls(running, frozenset(started), when, body.get("ended") is True, lasted)
 
 
 def _numbered(rank: ScriptRank) -> Numbered | None:
@@ -127,7 +134,10 @@ def _twice(shape: JobShape, nodes: Mapping[int, NodeRanks]) -> ConfigError | Non
 
 
 def _missing(shape: JobShape, nodes: Mapping[int, NodeRanks]) -> ConfigError | None:
-    """Returns the error of missing ranks: on a node that has started some, or whose command has ended."""
+    """Returns the error of missing ranks: on a node that has started some, or whose command has ended.
+
+    Ranks that end at once may be missed by the looks, so those that were seen have to have run for a while.
+    """
     of_job = {
         node: [rank for rank, size in known.started if size == shape.world_size]
         for node, known in nodes.items()
@@ -138,9 +148,10 @@ def _missing(shape: JobShape, nodes: Mapping[int, NodeRanks]) -> ConfigError | N
     lacking = [
         node
         for node, ranks in sorted(of_job.items())
-        if len(ranks) < shape.each and (ranks or nodes[node].ended)
+        if len(ranks) < shape.each and (nodes[node].lasted >= SEEN_SECONDS if ranks else nodes[node].ended)
     ]
-    if not lacking:
+    is_seen = any(nodes[node].lasted >= SEEN_SECONDS for node, ranks in of_job.items() if ranks)
+    if not lacking or not is_seen:
         return None
     node, ranks = lacking[0], of_job[lacking[0]]
     started = ranks_text(ranks) if ranks else Message("no rank")

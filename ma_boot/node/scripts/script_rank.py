@@ -47,7 +47,7 @@ class RankNumber(NamedTuple):
 class Process(NamedTuple):
     """A process of the job: `key` are its pid and start time, which tell a reused pid.
 
-    `number` is None for a process that has no variables of a rank.
+    `number` is None for a process that has no variables of a rank; `group` is its process group.
     """
 
     pid: int
@@ -55,6 +55,7 @@ class Process(NamedTuple):
     parent: int
     is_python: bool = False
     number: RankNumber | None = None
+    group: int = 0
 
     @property
     def key(self) -> tuple[int, str]:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from ma_boot.node.scripts.script_rank import Process, RankNumber
 from ma_boot.report.explain import exception_at_end, last_fatal_signal
+from ma_boot.report.result import STOP_CODES
 
 Key = tuple[int, str]
 
@@ -37,6 +38,7 @@ class RankEnd(NamedTuple):
 
     `code` is None where only its parent, the script, has read it. `output` is the end of its log file; for a
     rank without one, the end of the command's output at that moment. `oom` is the evidence of an OOM kill.
+    `stopping`: it was noticed when all processes were being stopped.
     """
 
     rank: ScriptRank
@@ -44,12 +46,15 @@ class RankEnd(NamedTuple):
     code: int | None
     output: str
     oom: str | None = None
+    stopping: bool = False
 
     @property
     def has_failed(self) -> bool:
-        """True if the exit code, the output or the kernel shows a failure."""
+        """True if the exit code, the output or the kernel shows a failure of its own."""
         if self.code is not None:
-            return self.code != 0
+            return self.code != 0 and not (self.stopping and self.code in STOP_CODES)
+        if self.stopping and self.rank.log_file is None:
+            return False
         return self.oom is not None or shows_failure(self.output, self.rank.log_file is None)
 
 

@@ -13,6 +13,8 @@ from typing import BinaryIO, cast
 
 from ma_boot.errors import BootError, CannotCreate, CommandNotFound, NotExecutable
 from ma_boot.node.launch.launch_plan import WorkerSpec
+from ma_boot.node.scripts.job_processes import command_of
+from ma_boot.node.scripts.leftovers import describe_process
 from ma_boot.node.supervisor.output import WorkerOutput
 from ma_boot.node.supervisor.stop_ladder import UNKILLABLE_SECONDS
 from ma_boot.processes.children import adopted_children, reap_orphans
@@ -98,6 +100,10 @@ class WorkerGroup:
         groups = set(map(_group_of, left))
         of_groups = [f"children of {worker.spec.label}" for worker in self.workers if worker.pid in groups]
         return of_groups or ([f"{len(left)} detached process{'es' if len(left) > 1 else ''}"] if left else [])
+
+    def describe_left(self) -> list[str]:
+        """Describes each process that is left by its command."""
+        return [describe_process(pid, words) for pid in self._processes() if (words := command_of(pid))]
 
     def signal(self, signum: int, detached: bool = False) -> None:
         """Signals the process groups; if `detached`, or once all workers have ended, also other processes.
