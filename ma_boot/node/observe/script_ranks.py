@@ -32,6 +32,8 @@ from ma_boot.wording import Message
 LOOK_SECONDS = (0.5, 5.0)
 # Seconds without a new rank or an end after which looks become rare.
 SETTLED_SECONDS = 15.0
+# Nanoseconds between a rank's end and that of its command: causes are ordered by milliseconds.
+BEFORE_NS = 2_000_000
 # Bytes of a rank's log file that are read, as much as is kept of a worker's output.
 TAIL_BYTES = 1 << 16
 
@@ -229,6 +231,8 @@ class _Watched:
     def end_of(self, rank: ScriptRank, now: float) -> RankEnd:
         """Returns the end of a rank that does not run any more."""
         log = rank.log_file
+        # Its last lines may still be in the pipe.
+        self.command.output.take()
         output = self.command.output.tail() if log is None else read_tail(log)
         oom = None if self.is_stopping else self._oom.evidence()
         return RankEnd(rank, now, self._code_of(rank), output, oom, self.is_stopping)
@@ -303,7 +307,7 @@ def merged(
     for end in failures:
         ended = exit_of(end, command)
         # The end may have been noticed after that of the command, which follows from it.
-        ended = ended._replace(ended_ns=min(ended.ended_ns, by_command.ended_ns - 1))
+        ended = ended._replace(ended_ns=min(ended.ended_ns, by_command.ended_ns - BEFORE_NS))
         if by_command.code == 0:
             # The command's own output is looked at anyway.
             added += [ended._replace(code=0, signal=None)] if end.rank.log_file is not None else []

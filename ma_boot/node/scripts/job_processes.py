@@ -7,10 +7,16 @@ import stat
 from collections.abc import Mapping
 from contextlib import suppress
 
-from ma_boot.node.scripts.leftovers import Leftover
+from ma_boot.node.scripts.leftovers import LeftProcess
 from ma_boot.node.scripts.script_rank import NAMES, Process, RankNumber, read_number
 from ma_boot.processes.cpu_meter import usage_of
-from ma_boot.processes.orphan_guard import MARKER_VARIABLE, process_stat, process_stats, variables_of
+from ma_boot.processes.orphan_guard import (
+    MARKER_VARIABLE,
+    children_of,
+    process_stat,
+    process_stats,
+    variables_of,
+)
 
 # Bytes of a command that are read.
 MOST_WORDS = 4096
@@ -58,6 +64,21 @@ class JobProcesses:
         return True, is_python(pid), read_number(environ, self._given)
 
 
+def descendants_of(pid: int, given: Mapping[str, str]) -> list[Process]:
+    """Returns the running descendants of a process that was started with the environment `given`."""
+    stats = process_stats()
+    children = children_of((child, int(fields[1])) for child, fields in stats.items())
+    found: list[Process] = []
+    waiting = list(children.get(pid, ()))
+    while waiting:
+        child = waiting.pop()
+        fields, environ = stats[child], variables_of(child, NAMES)
+        number = read_number(environ, given)
+        found.append(Process(child, fields[19], int(fields[1]), is_python(child), number, int(fields[2])))
+        waiting += children.get(child, ())
+    return found
+
+
 def is_python(pid: int) -> bool:
     """Returns whether a process runs a Python interpreter."""
     program = ""
@@ -84,7 +105,7 @@ def command_of(pid: int) -> tuple[str, ...]:
     return tuple(os.fsdecode(words).rstrip("\0").split("\0")) if words else ()
 
 
-def read_leftover(process: Process, output: int, printed: float) -> Leftover:
+def read_left(process: Process, output: int, printed: float) -> LeftProcess:
     """Reads a process that a command has left.
 
     `output` is the descriptor of the command's output, and `printed` the time of the last output.
@@ -97,7 +118,7 @@ def read_leftover(process: Process, output: int, printed: float) -> Leftover:
         log, written = "", printed
     stat_fields = process_stat(process.pid)
     cpu = usage_of(stat_fields).cpu if stat_fields else 0.0
-    return Leftover(process, command_of(process.pid), log, cpu, written)
+    return LeftProcess(process, command_of(process.pid), log, cpu, written)
 
 
 def _has_output(pid: int, output: int) -> bool:

@@ -37,7 +37,7 @@ _OF_RAY = r"/ray/(?:dashboard|autoscaler|_private|core)/"
 _PYTHON = r"(?:python|pypy)[\d.]*"
 
 
-class Leftover(NamedTuple):
+class LeftProcess(NamedTuple):
     """A process that the command has left: its rank's numbers are in `process`.
 
     `words` is its command. `log` is the regular file that is its standard output or error, empty for the
@@ -61,7 +61,7 @@ def describe_process(pid: int, words: Sequence[str]) -> str:
     return f"{text if len(text) <= LONGEST_COMMAND else text[: LONGEST_COMMAND - 3] + '...'} (pid {pid})"
 
 
-def is_possible_training(left: Leftover, places: Collection[str]) -> bool:
+def is_possible_training(left: LeftProcess, places: Collection[str]) -> bool:
     """Returns whether a process may be a training: its log is below one of the job's `places`."""
     words = left.words
     if left.log is None or not words or re.search(_OF_RAY, " ".join(words[:2])):
@@ -80,7 +80,7 @@ def _is_below(path: str, place: str) -> bool:
     return os.path.normpath(path).startswith(os.path.join(os.path.normpath(place), ""))
 
 
-class LeftoverState(NamedTuple):
+class LeftState(NamedTuple):
     """Processes that a command has left since its end at `began` (monotonic, seconds).
 
     `latest` are those of the last look at `looked`; `alive` is the last sign of life of each possible
@@ -90,11 +90,11 @@ class LeftoverState(NamedTuple):
     began: float
     places: tuple[str, ...] = ()
     looked: float = 0.0
-    latest: Mapping[tuple[int, str], Leftover] = {}
+    latest: Mapping[tuple[int, str], LeftProcess] = {}
     alive: Mapping[tuple[int, str], float] = {}
-    awaited: tuple[Leftover, ...] = ()
+    awaited: tuple[LeftProcess, ...] = ()
 
-    def after_look(self, found: Sequence[Leftover], now: float) -> LeftoverState:
+    def after_look(self, found: Sequence[LeftProcess], now: float) -> LeftState:
         """After a look that has found these processes."""
         alive = {}
         for left in found:
@@ -119,7 +119,7 @@ class LeftoverState(NamedTuple):
             awaited=() if is_first else awaited,
         )
 
-    def _shows_life(self, before: Leftover, left: Leftover, now: float) -> bool:
+    def _shows_life(self, before: LeftProcess, left: LeftProcess, now: float) -> bool:
         share = (left.cpu - before.cpu) / max(now - self.looked, 1e-3)
         return share >= BUSY_SHARE or left.written > before.written
 

@@ -66,7 +66,7 @@ def shows_failure(output: str, is_shared: bool) -> bool:
     return exception_at_end(output, stopped=is_shared) is not None or last_fatal_signal(output) is not None
 
 
-class Judgement(NamedTuple):
+class JudgedEnds(NamedTuple):
     """Ends whose grace period is over: failures, and ends of which the reason is unknown."""
 
     failed: Sequence[RankEnd] = ()
@@ -89,16 +89,16 @@ class ScriptRanksState(NamedTuple):
         running = {key: rank for key, rank in self.running.items() if key != end.rank.process.key}
         return self._replace(running=running, ended=(*self.ended, end), waiting=(*self.waiting, end))
 
-    def judged(self, now: float, grace: float) -> tuple[ScriptRanksState, Judgement]:
+    def judged(self, now: float, grace: float) -> tuple[ScriptRanksState, JudgedEnds]:
         """Judges the ends that are older than `grace` seconds."""
         due = [end for end in self.waiting if now - end.when >= grace]
         if not due:
-            return self, Judgement()
+            return self, JudgedEnds()
         state = self._replace(waiting=tuple(end for end in self.waiting if end not in due))
         matter = [end for end in due if self._blocks_others(end)]
         failed = [end for end in matter if end.has_failed]
         silent = [end for end in matter if end.code is None and not end.has_failed]
-        return state, Judgement(failed, silent)
+        return state, JudgedEnds(failed, silent)
 
     def next_judgement(self, grace: float) -> float | None:
         """Returns the moment at which the next end is judged; None if none waits."""

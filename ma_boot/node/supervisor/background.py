@@ -6,8 +6,8 @@ import os
 import time
 from collections.abc import Iterable
 
-from ma_boot.node.scripts.job_processes import JobProcesses, read_leftover
-from ma_boot.node.scripts.leftovers import LEFT_SECONDS, LOOK_SECONDS, LeftoverState
+from ma_boot.node.scripts.job_processes import JobProcesses, read_left
+from ma_boot.node.scripts.leftovers import LEFT_SECONDS, LOOK_SECONDS, LeftState
 from ma_boot.node.scripts.script_rank import Process
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.report.journal import Journal
@@ -33,7 +33,7 @@ class Background:
         places = (worker.spec.cwd, os.path.dirname(worker.spec.log_file))
         of_job = (environ.get("HOME", ""), environ.get("MA_JOB_DIR", ""))
         now = time.monotonic()
-        self._state = LeftoverState(now, (*places, *of_job))
+        self._state = LeftState(now, (*places, *of_job))
         self._started = {process.pid for process in self._members() if process.parent == os.getpid()}
         self._next_look = now
         # True once the wait has been reported.
@@ -55,7 +55,7 @@ class Background:
         now = time.monotonic()
         if now >= self._next_look or has_ended:
             members, output = self._members(), self.worker.output
-            found = [read_leftover(process, output.fileno(), output.last_output) for process in members]
+            found = [read_left(process, output.fileno(), output.last_output) for process in members]
             self._state = self._state.after_look(found, now)
             is_first = now < self._state.began + LEFT_SECONDS
             self._next_look = self._state.began + LEFT_SECONDS if is_first else now + LOOK_SECONDS
