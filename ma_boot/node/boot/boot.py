@@ -45,6 +45,7 @@ from ma_boot.node.environment.patch import applied
 from ma_boot.node.environment.software import read_software
 from ma_boot.node.environment.training_environment import TrainingEnvironment, select_environment
 from ma_boot.node.launch.launch_plan import LaunchPlan, Node, Placement
+from ma_boot.node.launch.node_variables import explain_unexpanded
 from ma_boot.node.observe.reset import ResetWatch, reset_watch
 from ma_boot.node.peers.job_peers import JobPeers
 from ma_boot.node.transfers.downloads import downloading_inputs
@@ -415,12 +416,13 @@ def _plan(boot: Boot, training: TrainingEnvironment, ranks: Placement, waits: bo
     """Returns the launch plan; unless it `waits` for the name server, the master stays a name."""
     request, context, job = boot.request, boot.context, boot.job
     command = training_command(request.command, training, context.cwd, job)
-    port = training.environ.get("MASTER_PORT", "")
+    # The platform's port is part of its place, or that of the torchrun which has started ma_boot.
+    port = "" if "MASTER_PORT" in job.node_variables else training.environ.get("MASTER_PORT", "")
 
     def look_up(host: str) -> str:
         return address_of(host, DNS_SECONDS, boot.journal.say, boot.inbox) if waits else host
 
-    return plan_node(
+    plan = plan_node(
         Node(
             job=job,
             placement=ranks,
@@ -432,3 +434,8 @@ def _plan(boot: Boot, training: TrainingEnvironment, ranks: Placement, waits: bo
         ),
         request.launch,
     )
+    unexpanded = explain_unexpanded(request.command.words, plan.workers[-1].argv, job.job_dir)
+    # The words are the same on all nodes.
+    if unexpanded is not None and job.node_rank == 0:
+        boot.journal.warn(unexpanded)
+    return plan

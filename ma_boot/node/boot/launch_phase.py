@@ -45,7 +45,7 @@ def meeting_point(
     if options.rendezvous in ("rank-table", "mpi", "none") and not options.per_node:
         return None
     default = MINDSPORE_PORT if options.rendezvous == "mindspore" else TORCH_PORT
-    given = master_port if options.rendezvous == "torch" else ""
+    given = master_port if options.rendezvous in ("torch", "launcher") else ""
     port = options.rendezvous_port or (int(given) if given.isdecimal() else job.place.port or default)
     if job.node_count == 1:
         return "127.0.0.1", port

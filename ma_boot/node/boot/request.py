@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ma_boot.errors import ConfigError, listed
 from ma_boot.node.boot.options import EnvironmentOptions, JobOptions, RankOptions, RunOptions
 from ma_boot.node.environment.command import StartScript
-from ma_boot.node.environment.command_words import TrainingCommand
+from ma_boot.node.environment.command_words import RAY, TrainingCommand
 from ma_boot.node.launch.options import LaunchOptions
 from ma_boot.node.option import Option, fill, options_in
 from ma_boot.node.transfers.options import TransferOptions
@@ -53,7 +53,8 @@ def build_request(
     """The request that a command line makes, with the defaults that depend on other options.
 
     A command that starts the ranks itself (`--per-node`, a launcher such as torchrun, or a `script` with one)
-    also finds the peers itself, but a loop in the script needs the rank table. Ranks that are given by hand
+    also finds the peers itself, by variables that launchers read, but a loop in the script needs the rank
+    table. Ranks that are given by hand
     run in directories of their own, as in X2MindSpore's script.
     """
     groups = {name: fill(group, options) for name, group in GROUPS.items()}
@@ -64,10 +65,11 @@ def build_request(
     by_loop = loop is not None and not loop.by_launcher
     groups["launch"] = launch._replace(
         per_node=per_node,
-        rendezvous=launch.rendezvous or ("none" if per_node and not by_loop else "rank-table"),
+        rendezvous=launch.rendezvous or ("launcher" if per_node and not by_loop else "rank-table"),
         workdir=launch.workdir or ("per-rank" if groups["ranks"].by_hand else "shared"),
     )
-    return BootRequest(command, **groups, ranks_start=ranks_start)
+    starts_ray = command.launcher == RAY or (script is not None and script.starts_ray)
+    return BootRequest(command._replace(starts_ray=starts_ray), **groups, ranks_start=ranks_start)
 
 
 def as_options(request: BootRequest) -> tuple[str, ...]:
@@ -126,6 +128,10 @@ def find_conflicts(request: BootRequest) -> list[str]:
         (
             launch.per_node and rendezvous == "mpi",
             "--per-node: --rendezvous mpi already starts mpirun once per node",
+        ),
+        (
+            rendezvous == "launcher" and not launch.per_node,
+            "--rendezvous launcher: only with --per-node, for a command that starts the ranks itself",
         ),
         (launch.per_node and launch.per_device, "--per-node, --per-device: give one of them"),
         (launch.non_sink and rendezvous != "mpi", "MABOOT_NON_SINK: non-sink mode needs --rendezvous mpi"),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ma_boot.errors import CommandNotFound, NotExecutable, UsageError, listed
-from ma_boot.node.environment.command_words import Script, TrainingCommand
+from ma_boot.node.environment.command_words import Script, TrainingCommand, find_shell_code
 from ma_boot.wording import Message
 
 _ELSEWHERE = "--conda-env NAME or --python PATH selects the environment that has it"
@@ -160,7 +160,7 @@ _TOKENS = (
     r"|(?<![\w${.-])(?P<rank>RANK_ID|DEVICE_ID|LOCAL_RANK)(?:=(?!=)|(?=[ \t]+in\b))"
     r"|(?<![&>|<])(?P<background>&)(?![&>\d])"
     r"|(?:^|(?<=[\s\"'=/(;&|]))(?P<launcher>torchrun|msrun|mpirun|mpiexec|deepspeed|accelerate +launch"
-    r"|-m +torch\.distributed\.(?:launch|run))(?=[\s\"'\\]|$)"
+    r"|ray +start|-m +torch\.distributed\.(?:launch|run))(?=[\s\"'\\]|$)"
 )
 
 
@@ -180,12 +180,13 @@ class RankStart(NamedTuple):
 def find_rank_start(text: str) -> RankStart | None:
     """Returns the first line of a shell script that starts ranks; None without one.
 
-    A script starts ranks if it names a launcher, or if a loop sets `RANK_ID`, `DEVICE_ID` or `LOCAL_RANK` and
-    puts a command into the background. Limits: ranks that another file, a function outside of the loop,
-    `make` or Python starts are not found here, but by the supervisor while they run (`started_twice`). A
-    launcher that is named but not run is a match. `--per-node` and `--per-device` take precedence.
+    A script starts ranks if it names a launcher or `ray start`, or if a loop sets `RANK_ID`, `DEVICE_ID` or
+    `LOCAL_RANK` and puts a command into the background. Limits: ranks that another file, a function outside
+    of the loop, `make` or Python starts are not found here, but by the supervisor while they run
+    (`started_twice`). A launcher that is named but not run is a match. `--per-node` and `--per-device` take
+    precedence.
     """
-    code = re.sub(f"{_COMMENT}|{_ONLY_NAMED}", "", text, flags=re.MULTILINE)
+    code = _without_names(text)
     depth, in_background = 0, False
     rank: RankStart | None = None
     for token in re.finditer(_TOKENS, code, re.MULTILINE):
@@ -204,17 +205,39 @@ def find_rank_start(text: str) -> RankStart | None:
     return None
 
 
+def finds_ray(text: str) -> bool:
+    """Returns True if a line of a shell script runs `ray start`, also if another line starts ranks."""
+    return any(
+        token["launcher"] and token["launcher"].split()[0] == "ray"
+        for token in re.finditer(_TOKENS, _without_names(text), re.MULTILINE)
+    )
+
+
+def _without_names(text: str) -> str:
+    """Returns a shell script without comments and lines that only name a launcher."""
+    return re.sub(f"{_COMMENT}|{_ONLY_NAMED}", "", text, flags=re.MULTILINE)
+
+
 class StartScript(NamedTuple):
-    """Shell script that a command runs; `ranks` is the line that starts ranks, None without one."""
+    """Shell script that a command runs, or the code of its `bash -c`.
+
+    `ranks` is the line that starts ranks, None without one. `starts_ray`: it runs `ray start`.
+    """
 
     name: str
     ranks: RankStart | None
+    starts_ray: bool = False
 
 
 def read_start_script(command: TrainingCommand, cwd: str, job_dir: str) -> StartScript | None:
-    """Reads the shell script that a command runs; None if there is none here."""
+    """Reads the shell script that a command runs, or the code of its `bash -c`; None without one here."""
     script = command.script
-    if script is None or script.is_module or script.name.endswith(".py") or command.launcher is not None:
+    if command.launcher is not None:
+        return None
+    code_place = find_shell_code(command.words)
+    if script is None and code_place is not None:
+        return _start_script("bash -c", command.words[code_place])
+    if script is None or script.is_module or script.name.endswith(".py"):
         return None
     try:
         with open(
@@ -226,4 +249,8 @@ def read_start_script(command: TrainingCommand, cwd: str, job_dir: str) -> Start
     by_shell = script.place > 0 and any(re.match(_SHELL, word) for word in command.words[: script.place])
     if not (script.name.endswith(".sh") or by_shell or re.match(_SHEBANG, text)):
         return None
-    return StartScript(os.path.basename(script.name), find_rank_start(text))
+    return _start_script(os.path.basename(script.name), text)
+
+
+def _start_script(name: str, text: str) -> StartScript:
+    return StartScript(name, find_rank_start(text), finds_ray(text))

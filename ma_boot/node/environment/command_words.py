@@ -21,10 +21,13 @@ from ma_boot.node.environment.patch import put_first
 SCRIPTS = (".py", ".sh")
 _SHELLS = {"bash", "sh", "dash", "ksh", "zsh"}
 _INTERPRETERS = {"python", "pypy", *_SHELLS}
+# The command that makes a node part of a Ray cluster.
+RAY = "ray start"
 # Modules of Python that run a script.
 _RUN_A_SCRIPT = {"cProfile", "profile", "pdb"}
 # Programs and modules that start the ranks of a node; one of the options has the number of ranks. Those of
-# torchrun may also come from PET_*, those of mpirun from its own defaults.
+# torchrun may also come from PET_*, those of mpirun from its own defaults. Ray's workers are no ranks, but
+# Ray, too, is started once per node.
 _LAUNCHERS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("torchrun", "torch.distributed.run", "torch.distributed.launch"), ()),
     **dict.fromkeys(("mpirun", "mpiexec", "orterun", "prterun"), ()),
@@ -34,7 +37,10 @@ _LAUNCHERS: dict[str, tuple[str, ...]] = {
         ("--num-processes", "--config-file"),
     ),
     **dict.fromkeys(("deepspeed", "deepspeed.launcher.runner"), ("--num-nodes", "--hostfile", "-H")),
+    RAY: (),
 }
+# Programs of which a subcommand starts the ranks.
+_WITH_SUBCOMMAND = ("accelerate", "ray")
 # Names with a version or a variant, such as python3.11 and mpirun.openmpi.
 _VERSION = r"(python|pypy|mpirun|mpiexec)[\d.].*"
 # Option of an interpreter after which the program is the next word (-c), or standard input (-).
@@ -71,7 +77,8 @@ class TrainingCommand(NamedTuple):
 
     `counts` are the launcher's options for the number of ranks, if the command has none of them and the
     launcher has no other source: it may start fewer ranks than the job has. Once the script was found
-    (`find_command`), `code` is its directory, for a module the one from which it is imported.
+    (`find_command`), `code` is its directory, for a module the one from which it is imported. `starts_ray`:
+    the command or the code of its shell runs `ray start`.
     """
 
     words: tuple[str, ...]
@@ -79,6 +86,7 @@ class TrainingCommand(NamedTuple):
     launcher: str | None = None
     counts: tuple[str, ...] = ()
     code: str | None = None
+    starts_ray: bool = False
 
     @property
     def is_shell_script(self) -> bool:
@@ -147,7 +155,26 @@ def _script_and_launcher(words: Sequence[str]) -> tuple[Script | None, str]:
 
 def _name(words: Sequence[str], place: int) -> str:
     name = os.path.basename(words[place])
-    if name == "accelerate":
-        return " ".join(("accelerate", *words[place + 1 : place + 2]))
+    if name in _WITH_SUBCOMMAND:
+        return " ".join((name, *words[place + 1 : place + 2]))
     version = re.fullmatch(_VERSION, name)
     return version.group(1) if version else name
+
+
+def find_shell_code(words: Sequence[str]) -> int | None:
+    """Returns the place of the code in a command such as `bash -c CODE`; None if a shell gets no code."""
+    shell = next((at for at, _ in enumerate(words) if _name(words, at) in _SHELLS), None)
+    if shell is None:
+        return None
+    gets_code, is_value = False, False
+    for place in range(shell + 1, len(words)):
+        word = words[place]
+        if is_value:
+            is_value = False
+        elif word[:1] not in ("-", "+"):
+            return place if gets_code else None
+        elif not word.startswith("--"):
+            gets_code = gets_code or (word[0] == "-" and "c" in word)
+            # The value of -o is the next word, also in `bash -eo pipefail -c CODE`.
+            is_value = word.endswith("o")
+    return None

@@ -22,8 +22,8 @@ class LaunchOptions(NamedTuple):
 
     rendezvous: str = _start(
         "rank-table",
-        "How the processes find each other; default: rank-table, or none with --per-node.",
-        kind=choice("rank-table", "mindspore", "torch", "mpi", "none"),
+        "How the processes find each other; default: rank-table, or launcher with --per-node.",
+        kind=choice("rank-table", "mindspore", "torch", "mpi", "launcher", "none"),
         common=True,
         is_derived=True,
     )
@@ -35,9 +35,10 @@ class LaunchOptions(NamedTuple):
     )
     per_node: bool = _start(
         False,
-        "Start COMMAND once per node, if it starts the processes itself, like torchrun. Its arguments may "
-        "contain $MABOOT_NNODES, $MABOOT_NODE_RANK, $MABOOT_NPROC, $MABOOT_WORLD_SIZE, $MABOOT_MASTER_ADDR "
-        "and $MABOOT_MASTER_PORT.",
+        "Start COMMAND once per node, if it starts the processes itself, like torchrun. It gets NNODES, "
+        "NODE_RANK, NPROC_PER_NODE, MASTER_ADDR, MASTER_PORT, RANK_START and RANK_END, unless you set them "
+        "or give --rendezvous none. Its arguments may contain these, $MABOOT_NNODES, $MABOOT_NODE_RANK, "
+        "$MABOOT_NPROC, $MABOOT_WORLD_SIZE, $MABOOT_MASTER_ADDR and $MABOOT_MASTER_PORT.",
     )
     per_device: bool = _start(
         False, "Start COMMAND once per device, even if it seems to start the processes itself."

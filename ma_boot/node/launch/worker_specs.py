@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os.path
-import re
 from collections.abc import Mapping, Sequence
 from typing import Callable, Optional
 
 from ma_boot.errors import ConfigError
 from ma_boot.node.environment.patch import applied
 from ma_boot.node.launch.launch_plan import LaunchPlan, Node, WorkerSpec
+from ma_boot.node.launch.node_variables import (
+    expand_words,
+    launcher_variables,
+    place_variables,
+    torchrun_defaults,
+)
 from ma_boot.node.launch.options import LaunchOptions
 from ma_boot.platform.modelarts.job import JobEnvironment
 
@@ -38,14 +43,10 @@ def rank_table_of_rank(node: Node, local_rank: int) -> Variables:
 
 
 def rank_table_of_node(node: Node) -> Variables:
-    """Returns the variables of a command that starts the ranks itself.
-
-    `RANK_START` is the first rank of this node, as in X2MindSpore's script and ModelArts' notebook library.
-    """
+    """Returns the variables of a command that starts the ranks itself."""
     return {
         "RANK_TABLE_FILE": node.placement.table_file,
         "RANK_SIZE": str(node.placement.world_size),
-        "RANK_START": str(node.placement.ranks[0]),
         "RANK_ID": None,
         "HCCL_CONNECT_TIMEOUT": node.environ.get("HCCL_CONNECT_TIMEOUT") or CONNECT_TIMEOUT,
     }
@@ -67,24 +68,6 @@ def torch_of_node(node: Node) -> Variables:
     """Returns the variables for the master's address, without a rank table, which torch_npu would prefer."""
     address, port = node.master or ("", 0)
     return {"MASTER_ADDR": address, "MASTER_PORT": str(port), **NO_TABLE}
-
-
-def torchrun_defaults(node: Node, variables: dict[str, str], argv: Sequence[str]) -> dict[str, str]:
-    """Returns defaults for options of `torchrun`, so that `torchrun train.py` starts the whole job.
-
-    `variables` are the node's place in the job. The user's variables take precedence; `--standalone` is a job
-    of this node alone. The names are PyTorch's (torch/distributed/argparse_util.py).
-    """
-    if "--standalone" in argv:
-        return {}
-    defaults = {
-        "PET_NNODES": variables["MABOOT_NNODES"],
-        "PET_NODE_RANK": variables["MABOOT_NODE_RANK"],
-        "PET_NPROC_PER_NODE": variables["MABOOT_NPROC"],
-        "PET_MASTER_ADDR": variables["MABOOT_MASTER_ADDR"],
-        "PET_MASTER_PORT": variables["MABOOT_MASTER_PORT"],
-    }
-    return {name: value for name, value in defaults.items() if name not in node.environ}
 
 
 def mindspore_of_rank(node: Node, local_rank: int) -> Variables:
@@ -154,6 +137,7 @@ OF_NODE: dict[str, Callable[[Node], Variables]] = {
     "rank-table": rank_table_of_node,
     "mindspore": mindspore_of_node,
     "torch": torch_of_node,
+    "launcher": lambda node: dict(NO_TABLE),
     "none": lambda node: dict(NO_TABLE),
 }
 
@@ -170,8 +154,6 @@ _FAULTS = {
 _SINCE_MINDSPORE = (1, 4)
 # For a training without data sinking, by MindSpore 1.7's guide.
 NON_SINK: Variables = {"GRAPH_OP_RUN": "1", "HCCL_WHITELIST_DISABLE": "1"}
-# A variable in an argument: $NAME or ${NAME}.
-_NAME = r"\$(?:\{(\w+)\}|(\w+))"
 
 
 def plan_launch(node: Node, options: LaunchOptions) -> LaunchPlan:
@@ -185,14 +167,15 @@ def plan_launch(node: Node, options: LaunchOptions) -> LaunchPlan:
     has_scheduler = "MS_ROLE" in job.node_variables and node.environ.get("MS_ROLE") == "MS_WORKER"
     if not placement.ranks:
         raise ConfigError(f"node {job.node_rank} has no device in the rank table: nothing to start")
-    if options.rendezvous != "none":
-        # The training would take these variables of the node for those of a rank.
+    if options.rendezvous not in ("launcher", "none"):
+        # The training would take these variables of the node for those of a rank. A script that starts the
+        # ranks may read them as what they are: torchrun --nnodes=$WORLD_SIZE --node_rank=$RANK.
         node = node._replace(environ=applied(node.environ, dict.fromkeys(job.node_variables)))
     common = _common_variables(node, options, placement.ranks[0])
     workers: list[WorkerSpec]
     # Either ma_boot starts each rank, or one process that starts them.
     if options.per_node:
-        workers = [_command(node, OF_NODE[options.rendezvous](node), common)]
+        workers = [_command(node, options.rendezvous, common)]
     elif options.rendezvous == "mpi":
         workers = [mpirun(node, common)]
     else:
@@ -279,34 +262,32 @@ def _device_id(node: Node, options: LaunchOptions, local_rank: int) -> str:
     return str(node.placement.device_ids[local_rank])
 
 
-def _command(node: Node, of_node: Variables, common: Variables) -> WorkerSpec:
+def _command(node: Node, rendezvous: str, common: Variables) -> WorkerSpec:
     """Returns the process of a command that starts the ranks itself.
 
     Its arguments may contain `$MABOOT_...`, `$MA_JOB_DIR` and the variables of the rendezvous, which no shell
-    would expand; every other `$` is left to the command. A script may leave ranks in the background, a
-    launcher waits for them.
+    would expand. A script may leave ranks in the background, a launcher waits for them.
     """
-    variables = _node_variables(node)
+    place, of_node = place_variables(node), OF_NODE[rendezvous](node)
+    if rendezvous != "none":
+        of_node.update(launcher_variables(node, place))
     named = {name: value for name, value in of_node.items() if value is not None}
-    values = {**named, **variables, "MA_JOB_DIR": node.job.job_dir}
-
-    def value(match: re.Match[str]) -> str:
-        return values.get(match.group(1) or match.group(2), match.group(0))
-
+    own = {**place, "MA_JOB_DIR": node.job.job_dir}
     patch: Variables = {
         **of_node,
         **common,
-        **variables,
-        **torchrun_defaults(node, variables, node.command.words),
+        **place,
+        **torchrun_defaults(node.environ, place, node.command.words),
     }
     return WorkerSpec(
         label="command",
-        argv=tuple(re.sub(_NAME, value, argument) for argument in _with_relative_script(node)),
+        argv=expand_words(_with_relative_script(node), {**named, **own}, own),
         cwd=node.cwd,
         environ=applied(node.environ, patch),
         log_file=os.path.join(node.job.log_dir, f"{node.job.name}-node-{node.job.node_rank}.txt"),
         starts_ranks=True,
         leaves_ranks=node.command.launcher is None,
+        starts_ray=node.command.starts_ray,
     )
 
 
@@ -316,19 +297,6 @@ def _with_relative_script(node: Node) -> Sequence[str]:
     if script is None or not script.name.startswith(below) or not script.name.endswith(".sh"):
         return node.command.words
     return node.command.with_script(script.name[len(below) :]).words
-
-
-def _node_variables(node: Node) -> dict[str, str]:
-    """Returns the variables for the node's place in the job."""
-    address, port = node.master or ("127.0.0.1", 0)
-    return {
-        "MABOOT_NNODES": str(node.job.node_count),
-        "MABOOT_NODE_RANK": str(node.job.group_rank),
-        "MABOOT_NPROC": str(len(node.placement.ranks)),
-        "MABOOT_WORLD_SIZE": str(node.placement.world_size),
-        "MABOOT_MASTER_ADDR": address,
-        "MABOOT_MASTER_PORT": str(port),
-    }
 
 
 def with_cores(plan: LaunchPlan, cores: Sequence[tuple[int, ...]]) -> LaunchPlan:

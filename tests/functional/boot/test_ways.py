@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -16,6 +17,9 @@ from tests.functional.node import RANK, Booting, Ended, Node, template_two
 from tests.requirement import unavailable
 
 SEE = [RANK, "print-environment"]
+OF_LAUNCHERS = (
+    "NNODES", "NODE_RANK", "NPROC_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "RANK_START", "RANK_END", "WORLD_SIZE",
+)  # fmt: skip
 
 
 def environments(ended: Ended) -> list[dict[str, str]]:
@@ -160,6 +164,37 @@ class TestPerNode:
         assert seen["MABOOT_NODE_RANK"] == "1"
         assert not {"RANK_TABLE_FILE", "RANK", "LOCAL_RANK"} & set(seen)
 
+    def test_the_command_gets_the_names_that_launchers_read(self, node: Node) -> None:
+        """The user's values take precedence, also in arguments."""
+        node.variables.update(two_nodes(1), RANK_TABLE_FILE="", NNODES="7", MASTER_PORT="2222")
+        ended = node.boot(
+            "--per-node", RANK, "print-environment", "print:$NNODES-$RANK_END-$MABOOT_MASTER_PORT"
+        )
+        (seen,) = environments(ended)
+        assert {name: seen.get(name) for name in OF_LAUNCHERS} == {
+            "NNODES": "7", "NODE_RANK": "1", "NPROC_PER_NODE": "2", "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": "2222", "RANK_START": "2", "RANK_END": "4", "WORLD_SIZE": None,
+        }  # fmt: skip
+        assert "[command] 7-4-2222\n" in ended.output
+
+    def test_with_rendezvous_none_the_command_gets_none_of_them(self, node: Node) -> None:
+        node.variables.update(two_nodes(1), RANK_TABLE_FILE="", NNODES="2")
+        ended = node.boot(
+            "--per-node", "--rendezvous", "none", RANK, "print-environment", "print:$NNODES-$RANK_END"
+        )
+        (seen,) = environments(ended)
+        assert seen.keys() & set(OF_LAUNCHERS) == {"NNODES"}
+        assert "[command] $NNODES-$RANK_END\n" in ended.output
+
+    def test_the_port_of_a_torchrun_that_started_ma_boot_is_not_used_again(self, node: Node) -> None:
+        node.variables = {
+            "TORCHELASTIC_RUN_ID": "x", "GROUP_RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1",
+            "RANK": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.3", "MASTER_PORT": "2222",
+            "RANK_TABLE_FILE": "", "MA_NUM_GPUS": "", "MA_VJ_NAME": "", "MA_CURRENT_INSTANCE_NAME": "",
+        }  # fmt: skip
+        (seen,) = environments(node.boot("--platform", "torchrun", "--per-node", *SEE))
+        assert [seen[name] for name in OF_LAUNCHERS] == ["2", "1", "1", "127.0.0.3", "29500", "1", "2", "2"]
+
     def test_exit_code_of_the_launcher_is_that_of_the_job(self, node: Node) -> None:
         node.variables["RANK_TABLE_FILE"] = ""
         ended = node.boot("--per-node", RANK, "exit:9:-")
@@ -170,6 +205,28 @@ class TestPerNode:
         (seen,) = environments(node.boot("--per-node", "--rendezvous", "rank-table", *SEE))
         assert (seen["RANK_START"], seen["RANK_SIZE"]) == ("0", "2")
         assert json.loads(Path(seen["RANK_TABLE_FILE"]).read_text())["version"] == "1.0"
+
+
+class TestUnexpandedVariables:
+    UNEXPANDED = ("print:$VC_TASK_INDEX-${VC_WORKER_HOSTS%%,*}", "print:$HOME-$MABOOT_NNODES")
+
+    def test_variables_that_nothing_expands_are_a_warning_with_the_remedy(self, node: Node) -> None:
+        node.variables["VC_TASK_INDEX"] = "0"
+        ended = node.boot(RANK, *self.UNEXPANDED)
+        (line,) = (line for line in ended.output.splitlines() if "which nothing expands" in line)
+        named, _, remedy = line.partition("; write: ")
+        assert named.endswith(
+            "warning: COMMAND contains $MABOOT_NNODES, $VC_TASK_INDEX, $VC_WORKER_HOSTS, which nothing expands, "
+            "since ma_boot starts COMMAND without a shell"
+        )
+        again = node.boot(*shlex.split(remedy))
+        assert "[rank 1] 0-\n" in again.output
+        assert "which nothing expands" not in again.output
+
+    def test_expanded_variables_are_no_warning(self, node: Node) -> None:
+        ended = node.boot("--per-node", RANK, "print:$MABOOT_NNODES-$MA_JOB_DIR-$NNODES-$HOME")
+        assert ended.code == 0, ended.output
+        assert "which nothing expands" not in ended.output
 
 
 class TestRankTable:

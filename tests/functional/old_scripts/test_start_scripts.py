@@ -130,6 +130,27 @@ class TestOncePerNode:
         assert ended.code == 0, ended.output
         assert re.search(r'\[command\] \{.*"server_list".*\} 3 0\n', ended.output)
 
+    def test_a_loop_over_the_ranks_of_the_node_starts_each_once(self, node: Node) -> None:
+        """As MindFormers' scripts, which take the first rank and the first rank of the next node."""
+        loop = f"for((i=$1;i<$2;i++)); do export RANK_ID=$i DEVICE_ID=$i; sh -c '{TRAIN}' & done\n"
+        ended = node.boot("bash", script(node, loop), "$RANK_START", "$RANK_END")
+        assert ended.code == 0, ended.output
+        assert numbers(node) == ["0", "1", "2"]
+
+    @pytest.mark.parametrize("words", [("bash", "-c"), ("nohup", "sh", "-ec")], ids=" ".join)
+    def test_code_of_a_shell_with_a_launcher_runs_once(self, node: Node, words: Sequence[str]) -> None:
+        ended = node.boot(*words, "if false; then torchrun train.py; fi; echo $NNODES nodes")
+        assert ended.code == 0, ended.output
+        assert ended.output.count("] 1 nodes\n") == 1
+        assert "bash -c (line 1 runs torchrun) starts the ranks" in ended.output
+
+    def test_a_script_with_ray_runs_once(self, node: Node) -> None:
+        text = 'if [ "$NODE_RANK" = 0 ]; then\n  echo started\nelse\n  ray start --address=$MASTER_ADDR:6379\nfi\n'
+        ended = node.boot("bash", script(node, text))
+        assert ended.code == 0, ended.output
+        assert ended.output.count("] started\n") == 1
+        assert "run.sh (line 4 runs ray start) starts the ranks" in ended.output
+
     def test_explicit_options_override_recognised_launchers(self, node: Node) -> None:
         text = f"if [ -z $RANK_ID ]; then {LOOP}else sh -c '{TRAIN}'; fi"
         assert node.boot("--per-device", "bash", script(node, text)).code == 0
@@ -229,7 +250,10 @@ AS_THEY_STAND: dict[str, tuple[str, ...]] = {
     "run_distribution_ascend.sh": ("scripts", "2", "0", "{table}", "{root}/config.yaml"),
     "run_distribution_mpirun.sh": ("scripts", "2", "{root}/config.yaml"),
 }
-ADDED = r"MABOOT_|PET_|MA_|PYTHON(UNBUFFERED|FAULTHANDLER)$|HCCL_CONNECT_TIMEOUT$|RANK_START$|ASCEND_"  # by ma_boot
+ADDED = (  # by ma_boot
+    r"MABOOT_|PET_|MA_|PYTHON(UNBUFFERED|FAULTHANDLER)$|HCCL_CONNECT_TIMEOUT$|RANK_(START|END)$|ASCEND_"
+    r"|MASTER_(ADDR|PORT)$|NNODES$|NODE_RANK$|NPROC_PER_NODE$"
+)
 
 
 @pytest.mark.invariant(

@@ -23,7 +23,7 @@ from ma_boot.node.boot.request import (
 )
 from ma_boot.node.environment.command_words import read_command
 from ma_boot.node.launch.options import LaunchOptions
-from ma_boot.node.launch.worker_specs import OF_RANK
+from ma_boot.node.launch.worker_specs import OF_NODE, OF_RANK
 from ma_boot.node.option import options_in
 from ma_boot.redact import remember_secrets
 
@@ -114,7 +114,7 @@ def test_every_option_has_a_variable() -> None:
 
 def test_every_rendezvous_has_a_launcher() -> None:
     rendezvous = next(option for option in options_in(LaunchOptions) if option.name == "rendezvous")
-    assert set(rendezvous.kind.choices) == {*OF_RANK, "mpi"}
+    assert set(rendezvous.kind.choices) == {*OF_RANK, "mpi", "launcher"} == {*OF_NODE, "mpi"}
 
 
 def test_job_file_hides_variables_of_the_shell_except_those_of_the_rehearsal(tmp_path: Path) -> None:

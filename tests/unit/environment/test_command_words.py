@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.node.environment.command_words import Script, read_command
+from ma_boot.node.environment.command_words import Script, find_shell_code, read_command
 
 
 def script(line: str) -> str | None:
@@ -74,6 +74,8 @@ def test_the_script_is_found(line: str, expected: str | None) -> None:
         ("env A=b mpirun.openmpi -n 2 python train.py", "mpirun"),
         ("mpirun -n 2 accelerate launch train.py", "mpirun"),
         ("torchrun --no-python", "torchrun"),
+        ("/opt/bin/ray start --address 10.0.0.1:6379 --block", "ray start"),
+        ("ray status", None),
         ("python train.py torchrun", None),
         ("bash run.sh", None),
     ],
@@ -115,3 +117,25 @@ def test_any_command_is_read(command: list[str]) -> None:
 )
 def test_a_launcher_without_a_number_of_ranks_is_found(line: str, counts: tuple[str, ...]) -> None:
     assert read_command(line.split()).counts == counts
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("bash -c CODE a", "CODE"),
+        ("/bin/sh -ec CODE", "CODE"),
+        ("nohup bash -x -eo pipefail --norc -c CODE -c", "CODE"),
+        ("bash -c -o pipefail CODE", "CODE"),
+        ("bash -o ec run.sh", None),
+        ("bash run.sh -c x", None),
+        ("bash +c x", None),
+        ("bash --rcfile x run.sh", None),
+        ("python -c x", None),
+        ("bash -c", None),
+        ("train.py sh", None),
+    ],
+)
+def test_the_code_of_a_shell_is_found(line: str, code: str | None) -> None:
+    words = line.split()
+    place = find_shell_code(words)
+    assert (None if place is None else words[place]) == code

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.node.environment.command import find_rank_start
+from ma_boot.node.environment.command import find_rank_start, read_start_script
+from ma_boot.node.environment.command_words import read_command
 
 LOOP = "for ((i = 0; i < 8; i++)); do\n    export RANK_ID=$i\n    python train.py &\ndone\n"
 OWN = Path(__file__).parents[2] / "functional" / "start_scripts"
@@ -38,6 +39,8 @@ def numbered(text: str) -> int | None:
         ("LAUNCH='torchrun --standalone'\n$LAUNCH train.py", 1),
         ("accelerate launch train.py", 1),
         ("deepspeed --num_gpus 8 train.py", 1),
+        ("ray stop; ray start --head --port=6379\npython -m verl.trainer.main_ppo", 1),
+        ('if [ "$VC_TASK_INDEX" = 0 ]; then\n  /opt/bin/ray  start --head\nfi', 2),
     ],
 )
 def test_the_line_that_starts_ranks_is_found(text: str, number: int) -> None:
@@ -59,6 +62,7 @@ def test_the_line_that_starts_ranks_is_found(text: str, number: int) -> None:
         "pip install deepspeed\npython -m pip install torchrun\npython train.py --deepspeed ds.json",
         "accelerate config\npython train.py --launcher=torchrun.json",
         "command -v mpirun || exit\npython train.py",
+        "ray stop\npip install ray\necho 'run ray start first'\nx-ray start\npython train.py",
         "echo for RANK_ID= &\n",
         "",
     ],
@@ -81,6 +85,22 @@ def test_the_start_scripts_of_the_guides(script: Path) -> None:
 )
 def test_the_line_is_described(text: str, description: str) -> None:
     assert str(find_rank_start(text)) == description
+
+
+@pytest.mark.parametrize(
+    ("words", "number", "starts_ray"),
+    [
+        (("bash", "-c", "cd code\ntorchrun train.py"), 2, False),
+        (("timeout", "1h", "sh", "-ec", "ray start --head && python train.py"), 1, True),
+        (("bash", "-eo", "pipefail", "-c", f"{LOOP}ray start --head", "x"), 2, True),
+        (("bash", "-c", "python train.py"), None, False),
+    ],
+)
+def test_the_code_of_a_shell_is_read(words: tuple[str, ...], number: int | None, starts_ray: bool) -> None:
+    script = read_start_script(read_command(words), "/", "/")
+    assert script is not None
+    assert (script.name, script.starts_ray) == ("bash -c", starts_ray)
+    assert (script.ranks and script.ranks.line) == number
 
 
 @given(st.lists(st.sampled_from([*"\n;&#'\" ", "for ", "done", "RANK_ID=", "torchrun", "do ", "\\"])))

@@ -14,6 +14,7 @@ from ma_boot.node.launch.launch_plan import (
     format_plans,
     place_by_count,
 )
+from ma_boot.node.launch.node_variables import explain_unexpanded
 from ma_boot.node.launch.options import LaunchOptions
 from ma_boot.node.launch.worker_specs import plan_launch
 from ma_boot.platform.modelarts.job import read_job
@@ -29,16 +30,19 @@ OF_LOCAL_RANK_1 = {
 }
 
 
-def plan(
-    rendezvous: str, index: int = 1, given: dict[str, str] = OUTSIDE, node_variables: tuple[str, ...] = ()
-) -> LaunchPlan:
+def node_of(index: int = 1, given: dict[str, str] = OUTSIDE, node_variables: tuple[str, ...] = ()) -> Node:
     job = read_job(
         {"MA_NUM_HOSTS": "2", "VC_TASK_INDEX": str(index), "MA_VJ_NAME": "ma-job-x", "MA_LOG_DIR": "/log"},
         "host",
     )._replace(node_variables=node_variables)
     placement = Placement(4, (2 * index, 2 * index + 1), "/table.json")
-    node = Node(job, placement, TrainingCommand(("python", "t.py")), "/home", given, ("10.0.0.1", 8118))
-    return plan_launch(node, LaunchOptions(rendezvous))
+    return Node(job, placement, TrainingCommand(("python", "t.py")), "/home", given, ("10.0.0.1", 8118))
+
+
+def plan(
+    rendezvous: str, index: int = 1, given: dict[str, str] = OUTSIDE, node_variables: tuple[str, ...] = ()
+) -> LaunchPlan:
+    return plan_launch(node_of(index, given, node_variables), LaunchOptions(rendezvous))
 
 
 def test_a_rank_has_the_variables_of_the_rank_table() -> None:
@@ -83,6 +87,70 @@ def test_beside_a_pod_of_the_scheduler_no_node_starts_a_second_one() -> None:
         labels[role] = [worker.label for worker in own.workers]
     assert labels["MS_WORKER"] == ["rank 0", "rank 1"]
     assert labels["MS_SCHED"] == ["scheduler", "rank 0", "rank 1"]
+
+
+@pytest.mark.parametrize("rendezvous", ["rank-table", "mindspore", "torch", "launcher", "none"])
+def test_a_command_per_node_has_the_names_that_launchers_read(rendezvous: str) -> None:
+    options = LaunchOptions(rendezvous, per_node=True)
+    (command,) = plan_launch(
+        node_of(given={"WORLD_SIZE": "2", "RANK_START": "", "MASTER_ADDR": "mine"}), options
+    ).workers
+    names = ("NNODES", "NODE_RANK", "NPROC_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "RANK_START", "RANK_END")
+    expected: list[str | None] = ["2", "1", "2", "mine", "8118", "2", "4"]
+    if rendezvous == "none":
+        expected = [None, None, None, "mine", None, "", None]
+    assert [command.environ.get(name) for name in names] == expected
+    assert command.environ["WORLD_SIZE"] == "2"
+    assert (command.starts_ranks, command.starts_ray) == (True, False)
+
+
+def test_variables_of_the_platform_are_not_taken_for_the_users() -> None:
+    """A torchrun that started ma_boot listens at its MASTER_PORT."""
+    of_platform = {"MASTER_ADDR": "10.0.0.9", "MASTER_PORT": "2222", "RANK": "1"}
+    node = node_of(given=of_platform, node_variables=tuple(of_platform))
+    (command,) = plan_launch(node, LaunchOptions("launcher", per_node=True)).workers
+    assert (command.environ["MASTER_ADDR"], command.environ["MASTER_PORT"]) == ("10.0.0.1", "8118")
+    assert command.environ["RANK"] == "1", "scripts may read it as the number of the node"
+
+
+def test_names_are_expanded_in_arguments_but_not_in_the_code_of_a_shell() -> None:
+    code = "NNODES=1; echo $NNODES $MABOOT_NNODES $MA_JOB_DIR"
+    words = ("bash", "-c", code, "$RANK_START", "${RANK_END}", "$NNODES-$WORLD_SIZE-$OTHER")
+    node = node_of()._replace(command=TrainingCommand(words))
+    (command,) = plan_launch(node, LaunchOptions("launcher", per_node=True)).workers
+    expanded = f"NNODES=1; echo $NNODES 2 {node.job.job_dir}"
+    assert command.argv == ("bash", "-c", expanded, "2", "4", "2-$WORLD_SIZE-$OTHER")
+
+
+def test_a_command_with_ray_is_marked() -> None:
+    node = node_of()._replace(command=TrainingCommand(("bash", "run.sh"), starts_ray=True))
+    (command,) = plan_launch(node, LaunchOptions("launcher", per_node=True)).workers
+    assert command.starts_ray
+
+
+@pytest.mark.parametrize(
+    ("typed", "remedy"),
+    [
+        ("train.py --node $VC_TASK_INDEX", """bash -c 'python3 train.py --node "$VC_TASK_INDEX"'"""),
+        ("/job/code/run.sh ${MA_NUM_HOSTS}", """bash -c '"$MA_JOB_DIR/code/run.sh" "${MA_NUM_HOSTS}"'"""),
+        (
+            "./train --password=planted $VC_TASK_INDEX",
+            """bash -c './train "--password=******" "$VC_TASK_INDEX"'""",
+        ),
+        ("./train ${VC_WORKER_HOSTS%%,*}`", """bash -c './train "${VC_WORKER_HOSTS%%,*}\\`"'"""),
+    ],
+)
+def test_variables_that_nothing_expands_are_explained(typed: str, remedy: str) -> None:
+    warning = explain_unexpanded(typed.split(), typed.split(), "/job")
+    assert warning is not None
+    assert warning.endswith(f"; write: {remedy}")
+
+
+@pytest.mark.parametrize(
+    "line", ["train.py $HOME $MABOOT $VC_ MA_X", "bash -c $VC_TASK_INDEX $VC_TASK_INDEX"]
+)
+def test_other_words_are_no_variables_that_nothing_expands(line: str) -> None:
+    assert explain_unexpanded(line.split(), line.split(), "/job") is None
 
 
 @pytest.mark.invariant("The user's settings for HCCL are kept")
