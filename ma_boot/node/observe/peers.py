@@ -30,6 +30,10 @@ class Peers(Protocol):
     def unreached(self) -> Collection[int]:
         """The nodes of `others` that were connected, and are not any more."""
 
+    @property
+    def leader_exit(self) -> int | None:
+        """The exit code with which node 0 has ended its processes; None before, and on node 0."""
+
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
         """Sends a message to `others`, in the background."""
 

@@ -37,6 +37,9 @@ BEFORE_NS = 2_000_000
 # Bytes of a rank's log file that are read, as much as is kept of a worker's output.
 TAIL_BYTES = 1 << 16
 
+# Seconds after the end of node 0 in which its peers end, too, if they are no servers.
+LEADER_SECONDS = 10.0
+
 CHECK, REPORT, OFF = "check", "report", "off"
 
 
@@ -71,6 +74,10 @@ class ScriptRanks:
         self._state = ScriptRanksState()
         self._nodes: dict[int, NodeRanks] = {peers.node: NodeRanks()}
         self._watched: _Watched | None = None
+        # True once the command was stopped because that of node 0 has ended.
+        self._is_released = False
+        # Time at which the end of node 0 was noticed, and infinity once it was reported.
+        self._leader_ended: float | None = None
 
     def patience(self) -> float:
         """Seconds until the next look or judgement."""
@@ -78,7 +85,8 @@ class ScriptRanks:
             return LOOK_SECONDS[0] if self._options.action != OFF else math.inf
         now = time.monotonic()
         judged = self._state.next_judgement(self._options.grace)
-        due = min(self._watched.next_look, math.inf if judged is None else judged)
+        leader = math.inf if self._leader_ended is None else self._leader_ended + LEADER_SECONDS
+        due = min(self._watched.next_look, math.inf if judged is None else judged, leader)
         return max(0.0, due - now)
 
     def check(self, workers: Sequence[Worker], stopping: bool) -> str:
@@ -94,7 +102,37 @@ class ScriptRanks:
         self._take_ends(self._watched, now)
         if now >= self._watched.next_look:
             self._look(self._watched, now)
-        return "" if stopping else self._judge(self._watched, now)
+        if stopping:
+            return ""
+        return self._judge(self._watched, now) or self._follow_leader(self._watched.command, now)
+
+    def _follow_leader(self, command: Worker, now: float) -> str:
+        """Returns the reason to stop a command that only works for node 0 (by Ray), once that has ended.
+
+        Any other command may have work of its own, so its wait is only reported, after some time: nodes of
+        one job seldom end at the same moment.
+        """
+        code = self._peers.leader_exit
+        # A command that has only started Ray's daemons holds them until node 0 needs them no longer.
+        command.is_held = (
+            command.spec.starts_ray and code is None and bool(self._peers.node and self._peers.others)
+        )
+        if code is None or command.exit is not None:
+            return ""
+        if command.spec.starts_ray:
+            self._is_released = code == 0
+            return Message.of(
+                "node 0 has ended with {}, and the command of this node held workers for it", code
+            )
+        if code:
+            return ""
+        self._leader_ended = now if self._leader_ended is None else self._leader_ended
+        if now >= self._leader_ended + LEADER_SECONDS:
+            self._leader_ended = math.inf
+            self._journal.warn(
+                Message.of("node 0 has ended with 0; still waiting for the command of this node to end")
+            )
+        return ""
 
     def close(self) -> None:
         """Takes the last ends, and reports to node 0 that this node's command has ended."""
@@ -113,6 +151,8 @@ class ScriptRanks:
         """Returns the result of the run with the ends of script ranks that explain it."""
         if self._watched is None:
             return run
+        if self._is_released:
+            return run._replace(is_released=True)
         self._receive()
         error = self.error or (self._wrong_numbers(time.monotonic()) if run.succeeded else None)
         if error is not None and self._options.action == CHECK:

@@ -97,6 +97,12 @@ class JobPeers:
         """The nodes that were connected and are not any more."""
         return self._channel.unreached
 
+    @property
+    def leader_exit(self) -> int | None:
+        """The exit code with which node 0 has ended its processes; None before, and on node 0."""
+        over = self._exchange.agreement.over.get(0) if self.node else None
+        return over.code if over is not None else None
+
     def open(self, job: JobEnvironment, port: int) -> None:
         """Opens the channel, if the job has several nodes and a token.
 

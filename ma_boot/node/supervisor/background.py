@@ -60,7 +60,7 @@ class Background:
             is_first = now < self._state.began + LEFT_SECONDS
             self._next_look = self._state.began + LEFT_SECONDS if is_first else now + LOOK_SECONDS
             self._announce()
-        return self._state.is_over(now)
+        return self._state.is_over(now) and not (self.worker.is_held and self._state.latest)
 
     def _announce(self) -> None:
         if self._state.awaited and not self.announced:

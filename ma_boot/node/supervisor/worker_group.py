@@ -146,7 +146,8 @@ class Worker:
     """Started process and its output; `exit` is None until its end is recorded.
 
     `failed_ranks` are ranks that the process has started itself and whose failure stops the run; `reaped` are
-    the exit codes of its descendants that ma_boot has adopted, by pid.
+    the exit codes of its descendants that ma_boot has adopted, by pid. `is_held`: processes that it leaves
+    are awaited, whatever they are.
 
     `pidfd` becomes readable when the process ends (pidfd_open(2), Linux 5.3). On an older kernel it is None,
     and the process is polled after each SIGCHLD.
@@ -163,6 +164,7 @@ class Worker:
         self.exit: WorkerExit | None = None
         self.failed_ranks: list[WorkerExit] = []
         self.reaped: dict[int, int] = {}
+        self.is_held = False
         with _affinity(spec.cores):
             self.process = subprocess.Popen(
                 spec.argv,

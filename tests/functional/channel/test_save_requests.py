@@ -102,9 +102,6 @@ class Peer(Others):
         self.unreached = self._channel.unreached
         return list(self._channel.poll())
 
-    def heard_of_ranks(self) -> list[PeerMessage]:
-        return []
-
 
 class Job:
     """Two nodes of two ranks each, whose connection is a cable."""

@@ -174,12 +174,12 @@ def test_healthy_script_is_not_stopped(node: Node, name: str) -> None:
     assert "the others wait" not in ended.output
 
 
-def rehearse(place: Path, *arguments: str) -> tuple[int, str]:
+def rehearse(place: Path, *arguments: str, path: str = os.environ["PATH"]) -> tuple[int, str]:
     """Rehearses a job on two nodes with two devices each."""
     done = subprocess.run(
         [sys.executable, "-m", "ma_boot", "--local", "-v", "--nodes", "2", "--devices-per-node", "2",
          "--workdir", "code", *arguments],
-        cwd=place, env={**os.environ, **GRACE}, capture_output=True, text=True, timeout=100, check=False,
+        cwd=place, env={**os.environ, **GRACE, "PATH": path}, capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
 
@@ -237,3 +237,42 @@ def test_failure_of_a_script_rank_is_the_cause_of_both_nodes(tmp_path: Path) -> 
     )
     causes = [[e["cause"]["rank"] for e in events_in(file) if e["kind"] == "job cause"] for file in files]
     assert causes == [[3], [3]]
+
+
+# Stands in for Ray's command: the head and each worker have a daemon, which `--block` waits for.
+RAY = """#!/bin/bash
+setsid bash -c 'while [ ! -e {place}/stop ]; do sleep 0.1; done' raylet > /dev/null 2>&1 &
+[[ "$*" != *--block* ]] || wait
+"""
+RAY_JOB = """#!/bin/bash
+cd "$(dirname "$0")"
+if [ "$VC_TASK_INDEX" = 0 ]; then
+    ray start --head
+    sleep 3
+    exit {code}
+fi
+ray start --address=head {block}
+"""
+
+
+@pytest.mark.parametrize("block", ["--block", ""])
+@pytest.mark.parametrize("code", [0, 3])
+def test_job_of_ray_ends_with_the_command_of_node_0(tmp_path: Path, code: int, block: str) -> None:
+    (tmp_path / "bin").mkdir()
+    ray = tmp_path / "bin" / "ray"
+    ray.write_text(RAY.format(place=tmp_path))
+    ray.chmod(0o755)
+    (tmp_path / "run.sh").write_text(RAY_JOB.format(code=code, block=block))
+    ended, output = rehearse(tmp_path, "bash", "run.sh", path=f"{ray.parent}:{os.environ['PATH']}")
+    (tmp_path / "stop").touch()
+    assert ended == code, output
+    if code == 0:
+        assert "[node 1] [ma_boot] exit code 0: success" in output
+    assert "node 0 has ended with" in output or not block
+
+
+def test_wait_for_a_command_after_the_end_of_node_0_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text('#!/bin/bash\n[ "$VC_TASK_INDEX" = 0 ] || sleep 14\n')
+    code, output = rehearse(tmp_path, "--per-node", "bash", "run.sh")
+    assert code == 0, output
+    assert "node 0 has ended with 0; still waiting for the command of this node to end" in output

@@ -22,6 +22,7 @@ class TwoRanksEach:
     node = 0
     others = (1, 2)
     unreached = ()
+    leader_exit = None
 
     def has_rank(self, node: int, rank: int) -> bool:
         return rank // 2 == node
