@@ -239,21 +239,30 @@ class _Watched:
         self._changed = time.monotonic()
         self._oom = OomCounters()
         self._outputs: dict[Key, RankOutput] = {}
+        # Data loaders and the like: when their rank has ended, they may live on, and are no ranks then.
+        self._below: set[Key] = set()
         self._keys: dict[int, Key] = {}
         self._poll = select.poll()
 
     def look(self, state: ScriptRanksState, now: float) -> tuple[list[ScriptRank], list[ScriptRank]]:
         """Returns the running ranks, and those among them that are new."""
         found, new = [], []
-        for process in find_ranks(self._processes.look()):
+        processes = self._processes.look({pid for pid, _ in state.running})
+        ranks = find_ranks(processes)
+        ended = {end.rank.number.rank for end in state.ended}
+        for process in ranks:
             rank = state.running.get(process.key)
             if rank is None and process.number is not None:
+                is_orphan = process.parent == os.getpid() and process.number.rank in ended
+                if process.key in self._below or is_orphan:
+                    continue
                 rank = ScriptRank(process, process.number, log_file_of(process.pid), now)
                 new.append(rank)
                 self._open(process.pid, process.key)
                 self._outputs[process.key] = RankOutput(rank.number.rank, process.pid, rank.log_file)
                 self.command.started_ranks.append(self._outputs[process.key])
             found += [rank] if rank is not None else []
+        self._below.update({one.key for one in processes if one.number} - {rank.key for rank in ranks})
         return found, new
 
     def plan_look(self, now: float, *, has_changed: bool) -> None:
