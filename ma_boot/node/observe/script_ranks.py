@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import select
+import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -38,6 +39,9 @@ BEFORE_NS = 2_000_000
 
 # Seconds after the end of node 0 in which its peers end, too, if they are no servers.
 LEADER_SECONDS = 10.0
+
+# Exit code of a process that ma_boot has stopped.
+BY_SIGTERM = 128 + signal.SIGTERM
 
 CHECK, REPORT, OFF = "check", "report", "off"
 
@@ -150,13 +154,30 @@ class ScriptRanks:
         """Returns the result of the run with the ends of script ranks that explain it."""
         if self._watched is None:
             return run
+        exits = merged(run.exits, self._state.failures(), self._watched.command)
+        self._record_ends(exits, self._watched.command)
         if self._is_released:
             return run._replace(is_released=True)
         self._receive()
         error = self.error or (self._wrong_numbers(time.monotonic()) if run.succeeded else None)
         if error is not None and self._options.action == CHECK:
             return run._replace(not_started=run.not_started or error)
-        return run._replace(exits=merged(run.exits, self._state.failures(), self._watched.command))
+        return run._replace(exits=exits)
+
+    def _record_ends(self, exits: Sequence[WorkerExit], command: Worker) -> None:
+        """Writes the end of each script rank as an event; the exit code is null where it is not known."""
+        reported = {ended.pid: ended for ended in exits}
+        has_succeeded = command.exit is not None and command.exit.code == 0
+        for end in self._state.ended:
+            ended = exit_of(end, command)
+            ended = reported.get(ended.pid, ended._replace(stopped=end.stopping))
+            is_known = end.code is not None or ended.pid in reported
+            unknown = BY_SIGTERM if end.stopping else 0 if has_succeeded else None
+            code = ended.code if is_known else unknown
+            self._journal.event(
+                "exit", label=ended.label, rank=ended.rank, pid=ended.pid, code=code, signal=ended.signal,
+                seconds=ended.seconds, ended_ns=ended.ended_ns, stopped=ended.stopped, oom=ended.oom,
+            )  # fmt: skip
 
     def _look(self, watched: _Watched, now: float) -> None:
         found, new = watched.look(self._state, now)
