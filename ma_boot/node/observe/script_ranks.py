@@ -60,18 +60,27 @@ class ScriptOptions(NamedTuple):
 class ScriptRanks:
     """Observer of the ranks below a command that runs once per node; without such a command it is idle.
 
-    `marker` is carried by all processes of this run. `error` is the reason of a stop for wrong numbers.
+    `marker` is carried by all processes of this run, which is the `attempt`-th one of the job. `error` is the
+    reason of a stop for wrong numbers.
     """
 
     without = "ranks of the start script are not watched"
 
     def __init__(
-        self, options: ScriptOptions, shape: JobShape, marker: str, *, peers: Peers, journal: Journal
+        self,
+        options: ScriptOptions,
+        shape: JobShape,
+        marker: str,
+        *,
+        attempt: int,
+        peers: Peers,
+        journal: Journal,
     ) -> None:
         self.error: ConfigError | None = None
         self._options = options
         self._shape = shape
         self._marker = marker
+        self._attempt = attempt
         self._peers = peers
         self._journal = journal
         self._state = ScriptRanksState()
@@ -146,8 +155,7 @@ class ScriptRanks:
         self._look(self._watched, now)
         own = self._nodes[self._peers.node]
         self._nodes[self._peers.node] = own._replace(ended=True)
-        if self._peers.others:
-            self._peers.tell("ranks", self._nodes[self._peers.node].fields())
+        self._send()
         self._watched.close()
 
     def result(self, run: RunResult) -> RunResult:
@@ -192,8 +200,8 @@ class ScriptRanks:
         before = self._nodes[self._peers.node]
         own = before.with_running(self._state.running.values(), now)
         self._nodes[self._peers.node] = own
-        if own.running != before.running and self._peers.others:
-            self._peers.tell("ranks", own.fields())
+        if own.running != before.running:
+            self._send()
         watched.plan_look(now, has_changed=own.running != before.running)
 
     def _take_ends(self, watched: _Watched, now: float) -> None:
@@ -238,10 +246,16 @@ class ScriptRanks:
         text = "rank {} (pid {}) of the command has failed, and other ranks have run on for {} s"
         self._journal.warn(Message.of(text, rank, pid, seconds))
 
+    def _send(self) -> None:
+        if self._peers.others:
+            own = self._nodes[self._peers.node]
+            self._peers.tell("ranks", {**own.fields(), "attempt": self._attempt})
+
     def _receive(self) -> None:
+        """Takes the numbers of other nodes; those of an earlier attempt may arrive late."""
         for message in self._peers.heard_of_ranks():
             ranks = NodeRanks.decode(message.body, message.when)
-            if ranks is not None:
+            if ranks is not None and message.body.get("attempt") == self._attempt:
                 self._nodes[message.node] = ranks
 
     def _wrong_numbers(self, now: float) -> ConfigError | None:
