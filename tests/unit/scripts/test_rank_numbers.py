@@ -43,10 +43,11 @@ def test_nodes_that_train_alone_are_an_error_after_a_while() -> None:
         "each node trains a job of its own: the command has started ranks 0-1 with a world size of 2"
     )
     assert error_of(node(0, 1, size=2, since=NOW - 19)) == "", "it may be a step before the training"
-    assert error_of(node(0, 1, size=2, ended=True)) == text
+    assert error_of(node(0, 1, size=2, ended=True, since=NOW)) == text
     both = NodeRanks((), frozenset({(0, 2), (1, 2), (0, 4), (1, 4)}), 0.0, True, 9.0)
     assert error_of(both) == "", "a step on one node, and the training on all"
     assert error_of(node(0, 1, size=2), shape=JobShape(2, 1, 2)) == "", "the job has one node"
+    assert error_of(node(0, size=1), shape=JobShape(2, 1, 2)) == "", "with fewer ranks than devices"
     assert error_of(node(0, size=2, ended=True)) == "", "the other rank may have been missed"
 
 
@@ -59,7 +60,7 @@ def test_rank_that_runs_twice_is_an_error() -> None:
 
 
 def test_missing_ranks_are_an_error_once_all_nodes_are_known() -> None:
-    assert error_of(node(0, 1)) == ""
+    assert error_of(node(0, 1)) == error_of(node(0)) == ""
     assert error_of(node(0, 1), NodeRanks()) == "", "the other node may be slower"
     text = "ranks 2-3 of 4 ranks were not started, and the others wait for them: node 1 has started no rank. "
     assert error_of(node(0, 1), NodeRanks(ended=True)).startswith(text)
