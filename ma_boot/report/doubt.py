@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ma_boot.redact import without_secrets
 from ma_boot.report.cause import readable
 from ma_boot.report.explain import last_exception, output_lines, output_of_failed_rank, place_of_exception
-from ma_boot.report.failure_blocks import LAUNCHER, OWN, FailureBlock, failure_blocks
+from ma_boot.report.failure_blocks import AFTER_DEATH, LAUNCHER, FailureBlock, failure_blocks
 from ma_boot.report.result import WorkerExit
 from ma_boot.wording import Message
 
@@ -89,28 +89,43 @@ def _failure_at_end(output: str) -> tuple[str, str] | None:
         return None
     lines = output_lines(output)
     blocks = failure_blocks(lines)
+    ordinary = _ordinary(lines, blocks)
     failures = [block for block in blocks if block.words]
-    if not failures or not _is_short(_ordinary(lines, blocks, failures[-1].end, len(lines))):
+    if not failures or not _is_short(ordinary[failures[-1].end :]):
         return None
-    last = failures[-1]
-    before = next((block for block in reversed(failures) if block.source == OWN), None)
-    if last.source == LAUNCHER:
-        return (before.words, before.place) if before else _of_failed_rank(output) or (last.words, last.place)
-    if last.source == OWN or before is None:
-        return last.words, last.place
-    explains = _is_short(_ordinary(lines, blocks, before.end, last.start))
-    return (before.words, before.place or last.place) if explains else (last.words, last.place)
+    first = _explanation(ordinary, failures)
+    if first.source == LAUNCHER:
+        return _of_failed_rank(output) or (first.words, first.place)
+    return first.words, first.place or failures[-1].place
 
 
-def _ordinary(lines: Sequence[str], blocks: Sequence[FailureBlock], start: int, end: int) -> list[str]:
-    """Returns the lines from `start` to `end` that belong to no block and to no library's own end."""
-    inside = {number for block in blocks if block.start >= start for number in range(block.start, block.end)}
-    rest = (lines[number] for number in range(start, end) if number not in inside)
-    return [line for line in rest if not re.match(_OF_THE_END, line)]
+def _explanation(ordinary: Sequence[str], failures: Sequence[FailureBlock]) -> FailureBlock:
+    """Returns the failure that explains the last one.
+
+    A launcher reports a failure above it, however much its ranks have printed since. A shell, and Python as
+    it dies by a signal, may follow at once what the process itself has said.
+    """
+    chosen = failures[-1]
+    for block in reversed(failures[:-1]):
+        is_dead = chosen.source == AFTER_DEATH and block.source != LAUNCHER
+        is_next = is_dead and _is_short(ordinary[block.end : chosen.start])
+        if chosen.source != LAUNCHER and not is_next:
+            break
+        chosen = block
+    return chosen
+
+
+def _ordinary(lines: Sequence[str], blocks: Sequence[FailureBlock]) -> list[str]:
+    """Returns the lines with empty ones for those of blocks, and those that libraries print as they end."""
+    inside = {number for block in blocks for number in range(block.start, block.end)}
+    return [
+        "" if number in inside or re.match(_OF_THE_END, line) else line for number, line in enumerate(lines)
+    ]
 
 
 def _is_short(lines: Sequence[str]) -> bool:
     """Returns whether lines after a failure are so few that it was the end, and none shows a training."""
+    lines = list(filter(None, lines))
     if len(lines) > MOST_LINES_AFTER or sum(map(len, lines)) > MOST_CHARACTERS_AFTER:
         return False
     return not any(re.search(_WENT_ON, line) for line in lines)

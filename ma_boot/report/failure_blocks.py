@@ -44,7 +44,7 @@ _ORPHANED = r"(?:EOFError|Connection\w{1,20}Error)\b"
 _RECORD = r"\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|EXCEPTION)\b|^\[?\d{4}-\d\d-\d\d[ T]|^[IWEF]\d{4} "
 # The same traceback so often after a record is a failure that the program has survived.
 MANY = 3
-# Sources of a block: the process that failed, the shell or signal handler after it, the launcher above it.
+# Sources of a block: the process that failed, the shell or Python after its death, the launcher above it.
 OWN, AFTER_DEATH, LAUNCHER = "own", "after death", "launcher"
 # Lines that continue a message: of CANN, MindSpore, PyTorch, CUDA, and indented ones.
 _MESSAGE = (
@@ -227,9 +227,7 @@ def _read_fatal(lines: Sequence[str], at: int) -> FailureBlock | None:
     thread = next((number for number in range(at, end) if lines[number].startswith("Current thread")), at)
     stop = next((number for number in range(thread + 1, end) if not lines[number]), end)
     place = place_of_frames(lines[thread:stop][::-1])
-    # C++ says before it why it aborts.
-    source = AFTER_DEATH if lines[at].endswith("Aborted") else OWN
-    return FailureBlock(at, end, lines[at], place, source)
+    return FailureBlock(at, end, lines[at], place, AFTER_DEATH)
 
 
 def _read_shell(lines: Sequence[str], at: int) -> FailureBlock | None:

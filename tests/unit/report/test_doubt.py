@@ -80,6 +80,9 @@ mindspore/ccsrc/plugin/device/ascend/hal/hccl_adapter.cc:402 Init"""
         (f"  3%|3  | 3/90 [00:01<00:32, 2.9it/s]{NAN}", "ValueError: loss is nan", "code/train.py:12"),
         (f"{NAN}  3%|3  | 3/90 [00:01<00:32, 2.9it/s]\n", "ValueError: loss is nan", "code/train.py:12"),
         (NAN + "wandb: Run history: loss 9\n" * 30, "ValueError: loss is nan", "code/train.py:12"),
+        (NAN * 8, "ValueError: loss is nan", "code/train.py:12"),
+        (f"ERROR:root:x\n{NAN}" * 2, "ValueError: loss is nan", "code/train.py:12"),
+        (f"{NAN}2026-11-28 12:00:00 ERROR loss is nan\n{NAN}" * 2, "ValueError: loss is nan", "code/train.py:12"),
         (f"2026-11-28 12:00:00 ERROR loss is nan\n{NAN}", "ValueError: loss is nan", "code/train.py:12"),
         (NAN.replace("\n", "\n[rank1]: ").replace("Trace", "[rank1]: Trace", 1), "ValueError: loss is nan", "code/train.py:12"),
         (raised("RuntimeError: x", "_run_module_as_main", "<frozen runpy>"), "RuntimeError: x", "<frozen runpy>:12"),
@@ -96,7 +99,7 @@ mindspore/ccsrc/plugin/device/ascend/hal/hccl_adapter.cc:402 Init"""
         ("terminate called without an active exception\nFatal Python error: Aborted\n\nCurrent thread 0x7f (most recent call first):\n  File \"/a/train.py\", line 3 in f\n", "terminate called without an active exception", "a/train.py:3"),
         ("Segmentation fault (core dumped)\ndone\n", "Segmentation fault", ""),
         ("run.sh: line 3: 20773 Segmentation fault      (core dumped) python train.py\n", "Segmentation fault: python train.py", "run.sh:3"),
-        ("bash: line 1: 20773 Aborted                 python train.py\n", "Aborted: python train.py", ""),
+        ("/bin/bash: line 1: 20773 Aborted                 python train.py\n", "Aborted: python train.py", ""),
         ("run.sh: line 1: python: command not found\ndone\n", "run.sh: line 1: python: command not found", ""),
         ("sh: 1: python3.9: not found\n", "sh: 1: python3.9: not found", ""),
         ("/usr/bin/python3: can't open file '/a/train.py': [Errno 2] No such file or directory\n", "/usr/bin/python3: can't open file '/a/train.py': [Errno 2] No such file or directory", ""),
@@ -126,6 +129,8 @@ FALSE_ALARMS = {
     "a destructor at the end": f"Exception ignored in: <function A.__del__ at 0x7f>\n{raised('TypeError: x', '__del__')}",
     "a stream at the end": "Exception ignored in: <_io.TextIOWrapper name='<stdout>'>\nOSError: [Errno 9] Bad file\n",
     "a thread": f"Exception in thread Thread-1:\n{raised('KeyError: 1', 'run')}",
+    "a thread without its name": raised("KeyError: 1", "_bootstrap", "/lib/threading.py"),
+    "another function of multiprocessing": raised("KeyError: 1", "_clean", "/lib/multiprocessing/process.py"),
     "an exit handler": f"Error in atexit._run_exitfuncs:\n{raised('KeyError: 1')}",
     "a task": f"Task exception was never retrieved\nfuture: <Task finished>\n{raised('KeyError: 1')}",
     "logging": f"--- Logging error ---\n{raised('KeyError: 1', 'emit')}Call stack:\n",
@@ -155,6 +160,78 @@ def test_what_is_no_failure_at_the_end_is_not_doubted(output: str) -> None:
     assert doubt(output) is None
 
 
+FRAMES = "".join(f'  File "a.py", line {number}, in f\n' for number in range(20))
+FATAL = "Fatal Python error: Segmentation fault\n"
+# Reports of failures by their words. What follows one is none of its lines.
+REPORTS = {
+    "ValueError: loss is nan": NAN,
+    "Signal 11 (SIGSEGV) received by PID 2": TORCHRUN.format(
+        code=-11, traceback="Signal 11 (SIGSEGV) received by PID 2"
+    ),
+    "SyntaxError: invalid syntax": '  File "/a/train.py", line 1\nSyntaxError: invalid syntax\n',
+    "terminate called recursively": "terminate called recursively\n",
+    "Fatal Python error: Segmentation fault": FATAL,
+    "Segmentation fault": "Segmentation fault\n",
+    "Segmentation fault: python b.py": "run.sh: line 3: 7 Segmentation fault  python b.py\n",
+    "python: No module named trian": "python: No module named trian\n",
+    "mpirun noticed that process rank 1 with PID 7 on node a exited on signal 9": (
+        "mpirun noticed that process rank 1 with PID 7 on node a exited on signal 9.\n"
+    ),
+}
+
+
+@pytest.mark.parametrize(("words", "report"), REPORTS.items(), ids=REPORTS)
+def test_a_report_may_be_followed_by_ten_lines_and_by_no_step(words: str, report: str) -> None:
+    for output in (report, report.rstrip("\n"), report + "saved\n" * 10):
+        found = doubt(output)
+        assert found is not None
+        assert found.words == words
+    assert doubt(report + "saved\n" * 11) is None
+    assert doubt(f"{report}step 13: loss 0.4\n") is None
+
+
+@pytest.mark.parametrize(
+    "handled",
+    [
+        "Exception ignored in: <_io.TextIOWrapper name='<stdout>'>\nOSError: [Errno 9] Bad file\n",
+        f"Exception ignored in: <function f>\n{TRACEBACK}\n{FRAMES}TypeError: x\n",
+        f"{TRACEBACK}\n{FRAMES}TypeError: x\n",
+    ],
+)
+def test_exceptions_of_an_interpreter_that_ends_do_not_count_as_lines_after_the_failure(handled: str) -> None:
+    assert doubt(f"{NAN}{handled}" + "saved\n" * 10) == doubt(NAN)
+    assert doubt(f"{NAN}{handled}" + "saved\n" * 11) is None
+    assert doubt(f"{NAN}{handled}step 13: loss 0.4\n") is None
+
+
+@pytest.mark.parametrize(
+    "line", ["Exception ignored in: x", "future: <Task>", "x.py:3: UserWarning: y", TRACEBACK]
+)
+@pytest.mark.parametrize("after", ["", "\n", "\ndone\n"])
+def test_a_line_that_announces_an_exception_is_none(line: str, after: str) -> None:
+    assert doubt(NAN + line + after) == doubt(NAN)
+
+
+@pytest.mark.parametrize(
+    ("stacks", "place"),
+    [
+        ('Current thread 0x7f (most recent call first):\n  File "/a/in.py", line 4 in g\n  File "/a/out.py", line 3 in f\n', "a/in.py:4"),
+        ('Thread 0x8 (most recent call first):\n  File "/a/b.py", line 9 in h\n\nCurrent thread 0x7f (most recent call first):\n  File "/a/in.py", line 4 in g\n', "a/in.py:4"),
+        ('Current thread 0x7f (most recent call first):\n  File "/lib/python3.9/x.py", line 4 in g\n\nThread 0x8 (most recent call first):\n  File "/a/b.py", line 9 in h\n', "python3.9/x.py:4"),
+        ("Current thread 0x7f (most recent call first):\n  <no Python frame>\n", ""),
+    ],
+)  # fmt: skip
+def test_place_of_a_death_is_the_innermost_frame_of_its_thread(stacks: str, place: str) -> None:
+    found = doubt(f"{FATAL}\n{stacks}")
+    assert found is not None
+    assert found.place == place
+
+
+@pytest.mark.parametrize("between", ["x\n", " x\n" * 4, "  x\ny\n"])
+def test_a_syntax_error_far_from_its_file_is_none(between: str) -> None:
+    assert doubt(f'  File "/a/train.py", line 1\n{between}SyntaxError: invalid syntax\n') is None
+
+
 def test_the_sentence_names_failure_place_and_remedy() -> None:
     found = doubt(NAN)
     assert (
@@ -165,6 +242,33 @@ def test_the_sentence_names_failure_place_and_remedy() -> None:
         str(doubt("Segmentation fault\n"))
         == f"a process of the training failed: Segmentation fault. {REMEDY}"
     )
+
+
+@pytest.mark.parametrize(
+    ("output", "words", "place"),
+    [
+        (f"{NAN}{FATAL}", "ValueError: loss is nan", "code/train.py:12"),
+        (f"{FATAL}\nCurrent thread 0x7f (most recent call first):\n  File \"/a/in.py\", line 4 in g\nSegmentation fault\n", "Fatal Python error: Segmentation fault", "a/in.py:4"),
+        (f"{NAN}{raised('KeyError: 1')}", "KeyError: 1", "code/train.py:12"),
+        (f"{NAN}Segmentation fault\n{TORCHRUN.format(code=-11, traceback='')}", "ValueError: loss is nan", "code/train.py:12"),
+        (TORCHRUN.format(code=-9, traceback="Signal 9 (SIGKILL) received by PID 2") + raised("subprocess.CalledProcessError: x"), "Signal 9 (SIGKILL) received by PID 2", ""),
+        (TORCHRUN.format(code=-9, traceback="Signal 9 (SIGKILL) received by PID 2") + "Aborted\n", "Aborted", ""),
+        ("  + Exception Group Traceback (most recent call last):\n  |   File \"/a/b.py\", line 3, in <module>\n  | ExceptionGroup: g (1 sub-exception)\n  +-+---------------- 1 ----------------\n    | ValueError: a\n    +------------------------------------\n", "ExceptionGroup: g (1 sub-exception): ValueError: a", "a/b.py:3"),
+    ],
+)  # fmt: skip
+def test_the_failure_that_explains_the_last_one_is_named(output: str, words: str, place: str) -> None:
+    found = doubt(output)
+    assert found is not None
+    assert (found.words, found.place) == (words, place)
+
+
+@pytest.mark.parametrize("rules", [0, 1])
+def test_a_torn_report_of_torchrun_ends_with_its_first_line(rules: int) -> None:
+    report = TORCHRUN.format(code=1, traceback="x").partition("=")[0] + ("=" * 60 + "\n") * rules
+    left = 10 - rules
+    assert doubt(report + "saved\n" * left) is not None
+    assert doubt(report + "saved\n" * (left + 1)) is None
+    assert doubt(f"{report}step 13: loss 0.4\n") is None
 
 
 def test_the_shell_names_a_death_that_nothing_before_it_explains() -> None:
