@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from ma_boot.errors import ConfigError
 from ma_boot.node.observe.peers import Peers
+from ma_boot.node.observe.stacks import UNKNOWN_CODE
 from ma_boot.node.scripts.job_processes import JobProcesses, log_file_of
 from ma_boot.node.scripts.rank_numbers import JobShape, NodeRanks, find_wrong_numbers
 from ma_boot.node.scripts.rank_output import RankOutput, read_tail
@@ -317,12 +318,13 @@ class _Watched:
     def end_of(self, rank: ScriptRank, now: float) -> RankEnd:
         """Returns the end of a rank that does not run any more."""
         log = rank.log_file
-        self._outputs[rank.process.key].has_ended = True
         # Its last lines may still be in the pipe.
         self.command.output.take()
         output = self.command.output.tail() if log is None else read_tail(log)
         oom = None if self.is_stopping else self._oom.evidence()
-        return RankEnd(rank, now, self._code_of(rank), output, oom, self.is_stopping)
+        code = self._code_of(rank)
+        self._outputs[rank.process.key].code = UNKNOWN_CODE if code is None else code
+        return RankEnd(rank, now, code, output, oom, self.is_stopping)
 
     def close(self) -> None:
         """Closes the handles."""

@@ -100,6 +100,28 @@ def test_silent_end_of_a_rank_is_reported_and_stops_nothing(node: Node) -> None:
     assert "has ended while other ranks of the command still run" in ended.output
 
 
+@pytest.mark.parametrize("killed", [False, True], ids=["hangs", "killed"])
+def test_rank_for_which_the_others_wait_is_suspected(node: Node, killed: bool) -> None:
+    """`killed`: the kernel of SIGKILL leaves no trace, but the others make no progress without the rank."""
+    wait = "def all_reduce(): time.sleep(600)\ndef next_batch(): time.sleep(600)\n"
+    write(
+        node,
+        f"{TO_FILES.replace('i < 2', 'i < 3')}wait\n",
+        f"{RANK}{wait}next_batch() if rank == 1 else all_reduce()\n",
+    )
+    node.variables["MABOOT_SCRIPT_RANKS"] = "report"
+    running = node.start("--hang-timeout", "4", "--hang-action", "stop", "bash", "run.sh")
+    if killed:
+        eventually(
+            lambda: [e for e in node.events() if e["kind"] == "start" and e["rank"] == 1], "it is known"
+        )
+        os.kill(pid_of(node, 1), signal.SIGKILL)
+    ended = running.end()
+    assert ended.code == 124, ended.output
+    why = "has ended, and ranks 0, 2 run on" if killed else "is loading data in next_batch"
+    assert f"suspected: node 0, rank 1: it {why}" in ended.output
+
+
 def test_script_that_hides_the_failure_of_its_last_rank_ends_with_its_own_code(node: Node) -> None:
     write(node, f"{TO_FILES}wait\n", RANK + 'time.sleep(1)\nraise ValueError("bad shard")\n')
     ended = node.boot("bash", "run.sh")
