@@ -85,6 +85,7 @@ def test_rank_is_on_the_page_with_its_log(node: Node) -> None:
     started = [event for event in node.events() if event["kind"] == "start" and event["rank"] is not None]
     logs = {(event["rank"], event["log_file"]) for event in started}
     assert logs == {(rank, str(node.home / f"train{rank}.log")) for rank in (0, 1)}
+    assert {event["rank"] for event in node.events() if event["kind"] == "first-output"} == {1}
 
 
 def test_silent_end_of_a_rank_is_reported_and_stops_nothing(node: Node) -> None:
