@@ -90,11 +90,15 @@ def plan_node(node: Node, options: LaunchOptions) -> LaunchPlan:
     return with_tee(plan, options.tee)
 
 
-def launch_text(plan: LaunchPlan, command: TrainingCommand, options: LaunchOptions, ranks_start: str) -> str:
+def launch_text(
+    plan: LaunchPlan, command: TrainingCommand, options: LaunchOptions, *, ranks_start: str, nodes: int
+) -> str:
     """Returns the phase in one line; `ranks_start` names a program that starts the ranks, mostly none."""
+    # A launcher that is told the nodes, DeepSpeed's, finds the cards of its own node.
+    is_counted = not command.counts or (command.counts[0] == "--num-nodes" and nodes == 1)
     if options.per_node and ranks_start:
         started = f"{ranks_start} starts the ranks of this node: started once (--per-device: for each device)"
-        if plan.world_size == 1 or not command.counts:
+        if plan.world_size == 1 or is_counted:
             return started
         return (
             f"{started}; WARNING: the job has {plan.world_size} ranks, but the command does not say how many "
