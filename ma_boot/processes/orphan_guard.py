@@ -126,6 +126,13 @@ def processes_with(variable: str, among: Collection[int] | None = None) -> Itera
             yield from ((pid, os.fsdecode(entry[len(start) :])) for entry in values)
 
 
+def variables_of(pid: int, names: Collection[str]) -> dict[str, str]:
+    """Returns those of these variables with which a process was started; none if it is unreadable."""
+    wanted = {name.encode() for name in names}
+    pairs = (entry.partition(b"=") for entry in _contents(f"/proc/{pid}/environ").split(b"\0"))
+    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs if name in wanted}
+
+
 def process_stat(pid: int) -> list[str] | None:
     """Returns the fields of /proc/PID/stat (proc(5)) from the state on; None if the process is gone."""
     return _contents(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split() or None

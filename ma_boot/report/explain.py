@@ -59,6 +59,13 @@ _SIGKILL_BELOW = (
     r"^ *exitcode +: -9 \(pid: |DataLoader worker \(pid \d+\) is killed by signal: Killed"
     r"|exits with return code = -9$"
 )
+# Lines of faulthandler, of libstdc++, of glibc and of shells about a process that a signal has ended.
+_FATAL = r"(?:Killed|Segmentation fault|Bus error|Aborted|Illegal instruction)"
+_FATAL_SIGNAL = (
+    r"^Fatal Python error: |^terminate called |^\*\*\* stack smashing detected"
+    r"|^(?:double free|corrupted size|free\(\)|malloc\(\)|munmap_chunk\(\))"
+    rf"|^{_FATAL}(?: \(core dumped\))?$|: line \d+: +\d+ {_FATAL}\b"
+)
 _TORCHRUN_FAILED = r"(?m)^torch\.distributed\.elastic\.multiprocessing\.errors\.ChildFailedError"
 _MPIRUN_TAG = r"\[\d+,{}\]<(?:stdout|stderr)>: ?"
 # Open MPI 4.
@@ -168,6 +175,12 @@ def error_line(output: str) -> str | None:
     _, at = _last_traceback(lines)
     rest = [line.strip() for line in lines[0 if at is None else at + 1 :][-TAIL_LINES:]]
     return next((line for line in reversed(rest) if re.search(_TELLS_OF_AN_ERROR, line)), None)
+
+
+def last_fatal_signal(output: str) -> str | None:
+    """Returns the line by which the end of an output tells of a fatal signal; None without one."""
+    lines = _lines(output)[-MOST_LINES_AFTER_STOPPED:]
+    return next((line.strip() for line in reversed(lines) if re.search(_FATAL_SIGNAL, line)), None)
 
 
 def last_line(output: str) -> str:

@@ -92,7 +92,8 @@ class RunResult(NamedTuple):
     `not_started`: error that prevented the start. `hung`: labels of the processes whose hang ended the run.
     `left`: labels of those that survived SIGKILL. `advice`: remedies for the first failure. `suspect`:
     suspect of the last hang. `stopped_for`: failure for which the job was given up before any stop signal;
-    then no node starts another attempt.
+    then no node starts another attempt. `is_released`: the processes only worked for node 0's command, and
+    were stopped when that had ended with 0.
     """
 
     exits: tuple[WorkerExit, ...]
@@ -102,6 +103,7 @@ class RunResult(NamedTuple):
     advice: tuple[str, ...] = ()
     suspect: HangSuspect | None = None
     stopped_for: ExitStatus | None = None
+    is_released: bool = False
 
     @property
     def first_failure(self) -> WorkerExit | None:
@@ -117,6 +119,8 @@ class RunResult(NamedTuple):
         """
         if self.not_started is not None or self.hung or self.left or self.stopped_for is not None:
             return False
+        if self.is_released:
+            return all(ended.code == 0 or ended.stopped for ended in self.exits)
         return bool(self.exits) and all(ended.code == 0 and not ended.stopped for ended in self.exits)
 
     @property

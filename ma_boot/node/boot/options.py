@@ -184,6 +184,19 @@ class RunOptions(NamedTuple):
         kind=whole("PORT", 1, 65535),
         variable_only=True,
     )
+    script_ranks: str = _running(
+        "check",
+        "Ranks that COMMAND starts itself: stop the job if one fails while others run, or if their "
+        "numbers are wrong (check); only report it; or do not look for them (off).",
+        kind=choice("check", "report", "off"),
+        variable_only=True,
+    )
+    script_rank_grace: float = _running(
+        30.0,
+        "How long other ranks of COMMAND may run after one has failed.",
+        kind=SECONDS,
+        variable_only=True,
+    )
     reset_file: str | None = _running(
         None,
         "MindCluster's reset.json, if it is not at /user/restore/reset/config.",

@@ -305,8 +305,8 @@ def planned_by_route(
 
 
 def own_ranks(placement: Placement) -> str:
-    """Returns the ranks of this node in words: `ranks 4-7 of 8`."""
+    """Returns the ranks of this node in words: `ranks 4-7, world size 8`."""
     ranks = placement.ranks
     if not ranks:
         return f"none of {placement.world_size} ranks on this node"
-    return f"{ranks_text(ranks)} of {placement.world_size}"
+    return f"{ranks_text(ranks)}, world size {placement.world_size}"

@@ -21,11 +21,14 @@ from ma_boot.node.observe.metrics.sampler import Metrics, Sampling
 from ma_boot.node.observe.reset import ResetWatch
 from ma_boot.node.observe.saving.save_agreement import SaveAgreement
 from ma_boot.node.observe.saving.save_requests import SaveOptions, SaveRequests
+from ma_boot.node.observe.script_ranks import ScriptOptions, ScriptRanks
 from ma_boot.node.observe.semaphores import Semaphores
 from ma_boot.node.peers.job_restart import AttemptEnd, RestartPolicy, Verdict
 from ma_boot.node.peers.restart_coordinator import PeerOver
+from ma_boot.node.scripts.rank_numbers import JobShape
 from ma_boot.node.supervisor.supervise import Limits, Observer, supervise
 from ma_boot.platform.modelarts.job import JOB_TOKEN, JobEnvironment, instance_name
+from ma_boot.processes.orphan_guard import own_marker
 from ma_boot.report.explain import missing_files, output_of_failed_rank
 from ma_boot.report.result import RunResult
 from ma_boot.wording import Message
@@ -129,7 +132,17 @@ def _run_attempt(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) 
     sampling = Sampling(
         options.metrics, options.metric, options.metrics_port or "", run.plan.node_rank, journal.path
     )
+    environ = boot.context.environ
+    container = instance_name(environ)
+    script_ranks = ScriptRanks(
+        ScriptOptions(options.script_ranks, options.script_rank_grace),
+        JobShape(run.plan.world_size, boot.job.node_count, run.plan.world_size // boot.job.node_count),
+        own_marker(container),
+        peers=peers,
+        journal=journal,
+    )
     observers: list[Observer] = [
+        script_ranks,
         CutFiles(run.checkpoints.outputs),
         Metrics(sampling, inbox, journal),
         peers,
@@ -142,16 +155,16 @@ def _run_attempt(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) 
     if saving is not None:
         observers.append(saving)
         workers = [_with_variable(worker, SAVE_FILE, saving.path) for worker in workers]
-    environ = boot.context.environ
     result = supervise(
         workers,
         Limits(options.stop_timeout),
         inbox,
         journal=journal,
         environ=environ,
-        container=instance_name(environ),
+        container=container,
         observers=observers,
     )
+    result = script_ranks.result(result)
     return result._replace(hung=hangs.hung, suspect=hangs.suspect)
 
 

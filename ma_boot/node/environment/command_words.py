@@ -88,6 +88,12 @@ class TrainingCommand(NamedTuple):
     code: str | None = None
     starts_ray: bool = False
 
+    @property
+    def is_shell_script(self) -> bool:
+        """True if a shell runs the command: it may put processes into the background."""
+        by_shell = os.path.basename(self.words[0]) in _SHELLS
+        return by_shell or (self.script is not None and self.script.name.endswith(".sh"))
+
     def with_script(self, name: str) -> TrainingCommand:
         """Returns the command with another path of its script."""
         assert self.script is not None

@@ -55,9 +55,10 @@ class WorkerSpec(NamedTuple):
 
     `rank` and `local_rank` are None for the scheduler, mpirun and a command that starts the ranks. `shown`:
     its output is copied to standard output. `cores` are those that it may use, all if empty. `fresh_cwd`:
-    `cwd` is created for this process alone. `starts_ranks`: it is meant to start ranks. `leaves_ranks`: they
-    may run on in the background when it has ended. `starts_ray`: it runs `ray start`, and the training runs
-    below node 0's command alone: the commands of the other nodes hold Ray's workers, and may never end.
+    `cwd` is created for this process alone. `starts_ranks`: it is meant to start ranks. `leaves_ranks`: it
+    may leave ranks, or a training, in the background when it ends. `starts_ray`: it runs `ray start`, and the
+    training runs below node 0's command alone: the commands of the other nodes hold Ray's workers, and may
+    never end.
     """
 
     label: str

@@ -249,6 +249,7 @@ def _rank(node: Node, options: LaunchOptions, local_rank: int) -> WorkerSpec:
         rank=rank,
         local_rank=local_rank,
         starts_ranks=options.per_device,
+        leaves_ranks=node.command.is_shell_script,
     )
 
 

@@ -30,6 +30,10 @@ class Peers(Protocol):
     def unreached(self) -> Collection[int]:
         """The nodes of `others` that were connected, and are not any more."""
 
+    @property
+    def leader_exit(self) -> int | None:
+        """The exit code with which node 0 has ended its processes; None before, and on node 0."""
+
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
         """Sends a message to `others`, in the background."""
 
@@ -41,3 +45,6 @@ class Peers(Protocol):
 
     def heard_of_saves(self) -> Iterable[PeerMessage]:
         """Returns the messages about requested checkpoints since the last call."""
+
+    def heard_of_ranks(self) -> Iterable[PeerMessage]:
+        """Returns the messages about script ranks since the last call."""

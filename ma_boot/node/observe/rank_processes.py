@@ -12,21 +12,14 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ma_boot.node.observe.stacks import UNKNOWN
+from ma_boot.node.scripts.job_processes import descendants_of
+from ma_boot.node.scripts.script_rank import find_ranks
 from ma_boot.node.supervisor.output import WorkerOutput
 from ma_boot.node.supervisor.worker_group import Worker
-from ma_boot.processes.cpu_meter import process_usages
-from ma_boot.processes.orphan_guard import children_of, processes_with
 
 # CANN's log files that are read of a rank; CANN begins a new one after some megabytes.
 MOST_PLOGS = 2
 PLOG_BYTES = 1 << 16  # read from the end of each
-# Variables that launchers set for their ranks: torchrun, accelerate and DeepSpeed; Open MPI; MPICH; msrun.
-_RANK_VARIABLES = (
-    ("RANK", "LOCAL_RANK"),
-    ("OMPI_COMM_WORLD_RANK",),
-    ("PMI_RANK",),
-    ("MS_NODE_ID", "MS_ROLE"),
-)
 
 
 class RankProcess(NamedTuple):
@@ -51,7 +44,7 @@ class RankProcess(NamedTuple):
     def all_of(cls, worker: Worker, quiet: float) -> list[RankProcess]:
         """Returns the ranks that a launcher has started, or the worker itself."""
         spec = worker.spec
-        launched = ranks_below(worker.pid) if spec.rank is None else {}
+        launched = ranks_below(worker.pid, spec.environ) if spec.rank is None else {}
         printed = time.monotonic() - worker.output.last_output if spec.rank is not None else UNKNOWN
         return [
             cls(
@@ -97,31 +90,9 @@ def _modified(file: str) -> float:
         return 0.0
 
 
-def ranks_below(launcher: int) -> dict[int, int]:
-    """Finds the ranks that a launcher has started, by the variables in their environment: rank to process.
-
-    Data loaders inherit the variables of their rank, and a script around the rank has them, too. So the
-    uppermost Python process is the rank, or the uppermost process if none is Python.
-    """
-    below = children_of((pid, usage.parent) for pid, usage in process_usages().items())
-    layer, order = [launcher], [launcher]
-    while layer:
-        layer = [child for pid in layer for child in below.get(pid, ())]
-        order += layer
-    for names in _RANK_VARIABLES:
-        first, *others = (dict(processes_with(name, order)) for name in names)
-        ranks = {pid: int(first[pid]) for pid in order if first.get(pid, "").isdecimal()}
-        ranks = {pid: rank for pid, rank in ranks.items() if all(pid in other for other in others)}
-        if ranks and launcher not in ranks:
-            lowest: dict[int, int] = {}
-            for pid in [*filter(_is_python, ranks), *ranks]:
-                lowest.setdefault(ranks[pid], pid)
-            return lowest
-    return {}
-
-
-def _is_python(pid: int) -> bool:
-    program = ""
-    with suppress(OSError):  # it has just ended
-        program = os.readlink(f"/proc/{pid}/exe")
-    return os.path.basename(program).startswith("python")
+def ranks_below(launcher: int, given: Mapping[str, str]) -> dict[int, int]:
+    """Finds the ranks that a process with the environment `given` has started: rank to process."""
+    found = [
+        (rank.number.rank, rank.pid) for rank in find_ranks(descendants_of(launcher, given)) if rank.number
+    ]
+    return dict(reversed(found))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from ma_boot.node.launch.launch_plan import Placement
 from ma_boot.node.observe.peers import PeerMessage
 from ma_boot.node.peers.failure_book import RankOwners
-from ma_boot.node.peers.mailbox import HANGS, SAVES, UPLOADS
+from ma_boot.node.peers.mailbox import HANGS, RANKS, SAVES, UPLOADS
 from ma_boot.node.peers.peer_channel import FLUSH_SECONDS, PeerChannel
 from ma_boot.node.peers.peer_exchange import PeerExchange
 from ma_boot.node.peers.restart_coordinator import POLL_SECONDS, RestartCoordinator
@@ -97,6 +97,12 @@ class JobPeers:
         """The nodes that were connected and are not any more."""
         return self._channel.unreached
 
+    @property
+    def leader_exit(self) -> int | None:
+        """The exit code with which node 0 has ended its processes; None before, and on node 0."""
+        over = self._exchange.agreement.over.get(0) if self.node else None
+        return over.code if over is not None else None
+
     def open(self, job: JobEnvironment, port: int) -> None:
         """Opens the channel, if the job has several nodes and a token.
 
@@ -128,6 +134,10 @@ class JobPeers:
     def heard_of_saves(self) -> list[PeerMessage]:
         """Returns the messages about requested checkpoints since the last call; from any thread."""
         return self._exchange.mailbox.take(SAVES)
+
+    def heard_of_ranks(self) -> list[PeerMessage]:
+        """Returns the messages about script ranks since the last call."""
+        return self._exchange.mailbox.take(RANKS)
 
     def heard_of_uploads(self) -> list[PeerMessage]:
         """Returns the messages about uploads to shared outputs since the last call; from any thread."""
@@ -168,7 +178,7 @@ class JobPeers:
         # Each attempt has a new list of workers.
         if workers is not self._workers:
             self._workers, self._has_failed = workers, False
-        ends = [worker.exit for worker in workers if worker.exit is not None]
+        ends = [end for worker in workers for end in worker.ends()]
         peer_has_failed = self._exchange.receive()
         has_failed = any(ended.code and not ended.stopped for ended in ends)
         if peer_has_failed or (has_failed and not self._has_failed):

@@ -9,20 +9,22 @@ from ma_boot.node.observe.peers import PeerMessage
 # Messages; a queue that is not polled drops its oldest ones. The hang detector is not polled while a node
 # uploads, so the limit also bounds the memory that a peer can use.
 MOST_UNREAD = 4096
-SAVES, UPLOADS, HANGS = "saves", "uploads", "hangs"
-_TOPICS = {"save": SAVES, "uploads": UPLOADS}
+SAVES, UPLOADS, HANGS, RANKS = "saves", "uploads", "hangs", "ranks"
+_TOPICS = {"save": SAVES, "uploads": UPLOADS, "ranks": RANKS}
 # Kinds that `Agreement` and `FailureBook` read at once.
 _NOT_QUEUED = frozenset({"failed", "cause", "go", "left", "stopped", "over", "here"})
 
 
 class Mailbox:
-    """Messages on saves, uploads and hangs, each in a queue of its own until it is polled.
+    """Messages on saves, uploads, hangs and script ranks, each in a queue of its own until it is polled.
 
     The thread that receives puts messages; another thread may take those of one topic.
     """
 
     def __init__(self) -> None:
-        self._queues = {topic: deque[PeerMessage](maxlen=MOST_UNREAD) for topic in (SAVES, UPLOADS, HANGS)}
+        self._queues = {
+            topic: deque[PeerMessage](maxlen=MOST_UNREAD) for topic in (SAVES, UPLOADS, HANGS, RANKS)
+        }
 
     def put(self, message: PeerMessage) -> None:
         """Queues a message; those of the failure and restart protocols belong to no queue."""

@@ -6,27 +6,28 @@ import math
 import os
 import selectors
 import time
-from collections.abc import Iterable, Sequence
-from typing import Callable
+from collections.abc import Sequence
 
+from ma_boot.node.supervisor.background import Background
 from ma_boot.node.supervisor.output import OutputPump
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.processes.children import reap_orphans
 from ma_boot.processes.control_group import OomCounters
-from ma_boot.processes.orphan_guard import process_stats, processes_with
-from ma_boot.processes.signals import SignalInbox, signal_group
+from ma_boot.processes.signals import SignalInbox
 from ma_boot.report.explain import KILLED, tells_of_sigkill
+from ma_boot.report.journal import Journal
 from ma_boot.report.result import WorkerExit
 
 
 class ExitWatch:
     """Event loop of a run; `exits` has the workers' ends in the order in which the kernel reported them."""
 
-    def __init__(self, pump: OutputPump, inbox: SignalInbox, event: Callable[..., None]) -> None:
+    def __init__(self, pump: OutputPump, inbox: SignalInbox, marker: str, journal: Journal) -> None:
         self.exits: list[WorkerExit] = []
         self._pump = pump
         self._inbox = inbox
-        self._event = event
+        self._marker = marker
+        self._journal = journal
         self._running: list[Worker] = []
         self._background: list[Background] = []
         self._oom = OomCounters()
@@ -75,14 +76,21 @@ class ExitWatch:
                     self._background.append(self._in_background(worker))
                 else:
                     self._record(worker, now_ns or time.monotonic_ns(), stopping)
+        self._take_adopted(now_ns or time.monotonic_ns(), stopping)
+
+    def _take_adopted(self, now_ns: int, stopping: bool) -> None:
+        """Reaps adopted processes, and records commands whose background has ended."""
         reaped = reap_orphans([worker.pid for worker in self._running])
+        for worker in self._running:
+            if worker.spec.starts_ranks:
+                worker.reaped.update(reaped)
         for left in list(self._background):
             failure = left.failure(reaped)
-            if failure is not None or left.is_over():
+            if failure is not None or left.is_over(bool(reaped)):
                 self._background.remove(left)
                 # As if the command had waited for its background processes.
                 left.worker.process.returncode = failure or 0
-                self._record(left.worker, now_ns or time.monotonic_ns(), stopping)
+                self._record(left.worker, now_ns, stopping)
 
     def _in_background(self, worker: Worker) -> Background:
         """Returns the background of a worker that has ended; its pidfd has no more events."""
@@ -90,7 +98,7 @@ class ExitWatch:
             self._selector.unregister(worker.pidfd)
             os.close(worker.pidfd)
             worker.pidfd = None
-        return Background(worker)
+        return Background(worker, self._marker, self._journal)
 
     def _timeout(self, seconds: float) -> float | None:
         """Returns the timeout for `select`, and excludes output from it while the pump pauses."""
@@ -112,57 +120,7 @@ class ExitWatch:
         if killed and not stopping:
             ended = ended._replace(oom=self._oom.evidence())
         self.exits.append(ended)
-        self._event(
+        self._journal.event(
             "exit", label=ended.label, rank=ended.rank, pid=ended.pid, code=ended.code, signal=ended.signal,
             seconds=ended.seconds, ended_ns=ended.ended_ns, stopped=ended.stopped, oom=ended.oom,
         )  # fmt: skip
-
-
-# A process with one of these variables that its command was not given is a rank. They come from start scripts
-# and torchrun, Open MPI, MPICH and MindSpore, in this order.
-RANK_VARIABLES = (
-    "RANK_ID", "DEVICE_ID", "LOCAL_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MS_NODE_ID",
-)  # fmt: skip
-# Seconds in which a launcher in the background imports its framework and starts the ranks.
-GRACE_SECONDS = 60.0
-# Seconds between two looks at the environments of a group; each reads /proc for all its members.
-CHECK_SECONDS = 5.0
-
-
-class Background:
-    """Process group of a command that has ended with 0.
-
-    The job waits for it while one of its processes is a rank, and during the first minute for any process.
-    So a monitor that never ends by itself holds a job for no longer than a minute.
-    """
-
-    def __init__(self, worker: Worker, grace: float = GRACE_SECONDS) -> None:
-        """Records the direct children of the command, which ma_boot has just adopted."""
-        self.worker = worker
-        stats = process_stats()
-        # Parent and process group.
-        own = (str(os.getpid()), str(worker.pid))
-        self._started = {pid for pid, stat in stats.items() if (stat[1], stat[2]) == own}
-        self._next_check = time.monotonic() + grace
-
-    def patience(self) -> float:
-        """Returns the seconds until `is_over` should be called, unless a process ends."""
-        return max(0.0, self._next_check - time.monotonic())
-
-    def failure(self, reaped: Iterable[tuple[int, int]]) -> int | None:
-        """Returns the exit code of the command's first failed child in `reaped` (pids and exit codes)."""
-        return next((code for pid, code in reaped if pid in self._started and code != 0), None)
-
-    def is_over(self) -> bool:
-        """Returns True once the group is empty, or after the grace period without a rank."""
-        if not signal_group(self.worker.pid, 0):
-            return True
-        if self.patience() > 0:
-            return False
-        self._next_check = time.monotonic() + CHECK_SECONDS
-        group = str(self.worker.pid)
-        members = [pid for pid, stat in process_stats().items() if stat[2] == group and stat[0] not in "ZX"]
-        given = self.worker.spec.environ
-        return not any(
-            value != given.get(name) for name in RANK_VARIABLES for _, value in processes_with(name, members)
-        )

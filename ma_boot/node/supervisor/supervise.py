@@ -23,10 +23,12 @@ from ma_boot.processes.orphan_guard import own_marker
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.report.journal import Journal
 from ma_boot.report.result import RunResult, WorkerExit
-from ma_boot.wording import Message
+from ma_boot.wording import Message, list_first
 
 # Seconds in which a child that a shell has just forked executes the training. Before, it looks like a shell.
 RANKS_LEFT_SECONDS = 1.0
+# Processes in a line.
+MOST_LEFT_NAMED = 8
 
 
 class Limits(NamedTuple):
@@ -89,7 +91,7 @@ def supervise(
         guarded(marker, environ),
         OutputPump(journal, inbox, limits.quiet_bytes, limits.silent_bytes) as pump,
         group,
-        ExitWatch(pump, inbox, journal.event) as watch,
+        ExitWatch(pump, inbox, marker, journal) as watch,
         _Observers(observers, journal) as observing,
     ):
         stop = StopLadder(limits.stop_timeout, limits.hurry, inbox.stops, group.signal, journal)
@@ -102,7 +104,7 @@ def supervise(
             watch.wait(patience, stop.begun)
             if stop.begun:
                 stop.escalate(group.labels())
-            elif why := stop_reason(inbox.stops, watch.exits):
+            elif why := stop_reason(inbox.stops, _ends(watch, group)):
                 _begin_stop(stop, why, inbox, watch, group)
             elif twice.check(group.workers):
                 stop.begin(str(twice.error), group.labels())
@@ -111,7 +113,7 @@ def supervise(
                 _begin_stop(stop, why, inbox, watch, group)
         _check_left_behind(twice, group, watch, stop)
         _stop_rest(group, watch, stop, journal)
-    exits = _with_losses(watch.exits, group.workers, journal)
+    exits = _with_losses(_ends(watch, group), group.workers, journal)
     return RunResult(exits, not_started or twice.error, left=tuple(stop.survivors))
 
 
@@ -150,7 +152,13 @@ class _Observers:
 def _begin_stop(stop: StopLadder, why: str, inbox: SignalInbox, watch: ExitWatch, group: WorkerGroup) -> None:
     """Begins a stop; processes that have ended by now count as ended by themselves and may be the reason."""
     watch.wait(0)
-    stop.begin(stop_reason(inbox.stops, watch.exits) or why, group.labels())
+    stop.begin(stop_reason(inbox.stops, _ends(watch, group)) or why, group.labels())
+
+
+def _ends(watch: ExitWatch, group: WorkerGroup) -> list[WorkerExit]:
+    """Returns the ends so far in order of time: of the processes, and of failed ranks that they started."""
+    of_ranks = [ended for worker in group.workers for ended in worker.failed_ranks]
+    return sorted([*of_ranks, *watch.exits], key=lambda ended: ended.ended_ns)
 
 
 def _with_losses(
@@ -159,7 +167,7 @@ def _with_losses(
     """Returns the exits with the bytes missing in their log files, once those are written."""
     journal.logs.flush()
     lost = {worker.spec.label: worker.output.lost for worker in workers}
-    return tuple(ended._replace(log_lost=lost[ended.label]) for ended in exits)
+    return tuple(ended._replace(log_lost=lost.get(ended.label, 0)) for ended in exits)
 
 
 def stop_reason(stops: Sequence[int], exits: Sequence[WorkerExit]) -> str:
@@ -179,11 +187,24 @@ def _check_left_behind(twice: StartedTwice, group: WorkerGroup, watch: ExitWatch
         watch.wait(RANKS_LEFT_SECONDS / 10)
 
 
+def _report_rest(group: WorkerGroup, rest: Sequence[str], stop: StopLadder, journal: Journal) -> None:
+    """Reports the processes that are stopped at the end: after a success the user may miss their work."""
+    named = list_first(group.describe_left(), MOST_LEFT_NAMED)
+    if stop.begun or any(worker.exit is None or worker.exit.code for worker in group.workers):
+        journal.say(f"stopping processes left behind: {', '.join(rest)}: {named}")
+        return
+    text = (
+        "stopping processes that are left in the background: {} (a training belongs in the foreground, or "
+        "`wait` at the end of the script)"
+    )
+    journal.warn(Message.of(text, named))
+
+
 def _stop_rest(group: WorkerGroup, watch: ExitWatch, stop: StopLadder, journal: Journal) -> None:
     """Stops processes left behind, in the workers' process groups or in other sessions."""
     rest = group.left_behind()
     if rest and not stop.survivors:
-        journal.say(f"stopping processes left behind: {', '.join(rest)}")
+        _report_rest(group, rest, stop, journal)
         stop.begin_again()
     while rest and not stop.survivors:
         watch.wait(stop.patience())

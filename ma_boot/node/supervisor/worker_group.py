@@ -13,6 +13,8 @@ from typing import BinaryIO, cast
 
 from ma_boot.errors import BootError, CannotCreate, CommandNotFound, NotExecutable
 from ma_boot.node.launch.launch_plan import WorkerSpec
+from ma_boot.node.scripts.job_processes import command_of
+from ma_boot.node.scripts.leftovers import describe_process
 from ma_boot.node.supervisor.output import WorkerOutput
 from ma_boot.node.supervisor.stop_ladder import UNKILLABLE_SECONDS
 from ma_boot.processes.children import adopted_children, reap_orphans
@@ -99,6 +101,10 @@ class WorkerGroup:
         of_groups = [f"children of {worker.spec.label}" for worker in self.workers if worker.pid in groups]
         return of_groups or ([f"{len(left)} detached process{'es' if len(left) > 1 else ''}"] if left else [])
 
+    def describe_left(self) -> list[str]:
+        """Describes each process that is left by its command."""
+        return [describe_process(pid, words) for pid in self._processes() if (words := command_of(pid))]
+
     def signal(self, signum: int, detached: bool = False) -> None:
         """Signals the process groups; if `detached`, or once all workers have ended, also other processes.
 
@@ -139,6 +145,10 @@ def _group_of(pid: int) -> int:
 class Worker:
     """Started process and its output; `exit` is None until its end is recorded.
 
+    `failed_ranks` are ranks that the process has started itself and whose failure stops the run; `reaped` are
+    the exit codes of its descendants that ma_boot has adopted, by pid. `is_held`: processes that it leaves
+    are awaited, whatever they are.
+
     `pidfd` becomes readable when the process ends (pidfd_open(2), Linux 5.3). On an older kernel it is None,
     and the process is polled after each SIGCHLD.
     """
@@ -152,6 +162,9 @@ class Worker:
         """
         self.spec = spec
         self.exit: WorkerExit | None = None
+        self.failed_ranks: list[WorkerExit] = []
+        self.reaped: dict[int, int] = {}
+        self.is_held = False
         with _affinity(spec.cores):
             self.process = subprocess.Popen(
                 spec.argv,
@@ -178,6 +191,10 @@ class Worker:
     def pid(self) -> int:
         """Pid of the process, its group and its session; may be reused once the end is recorded."""
         return self.process.pid
+
+    def ends(self) -> list[WorkerExit]:
+        """Returns the end of the process, if it has ended, and those of its failed ranks."""
+        return [*self.failed_ranks, *([self.exit] if self.exit is not None else [])]
 
     def so_far(self) -> WorkerExit:
         """Returns the end of the process as if it were stopped now, with its last output."""

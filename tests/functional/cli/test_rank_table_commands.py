@@ -260,7 +260,7 @@ class TestWaiting:
         node.variables["RANK_TABLE_FILE_V_1_0"] = single(tmp_path, "ready.json", "10.0.0.1", devices=2)
         ended = node.boot(RANK, "print:started")
         assert ended.code == 0, ended.output
-        assert "ranks 0-1 of 2" in ended.output
+        assert "ranks 0-1, world size 2" in ended.output
 
     def test_table_of_version_2_is_passed_through(self, node: Node) -> None:
         document = {"status": "completed", "version": "2.0", "rank_count": 2, "rank_list": [{"rank_id": 0}]}

@@ -32,6 +32,7 @@ class Others:
 
     others: Collection[int] = (1, 2)
     unreached: Collection[int] = (2, 7)
+    leader_exit: int | None = None
 
     def __init__(self, *others: int, node: int = 0) -> None:
         self.node = node
@@ -48,6 +49,9 @@ class Others:
     def heard(self) -> list[PeerMessage]:
         messages, self.messages = self.messages, []
         return messages
+
+    def heard_of_ranks(self) -> list[PeerMessage]:
+        return []
 
     def heard_of_saves(self) -> list[PeerMessage]:
         return []

@@ -268,7 +268,7 @@ ADDED = (  # by ma_boot
 def test_unchanged_script_gets_the_environment_of_a_manual_start(
     scripts: Path, tmp_path: Path, name: str, where: str, nodes: int
 ) -> None:
-    """`run_cluster.sh` alone supports several nodes; the others train on each node separately."""
+    """`run_cluster.sh` alone supports several nodes; the others train on each node separately, which is an error."""
     devices = 8 if name == "run_cluster.sh" else 2
     directory, *arguments = AS_THEY_STAND[name]
     for number in range(nodes):
@@ -284,6 +284,8 @@ def test_unchanged_script_gets_the_environment_of_a_manual_start(
             scripts / name, *hand, directory=directory, more=by_hand.light_pytest(), ranks=devices
         )
         variables = {**booted.light_pytest(), **platform(booted, number, nodes, devices)}
+        if name != "run_cluster.sh":
+            variables["MABOOT_SCRIPT_RANKS"] = "report"
         target = booted.root / directory / name
         target.parent.mkdir(exist_ok=True)
         target.write_text((scripts / name).read_text().replace(GAP, COMMAND))

@@ -169,7 +169,7 @@ def test_a_plan_shows_none(laptop: Path, more: Sequence[str]) -> None:
 
 
 def test_a_rehearsal_shows_none(laptop: Path) -> None:
-    """Its lines, its mark and verdicts, all events and pages, and the list of rehearsals."""
+    """Its lines, its mark and verdicts, all events and pages."""
     typed = ["--append-args", shlex.join(words(planted())), "train.py", *words(planted())]
     done = ma_boot(laptop, "--local", "--nodes", "2", *typed)
     assert done.returncode == 1, done.stdout
@@ -179,8 +179,6 @@ def test_a_rehearsal_shows_none(laptop: Path) -> None:
     assert all(any(Path(name).match(kind) for name in files) for kind in kinds if kind != "verdicts.json")
     for text in files.values():
         assert_none_in(text, figures=False)
-    for more in ([], ["--json"]):
-        assert_none_in(ma_boot(laptop, "rehearsal", "list", *more).stdout)
 
 
 JOB = """\

@@ -18,6 +18,7 @@ from ma_boot.node.supervisor.exit_watch import ExitWatch
 from ma_boot.node.supervisor.output import OutputPump
 from ma_boot.node.supervisor.worker_group import WorkerGroup
 from ma_boot.processes.control_group import OomCounters
+from ma_boot.processes.orphan_guard import own_marker
 from ma_boot.processes.signals import SignalInbox
 from tests.functional.node import alive, eventually
 from tests.functional.supervisor.conftest import EventLog, Started, shell
@@ -37,7 +38,7 @@ def watched(started: Started, inbox: SignalInbox, journal: EventLog) -> Watched:
         with (
             OutputPump(journal, inbox, 1 << 29, 1 << 30) as pump,
             started(*ranks) as group,
-            ExitWatch(pump, inbox, journal.event) as watch,
+            ExitWatch(pump, inbox, own_marker(""), journal) as watch,
         ):
             for worker in group.workers:
                 if not pidfd and worker.pidfd is not None:

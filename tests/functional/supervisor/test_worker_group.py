@@ -187,7 +187,7 @@ class TestEnd:
         (tmp_path / "daemon.sh").write_text(script)
         supervised("setsid bash daemon.sh & while [ ! -e ready ]; do sleep 0.05; done")
         assert (tmp_path / "ended").exists()
-        assert "stopping processes left behind: " in journal.screen()
+        assert "stopping processes that are left in the background: bash daemon.sh (pid " in journal.screen()
 
     def test_a_good_end_is_no_stop(self, supervised: Supervised, journal: EventLog) -> None:
         journal.say("begins")

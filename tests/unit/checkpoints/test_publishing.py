@@ -91,6 +91,17 @@ def test_superseded_checkpoints_are_removed_with_keep_or_versions_but_not_after_
     assert again.last_published == "10"
 
 
+def test_without_a_complete_checkpoint_nothing_is_removed() -> None:
+    assert not begun().with_part(published(10), 5.0).needs_removal(3, None)
+
+
+def test_older_complete_checkpoint_does_not_replace_a_newer_one() -> None:
+    """Listings of a store may be stale."""
+    newer = begun().with_part(published(20), 5.0).with_complete(CheckpointName(ATTEMPT, 20), 6.0)
+    state = newer.with_complete(CheckpointName(ATTEMPT, 10), 9.0)
+    assert (state.newest, state.complete_step) == (newer.newest, ("20", 6.0))
+
+
 def test_step_that_changed_during_its_upload_is_forgotten_and_torn_files_stay_known() -> None:
     ledger = StepLedger({}).with_taken(taken(10)).with_taken(taken(10, 2))
     ledger = ledger.with_torn(taken(10, 2)).without(taken(10, 2))

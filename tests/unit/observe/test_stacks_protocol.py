@@ -22,6 +22,7 @@ class TwoRanksEach:
     node = 0
     others = (1, 2)
     unreached = ()
+    leader_exit = None
 
     def has_rank(self, node: int, rank: int) -> bool:
         return rank // 2 == node
@@ -29,7 +30,7 @@ class TwoRanksEach:
     def tell(self, kind: str, body: object) -> None:
         raise NotImplementedError
 
-    heard = heard_of_saves = tell
+    heard = heard_of_saves = heard_of_ranks = tell
 
 
 PEERS: Any = TwoRanksEach()
@@ -166,3 +167,14 @@ def test_encoded_messages_are_bounded() -> None:
     fields = encode_report(report)
     assert [len(fold["stack"]) for fold in fields["folded"]] == [500] * 256
     assert len(fields["waits"]) == 40
+
+
+WORKING = 'Thread 1 (active): "MainThread"\n    evaluate (train.py:60)\n    <module> (train.py:80)\n'
+WAITING = 'Thread 1 (active): "MainThread"\n    all_reduce (torch/distributed/c10d.py:9)\n    <module> (train.py:9)\n'
+
+
+def test_silent_node_is_suspected_although_a_rank_is_at_work() -> None:
+    ranks = [RankAtHang(0, 0, WORKING, 5.0, printed=1.0), RankAtHang(1, 0, WAITING, 60.0, printed=60.0)]
+    assert StacksReport.of(ranks, ()).working == (0,)
+    report = StacksReport.of(ranks, (2,))
+    assert (report.working, report.suspect and report.suspect.node) == ((), 2)

@@ -1,0 +1,1 @@
+"""Ranks that a command starts itself, and the processes that it leaves."""

@@ -1,0 +1,1 @@
+"""Script ranks: their numbers, ends and leftovers, as values."""
