@@ -19,6 +19,7 @@ from ma_boot.errors import ConfigError
 from ma_boot.node.observe.peers import Peers
 from ma_boot.node.scripts.job_processes import JobProcesses, log_file_of
 from ma_boot.node.scripts.rank_numbers import JobShape, NodeRanks, find_wrong_numbers
+from ma_boot.node.scripts.rank_output import RankOutput, read_tail
 from ma_boot.node.scripts.script_rank import find_ranks
 from ma_boot.node.scripts.script_state import Key, RankEnd, ScriptRank, ScriptRanksState
 from ma_boot.node.supervisor.worker_group import Worker
@@ -34,8 +35,6 @@ LOOK_SECONDS = (0.5, 5.0)
 SETTLED_SECONDS = 15.0
 # Nanoseconds between a rank's end and that of its command: causes are ordered by milliseconds.
 BEFORE_NS = 2_000_000
-# Bytes of a rank's log file that are read, as much as is kept of a worker's output.
-TAIL_BYTES = 1 << 16
 
 # Seconds after the end of node 0 in which its peers end, too, if they are no servers.
 LEADER_SECONDS = 10.0
@@ -239,6 +238,7 @@ class _Watched:
         self._processes = JobProcesses(marker, command.spec.environ)
         self._changed = time.monotonic()
         self._oom = OomCounters()
+        self._outputs: dict[Key, RankOutput] = {}
         self._keys: dict[int, Key] = {}
         self._poll = select.poll()
 
@@ -251,6 +251,8 @@ class _Watched:
                 rank = ScriptRank(process, process.number, log_file_of(process.pid), now)
                 new.append(rank)
                 self._open(process.pid, process.key)
+                self._outputs[process.key] = RankOutput(rank.number.rank, process.pid, rank.log_file)
+                self.command.started_ranks.append(self._outputs[process.key])
             found += [rank] if rank is not None else []
         return found, new
 
@@ -271,6 +273,7 @@ class _Watched:
     def end_of(self, rank: ScriptRank, now: float) -> RankEnd:
         """Returns the end of a rank that does not run any more."""
         log = rank.log_file
+        self._outputs[rank.process.key].has_ended = True
         # Its last lines may still be in the pipe.
         self.command.output.take()
         output = self.command.output.tail() if log is None else read_tail(log)
@@ -355,13 +358,3 @@ def merged(
             added.append(ended if end.code is not None else ended._replace(code=by_command.code))
     new = [ended for ended in added if ended.pid not in known]
     return tuple(sorted([*exits, *new], key=lambda ended: ended.ended_ns))
-
-
-def read_tail(path: str) -> str:
-    """Returns the last 64 KiB of a file as text; empty if it is unreadable."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
-            return file.read(TAIL_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return ""

@@ -15,6 +15,7 @@ from ma_boot.errors import BootError, CannotCreate, CommandNotFound, NotExecutab
 from ma_boot.node.launch.launch_plan import WorkerSpec
 from ma_boot.node.scripts.job_processes import command_of
 from ma_boot.node.scripts.leftovers import describe_process
+from ma_boot.node.scripts.rank_output import RankOutput
 from ma_boot.node.supervisor.output import WorkerOutput
 from ma_boot.node.supervisor.stop_ladder import UNKILLABLE_SECONDS
 from ma_boot.processes.children import adopted_children, reap_orphans
@@ -145,9 +146,9 @@ def _group_of(pid: int) -> int:
 class Worker:
     """Started process and its output; `exit` is None until its end is recorded.
 
-    `failed_ranks` are ranks that the process has started itself and whose failure stops the run; `reaped` are
-    the exit codes of its descendants that ma_boot has adopted, by pid. `is_held`: processes that it leaves
-    are awaited, whatever they are.
+    `started_ranks` are the ranks that the process has started itself, and `failed_ranks` the ends of those
+    whose failure stops the run; an observer adds both. `reaped` are the exit codes of its descendants that
+    ma_boot has adopted, by pid. `is_held`: processes that it leaves are awaited, whatever they are.
 
     `pidfd` becomes readable when the process ends (pidfd_open(2), Linux 5.3). On an older kernel it is None,
     and the process is polled after each SIGCHLD.
@@ -162,6 +163,7 @@ class Worker:
         """
         self.spec = spec
         self.exit: WorkerExit | None = None
+        self.started_ranks: list[RankOutput] = []
         self.failed_ranks: list[WorkerExit] = []
         self.reaped: dict[int, int] = {}
         self.is_held = False

@@ -37,7 +37,9 @@ class Output:
 def worker_with(output: Output, **environ: str) -> Worker:
     """A worker with this output, whose process is that of the tests."""
     spec = WorkerSpec("rank 0", (), "", environ, "", 0)
-    return cast(Worker, SimpleNamespace(spec=spec, pid=os.getpid(), exit=None, output=output))
+    return cast(
+        Worker, SimpleNamespace(spec=spec, pid=os.getpid(), exit=None, output=output, started_ranks=[])
+    )
 
 
 @contextmanager

@@ -6,43 +6,43 @@ from collections.abc import Sequence
 from typing import Callable
 
 from ma_boot.node.observe.metrics.progress import Reading, Search, TrainingProgress, parse_pattern
-from ma_boot.node.supervisor.worker_group import Worker
+from ma_boot.node.observe.metrics.source import Source
 
 
 class OutputReader:
-    """Reads the output of workers; keeps the readings of the current period, and of the whole run.
+    """Reads the output of processes; keeps the readings of the current period, and of the whole run.
 
     `patterns` are the user's (`NAME=REGEX`); `warn` reports one that is dropped.
     """
 
-    def __init__(
-        self, workers: Sequence[Worker], patterns: Sequence[str], warn: Callable[[str], None]
-    ) -> None:
-        own = tuple(map(parse_pattern, patterns))
-        search = _search(warn) if own else lambda pattern, lines: None
-        self._workers = workers
-        self._progress = [TrainingProgress(own, search) for _ in workers]
-        self.of_run = [Reading() for _ in workers]
-        self.of_period = [Reading() for _ in workers]
+    def __init__(self, patterns: Sequence[str], warn: Callable[[str], None]) -> None:
+        self._patterns = tuple(map(parse_pattern, patterns))
+        self._search = _search(warn) if self._patterns else lambda pattern, lines: None
+        self._progress: dict[Source, TrainingProgress] = {}
+        self.of_run: dict[Source, Reading] = {}
+        self.of_period: dict[Source, Reading] = {}
 
-    def read(self) -> list[tuple[Worker, Reading]]:
-        """Reads what was printed since the last call, and returns it for each worker."""
+    def read(self, sources: Sequence[Source]) -> list[tuple[Source, Reading]]:
+        """Reads what was printed since the last call, and returns it for each process."""
         found = []
-        for at, (worker, progress) in enumerate(zip(self._workers, self._progress)):
-            new = progress.read(*worker.output.since(progress.position))
-            self.of_period[at] = self.of_period[at].updated_by(new)
-            self.of_run[at] = self.of_run[at].updated_by(new)
-            found.append((worker, new))
+        for source in sources:
+            if source not in self._progress:
+                self._progress[source] = TrainingProgress(self._patterns, self._search)
+            progress = self._progress[source]
+            new = progress.read(*source.since(progress.position))
+            self.of_period[source] = self.of_period.get(source, Reading()).updated_by(new)
+            self.of_run[source] = self.of_run.get(source, Reading()).updated_by(new)
+            found.append((source, new))
         return found
 
     @property
     def has_news(self) -> bool:
         """Tells if anything was read in this period."""
-        return any(reading != Reading() for reading in self.of_period)
+        return any(reading != Reading() for reading in self.of_period.values())
 
     def begin_period(self) -> None:
         """Forgets the readings of the period."""
-        self.of_period = [Reading() for _ in self._workers]
+        self.of_period = {}
 
 
 def _search(warn: Callable[[str], None]) -> Search:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,6 +25,7 @@ from ma_boot.node.observe.metrics.cards import CardTools
 from ma_boot.node.observe.metrics.output_reader import OutputReader
 from ma_boot.node.observe.metrics.progress import Reading
 from ma_boot.node.observe.metrics.record import HostSample, RankSample, RankUsage, Sample, event_of
+from ma_boot.node.observe.metrics.source import Source, Sources
 from ma_boot.node.observe.metrics.training_rules import LossNotFinite, SlowRank, TrainingWatch
 from ma_boot.node.observe.metrics.usage import UsageReader
 from ma_boot.node.supervisor.worker_group import Worker
@@ -78,11 +79,11 @@ class Sampler:
         self, options: Sampling, workers: Sequence[Worker], started: float, journal: Journal
     ) -> None:
         self._options = options
-        self._workers = workers
         self._started = started
         self._journal = journal
-        self._usage = UsageReader(workers)
-        self._output = OutputReader(workers, options.patterns, journal.warn)
+        self._sources = Sources(workers)
+        self._usage = UsageReader(workers[0].spec if workers else None)
+        self._output = OutputReader(options.patterns, journal.warn)
         environ = workers[0].spec.environ if workers else {}
         self._cards = CardPoller(CardTools(environ), options.interval)
         self._watch = TrainingWatch()
@@ -133,13 +134,14 @@ class Sampler:
             self._journal.warn(f"metrics are not served at {self._options.port}: {error.strerror or error}")
             return
         self._read_output()
-        self._publish(self._usage.of_ranks(), time.monotonic(), self._usage.of_host())
+        self._publish(self._usage.of_ranks(self._sources.all()), time.monotonic(), self._usage.of_host())
         self._journal.say(f"metrics: http://{self._endpoint.at}/metrics")
 
     def _sample(self, cancel: threading.Event) -> None:
         """Takes a sample, serves it, and writes an event if its period is over."""
         self._cards.poll(cancel)
-        now, usages, host = time.monotonic(), self._usage.of_ranks(), self._usage.of_host()
+        now, usages = time.monotonic(), self._usage.of_ranks(self._sources.all())
+        host = self._usage.of_host()
         self._read_output()
         self._publish(usages, now, host)
         if now - self._written.at >= self._options.period(now - self._started):
@@ -150,18 +152,18 @@ class Sampler:
         """Writes what the processes had printed last before they ended."""
         self._read_output()
         if self._output.has_news:
-            ranks = self._ranks([None] * len(self._workers), self._output.of_period)
+            ranks = self._ranks({}, self._output.of_period)
             self._write(Sample(time.monotonic(), ranks, self._usage.of_host()))
 
     def _ranks(
-        self, usages: Sequence[RankUsage | None], readings: Sequence[Reading]
+        self, usages: Mapping[Source, RankUsage], readings: Mapping[Source, Reading]
     ) -> tuple[RankSample, ...]:
         return tuple(
-            RankSample(worker.spec.label, worker.spec.rank, usage, reading)
-            for worker, usage, reading in zip(self._workers, usages, readings)
+            RankSample(source.label, source.rank, usages.get(source), readings.get(source, Reading()))
+            for source in self._sources.all()
         )
 
-    def _publish(self, usages: Sequence[RankUsage | None], now: float, host: HostSample) -> None:
+    def _publish(self, usages: Mapping[Source, RankUsage], now: float, host: HostSample) -> None:
         if self._endpoint is not None:
             ranks = self._ranks(usages, self._output.of_run)
             sample = Sample(now, ranks, host, self._cards.kind, self._cards.of_run)
@@ -175,8 +177,8 @@ class Sampler:
 
     def _read_output(self) -> None:
         """Reads the new output, and reports what the rules find in it."""
-        for worker, new in self._output.read():
-            self._watch, loss = self._watch.after_reading(worker.spec.label, worker.spec.rank, new)
+        for source, new in self._output.read(self._sources.all()):
+            self._watch, loss = self._watch.after_reading(source.label, source.rank, new)
             if loss is not None:
                 self._report_loss(loss)
         self._watch, slow = self._watch.compared()

@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ma_boot.node.launch.launch_plan import WorkerSpec
 from ma_boot.node.observe.metrics.record import HostSample, RankUsage
-from ma_boot.node.supervisor.worker_group import Worker
+from ma_boot.node.observe.metrics.source import Source
 from ma_boot.processes.control_group import file_text, memory_groups
 from ma_boot.processes.cpu_meter import CpuMeter, ProcessUsage, io_counters, process_usages
 
@@ -18,22 +19,23 @@ _NO_LIMIT = 1 << 60
 
 
 class UsageReader:
-    """Reads the usage of workers, each until it ends, and of the machine."""
+    """Reads the usage of processes, each until it ends, and of the machine with the disks of `spec`."""
 
-    def __init__(self, workers: Sequence[Worker]) -> None:
-        self._workers = workers
-        self._meters = [RankMeter(worker.pid) for worker in workers]
-        spec = workers[0].spec if workers else None
+    def __init__(self, spec: WorkerSpec | None) -> None:
+        self._meters: dict[Source, RankMeter] = {}
         used = (spec.cwd, os.path.dirname(spec.log_file)) if spec else ()
         self._disks = tuple(dict.fromkeys((*used, "/cache", "/dev/shm")))
 
-    def of_ranks(self) -> list[RankUsage | None]:
-        """Returns the usage of each worker; None for one that has ended."""
+    def of_ranks(self, sources: Sequence[Source]) -> dict[Source, RankUsage]:
+        """Returns the usage of each process that has not ended."""
         processes = process_usages()
-        return [
-            meter.measure(processes) if worker.exit is None else None
-            for worker, meter in zip(self._workers, self._meters)
-        ]
+        usages: dict[Source, RankUsage] = {}
+        for source in sources:
+            meter = self._meters.setdefault(source, RankMeter(source.pid))
+            usage = None if source.has_ended else meter.measure(processes)
+            if usage is not None:
+                usages[source] = usage
+        return usages
 
     def of_host(self) -> HostSample:
         """Returns the usage of the machine, with the disks of working directory, logs, cache and memory."""
