@@ -33,6 +33,7 @@ BY_RANKS = [
 
 def rehearse(project: Path, line: str, nodes: int, **variables: str) -> Ended:
     options = ["--local", "--nodes", str(nodes), "--devices-per-node", "2", "--python", str(WITH_TORCH)]
+    options += ["--stop-timeout", "3"]  # seconds, since Ray's processes take all of them
     done = subprocess.run(
         [sys.executable, "-m", "ma_boot", *options, *shlex.split(line)[1:]],
         cwd=project, env={**os.environ, **variables},
