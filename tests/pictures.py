@@ -56,6 +56,18 @@ for step in range(1, 61):
 """
 
 
+# A start script as in the guides: it starts the ranks of its node itself, each with a file for its output.
+SCRIPT = """\
+#!/bin/bash
+cd "$(dirname "$0")"
+for ((i = 0; i < 2; i++)); do
+    export DEVICE_ID=$i RANK_ID=$((RANK_START + i))
+    python3 -u train.py bad-data > "train$RANK_ID.log" 2>&1 &
+done
+wait
+"""
+
+
 class Rehearsed(NamedTuple):
     """Output of a rehearsal, with the colours of a terminal, and its page."""
 
@@ -71,22 +83,30 @@ def main() -> None:
         project = Path(place, "resnet")
         project.mkdir()
         (project / "train.py").write_text(TRAIN)
+        (project / "run.sh").write_text(SCRIPT)
         (project / "barriers").mkdir()
         hang = ("train.py", "hang", str(project / "barriers"))
+        script = ("--sandbox", "bwrap", "--workdir", "code", "bash", "run.sh")
         jobs = {
             "success": rehearse(project, "--sandbox", "bwrap", "train.py"),
             "exception": rehearse(project, "--sandbox", "bwrap", "train.py", "bad-data"),
+            "script": rehearse(project, *script, MABOOT_SCRIPT_RANK_GRACE="1"),
             "hang": rehearse(project, "--hang-timeout", "5", "--hang-action", "stop", *hang),
         }
         (PICTURES / "terminal.svg").write_text(terminal(jobs["exception"].output))
         photograph({name: job.page for name, job in jobs.items()})
 
 
-def rehearse(project: Path, *words: str) -> Rehearsed:
+def rehearse(project: Path, *words: str, **variables: str) -> Rehearsed:
     """Runs the training in a rehearsal of two nodes with two ranks each."""
     words = ("--local", "--nodes", "2", "--devices-per-node", "2", *words)
-    own = {"FORCE_COLOR": "1", "COLUMNS": str(COLUMNS), "MABOOT_METRICS": "1", "PATH": "/usr/bin:/bin"}
-    environ = {**os.environ, **own}  # a python of the system, as on any machine
+    own = {
+        "FORCE_COLOR": "1",
+        "COLUMNS": str(COLUMNS),
+        "MABOOT_METRICS": "1",
+        "PATH": "/usr/bin:/bin",
+    }
+    environ = {**os.environ, **own, **variables}  # a python of the system, as on any machine
     done = subprocess.run(
         [sys.executable, "-m", "ma_boot", *words], cwd=project, env=environ, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, check=False, text=True, encoding="utf-8",

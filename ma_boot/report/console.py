@@ -40,6 +40,8 @@ _WARNING = re.compile(
     rb"\bWARN(ING)?\b|\w+Warning: |^(hint|warning|note): |\bretrying\b|\bhave ended badly\b"
 )
 _SUCCESS = re.compile(rb"\bexit code 0: ")
+# A success that is doubtful names a failure, so this comes before the failures.
+_DOUBT = re.compile(rb"\bexit code 0, but |^in doubt: ")
 
 Show = Callable[[Sequence[str]], None]
 
@@ -244,7 +246,7 @@ def _painted_line(line: bytes) -> bytes:
     if prefix is None:
         return line
     words = line[prefix.end() :]
-    styles = ((_FAILURE, _RED), (_WARNING, _YELLOW), (_SUCCESS, _GREEN))
+    styles = ((_DOUBT, _YELLOW), (_FAILURE, _RED), (_WARNING, _YELLOW), (_SUCCESS, _GREEN))
     style = next((style for pattern, style in styles if pattern.search(words[:_LOOKED_AT])), None)
     if style is not None and b"\x1b" not in words:
         words = style + words + _NO_STYLE

@@ -12,6 +12,7 @@ from ma_boot.errors import BootError, ExitCode, InternalError, OutputLost, Stopp
 from ma_boot.platform.modelarts.job import ChannelContent, JobEnvironment
 from ma_boot.redact import masked, without_secrets
 from ma_boot.report.cause import Cause, lost_its_peer, words_of
+from ma_boot.report.doubt import Doubt, doubt_of
 from ma_boot.report.explain import (
     explanation,
     failed_mpi_rank,
@@ -28,6 +29,7 @@ from path_mapping.errors import printable
 
 # Programs search for this line, so no mark of its kind precedes it.
 EXIT_CODE = "exit code {}: "
+DOUBTFUL_EXIT_CODE = "exit code {}, but "
 # Other processes with a line of their own, so that the report fits on a screen.
 MOST_OTHERS = 8
 # Lines.
@@ -174,8 +176,16 @@ def _by_lost_output(ending: Ending) -> ExitStatus | None:
 
 
 def _success(ending: Ending) -> ExitStatus | None:
-    run = ending.run
-    return ExitStatus(int(ExitCode.SUCCESS), None, "success") if run is not None and run.succeeded else None
+    """Applies to a run that succeeded; the code stays 0 if that is doubtful, as it is the command's own."""
+    if ending.run is None or not ending.run.succeeded:
+        return None
+    doubt = doubt_about(ending)
+    return ExitStatus(int(ExitCode.SUCCESS), None, "success" if doubt is None else str(doubt))
+
+
+def doubt_about(ending: Ending) -> Doubt | None:
+    """Returns the doubt about a success; None if there is none, or if the run has failed."""
+    return doubt_of(ending.run.exits) if ending.run is not None and ending.run.succeeded else None
 
 
 RULES: tuple[Callable[[Ending], ExitStatus | None], ...] = (
@@ -229,6 +239,7 @@ def end_event(ending: Ending) -> dict[str, Any]:
     """Returns the fields of a node's last event."""
     failure = ending.run.first_failure if ending.run else None
     code, by, cause = exit_status(ending)
+    doubt = doubt_about(ending)
     return {
         "exit_code": code,
         "by": by,
@@ -236,6 +247,7 @@ def end_event(ending: Ending) -> dict[str, Any]:
         "label": failure.label if failure else None,
         "words": words_of(failure) if failure else "",
         "signal": ending.stopped_by,
+        "doubt": doubt.fields() if doubt else None,
     }
 
 
@@ -252,7 +264,7 @@ def report_lines(ending: Ending, page: str | None = None) -> list[str]:
     if run is not None:
         failed = _process_of(ending, run)
         of_processes = _failure_lines(ending, failed) if failed is not None else []
-        of_processes += _lines_of_others(run, failed)
+        of_processes += [*_doubt_lines(ending, by), *_lines_of_others(run, failed)]
     # The details of a failed process are its remedies: they go above the summary, which ends with the cause.
     if by == "training":
         of_processes, details = [*of_processes, *details], []
@@ -270,7 +282,9 @@ def last_lines(ending: Ending) -> list[str]:
     """Returns the exit code with its headline, and the cause if it adds information."""
     code, _, cause = exit_status(ending)
     headline = lines_of(cause)[0]
-    return [Message.of("{}{}", EXIT_CODE.format(code), headline), *_cause_line(ending)]
+    is_doubtful = code == ExitCode.SUCCESS and doubt_about(ending) is not None
+    exit_code = (DOUBTFUL_EXIT_CODE if is_doubtful else EXIT_CODE).format(code)
+    return [Message.of("{}{}", exit_code, headline), *_cause_line(ending)]
 
 
 def _cause_line(ending: Ending) -> list[str]:
@@ -313,11 +327,37 @@ def _channel_line(content: ChannelContent) -> str:
 
 def _failure_lines(ending: Ending, failure: WorkerExit) -> list[str]:
     """Returns the first failed process and the end of its output."""
+    return [f"the cause: {_process_line(ending, failure)}", *_output_lines(failure)]
+
+
+def _doubt_lines(ending: Ending, by: str | None) -> list[str]:
+    """Returns the process whose success is doubtful, and the end of its output.
+
+    If the node ends for lost outputs, the failure of that process is probably why: its line is a warning.
+    """
+    process, doubt = _process_in_doubt(ending), doubt_about(ending)
+    if process is None or doubt is None:
+        return []
+    lines = [f"in doubt: {_process_line(ending, process)}", *_output_lines(process)]
+    return lines if by is None else [*lines, WarningLine(str(doubt))]
+
+
+def _process_in_doubt(ending: Ending) -> WorkerExit | None:
+    doubt = doubt_about(ending)
+    exits = ending.run.exits if ending.run is not None and doubt is not None else ()
+    return next((ended for ended in exits if doubt is not None and ended.label == doubt.label), None)
+
+
+def _process_line(ending: Ending, ended: WorkerExit) -> str:
     host = f", host {ending.job.host}" if ending.job else ""
-    device = "" if failure.device is None else f", device {failure.device}"
-    lines = [f"the cause: {failure.label}{device}{host}, pid {failure.pid}; its log: {failure.log_file}"]
+    device = "" if ended.device is None else f", device {ended.device}"
+    return f"{ended.label}{device}{host}, pid {ended.pid}; its log: {ended.log_file}"
+
+
+def _output_lines(failure: WorkerExit) -> list[str]:
+    """Returns the last words of a process, and hints for them."""
     output = output_of_failed_rank(failure.output)
-    lines += [f"  | {_shortened(line)}" for line in last_words(output)]
+    lines = [f"  | {_shortened(line)}" for line in last_words(output)]
     return [*lines, *(Message.of("{}: {}", "hint", hint) for hint in hints_for(output))]
 
 
@@ -353,10 +393,14 @@ def _exception(ended: WorkerExit) -> str | None:
 
 
 def failure_document(ending: Ending) -> dict[str, Any]:
-    """Returns the failure as a JSON value for programs; `summary` has at most 1,024 characters."""
-    run = ending.run
+    """Returns the failure or the doubt as a JSON value for programs.
+
+    `summary` has at most 1,024 characters.
+    """
+    run, doubt = ending.run, doubt_about(ending)
     failure = run.first_failure if run else None
-    output = output_of_failed_rank(failure.output) if failure else ""
+    told = failure or _process_in_doubt(ending)
+    output = output_of_failed_rank(told.output) if told else ""
     code, _, cause = exit_status(ending)
     return {
         "exit_code": code,
@@ -369,6 +413,7 @@ def failure_document(ending: Ending) -> dict[str, Any]:
         "output_lost": str(ending.lost) if ending.lost else None,
         "cause": ending.cause.fields() if ending.cause else None,
         "job_cause": str(ending.cause) if ending.cause and ending.agreed else None,
+        "doubt": doubt.fields() if doubt else None,
     }
 
 
@@ -378,12 +423,13 @@ def _as_json(run: RunResult, ended: WorkerExit) -> dict[str, Any]:
 
 
 def write_failure(ending: Ending) -> None:
-    """Writes `<job>-node-<i>-failure.json` to the log directory after a failure, without secrets.
+    """Writes `<job>-node-<i>-failure.json` to the log directory, without secrets, after a failure or a doubt.
 
     A file that the training wrote there (`MABOOT_FAILURE_FILE`) is kept, and ours put beside it. Errors are
     ignored: the report on the screen has everything.
     """
-    if ending.job is None or exit_status(ending).code == ExitCode.SUCCESS:
+    has_succeeded = exit_status(ending).code == ExitCode.SUCCESS and doubt_about(ending) is None
+    if ending.job is None or has_succeeded:
         return
     path = Path(ending.job.failure_file)
     try:

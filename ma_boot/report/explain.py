@@ -59,13 +59,6 @@ _SIGKILL_BELOW = (
     r"^ *exitcode +: -9 \(pid: |DataLoader worker \(pid \d+\) is killed by signal: Killed"
     r"|exits with return code = -9$"
 )
-# Lines of faulthandler, of libstdc++, of glibc and of shells about a process that a signal has ended.
-_FATAL = r"(?:Killed|Segmentation fault|Bus error|Aborted|Illegal instruction)"
-_FATAL_SIGNAL = (
-    r"^Fatal Python error: |^terminate called |^\*\*\* stack smashing detected"
-    r"|^(?:double free|corrupted size|free\(\)|malloc\(\)|munmap_chunk\(\))"
-    rf"|^{_FATAL}(?: \(core dumped\))?$|: line \d+: +\d+ {_FATAL}\b"
-)
 _TORCHRUN_FAILED = r"(?m)^torch\.distributed\.elastic\.multiprocessing\.errors\.ChildFailedError"
 _MPIRUN_TAG = r"\[\d+,{}\]<(?:stdout|stderr)>: ?"
 # Open MPI 4.
@@ -118,7 +111,7 @@ def tells_of_sigkill(output: str) -> bool:
 
 def last_words(output: str) -> list[str]:
     """Returns the last Python traceback of an output, with its chained ones, or else the last 20 lines."""
-    lines = _lines(output)
+    lines = output_lines(output)
     starts = _tracebacks(lines)
     if not starts:
         return lines[-TAIL_LINES:]
@@ -137,7 +130,7 @@ def last_exception(output: str, most: float = math.inf) -> str | None:
     The first exception of an exception group is appended to it. None if more than `most` lines remain from it
     on.
     """
-    lines = _lines(output)
+    lines = output_lines(output)
     start, at = _last_traceback(lines)
     if at is None or len(lines) - at > most:
         return None
@@ -156,12 +149,21 @@ def exception_at_end(output: str, stopped: bool = False) -> str | None:
 
 def place_of_exception(output: str) -> str:
     """Returns the last frame of the last traceback in the training's own code: `model/train.py:17`."""
-    lines = _lines(output)
+    lines = output_lines(output)
     starts = _tracebacks(lines)
-    traceback = lines[starts[-1] : _end_of_traceback(lines, starts[-1])] if starts else []
-    frames = list(filter(None, (re.match(_FRAME, line) for line in traceback)))
+    return place_of_frames(lines[starts[-1] : _end_of_traceback(lines, starts[-1])] if starts else [])
+
+
+def place_of_frames(lines: Sequence[str]) -> str:
+    """Returns the last of these frames in the training's own code; other lines among them are skipped."""
+    frames = list(filter(None, (re.match(_FRAME, line) for line in lines)))
     own = [frame for frame in frames if not re.search(_NOT_OWN, frame[1])] or frames
-    return f"{'/'.join(own[-1][1].split('/')[-2:]).lstrip('/')}:{own[-1][2]}" if own else ""
+    return f"{short_path(own[-1][1])}:{own[-1][2]}" if own else ""
+
+
+def short_path(path: str) -> str:
+    """Returns the last two parts of a path: `model/train.py`."""
+    return "/".join(path.split("/")[-2:]).lstrip("/")
 
 
 def own_words(output: str, stopped: bool = False) -> str | None:
@@ -171,28 +173,22 @@ def own_words(output: str, stopped: bool = False) -> str | None:
 
 def error_line(output: str) -> str | None:
     """Returns the last line that looks like an error, among the last 20 after the last traceback."""
-    lines = _lines(output)
+    lines = output_lines(output)
     _, at = _last_traceback(lines)
     rest = [line.strip() for line in lines[0 if at is None else at + 1 :][-TAIL_LINES:]]
     return next((line for line in reversed(rest) if re.search(_TELLS_OF_AN_ERROR, line)), None)
 
 
-def last_fatal_signal(output: str) -> str | None:
-    """Returns the line by which the end of an output tells of a fatal signal; None without one."""
-    lines = _lines(output)[-MOST_LINES_AFTER_STOPPED:]
-    return next((line.strip() for line in reversed(lines) if re.search(_FATAL_SIGNAL, line)), None)
-
-
 def last_line(output: str) -> str:
     """Returns the last line that is not empty."""
-    return next((line.strip() for line in reversed(_lines(output)) if line.strip()), "")
+    return next((line.strip() for line in reversed(output_lines(output)) if line.strip()), "")
 
 
 def missing_files(output: str) -> list[str]:
     """Returns the paths that a program or its shell did not find, the last one first."""
     files = [
         match.group("file")
-        for line in reversed(_lines(output))
+        for line in reversed(output_lines(output))
         for match in (re.search(pattern, line) for pattern in _MISSING_FILES)
         if match
     ]
@@ -266,7 +262,7 @@ def without_escapes(text: str) -> str:
     return re.sub(_ESCAPES, "", text) if "\x1b" in text else text
 
 
-def _lines(text: str) -> list[str]:
+def output_lines(text: str) -> list[str]:
     """Splits an output into lines without colours, PyTorch's rank prefix and the bar beside exception groups.
 
     Of a progress bar only the last state is kept.

@@ -23,6 +23,7 @@ from ma_boot.desk.rehearsal.requested import Rehearsal
 from ma_boot.desk.rehearsal.setup import Setup, new_job, set_up
 from ma_boot.desk.rehearsal.summary import (
     cause,
+    doubt_in_job,
     events_of,
     job_end_event,
     job_exit_code,
@@ -141,7 +142,11 @@ def _finish(
         count = counted(removed, "old rehearsal")
         journal.say("\n".join([f"{count} removed (MABOOT_KEEP_REHEARSALS)", *problems]))
     place, total = shown_path(job.root, context.cwd), totals(job, time.monotonic() - started)
-    journal.say("\n".join(summary_lines(place, total, made, exit_code, reason)))
+    is_doubtful = exit_code == 0 and doubt_in_job(job) is not None
+    lines = summary_lines(
+        place, total, with_page=made, exit_code=exit_code, reason=reason, is_doubtful=is_doubtful
+    )
+    journal.say("\n".join(lines))
     return exit_code
 
 

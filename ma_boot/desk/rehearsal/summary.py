@@ -21,8 +21,10 @@ from ma_boot.errors import ExitCode, signal_name
 from ma_boot.node.boot.launch_phase import working_directory
 from ma_boot.redact import masked
 from ma_boot.report.cause import Cause, order
+from ma_boot.report.doubt import Doubt
+from ma_boot.report.exit_report import DOUBTFUL_EXIT_CODE, EXIT_CODE
 from ma_boot.report.result import RunResult
-from ma_boot.report.timeline.boot_run import job_cause
+from ma_boot.report.timeline.boot_run import doubt_in, job_cause
 from ma_boot.report.timeline.events import Event, read_events, whole, words
 from ma_boot.wording import Message, counted, duration, size
 from path_mapping.mapping.routes import Route
@@ -56,14 +58,17 @@ def shown_path(path: str, cwd: str) -> str:
     return os.path.relpath(path, cwd) if Path(cwd) in Path(path).parents else path
 
 
-def summary_lines(place: str, total: str, with_page: bool, exit_code: int, reason: str) -> list[str]:
-    """The last lines: the totals, after a failure where the logs are, the page, the exit code.
+def summary_lines(
+    place: str, total: str, with_page: bool, exit_code: int, reason: str, is_doubtful: bool = False
+) -> list[str]:
+    """The last lines: the totals, after a failure or a doubt where the logs are, the page, the exit code.
 
-    `place` is the directory of the rehearsal.
+    `place` is the directory of the rehearsal; `is_doubtful` is about a success.
     """
-    logs = [f"logs: {place}/node-*/home/ma-user/modelarts/log"] if exit_code else []
+    logs = [f"logs: {place}/node-*/home/ma-user/modelarts/log"] if exit_code or is_doubtful else []
     page = [f"page: {place}/{PAGE}"] if with_page else []
-    return [total, *logs, *page, f"exit code {exit_code}: {reason}"]
+    end = DOUBTFUL_EXIT_CODE if is_doubtful else EXIT_CODE
+    return [total, *logs, *page, end.format(exit_code) + reason]
 
 
 def totals(job: SimulatedJob, seconds: float) -> str:
@@ -134,7 +139,7 @@ def _last_start(job: SimulatedJob, node: int) -> list[Event]:
 def cause(job: SimulatedJob, run: RunResult, code: int) -> str:
     """The cause of an exit code in one line: as the nodes have named it, else from what one has reported."""
     if code == 0:
-        return "success"
+        return str(doubt_in_job(job) or "success")
     failure = run.first_failure
     named = min(_named_causes(job), key=order, default=None) if failure is not None else None
     if named is not None and named.rank is not None:
@@ -150,6 +155,12 @@ def cause(job: SimulatedJob, run: RunResult, code: int) -> str:
         more = f" (and {len(items) - 1} more)" if len(items) > 1 else ""
         return f"{failure.label}: {headline.rstrip(':')}{first}{more}"
     return Message.of("{} {}", failure.label, failure.how())
+
+
+def doubt_in_job(job: SimulatedJob) -> Doubt | None:
+    """The doubt about the success of the first node that has one in its last start."""
+    ends = (event for node in range(job.nodes) for event in _last_start(job, node) if event["kind"] == "end")
+    return next(filter(None, map(doubt_in, ends)), None)
 
 
 def _named_causes(job: SimulatedJob) -> Iterator[Cause]:

@@ -138,6 +138,7 @@ def _run_attempt(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) 
         ScriptOptions(options.script_ranks, options.script_rank_grace),
         JobShape(run.plan.world_size, boot.job.node_count, run.plan.world_size // boot.job.node_count),
         own_marker(container),
+        attempt=attempt,
         peers=peers,
         journal=journal,
     )

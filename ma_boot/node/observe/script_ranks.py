@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import select
+import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,6 +18,7 @@ from typing import NamedTuple
 
 from ma_boot.errors import ConfigError
 from ma_boot.node.observe.peers import Peers
+from ma_boot.node.observe.stacks import UNKNOWN_CODE
 from ma_boot.node.scripts.job_processes import JobProcesses, log_file_of
 from ma_boot.node.scripts.rank_numbers import JobShape, NodeRanks, find_wrong_numbers
 from ma_boot.node.scripts.rank_output import RankOutput, read_tail
@@ -39,6 +41,9 @@ BEFORE_NS = 2_000_000
 # Seconds after the end of node 0 in which its peers end, too, if they are no servers.
 LEADER_SECONDS = 10.0
 
+# Exit code of a process that ma_boot has stopped.
+BY_SIGTERM = 128 + signal.SIGTERM
+
 CHECK, REPORT, OFF = "check", "report", "off"
 
 
@@ -56,18 +61,27 @@ class ScriptOptions(NamedTuple):
 class ScriptRanks:
     """Observer of the ranks below a command that runs once per node; without such a command it is idle.
 
-    `marker` is carried by all processes of this run. `error` is the reason of a stop for wrong numbers.
+    `marker` is carried by all processes of this run, which is the `attempt`-th one of the job. `error` is the
+    reason of a stop for wrong numbers.
     """
 
     without = "ranks of the start script are not watched"
 
     def __init__(
-        self, options: ScriptOptions, shape: JobShape, marker: str, *, peers: Peers, journal: Journal
+        self,
+        options: ScriptOptions,
+        shape: JobShape,
+        marker: str,
+        *,
+        attempt: int,
+        peers: Peers,
+        journal: Journal,
     ) -> None:
         self.error: ConfigError | None = None
         self._options = options
         self._shape = shape
         self._marker = marker
+        self._attempt = attempt
         self._peers = peers
         self._journal = journal
         self._state = ScriptRanksState()
@@ -142,21 +156,37 @@ class ScriptRanks:
         self._look(self._watched, now)
         own = self._nodes[self._peers.node]
         self._nodes[self._peers.node] = own._replace(ended=True)
-        if self._peers.others:
-            self._peers.tell("ranks", self._nodes[self._peers.node].fields())
+        self._send()
         self._watched.close()
 
     def result(self, run: RunResult) -> RunResult:
         """Returns the result of the run with the ends of script ranks that explain it."""
         if self._watched is None:
             return run
+        exits = merged(run.exits, self._state.failures(), self._watched.command)
+        self._record_ends(exits, self._watched.command)
         if self._is_released:
             return run._replace(is_released=True)
         self._receive()
         error = self.error or (self._wrong_numbers(time.monotonic()) if run.succeeded else None)
         if error is not None and self._options.action == CHECK:
             return run._replace(not_started=run.not_started or error)
-        return run._replace(exits=merged(run.exits, self._state.failures(), self._watched.command))
+        return run._replace(exits=exits)
+
+    def _record_ends(self, exits: Sequence[WorkerExit], command: Worker) -> None:
+        """Writes the end of each script rank as an event; the exit code is null where it is not known."""
+        reported = {ended.pid: ended for ended in exits}
+        has_succeeded = command.exit is not None and command.exit.code == 0
+        for end in self._state.ended:
+            ended = exit_of(end, command)
+            ended = reported.get(ended.pid, ended._replace(stopped=end.stopping))
+            is_known = end.code is not None or ended.pid in reported
+            unknown = BY_SIGTERM if end.stopping else 0 if has_succeeded else None
+            code = ended.code if is_known else unknown
+            self._journal.event(
+                "exit", label=ended.label, rank=ended.rank, pid=ended.pid, code=code, signal=ended.signal,
+                seconds=ended.seconds, ended_ns=ended.ended_ns, stopped=ended.stopped, oom=ended.oom,
+            )  # fmt: skip
 
     def _look(self, watched: _Watched, now: float) -> None:
         found, new = watched.look(self._state, now)
@@ -171,8 +201,8 @@ class ScriptRanks:
         before = self._nodes[self._peers.node]
         own = before.with_running(self._state.running.values(), now)
         self._nodes[self._peers.node] = own
-        if own.running != before.running and self._peers.others:
-            self._peers.tell("ranks", own.fields())
+        if own.running != before.running:
+            self._send()
         watched.plan_look(now, has_changed=own.running != before.running)
 
     def _take_ends(self, watched: _Watched, now: float) -> None:
@@ -217,10 +247,16 @@ class ScriptRanks:
         text = "rank {} (pid {}) of the command has failed, and other ranks have run on for {} s"
         self._journal.warn(Message.of(text, rank, pid, seconds))
 
+    def _send(self) -> None:
+        if self._peers.others:
+            own = self._nodes[self._peers.node]
+            self._peers.tell("ranks", {**own.fields(), "attempt": self._attempt})
+
     def _receive(self) -> None:
+        """Takes the numbers of other nodes; those of an earlier attempt may arrive late."""
         for message in self._peers.heard_of_ranks():
             ranks = NodeRanks.decode(message.body, message.when)
-            if ranks is not None:
+            if ranks is not None and message.body.get("attempt") == self._attempt:
                 self._nodes[message.node] = ranks
 
     def _wrong_numbers(self, now: float) -> ConfigError | None:
@@ -239,21 +275,30 @@ class _Watched:
         self._changed = time.monotonic()
         self._oom = OomCounters()
         self._outputs: dict[Key, RankOutput] = {}
+        # Data loaders and the like: when their rank has ended, they may live on, and are no ranks then.
+        self._below: set[Key] = set()
         self._keys: dict[int, Key] = {}
         self._poll = select.poll()
 
     def look(self, state: ScriptRanksState, now: float) -> tuple[list[ScriptRank], list[ScriptRank]]:
         """Returns the running ranks, and those among them that are new."""
         found, new = [], []
-        for process in find_ranks(self._processes.look()):
+        processes = self._processes.look({pid for pid, _ in state.running})
+        ranks = find_ranks(processes)
+        ended = {end.rank.number.rank for end in state.ended}
+        for process in ranks:
             rank = state.running.get(process.key)
             if rank is None and process.number is not None:
+                is_orphan = process.parent == os.getpid() and process.number.rank in ended
+                if process.key in self._below or is_orphan:
+                    continue
                 rank = ScriptRank(process, process.number, log_file_of(process.pid), now)
                 new.append(rank)
                 self._open(process.pid, process.key)
                 self._outputs[process.key] = RankOutput(rank.number.rank, process.pid, rank.log_file)
                 self.command.started_ranks.append(self._outputs[process.key])
             found += [rank] if rank is not None else []
+        self._below.update({one.key for one in processes if one.number} - {rank.key for rank in ranks})
         return found, new
 
     def plan_look(self, now: float, *, has_changed: bool) -> None:
@@ -273,12 +318,13 @@ class _Watched:
     def end_of(self, rank: ScriptRank, now: float) -> RankEnd:
         """Returns the end of a rank that does not run any more."""
         log = rank.log_file
-        self._outputs[rank.process.key].has_ended = True
         # Its last lines may still be in the pipe.
         self.command.output.take()
         output = self.command.output.tail() if log is None else read_tail(log)
         oom = None if self.is_stopping else self._oom.evidence()
-        return RankEnd(rank, now, self._code_of(rank), output, oom, self.is_stopping)
+        code = self._code_of(rank)
+        self._outputs[rank.process.key].code = UNKNOWN_CODE if code is None else code
+        return RankEnd(rank, now, code, output, oom, self.is_stopping)
 
     def close(self) -> None:
         """Closes the handles."""

@@ -207,14 +207,16 @@ def _is_own(frame: Frame) -> bool:
 
 
 UNKNOWN = 1e9  # seconds
+# Exit code of an ended rank that only its parent, a start script, has read.
+UNKNOWN_CODE = -1
 
 
 class RankAtHang(NamedTuple):
     """`stack` is what py-spy or faulthandler printed, or why there is nothing.
 
     `quiet` are the seconds without output and CPU time, `waits_for` the ranks that HCCL says it waits for,
-    `ended` its exit code if it has ended, `state` the letter of proc(5) for its main thread, and `printed`
-    the seconds since its last output.
+    `ended` its exit code if it has ended (or `UNKNOWN_CODE`), `state` the letter of proc(5) for its main
+    thread, and `printed` the seconds since its last output.
     """
 
     rank: int
@@ -250,5 +252,5 @@ def _key(rank: RankAtHang) -> tuple[str, ...]:
 
 def _shown(rank: RankAtHang) -> str:
     if rank.ended is not None:
-        return f"has ended with exit code {rank.ended}"
+        return "has ended" if rank.ended == UNKNOWN_CODE else f"has ended with exit code {rank.ended}"
     return without_head(rank.stack) or "no stacks"

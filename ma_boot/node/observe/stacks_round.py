@@ -107,4 +107,8 @@ def own_stacks(
     for worker in ended:
         if worker.spec.rank is not None and worker.exit is not None:
             own.ranks.append(RankAtHang(worker.spec.rank, node, ended=worker.exit.code))
+    known = {rank.rank for rank in own.ranks}
+    for started in (rank for worker in running for rank in worker.started_ranks if rank.has_ended):
+        if started.rank not in known:
+            own.ranks.append(RankAtHang(started.rank, node, ended=started.code))
     return own

@@ -18,6 +18,7 @@ from ma_boot.node.observe.stacks import (
     GRADIENT,
     MESSAGE,
     OWN,
+    UNKNOWN_CODE,
     Activity,
     RankAtHang,
     activity,
@@ -44,10 +45,15 @@ def suspect(ranks: Sequence[RankAtHang], silent: Sequence[int] = ()) -> HangSusp
 def _gone(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
     running = [rank for rank in ranks if rank.ended is None]
     ended = [rank for rank in ranks if rank.ended is not None]
-    if ended and len(ended) < len(running):
-        others = ranks_text([rank.rank for rank in running])
-        why = Message.of("has ended with exit code {}, and {} run on", ended[0].ended, others)
-        return HangSuspect(ended[0].node, ended[0].rank, why)
+    # Ranks that end well do so one after the other: half of them may have ended, and the rest be slow.
+    bad = [rank for rank in ended if rank.ended != 0]
+    if ended and (len(ended) < len(running) or (bad and len(ended) == len(running))):
+        gone, others = (bad or ended)[0], ranks_text([rank.rank for rank in running])
+        if gone.ended == UNKNOWN_CODE:
+            why = Message.of("has ended, and {} run on", others)
+        else:
+            why = Message.of("has ended with exit code {}, and {} run on", gone.ended, others)
+        return HangSuspect(gone.node, gone.rank, why)
     stopped = [rank for rank in running if rank.state in ("T", "t")]
     if stopped and len(stopped) < len(running):
         why = Message.of("is stopped by a signal (SIGSTOP, or a debugger)")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 
 from ma_boot.node.scripts.leftovers import LeftProcess
-from ma_boot.node.scripts.script_rank import NAMES, Process, RankNumber, read_number
+from ma_boot.node.scripts.script_rank import NAMES, Process, read_number
 from ma_boot.processes.cpu_meter import usage_of
 from ma_boot.processes.orphan_guard import (
     MARKER_VARIABLE,
@@ -20,48 +21,68 @@ from ma_boot.processes.orphan_guard import (
 
 # Bytes of a command that are read.
 MOST_WORDS = 4096
-# Looks at which a process without a rank is read again: a shell that becomes the rank (`exec`) keeps its pid.
-LOOKS_FOR_EXEC = 3
+# Seconds in which a process of the job may become the rank: a shell that executes it (`exec`) keeps its pid.
+EXEC_SECONDS = 30.0
+# Seconds after which all pids are read again: a pid may have been given to another process meanwhile.
+REREAD_SECONDS = 60.0
 
 
 class JobProcesses:
     """Processes that carry `marker`, below a command with the environment `given`.
 
-    Environments are read once per process and a few times for those without a rank, so a look costs one read
-    per process of the machine in general.
+    A look is made every few seconds for the whole run, so processes are read again only where they may have
+    changed.
     """
 
     def __init__(self, marker: str, given: Mapping[str, str]) -> None:
         self._marker = marker
         self._given = given
-        self._known: dict[tuple[int, str], tuple[bool, bool, RankNumber | None]] = {}
-        self._looks: dict[tuple[int, str], int] = {}
+        # By pid; None for a process that is not of the job.
+        self._known: dict[int, Process | None] = {}
+        # When a process of the job was read for the first time, by pid.
+        self._seen: dict[int, float] = {}
+        self._reread = 0.0
         # Older processes cannot carry the marker, so their environments are not read.
         self._born = int(marker.split(":", 3)[2])
 
-    def look(self) -> list[Process]:
-        """Returns the running processes of the job, with the command itself."""
-        processes, known, looks = [], {}, {}
-        for pid, fields in process_stats().items():
-            state, parent, started = fields[0], int(fields[1]), fields[19]
-            if state in "ZX" or int(started) < self._born or pid == os.getpid():
-                continue
-            key = (pid, started)
-            seen, count = self._known.get(key), self._looks.get(key, 0)
-            if seen is None or (seen[2] is None and seen[0] and count < LOOKS_FOR_EXEC):
-                seen = self._read(pid)
-            known[key], looks[key] = seen, count + 1
-            if seen[0]:
-                processes.append(Process(pid, started, parent, seen[1], seen[2], int(fields[2])))
-        self._known, self._looks = known, looks
-        return processes
+    def look(self, at: Collection[int] | None = None) -> list[Process]:
+        """Returns the running processes of the job, with the command itself; each with its first parent.
 
-    def _read(self, pid: int) -> tuple[bool, bool, RankNumber | None]:
-        """Returns whether a process is of this job, whether it is Python, and its rank."""
+        The pids in `at`, by default all, are read even if they are known: a process that has ended without
+        being reaped keeps its pid.
+        """
+        now = time.monotonic()
+        if now >= self._reread:
+            self._known, self._reread = {}, now + REREAD_SECONDS
+        known: dict[int, Process | None] = {os.getpid(): None}
+        for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
+            before = self._known.get(pid)
+            may_change = before is not None and (at is None or pid in at or self._may_execute(before, now))
+            known[pid] = self._read(pid, before) if pid not in self._known or may_change else before
+        self._known = known
+        self._seen = {pid: self._seen.get(pid, now) for pid, process in known.items() if process is not None}
+        return [process for process in known.values() if process is not None]
+
+    def _may_execute(self, process: Process, now: float) -> bool:
+        """Returns whether a process may become another program."""
+        is_rank = process.is_python and process.number is not None
+        return not is_rank and now < self._seen[process.pid] + EXEC_SECONDS
+
+    def _read(self, pid: int, before: Process | None) -> Process | None:
+        """Reads a process; None if it has ended or is not of the job."""
+        fields = process_stat(pid)
+        if fields is None or fields[0] in "ZX" or int(fields[19]) < self._born or pid == os.getpid():
+            return None
+        started, group = fields[19], int(fields[2])
+        is_same = before is not None and before.started == started
+        if before is not None and is_same and before.is_python and before.number is not None:
+            return before._replace(group=group)
         environ = variables_of(pid, {MARKER_VARIABLE, *NAMES})
         if environ.get(MARKER_VARIABLE) != self._marker:
-            return False, False, None
-        return True, is_python(pid), read_number(environ, self._given)
+            return None
+        parent = before.parent if before is not None and is_same else int(fields[1])
+        number = read_number(environ, self._given)
+        return Process(pid, started, parent, is_python(pid), number, group)
 
 
 def descendants_of(pid: int, given: Mapping[str, str]) -> list[Process]:

@@ -28,7 +28,7 @@ LONGEST_COMMAND = 120
 BUSY_SHARE = 0.01
 # Programs, and scripts of Python, that are no training: servers, monitors, and tools of start scripts.
 _NO_TRAINING = (
-    r"(?:tensorboard|raylet|gcs_server|ray|ray::\S*|redis-server|jupyter\S*|visdom|mlflow|wandb-\w+|nginx|sshd"
+    r"(?:tensorboard\S*|raylet|gcs_server|ray|ray::\S*|redis-server|jupyter\S*|visdom|mlflow|wandb-\w+|nginx|sshd"
     r"|crond?|node_exporter|nvidia-smi|npu-smi|dcgm\S*|ping|tail|cat|tee|watch|h?top|[vim][mop]stat|dstat|sar"
     r"|inotifywait|sleep|(?:ba|da|k|z)?sh)(?:\.py)?"
 )

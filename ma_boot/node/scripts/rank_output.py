@@ -12,15 +12,21 @@ TAIL_BYTES = 1 << 16
 class RankOutput:
     """A rank that a command has started, with the file of its output; None if it has none of its own.
 
-    `has_ended` is set by the observer that has found the rank, and read by other threads.
+    `code` is its exit code once it has ended, -1 where only its parent has read it. The observer that has
+    found the rank sets it, and other threads read it.
     """
 
     def __init__(self, rank: int, pid: int, log_file: str | None) -> None:
         self.label = f"rank {rank}"
-        self.rank: int | None = rank
+        self.rank = rank
         self.pid = pid
-        self.has_ended = False
+        self.code: int | None = None
         self._log_file = log_file
+
+    @property
+    def has_ended(self) -> bool:
+        """True once the rank has ended."""
+        return self.code is not None
 
     def since(self, position: int) -> tuple[int, bytes, float]:
         """Returns the size of the file, the last 64 KiB after `position`, and when it was written.

@@ -11,14 +11,17 @@ other ranks of the same start still run is it the reason for a wait without an e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ma_boot.node.scripts.script_rank import Process, RankNumber
-from ma_boot.report.explain import exception_at_end, last_fatal_signal
+from ma_boot.report.doubt import failure_at_end
 from ma_boot.report.result import STOP_CODES
 
 Key = tuple[int, str]
+# `run.sh: line 7: 4711 Killed  python train.py`, as bash prints it.
+_BY_SHELL = r": line \d+: +{} (?:Killed|Segmentation fault|Bus error|Aborted|Illegal instruction)\b"
 
 
 class ScriptRank(NamedTuple):
@@ -55,15 +58,16 @@ class RankEnd(NamedTuple):
             return self.code != 0 and not (self.stopping and self.code in STOP_CODES)
         if self.stopping and self.rank.log_file is None:
             return False
-        return self.oom is not None or shows_failure(self.output, self.rank.log_file is None)
+        return self.oom is not None or shows_failure(self.output, self.rank.process.pid)
 
 
-def shows_failure(output: str, is_shared: bool) -> bool:
-    """Returns whether an output ends in an unhandled exception or the text of a fatal signal.
+def shows_failure(output: str, pid: int) -> bool:
+    """Returns whether an output ends in the failure of a process, or a shell reports a fatal signal of `pid`.
 
-    Behind an exception in an output of several ranks (`is_shared`) fewer lines are allowed.
+    A shell names the process only once it has waited for it, often after others.
     """
-    return exception_at_end(output, stopped=is_shared) is not None or last_fatal_signal(output) is not None
+    by_shell = re.search(_BY_SHELL.format(pid), output)
+    return by_shell is not None or failure_at_end(output) is not None
 
 
 class JudgedEnds(NamedTuple):

@@ -134,7 +134,8 @@ def legend_of(timeline: Timeline) -> Iterator[tuple[str, Text]]:
 def _marked(timeline: Timeline) -> dict[str, str]:
     """Returns the ranks with marked lines, by CSS class: slow ones, and the root cause."""
     slow = [incident.label for incident in timeline.all_incidents() if incident.kind == "slow rank"]
-    cause = timeline.outcome.process.label if timeline.outcome.process else ""
+    outcome = timeline.outcome
+    cause = outcome.process.label if outcome.process and outcome.exit_code else ""
     return {**dict.fromkeys(slow[:MOST_MARKED], "slow"), **({cause: "cause"} if cause else {})}
 
 

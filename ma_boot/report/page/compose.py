@@ -24,7 +24,7 @@ from ma_boot.report.page.tables import (
 )
 from ma_boot.report.page.template import page_template, style_and_scripts
 from ma_boot.report.timeline.events import printable
-from ma_boot.report.timeline.job_timeline import Timeline
+from ma_boot.report.timeline.job_timeline import JobOutcome, Timeline
 
 
 def page_text(timeline: Timeline, tails: Mapping[str, str], links: Mapping[str, str] | None = None) -> str:
@@ -34,12 +34,12 @@ def page_text(timeline: Timeline, tails: Mapping[str, str], links: Mapping[str, 
     Without a script it shows all that it has, in English; only search and copying need one.
     """
     tails = {file: printable(text) for file, text in tails.items()}
-    name, code = timeline.program or timeline.job or "ma_boot", timeline.outcome.exit_code
+    name = timeline.program or timeline.job or "ma_boot"
     incidents, incidents_left = incidents_of(timeline)
     processes, each_process = processes_of(timeline)
     lanes, logs = lanes_of(timeline), logs_of(timeline, tails, links or {})
     return page_template().render(
-        title=f"{name}: {'end unknown' if code is None else f'exit code {code}'}",
+        title=f"{name}: {_short_end(timeline.outcome)}",
         head=head_of(timeline, tails),
         facts=facts_of(timeline),
         notices=notices_of(timeline),
@@ -66,3 +66,10 @@ def page_text(timeline: Timeline, tails: Mapping[str, str], links: Mapping[str, 
         version=__version__,
         **style_and_scripts(),
     )
+
+
+def _short_end(outcome: JobOutcome) -> str:
+    """Returns the end of the job for the browser's tab."""
+    if outcome.exit_code is None:
+        return "end unknown"
+    return f"exit code {outcome.exit_code}" + (", but a process failed" if outcome.doubt is not None else "")

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from ma_boot.errors import ExitCode, signal_name
+from ma_boot.report.doubt import REMEDY
 from ma_boot.report.explain import last_words, meaning_of, out_of_memory, own_words
 from ma_boot.report.hints import hints_for
 from ma_boot.report.page.language import OUR_CODE, OUR_CODES, TRAINING_CODE, Text, in_both, same
@@ -30,7 +31,7 @@ MOST_NODES = 4096
 # Seconds; a smaller part of the node time is not mentioned, as it would be shown as 0.0 s.
 SHORTEST_PART = 0.05
 # Colours of the icon of the browser's tab, by the tone of the page.
-_ICONS = {"good": "1a7f37", "bad": "c4271b", "open": "b58900"}
+_ICONS = {"good": "1a7f37", "bad": "c4271b", "open": "b58900", "doubtful": "b58900"}
 
 _NO_CODE = Text("no exit code", "无退出码")
 _CODE = Text("exit code {code}", "退出码 {code}")
@@ -38,6 +39,10 @@ _LAST_OUTPUT = Text("Last output of {who}", "{who} 的最后输出")
 
 _SUCCEEDED = Text(
     "{subject} succeeded: {who} ended with exit code 0.", "{subject}成功：{count} 个进程的退出码均为 0。"
+)
+_DOUBTFUL = Text(
+    "{subject} ended with exit code 0, but a process of the training failed{where}.",
+    "{subject}的退出码为 0，但训练中有一个进程失败{where}。",
 )
 _ENDED_EARLY = Text(
     "{who}{where} ended first, with exit code 0 after {after}: the other ranks lost it.",
@@ -49,6 +54,9 @@ _RAISED = Text(
 )
 _FAILED = Text(
     "{who}{where} failed first: it {end} after {after}.", "{who}{where}最先失败：运行 {after} 后{end}。"
+)
+_HIDES = Text(
+    "the exit code of the command, which hides that of a process", "命令自身的退出码，掩盖了某个进程的退出码"
 )
 _HUNG = Text("{who}{where} hung.", "{who}{where}卡死。")
 _OUR_END = Text("{meaning}{where}.", "{meaning}{where}。")
@@ -107,7 +115,7 @@ def head_of(timeline: Timeline, tails: Mapping[str, str]) -> Head:
     code, failed = outcome.exit_code, outcome.process
     tail = tails.get(failed.log_file, "") if failed else ""
     why = cause_in_own_words(timeline, tail)
-    tone = "open" if code is None else "good" if code == 0 else "bad"
+    tone = _tone(outcome)
     commands = (run.command for _, run in timeline.all_runs() if run.command)
     return Head(
         tone=tone,
@@ -120,9 +128,21 @@ def head_of(timeline: Timeline, tails: Mapping[str, str]) -> Head:
         reason=_rest_of_cause(outcome, why.en),
         last_words_of=_LAST_OUTPUT.filled(who=failed.label if failed else ""),
         last_words="\n".join(line[:LONGEST_LINE] for line in last_words(tail)),
-        hints=[in_both(hint).cut(LONGEST_HINT) for hint in hints_for(tail)],
+        hints=[in_both(hint).cut(LONGEST_HINT) for hint in _hints(outcome, tail)],
         boot_command=timeline.boot_command or next(commands, ""),
     )
+
+
+def _tone(outcome: JobOutcome) -> str:
+    if outcome.exit_code is None:
+        return "open"
+    if outcome.doubt is not None:
+        return "doubtful"
+    return "bad" if outcome.exit_code else "good"
+
+
+def _hints(outcome: JobOutcome, tail: str) -> list[str]:
+    return [*([REMEDY] if outcome.doubt is not None else []), *hints_for(tail)]
 
 
 def facts_of(timeline: Timeline) -> list[tuple[Text, object]]:
@@ -201,11 +221,13 @@ def headline(timeline: Timeline) -> Text:
     code, process = outcome.exit_code, outcome.process
     if code is None:
         return _without_end(timeline)
+    where = same("") if outcome.node is None else _ON_NODE.filled(node=outcome.node)
+    if outcome.doubt is not None:
+        return _DOUBTFUL.filled(subject=_subject(timeline), where=where)
     if code == 0:
         return _succeeded(timeline)
     if outcome.by == "signal":
         return _stopped(timeline, signal_name(outcome.signal or code - 128))
-    where = same("") if outcome.node is None else _ON_NODE.filled(node=outcome.node)
     names_a_rank = outcome.named is not None and outcome.named.rank is not None
     if process is not None and (outcome.by == "training" or (outcome.by == "node" and names_a_rank)):
         return _failed(process, where)
@@ -223,11 +245,13 @@ def headline(timeline: Timeline) -> Text:
 def cause_in_own_words(timeline: Timeline, tail: str) -> Text:
     """Returns the cause in one line: the exception of the process that failed first, or ma_boot's own error.
 
-    Empty after a success, and where only a stop signal is known. `tail` is the end of that process's log, for
-    events without its exception.
+    Of a doubtful success, the failure below the command. Empty after any other success, and where only a stop
+    signal is known. `tail` is the end of that process's log, for events without its exception.
     """
     outcome = timeline.outcome
     named = outcome.named
+    if outcome.doubt is not None:
+        return in_both(outcome.doubt.in_words).cut(LONGEST_CAUSE)
     if outcome.exit_code in (None, 0) or (outcome.by == "signal" and named is None):
         return same("")
     # SIGKILL leaves no trace in the process's own log.
@@ -317,6 +341,8 @@ def meaning(outcome: JobOutcome) -> Text | None:
     code = outcome.exit_code
     if code is None:
         return None
+    if outcome.doubt is not None:
+        return _HIDES
     if outcome.process is not None and outcome.process.oom:
         return Text("OOM-killed by the kernel", "内存不足，被内核 OOM 终止")
     if outcome.by == "signal":

@@ -10,7 +10,14 @@ from typing import NamedTuple
 
 from ma_boot.report.page.language import INCIDENTS, PHASES, ROLES, Text, code_shown, phase_name
 from ma_boot.report.result import CAUSE, FOLLOWED
-from ma_boot.report.timeline.job_timeline import BootRun, NodeTimeline, PhaseSpan, ProcessSpan, Timeline
+from ma_boot.report.timeline.job_timeline import (
+    DOUBTFUL,
+    BootRun,
+    NodeTimeline,
+    PhaseSpan,
+    ProcessSpan,
+    Timeline,
+)
 from ma_boot.wording import duration
 
 # Width of every drawing; the browser stretches it to the width of the window.
@@ -152,7 +159,7 @@ def lanes_of(timeline: Timeline) -> list[Lane]:
 
 
 def _has_failure(node: NodeTimeline) -> bool:
-    return any(process.role in (CAUSE, FOLLOWED) for run in node.runs for process in run.processes)
+    return any(process.role in (CAUSE, FOLLOWED, DOUBTFUL) for run in node.runs for process in run.processes)
 
 
 def legend_of(timeline: Timeline) -> Iterator[tuple[str, Text]]:
@@ -262,6 +269,8 @@ def _bar(process: ProcessSpan, run: BootRun, y: str, seconds: float) -> Bar:
     if process.role == CAUSE:
         strokes.append(Stroke("dot", f"M{figure(right)} {y}h0"))
     code = code_shown(process.code, process.signal)
+    if process.role == DOUBTFUL:
+        code += ", but a process failed"
     return Bar(f"{process.label}: {code}, {process.start:.1f}–{end:.1f} s", tuple(strokes))
 
 

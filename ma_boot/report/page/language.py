@@ -70,6 +70,7 @@ ROLES: dict[str, Text] = {
     "followed": Text("failed afterwards", "随后失败"),
     "stopped": Text("stopped by ma_boot", "被 ma_boot 停止"),
     "well": Text("succeeded", "正常结束"),
+    "doubtful": Text("exit code 0, but a process failed", "退出码为 0，但有进程失败"),
     "unknown": Text("end unknown", "结局未知"),
 }
 PHASES: dict[str, Text] = {

@@ -14,6 +14,7 @@ from ma_boot.errors import BootError, ConfigError, described, listed
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.processes.task import Task
 from ma_boot.redact import without_secrets
+from ma_boot.report.doubt import REMEDY
 from ma_boot.report.explain import without_escapes
 from ma_boot.report.files import keep_earlier, read_end, write_atomically
 from ma_boot.report.page.compose import page_text
@@ -22,7 +23,7 @@ from ma_boot.report.page.language import catalogue
 from ma_boot.report.page.tables import logs_to_read
 from ma_boot.report.result import CAUSE
 from ma_boot.report.timeline.events import printable, read_events
-from ma_boot.report.timeline.job_timeline import Timeline
+from ma_boot.report.timeline.job_timeline import DOUBTFUL, Timeline
 from ma_boot.report.timeline.merge import job_names, timeline_of
 
 MOST_EVENT_BYTES = 64 << 20  # from the end of each file
@@ -59,7 +60,8 @@ def page_of(events: Sequence[Path], page: Path | None = None, own: bool = False)
     ends_of_logs = tails(timeline, places)
     failed = timeline.outcome.process
     why = cause_in_own_words(timeline, ends_of_logs.get(failed.log_file, "") if failed else "").en
-    end = " ".join(filter(None, [headline(timeline).en, why]))
+    remedy = "" if timeline.outcome.doubt is None else REMEDY
+    end = " ".join(filter(None, [headline(timeline).en, f"{why}." if remedy else why, remedy]))
     reasons = (printable(incident.text) for incident in timeline.restarts)
     restarts = tuple(f"restart {number}: {reason}" for number, reason in enumerate(reasons, 1))
     text, time_spent = page_text(timeline, ends_of_logs, links), useful_time(timeline).en
@@ -133,7 +135,7 @@ def tails(timeline: Timeline, places: Mapping[str, Path]) -> dict[str, str]:
     each = min(LARGEST_TAIL, ALL_TAILS // max(1, len(wanted)))
     ends: dict[str, str] = {}
     for process in wanted:
-        size = CAUSE_TAIL if process.role == CAUSE else each
+        size = CAUSE_TAIL if process.role in (CAUSE, DOUBTFUL) else each
         place = places[process.log_file]
         with suppress(OSError):
             is_cut = place.stat().st_size > size

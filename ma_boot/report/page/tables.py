@@ -36,7 +36,7 @@ PROCESS_NAMES = (
     Text("first output after", "首次输出耗时"),
 )
 # Roles of processes, the most interesting one first.
-_ORDER = ("cause", "followed", "unknown", "stopped", "well")
+_ORDER = ("cause", "followed", "doubtful", "unknown", "stopped", "well")
 Row = tuple[object, ...]
 
 

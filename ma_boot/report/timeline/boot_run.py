@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, Callable
 
 from ma_boot.report.cause import LOST_PEER, OWN, Cause
+from ma_boot.report.doubt import Doubt
 from ma_boot.report.result import node_and_rank
 from ma_boot.report.timeline.events import Event, Timed, items, moment, number, several, whole, words
 from ma_boot.report.timeline.job_timeline import (
@@ -69,6 +70,21 @@ def job_cause(event: Event) -> Cause | None:
         evidence=evidence,
         place=words(cause, "place", 300),
         hint=words(cause, "hint", 600),
+    )
+
+
+def doubt_in(event: Event) -> Doubt | None:
+    """Decodes the doubt of a node's last event; None if its success is not doubtful."""
+    doubt = _object(event, "doubt")
+    text = words(doubt, "words")
+    if not text:
+        return None
+    return Doubt(
+        label=words(doubt, "label", 60),
+        rank=whole(doubt, "rank"),
+        words=text,
+        place=words(doubt, "place", 300),
+        log_file=words(doubt, "log_file", 1000),
     )
 
 
@@ -210,6 +226,7 @@ def boot_run(node: int | None, events: Timed) -> BootRun:
         program=words(job, "program", 100),
         saves=tuple((_start_of(at, event), words(event, "step", 40)) for at, event in published),
         whole=words(last.get("checkpoints", {}), "whole", 40),
+        doubt=doubt_in(ending),
         software={name: words(versions, name, 60) for name in list(versions)[:MOST_VERSIONS]},
     )
 

@@ -9,8 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ma_boot.report.cause import Cause
+from ma_boot.report.doubt import Doubt
 
-UNKNOWN = "unknown"  # the role of a process whose end the events do not tell
+# Role of a process whose end the events do not tell.
+UNKNOWN = "unknown"
+# Role of a process that ended with 0 although a process below it failed.
+DOUBTFUL = "doubtful"
 
 
 class PhaseSpan(NamedTuple):
@@ -27,7 +31,7 @@ class ProcessSpan(NamedTuple):
     """One process: its start, first output and end; `first_output` and `end` are None where unknown.
 
     `code` is the exit code as a shell shows it. `stopped` means that ma_boot was already stopping all
-    processes. `role` is `UNKNOWN`, or one of those of a `RunResult`.
+    processes. `role` is `UNKNOWN`, `DOUBTFUL`, or one of those of a `RunResult`.
     """
 
     label: str
@@ -125,7 +129,8 @@ class BootRun(NamedTuple):
     process that failed first said of it, `command` is the boot command with the options that were given,
     `job_cause` the cause of the job's end, as far as this node knew; `program` names the script that was run,
     `software` has versions by name, and the `commit` of the code. `saves` are the steps of its checkpoints,
-    each with the moment when it was there to be published, `whole` is the last one known to be whole.
+    each with the moment when it was there to be published, `whole` is the last one known to be whole. `doubt`
+    is about a success.
     """
 
     start: float
@@ -150,6 +155,7 @@ class BootRun(NamedTuple):
     software: Mapping[str, str] = {}
     saves: tuple[tuple[float, str], ...] = ()
     whole: str = ""
+    doubt: Doubt | None = None
 
     @property
     def latest(self) -> tuple[ProcessSpan, ...]:
@@ -173,7 +179,8 @@ class JobOutcome(NamedTuple):
     """End of the job, with the node and the process that caused it, where they are known.
 
     `by` is as in `BootRun`; of a whole rehearsal it may be `node`, for the node `label` that ended without an
-    event of its end. `process` then has that node's log. `named` is the cause that the nodes have named.
+    event of its end. `process` then has that node's log. `named` is the cause that the nodes have named. A
+    `doubt` is about the success of `process` on `node`.
     """
 
     exit_code: int | None
@@ -185,6 +192,7 @@ class JobOutcome(NamedTuple):
     label: str = ""
     words: str = ""
     named: Cause | None = None
+    doubt: Doubt | None = None
 
 
 class Timeline(NamedTuple):

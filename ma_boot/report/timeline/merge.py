@@ -10,10 +10,12 @@ from collections.abc import Sequence
 
 from ma_boot.errors import ExitCode
 from ma_boot.report.cause import order
+from ma_boot.report.doubt import Doubt
 from ma_boot.report.result import CAUSE, role_beside_cause
 from ma_boot.report.timeline.boot_run import boot_run, incident_of
 from ma_boot.report.timeline.events import Event, EventFile, Timed, clocked, whole, words
 from ma_boot.report.timeline.job_timeline import (
+    DOUBTFUL,
     UNKNOWN,
     BootRun,
     Incident,
@@ -134,7 +136,7 @@ def _with_roles(node: NodeTimeline) -> NodeTimeline:
     """
     last = len(node.runs) - 1
     runs = (
-        run._replace(processes=_roles_of_run(run.processes, over=number < last))
+        _with_doubt(run._replace(processes=_roles_of_run(run.processes, over=number < last)))
         for number, run in enumerate(node.runs)
     )
     return node._replace(runs=tuple(runs))
@@ -158,6 +160,20 @@ def _roles_of_run(processes: Sequence[ProcessSpan], over: bool) -> tuple[Process
     return tuple(
         process._replace(role=CAUSE if causes.get(attempt) is process else _role(process, alone))
         for attempt, process in numbered
+    )
+
+
+def _with_doubt(run: BootRun) -> BootRun:
+    """Sets the role of the process whose success is doubtful."""
+    if run.doubt is None:
+        return run
+    label = run.doubt.label
+    last = max((at for at, process in enumerate(run.processes) if process.label == label), default=None)
+    return run._replace(
+        processes=tuple(
+            process._replace(role=DOUBTFUL) if at == last and process.code == 0 else process
+            for at, process in enumerate(run.processes)
+        )
     )
 
 
@@ -185,7 +201,7 @@ def _outcome(nodes: Sequence[NodeTimeline], of_job: Sequence[tuple[float, Event]
             words=run.words,
         )
     elif nodes and all(node.last.exit_code == 0 for node in nodes):
-        outcome = JobOutcome(0, "", "")
+        outcome = _success(nodes)
     job_end = next((event for _, event in reversed(of_job) if event["kind"] == "job-end"), {})
     code = whole(job_end, "exit_code", 255)
     if code is None or code == outcome.exit_code:
@@ -195,6 +211,34 @@ def _outcome(nodes: Sequence[NodeTimeline], of_job: Sequence[tuple[float, Event]
     own = boot_run(None, tuple(of_job)).processes if by == "node" else ()
     process = next((process._replace(role=CAUSE) for process in own if process.label == label), None)
     return JobOutcome(code, by, cause, process=process, signal=whole(job_end, "signal", 64), label=label)
+
+
+def _success(nodes: Sequence[NodeTimeline]) -> JobOutcome:
+    """Returns the end of a job whose nodes all ended with 0; of several doubts, that of the first node."""
+    for node in nodes:
+        doubt = node.last.doubt
+        if doubt is not None:
+            known = (process for process in node.last.processes if process.role == DOUBTFUL)
+            process = next(known, None) or _process_without_events(doubt)
+            return JobOutcome(0, "", "", node=node.number, process=process, doubt=doubt)
+    return JobOutcome(0, "", "")
+
+
+def _process_without_events(doubt: Doubt) -> ProcessSpan:
+    """Returns the process of a doubt that ma_boot has not started itself, for the end of its log."""
+    return ProcessSpan(
+        label=doubt.label,
+        rank=doubt.rank,
+        start=0.0,
+        first_output=None,
+        end=None,
+        code=0,
+        signal=None,
+        stopped=False,
+        oom="",
+        log_file=doubt.log_file,
+        role=DOUBTFUL,
+    )
 
 
 def _with_named_cause(outcome: JobOutcome, nodes: Sequence[NodeTimeline]) -> JobOutcome:

@@ -100,6 +100,28 @@ def test_silent_end_of_a_rank_is_reported_and_stops_nothing(node: Node) -> None:
     assert "has ended while other ranks of the command still run" in ended.output
 
 
+@pytest.mark.parametrize("killed", [False, True], ids=["hangs", "killed"])
+def test_rank_for_which_the_others_wait_is_suspected(node: Node, killed: bool) -> None:
+    """`killed`: the kernel of SIGKILL leaves no trace, but the others make no progress without the rank."""
+    wait = "def all_reduce(): time.sleep(600)\ndef next_batch(): time.sleep(600)\n"
+    write(
+        node,
+        f"{TO_FILES.replace('i < 2', 'i < 3')}wait\n",
+        f"{RANK}{wait}next_batch() if rank == 1 else all_reduce()\n",
+    )
+    node.variables["MABOOT_SCRIPT_RANKS"] = "report"
+    running = node.start("--hang-timeout", "4", "--hang-action", "stop", "bash", "run.sh")
+    if killed:
+        eventually(
+            lambda: [e for e in node.events() if e["kind"] == "start" and e["rank"] == 1], "it is known"
+        )
+        os.kill(pid_of(node, 1), signal.SIGKILL)
+    ended = running.end()
+    assert ended.code == 124, ended.output
+    why = "has ended, and ranks 0, 2 run on" if killed else "is loading data in next_batch"
+    assert f"suspected: node 0, rank 1: it {why}" in ended.output
+
+
 def test_script_that_hides_the_failure_of_its_last_rank_ends_with_its_own_code(node: Node) -> None:
     write(node, f"{TO_FILES}wait\n", RANK + 'time.sleep(1)\nraise ValueError("bad shard")\n')
     ended = node.boot("bash", "run.sh")
@@ -133,6 +155,27 @@ def test_cause_is_in_the_file_of_a_rank_and_not_in_the_scripts_warnings(node: No
     assert "rank 1: ValueError: vocab size differs" in ended.output.splitlines()[-1]
 
 
+# Starts two ranks as torchrun does: if one fails, it stops the other, and starts both again.
+LAUNCHER = """
+import os, signal, subprocess, sys, time
+for attempt in range(2):
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "rank.py", str(rank)],
+            env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"},
+        )
+        for rank in range(2)
+    ]
+    while all(rank.poll() is None for rank in ranks):
+        time.sleep(0.1)
+    if not any(rank.poll() for rank in ranks):
+        sys.exit(max(rank.wait() for rank in ranks))
+    open("second", "w").close()
+    for rank in ranks:
+        rank.terminate()
+        rank.wait()
+"""
+
 # Scripts without a fault, though ranks end early, run twice or with other numbers.
 HEALTHY = {
     "ranks of unlike length": (f"{TO_PIPE}wait\n", "time.sleep(1 + 4 * rank)"),
@@ -159,6 +202,30 @@ HEALTHY = {
         "subprocess.run(['sleep', '4'], env=environ, check=True)",
     ),
     "ranks that end at once": (f"{TO_PIPE}wait\n", "pass"),
+    "a launcher that starts all ranks again": ("python3 launcher.py\n", "time.sleep(0.5)\n"
+        "if rank == 1 and not os.path.exists('second'): raise ValueError('first try')\ntime.sleep(3)"),
+    "a launcher with the number of the node in RANK": ("RANK=0 WORLD_SIZE=1 python3 launcher.py\n", "time.sleep(3)"),
+    "a pipe to tee": (TO_PIPE.replace(" &", ' | tee "tee$i.log" &') + "wait\n", "time.sleep(1 + 3 * rank)"),
+    "sessions of their own": (f"{TO_PIPE.replace('python3', 'setsid nohup python3')}wait\n", "time.sleep(3)"),
+    "directories of their own": (
+        TO_PIPE.replace("python3 rank.py $i", '(mkdir d$i; cd d$i; exec python3 ../rank.py $i > log)') + "wait\n",
+        "time.sleep(1 + 3 * rank)",
+    ),
+    "xargs": ("printf '0\\n1\\n' | xargs -P 2 -I @ env RANK_ID=@ DEVICE_ID=@ python3 rank.py @\n", "time.sleep(2)"),
+    "an evaluation beside the ranks": (
+        f"{TO_PIPE}RANK_ID=0 DEVICE_ID=0 RANK_SIZE=1 python3 -c 'import time; time.sleep(1)'\nwait\n", "time.sleep(4)",
+    ),
+    "a step with one rank before the training": (
+        f"RANK_ID=0 DEVICE_ID=0 RANK_SIZE=1 python3 -c 'import time; time.sleep(1)'\n{TO_PIPE}wait\n", "time.sleep(2)",
+    ),
+    "a handler of SIGTERM that the script uses": (
+        f"{TO_PIPE}sleep 2; kill $!; wait\n",
+        "import signal\nsignal.signal(signal.SIGTERM, lambda *_: os._exit(0))\ntime.sleep(2 if rank == 0 else 600)",
+    ),
+    "an exception at the end of the interpreter": (
+        f"{TO_FILES}wait\n",
+        "class Late:\n    def __del__(self): raise ValueError('ignored')\nlate = Late()\ntime.sleep(1 + 4 * rank)",
+    ),
     "a monitor": (f"(while true; do date >> smi.log; sleep 0.2; done) & monitor=$!\n{TO_PIPE}"
                   "wait $! ; sleep 1; kill $monitor\n", "time.sleep(3)"),
 }  # fmt: skip
@@ -168,7 +235,8 @@ HEALTHY = {
 def test_healthy_script_is_not_stopped(node: Node, name: str) -> None:
     script, rank = HEALTHY[name]
     write(node, script, RANK + rank + "\n")
-    ended = node.boot("bash", "run.sh")
+    (node.home / "launcher.py").write_text(LAUNCHER)
+    ended = node.boot("--per-node", "--rendezvous", "rank-table", "bash", "run.sh")
     assert ended.code == 0, ended.output
     assert "has failed" not in ended.output
     assert "the others wait" not in ended.output

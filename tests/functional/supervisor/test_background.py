@@ -53,7 +53,12 @@ def left(place: Path, script: str, journal: EventLog, rank: int | None = None) -
 
 def is_awaited(background: Background) -> bool:
     """Whether the job still waits after all looks of the first time."""
-    eventually(lambda: background.is_over(False) or background.announced, "it is decided")
+
+    def is_decided() -> bool:
+        background.worker.output.pump()
+        return background.is_over(False) or background.announced
+
+    eventually(is_decided, "it is decided")
     return background.announced
 
 
@@ -69,7 +74,11 @@ def is_awaited(background: Background) -> bool:
         (f"bash -c '{sys.executable} steps.py | tee train.log; true' &", True),
         ("sleep 600 &", False),  # RANK=0 is the node's
         ("(while true; do sleep 0.1; date >> smi.log; done) &", False),
-        (f"{sys.executable} -c 'import time; time.sleep(600)' > server.log & sleep 1;", False),
+        (
+            f'{sys.executable} -c \'open("up", "w"); import time; time.sleep(600)\' > server.log &'
+            " until [ -e up ]; do sleep 0.1; done; sleep 0.5;",
+            False,
+        ),
         (f"{sys.executable} steps.py > /dev/null 2>&1 &", False),
         (f"cp steps.py tensorboard; {sys.executable} tensorboard > board.log 2>&1 &", False),
     ],

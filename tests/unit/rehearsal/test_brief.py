@@ -24,6 +24,7 @@ def printed(text: str) -> str:
     [
         (ProgressLine("checkpoint step 3: published in 0.1 s: 2 files, 3 kB"), ""),
         ("exit code 0: success", ""),
+        ("exit code 0, but a process of the training failed: x", "0"),
         ("exit code 3: rank 0 ended with exit code 3", "0"),
         (WarningLine("x"), "0"),
         (WarningLine("outputs so far: not all uploaded, the next round retries: x"), "0"),

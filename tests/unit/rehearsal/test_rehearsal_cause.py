@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ma_boot.desk.rehearsal.platform.simulated_job import SimulatedJob
-from ma_boot.desk.rehearsal.summary import cause, job_end_event, summary_lines, totals
+from ma_boot.desk.rehearsal.summary import cause, doubt_in_job, job_end_event, summary_lines, totals
 from ma_boot.errors import CannotCreate
+from ma_boot.report.doubt import Doubt
 from ma_boot.report.result import RunResult, WorkerExit
 
 JOB_START = {"kind": "phase-start", "phase": "job"}
@@ -87,6 +88,29 @@ def test_only_a_failure_needs_the_logs() -> None:
         "totals",
         "logs: dir/node-*/home/ma-user/modelarts/log",
         "exit code 3: why",
+    ]
+
+
+def test_a_doubt_about_a_success_is_that_of_the_last_start(tmp_path: Path) -> None:
+    job = SimulatedJob("uuid", str(tmp_path), 2, 1)
+    doubt = Doubt("command", None, "ValueError: x", "code/train.py:3", "/log/command.txt")
+    doubtful = {"kind": "end", "exit_code": 0, "doubt": doubt.fields()}
+    well = {"kind": "end", "exit_code": 0, "doubt": None}
+    for node, events in enumerate(([JOB_START, doubtful, JOB_START, well], [JOB_START, doubtful])):
+        (log_dir(job, node) / "x-events.jsonl").write_text(
+            "".join(json.dumps(event) + "\n" for event in events)
+        )
+    assert doubt_in_job(job) == doubt
+    assert cause(job, RunResult(()), 0) == str(doubt)
+    assert doubt_in_job(SimulatedJob("uuid", str(tmp_path), 1, 1)) is None
+
+
+def test_a_doubt_needs_the_logs() -> None:
+    lines = summary_lines("dir", "totals", True, exit_code=0, reason="a process failed", is_doubtful=True)
+    assert lines[1:] == [
+        "logs: dir/node-*/home/ma-user/modelarts/log",
+        "page: dir/report.html",
+        "exit code 0, but a process failed",
     ]
 
 

@@ -30,6 +30,8 @@ SGR = re.compile(rb"\x1b\[\d*m")
         (b"x.py:3: UserWarning: old", YELLOW),
         (b"hint: add --workdir code", YELLOW),
         (b"exit code 0: success", GREEN),
+        (b"exit code 0, but a process of the training failed: ValueError: x", YELLOW),
+        (b"in doubt: rank 1, pid 7; its log: /log", YELLOW),
         (b"step 3 loss: 0.5 errors 0", b""),
         (b"epoch 1: mean absolute error 0.1", b""),
     ],
@@ -94,7 +96,7 @@ def test_bars_and_lines_stand_out_and_what_is_written_on_them_can_be_read(theme:
     drawn = [
         name
         for name in colours
-        if re.fullmatch(r"[pl]\d|well|cause|followed|stopped|unknown|quiet|slow|each", name)
+        if re.fullmatch(r"[pl]\d|well|doubtful|cause|followed|stopped|unknown|quiet|slow|each", name)
     ]
     assert len(drawn) > 20
     assert {name for name in drawn if _contrast(colours[name], colours["card"]) < 3} == set()

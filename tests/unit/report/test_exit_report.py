@@ -65,6 +65,31 @@ def test_signal_before_process_before_upload(
     assert exit_status(ending).code == code
 
 
+@pytest.mark.invariant("A doubt about a success is reported, and changes no exit code")
+@pytest.mark.parametrize("lost", [None, LOST])
+@pytest.mark.parametrize("stopped_by", [None, 15])
+def test_doubt_changes_no_exit_code(stopped_by: int | None, lost: OutputLost | None) -> None:
+    hidden = 'Traceback (most recent call last):\n  File "x.py", line 1, in <module>\nValueError: x\n'
+    run = RunResult((ended(0, 0), ended(1, 0)._replace(output=hidden)))
+    ending = Ending.of(None, [stopped_by] if stopped_by else [], None, run, lost)
+    assert exit_status(ending).code == exit_status(ending._replace(run=WELL)).code
+    assert any("but a process of the training failed" in f"but {line}" for line in report_lines(ending))
+    assert end_event(ending)["doubt"]["label"] == "rank 1"
+    assert end_event(ending._replace(run=WELL))["doubt"] is None
+    failed = ending._replace(run=run._replace(exits=(*run.exits, ended(2, 3))))
+    assert end_event(failed)["doubt"] is None
+
+
+def test_doubt_has_a_failure_file(tmp_path: Path) -> None:
+    hidden = "Segmentation fault\n"
+    job = cast(Any, SimpleNamespace(host="h", node_rank=0, failure_file=str(tmp_path / "failure.json")))
+    run = RunResult((ended(0, 0)._replace(output=hidden),))
+    write_failure(Ending.of(job, [], None, WELL, None))
+    assert not (tmp_path / "failure.json").exists()
+    write_failure(Ending.of(job, [], None, run, None))
+    assert '"words": "Segmentation fault"' in (tmp_path / "failure.json").read_text()
+
+
 @pytest.mark.parametrize(("error", "code"), [(RankTableTimeout("x"), 75), (InputMissing("x"), 66)])
 def test_the_error_that_ended_the_boot_decides_the_exit_code(error: BootError, code: int) -> None:
     assert exit_status(Ending.of(None, [], error, None, LOST)).code == code

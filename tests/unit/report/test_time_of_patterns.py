@@ -16,6 +16,7 @@ from ma_boot.node.observe.suspect import waited_for
 from ma_boot.redact import without_secrets
 from ma_boot.report.cause import causes_of
 from ma_boot.report.console import painted
+from ma_boot.report.doubt import doubt_of
 from ma_boot.report.explain import (
     failed_mpi_rank,
     last_exception,
@@ -38,10 +39,14 @@ def failures(text: str) -> object:
     return causes_of((WorkerExit("rank 0", 0, 0, 1, 1, None, 0, 1.0, False, "", text),), 0, 0.0)
 
 
+def doubts(text: str) -> object:
+    return doubt_of((WorkerExit("rank 0", 0, 0, 1, 0, None, 0, 1.0, False, "", text),))
+
+
 READERS: dict[str, Callable[[str], object]] = {
     reader.__name__: reader
     for reader in (
-        failures, last_dump, threads_of, parse_link, parse_npu_rows, failed_mpi_rank, last_exception, last_words,
+        doubts, failures, last_dump, threads_of, parse_link, parse_npu_rows, failed_mpi_rank, last_exception, last_words,
         missing_files, output_of_failed_rank, own_words, place_of_exception, tells_of_sigkill, hints_for, with_store_hint, _plain,
     )
 }  # fmt: skip
@@ -52,7 +57,9 @@ REPEATED = (
     " ", "a", ".a", "1", "|", "| 1(1) ", "(", "[", " (", "\x1b]", "\x1b[", "\r", "://", "obs://a.a", "token=", "token= ",
     "?sig=", "env: ", "Socket Timeout ", "unrecognized arguments: ", "No such file or directory: '", "can't open file '",
     "Thread 0x1 ", "Wait for connection ", "HCCL ", "NCCL ", "gloo ", "scheduler ", ': "', '", line ', "[1,1]<stdout>: ",
-    "authorization: ",
+    "authorization: ", "Traceback (most recent call last):\n", "it/s]Traceback (most recent call last):",
+    "Aborted\n", "a\nSyntaxError: ", "a: line 1: 1 Aborted ", "terminate called recursively\n", "Fatal Python error: a\n",
+    ":1: Warning: Aborted", "SyntaxError: \na\n", "100%|loss ",
 )  # fmt: skip
 BEFORE = {
     "a thread": "Thread 0x" + "a" * KEPT,

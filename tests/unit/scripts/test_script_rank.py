@@ -79,6 +79,11 @@ def test_engines_below_a_rank_are_no_ranks() -> None:
     assert ranks(process(10, 1, 3, 0), process(11, 10, 0, 0), process(12, 10, 1, 1)) == [(10, 3)]
 
 
+def test_engine_below_the_script_of_a_rank_is_not_taken_for_the_rank() -> None:
+    around = process(10, 1, 3, 0, python=False)
+    assert ranks(around, process(11, 10, 0, 0), process(12, 10, 3, 0)) == [(12, 3)]
+
+
 def test_two_processes_with_one_rank_are_two_ranks() -> None:
     assert ranks(process(10, 1, 0, 0), process(20, 1, 0, 0)) == [(10, 0), (20, 0)]
 

@@ -12,8 +12,11 @@ class Source(Protocol):
     """A process with its output; `label` is its name in the samples."""
 
     label: str
-    rank: int | None
     pid: int
+
+    @property
+    def rank(self) -> int | None:
+        """The number of the rank; None for a process that is no rank."""
 
     @property
     def has_ended(self) -> bool:
@@ -53,5 +56,5 @@ class Sources:
         """Returns the processes in a stable order: workers first, then script ranks by their numbers."""
         # The observer of script ranks may append meanwhile, which a copy survives.
         started = [rank for worker in self._workers for rank in tuple(worker.started_ranks)]
-        latest = {rank.rank or 0: rank for rank in started}
+        latest = {rank.rank: rank for rank in started}
         return [*self._of_workers, *(latest[number] for number in sorted(latest))]

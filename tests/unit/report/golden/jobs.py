@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from ma_boot.node.transfers.transfer_errors import to_boot_error
+from ma_boot.report.doubt import Doubt
 from ma_boot.wording import Message, ranks_text
 from path_mapping.errors import MissingInputs
 from tests.synthetic import BEGAN, Writer
@@ -26,6 +27,7 @@ def jobs() -> dict[str, list[str]]:
     return {
         "failed_again": failed_again(),
         "succeeded": succeeded(),
+        "in_doubt": in_doubt(),
         "hung": hung(),
         "many_nodes": many_nodes(),
         "rehearsed": rehearsed(),
@@ -40,6 +42,7 @@ def tails() -> dict[str, str]:
         "/log/rank-3": "loading <shards>\n" + TRACEBACK.format("Getting socket times out"),
         "/log/rank-2": "step 7\n",
         "/log/rank-40": "MemoryError\n",
+        "/log/command-1": TRACEBACK.format("<no card>") + "done\n",
         "/log/node-1": "Killed\n",
     }
 
@@ -226,6 +229,24 @@ def succeeded() -> list[str]:
     node.phase("outputs", 80, 90)
     node.at(90, "end", exit_code=0, by=None, cause="success")
     return [node.text()]
+
+
+def in_doubt() -> list[str]:
+    """Two nodes that ended with 0; on the second one the command hides a failure."""
+    files = []
+    for number in range(2):
+        node = Writer(number, 10**12)
+        node.phase("job", 0, 1)
+        node.at(0, "job", name="violets", nodes=2, program="run.sh")
+        node.phase("run", 1, 30)
+        log_file = f"/log/command-{number}"
+        node.at(2, "start", label="command", rank=None, log_file=log_file)
+        ended(node, 29, "command", code=0)
+        doubt = Doubt("command", None, "RuntimeError: EI0006 <no card>", "code/train.py:9", log_file)
+        cause = str(doubt) if number else "success"
+        node.at(31, "end", exit_code=0, by=None, cause=cause, doubt=doubt.fields() if number else None)
+        files.append(node.text())
+    return files
 
 
 def hung() -> list[str]:

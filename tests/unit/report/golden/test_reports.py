@@ -58,6 +58,7 @@ The first process to do so was:
   Process name: [[43157,1],1]
   Exit code:    3
 """
+HIDDEN = RAISED.format("RuntimeError: EI0006") + "done\n"
 ENDINGS = {
     "a process failed": Ending(JOB, None, None, FAILED, LOST, FORM, Cause(1, 3, 1, "RuntimeError", 5.0), True),
     "stopped after a failure": Ending(JOB, 15, None, FAILED._replace(exits=FAILED.exits[:2]), None),
@@ -77,6 +78,8 @@ ENDINGS = {
     ),
     "killed": Ending(None, None, None, RunResult((ended(0, 137, "error: x", signal=9),)), None),
     "mpirun": Ending(JOB, None, None, RunResult((ended(0, 3, MPIRUN)._replace(label="command", rank=None, device=None),)), None),
+    "in doubt": Ending(JOB, None, None, RunResult((ended(0), ended(1, output=HIDDEN))), None, FORM[:1]),
+    "in doubt and output lost": Ending(JOB, None, None, RunResult((ended(0, output=HIDDEN),)), LOST),
     "well": Ending(JOB, None, None, RunResult((ended(0), ended(1))), None, FORM),
 }  # fmt: skip
 
