@@ -127,7 +127,7 @@ test-mindspore: $(VENV)/made $(TRAINING)/made ## the tests that train with MindS
 test-rehearsals: $(VENV)/made ## every fault in a rehearsal of its own, and a job of 32 nodes with 8 ranks each
 	$(VENV)/bin/python -m pytest $(PARALLEL) -m rehearsals --durations=0
 
-test-torch: $(VENV)/made $(TORCH)/made ## the tests that train with PyTorch
+test-torch: $(VENV)/made $(TORCH)/made ## the tests that train with PyTorch, its launchers, and Ray
 	$(VENV)/bin/python -m pytest -m "torch and not kill"
 
 $(TORCH)/made: tests/functional/torch-requirements.txt

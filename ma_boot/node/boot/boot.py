@@ -143,7 +143,7 @@ def boot(request: BootRequest, context: ProcessContext) -> Ending:
             with journal.phase("launch") as phase:
                 plan = _plan(state, training, placement)
                 _make_room(state, plan)
-                phase.detail = launch_text(plan, request.command, request.launch, request.ranks_start)
+                phase.detail = launch_text(plan, request, job.node_count)
                 reset = reached.reset = _reset(state, placement)
                 reached.look = planned_look(plan, job, state.transfers, state.context)
             sending = sending_outputs(state.transfers, checkpoints, journal, inbox)

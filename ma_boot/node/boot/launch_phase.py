@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable
 
 from ma_boot.errors import CannotCreate, ConfigError
+from ma_boot.node.boot.request import BootRequest
 from ma_boot.node.environment.command import find_code
 from ma_boot.node.environment.command_words import TrainingCommand
 from ma_boot.node.launch.launch_plan import LaunchPlan, Node, WorkerSpec
@@ -90,11 +91,14 @@ def plan_node(node: Node, options: LaunchOptions) -> LaunchPlan:
     return with_tee(plan, options.tee)
 
 
-def launch_text(plan: LaunchPlan, command: TrainingCommand, options: LaunchOptions, ranks_start: str) -> str:
-    """Returns the phase in one line; `ranks_start` names a program that starts the ranks, mostly none."""
+def launch_text(plan: LaunchPlan, request: BootRequest, nodes: int) -> str:
+    """Returns the phase of a job with so many nodes in one line."""
+    command, options, ranks_start = request.command, request.launch, request.ranks_start
+    # A launcher that is told the nodes, DeepSpeed's, finds the cards of its own node.
+    is_counted = not command.counts or (command.counts[0] == "--num-nodes" and nodes == 1)
     if options.per_node and ranks_start:
         started = f"{ranks_start} starts the ranks of this node: started once (--per-device: for each device)"
-        if plan.world_size == 1 or not command.counts:
+        if plan.world_size == 1 or is_counted:
             return started
         return (
             f"{started}; WARNING: the job has {plan.world_size} ranks, but the command does not say how many "

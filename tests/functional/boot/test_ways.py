@@ -257,6 +257,7 @@ class TestRankTable:
             (["--rank-size", "2"], "--rank-size, --rank-start, --device-start: only with --rank-table-file"),
             (["--per-node", "--rendezvous", "mpi"], "--rendezvous mpi already starts mpirun once per node"),
             (["--per-node", "--bind-cores", "equal"], "--bind-cores: with --per-node"),
+            (["--rendezvous", "launcher"], "--rendezvous launcher: only with --per-node"),
         ],
     )
     def test_conflicting_options_are_reported_together(

@@ -42,7 +42,7 @@ def project(tmp_path: Path) -> Path:
     for name, text in files.items():
         (project / name).write_text(text)
     (project / "pkg" / "__init__.py").write_text("NAME = 'pkg'\n")
-    for name in ("torchrun", "msrun"):
+    for name in ("torchrun", "msrun", "deepspeed"):
         (tmp_path / "bin").mkdir(exist_ok=True)
         (tmp_path / "bin" / name).write_text(LAUNCHER)
         (tmp_path / "bin" / name).chmod(0o755)
@@ -89,6 +89,16 @@ def test_a_launcher_is_started_once_per_node(project: Path) -> None:
     assert ended.output.count("trained beside in ma-user") == 1
     assert "torchrun starts the ranks of this node: started once" in ended.output
     assert "WARNING" not in ended.output
+
+
+@pytest.mark.parametrize(("nodes", "is_warned"), [("1", False), ("2", True)])
+def test_launcher_of_deepspeed_finds_the_cards_of_one_node(
+    project: Path, nodes: str, is_warned: bool
+) -> None:
+    words = ("--nodes", nodes, "--devices-per-node", "2", "deepspeed", "--num_gpus", "2", "train.py")
+    ended = local(project, *words)
+    assert ended.code == 0, ended.output
+    assert ("WARNING: the job has" in ended.output) == is_warned
 
 
 def test_a_launcher_that_may_start_too_few_ranks_is_warned_of(project: Path) -> None:

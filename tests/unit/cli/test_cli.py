@@ -21,6 +21,7 @@ from ma_boot.node.boot.request import (
     build_request,
     command_text,
 )
+from ma_boot.node.environment.command import read_start_script
 from ma_boot.node.environment.command_words import read_command
 from ma_boot.node.launch.options import LaunchOptions
 from ma_boot.node.launch.worker_specs import OF_NODE, OF_RANK
@@ -184,6 +185,35 @@ def test_request_survives_the_way_through_a_command_line(
     values = parsed(list(as_options(request)), as_variables(request))
     assert values["command"] == command
     assert build_request(read_command(command), values) == request
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "rendezvous", "starts_ray"),
+    [
+        ("torchrun t.py", [], "launcher", False),
+        ("ray start --head --block", [], "launcher", True),
+        ("python t.py", [], "rank-table", False),
+        ("python t.py", ["--per-node"], "launcher", False),
+        ("torchrun t.py", ["--rendezvous", "none"], "none", False),
+        ("torchrun t.py", ["--per-device"], "rank-table", False),
+    ],
+)
+def test_rendezvous_follows_from_the_command(
+    words: str, options: list[str], rendezvous: str, starts_ray: bool
+) -> None:
+    command = read_command(words.split())
+    request = build_request(command, parsed([*options, "--", *command.words], {}))
+    assert request.launch.rendezvous == rendezvous
+    assert request.command.starts_ray == starts_ray
+
+
+@pytest.mark.parametrize("code", ["ray start --head", "torchrun t.py; ray start --head", "torchrun t.py"])
+def test_a_script_with_ray_is_marked(code: str) -> None:
+    command = read_command(["bash", "-c", code])
+    script = read_start_script(command, "/", "/")
+    request = build_request(command, parsed(["x"], {}), script)
+    assert request.launch.per_node
+    assert request.command.starts_ray == ("ray" in code)
 
 
 def test_every_option_of_a_request_is_an_option_of_the_command() -> None:

@@ -1,0 +1,1 @@
+"""Command lines of the how-to page on launchers, and stand-ins for launchers."""
