@@ -18,10 +18,12 @@ from ma_boot.node.launch.launch_plan import LaunchPlan, WorkerSpec
 from ma_boot.node.observe.hang_detector import HangDetector
 from ma_boot.node.observe.metrics.progress import has_step
 from ma_boot.node.observe.metrics.sampler import Metrics, Sampling
+from ma_boot.node.observe.ranks_of_scripts.leader_watch import LeaderWatch
+from ma_boot.node.observe.ranks_of_scripts.rank_census import RankCensus
+from ma_boot.node.observe.ranks_of_scripts.script_ranks import ScriptOptions, ScriptRanks
 from ma_boot.node.observe.reset import ResetWatch
 from ma_boot.node.observe.saving.save_agreement import SaveAgreement
 from ma_boot.node.observe.saving.save_requests import SaveOptions, SaveRequests
-from ma_boot.node.observe.script_ranks import ScriptOptions, ScriptRanks
 from ma_boot.node.observe.semaphores import Semaphores
 from ma_boot.node.peers.job_restart import AttemptEnd, RestartPolicy, Verdict
 from ma_boot.node.peers.restart_coordinator import PeerOver
@@ -134,16 +136,18 @@ def _run_attempt(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) 
     )
     environ = boot.context.environ
     container = instance_name(environ)
+    nodes, world_size = boot.job.node_count, run.plan.world_size
+    census = RankCensus(JobShape(world_size, nodes, world_size // nodes), attempt, peers, journal=journal)
     script_ranks = ScriptRanks(
         ScriptOptions(options.script_ranks, options.script_rank_grace),
-        JobShape(run.plan.world_size, boot.job.node_count, run.plan.world_size // boot.job.node_count),
         own_marker(container),
-        attempt=attempt,
-        peers=peers,
+        census,
         journal=journal,
     )
+    leader = LeaderWatch(peers, journal)
     observers: list[Observer] = [
         script_ranks,
+        leader,
         CutFiles(run.checkpoints.outputs),
         Metrics(sampling, inbox, journal),
         peers,
@@ -165,7 +169,7 @@ def _run_attempt(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) 
         container=container,
         observers=observers,
     )
-    result = script_ranks.result(result)
+    result = script_ranks.result(result)._replace(is_released=leader.is_released)
     return result._replace(hung=hangs.hung, suspect=hangs.suspect)
 
 

@@ -17,6 +17,8 @@ from ma_boot.wording import Message, ranks_text
 
 # Seconds for which wrong numbers have to be unchanged while the ranks run.
 STABLE_SECONDS = 20.0
+# Seconds after which ranks of one node are late.
+LATE_SECONDS = 60.0
 # Seconds for which ranks have to run so that all of them are seen: more than the time between two looks.
 SEEN_SECONDS = 0.9
 # Numbers in a message between nodes.
@@ -110,6 +112,16 @@ def find_wrong_numbers(
         ranks = ranks_text(rank for rank, _ in alone.started)
         return ConfigError(Message.of(_EACH_ITS_OWN, ranks, size, shape.nodes, shape.world_size))
     return _twice(shape, nodes) or _missing(shape, nodes)
+
+
+def nodes_without_ranks(nodes: Mapping[int, NodeRanks], size: int) -> list[int]:
+    """Returns the nodes that have started no rank, although others have run theirs for `LATE_SECONDS`.
+
+    `size` is the number of nodes. It is no error: the node may still prepare its data.
+    """
+    if not any(known.running and known.lasted >= LATE_SECONDS for known in nodes.values()):
+        return []
+    return [node for node in range(size) if not nodes.get(node, NodeRanks()).started]
 
 
 def _trains_alone(shape: JobShape, known: NodeRanks) -> bool:

@@ -11,8 +11,11 @@ from ma_boot.node.scripts.leftovers import LEFT_SECONDS, LOOK_SECONDS, LeftState
 from ma_boot.node.scripts.script_rank import Process
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.report.journal import Journal
+from ma_boot.report.result import STOP_CODES
 from ma_boot.wording import Message, list_first
 
+# Seconds after the end of a script in which a signal to its children may have come from it.
+BY_SCRIPT_SECONDS = 1.0
 # Processes in a line.
 MOST_NAMED = 4
 
@@ -44,8 +47,13 @@ class Background:
         return max(0.0, self._next_look - time.monotonic())
 
     def failure(self, reaped: Iterable[tuple[int, int]]) -> int | None:
-        """Returns the exit code of the command's first failed child in `reaped` (pids and exit codes)."""
-        return next((code for pid, code in reaped if pid in self._started and code != 0), None)
+        """Returns the exit code of the command's first failed child in `reaped` (pids and exit codes).
+
+        A script may kill a monitor as its last act, and end before it has reaped that.
+        """
+        by_script = STOP_CODES if time.monotonic() < self._state.began + BY_SCRIPT_SECONDS else ()
+        failed = (code for pid, code in reaped if pid in self._started and code not in (0, *by_script))
+        return next(failed, None)
 
     def is_over(self, has_ended: bool) -> bool:
         """Returns True once no process is left that is worth a wait; announces the wait.

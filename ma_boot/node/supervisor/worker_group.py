@@ -229,6 +229,11 @@ class Worker:
         )
 
 
+def start_command(workers: Sequence[Worker]) -> Worker | None:
+    """Returns the worker that is a command which starts the ranks of its node itself; None without one."""
+    return next((one for one in workers if one.spec.rank is None and one.spec.starts_ranks), None)
+
+
 @contextlib.contextmanager
 def _affinity(cores: Sequence[int]) -> Iterator[None]:
     """Binds this process to the cores during the block, so that a child never runs on others."""

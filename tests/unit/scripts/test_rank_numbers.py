@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.node.scripts.rank_numbers import JobShape, NodeRanks, find_wrong_numbers
+from ma_boot.node.scripts.rank_numbers import JobShape, NodeRanks, find_wrong_numbers, nodes_without_ranks
 from ma_boot.node.scripts.script_rank import Process, RankNumber
 from ma_boot.node.scripts.script_state import ScriptRank
 
@@ -67,6 +67,13 @@ def test_missing_ranks_are_an_error_once_all_nodes_are_known() -> None:
     text = "rank 3 of 4 ranks were not started, and the others wait for them: node 1 has started rank 2. "
     assert error_of(node(0, 1), node(2)).startswith(text)
     assert error_of(node(0, 1), node(2, since=NOW - 5)) == "", "its ranks start one after the other"
+
+
+def test_node_without_ranks_is_late_after_a_minute() -> None:
+    assert nodes_without_ranks({0: node(0, 1, lasted=60.0)}, 3) == [1, 2]
+    assert nodes_without_ranks({0: node(0, 1, lasted=60.0), 2: node(4, 5)}, 3) == [1]
+    assert nodes_without_ranks({0: node(0, 1, lasted=59.0)}, 3) == []
+    assert nodes_without_ranks({0: NodeRanks(lasted=90.0)}, 3) == []
 
 
 def test_ranks_that_end_at_once_are_not_missing() -> None:
