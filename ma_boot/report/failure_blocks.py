@@ -46,9 +46,9 @@ _RECORD = r"\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|EXCEPTION)\b|^\[?\d{4}-\
 MANY = 3
 # Sources of a block: the process that failed, the shell or Python after its death, the launcher above it.
 OWN, AFTER_DEATH, LAUNCHER = "own", "after death", "launcher"
-# Lines that continue a message: of CANN, MindSpore, PyTorch, CUDA, and indented ones.
+# Lines that continue a message: of CANN, MindSpore, PyTorch and CUDA.
 _MESSAGE = (
-    r"\s|$|-{10,}$|- [A-Z].{0,100}:$|\[ERROR\] |\[Error\]: |\w{0,100}\(?E[A-Z0-9]\d{4}\)?: |\[PID: "
+    r"$|-{10,}$|- [A-Z].{0,100}:$|\[ERROR\] |\[Error\]: |\w{0,100}\(?E[A-Z0-9]\d{4}\)?: |\[PID: "
     r"|mindspore/ccsrc/|frame #\d|Exception raised from |CUDA kernel errors |For debugging consider "
     r"|Compile with "
 )
@@ -156,9 +156,15 @@ def _end_of_frames(lines: Sequence[str], start: int) -> int:
 
 
 def _end_of_message(lines: Sequence[str], start: int) -> int:
-    """Returns the line after a message that begins in line `start`."""
+    """Returns the line after a message that begins in line `start`.
+
+    A line that is indented belongs to the line above it, if that is not empty.
+    """
     end = start + 1
-    while end < min(len(lines), start + MOST_MESSAGE_LINES) and re.match(_MESSAGE, lines[end]):
+    while end < min(len(lines), start + MOST_MESSAGE_LINES):
+        is_below = lines[end][:1].isspace() and lines[end - 1].strip()
+        if not is_below and not re.match(_MESSAGE, lines[end]):
+            break
         end += 1
     return end
 

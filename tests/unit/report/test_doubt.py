@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import dedent
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from ma_boot.report.doubt import Doubt, doubt_of
 from ma_boot.report.result import WorkerExit
@@ -299,6 +299,7 @@ ORDINARY = st.text("abc ÄÖ中:", min_size=1, max_size=30).filter(str.strip)
 
 
 @given(st.lists(ORDINARY, max_size=15))
+@example([" :", *":" * 10])
 def test_at_most_ten_lines_may_follow_the_failure(lines: list[str]) -> None:
     found = doubt(NAN + "\n\n" + "".join(f"{line}\n" for line in lines))
     assert (found is not None) is (len(lines) <= 10)
