@@ -52,6 +52,8 @@ _MESSAGE = (
     r"|mindspore/ccsrc/|frame #\d|Exception raised from |CUDA kernel errors |For debugging consider "
     r"|Compile with "
 )
+# Lines of CANN below its error code, and those of exception groups.
+_BELOW = r"\s{8}|\s{0,4}[|+]"
 _SYNTAX = r"(?:Syntax|Indentation|Tab)Error: "
 _SYNTAX_FRAME = r' {2}File "[^"]{1,4096}", line \d{1,9}$'
 _TERMINATE = (
@@ -158,11 +160,12 @@ def _end_of_frames(lines: Sequence[str], start: int) -> int:
 def _end_of_message(lines: Sequence[str], start: int) -> int:
     """Returns the line after a message that begins in line `start`.
 
-    A line that is indented belongs to the line above it, if that is not empty.
+    A line that is indented far belongs to the line above it, if that is not empty. Trainings indent their
+    lines, too, but less.
     """
     end = start + 1
     while end < min(len(lines), start + MOST_MESSAGE_LINES):
-        is_below = lines[end][:1].isspace() and lines[end - 1].strip()
+        is_below = re.match(_BELOW, lines[end]) and lines[end - 1].strip()
         if not is_below and not re.match(_MESSAGE, lines[end]):
             break
         end += 1
@@ -222,7 +225,7 @@ def _read_terminate(lines: Sequence[str], at: int) -> FailureBlock | None:
     """Reads the end of a C++ program, with the message of its exception."""
     what = re.match(r"\s{1,20}what\(\): {1,20}(\S.*)", lines[at + 1]) if at + 1 < len(lines) else None
     words = f"{lines[at]}: {what[1]}" if what else lines[at]
-    return FailureBlock(at, _end_of_message(lines, at), words)
+    return FailureBlock(at, _end_of_message(lines, at + 1 if what else at), words)
 
 
 def _read_fatal(lines: Sequence[str], at: int) -> FailureBlock | None:
