@@ -47,12 +47,14 @@ _RECORD = r"\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|EXCEPTION)\b|^\[?\d{4}-\
 MANY = 3
 # Sources of a block: the process that failed, the shell or Python after its death, the launcher above it.
 OWN, AFTER_DEATH, LAUNCHER = "own", "after death", "launcher"
-# Lines that continue a message: of CANN, MindSpore, PyTorch, CUDA, and indented ones.
+# Lines that continue a message: of CANN, MindSpore, PyTorch and CUDA.
 _MESSAGE = (
-    r"\s|$|-{10,}$|- [A-Z].{0,100}:$|\[ERROR\] |\[Error\]: |\w{0,100}\(?E[A-Z0-9]\d{4}\)?: |\[PID: "
+    r"$|-{10,}$|- [A-Z].{0,100}:$|\[ERROR\] |\[Error\]: |\w{0,100}\(?E[A-Z0-9]\d{4}\)?: |\[PID: "
     r"|mindspore/ccsrc/|frame #\d|Exception raised from |CUDA kernel errors |For debugging consider "
     r"|Compile with "
 )
+# Lines of CANN below its error code, and those of exception groups.
+_BELOW = r"\s{8}|\s{0,4}[|+]"
 _SYNTAX = r"(?:Syntax|Indentation|Tab)Error: "
 _SYNTAX_FRAME = r' {2}File "[^"]{1,4096}", line \d{1,9}$'
 _TERMINATE = (
@@ -157,9 +159,16 @@ def _end_of_frames(lines: Sequence[str], start: int) -> int:
 
 
 def _end_of_message(lines: Sequence[str], start: int) -> int:
-    """Returns the line after a message that begins in line `start`."""
+    """Returns the line after a message that begins in line `start`.
+
+    A line that is indented far belongs to the line above it, if that is not empty. Trainings indent their
+    lines, too, but less.
+    """
     end = start + 1
-    while end < min(len(lines), start + MOST_MESSAGE_LINES) and re.match(_MESSAGE, lines[end]):
+    while end < min(len(lines), start + MOST_MESSAGE_LINES):
+        is_below = re.match(_BELOW, lines[end]) and lines[end - 1].strip()
+        if not is_below and not re.match(_MESSAGE, lines[end]):
+            break
         end += 1
     return end
 
@@ -217,7 +226,7 @@ def _read_terminate(lines: Sequence[str], at: int) -> FailureBlock | None:
     """Reads the end of a C++ program, with the message of its exception."""
     what = re.match(r"\s{1,20}what\(\): {1,20}(\S.*)", lines[at + 1]) if at + 1 < len(lines) else None
     words = f"{lines[at]}: {what[1]}" if what else lines[at]
-    return FailureBlock(at, _end_of_message(lines, at), words)
+    return FailureBlock(at, _end_of_message(lines, at + 1 if what else at), words)
 
 
 def _read_fatal(lines: Sequence[str], at: int) -> FailureBlock | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import dedent
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from ma_boot.report.doubt import Doubt, doubt_of
 from ma_boot.report.result import WorkerExit
@@ -92,6 +92,7 @@ mindspore/ccsrc/plugin/device/ascend/hal/hccl_adapter.cc:402 Init"""
         (f"{raised('KeyError: 1', 'f')}\nDuring handling of the above exception, another exception occurred:\n\n{NAN}", "ValueError: loss is nan", "code/train.py:12"),
         (f"{NAN}Exception ignored in: <function f at 0x7f>\n{raised('TypeError: x', '__del__')}done\n", "ValueError: loss is nan", "code/train.py:12"),
         (raised(ASCEND) + "done\n", "RuntimeError: Preprocess failed before run graph 1. The details refer to 'Ascend Error Message'", "code/train.py:12"),
+        (raised("RuntimeError: EJ0001: x\n" + "        Solution: y\n" * 20) + "saved\n" * 10, "RuntimeError: EJ0001: x", "code/train.py:12"),
         (raised("torch.OutOfMemoryError: CUDA out of memory."), "torch.OutOfMemoryError: CUDA out of memory", "code/train.py:12"),
         ('  File "/home/me/code/train.py", line 1\n    x = = 1\n        ^\nSyntaxError: invalid syntax\n', "SyntaxError: invalid syntax", "code/train.py:1"),
         ("terminate called after throwing an instance of 'std::runtime_error'\n  what():  no card\nAborted (core dumped)\n", "terminate called after throwing an instance of 'std::runtime_error': no card", ""),
@@ -120,6 +121,7 @@ FALSE_ALARMS = {
     "a good end": "step 1 loss 0.5\ndone\n",
     "an error that was printed": "ValueError: loss is nan\nError: retrying is useless\n",
     "the training went on": f"{NAN}step 13: loss 0.4\n",
+    "the training went on, indented": f"{NAN}  step 13: loss 0.4\n",
     "the training went on, in another format": f"{NAN}{{'loss': 0.41, 'learning_rate': 1e-5}}\n",
     "a bar came to its end": f"{NAN}100%|##########| 90/90 [00:31<00:00, 2.9it/s]\n",
     "much output follows": NAN + "saved\n" * 11,
@@ -299,6 +301,7 @@ ORDINARY = st.text("abc ÄÖ中:", min_size=1, max_size=30).filter(str.strip)
 
 
 @given(st.lists(ORDINARY, max_size=15))
+@example([" :", *":" * 10])
 def test_at_most_ten_lines_may_follow_the_failure(lines: list[str]) -> None:
     found = doubt(NAN + "\n\n" + "".join(f"{line}\n" for line in lines))
     assert (found is not None) is (len(lines) <= 10)
