@@ -22,6 +22,8 @@ from ma_boot.platform.rank_table import fake
 
 PATH = os.pathsep.join([os.path.dirname(sys.executable), "/usr/local/bin", "/usr/bin", "/bin"])
 STOP_TIMEOUT_SECONDS = 2
+# Instead of 30 s, in which a script may act on the failure of a rank itself.
+SCRIPT_GRACE_SECONDS = 1
 
 Command = Sequence[str]
 
@@ -70,6 +72,14 @@ def _ma_boot(_: Path, command: Command) -> list[str]:
     return [sys.executable, "-m", "ma_boot", "--stop-timeout", str(STOP_TIMEOUT_SECONDS), "--", *command]
 
 
+def _ma_boot_script(_: Path, command: Command) -> list[str]:
+    """ma_boot before the shell loop: it finds the ranks by itself."""
+    loop = f'for ((r = 0; r < {COUNT}; r++)); do RANK_ID=$r DEVICE_ID=$r "$@" & done; wait'
+    options = ["--stop-timeout", str(STOP_TIMEOUT_SECONDS), "--per-node", "--rendezvous", "rank-table", "--"]
+    grace = f"MABOOT_SCRIPT_RANK_GRACE={SCRIPT_GRACE_SECONDS}"
+    return ["env", grace, sys.executable, "-m", "ma_boot", *options, "bash", "-c", loop, "bash", *command]
+
+
 def _shell_loop(_: Path, command: Command) -> list[str]:
     loop = f'for ((r = 0; r < {COUNT}; r++)); do RANK_ID=$r "$@" & done; wait'
     return ["bash", "-c", loop, "bash", *command]
@@ -104,6 +114,9 @@ def _honcho(directory: Path, command: Command) -> list[str]:
 
 LAUNCHERS = (
     Launcher("ma_boot", sys.executable, _ma_boot, f"{STOP_TIMEOUT_SECONDS} s, given", "`make bench`"),
+    Launcher(
+        "ma_boot, script", sys.executable, _ma_boot_script, f"{STOP_TIMEOUT_SECONDS} s, given", "`make bench`"
+    ),
     Launcher("shell loop", "bash", _shell_loop, "none", "`apt-get install bash`"),
     Launcher("davincirunsdk", "davincirun", _davincirun, "15 s, fixed", "`make bench`"),
     Launcher("torchrun", "torchrun", _torchrun, "30 s, default", "`make bench-large`"),

@@ -24,6 +24,7 @@ MOST_CHARACTERS_AFTER = 2048
 # Output without any of these is not searched further.
 _SIGNS = (
     "Traceback (most", "SyntaxError: ", "IndentationError: ", "TabError: ", "terminate called",
+    "= FAILURES =", "= ERRORS =",
     "Fatal Python", "Segmentation fault", "Bus error", "Aborted", "Illegal instruction",
     "Floating point exception",
     "The first process to do so", "mpirun noticed", "exits with return code",

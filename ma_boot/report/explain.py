@@ -8,6 +8,7 @@ import signal
 from collections.abc import Mapping, Sequence
 
 from ma_boot.errors import signal_name
+from ma_boot.report.pytest_report import find_failed_test
 from ma_boot.report.result import WorkerExit
 from ma_boot.wording import Message
 
@@ -147,12 +148,20 @@ def exception_at_end(output: str, stopped: bool = False) -> str | None:
 
     The limit is lower for a process that was `stopped`, as it may have gone on training.
     """
-    return last_exception(output, MOST_LINES_AFTER_STOPPED if stopped else MOST_LINES_AFTER)
+    most = MOST_LINES_AFTER_STOPPED if stopped else MOST_LINES_AFTER
+    lines = output_lines(output)
+    test = find_failed_test(lines)
+    if test is not None and len(lines) - test.end < most:
+        return test.words
+    return last_exception(output, most)
 
 
 def place_of_exception(output: str) -> str:
     """Returns the last frame of the last traceback in the training's own code: `model/train.py:17`."""
     lines = output_lines(output)
+    test = find_failed_test(lines)
+    if test is not None:
+        return test.place
     starts = _tracebacks(lines)
     return place_of_frames(lines[starts[-1] : _end_of_traceback(lines, starts[-1])] if starts else [])
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Callable, NamedTuple
 
 from ma_boot.report.explain import last_exception, place_of_exception, place_of_frames, short_path
+from ma_boot.report.pytest_report import FAILURES, failed_test_at
 
 # Lines of an exception's message after the first one.
 MOST_MESSAGE_LINES = 60
@@ -241,6 +242,11 @@ def _read_shell(lines: Sequence[str], at: int) -> FailureBlock | None:
     return FailureBlock(at, at + 1, f"{death}: {command}" if command else death, place, AFTER_DEATH)
 
 
+def _read_pytest(lines: Sequence[str], at: int) -> FailureBlock | None:
+    test = failed_test_at(lines, at)
+    return None if test is None else FailureBlock(test.start, test.end, test.words, test.place)
+
+
 def _read_not_started(lines: Sequence[str], at: int) -> FailureBlock | None:
     return FailureBlock(at, at + 1, lines[at])
 
@@ -255,6 +261,7 @@ _READERS: tuple[tuple[str, Callable[[Sequence[str], int], FailureBlock | None]],
     (_TERMINATE, _read_terminate),
     (_FATAL, _read_fatal),
     (_BY_SHELL, _read_shell),
+    (FAILURES, _read_pytest),
     (_NOT_STARTED, _read_not_started),
     (_BY_LAUNCHER, _read_launcher),
     (_HANDLED, _read_handled),

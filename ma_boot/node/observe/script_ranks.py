@@ -195,6 +195,8 @@ class ScriptRanks:
                 "start", label=f"rank {rank.number.rank}", rank=rank.number.rank, pid=rank.process.pid,
                 cores=[], log_file=rank.log_file or watched.command.spec.log_file,
             )  # fmt: skip
+        for label, number in watched.newly_printing():
+            self._journal.event("first-output", label=label, rank=number, first_ns=time.monotonic_ns())
         self._state = self._state.with_found(found)
         for gone in set(self._state.running) - {rank.process.key for rank in found}:
             self._end(watched, gone, now)
@@ -275,6 +277,7 @@ class _Watched:
         self._changed = time.monotonic()
         self._oom = OomCounters()
         self._outputs: dict[Key, RankOutput] = {}
+        self._printing: set[RankOutput] = set()
         # Data loaders and the like: when their rank has ended, they may live on, and are no ranks then.
         self._below: set[Key] = set()
         self._keys: dict[int, Key] = {}
@@ -300,6 +303,14 @@ class _Watched:
             found += [rank] if rank is not None else []
         self._below.update({one.key for one in processes if one.number} - {rank.key for rank in ranks})
         return found, new
+
+    def newly_printing(self) -> list[tuple[str, int]]:
+        """Returns labels and numbers of the ranks whose own files have output since the last call."""
+        printing = [
+            output for output in self._outputs.values() if output not in self._printing and output.since(0)[0]
+        ]
+        self._printing.update(printing)
+        return [(output.label, output.rank) for output in printing]
 
     def plan_look(self, now: float, *, has_changed: bool) -> None:
         """Sets the time of the next look."""

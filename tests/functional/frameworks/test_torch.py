@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -22,10 +23,11 @@ IN_CODE = f"$MA_JOB_DIR/{PROGRAMS.name}/{DDP.name}"
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 
 
-def rehearse(directory: Path, *arguments: str) -> Ended:
+def rehearse(directory: Path, *arguments: str, **variables: str) -> Ended:
     done = subprocess.run(
         [sys.executable, "-m", "ma_boot", *REHEARSAL, "--python", str(WITH_TORCH), *arguments],
-        cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+        cwd=directory, env={**os.environ, **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        check=False,
     )  # fmt: skip
     return Ended(done.returncode, done.stdout)
 
@@ -93,6 +95,29 @@ TORCHRUN_IN_FULL = [
 def test_torchrun_starts_the_ranks_of_all_nodes(tmp_path: Path, options: list[str]) -> None:
     ended = rehearse(tmp_path, "torchrun", *options, str(DDP))
     assert [rank["RANK"] for rank in trained(ended)] == ["0", "1", "2", "3"]
+
+
+RESTARTED = """
+import os, time
+import torch.distributed as dist
+dist.init_process_group("gloo")
+dist.barrier()
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and dist.get_rank() == 1:
+    raise ValueError("first try")
+time.sleep(4)
+dist.barrier()
+print("trained", dist.get_rank(), flush=True)
+"""
+
+
+def test_restart_by_torchrun_itself_is_no_failure(tmp_path: Path) -> None:
+    """The failed rank runs again, so the grace period after its end is no limit."""
+    (tmp_path / "restarted.py").write_text(RESTARTED)
+    words = ("--max-restarts", "1", "--nproc_per_node", "2", "restarted.py")
+    ended = rehearse(tmp_path, "--nodes", "1", "--per-node", "torchrun", *words, MABOOT_SCRIPT_RANK_GRACE="1")
+    assert ended.code == 0, ended.output
+    assert ended.output.count("trained") == 2
+    assert "has failed, and other ranks" not in ended.output
 
 
 def test_accelerate_once_on_each_node(tmp_path: Path) -> None:

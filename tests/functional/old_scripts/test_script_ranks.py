@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.functional.node import Node, alive, events_in, eventually
+from tests.functional.old_scripts.start_scripts import START_SCRIPTS, Machine
 
 # A loop as in the guides: each rank in the background, with its output in a file of its own or in the script's.
 LOOP = """
@@ -83,6 +85,7 @@ def test_rank_is_on_the_page_with_its_log(node: Node) -> None:
     started = [event for event in node.events() if event["kind"] == "start" and event["rank"] is not None]
     logs = {(event["rank"], event["log_file"]) for event in started}
     assert logs == {(rank, str(node.home / f"train{rank}.log")) for rank in (0, 1)}
+    assert {event["rank"] for event in node.events() if event["kind"] == "first-output"} == {1}
 
 
 def test_silent_end_of_a_rank_is_reported_and_stops_nothing(node: Node) -> None:
@@ -344,3 +347,48 @@ def test_wait_for_a_command_after_the_end_of_node_0_is_reported(tmp_path: Path) 
     code, output = rehearse(tmp_path, "--per-node", "bash", "run.sh")
     assert code == 0, output
     assert "node 0 has ended with 0; still waiting for the command of this node to end" in output
+
+
+# The scripts of the guides as they stand: their directory in the project, and their arguments.
+GUIDES = {
+    "run.sh": (".", "/path/dataset", "2"),
+    "run_cluster.sh": (".", "/path/dataset", "{table}", "8", "0"),
+    "run_distributed_ascend.sh": (".", "{table}", "2", "0", "0"),
+    "run_distribution_ascend.sh": ("scripts", "2", "0", "{table}", "{root}/config.yaml"),
+}
+FAILING = """
+import os, time
+def train():
+    print("step 1", flush=True)
+    time.sleep(1.5 if os.environ["RANK_ID"] == "1" else 600)
+    raise ValueError("bad shard")
+def test_train(): train()
+if __name__ == "__main__": train()
+"""
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_failed_rank_of_a_script_of_the_guides_is_the_cause(tmp_path: Path, name: str) -> None:
+    """Half of them start the ranks by pytest, which prints no traceback of Python."""
+    devices = 8 if name == "run_cluster.sh" else 2
+    machine = Machine(tmp_path / "machine", (devices,))
+    for script in ("train.py", "resnet50_distributed_training.py"):
+        (machine.root / script).write_text(FAILING)
+    node = Node(tmp_path, devices=devices)
+    node.complete_table()
+    node.variables.update({**GRACE, "MABOOT_PYTHON": sys.executable, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
+    directory, *arguments = GUIDES[name]
+    target = machine.root / directory / name
+    target.parent.mkdir(exist_ok=True)
+    target.write_text((START_SCRIPTS["own"] / name).read_text())
+    words = [word.format(root=machine.root, table=machine.table) for word in arguments]
+    line = shlex.join(
+        [sys.executable, "-m", "ma_boot", "bash", str(target.relative_to(machine.root)), *words]
+    )
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=machine.root, env=node.environ(), capture_output=True, text=True, timeout=100,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout
+    last = done.stdout.splitlines()[-1]
+    assert re.match(r"\[ma_boot\] the cause on this node: rank 1: ValueError: bad shard, at \S+\.py:6", last)
