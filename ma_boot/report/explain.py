@@ -42,6 +42,9 @@ _IN_GROUP = r" {4}\| (\w[\w.]{0,200}(?:Error|Exception|Group|Exit|Interrupt)\b.*
 _FRAME = r' *File "([^"]{1,4096})", line (\d+)'
 # Files of libraries.
 _NOT_OWN = r"/(site|dist)-packages/|/lib/python3|^<"
+# The driver's exception for that of a worker or an actor.
+_OF_RAY_WORKER = r"ray\.exceptions\.RayTaskError(?:\([\w.]{1,200}\))?: "
+_NAMES_AN_EXCEPTION = r"[A-Za-z_][\w.]{0,200}(?:\([\w.]{1,200}\))?(?:: |$)"
 _CHAINED = r"(During handling of the above exception|The above exception was the direct cause)"
 # PyTorch begins each line of a traceback within a process group so.
 _TORCH_PREFIX = r"^\[rank\d+\]: ?"
@@ -246,10 +249,19 @@ def _tracebacks(lines: Sequence[str]) -> list[int]:
 
 
 def _last_traceback(lines: Sequence[str]) -> tuple[int, int | None]:
-    """Returns the first line of the last traceback, and the line of its exception, if there is one."""
+    """Returns the first line of the last traceback, and the line of its exception, if there is one.
+
+    An exception of Ray's worker, with its frames, is the message of the driver's: the worker's is returned.
+    """
     starts = _tracebacks(lines)
     after = range(starts[-1] + 1, len(lines)) if starts else ()
-    at = next((number for number in after if lines[number] and not lines[number][0].isspace()), None)
+    outer = (number for number in after if lines[number] and not lines[number][0].isspace())
+    at = next(outer, None)
+    while at is not None and re.match(_OF_RAY_WORKER, lines[at]):
+        inner = next(outer, None)
+        if inner is None or not re.match(_NAMES_AN_EXCEPTION, lines[inner]):
+            break
+        at = inner
     return (starts[-1] if starts else 0), at
 
 

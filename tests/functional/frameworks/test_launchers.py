@@ -71,3 +71,25 @@ def test_ray_uses_the_cards_of_all_nodes(tmp_path: Path, short_directory: str, l
     assert re.search(rf"\[node 0\] \[command\] TRAINED on 2 of 2 {arguments}\n", ended.output), ended.output
     assert ended.output.count("TRAINED") == 1
     assert ended.code == 0, ended.output
+
+
+FAILS = """
+import ray
+
+class Trainer:
+    def step(self):
+        raise ValueError("planted in a worker")
+
+ray.init(address="auto")
+ray.get(ray.remote(Trainer).remote().step.remote())
+"""
+
+
+def test_failure_of_a_ray_worker_is_the_cause(tmp_path: Path, short_directory: str) -> None:
+    project = make_project(tmp_path)
+    (project / "train.py").write_text(FAILS)
+    ended = rehearse(project, ON_RAY[0], 1, RAY_TMPDIR=short_directory, RAY_USAGE_STATS_ENABLED="0")
+    assert ended.code == 1, ended.output
+    last = [line for line in ended.output.splitlines() if line.startswith("[ma_boot] exit code 1: ")]
+    assert "ValueError: planted in a worker" in last[0], ended.output
+    assert "RayTaskError" not in last[0]

@@ -13,6 +13,7 @@ from ma_boot.report.explain import (
     last_words,
     missing_files,
     output_of_failed_rank,
+    place_of_exception,
     some_mpi_rank_failed,
     tells_of_sigkill,
 )
@@ -74,6 +75,40 @@ def test_last_words(output: str, words: str) -> None:
 )
 def test_the_last_exception(output: str, exception: str | None) -> None:
     assert last_exception(output) == exception
+
+
+RAY = """\
+Traceback (most recent call last):
+  File "/code/train.py", line 9, in <module>
+    ray.get(results)
+  File "/env/lib/python3.11/site-packages/ray/_private/worker.py", line 1053, in get_objects
+    raise value.as_instanceof_cause()
+ray.exceptions.RayTaskError(ValueError): \x1b[36mray::Trainer.step()\x1b[39m (pid=24857, ip=192.0.2.2)
+           ^^^^^^^^^
+  File "/code/model.py", line 5, in step
+    raise ValueError("loss is nan")
+"""
+AFTER_RAY = "(main pid=7) 2026-11-28 12:00:00 INFO stopped\n"
+
+
+@pytest.mark.parametrize(
+    ("end", "exception"),
+    [
+        (f"ValueError: loss is nan\n{AFTER_RAY}", "ValueError: loss is nan"),
+        (
+            'ray.exceptions.RayTaskError(KeyError): ray::f() (pid=1)\n  File "/code/f.py", line 2, in f\nKeyError: 3\n',
+            "KeyError: 3",
+        ),
+        (AFTER_RAY, "ray.exceptions.RayTaskError(ValueError): ray::Trainer.step() (pid=24857, ip=192.0.2.2)"),
+        ("", "ray.exceptions.RayTaskError(ValueError): ray::Trainer.step() (pid=24857, ip=192.0.2.2)"),
+    ],
+)
+def test_exception_of_rays_worker_is_the_cause(end: str, exception: str) -> None:
+    assert last_exception(RAY + end) == exception
+
+
+def test_place_of_rays_exception_is_in_the_worker() -> None:
+    assert place_of_exception(f"{RAY}ValueError: loss is nan\n") == "code/model.py:5"
 
 
 def test_without_a_traceback_the_last_lines_count() -> None:
