@@ -82,7 +82,7 @@ class JobProcesses:
             return None
         parent = before.parent if before is not None and is_same else int(fields[1])
         number = read_number(environ, self._given)
-        return Process(pid, started, parent, is_python(pid), number, group)
+        return Process(pid, started, parent, is_python=is_python(pid), number=number, group=group)
 
 
 def descendants_of(pid: int, given: Mapping[str, str]) -> list[Process]:
@@ -93,9 +93,9 @@ def descendants_of(pid: int, given: Mapping[str, str]) -> list[Process]:
     waiting = list(children.get(pid, ()))
     while waiting:
         child = waiting.pop()
-        fields, environ = stats[child], variables_of(child, NAMES)
-        number = read_number(environ, given)
-        found.append(Process(child, fields[19], int(fields[1]), is_python(child), number, int(fields[2])))
+        started, parent = stats[child][19], int(stats[child][1])
+        number = read_number(variables_of(child, NAMES), given)
+        found.append(Process(child, started, parent, is_python=is_python(child), number=number))
         waiting += children.get(child, ())
     return found
 

@@ -4,8 +4,8 @@
                              |- a rank runs, or a training shows life  --> awaited
                              `- only servers, monitors, shells         --> over: the rest is stopped
 
-A training holds a log file of the job, or the command's own output, and uses CPU or writes. A server on which
-nobody calls does neither; those that poll, such as TensorBoard, are known by name.
+A training holds a log file of the job, or the command's own output, and uses CPU or writes. An idle server
+does neither; those that poll, such as TensorBoard, are known by name.
 """
 
 from __future__ import annotations

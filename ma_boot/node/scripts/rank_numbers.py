@@ -167,5 +167,5 @@ def _missing(shape: JobShape, nodes: Mapping[int, NodeRanks]) -> ConfigError | N
         return None
     node, ranks = lacking[0], of_job[lacking[0]]
     started = ranks_text(ranks) if ranks else Message("no rank")
-    remedy = Message.of(_NUMBER_THEM, shape.each)
-    return ConfigError(Message.of(_MISSING, ranks_text(missing), shape.world_size, node, started, remedy))
+    gaps = (ranks_text(missing), shape.world_size, node, started, Message.of(_NUMBER_THEM, shape.each))
+    return ConfigError(Message.of(_MISSING, *gaps))

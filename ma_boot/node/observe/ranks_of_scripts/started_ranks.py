@@ -91,7 +91,7 @@ class StartedRanks:
         oom = None if self.is_stopping else self._oom.evidence()
         code = self._code_of(rank)
         self._outputs[rank.process.key].code = UNKNOWN_CODE if code is None else code
-        return RankEnd(rank, now, code, output, oom, self.is_stopping)
+        return RankEnd(rank, now, code, output=output, oom=oom, stopping=self.is_stopping)
 
     def close(self) -> None:
         """Closes the handles."""
