@@ -10,6 +10,7 @@ from ma_boot.node.scripts.job_processes import JobProcesses, read_left
 from ma_boot.node.scripts.leftovers import LEFT_SECONDS, LOOK_SECONDS, LeftState
 from ma_boot.node.scripts.script_rank import Process
 from ma_boot.node.supervisor.worker_group import Worker
+from ma_boot.processes.orphan_guard import process_stats
 from ma_boot.report.journal import Journal
 from ma_boot.report.result import STOP_CODES
 from ma_boot.wording import Message, list_first
@@ -37,7 +38,10 @@ class Background:
         of_job = (environ.get("HOME", ""), environ.get("MA_JOB_DIR", ""))
         now = time.monotonic()
         self._state = LeftState(now, (*places, *of_job))
-        self._started = {process.pid for process in self._members() if process.parent == os.getpid()}
+        # Parent and process group; also of children that have ended, whose environment cannot be read.
+        own = (str(os.getpid()), str(worker.pid))
+        self._started = {pid for pid, stat in process_stats().items() if (stat[1], stat[2]) == own}
+        self._started.update(process.pid for process in self._members() if process.parent == os.getpid())
         self._next_look = now
         # True once the wait has been reported.
         self.announced = False

@@ -131,6 +131,14 @@ def test_script_that_hides_the_failure_of_its_last_rank_ends_with_its_own_code(n
     assert ended.code == 0, ended.output
 
 
+def test_rank_that_fails_before_its_script_ends_is_a_failure(node: Node) -> None:
+    """`exec` leaves no shell that would reap it, so ma_boot adopts it with its exit code."""
+    script = "RANK_ID=0 DEVICE_ID=0 sh -c 'exit 7' & RANK_ID=1 DEVICE_ID=1 sleep 3 & exec sleep 0.5\n"
+    (node.home / "run.sh").write_text(script)
+    ended = node.boot("--per-node", "sh", "run.sh")
+    assert ended.code == 7, ended.output
+
+
 @pytest.mark.parametrize("action", ["report", "off"])
 def test_option_lets_the_others_run(node: Node, action: str) -> None:
     rank = RAISES.replace("time.sleep(600)", "\nwhile not os.path.exists('end'): time.sleep(0.05)")
