@@ -186,14 +186,13 @@ class RunOptions(NamedTuple):
     )
     script_ranks: str = _running(
         "check",
-        "Ranks that COMMAND starts itself: stop the job if one fails while others run, or if their "
-        "numbers are wrong (check); only report it; or do not look for them (off).",
+        "Stop the job if a rank that COMMAND starts fails or has a wrong number, only report it, or off.",
         kind=choice("check", "report", "off"),
         variable_only=True,
     )
     script_rank_grace: float = _running(
         30.0,
-        "How long other ranks of COMMAND may run after one has failed.",
+        "How long the others may run then.",
         kind=SECONDS,
         variable_only=True,
     )
