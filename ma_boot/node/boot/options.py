@@ -186,7 +186,7 @@ class RunOptions(NamedTuple):
     )
     script_ranks: str = _running(
         "check",
-        "Stop the job if a rank that COMMAND starts fails or has a wrong number, only report it, or off.",
+        "If a rank of COMMAND fails: stop the job, report it, or off.",
         kind=choice("check", "report", "off"),
         variable_only=True,
     )
