@@ -64,14 +64,13 @@ def describe_process(pid: int, words: Sequence[str]) -> str:
 def is_possible_training(left: LeftProcess, places: Collection[str]) -> bool:
     """Returns whether a process may be a training: its log is below one of the job's `places`."""
     words = left.words
-    if left.log is None or not words or re.search(_OF_RAY, " ".join(words[:2])):
+    if left.log is None or not words:
         return False
-    name = os.path.basename(words[0])
-    if re.fullmatch(_PYTHON, name):
+    program = words[0]
+    if re.fullmatch(_PYTHON, os.path.basename(program)):
         # The script, or the module after -m.
-        script = next((word for word in words[1:] if not word.startswith("-")), "")
-        name = os.path.basename(script)
-    if re.fullmatch(_NO_TRAINING, name):
+        program = next((word for word in words[1:] if not word.startswith("-")), "")
+    if re.fullmatch(_NO_TRAINING, os.path.basename(program)) or re.search(_OF_RAY, program):
         return False
     return left.log == "" or any(_is_below(left.log, place) for place in places if place)
 

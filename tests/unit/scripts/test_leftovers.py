@@ -42,6 +42,7 @@ def waits(*looks: tuple[float, list[LeftProcess]]) -> bool:
         (("npu-smi", "info"), "/job/code/smi.log", False),
         (("sleep", "600"), "", False),
         (("python", "/x/site-packages/ray/dashboard/agent.py"), "/job/code/log", False),
+        (("python", "-u", "/x/site-packages/ray/_private/log_monitor.py", "--session-dir"), "", False),
         ((), "", False),
     ],
 )
