@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Callable, NamedTuple
+from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from ma_boot.errors import BootError, ConfigError, Stopped
 from ma_boot.node.boot.boot_state import Boot
@@ -18,22 +18,21 @@ from ma_boot.node.launch.launch_plan import LaunchPlan, WorkerSpec
 from ma_boot.node.observe.hang_detector import HangDetector
 from ma_boot.node.observe.metrics.progress import has_step
 from ma_boot.node.observe.metrics.sampler import Metrics, Sampling
-from ma_boot.node.observe.ranks_of_scripts.leader_watch import LeaderWatch
-from ma_boot.node.observe.ranks_of_scripts.rank_census import RankCensus
-from ma_boot.node.observe.ranks_of_scripts.script_ranks import ScriptOptions, ScriptRanks
 from ma_boot.node.observe.reset import ResetWatch
 from ma_boot.node.observe.saving.save_agreement import SaveAgreement
 from ma_boot.node.observe.saving.save_requests import SaveOptions, SaveRequests
 from ma_boot.node.observe.semaphores import Semaphores
 from ma_boot.node.peers.job_restart import AttemptEnd, RestartPolicy, Verdict
 from ma_boot.node.peers.restart_coordinator import PeerOver
-from ma_boot.node.scripts.rank_numbers import JobShape
 from ma_boot.node.supervisor.supervise import Limits, Observer, supervise
 from ma_boot.platform.modelarts.job import JOB_TOKEN, JobEnvironment, instance_name
 from ma_boot.processes.orphan_guard import own_marker
 from ma_boot.report.explain import missing_files, output_of_failed_rank
 from ma_boot.report.result import RunResult
 from ma_boot.wording import Message
+
+if TYPE_CHECKING:
+    from ma_boot.node.observe.ranks_of_scripts.script_watch import ScriptWatch
 
 # Seconds; max. time to publish checkpoints after an attempt, a part of those in which the nodes have to
 # agree.
@@ -136,18 +135,9 @@ def _run_attempt(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) 
     )
     environ = boot.context.environ
     container = instance_name(environ)
-    nodes, world_size = boot.job.node_count, run.plan.world_size
-    census = RankCensus(JobShape(world_size, nodes, world_size // nodes), attempt, peers, journal=journal)
-    script_ranks = ScriptRanks(
-        ScriptOptions(options.script_ranks, options.script_rank_grace),
-        own_marker(container),
-        census,
-        journal=journal,
-    )
-    leader = LeaderWatch(peers, journal)
+    script = _script_watch(run, workers, attempt)
     observers: list[Observer] = [
-        script_ranks,
-        leader,
+        *(script.observers if script is not None else ()),
         CutFiles(run.checkpoints.outputs),
         Metrics(sampling, inbox, journal),
         peers,
@@ -169,8 +159,28 @@ def _run_attempt(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) 
         container=container,
         observers=observers,
     )
-    result = script_ranks.result(result)._replace(is_released=leader.is_released)
+    result = result if script is None else script.result(result)
     return result._replace(hung=hangs.hung, suspect=hangs.suspect)
+
+
+def _script_watch(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) -> ScriptWatch | None:
+    """Returns the watch on a command that starts the ranks itself; None where ma_boot starts them."""
+    if not any(worker.rank is None and worker.starts_ranks for worker in workers):
+        return None
+    from ma_boot.node.observe.ranks_of_scripts.script_ranks import ScriptOptions
+    from ma_boot.node.observe.ranks_of_scripts.script_watch import ScriptWatch
+    from ma_boot.node.scripts.rank_numbers import JobShape
+
+    boot, options = run.boot, run.options
+    nodes, world_size = boot.job.node_count, run.plan.world_size
+    return ScriptWatch.of(
+        ScriptOptions(options.script_ranks, options.script_rank_grace),
+        own_marker(instance_name(boot.context.environ)),
+        JobShape(world_size, nodes, world_size // nodes),
+        attempt=attempt,
+        peers=boot.peers,
+        journal=boot.journal,
+    )
 
 
 def _reset_reason(run: TrainingRun, result: RunResult) -> str:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ma_boot.node.observe.hang_state import HangState
-from ma_boot.node.observe.peers import PeerMessage, Peers
-from ma_boot.node.observe.stacks_messages import ENDED, REPORT, STACKS
-from ma_boot.node.observe.stacks_round import StacksRound
+from ma_boot.node.observe.peers import ENDED, REPORT, STACKS, PeerMessage, Peers
 from ma_boot.node.observe.worker_activity import WorkerActivity
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.report.journal import Journal
 from ma_boot.report.result import HangSuspect
 from ma_boot.wording import Message
+
+if TYPE_CHECKING:
+    from ma_boot.node.observe.stacks_round import StacksRound
 
 # seconds between two checks of a round: peers may become unreachable meanwhile, which wakes no inbox
 ROUND_SECONDS = 1.0
@@ -123,6 +125,8 @@ class HangDetector:
 
     def _start_round(self, labels: list[str], workers: Sequence[Worker]) -> list[str]:
         """Starts to collect stacks; returns the labels to report at once if no thread can be started."""
+        from ma_boot.node.observe.stacks_round import StacksRound  # few jobs hang
+
         now = time.monotonic()
         active = {pid: activity.when for pid, activity in self.state.activities.items()}
         quiet = {worker.pid: now - active.get(worker.pid, worker.output.last_output) for worker in workers}

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
+# Kinds of messages about hangs: the ranks of a node, the exit codes of its ranks, the report of node 0.
+STACKS, ENDED, REPORT = "stacks", "ended", "stacks_report"
+
 
 class PeerMessage(NamedTuple):
     """A message of another node: the kind, the fields, and when (this node's monotonic clock)."""

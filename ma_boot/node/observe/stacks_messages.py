@@ -18,7 +18,6 @@ from ma_boot.node.observe.suspect import MOST_WAITS
 from ma_boot.report.result import HangSuspect
 from ma_boot.wording import text_in
 
-STACKS, ENDED, REPORT = "stacks", "ended", "stacks_report"
 LONGEST_TEXT = 150_000  # characters of a message's stacks, of up to six bytes each
 MOST_RANKS = 64  # of a node
 MOST_FOLDS = 256  # of a report

@@ -16,12 +16,9 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from ma_boot.node.observe.peers import PeerMessage, Peers
+from ma_boot.node.observe.peers import ENDED, REPORT, STACKS, PeerMessage, Peers
 from ma_boot.node.observe.stacks import RankAtHang
 from ma_boot.node.observe.stacks_messages import (
-    ENDED,
-    REPORT,
-    STACKS,
     decode_ends,
     decode_ranks,
     decode_report,

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ma_boot.errors import described
-from ma_boot.node.observe.peers import PeerMessage, Peers
+from ma_boot.node.observe.peers import REPORT, STACKS, PeerMessage, Peers
 from ma_boot.node.observe.rank_processes import RankProcess
 from ma_boot.node.observe.stack_tools import stacks_of
 from ma_boot.node.observe.stacks import RankAtHang
-from ma_boot.node.observe.stacks_messages import REPORT, STACKS, encode_ranks, encode_report
+from ma_boot.node.observe.stacks_messages import encode_ranks, encode_report
 from ma_boot.node.observe.stacks_protocol import OWN_SECONDS, StacksExchange
 from ma_boot.node.observe.stacks_report import LONGEST_STACK, StacksReport
 from ma_boot.node.observe.suspect import waited_for

@@ -7,8 +7,8 @@ import os
 import selectors
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from ma_boot.node.supervisor.background import Background
 from ma_boot.node.supervisor.output import OutputPump
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.processes.children import reap_orphans
@@ -17,6 +17,9 @@ from ma_boot.processes.signals import SignalInbox
 from ma_boot.report.explain import KILLED, tells_of_sigkill
 from ma_boot.report.journal import Journal
 from ma_boot.report.result import WorkerExit
+
+if TYPE_CHECKING:
+    from ma_boot.node.supervisor.background import Background
 
 
 class ExitWatch:
@@ -98,6 +101,8 @@ class ExitWatch:
             self._selector.unregister(worker.pidfd)
             os.close(worker.pidfd)
             worker.pidfd = None
+        from ma_boot.node.supervisor.background import Background
+
         return Background(worker, self._marker, self._journal)
 
     def _timeout(self, seconds: float) -> float | None:

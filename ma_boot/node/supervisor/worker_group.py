@@ -9,13 +9,10 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from ma_boot.errors import BootError, CannotCreate, CommandNotFound, NotExecutable
 from ma_boot.node.launch.launch_plan import WorkerSpec
-from ma_boot.node.scripts.job_processes import command_of
-from ma_boot.node.scripts.leftovers import describe_process
-from ma_boot.node.scripts.rank_output import RankOutput
 from ma_boot.node.supervisor.output import WorkerOutput
 from ma_boot.node.supervisor.stop_ladder import UNKILLABLE_SECONDS
 from ma_boot.processes.children import adopted_children, reap_orphans
@@ -25,6 +22,9 @@ from ma_boot.processes.signals import SignalInbox, signal_group, signal_process
 from ma_boot.report.journal import Journal
 from ma_boot.report.result import WorkerExit
 from ma_boot.wording import Message
+
+if TYPE_CHECKING:
+    from ma_boot.node.scripts.rank_output import RankOutput
 
 # Seconds between two looks at processes that must end: other processes' children send no SIGCHLD.
 _POLL_SECONDS = 0.01
@@ -104,6 +104,9 @@ class WorkerGroup:
 
     def describe_left(self) -> list[str]:
         """Describes each process that is left by its command."""
+        from ma_boot.node.scripts.job_processes import command_of
+        from ma_boot.node.scripts.leftovers import describe_process
+
         return [describe_process(pid, words) for pid in self._processes() if (words := command_of(pid))]
 
     def signal(self, signum: int, detached: bool = False) -> None:
