@@ -66,12 +66,13 @@ class Process(NamedTuple):
 def read_number(environ: Mapping[str, str], given: Mapping[str, str]) -> RankNumber | None:
     """Returns the rank's numbers by its environment; None for a process that is no rank.
 
-    `given` is the environment of the command: a variable that the command already had makes no rank.
+    `given` is the environment of the command: variables that the command already had make no rank.
     """
     for way in WAYS:
         text = environ.get(way.rank, "")
-        is_new = text.isdecimal() and given.get(way.rank) != text
-        if is_new and (not way.beside or any(name in environ for name in way.beside)):
+        names = {way.rank, *way.beside, *way.local_rank}
+        is_new = any(environ.get(name) != given.get(name) for name in names)
+        if text.isdecimal() and is_new and (not way.beside or any(name in environ for name in way.beside)):
             local = next((environ[name] for name in way.local_rank if name in environ), "")
             return RankNumber(int(text), _number(local), _number(environ.get(way.world_size, "")))
     return None

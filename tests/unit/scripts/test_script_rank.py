@@ -55,6 +55,13 @@ def test_variables_that_the_command_was_given_make_no_rank() -> None:
     assert read_number({**environ, "RANK_ID": "1"}, environ) == RankNumber(1, 0, None)
 
 
+def test_first_rank_below_a_platform_that_numbers_its_nodes_by_rank_is_found() -> None:
+    """Kubeflow gives each pod `RANK` and `WORLD_SIZE`; torchrun gives its first rank the same `RANK`."""
+    of_pod = {"RANK": "0", "WORLD_SIZE": "2"}
+    assert read_number({"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "16"}, of_pod) == RankNumber(0, 0, 16)
+    assert read_number({**of_pod, "OTHER": "1"}, of_pod) is None
+
+
 def test_ranks_of_a_loop_are_found_without_their_data_loaders() -> None:
     script = process(1, 0, python=False)
     assert ranks(
