@@ -148,7 +148,8 @@ def _twice(shape: JobShape, nodes: Mapping[int, NodeRanks]) -> ConfigError | Non
 def _missing(shape: JobShape, nodes: Mapping[int, NodeRanks]) -> ConfigError | None:
     """Returns the error of missing ranks: on a node that has started some, or whose command has ended.
 
-    Ranks that end at once may be missed by the looks, so those that were seen have to have run for a while.
+    Ranks that end at once may be missed by the looks, so those that were seen have to have run for a while. A
+    single rank of a command that still runs is no evidence: a step before the training may have its number.
     """
     of_job = {
         node: [rank for rank, size in known.started if size == shape.world_size]
@@ -160,7 +161,7 @@ def _missing(shape: JobShape, nodes: Mapping[int, NodeRanks]) -> ConfigError | N
     lacking = [
         node
         for node, ranks in sorted(of_job.items())
-        if len(ranks) < shape.each and (nodes[node].lasted >= SEEN_SECONDS if ranks else nodes[node].ended)
+        if len(ranks) < shape.each and _is_started(nodes[node], len(ranks))
     ]
     is_seen = any(nodes[node].lasted >= SEEN_SECONDS for node, ranks in of_job.items() if ranks)
     if not lacking or not is_seen:
@@ -169,3 +170,10 @@ def _missing(shape: JobShape, nodes: Mapping[int, NodeRanks]) -> ConfigError | N
     started = ranks_text(ranks) if ranks else Message("no rank")
     gaps = (ranks_text(missing), shape.world_size, node, started, Message.of(_NUMBER_THEM, shape.each))
     return ConfigError(Message.of(_MISSING, *gaps))
+
+
+def _is_started(known: NodeRanks, count: int) -> bool:
+    """Returns whether a node with `count` ranks of the job starts no more."""
+    if known.ended:
+        return count == 0 or known.lasted >= SEEN_SECONDS
+    return count > 1 and known.lasted >= SEEN_SECONDS

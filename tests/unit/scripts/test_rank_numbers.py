@@ -64,9 +64,20 @@ def test_missing_ranks_are_an_error_once_all_nodes_are_known() -> None:
     assert error_of(node(0, 1), NodeRanks()) == "", "the other node may be slower"
     text = "ranks 2-3 of 4 ranks were not started, and the others wait for them: node 1 has started no rank. "
     assert error_of(node(0, 1), NodeRanks(ended=True)).startswith(text)
-    text = "rank 3 of 4 ranks were not started, and the others wait for them: node 1 has started rank 2. "
-    assert error_of(node(0, 1), node(2)).startswith(text)
-    assert error_of(node(0, 1), node(2, since=NOW - 5)) == "", "its ranks start one after the other"
+    shape = JobShape(6, 2, 3)
+    text = "rank 5 of 6 ranks were not started, and the others wait for them: node 1 has started ranks 3-4. "
+    first = node(0, 1, 2, size=6)
+    assert error_of(first, node(3, 4, size=6), shape=shape).startswith(text)
+    assert error_of(first, node(3, 4, size=6, since=NOW - 5), shape=shape) == "", (
+        "they start one after the other"
+    )
+
+
+def test_single_rank_of_a_running_command_may_be_a_step_before_the_training() -> None:
+    """`RANK_ID=0 python prepare.py` has the world size of the job from the environment."""
+    assert error_of(node(0), NodeRanks()) == ""
+    assert error_of(node(0), node(2)) == ""
+    assert "ranks 1, 3 of 4 ranks were not started" in error_of(node(0, ended=True), node(2, ended=True))
 
 
 def test_node_without_ranks_is_late_after_a_minute() -> None:
