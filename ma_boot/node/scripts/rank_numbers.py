@@ -125,10 +125,14 @@ def nodes_without_ranks(nodes: Mapping[int, NodeRanks], size: int) -> list[int]:
 
 
 def _trains_alone(shape: JobShape, known: NodeRanks) -> bool:
-    """Returns whether all ranks of a node are those of a job of this node alone."""
+    """Returns whether all ranks of a node are those of a job of this node alone.
+
+    While the command runs, only ranks on all devices of the node are: fewer may be a step before the training.
+    """
     sizes = {size for _, size in known.started}
     size = min(sizes, default=0)
-    is_smaller = len(sizes) == 1 and size < shape.world_size and size <= shape.each
+    is_own = size <= shape.each if known.ended else size == shape.each
+    is_smaller = len(sizes) == 1 and size < shape.world_size and is_own
     return shape.nodes > 1 and is_smaller and len(known.started) == size
 
 

@@ -48,6 +48,8 @@ def test_nodes_that_train_alone_are_an_error_after_a_while() -> None:
     assert error_of(both) == "", "a step on one node, and the training on all"
     assert error_of(node(0, 1, size=2), shape=JobShape(2, 1, 2)) == "", "the job has one node"
     assert error_of(node(0, size=1), shape=JobShape(2, 1, 2)) == "", "with fewer ranks than devices"
+    assert error_of(node(0, size=1)) == "", "a step with one rank before the training"
+    assert "has started rank 0 with a world size of 1" in error_of(node(0, size=1, ended=True))
     assert error_of(node(0, size=2, ended=True)) == "", "the other rank may have been missed"
 
 
