@@ -127,7 +127,7 @@ def nodes_without_ranks(nodes: Mapping[int, NodeRanks], size: int) -> list[int]:
 def _trains_alone(shape: JobShape, known: NodeRanks) -> bool:
     """Returns whether all ranks of a node are those of a job of this node alone.
 
-    While the command runs, only ranks on all devices of the node are: fewer may be a step before the training.
+    While the command runs, they have to use all devices: fewer may be a step before the training.
     """
     sizes = {size for _, size in known.started}
     size = min(sizes, default=0)
