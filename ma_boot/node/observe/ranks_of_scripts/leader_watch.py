@@ -27,12 +27,13 @@ class LeaderWatch:
         self.is_released = False
         self._peers = peers
         self._journal = journal
-        # Time at which the end of node 0 was noticed; infinity before, and once it was reported.
-        self._ended = math.inf
+        # Time at which the wait is reported; infinity before the end of node 0, and once it was reported.
+        self._due = math.inf
+        self._is_noticed = False
 
     def patience(self) -> float:
         """Seconds until the wait is reported; the end of node 0 wakes the inbox."""
-        return max(0.0, self._ended + LEADER_SECONDS - time.monotonic())
+        return max(0.0, self._due - time.monotonic())
 
     def check(self, workers: Sequence[Worker], stopping: bool) -> str:
         """Returns the reason to stop the command once node 0 has ended, mostly empty.
@@ -58,10 +59,10 @@ class LeaderWatch:
 
     def _report_wait(self) -> None:
         now = time.monotonic()
-        if self._ended == math.inf:
-            self._ended = now
-        if now >= self._ended + LEADER_SECONDS:
-            self._ended = -math.inf
+        if not self._is_noticed:
+            self._is_noticed, self._due = True, now + LEADER_SECONDS
+        if now >= self._due:
+            self._due = math.inf
             text = "node 0 has ended with 0; still waiting for the command of this node to end"
             self._journal.warn(Message.of(text))
 
