@@ -131,6 +131,25 @@ def test_script_that_hides_the_failure_of_its_last_rank_ends_with_its_own_code(n
     assert ended.code == 0, ended.output
 
 
+WAITS_IN_ORDER = """
+import os, subprocess, sys
+ranks = [
+    subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+    for rank, code in enumerate(["import time; time.sleep(600)", "import sys, time; time.sleep(1); sys.exit(3)"])
+]
+sys.exit(max(rank.wait() for rank in ranks))
+"""
+
+
+def test_exit_code_that_nothing_has_read_yet_is_known(node: Node) -> None:
+    """The launcher waits for rank 0, so rank 1 stays a zombie: its end is a failure without any output."""
+    (node.home / "launch.py").write_text(WAITS_IN_ORDER)
+    node.variables.update(GRACE)
+    ended = node.boot("--per-node", "launch.py")
+    assert ended.code == 3, ended.output
+    assert "rank 1 ended with exit code 3" in ended.output.splitlines()[-1]
+
+
 def test_rank_that_fails_before_its_script_ends_is_a_failure(node: Node) -> None:
     """`exec` leaves no shell that would reap it, so ma_boot adopts it with its exit code."""
     script = "RANK_ID=0 DEVICE_ID=0 sh -c 'exit 7' & RANK_ID=1 DEVICE_ID=1 sleep 3 & exec sleep 0.5\n"

@@ -45,11 +45,13 @@ class StartedRanks:
         processes = self._processes.look({pid for pid, _ in state.running})
         ranks = find_ranks(processes)
         ended = {end.rank.number.rank for end in state.ended}
+        # An ended process keeps its pid until its parent has read the exit code.
+        zombies = {end.rank.process.key for end in state.ended}
         for process in ranks:
             rank = state.running.get(process.key)
             if rank is None and process.number is not None:
                 is_orphan = process.parent == os.getpid() and process.number.rank in ended
-                if process.key in self._below or is_orphan:
+                if process.key in self._below | zombies or is_orphan:
                     continue
                 rank = ScriptRank(process, process.number, log_file_of(process.pid), now)
                 new.append(rank)
