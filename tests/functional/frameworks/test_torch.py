@@ -104,7 +104,7 @@ dist.init_process_group("gloo")
 dist.barrier()
 if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and dist.get_rank() == 1:
     raise ValueError("first try")
-time.sleep(4)
+time.sleep(10)
 dist.barrier()
 print("trained", dist.get_rank(), flush=True)
 """
@@ -114,7 +114,7 @@ def test_restart_by_torchrun_itself_is_no_failure(tmp_path: Path) -> None:
     """The failed rank runs again, so the grace period after its end is no limit."""
     (tmp_path / "restarted.py").write_text(RESTARTED)
     words = ("--max-restarts", "1", "--nproc_per_node", "2", "restarted.py")
-    ended = rehearse(tmp_path, "--nodes", "1", "--per-node", "torchrun", *words, MABOOT_SCRIPT_RANK_GRACE="1")
+    ended = rehearse(tmp_path, "--nodes", "1", "--per-node", "torchrun", *words, MABOOT_SCRIPT_RANK_GRACE="8")
     assert ended.code == 0, ended.output
     assert ended.output.count("trained") == 2
     assert "has failed, and other ranks" not in ended.output
