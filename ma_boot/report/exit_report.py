@@ -16,11 +16,10 @@ from ma_boot.report.doubt import Doubt, doubt_of
 from ma_boot.report.explain import (
     explanation,
     failed_mpi_rank,
-    last_exception,
-    last_words,
     output_of_failed_rank,
     some_mpi_rank_failed,
 )
+from ma_boot.report.failure import find_failure, last_words
 from ma_boot.report.files import write_atomically
 from ma_boot.report.hints import hints_for
 from ma_boot.report.result import ROLES, ExitStatus, RunResult, WorkerExit
@@ -389,7 +388,8 @@ def _lines_of_others(run: RunResult, failed: WorkerExit | None) -> list[str]:
 
 def _exception(ended: WorkerExit) -> str | None:
     """Returns the last exception in the output of a process that failed."""
-    return last_exception(output_of_failed_rank(ended.output)) if ended.code else None
+    failure = find_failure(output_of_failed_rank(ended.output), ended.stopped) if ended.code else None
+    return failure.words if failure is not None else None
 
 
 def failure_document(ending: Ending) -> dict[str, Any]:
