@@ -84,7 +84,7 @@ def failure_at_end(output: str) -> tuple[str, str] | None:
     if not failures or not is_short(ordinary_lines(lines, blocks)[failures[-1].end :]):
         return None
     first = explaining(lines, blocks, failures[-1])
-    words = in_one_line(message_of(lines, first), first.words)
+    words = in_one_line(message_of(lines, blocks, first), first.words)
     if first.source == LAUNCHER:
         return _of_failed_rank(output) or (words, first.place)
     return words, first.place or failures[-1].place

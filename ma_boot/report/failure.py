@@ -84,9 +84,9 @@ def find_failure(output: str, stopped: bool = False, died: bool = False) -> Fail
     lines = output_lines(output)
     blocks = failure_blocks(lines)
     most = MOST_LINES_AFTER_STOPPED if stopped else MOST_LINES_AFTER
-    near = [block for block in blocks if block.words and len(lines) - block.end < most]
     if died:
-        near = [block for block in near if block.source != OWN or not block.is_traceback]
+        blocks = [block for block in blocks if block.source != OWN or not block.is_traceback]
+    near = [block for block in blocks if block.words and len(lines) - block.end < most]
     last = next((block for block in reversed(near) if block.weight > HANDLED), near[-1] if near else None)
     if last is None:
         return None
@@ -95,7 +95,7 @@ def find_failure(output: str, stopped: bool = False, died: bool = False) -> Fail
         error = find_error_line(lines[: chosen.start])
         if error is not None:
             return Failure(error, error, chosen.place, tuple(lines[: chosen.start][-TAIL_LINES:]))
-    message = message_of(lines, chosen)
+    message = message_of(lines, blocks, chosen)
     words = in_one_line(message, chosen.words)
     place = _place_in_worker(lines, blocks, chosen) or chosen.place or last.place
     text = "\n".join(message) if message else chosen.words
@@ -137,12 +137,16 @@ def is_short(lines: Sequence[str]) -> bool:
     return not any(re.search(_WENT_ON, line) for line in lines)
 
 
-def message_of(lines: Sequence[str], block: FailureBlock) -> list[str]:
-    """Returns the whole message of a failure: of an exception with the lines up to the first empty one."""
+def message_of(lines: Sequence[str], blocks: Sequence[FailureBlock], block: FailureBlock) -> list[str]:
+    """Returns the whole message of a failure: of an exception with the lines up to the first empty one.
+
+    It ends where the next failure begins.
+    """
     if block.source != OWN:
         return []
     if not block.is_traceback:
         return [*lines[block.at : block.end]]
+    lines = lines[: next((other.start for other in blocks if other.start > block.at), None)]
     end = block.at + 1
     if re.match(_FIRST_OF_NOTHING, lines[block.at]):
         while end < len(lines) and not lines[end].strip() and end < block.at + 3:
@@ -214,7 +218,7 @@ def _shown(lines: Sequence[str], blocks: Sequence[FailureBlock], chosen: Failure
         if not any(re.search(_CHAINED, line) for line in lines[block.start : start]):
             break
         start = block.start
-    shown = [*lines[start : chosen.at], *(message_of(lines, chosen) or lines[chosen.at : chosen.end])]
+    shown = [*lines[start : chosen.at], *(message_of(lines, blocks, chosen) or lines[chosen.at : chosen.end])]
     if len(shown) <= MOST_SHOWN_LINES:
         return shown
     return [*shown[:2], "  ...", *shown[3 - MOST_SHOWN_LINES :]]
