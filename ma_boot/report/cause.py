@@ -77,7 +77,11 @@ class Cause(NamedTuple):
     @property
     def in_words(self) -> str:
         """The failure, its place, and its remedy in one line."""
-        words = Message.of("{}, at {}", self.words, self.place) if self.place else self.words
+        return self.with_place_and_hint(self.words)
+
+    def with_place_and_hint(self, words: str) -> str:
+        """Appends the place and the remedy, as far as they are known."""
+        words = Message.of("{}, at {}", words, self.place) if self.place else words
         return Message.of("{}. What to do: {}", words, self.hint) if self.hint else words
 
     def fields(self) -> dict[str, Any]:

@@ -217,16 +217,19 @@ def _node_that_failed(ending: Ending) -> int | None:
 
 
 def _described(failure: WorkerExit) -> str:
-    """Describes the first failure."""
+    """Describes the first failure, with what its exit code means and its own words."""
+    more = filter(None, [explanation(failure), words_of(failure)])
+    return reduce(partial(Message.of, "{}: {}"), more, _how_it_ended(failure))
+
+
+def _how_it_ended(failure: WorkerExit) -> str:
     rank, who = failed_mpi_rank(failure.output), failure.label
     if rank is not None:
         who = Message.of("rank {} under {}", rank, who)
     elif some_mpi_rank_failed(failure.output):
         who = Message.of("a rank under {}", who)
     after = f"{failure.seconds:.1f}"
-    text = Message.of("{} {} after {} s (exit code of the training process)", who, failure.how(), after)
-    more = filter(None, [explanation(failure), words_of(failure)])
-    return reduce(partial(Message.of, "{}: {}"), more, text)
+    return Message.of("{} {} after {} s (exit code of the training process)", who, failure.how(), after)
 
 
 def _shortened(line: str) -> str:
@@ -278,28 +281,41 @@ def report_lines(ending: Ending, page: str | None = None) -> list[str]:
 
 
 def last_lines(ending: Ending) -> list[str]:
-    """Returns the exit code with its headline, and the cause if it adds information."""
-    code, _, cause = exit_status(ending)
+    """Returns the exit code with its headline, and the cause: one of them has the failure's words.
+
+    The headline is that of a rank of this node with its place and remedy, unless the nodes have agreed on a
+    cause, or a script started the rank.
+    """
+    code, by, cause = exit_status(ending)
     headline = lines_of(cause)[0]
     is_doubtful = code == ExitCode.SUCCESS and doubt_about(ending) is not None
     exit_code = (DOUBTFUL_EXIT_CODE if is_doubtful else EXIT_CODE).format(code)
-    return [Message.of("{}{}", exit_code, headline), *_cause_line(ending)]
+    failure = ending.run.first_failure if ending.run else None
+    named = _cause_line(ending, failure)
+    if (
+        by == "training"
+        and failure is not None
+        and ending.cause is not None
+        and _is_here(ending, ending.cause)
+    ):
+        if named and words_of(failure) and headline.endswith(ending.cause.words):
+            headline = _how_it_ended(failure)
+        elif not named:
+            headline = ending.cause.with_place_and_hint(headline)
+    return [Message.of("{}{}", exit_code, headline), *named]
 
 
-def _cause_line(ending: Ending) -> list[str]:
-    """Returns the last line: the cause, its place in the training, and its remedy.
-
-    Left out where the line of the exit code says it all.
-    """
+def _cause_line(ending: Ending, failure: WorkerExit | None) -> list[str]:
+    """Returns the last line, the cause; empty where the line of the exit code has it."""
     cause = ending.cause
     if cause is None:
         return []
     if ending.agreed:
         return [Message.of("{}: {}", "the job's cause", str(cause))]
-    failure = ending.run.first_failure if ending.run else None
-    rank = failed_mpi_rank(failure.output) if failure is not None and cause.rank is None else cause.rank
-    whose = f"rank {rank}: " if rank is not None else ""
-    alone = not (cause.place or cause.hint) and (failure is None or failure.rank == cause.rank)
+    if failure is not None and failure.rank == cause.rank:
+        return []
+    whose = f"rank {cause.rank}: " if cause.rank is not None else ""
+    alone = not (cause.place or cause.hint) and failure is None
     return [] if alone else [Message.of("{}: {}{}", "the cause on this node", whose, cause.in_words)]
 
 
