@@ -46,8 +46,8 @@ def read(file: Path) -> Recorded:
 
 
 def of_attempt(output: str, attempt: int) -> str:
-    """The output of another attempt, in which process ids and ports are others."""
-    return re.sub(r"\b\d{5,}\b", lambda number: str(int(number[0]) + 1000 * attempt), output)
+    """The output of another attempt, in which process ids and ports are others, but not codes of CANN."""
+    return re.sub(r"\b(?!507\d{3}\b)\d{5,}\b", lambda number: str(int(number[0]) + 1000 * attempt), output)
 
 
 def verdicts(recorded: Recorded, with_progress: bool = False) -> list[Verdict]:
