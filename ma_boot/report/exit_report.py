@@ -292,17 +292,22 @@ def last_lines(ending: Ending) -> list[str]:
     exit_code = (DOUBTFUL_EXIT_CODE if is_doubtful else EXIT_CODE).format(code)
     failure = ending.run.first_failure if ending.run else None
     named = _cause_line(ending, failure)
-    if (
-        by == "training"
-        and failure is not None
-        and ending.cause is not None
-        and _is_here(ending, ending.cause)
-    ):
-        if named and words_of(failure) and headline.endswith(ending.cause.words):
-            headline = _how_it_ended(failure)
-        elif not named:
-            headline = ending.cause.with_place_and_hint(headline)
+    if by == "training" and ending.cause is not None:
+        headline = _beside_cause(ending, ending.cause, failure, headline=headline, is_named=bool(named))
     return [Message.of("{}{}", exit_code, headline), *named]
+
+
+def _beside_cause(
+    ending: Ending, cause: Cause, failure: WorkerExit | None, *, headline: str, is_named: bool
+) -> str:
+    """Returns the headline without what the line of the cause repeats, or with the cause if there is none."""
+    if headline == Message.of("stopped because {}", str(cause)):
+        return Message.of("stopped because node {} failed", cause.node)
+    if failure is None or not _is_here(ending, cause):
+        return headline
+    if not is_named:
+        return cause.with_place_and_hint(headline)
+    return _how_it_ended(failure) if headline.endswith(cause.words) else headline
 
 
 def _cause_line(ending: Ending, failure: WorkerExit | None) -> list[str]:
