@@ -23,7 +23,17 @@ from ma_boot.report.failure import find_failure, last_words
 from ma_boot.report.files import write_atomically
 from ma_boot.report.hints import hints_for
 from ma_boot.report.result import ROLES, ExitStatus, RunResult, WorkerExit
-from ma_boot.wording import Message, ProgressLine, WarningLine, coded, counted, in_lines, lines_of, size
+from ma_boot.wording import (
+    Message,
+    ProgressLine,
+    WarningLine,
+    coded,
+    counted,
+    in_lines,
+    lines_of,
+    list_first,
+    size,
+)
 from path_mapping.errors import printable
 
 # Programs search for this line, so no mark of its kind precedes it.
@@ -395,8 +405,12 @@ def _lines_of_others(run: RunResult, failed: WorkerExit | None) -> list[str]:
     If no process failed on its own, only those with an exception are listed.
     """
     ends = [(ended, _exception(ended)) for ended in run.exits if ended is not failed]
+    words = _exception(failed) if failed is not None else None
+    same = [ended for ended, exception in ends if words is not None and exception == words]
+    ends = [(ended, exception) for ended, exception in ends if ended not in same]
     shown = sorted((end for end in ends if run.first_failure or end[1]), key=lambda end: end[1] is None)
-    lines = [
+    lines = [_same_line(same)] if same else []
+    lines += [
         f"{ended.label} {ended.how()} after {ended.seconds:.1f} s: "
         + ("ended first" if ended is run.first_failure else ROLES[run.role(ended)])
         + (f"; its last exception: {_shortened(exception)}" if exception else "")
@@ -405,6 +419,12 @@ def _lines_of_others(run: RunResult, failed: WorkerExit | None) -> list[str]:
     if len(shown) > MOST_OTHERS:
         lines.append(f"and {len(shown) - MOST_OTHERS} others, all of them in the failure file")
     return lines
+
+
+def _same_line(same: Sequence[WorkerExit]) -> str:
+    """Formats `3 more ranks: the same: rank 0, rank 1, rank 3` for ranks with the exception of the cause."""
+    number = counted(len(same), "more rank", "more ranks")
+    return Message.of("{}: the same: {}", number, list_first([ended.label for ended in same], MOST_OTHERS))
 
 
 def _exception(ended: WorkerExit) -> str | None:

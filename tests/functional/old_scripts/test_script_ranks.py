@@ -163,7 +163,9 @@ def test_cause_is_in_the_file_of_a_rank_and_not_in_the_scripts_warnings(node: No
     ended = node.boot("bash", "run.sh")
     assert ended.code == 1, ended.output
     assert "ulimit" not in ended.output.splitlines()[-1]
-    assert "rank 1: ValueError: vocab size differs" in ended.output.splitlines()[-1]
+    assert (
+        "(exit code of the training process): ValueError: vocab size differs" in ended.output.splitlines()[-1]
+    )
 
 
 # Starts two ranks as torchrun does: if one fails, it stops the other, and starts both again.
