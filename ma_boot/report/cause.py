@@ -19,7 +19,7 @@ from ma_boot.report.explain import (
     out_of_memory,
     output_of_failed_rank,
 )
-from ma_boot.report.failure import Failure, find_failure, own_words
+from ma_boot.report.failure import FoundFailure, find_failure, own_words
 from ma_boot.report.hints import first_hint
 from ma_boot.report.result import STOP_CODES, WorkerExit, node_and_rank
 from ma_boot.wording import Message
@@ -132,7 +132,7 @@ def lost_its_peer(ended: WorkerExit) -> bool:
     return failure is not None and failure.evidence == LOST_PEER
 
 
-def _has_lost_peer(failure: Failure | None, output: str) -> bool:
+def _has_lost_peer(failure: FoundFailure | None, output: str) -> bool:
     if failure is None:
         return re.search(_LOST_PEER, output[-4000:]) is not None
     found = re.search(_LOST_PEER, failure.words) or re.search(_LOST_PEER_BY_HCCL, failure.text)

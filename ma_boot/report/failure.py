@@ -60,7 +60,7 @@ _FIRST_OF_NOTHING = r"[\w.]{1,200}(?:\([\w.]{1,200}\))?: ?$"
 _NO_CONTENT = r"\W*$|-- Process \d"
 
 
-class Failure(NamedTuple):
+class FoundFailure(NamedTuple):
     """Failure at the end of an output.
 
     `words` are one line, `text` is the whole message, `place` is `file:line` or empty, and `shown` has the
@@ -75,7 +75,7 @@ class Failure(NamedTuple):
 
 # The end of a node asks several times, and a search takes some milliseconds for each process.
 @lru_cache(maxsize=64)
-def find_failure(output: str, stopped: bool = False, died: bool = False) -> Failure | None:
+def find_failure(output: str, stopped: bool = False, died: bool = False) -> FoundFailure | None:
     """Returns the failure, None if so much output follows that the program has survived it.
 
     The limit is lower for a process that was `stopped`, as it may have gone on training. One that `died` by a
@@ -94,12 +94,12 @@ def find_failure(output: str, stopped: bool = False, died: bool = False) -> Fail
     if chosen.source == LAUNCHER:
         error = find_error_line(lines[: chosen.start])
         if error is not None:
-            return Failure(error, error, chosen.place, tuple(lines[: chosen.start][-TAIL_LINES:]))
+            return FoundFailure(error, error, chosen.place, tuple(lines[: chosen.start][-TAIL_LINES:]))
     message = message_of(lines, blocks, chosen)
     words = in_one_line(message, chosen.words)
     place = _place_in_worker(lines, blocks, chosen) or chosen.place or last.place
     text = "\n".join(message) if message else chosen.words
-    return Failure(words, text, place, tuple(_shown(lines, blocks, chosen)))
+    return FoundFailure(words, text, place, tuple(_shown(lines, blocks, chosen)))
 
 
 def explaining(lines: Sequence[str], blocks: Sequence[FailureBlock], last: FailureBlock) -> FailureBlock:

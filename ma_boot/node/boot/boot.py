@@ -150,9 +150,7 @@ def boot(request: BootRequest, context: ProcessContext) -> Ending:
             with sending, journal.phase("run") as phase:
                 renew = partial(_renew, state, placement)
                 run = reached.run = train(
-                    TrainingRun(
-                        state, plan, training.origin, checkpoints=checkpoints, reset=reset, renew=renew
-                    )
+                    TrainingRun(state, plan, training.origin, checkpoints, reset, renew)
                 )
                 phase.outcome, phase.detail = run.outcome, run.summary()
         # Errors of ma_boot itself, too: the outputs are uploaded before they are reported.
