@@ -133,7 +133,7 @@ def lost_its_peer(ended: WorkerExit) -> bool:
 
 
 def _has_lost_peer(failure: FoundFailure | None, output: str) -> bool:
-    if failure is None:
+    if failure is None or not failure.is_exception:
         return re.search(_LOST_PEER, output[-4000:]) is not None
     found = re.search(_LOST_PEER, failure.words) or re.search(_LOST_PEER_BY_HCCL, failure.text)
     return found is not None

@@ -64,13 +64,15 @@ class FoundFailure(NamedTuple):
     """Failure at the end of an output.
 
     `words` are one line, `text` is the whole message, `place` is `file:line` or empty, and `shown` has the
-    lines of the output for the reader.
+    lines of the output for the reader. `is_exception` is False for what native code, a shell or a launcher
+    reports.
     """
 
     words: str
     text: str
     place: str
     shown: tuple[str, ...]
+    is_exception: bool = True
 
 
 # The end of a node asks several times, and a search takes some milliseconds for each process.
@@ -99,7 +101,10 @@ def find_failure(output: str, stopped: bool = False, died: bool = False) -> Foun
     words = in_one_line(message, chosen.words)
     place = _place_in_worker(lines, blocks, chosen) or chosen.place or last.place
     text = "\n".join(message) if message else chosen.words
-    return FoundFailure(words, text, place, tuple(_shown(lines, blocks, chosen)))
+    shown = tuple(_shown(lines, blocks, chosen))
+    # The report of pytest has no message of its own, but its words are an exception's.
+    is_exception = chosen.is_traceback or chosen.at == chosen.end
+    return FoundFailure(words, text, place, shown, is_exception)
 
 
 def explaining(lines: Sequence[str], blocks: Sequence[FailureBlock], last: FailureBlock) -> FailureBlock:

@@ -73,6 +73,7 @@ _SYNTAX_FRAME = r' {2}File "[^"]{1,4096}", line \d{1,9}$'
 _TERMINATE = (
     r"terminate called (?:after throwing an instance of .{1,500}|without an active exception|recursively)$"
 )
+_TORCH_RECORD = r"\[E\d{4} [^\]]{1,300}\] (\S.*)"
 # glog and Abseil, also as TensorFlow prints them: only fatal records, which abort.
 _GLOG = (
     r"(?:F\d{4} |\d{4}-\d\d-\d\d .{1,40}: F )(?:[\d:.]{1,30} {1,10}){0,2}"
@@ -322,6 +323,9 @@ def _read_terminate(lines: Sequence[str], at: int) -> FailureBlock | None:
     what = re.match(r"\s{1,20}what\(\): {0,20}(\S.*)?", lines[at + 1]) if at + 1 < len(lines) else None
     end = end_of_message(lines, at + 1 if what else at)
     message = what[1] or next(filter(None, map(str.strip, lines[at + 2 : end])), "") if what else ""
+    # Of a watchdog of PyTorch, the record above has the reason.
+    record = re.match(_TORCH_RECORD, lines[at - 1]) if at and not message else None
+    message = record[1] if record else message
     words = f"{lines[at]}: {message}" if message else lines[at]
     return FailureBlock(at, end, at, words, source=OWN if "instance" in lines[at] else AFTER_DEATH)
 

@@ -199,9 +199,10 @@ _TRANSIENT = (
 )
 # The same of HCCL, anywhere in a message; a port in use is EJ0003, EI0019 or EI0020.
 _TRANSIENT_OF_HCCL = r"\bEJ000[13]\b|\bEI00(06|13|19|20)\b"
-# Errors of a launcher that only pass on the failure of a process.
+# Errors of a launcher that only pass on the failure of a process, and a signal with the stack where it came.
 _WITHOUT_CONTENT = (
     r"(\w+\.)*(ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException)\b"
+    r"|Fatal Python error: "
 )
 # Addresses, times, sizes and process ids, which differ between two attempts with the same failure.
 _VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.:]\d+)+|\d{4,}")

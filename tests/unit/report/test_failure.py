@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ma_boot.report.cause import causes_of
+from ma_boot.report.cause import LOST_PEER, causes_of
 from ma_boot.report.failure import find_failure, last_words
 from ma_boot.report.result import WorkerExit
 
@@ -152,6 +152,16 @@ def test_secret_in_a_first_line_that_is_cut_is_masked() -> None:
     failure = find_failure(TORCH_NPU.replace("Initialize:", f"{secret} "))
     assert failure is not None
     assert "s3cr3t" not in failure.words
+
+
+def test_watchdog_that_aborts_has_lost_a_peer() -> None:
+    output = (
+        "[rank3]:[E1003 18:37:01.832146912 compiler_depend.ts:607] [Rank 3] Watchdog caught collective operation timeout\n"
+        "terminate called after throwing an instance of 'c10::Error'\n"
+    )
+    cause = causes_of([WorkerExit("rank 3", 3, 3, 1, 134, 6, 0, 1.0, False, "", output)], 0, 0.0)[0]
+    assert cause.evidence == LOST_PEER
+    assert cause.words.endswith("'c10::Error': [Rank 3] Watchdog caught collective operation timeout")
 
 
 def test_traceback_does_not_explain_a_fault_of_native_code() -> None:

@@ -56,7 +56,8 @@ REPEATED = (
     "Thread 0x1 ", "Wait for connection ", "HCCL ", "NCCL ", "gloo ", "scheduler ", ': "', '", line ', "[1,1]<stdout>: ",
     "authorization: ", "Traceback (most recent call last):\n", "it/s]Traceback (most recent call last):",
     "Aborted\n", "a\nSyntaxError: ", "a: line 1: 1 Aborted ", "terminate called recursively\n", "Fatal Python error: a\n",
-    ":1: Warning: Aborted", "SyntaxError: \na\n", "100%|loss ",
+    ":1: Warning: Aborted", "SyntaxError: \na\n", "100%|loss ", "F1128 1 ", "2026-11-28 a: F ", "thread 'a' panicked at '",
+    "a:1: ", ": Assertion `", "[default0]:", "ray.exceptions.RayTaskError: \n", "EI0006 ", "address already in use port ",
 )  # fmt: skip
 BEFORE = {
     "a thread": "Thread 0x" + "a" * KEPT,
