@@ -57,7 +57,7 @@ class Cause(NamedTuple):
     `words` are the exception's own, or how the process ended; `at` is the moment in seconds since 1970 by the
     node's clock; `evidence` is one of the numbers above, the lowest for the best; `place` is the `file:line`
     of the training's own frame, `hint` what to do, and `text` the whole message of the exception, for the
-    rules of restarts: all three are empty if not known.
+    rules of restarts, if it is more than the words: all three are empty if not known.
     """
 
     node: int
@@ -111,18 +111,19 @@ def _failure(ended: WorkerExit, node: int, epoch: float) -> Cause | None:
     lost = ended.oom is None and _has_lost_peer(failure, output)
     # SIGKILL and the kernel come from outside: what the process printed before explains nothing.
     known = failure if ended.oom is None and ended.signal != signal.SIGKILL else None
+    shown, text = readable(words), readable_text(known.text) if known is not None else ""
     # A rank that had raised would have ended with 1: 143 is only our SIGTERM, which came before its end.
     code = 1 if ended.stopped and ended.code in STOP_CODES else ended.code
     return Cause(
         node=node,
         rank=ended.rank,
         code=code,
-        words=readable(words),
+        words=shown,
         at=_moment(ended, epoch),
         evidence=LOST_PEER if lost else RAISED if ended.stopped else OWN,
         place=readable(known.place) if known is not None else "",
         hint=first_hint(output) if known is not None and not lost else "",
-        text=readable_text(known.text) if known is not None else "",
+        text=text if text != shown else "",
     )
 
 

@@ -98,3 +98,8 @@ def test_each_label_has_several_failures() -> None:
 def test_job_that_advances_restarts_until_its_budget_is_used_up(file: Path) -> None:
     decided = verdicts(read(file), with_progress=True)
     assert (len(decided), decided[-1].rule) == (MANY + 1, "budget")
+
+
+def test_signal_with_a_stack_of_python_may_come_three_times() -> None:
+    output = 'Fatal Python error: Segmentation fault\n\nCurrent thread 0x7f (most recent call first):\n  File "/a/train.py", line 3 in f\n'
+    assert len(verdicts(Recorded("unknown", 139, 11, False, output))) == 3
