@@ -81,3 +81,17 @@ def sockets_of(pid: int) -> list[int]:
                 kind, _, inode = os.readlink(f"/proc/{pid}/fd/{descriptor}").partition(":[")
                 inodes += [int(inode[:-1])] if kind == "socket" else []
     return inodes
+
+
+def listening_sockets(port: int) -> set[int]:
+    """Returns the inodes of the TCP sockets of this container that listen on a port.
+
+    Of /proc/net/tcp: local address `IP:PORT` in hex is the second field, the state the fourth (0A: LISTEN),
+    the inode the tenth.
+    """
+    inodes: set[int] = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with suppress(OSError), open(table, encoding="ascii") as rows:
+            fields = (row.split() for row in rows)
+            inodes |= {int(row[9]) for row in fields if row[3] == "0A" and row[1].endswith(f":{port:04X}")}
+    return inodes

@@ -15,15 +15,11 @@ from typing import Any, NamedTuple
 from ma_boot.redact import without_secrets
 from ma_boot.report.explain import (
     KILLED,
-    error_line,
-    exception_at_end,
     last_line,
-    last_words,
     out_of_memory,
     output_of_failed_rank,
-    own_words,
-    place_of_exception,
 )
+from ma_boot.report.failure import FoundFailure, find_failure, own_words
 from ma_boot.report.hints import first_hint
 from ma_boot.report.result import STOP_CODES, WorkerExit, node_and_rank
 from ma_boot.wording import Message
@@ -31,8 +27,9 @@ from path_mapping.errors import printable
 
 # Failures of a node that are reported; the event of the end has all processes.
 MOST_FAILURES = 16
-# Characters.
+# Characters of the words, and of the whole message.
 LONGEST_WORDS = 300
+LONGEST_TEXT = 2000
 # Evidence, the best one first: the rank failed by itself; it raised, and was stopped before it ended; it
 # ended with 0 before others lost it; it failed because it lost a peer.
 OWN, RAISED, ENDED_EARLY, LOST_PEER = 0, 1, 2, 3
@@ -59,7 +56,8 @@ class Cause(NamedTuple):
 
     `words` are the exception's own, or how the process ended; `at` is the moment in seconds since 1970 by the
     node's clock; `evidence` is one of the numbers above, the lowest for the best; `place` is the `file:line`
-    of the training's own frame, and `hint` what to do, both empty if not known.
+    of the training's own frame, `hint` what to do, and `text` the whole message of the exception, for the
+    rules of restarts, if it is more than the words: all three are empty if not known.
     """
 
     node: int
@@ -70,6 +68,7 @@ class Cause(NamedTuple):
     evidence: int = OWN
     place: str = ""
     hint: str = ""
+    text: str = ""
 
     def __str__(self) -> str:
         template = "{} {}" if self.words.startswith(_ENDS) else "{}: {}"
@@ -78,7 +77,11 @@ class Cause(NamedTuple):
     @property
     def in_words(self) -> str:
         """The failure, its place, and its remedy in one line."""
-        words = Message.of("{}, at {}", self.words, self.place) if self.place else self.words
+        return self.with_place_and_hint(self.words)
+
+    def with_place_and_hint(self, words: str) -> str:
+        """Appends the place and the remedy, as far as they are known."""
+        words = Message.of("{}, at {}", words, self.place) if self.place else words
         return Message.of("{}. What to do: {}", words, self.hint) if self.hint else words
 
     def fields(self) -> dict[str, Any]:
@@ -100,24 +103,27 @@ def causes_of(ends: Sequence[WorkerExit], node: int, epoch: float) -> list[Cause
 
 def _failure(ended: WorkerExit, node: int, epoch: float) -> Cause | None:
     output = output_of_failed_rank(ended.output)
-    exception = None if ended.signal in _FAULTS else exception_at_end(output, ended.stopped)
-    if ended.stopped and (exception is None or re.match(_STOPPED, exception)):
+    failure = find_failure(output, ended.stopped, ended.signal in _FAULTS)
+    if ended.stopped and (failure is None or re.match(_STOPPED, failure.words)):
         return None
     how = ended.how() if ended.rank is not None else Message.of("{} {}", ended.label, ended.how())
     words = out_of_memory(ended.oom) if ended.oom is not None else words_of(ended) or how
-    lost = ended.oom is None and _has_lost_peer(exception, output)
-    known = exception is not None and ended.oom is None
+    lost = ended.oom is None and _has_lost_peer(failure, output)
+    # SIGKILL and the kernel come from outside: what the process printed before explains nothing.
+    known = failure if ended.oom is None and ended.signal != signal.SIGKILL else None
+    shown, text = readable(words), readable_text(known.text) if known is not None else ""
     # A rank that had raised would have ended with 1: 143 is only our SIGTERM, which came before its end.
     code = 1 if ended.stopped and ended.code in STOP_CODES else ended.code
     return Cause(
         node=node,
         rank=ended.rank,
         code=code,
-        words=readable(words),
+        words=shown,
         at=_moment(ended, epoch),
         evidence=LOST_PEER if lost else RAISED if ended.stopped else OWN,
-        place=place_of_exception(output) if known else "",
-        hint=first_hint(output) if known and not lost else "",
+        place=readable(known.place) if known is not None else "",
+        hint=first_hint(output) if known is not None and not lost else "",
+        text=text if text != shown else "",
     )
 
 
@@ -127,11 +133,11 @@ def lost_its_peer(ended: WorkerExit) -> bool:
     return failure is not None and failure.evidence == LOST_PEER
 
 
-def _has_lost_peer(exception: str | None, output: str) -> bool:
-    if exception is None:
+def _has_lost_peer(failure: FoundFailure | None, output: str) -> bool:
+    if failure is None or not failure.is_exception:
         return re.search(_LOST_PEER, output[-4000:]) is not None
-    message = "\n".join(last_words(output))
-    return re.search(_LOST_PEER, exception) is not None or re.search(_LOST_PEER_BY_HCCL, message) is not None
+    found = re.search(_LOST_PEER, failure.words) or re.search(_LOST_PEER_BY_HCCL, failure.text)
+    return found is not None
 
 
 def words_of(ended: WorkerExit) -> str:
@@ -144,7 +150,7 @@ def words_of(ended: WorkerExit) -> str:
     if ended.code in KILLED:
         return ""
     output = output_of_failed_rank(ended.output)
-    words = error_line(output) if ended.signal in _FAULTS else own_words(output, ended.stopped)
+    words = own_words(output, ended.stopped, ended.signal in _FAULTS)
     if words is None and ended.code == 1 and last_line(output):
         last = printable(without_secrets(last_line(output)))[:LONGEST_WORDS]
         return Message.of("{}; its last line: {}", ended.how(), last)
@@ -203,3 +209,8 @@ def readable(text: str) -> str:
     if isinstance(text, Message):
         return Message(text.template, tuple(map(readable, text.args)))
     return printable(next(iter(text.strip().splitlines()), ""))[:LONGEST_WORDS]
+
+
+def readable_text(text: str) -> str:
+    """Masks the secrets of a text, and cuts it to its first lines without control characters."""
+    return "\n".join(map(printable, without_secrets(text).splitlines()))[:LONGEST_TEXT]

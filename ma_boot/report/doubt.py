@@ -6,21 +6,18 @@ to be the last thing that the command printed: what continues after a failure ha
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ma_boot.redact import without_secrets
 from ma_boot.report.cause import readable
-from ma_boot.report.explain import last_exception, output_lines, output_of_failed_rank, place_of_exception
-from ma_boot.report.failure_blocks import AFTER_DEATH, LAUNCHER, FailureBlock, failure_blocks
+from ma_boot.report.explain import output_lines, output_of_failed_rank
+from ma_boot.report.failure import explaining, find_failure, in_one_line, is_short, message_of, ordinary_lines
+from ma_boot.report.failure_blocks import LAUNCHER, PROOF, failure_blocks
 from ma_boot.report.result import WorkerExit
 from ma_boot.wording import Message
 
-# Of what may follow the failure, such as `echo done`: lines and characters.
-MOST_LINES_AFTER = 10
-MOST_CHARACTERS_AFTER = 2048
 # Output without any of these is not searched further.
 _SIGNS = (
     "Traceback (most", "SyntaxError: ", "IndentationError: ", "TabError: ", "terminate called",
@@ -29,15 +26,8 @@ _SIGNS = (
     "Floating point exception",
     "The first process to do so", "mpirun noticed", "exits with return code",
     "not found", "can't open file", ": No module named ",
+    "Check failure stack trace", "panicked at", ": Assertion ",
 )  # fmt: skip
-# Lines that libraries print as they end: trackers of experiments, and progress bars that were interrupted.
-_OF_THE_END = r"\s*$|(?:wandb|swanlab): |(?!.*\b100%).{0,200}\d%\|"
-# Lines of a training that continues or is started again; torchrun reports a failed rank before a restart so.
-_WENT_ON = (
-    r"(?i)(?:\b|_)(?:step|epoch|iter|iteration|batch)s?\b\W{0,4}\d|\bloss\b\W{0,4}\d"
-    r"|\b100%\||\bre-?(?:start|try|tries|sum)|\battempt|\btry(?:ing)? again"
-    r"|failed \(exitcode: -?\d{1,9}\) local_rank: \d"
-)
 REMEDY = Message.of('The command hides its exit code: use "set -o pipefail", or check the return code.')
 
 
@@ -90,50 +80,18 @@ def failure_at_end(output: str) -> tuple[str, str] | None:
         return None
     lines = output_lines(output)
     blocks = failure_blocks(lines)
-    ordinary = _ordinary(lines, blocks)
-    failures = [block for block in blocks if block.words]
-    if not failures or not _is_short(ordinary[failures[-1].end :]):
+    failures = [block for block in blocks if block.weight == PROOF]
+    if not failures or not is_short(ordinary_lines(lines, blocks)[failures[-1].end :]):
         return None
-    first = _explanation(ordinary, failures)
+    first = explaining(lines, blocks, failures[-1])
+    words = in_one_line(message_of(lines, blocks, first), first.words)
     if first.source == LAUNCHER:
-        return _of_failed_rank(output) or (first.words, first.place)
-    return first.words, first.place or failures[-1].place
-
-
-def _explanation(ordinary: Sequence[str], failures: Sequence[FailureBlock]) -> FailureBlock:
-    """Returns the failure that explains the last one.
-
-    A launcher reports a failure above it, however much its ranks have printed since. A shell, and Python as
-    it dies by a signal, may follow at once what the process itself has said.
-    """
-    chosen = failures[-1]
-    for block in reversed(failures[:-1]):
-        is_dead = chosen.source == AFTER_DEATH and block.source != LAUNCHER
-        is_next = is_dead and _is_short(ordinary[block.end : chosen.start])
-        if chosen.source != LAUNCHER and not is_next:
-            break
-        chosen = block
-    return chosen
-
-
-def _ordinary(lines: Sequence[str], blocks: Sequence[FailureBlock]) -> list[str]:
-    """Returns the lines with empty ones for those of blocks, and those that libraries print as they end."""
-    inside = {number for block in blocks for number in range(block.start, block.end)}
-    return [
-        "" if number in inside or re.match(_OF_THE_END, line) else line for number, line in enumerate(lines)
-    ]
-
-
-def _is_short(lines: Sequence[str]) -> bool:
-    """Returns whether lines after a failure are so few that it was the end, and none shows a training."""
-    lines = list(filter(None, lines))
-    if len(lines) > MOST_LINES_AFTER or sum(map(len, lines)) > MOST_CHARACTERS_AFTER:
-        return False
-    return not any(re.search(_WENT_ON, line) for line in lines)
+        return _of_failed_rank(output) or (words, first.place)
+    return words, first.place or failures[-1].place
 
 
 def _of_failed_rank(output: str) -> tuple[str, str] | None:
     """Returns words and place of the rank that Open MPI names as the first to fail, from its tagged lines."""
     failed = output_of_failed_rank(output)
-    words = last_exception(failed) if failed != output else None
-    return None if words is None else (words, place_of_exception(failed))
+    failure = find_failure(failed) if failed != output else None
+    return None if failure is None else (failure.words, failure.place)

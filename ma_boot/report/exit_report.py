@@ -16,15 +16,24 @@ from ma_boot.report.doubt import Doubt, doubt_of
 from ma_boot.report.explain import (
     explanation,
     failed_mpi_rank,
-    last_exception,
-    last_words,
     output_of_failed_rank,
     some_mpi_rank_failed,
 )
+from ma_boot.report.failure import find_failure, last_words
 from ma_boot.report.files import write_atomically
 from ma_boot.report.hints import hints_for
 from ma_boot.report.result import ROLES, ExitStatus, RunResult, WorkerExit
-from ma_boot.wording import Message, ProgressLine, WarningLine, coded, counted, in_lines, lines_of, size
+from ma_boot.wording import (
+    Message,
+    ProgressLine,
+    WarningLine,
+    coded,
+    counted,
+    in_lines,
+    lines_of,
+    list_first,
+    size,
+)
 from path_mapping.errors import printable
 
 # Programs search for this line, so no mark of its kind precedes it.
@@ -218,16 +227,19 @@ def _node_that_failed(ending: Ending) -> int | None:
 
 
 def _described(failure: WorkerExit) -> str:
-    """Describes the first failure."""
+    """Describes the first failure, with what its exit code means and its own words."""
+    more = filter(None, [explanation(failure), words_of(failure)])
+    return reduce(partial(Message.of, "{}: {}"), more, _how_it_ended(failure))
+
+
+def _how_it_ended(failure: WorkerExit) -> str:
     rank, who = failed_mpi_rank(failure.output), failure.label
     if rank is not None:
         who = Message.of("rank {} under {}", rank, who)
     elif some_mpi_rank_failed(failure.output):
         who = Message.of("a rank under {}", who)
     after = f"{failure.seconds:.1f}"
-    text = Message.of("{} {} after {} s (exit code of the training process)", who, failure.how(), after)
-    more = filter(None, [explanation(failure), words_of(failure)])
-    return reduce(partial(Message.of, "{}: {}"), more, text)
+    return Message.of("{} {} after {} s (exit code of the training process)", who, failure.how(), after)
 
 
 def _shortened(line: str) -> str:
@@ -279,28 +291,46 @@ def report_lines(ending: Ending, page: str | None = None) -> list[str]:
 
 
 def last_lines(ending: Ending) -> list[str]:
-    """Returns the exit code with its headline, and the cause if it adds information."""
-    code, _, cause = exit_status(ending)
+    """Returns the exit code with its headline, and the cause: one of them has the failure's words.
+
+    The headline is that of a rank of this node with its place and remedy, unless the nodes have agreed on a
+    cause, or a script started the rank.
+    """
+    code, by, cause = exit_status(ending)
     headline = lines_of(cause)[0]
     is_doubtful = code == ExitCode.SUCCESS and doubt_about(ending) is not None
     exit_code = (DOUBTFUL_EXIT_CODE if is_doubtful else EXIT_CODE).format(code)
-    return [Message.of("{}{}", exit_code, headline), *_cause_line(ending)]
+    failure = ending.run.first_failure if ending.run else None
+    named = _cause_line(ending, failure)
+    if by == "training" and ending.cause is not None:
+        headline = _beside_cause(ending, ending.cause, failure, headline=headline, is_named=bool(named))
+    return [Message.of("{}{}", exit_code, headline), *named]
 
 
-def _cause_line(ending: Ending) -> list[str]:
-    """Returns the last line: the cause, its place in the training, and its remedy.
+def _beside_cause(
+    ending: Ending, cause: Cause, failure: WorkerExit | None, *, headline: str, is_named: bool
+) -> str:
+    """Returns the headline without what the line of the cause repeats, or with the cause if there is none."""
+    if headline == Message.of("stopped because {}", str(cause)):
+        return Message.of("stopped because node {} failed", cause.node)
+    if failure is None or not _is_here(ending, cause):
+        return headline
+    if not is_named:
+        return cause.with_place_and_hint(headline)
+    return _how_it_ended(failure) if headline.endswith(cause.words) else headline
 
-    Left out where the line of the exit code says it all.
-    """
+
+def _cause_line(ending: Ending, failure: WorkerExit | None) -> list[str]:
+    """Returns the last line, the cause; empty where the line of the exit code has it."""
     cause = ending.cause
     if cause is None:
         return []
     if ending.agreed:
         return [Message.of("{}: {}", "the job's cause", str(cause))]
-    failure = ending.run.first_failure if ending.run else None
-    rank = failed_mpi_rank(failure.output) if failure is not None and cause.rank is None else cause.rank
-    whose = f"rank {rank}: " if rank is not None else ""
-    alone = not (cause.place or cause.hint) and (failure is None or failure.rank == cause.rank)
+    if failure is not None and failure.rank == cause.rank:
+        return []
+    whose = f"rank {cause.rank}: " if cause.rank is not None else ""
+    alone = not (cause.place or cause.hint) and failure is None
     return [] if alone else [Message.of("{}: {}{}", "the cause on this node", whose, cause.in_words)]
 
 
@@ -375,8 +405,12 @@ def _lines_of_others(run: RunResult, failed: WorkerExit | None) -> list[str]:
     If no process failed on its own, only those with an exception are listed.
     """
     ends = [(ended, _exception(ended)) for ended in run.exits if ended is not failed]
+    words = _exception(failed) if failed is not None else None
+    same = [ended for ended, exception in ends if words is not None and exception == words]
+    ends = [(ended, exception) for ended, exception in ends if ended not in same]
     shown = sorted((end for end in ends if run.first_failure or end[1]), key=lambda end: end[1] is None)
-    lines = [
+    lines = [_same_line(same)] if same else []
+    lines += [
         f"{ended.label} {ended.how()} after {ended.seconds:.1f} s: "
         + ("ended first" if ended is run.first_failure else ROLES[run.role(ended)])
         + (f"; its last exception: {_shortened(exception)}" if exception else "")
@@ -387,9 +421,16 @@ def _lines_of_others(run: RunResult, failed: WorkerExit | None) -> list[str]:
     return lines
 
 
+def _same_line(same: Sequence[WorkerExit]) -> str:
+    """Formats `3 more ranks: the same: rank 0, rank 1, rank 3` for ranks with the exception of the cause."""
+    number = counted(len(same), "more rank", "more ranks")
+    return Message.of("{}: the same: {}", number, list_first([ended.label for ended in same], MOST_OTHERS))
+
+
 def _exception(ended: WorkerExit) -> str | None:
     """Returns the last exception in the output of a process that failed."""
-    return last_exception(output_of_failed_rank(ended.output)) if ended.code else None
+    failure = find_failure(output_of_failed_rank(ended.output), ended.stopped) if ended.code else None
+    return failure.words if failure is not None else None
 
 
 def failure_document(ending: Ending) -> dict[str, Any]:

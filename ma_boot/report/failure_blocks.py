@@ -1,8 +1,9 @@
 """Failures in an output as blocks of lines: of Python, C++, shells and launchers. Pure.
 
-Only text that the failing program cannot print by itself is a failure: what the interpreter prints for an
+Only text that the failing program cannot print by itself proves a failure: what the interpreter prints for an
 exception that ends the process, what a library prints as it aborts, what a shell or launcher reports of its
-child. A traceback that the program printed itself, as logging does, is a block without words.
+child. A traceback that the program printed itself, as logging does, explains the end of a process, but proves
+none.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import re
 from collections.abc import Sequence
 from typing import Callable, NamedTuple
 
-from ma_boot.report.explain import last_exception, place_of_exception, place_of_frames, short_path
 from ma_boot.report.pytest_report import FAILURES, failed_test_at
 
 # Lines of an exception's message after the first one.
@@ -22,8 +22,18 @@ MOST_REPORT_LINES = 200
 _TRACEBACK = (
     r"(?:.{0,500}?(?:it/s|s/it)[^\]]{0,100}\])?(?:Exception Group )?Traceback \(most recent call last\):$"
 )
+# With a prefix, as a logger adds it, it is of no use as a proof.
+_ANY_TRACEBACK = r"(?! {4,}\|).{0,500}Traceback \(most recent call last\):$"
+_GROUP = "Exception Group Traceback"
+_IN_GROUP = r" {4}\| (\w[\w.]{0,200}(?:Error|Exception|Group|Exit|Interrupt)\b.*)"
 _FRAME = r' {2}File "([^"]{1,4096})", line \d{1,9}, in (\S{1,200})'
+_ANY_FRAME = r' *File "([^"]{1,4096})", line (\d+)'
+# Files of libraries, and programs that pip installs, such as bin/torchrun.
+_NOT_OWN = r"/(site|dist)-packages/|/lib/python3|^<|/bin/[^/.]{1,200}$"
 _EXCEPTION = r"[A-Za-z_][\w.]{0,200}(?:\([\w.]{1,200}\))?(?:: ?.*)?$"
+# The driver's exception for that of a worker or an actor.
+_OF_RAY_WORKER = r"ray\.exceptions\.RayTaskError(?:\([\w.]{1,200}\))?: "
+_NAMES_AN_EXCEPTION = r"[A-Za-z_][\w.]{0,200}(?:\([\w.]{1,200}\))?(?:: |$)"
 # First frames of a process: `python x.py`, `python -m x`, and children of multiprocessing and of PyTorch.
 _RUNPY = r"<frozen runpy>$|.*/runpy\.py$"
 _CHILD = r".*/multiprocess(?:ing)?/(?:process|spawn)\.py$"
@@ -47,6 +57,9 @@ _RECORD = r"\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|EXCEPTION)\b|^\[?\d{4}-\
 MANY = 3
 # Sources of a block: the process that failed, the shell or Python after its death, the launcher above it.
 OWN, AFTER_DEATH, LAUNCHER = "own", "after death", "launcher"
+# Weight of a block: its process has ended for it; it printed an exception, of which it may have ended; it
+# went on after it.
+PROOF, PRINTED, HANDLED = 2, 1, 0
 # Lines that continue a message: of CANN, MindSpore, PyTorch and CUDA.
 _MESSAGE = (
     r"$|-{10,}$|- [A-Z].{0,100}:$|\[ERROR\] |\[Error\]: |\w{0,100}\(?E[A-Z0-9]\d{4}\)?: |\[PID: "
@@ -59,6 +72,23 @@ _SYNTAX = r"(?:Syntax|Indentation|Tab)Error: "
 _SYNTAX_FRAME = r' {2}File "[^"]{1,4096}", line \d{1,9}$'
 _TERMINATE = (
     r"terminate called (?:after throwing an instance of .{1,500}|without an active exception|recursively)$"
+)
+_TORCH_RECORD = r"\[E\d{4} [^\]]{1,300}\] (\S.*)"
+# glog and Abseil, also as TensorFlow prints them: only fatal records, which abort.
+_GLOG = (
+    r"(?:F\d{4} |\d{4}-\d\d-\d\d .{1,40}: F )(?:[\d:.]{1,30} {1,10}){0,2}"
+    r"(?P<file>[^\s:\]]{1,500}):(?P<line>\d{1,9})\] (?P<words>\S.*)"
+)
+_GLOG_STACK = r"\*\*\* Check failure stack trace: \*\*\*| {4}@ +"
+# Rust since 1.73, and before.
+_PANIC = (
+    r"thread '(?P<thread>[^']{0,200})'(?: \(\d{1,20}\))? panicked at "
+    r"(?:'(?P<words>.*)', )?(?P<file>[^\s:']{1,500}):(?P<line>\d{1,9}):\d{1,9}:?$"
+)
+# glibc's assert().
+_ASSERT = (
+    r"(?:[^\s:]{1,500}: )?(?P<file>[^\s:]{1,500}):(?P<line>\d{1,9}): (?P<words>.{1,1000}: Assertion "
+    r"[`'].{1,2000}' failed\.)$"
 )
 _FATAL = r"Fatal Python error: .+"
 _DUMP = r"(?:Current thread|Thread) 0x| {2}(?:File|<)|Python runtime state|Extension modules: |$"
@@ -89,28 +119,38 @@ _BY_LAUNCHER = (
 )
 _RAISED_BY_LAUNCHER = (
     r"torch\.distributed\.elastic\.multiprocessing\.errors\.ChildFailedError\b"
-    r"|subprocess\.CalledProcessError\b"
+    r"|subprocess\.CalledProcessError\b|torch\.multiprocessing\.spawn\.ProcessExitedException\b"
+    r"|concurrent\.futures\.process\.BrokenProcessPool\b|RuntimeError: DataLoader worker \(pid"
 )
 _RULE = r"={10,}$"
 _SIGNAL_OF_RANK = r"Signal \d{1,3} \(\w{1,20}\) received by PID \d{1,9}"
+_EXIT_OF_RANK = r"  rank +: (\d{1,9}) .*\n  exitcode +: (-?\d{1,9}) "
 
 
 class FailureBlock(NamedTuple):
-    """Lines `start` to `end`, without the last; `words` are empty if they do not show that a process failed.
+    """Lines `start` to `end`, without the last; the failure's message begins in line `at`.
 
-    `place` is `file:line`, or empty. `source` is `OWN`, or that of a report which the failed process may have
-    explained before.
+    `words` are the first line of that message, and empty for a block without an exception. `place` is
+    `file:line`, or empty. `source` is `OWN`, or that of a report which the failed process may have explained
+    before.
     """
 
     start: int
     end: int
+    at: int
     words: str = ""
     place: str = ""
     source: str = OWN
+    weight: int = PROOF
+
+    @property
+    def is_traceback(self) -> bool:
+        """True for an exception of Python, whose message may have several lines of any form."""
+        return self.start < self.at < self.end
 
 
 def failure_blocks(lines: Sequence[str]) -> list[FailureBlock]:
-    """Returns the failures among the lines of an output, and the tracebacks that are none, in order."""
+    """Returns the failures among the lines of an output, and all other tracebacks, in order."""
     blocks: list[FailureBlock] = []
     at = 0
     while at < len(lines):
@@ -122,15 +162,15 @@ def failure_blocks(lines: Sequence[str]) -> list[FailureBlock]:
 
 
 def _without_survived(lines: Sequence[str], blocks: list[FailureBlock]) -> list[FailureBlock]:
-    """Takes the words from tracebacks that a program has logged many times at the same place."""
+    """Marks tracebacks that a program has logged many times at the same place as no proof."""
 
     def logged(block: FailureBlock) -> bool:
         return block.start > 0 and re.search(_RECORD, lines[block.start - 1][:500]) is not None
 
-    records = [(block.words, block.place) for block in blocks if block.words and logged(block)]
+    records = [(block.words, block.place) for block in blocks if block.weight == PROOF and logged(block)]
     survived = {key for key in records if records.count(key) >= MANY} if len(records) >= MANY else set()
     return [
-        block._replace(words="") if (block.words, block.place) in survived and logged(block) else block
+        block._replace(weight=PRINTED) if (block.words, block.place) in survived and logged(block) else block
         for block in blocks
     ]
 
@@ -145,9 +185,10 @@ def _read_handled(lines: Sequence[str], at: int) -> FailureBlock | None:
         # Of a warning, its source line follows.
         return None
     if re.match(_TRACEBACK, lines[at + 1]):
-        return FailureBlock(at, _end_of_frames(lines, at + 1) + 1)
+        block = _read_traceback(lines, at + 1)
+        return None if block is None else block._replace(start=at, weight=HANDLED)
     is_exception = re.match(r"[\w.]{1,200}(Error|Exception|Interrupt)\b", lines[at + 1])
-    return FailureBlock(at, at + 2) if is_exception else None
+    return FailureBlock(at, at + 2, at + 1, lines[at + 1], weight=HANDLED) if is_exception else None
 
 
 def _end_of_frames(lines: Sequence[str], start: int) -> int:
@@ -158,7 +199,7 @@ def _end_of_frames(lines: Sequence[str], start: int) -> int:
     return min(end, len(lines) - 1)
 
 
-def _end_of_message(lines: Sequence[str], start: int) -> int:
+def end_of_message(lines: Sequence[str], start: int) -> int:
     """Returns the line after a message that begins in line `start`.
 
     A line that is indented far belongs to the line above it, if that is not empty. Trainings indent their
@@ -175,18 +216,70 @@ def _end_of_message(lines: Sequence[str], start: int) -> int:
 
 def _read_traceback(lines: Sequence[str], at: int) -> FailureBlock | None:
     last = _end_of_frames(lines, at)
-    exception = lines[last]
-    if last == at or not re.match(_EXCEPTION, exception):
-        return None
-    if not _ends_a_process(lines, at, exception):
-        return FailureBlock(at, last + 1)
+    if last == at or not re.match(_EXCEPTION, lines[last]):
+        return _read_any_traceback(lines, at)
+    frames, first = lines[at:last], last
+    last = _end_of_ray_worker(lines, last)
+    exception, place = lines[last], place_of_frames(lines[at:last])
+    if not _ends_a_process(lines, at, lines[first]):
+        return FailureBlock(at, last + 1, last, exception, place, weight=PRINTED)
     if re.match(_RAISED_BY_LAUNCHER, exception):
         end = _end_of_report(lines, last)
-        signal = re.search(_SIGNAL_OF_RANK, "\n".join(lines[last:end]))
-        return FailureBlock(at, end, signal[0] if signal else exception, source=LAUNCHER)
-    end = _end_of_message(lines, last)
-    text = "\n".join(lines[at:end])
-    return FailureBlock(at, end, last_exception(text) or exception, place_of_exception(text))
+        # Frames of a launcher alone are of no use to the reader.
+        place = place if _own_frames(lines[at:last]) else ""
+        return FailureBlock(at, end, last, _words_of_launcher(lines[last:end]), place, LAUNCHER)
+    end = end_of_message(lines, last)
+    group = lines[last:end] if _GROUP in frames[0] else []
+    inner = next(filter(None, (re.match(_IN_GROUP, line) for line in group)), None)
+    return FailureBlock(at, end, last, f"{exception}: {inner[1]}" if inner else exception, place)
+
+
+def _read_any_traceback(lines: Sequence[str], at: int) -> FailureBlock | None:
+    """Reads a traceback behind a prefix, or with an exception of an unusual form; it proves nothing."""
+    last = _end_of_frames(lines, at)
+    if last == at or not lines[last] or lines[last][0].isspace():
+        return None
+    return FailureBlock(at, last + 1, last, lines[last], place_of_frames(lines[at:last]), weight=PRINTED)
+
+
+def _end_of_ray_worker(lines: Sequence[str], at: int) -> int:
+    """Returns the line of the exception that ended a worker of Ray; that of any other exception is `at`.
+
+    The worker's exception, with its frames, is the message of the driver's.
+    """
+    while re.match(_OF_RAY_WORKER, lines[at]):
+        inner = at + 1
+        while inner < len(lines) and (not lines[inner] or lines[inner][0].isspace()):
+            inner += 1
+        if inner == len(lines) or not re.match(_NAMES_AN_EXCEPTION, lines[inner]):
+            break
+        at = inner
+    return at
+
+
+def _words_of_launcher(report: Sequence[str]) -> str:
+    """Returns what a launcher knows of the process that failed: of torchrun's exception only the report."""
+    text = "\n".join(report)
+    signal, end = re.search(_SIGNAL_OF_RANK, text), re.search(_EXIT_OF_RANK, text)
+    if signal is not None:
+        return signal[0]
+    return f"{report[0].rstrip(' :')}: rank {end[1]}, exitcode {end[2]}" if end is not None else report[0]
+
+
+def place_of_frames(lines: Sequence[str]) -> str:
+    """Returns the last of these frames in the training's own code; other lines among them are skipped."""
+    own = _own_frames(lines) or list(filter(None, (re.match(_ANY_FRAME, line) for line in lines)))
+    return f"{short_path(own[-1][1])}:{own[-1][2]}" if own else ""
+
+
+def _own_frames(lines: Sequence[str]) -> list[re.Match[str]]:
+    frames = (re.match(_ANY_FRAME, line) for line in lines)
+    return [frame for frame in frames if frame and not re.search(_NOT_OWN, frame[1])]
+
+
+def short_path(path: str) -> str:
+    """Returns the last two parts of a path: `model/train.py`."""
+    return "/".join(path.split("/")[-2:]).lstrip("/")
 
 
 def _ends_a_process(lines: Sequence[str], at: int, exception: str) -> bool:
@@ -197,7 +290,7 @@ def _ends_a_process(lines: Sequence[str], at: int, exception: str) -> bool:
     """
     before = lines[at - 1] if at else ""
     frame = re.match(_FRAME, lines[at + 1])
-    if frame is None or re.match(_HARMLESS, exception):
+    if not re.match(_TRACEBACK, lines[at]) or frame is None or re.match(_HARMLESS, exception):
         return False
     file, function = frame.groups()
     if function == "<module>" or re.match(_RUNPY, file) or before.startswith(_BY_HYDRA):
@@ -219,14 +312,55 @@ def _read_syntax_error(lines: Sequence[str], at: int) -> FailureBlock | None:
     start = next((number for number in before if re.match(_SYNTAX_FRAME, lines[number])), None)
     if start is None or not all(line[:1].isspace() for line in lines[start:at]):
         return None
-    return FailureBlock(start, at + 1, lines[at], place_of_frames(lines[start:at]))
+    return FailureBlock(start, at + 1, at, lines[at], place_of_frames(lines[start:at]))
 
 
 def _read_terminate(lines: Sequence[str], at: int) -> FailureBlock | None:
-    """Reads the end of a C++ program, with the message of its exception."""
-    what = re.match(r"\s{1,20}what\(\): {1,20}(\S.*)", lines[at + 1]) if at + 1 < len(lines) else None
-    words = f"{lines[at]}: {what[1]}" if what else lines[at]
-    return FailureBlock(at, _end_of_message(lines, at + 1 if what else at), words)
+    """Reads the end of a C++ program, with the message of its exception.
+
+    Without an exception, it is what a program prints whose threads outlive the failure above it.
+    """
+    what = re.match(r"\s{1,20}what\(\): {0,20}(\S.*)?", lines[at + 1]) if at + 1 < len(lines) else None
+    end = end_of_message(lines, at + 1 if what else at)
+    message = what[1] or next(filter(None, map(str.strip, lines[at + 2 : end])), "") if what else ""
+    # Of a watchdog of PyTorch, the record above has the reason.
+    record = re.match(_TORCH_RECORD, lines[at - 1]) if at and not message else None
+    message = record[1] if record else message
+    words = f"{lines[at]}: {message}" if message else lines[at]
+    return FailureBlock(at, end, at, words, source=OWN if "instance" in lines[at] else AFTER_DEATH)
+
+
+def _read_glog(lines: Sequence[str], at: int) -> FailureBlock | None:
+    """Reads a fatal record of a C++ library, and the native stack below it."""
+    match = re.match(_GLOG, lines[at])
+    if match is None:
+        return None
+    end = at + 1
+    while end < len(lines) and re.match(_GLOG_STACK, lines[end]):
+        end += 1
+    return FailureBlock(at, end, at, match["words"], f"{short_path(match['file'])}:{match['line']}")
+
+
+def _read_panic(lines: Sequence[str], at: int) -> FailureBlock | None:
+    """Reads a panic of Rust; outside of the main thread a program may go on after it."""
+    match = re.match(_PANIC, lines[at])
+    if match is None:
+        return None
+    inline = match["words"]
+    if inline is None and at + 1 == len(lines):
+        return None
+    weight = PROOF if match["thread"] == "main" else PRINTED
+    words, end = (inline, at + 1) if inline is not None else (lines[at + 1], at + 2)
+    end += end < len(lines) and lines[end].startswith("note: run with `RUST_BACKTRACE")
+    place = f"{short_path(match['file'])}:{match['line']}"
+    return FailureBlock(at, end, at, f"panic: {words}", place, weight=weight)
+
+
+def _read_assert(lines: Sequence[str], at: int) -> FailureBlock | None:
+    match = re.match(_ASSERT, lines[at])
+    if match is None:
+        return None
+    return FailureBlock(at, at + 1, at, match["words"], f"{short_path(match['file'])}:{match['line']}")
 
 
 def _read_fatal(lines: Sequence[str], at: int) -> FailureBlock | None:
@@ -237,7 +371,7 @@ def _read_fatal(lines: Sequence[str], at: int) -> FailureBlock | None:
     thread = next((number for number in range(at, end) if lines[number].startswith("Current thread")), at)
     stop = next((number for number in range(thread + 1, end) if not lines[number]), end)
     place = place_of_frames(lines[thread:stop][::-1])
-    return FailureBlock(at, end, lines[at], place, AFTER_DEATH)
+    return FailureBlock(at, end, at, lines[at], place, AFTER_DEATH)
 
 
 def _read_shell(lines: Sequence[str], at: int) -> FailureBlock | None:
@@ -248,30 +382,35 @@ def _read_shell(lines: Sequence[str], at: int) -> FailureBlock | None:
     death, command, script = match["named"] or match["bare"], match["command"], match["script"]
     is_file = script is not None and script.rpartition("/")[2] not in _SHELLS
     place = f"{short_path(script)}:{match['line']}" if is_file else ""
-    return FailureBlock(at, at + 1, f"{death}: {command}" if command else death, place, AFTER_DEATH)
+    words = f"{death}: {command}" if command else death
+    return FailureBlock(at, at + 1, at, words, place, AFTER_DEATH)
 
 
 def _read_pytest(lines: Sequence[str], at: int) -> FailureBlock | None:
     test = failed_test_at(lines, at)
-    return None if test is None else FailureBlock(test.start, test.end, test.words, test.place)
+    return None if test is None else FailureBlock(test.start, test.end, test.end, test.words, test.place)
 
 
 def _read_not_started(lines: Sequence[str], at: int) -> FailureBlock | None:
-    return FailureBlock(at, at + 1, lines[at])
+    return FailureBlock(at, at + 1, at, lines[at])
 
 
 def _read_launcher(lines: Sequence[str], at: int) -> FailureBlock | None:
-    return FailureBlock(at, at + 1, lines[at], source=LAUNCHER)
+    return FailureBlock(at, at + 1, at, lines[at], source=LAUNCHER)
 
 
 _READERS: tuple[tuple[str, Callable[[Sequence[str], int], FailureBlock | None]], ...] = (
     (_TRACEBACK, _read_traceback),
     (_SYNTAX, _read_syntax_error),
     (_TERMINATE, _read_terminate),
+    (_GLOG, _read_glog),
+    (_PANIC, _read_panic),
+    (_ASSERT, _read_assert),
     (_FATAL, _read_fatal),
     (_BY_SHELL, _read_shell),
     (FAILURES, _read_pytest),
     (_NOT_STARTED, _read_not_started),
     (_BY_LAUNCHER, _read_launcher),
     (_HANDLED, _read_handled),
+    (_ANY_TRACEBACK, _read_any_traceback),
 )

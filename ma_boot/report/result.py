@@ -120,7 +120,7 @@ class RunResult(NamedTuple):
         if self.not_started is not None or self.hung or self.left or self.stopped_for is not None:
             return False
         if self.is_released:
-            return all(ended.code == 0 or ended.stopped for ended in self.exits)
+            return bool(self.exits) and all(ended.code == 0 or ended.stopped for ended in self.exits)
         return bool(self.exits) and all(ended.code == 0 and not ended.stopped for ended in self.exits)
 
     @property

@@ -142,7 +142,7 @@ def cause(job: SimulatedJob, run: RunResult, code: int) -> str:
         return str(doubt_in_job(job) or "success")
     failure = run.first_failure
     named = min(_named_causes(job), key=order, default=None) if failure is not None else None
-    if named is not None and named.rank is not None:
+    if named is not None and (named.rank is not None or named.place or named.hint):
         return str(named)
     if failure is None:
         by = signal_name(code - 128)

@@ -149,7 +149,9 @@ def boot(request: BootRequest, context: ProcessContext) -> Ending:
             sending = sending_outputs(state.transfers, checkpoints, journal, inbox)
             with sending, journal.phase("run") as phase:
                 renew = partial(_renew, state, placement)
-                run = reached.run = train(TrainingRun(state, plan, checkpoints, reset, renew))
+                run = reached.run = train(
+                    TrainingRun(state, plan, training.origin, checkpoints, reset, renew)
+                )
                 phase.outcome, phase.detail = run.outcome, run.summary()
         # Errors of ma_boot itself, too: the outputs are uploaded before they are reported.
         except Exception as caught:

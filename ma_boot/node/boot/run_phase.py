@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Callable, NamedTuple
 from ma_boot.errors import BootError, ConfigError, Stopped
 from ma_boot.node.boot.boot_state import Boot
 from ma_boot.node.boot.checkpoint_phase import CutFiles, NodeCheckpoints
+from ma_boot.node.boot.failure_advice import FailurePlace, failure_advice
 from ma_boot.node.boot.node_health import find_defect, wait_for_cards
 from ma_boot.node.boot.options import RunOptions
 from ma_boot.node.launch.launch_plan import LaunchPlan, WorkerSpec
 from ma_boot.node.observe.hang_detector import HangDetector
 from ma_boot.node.observe.metrics.progress import has_step
 from ma_boot.node.observe.metrics.sampler import Metrics, Sampling
+from ma_boot.node.observe.port_watch import PortWatch
 from ma_boot.node.observe.reset import ResetWatch
 from ma_boot.node.observe.saving.save_agreement import SaveAgreement
 from ma_boot.node.observe.saving.save_requests import SaveOptions, SaveRequests
@@ -27,7 +29,6 @@ from ma_boot.node.peers.restart_coordinator import PeerOver
 from ma_boot.node.supervisor.supervise import Limits, Observer, supervise
 from ma_boot.platform.modelarts.job import JOB_TOKEN, JobEnvironment, instance_name
 from ma_boot.processes.orphan_guard import own_marker
-from ma_boot.report.explain import missing_files, output_of_failed_rank
 from ma_boot.report.result import RunResult
 from ma_boot.wording import Message
 
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 # Seconds; max. time to publish checkpoints after an attempt, a part of those in which the nodes have to
 # agree.
 PUBLISH_SECONDS = 60.0
-# Missing files for which advice is given.
-MOST_FILES_NAMED = 3
 # Variable of the ranks that names the file of save requests; read by `ma_boot.training`.
 SAVE_FILE = "MABOOT_SAVE_FILE"
 
@@ -59,12 +58,14 @@ def check_restarts(options: RunOptions, job: JobEnvironment, has_channel: bool) 
 class TrainingRun(NamedTuple):
     """Run phase of a node: the launch plan, and the parts that prepare a further attempt.
 
+    `python` is the training's, with what selected it.
     `reset` is the watch on MindCluster's reset file, if there is one; `renew` reads the rank table again,
     with a check that its waits call.
     """
 
     boot: Boot
     plan: LaunchPlan
+    python: str
     checkpoints: NodeCheckpoints
     reset: ResetWatch | None
     renew: Callable[[Callable[[], None]], None]
@@ -84,9 +85,10 @@ def train(run: TrainingRun) -> RunResult:
     """
     result = _run_attempts(run)
     advice: tuple[str, ...] = ()
-    with run.boot.journal.best_effort("no advice on files"):
-        advice = _advice_on_files(result, run.plan.code, run.plan.workers[0].cwd)
-    return result._replace(advice=advice)
+    with run.boot.journal.best_effort("no advice on the failure"):
+        cwd = run.boot.job.with_job_paths(run.plan.workers[0].cwd)
+        advice = failure_advice(result, FailurePlace(run.plan.code, cwd, run.python))
+    return result if result.advice else result._replace(advice=advice)
 
 
 def _run_attempts(run: TrainingRun) -> RunResult:
@@ -136,7 +138,9 @@ def _run_attempt(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) 
     environ = boot.context.environ
     container = instance_name(environ)
     script = _script_watch(run, workers, attempt)
+    ports = PortWatch()
     observers: list[Observer] = [
+        ports,
         *(script.observers if script is not None else ()),
         CutFiles(run.checkpoints.outputs),
         Metrics(sampling, inbox, journal),
@@ -160,7 +164,10 @@ def _run_attempt(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) 
         observers=observers,
     )
     result = result if script is None else script.result(result)
-    return result._replace(hung=hangs.hung, suspect=hangs.suspect)
+    # From here on, the paths of a rehearsal are those of the job, in causes and in the report.
+    exits = (ended._replace(output=boot.job.with_job_paths(ended.output)) for ended in result.exits)
+    advice = ports.advice(result.first_failure)
+    return result._replace(exits=tuple(exits), hung=hangs.hung, suspect=hangs.suspect, advice=advice)
 
 
 def _script_watch(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) -> ScriptWatch | None:
@@ -264,23 +271,3 @@ def _decide(run: TrainingRun, result: RunResult, workers: Sequence[WorkerSpec]) 
         verdict = Verdict(end.attempt, False, "the job was stopped", "stop")
     boot.journal.event("verdict", **{**end._asdict(), **verdict._asdict()})
     return verdict
-
-
-def _advice_on_files(run: RunResult, code: str | None, cwd: str) -> tuple[str, ...]:
-    """Returns advice if the first process to fail did not find a file that is beside its script in `code`."""
-    failure = run.first_failure
-    if failure is None or code is None or os.path.realpath(code) == os.path.realpath(cwd):
-        return ()
-    named = missing_files(output_of_failed_rank(failure.output))
-    names = (os.path.relpath(name, cwd) if name.startswith(cwd + os.sep) else name for name in named)
-    beside = [name for name in names if not os.path.isabs(name) and os.path.exists(os.path.join(code, name))]
-    return tuple(
-        Message.of(
-            "{} is beside the script in {}, but was looked for in the working directory {}: add --workdir "
-            "code, or open it by the path of the script (__file__)",
-            name,
-            code,
-            cwd,
-        )
-        for name in beside[:MOST_FILES_NAMED]
-    )

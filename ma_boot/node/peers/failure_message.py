@@ -6,7 +6,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
-from ma_boot.report.cause import ENDED_EARLY, LOST_PEER, MOST_FAILURES, OWN, RAISED, Cause, readable
+from ma_boot.report.cause import (
+    ENDED_EARLY,
+    LOST_PEER,
+    MOST_FAILURES,
+    OWN,
+    RAISED,
+    Cause,
+    readable,
+    readable_text,
+)
 from ma_boot.wording import text_in
 
 
@@ -42,6 +51,7 @@ def read_failures(node: int, body: Mapping[str, Any], has_rank: Callable[[int, i
                     evidence=evidence,
                     place=place,
                     hint=hint,
+                    text=text_in(row, "text", readable_text),
                 )
             )
     except (KeyError, TypeError, ValueError, OverflowError):

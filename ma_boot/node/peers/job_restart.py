@@ -67,9 +67,9 @@ class Evidence(NamedTuple):
     policy: RestartPolicy
 
     @property
-    def words(self) -> str:
-        """The words of the cause; empty without one."""
-        return self.cause.words if self.cause is not None else ""
+    def text(self) -> str:
+        """The whole message of the cause; empty without one."""
+        return _whole_message(self.cause) if self.cause is not None else ""
 
 
 def decide(
@@ -106,7 +106,7 @@ def _broken_node(evidence: Evidence) -> str:
     broken: list[str] = [
         Message.of("node {}: {}", node, end.unhealthy) for node, end in ends if end.unhealthy
     ]
-    if not broken and re.search(_HARDWARE, evidence.words):
+    if not broken and re.search(_HARDWARE, evidence.text):
         broken = [str(evidence.cause)]
     gaps = "; ".join(["{}"] * len(broken))
     return Message.of("hardware: needs new pods ({})", Message.of(gaps, *broken)) if broken else ""
@@ -122,7 +122,8 @@ def _configuration(evidence: Evidence) -> str:
     if cause is None:
         return ""
     meaning: str = CONFIGURATION_CODES.get(cause.code, "")
-    if not meaning and re.match(_CONFIGURATION, cause.words):
+    is_known = re.match(_CONFIGURATION, cause.words) or re.search(_CONFIGURATION_OF_HCCL, evidence.text)
+    if not meaning and is_known:
         meaning = Message("it fails in the same way again")
     # After the first step a missing file may be a shard on a shared file system, which comes back.
     begun = any(end.stepped or end.whole for end in ends)
@@ -180,9 +181,8 @@ CONFIGURATION_CODES = {
     126: Message("a command that is not executable"),
     127: Message("a command that does not exist"),
 }
-_CONFIGURATION = (
-    r"(ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b|.*\bEI00(04|14|17)\b"
-)
+_CONFIGURATION = r"(ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b"
+_CONFIGURATION_OF_HCCL = r"\bEI00(04|14|17)\b"
 _MISSING_FILE = r"\bFileNotFoundError\b|No such file or directory|\bdoes not exist\b"
 # Errors of CUDA, of torch_npu and CANN (507053, 507054), and of any disk.
 _HARDWARE = (
@@ -194,12 +194,15 @@ _TRANSIENT = (
     r"(?i)(?<!With)time(d |-)?out|temporar|try again|unreachable|connection|broken pipe"
     r"|name resolution|Name or service not known"
     r"|\b(HTTP|status|code|error)\W{1,3}(429|50[0234])\b|SlowDown|Service ?Unavailable|TooManyRequests"
-    r"|InternalError|stale file handle|input/output error|EJ0001|\bEI00(06|13)\b|link (down|error)"
+    r"|InternalError|stale file handle|input/output error|link (down|error)"
     r"|address already in use"
 )
-# Errors of a launcher that only pass on the failure of a process.
+# The same of HCCL, anywhere in a message; a port in use is EJ0003, EI0019 or EI0020.
+_TRANSIENT_OF_HCCL = r"\bEJ000[13]\b|\bEI00(06|13|19|20)\b"
+# Errors of a launcher that only pass on the failure of a process, and a signal with the stack where it came.
 _WITHOUT_CONTENT = (
     r"(\w+\.)*(ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException)\b"
+    r"|Fatal Python error: "
 )
 # Addresses, times, sizes and process ids, which differ between two attempts with the same failure.
 _VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.:]\d+)+|\d{4,}")
@@ -207,7 +210,19 @@ _VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.:]\d+)+|\d{4,}")
 
 def _is_transient(cause: Cause | None) -> bool:
     """Returns whether a failure often disappears by itself."""
-    return cause is not None and (cause.evidence == LOST_PEER or bool(re.search(_TRANSIENT, cause.words)))
+    if cause is None:
+        return False
+    is_known = re.search(_TRANSIENT, cause.words) or re.search(_TRANSIENT_OF_HCCL, _whole_message(cause))
+    return cause.evidence == LOST_PEER or bool(is_known)
+
+
+def _whole_message(cause: Cause) -> str:
+    """Returns the words of a cause, and below them the whole message.
+
+    HCCL's code and the reason stand in its later lines; a masked or a collapsed text may stand in the words
+    alone.
+    """
+    return f"{cause.words}\n{cause.text}"
 
 
 def _is_deterministic(cause: Cause | None) -> bool:

@@ -65,6 +65,17 @@ class JobEnvironment(NamedTuple):
     node_variables: tuple[str, ...] = ()
 
     @property
+    def simulated_root(self) -> str:
+        """Directory that stands in for `/` in a rehearsal without containers; empty on the platform."""
+        root, home, _ = self.home.rpartition(PLATFORM_HOME)
+        return root if home and self.home.endswith(PLATFORM_HOME) else ""
+
+    def with_job_paths(self, text: str) -> str:
+        """Returns a text with the paths of a rehearsal as they are in the job."""
+        root = self.simulated_root
+        return text.replace(f"{root}/", "/") if root else text
+
+    @property
     def failure_file(self) -> str:
         """Path of the failure report as JSON; the training may write the file itself."""
         return os.path.join(self.log_dir, f"{self.name}-node-{self.node_rank}-failure.json")

@@ -13,7 +13,8 @@ from markupsafe import Markup
 
 from ma_boot.errors import ExitCode, signal_name
 from ma_boot.report.doubt import REMEDY
-from ma_boot.report.explain import last_words, meaning_of, out_of_memory, own_words
+from ma_boot.report.explain import meaning_of, out_of_memory
+from ma_boot.report.failure import last_words, own_words
 from ma_boot.report.hints import hints_for
 from ma_boot.report.page.language import OUR_CODE, OUR_CODES, TRAINING_CODE, Text, in_both, same
 from ma_boot.report.timeline.job_timeline import JobOutcome, ProcessSpan, Timeline

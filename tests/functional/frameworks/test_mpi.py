@@ -41,7 +41,7 @@ def test_four_ranks_on_more_slots_than_cores(node: Node, non_sink: bool) -> None
         (
             "raise",
             1,
-            "the cause on this node: rank 2: ValueError: planted in rank 2, at programs/mpi_rank.py:40",
+            "(exit code of the training process): ValueError: planted in rank 2, at programs/mpi_rank.py:40",
         ),
         ("7", 7, "rank 2 under mpirun ended with exit code 7"),
         ("SIGKILL", 137, "rank 2 under mpirun ended with exit code 137"),

@@ -59,7 +59,7 @@ def test_failed_rank_stops_the_others_after_the_grace_period(node: Node, script:
     assert ended.code == 1, ended.output
     last = ended.output.splitlines()[-1]
     assert re.fullmatch(
-        r"\[ma_boot\] the cause on this node: rank 1: ValueError: bad shard, at \S*rank.py:\d+", last
+        r"\[ma_boot\] exit code 1: rank 1 ended with .*: ValueError: bad shard, at \S*rank.py:\d+", last
     )
     assert re.search(
         r"rank 1 \(pid \d+\) of the command has failed, and other ranks have run on", ended.output
@@ -182,7 +182,9 @@ def test_cause_is_in_the_file_of_a_rank_and_not_in_the_scripts_warnings(node: No
     ended = node.boot("bash", "run.sh")
     assert ended.code == 1, ended.output
     assert "ulimit" not in ended.output.splitlines()[-1]
-    assert "rank 1: ValueError: vocab size differs" in ended.output.splitlines()[-1]
+    assert (
+        "(exit code of the training process): ValueError: vocab size differs" in ended.output.splitlines()[-1]
+    )
 
 
 # Starts two ranks as torchrun does: if one fails, it stops the other, and starts both again.
@@ -418,4 +420,6 @@ def test_failed_rank_of_a_script_of_the_guides_is_the_cause(tmp_path: Path, name
     )  # fmt: skip
     assert done.returncode == 1, done.stdout
     last = done.stdout.splitlines()[-1]
-    assert re.match(r"\[ma_boot\] the cause on this node: rank 1: ValueError: bad shard, at \S+\.py:6", last)
+    assert re.match(
+        r"\[ma_boot\] exit code 1: rank 1 ended with .*: ValueError: bad shard, at \S+\.py:6", last
+    )

@@ -209,3 +209,11 @@ def test_node_0_tells_the_failures_of_others() -> None:
 def test_words_are_one_line_that_moves_no_cursor() -> None:
     assert readable("\x1b[2Ja\u202eb\tc\nsecond line") == r"\x1b[2Ja\u202eb\tc"
     assert len(readable("x" * 10_000)) == 300
+
+
+def test_whole_message_of_an_exception_reaches_the_other_nodes() -> None:
+    text = "RuntimeError: HCCL function error, error code is 1\nConfig_Error_Ranktable(EI0014): wrong version"
+    own = causes_of([ended(3, 1, 5.0, TRACEBACK.format(text))], 3, 0.0)
+    assert own[0].text == text
+    received = read_failures(3, json.loads(json.dumps(failures_body(own))), has_rank=lambda node, rank: True)
+    assert received == own

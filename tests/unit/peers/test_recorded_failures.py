@@ -46,8 +46,8 @@ def read(file: Path) -> Recorded:
 
 
 def of_attempt(output: str, attempt: int) -> str:
-    """The output of another attempt, in which process ids and ports are others."""
-    return re.sub(r"\b\d{5,}\b", lambda number: str(int(number[0]) + 1000 * attempt), output)
+    """The output of another attempt, in which process ids and ports are others, but not codes of CANN."""
+    return re.sub(r"\b(?!507\d{3}\b)\d{5,}\b", lambda number: str(int(number[0]) + 1000 * attempt), output)
 
 
 def verdicts(recorded: Recorded, with_progress: bool = False) -> list[Verdict]:
@@ -98,3 +98,8 @@ def test_each_label_has_several_failures() -> None:
 def test_job_that_advances_restarts_until_its_budget_is_used_up(file: Path) -> None:
     decided = verdicts(read(file), with_progress=True)
     assert (len(decided), decided[-1].rule) == (MANY + 1, "budget")
+
+
+def test_signal_with_a_stack_of_python_may_come_three_times() -> None:
+    output = 'Fatal Python error: Segmentation fault\n\nCurrent thread 0x7f (most recent call first):\n  File "/a/train.py", line 3 in f\n'
+    assert len(verdicts(Recorded("unknown", 139, 11, False, output))) == 3

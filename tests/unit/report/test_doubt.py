@@ -91,7 +91,7 @@ mindspore/ccsrc/plugin/device/ascend/hal/hccl_adapter.cc:402 Init"""
         (f"Error executing job with overrides: ['lr=1']\n{raised('KeyError: 1', 'main')}", "KeyError: 1", "code/train.py:12"),
         (f"{raised('KeyError: 1', 'f')}\nDuring handling of the above exception, another exception occurred:\n\n{NAN}", "ValueError: loss is nan", "code/train.py:12"),
         (f"{NAN}Exception ignored in: <function f at 0x7f>\n{raised('TypeError: x', '__del__')}done\n", "ValueError: loss is nan", "code/train.py:12"),
-        (raised(ASCEND) + "done\n", "RuntimeError: Preprocess failed before run graph 1. The details refer to 'Ascend Error Message'", "code/train.py:12"),
+        (raised(ASCEND) + "done\n", "RuntimeError: Preprocess failed before run graph 1. The details refer to 'Ascend Error Message'. EI0006: Getting socket times out. Reason: some NPUs in the cluster are abnormal", "code/train.py:12"),
         (raised("RuntimeError: EJ0001: x\n" + "        Solution: y\n" * 20) + "saved\n" * 10, "RuntimeError: EJ0001: x", "code/train.py:12"),
         (raised("torch.OutOfMemoryError: CUDA out of memory."), "torch.OutOfMemoryError: CUDA out of memory", "code/train.py:12"),
         ('  File "/home/me/code/train.py", line 1\n    x = = 1\n        ^\nSyntaxError: invalid syntax\n', "SyntaxError: invalid syntax", "code/train.py:1"),

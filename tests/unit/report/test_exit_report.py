@@ -320,7 +320,11 @@ def test_only_processes_that_all_ended_well_by_themselves_give_0(ending: Ending)
     all_well = (
         run is not None
         and bool(run.exits)
-        and all(process.code == 0 and not process.stopped for process in run.exits)
+        and all(
+            (process.code == 0 and not process.stopped)
+            or (run.is_released and (process.stopped or not process.code))
+            for process in run.exits
+        )
         and not (run.not_started or run.hung or run.left or run.stopped_for)
     )
     nothing_else = ending.stopped_by is None and ending.error is None and ending.lost is None
@@ -373,3 +377,13 @@ def test_the_words_of_a_coloured_exception_have_no_escape_sequences() -> None:
     assert end_event(ending)["words"] == "RuntimeError:  failed\\x08"
     assert report_lines(ending)[-1].endswith("RuntimeError:  failed\\x08")
     assert not any("\x1b" in line for line in report_lines(ending))
+
+
+def test_ranks_with_the_exception_of_the_cause_share_a_line() -> None:
+    output = RAISED.format("ValueError: no layer")
+    exits = tuple(ended(rank, 1)._replace(output=output) for rank in range(4))
+    other = ended(4, 1)._replace(output=RAISED.format("KeyError: 'x'"))
+    lines = report_lines(Ending.of(None, [], None, RunResult((*exits, other)), None))
+    assert lines.count("  | ValueError: no layer") == 1
+    assert "3 more ranks: the same: rank 1, rank 2, rank 3" in lines
+    assert any(line.startswith("rank 4 ended") and line.endswith("KeyError: 'x'") for line in lines)

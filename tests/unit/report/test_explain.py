@@ -9,14 +9,12 @@ from ma_boot.report.explain import (
     EXIT_CODES,
     explanation,
     failed_mpi_rank,
-    last_exception,
-    last_words,
     missing_files,
     output_of_failed_rank,
-    place_of_exception,
     some_mpi_rank_failed,
     tells_of_sigkill,
 )
+from ma_boot.report.failure import find_failure, last_words
 from ma_boot.report.result import WorkerExit
 
 TRACEBACK = "Traceback (most recent call last):"
@@ -32,6 +30,16 @@ Traceback (most recent call last):
   File "train.py", line 9, in <module>
     save()
 OSError: [Errno 28] No space left on device"""
+
+
+def last_exception(output: str) -> str | None:
+    failure = find_failure(output)
+    return failure.words if failure is not None else None
+
+
+def place_of_exception(output: str) -> str:
+    failure = find_failure(output)
+    return failure.place if failure is not None else ""
 
 
 def ended(code: int, oom: str | None = None, by: int | None = None) -> WorkerExit:

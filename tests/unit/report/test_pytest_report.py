@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ma_boot.report.doubt import failure_at_end
-from ma_boot.report.explain import exception_at_end, place_of_exception
+from ma_boot.report.failure import find_failure
 
 REPORT = """\
 resnet50_distributed_training.py::test_train step 1
@@ -41,8 +41,9 @@ ENDS = [
 @pytest.mark.parametrize("end", ENDS)
 def test_first_failed_test_is_the_failure(end: str) -> None:
     output = f"{REPORT}{end}\n"
-    assert exception_at_end(output) == "ValueError: bad shard"
-    assert place_of_exception(output) == "src/data.py:2"
+    failure = find_failure(output)
+    assert failure is not None
+    assert (failure.words, failure.place) == ("ValueError: bad shard", "src/data.py:2")
     assert failure_at_end(output) == ("ValueError: bad shard", "src/data.py:2")
 
 
@@ -50,7 +51,7 @@ def test_first_failed_test_is_the_failure(end: str) -> None:
     "output", [REPORT, "======= 3 passed in 0.03s =======\n", f"{REPORT}{ENDS[0]}\n" + "line\n" * 50]
 )
 def test_report_without_its_end_or_long_before_is_no_failure(output: str) -> None:
-    assert exception_at_end(output) is None
+    assert find_failure(output) is None
     assert failure_at_end(output) is None
 
 

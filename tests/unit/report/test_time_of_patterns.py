@@ -19,14 +19,11 @@ from ma_boot.report.console import painted
 from ma_boot.report.doubt import doubt_of
 from ma_boot.report.explain import (
     failed_mpi_rank,
-    last_exception,
-    last_words,
     missing_files,
     output_of_failed_rank,
-    own_words,
-    place_of_exception,
     tells_of_sigkill,
 )
+from ma_boot.report.failure import find_failure, last_words, own_words
 from ma_boot.report.hints import hints_for, with_store_hint
 from ma_boot.report.page.read import _plain
 from ma_boot.report.result import WorkerExit
@@ -46,8 +43,8 @@ def doubts(text: str) -> object:
 READERS: dict[str, Callable[[str], object]] = {
     reader.__name__: reader
     for reader in (
-        doubts, failures, last_dump, threads_of, parse_link, parse_npu_rows, failed_mpi_rank, last_exception, last_words,
-        missing_files, output_of_failed_rank, own_words, place_of_exception, tells_of_sigkill, hints_for, with_store_hint, _plain,
+        doubts, failures, last_dump, threads_of, parse_link, parse_npu_rows, failed_mpi_rank, find_failure, last_words,
+        missing_files, output_of_failed_rank, own_words, tells_of_sigkill, hints_for, with_store_hint, _plain,
     )
 }  # fmt: skip
 READERS["waited_for"] = lambda text: waited_for(text, 0)
@@ -59,7 +56,8 @@ REPEATED = (
     "Thread 0x1 ", "Wait for connection ", "HCCL ", "NCCL ", "gloo ", "scheduler ", ': "', '", line ', "[1,1]<stdout>: ",
     "authorization: ", "Traceback (most recent call last):\n", "it/s]Traceback (most recent call last):",
     "Aborted\n", "a\nSyntaxError: ", "a: line 1: 1 Aborted ", "terminate called recursively\n", "Fatal Python error: a\n",
-    ":1: Warning: Aborted", "SyntaxError: \na\n", "100%|loss ",
+    ":1: Warning: Aborted", "SyntaxError: \na\n", "100%|loss ", "F1128 1 ", "2026-11-28 a: F ", "thread 'a' panicked at '",
+    "a:1: ", ": Assertion `", "[default0]:", "ray.exceptions.RayTaskError: \n", "EI0006 ", "address already in use port ",
 )  # fmt: skip
 BEFORE = {
     "a thread": "Thread 0x" + "a" * KEPT,
