@@ -1,6 +1,7 @@
 """Texts of the page, and translations of ma_boot's own messages in events, in English and Chinese.
 
-`templates/chinese.txt` has a Chinese template for each English template of a `Message`.
+`templates/chinese.txt` has a Chinese template for each English template of a `Message`, except hints, whose
+table has both languages.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from markupsafe import Markup, escape
 
 from ma_boot import wording
 from ma_boot.errors import signal_name
+from ma_boot.report.hint_table import hint_table
 from ma_boot.wording import Message
 
 _BOTH = Markup('<span class="en">{}</span><span class="zh" lang="zh-CN">{}</span>')
@@ -143,4 +145,5 @@ def catalogue() -> Mapping[str, str]:
     """Reads the Chinese templates; the keys are the English ones."""
     text = (Path(__file__).with_name("templates") / "chinese.txt").read_text(encoding="utf-8")
     entries = (entry.partition("\n") for entry in text.rstrip("\n").split("\n\n")[1:])
-    return {english: chinese for english, _, chinese in entries}
+    hints = {row.english: row.chinese for row in hint_table()}
+    return {**hints, **{english: chinese for english, _, chinese in entries}}

@@ -20,7 +20,8 @@ from ma_boot.node.observe.suspect import suspect
 from ma_boot.redact import masked, without_secrets
 from ma_boot.report.cause import Cause, cause_of, causes_of
 from ma_boot.report.explain import EXIT_CODES, meaning_of
-from ma_boot.report.hints import OUTPUT_HINTS, STORE_HINTS, hints_for, with_store_hint
+from ma_boot.report.hint_table import hint_table
+from ma_boot.report.hints import hints_for, with_store_hint
 from ma_boot.report.page.language import catalogue, in_both
 from ma_boot.report.page.read import page_of
 from ma_boot.report.result import HangSuspect, WorkerExit, node_and_rank
@@ -45,7 +46,7 @@ def literals(node: ast.expr) -> Iterator[str]:
 
 def templates() -> set[str]:
     """Every template in the sources; those that are no literals where the message is made are listed here."""
-    of_tables = {text for table in (OUTPUT_HINTS, STORE_HINTS, OWN_WORK) for _, text in table}
+    of_tables = {*(text for _, text in OWN_WORK), *(row.english for row in hint_table())}
     templates: set[str] = {*of_tables, *EXIT_CODES.values(), "in {}", "waiting for the device in {}"}
     for path in SOURCES:
         names: dict[str, list[str]] = {}
@@ -165,7 +166,7 @@ def test_a_secret_in_a_gap_is_masked_and_the_message_stays_one() -> None:
 
 
 def test_an_event_that_is_read_again_keeps_its_hint(tmp_path: Path) -> None:
-    hint = next(text for _, text in STORE_HINTS if "OBS_ACCESS_KEY_ID" in text)
+    hint = next(row.english for row in hint_table() if "OBS_ACCESS_KEY_ID" in row.english)
     fields = {"kind": "end", "cause": Message(hint), "exit_code": 69, "time": 5.0, "node": 0}
     (tmp_path / "a-events.jsonl").write_text(json.dumps(coded(masked(fields))) + "\n")
     page = page_of([tmp_path / "a-events.jsonl"]).text
