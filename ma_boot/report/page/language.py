@@ -6,6 +6,7 @@ table has both languages.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -132,7 +133,7 @@ def _in_chinese(text: str) -> str:
     if not isinstance(text, Message):
         return text
     args = [_in_chinese(arg) for arg in text.args]
-    template = catalogue().get(text.template)
+    template = chinese_template(text.template)
     if template is not None:
         # An event of another version may have fewer arguments than the template has gaps.
         with suppress(IndexError):
@@ -140,10 +141,25 @@ def _in_chinese(text: str) -> str:
     return Message(text.template, tuple(args))
 
 
+def chinese_template(english: str) -> str | None:
+    """Returns the Chinese template of a message or a hint; None if there is none.
+
+    The table of hints is read only for a template with words that is no message of ma_boot's own: few pages
+    have a hint.
+    """
+    known = catalogue().get(english)
+    return hints_in_chinese().get(english) if known is None and re.search(r"\w", english) else known
+
+
 @cache
 def catalogue() -> Mapping[str, str]:
     """Reads the Chinese templates; the keys are the English ones."""
     text = (Path(__file__).with_name("templates") / "chinese.txt").read_text(encoding="utf-8")
     entries = (entry.partition("\n") for entry in text.rstrip("\n").split("\n\n")[1:])
-    hints = {row.english: row.chinese for row in hint_table()}
-    return {**hints, **{english: chinese for english, _, chinese in entries}}
+    return {english: chinese for english, _, chinese in entries}
+
+
+@cache
+def hints_in_chinese() -> Mapping[str, str]:
+    """Returns the Chinese templates of hints; the keys are the English ones."""
+    return {row.english: row.chinese for row in hint_table()}
