@@ -72,7 +72,7 @@ def _matches(text: str, starts: Mapping[str, int]) -> list[Match]:
     for row, expression in rows_for(starts):
         match = expression.search(text, starts[row.where])
         if match and not any(match.start() < other.end and other.start < match.end() for other in found):
-            groups = tuple(group or "?" for group in match.groups())
+            groups = tuple(printable(group or "?") for group in match.groups())
             found.append(Match(row, match.group(0), groups, start=match.start(), end=match.end()))
     return found
 

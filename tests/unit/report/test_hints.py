@@ -138,6 +138,10 @@ def test_hint_names_the_figure_of_the_message() -> None:
     assert "had no 5.03 GiB left" in hints_for(raised(TEXTS["npu-oom"]["real"]))[0]
 
 
+def test_figure_of_a_message_brings_no_control_characters() -> None:
+    assert "\a" not in hints_for(raised("[Errno 2] No such file or directory: '/a\a.json'"))[0]
+
+
 def test_special_version_of_a_rank_table_is_no_matter_of_devices() -> None:
     assert "choose the device" not in "".join(hints_for(raised(TEXTS["EI0014-version"]["real"])))
 
