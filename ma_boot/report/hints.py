@@ -1,223 +1,111 @@
-"""Hints for known errors, by patterns of a process's output or of an error of OBS. Pure.
-
-A new hint has a pattern with bounded repetitions (the output may contain the beginning of a match a thousand
-times), and a sentence with the remedy. Sources: ModelArts' troubleshooting guide, CANN's HCCL fault diagnosis
-(EI and EJ codes), ModelArts' own launcher, the error codes of the OBS API reference.
-"""
+"""Hints for known errors in the output of a process or in an error of OBS. Pure, but for the table's file."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+from ma_boot.report.explain import MOST_LINES_AFTER, exception_at_end, output_lines
+from ma_boot.report.hint_table import END, ERROR, OBS, Hint, rows_for
 from ma_boot.wording import Message, in_lines
+from path_mapping.errors import printable
 
 MOST_HINTS = 3
-_OWN_OPTIONS = r"--(local|nodes|devices-per-node|rendezvous|workdir|path-mapping|obs-root)\b"
-OUTPUT_HINTS: tuple[tuple[str, str], ...] = (
-    (
-        r"EI0004|is not a valid real path",
-        "HCCL could not read its rank table: RANK_TABLE_FILE must name the file that ma_boot wrote; does the "
-        "script or a sourced file set it again?",
-    ),
-    (
-        r"EI0014|ranktable config devId",
-        "HCCL found a different device or address than in the rank table: does the script choose the device "
-        "itself? It must use DEVICE_ID as ma_boot sets it and leave ASCEND_RT_VISIBLE_DEVICES alone",
-    ),
-    (
-        r"EI0017",
-        "a field is missing in HCCL's rank table: `ma_boot rank-table validate FILE` lists every problem",
-    ),
-    (
-        r"EJ0001|previous training process",
-        "a process of an earlier run still held the NPU: wait about 15 s, or find it with `npu-smi info`",
-    ),
-    (
-        r"Connection (closed|reset) by (remote )?peer|remote worker crashing|Socket Timeout.{0,400}store",
-        "this rank lost its peer, so another one probably failed first: look for exceptions of the other "
-        "ranks, here and in the reports of the other nodes",
-    ),
-    (
-        r"EI0006|Getting socket times out|[Ww]ait for connection.{0,40}time ?out",
-        "a rank did not connect in time: look for the first failure in the logs of the other nodes; "
-        "HCCL_CONNECT_TIMEOUT must exceed the difference between the nodes' start times",
-    ),
-    (
-        r"EI0002|[Nn]otify.{0,40}time ?out|HCCL_EXEC_TIMEOUT",
-        "a collective operation timed out waiting for a rank: look for the first failure on the other ranks, "
-        "and for ranks that run fewer steps than others",
-    ),
-    (
-        r"retCode ?= ?0x91",
-        "MindSpore could not execute its graph, usually because of missing data or wrong parameters: see the "
-        "plog (ASCEND_PROCESS_LOG_PATH)",
-    ),
-    (
-        r"No space left on device|\[Errno 28\]",
-        "the disk is full: `/cache` is the large one, shared by inputs, outputs and code; a tree of more "
-        "than 500,000 files fills it too",
-    ),
-    (
-        r"UpdateTopoState|The scheduler.{0,40}(disconnect|lost|time)",
-        "MindSpore's scheduler lost a worker: the cause is in that worker's log",
-    ),
-    (
-        rf"unrecognized arguments?: .{{0,2000}}{_OWN_OPTIONS}",
-        "options of ma_boot go before COMMAND: everything after it belongs to the training",
-    ),
-    (
-        rf"unrecognized arguments?: (?!.{{0,2000}}{_OWN_OPTIONS}).*",
-        "ModelArts appends inputs, outputs and hyper-parameters of the job form to the command: let the "
-        "script use `parse_known_args()` in place of `parse_args()`",
-    ),
-    (
-        r"environment variable (MASTER_ADDR|MASTER_PORT|RANK|WORLD_SIZE) expected, but not set"
-        r"|KeyError: '(MASTER_ADDR|MASTER_PORT|RANK|WORLD_SIZE)'",
-        "PyTorch's variables come with --rendezvous torch, before COMMAND",
-    ),
-    (
-        r"EADDRINUSE|[Aa]ddress already in use",
-        "a port is in use, by a process of an earlier run or by a second job on this machine",
-    ),
-    (
-        r"[Nn]etwork is unreachable|Name or service not known|Temporary failure in name resolution",
-        "ModelArts' nodes may have no Internet access: load packages and data from OBS",
-    ),
-    (
-        r"libascendcl\.so|libhccl\.so|libge_runner\.so",
-        "CANN's libraries were not found: add --source /usr/local/Ascend/ascend-toolkit/set_env.sh or the "
-        "equivalent of your image",
-    ),
-    (
-        r"Permission denied: '?/home/ma-user",
-        "the image's user must be uid 1000 and own the directory: a `ma-user` with another uid may not write "
-        "there",
-    ),
-    (
-        r"\$'\\r': command not found|\^M: bad interpreter|env: .{0,400}\\r",
-        "the script has Windows line ends (CRLF): convert it by `sed -i 's/\\r$//' FILE`, and set `git "
-        "config core.autocrlf false` before the next clone",
-    ),
-    (
-        r"exec format error|Exec format error",
-        "the program was built for another architecture than this node's (aarch64 or x86_64)",
-    ),
-    (
-        r"Bus error|unable to open shared memory|/dev/shm",
-        "/dev/shm may be full: use fewer data loader workers",
-    ),
-    (
-        r"The specified key does not exist|NoSuchKey",
-        "an object does not exist: does the path begin with the bucket?",
-    ),
-)
-STORE_HINTS: tuple[tuple[str, str], ...] = (  # the first match counts
-    (
-        r"SignatureDoesNotMatch",
-        "OBS_SECRET_ACCESS_KEY does not belong to OBS_ACCESS_KEY_ID: copy both again, without spaces",
-    ),
-    (
-        r"InvalidAccessKeyId|InvalidToken",
-        "OBS does not know OBS_ACCESS_KEY_ID: was it deleted? Temporary keys need OBS_SECURITY_TOKEN, "
-        "permanent ones must not have it",
-    ),
-    (
-        r"ExpiredToken|TokenRefreshRequired",
-        "the temporary credentials have expired: create new ones, or set OBS_CREDENTIALS_FILE to a file that "
-        "is kept up to date",
-    ),
-    (r"RequestTimeTooSkewed", "the node's clock is off by more than 15 minutes: see `ma_boot doctor`"),
-    (
-        r"HTTP 30[1278]|PermanentRedirect",
-        "the bucket is in another region: OBS_ENDPOINT must name the bucket's region, and the job must "
-        "run in the same one",
-    ),
-    (
-        r"NoSuchBucket",
-        "there is no such bucket in the region of OBS_ENDPOINT: does the URL begin with its name?",
-    ),
-    (
-        r"HTTP 40[13]|AccessDenied",
-        "the owner of OBS_ACCESS_KEY_ID lacks a permission: list and read for inputs, write for outputs (IAM "
-        "or the bucket policy); a bucket of another account or region gives the same error",
-    ),
-    (
-        r"HTTP 4(00|05|09|16)",
-        "neither other credentials nor another try help: the error code says what OBS does not do; is "
-        "OBS_ENDPOINT an endpoint of OBS, and the bucket an ordinary one?",
-    ),
-    (
-        r"HTTP 429|HTTP 503|SlowDown",
-        "OBS had too many requests: start again; finished files are not transferred again",
-    ),
-    (
-        r"gaierror|Name or service not known|name resolution",
-        "the host name cannot be resolved: is OBS_ENDPOINT correct (https://obs.REGION.example.com), and "
-        "does the job's network resolve the name?",
-    ),
-    (
-        r"obs://[^/\s.]{1,63}\.[^/\s]{1,255}[/\s][\s\S]{0,2000}Hostname mismatch",
-        "the bucket's name has a dot, and the certificate of OBS (*.obs.REGION...) is not valid for such "
-        "names: use a bucket without dots; SSL_CERT_FILE does not help",
-    ),
-    (
-        r"CERTIFICATE_VERIFY_FAILED|certificate verify failed",
-        "the certificate's authority is not trusted here: set SSL_CERT_FILE to its CA bundle; a wrong clock "
-        "is another possible cause",
-    ),
-    (
-        r"[Cc]onnection refused|timed out|unreachable|no connection to|no answer from",
-        "no response: is OBS_ENDPOINT that of the job's region, and can the job's network reach it (VPC, "
-        "proxy, https_proxy)? `ma_boot doctor` tests it",
-    ),
-    (
-        r"not in OBS, neither an object nor anything below it",
-        "check the bucket, upper and lower case, and `/` at the end (a directory); for an optional input set "
-        "required: false",
-    ),
-    (
-        r"\(the job form's ",
-        "does the training write to the path that it got? Remove an output that the job does not need from "
-        "the job form; one that may be empty belongs in the path mapping, with required: false",
-    ),
-    (
-        r"left nothing at these output paths",
-        "does the training write there, relative to the directory where ma_boot was started? For an output "
-        "that may be empty set required: false",
-    ),
-    (
-        r"nothing to upload at these output paths",
-        "relative local paths start in the current directory; for an output that may be empty set required: "
-        "false",
-    ),
-    (
-        r"the environment does not have",
-        "on ModelArts set them in the job's environment variables; on a laptop export them, or use "
-        "--obs-root DIR",
-    ),
-)
+MOST_LINES_AT_END = 100
+LONGEST_LINE = 2000  # characters that are searched
+LONGEST_MATCH = 80  # characters of a known text that are shown
+_TRACEBACK = "Traceback (most recent call last):"
+_CHAINED = "During handling of the above exception|The above exception was the direct cause"
+# Ray's prefix of the lines of its workers.
+_RAY_PREFIX = r"^\(\w[\w.:<>() -]{0,100}\bpid=\d{1,9}(?:, ip=[\d.]{1,15})?\) "
+# A frame of a traceback; the lines of its source are indented further.
+_FRAME = r'\s*File "[^"]{1,4096}", line \d+'
+# Log lines below the level of warnings, and commands that a shell prints before it runs them.
+_ORDINARY = r".{0,100}?(?<![\w=])(?:INFO|DEBUG)\b|\s*(?:\++ |export )"
+
+
+class Match(NamedTuple):
+    """A row of the table whose text was found, the text, and its place in what was searched."""
+
+    row: Hint
+    text: str
+    groups: tuple[str, ...]
+    start: int
+    end: int
+
+    @property
+    def hint(self) -> Message:
+        """The meaning and the remedy."""
+        return Message(self.row.english, self.groups)
 
 
 def hints_for(output: str) -> list[str]:
     """Returns at most three hints for an output, each with the text that it is for."""
-    return [Message.of("{}: {}", *match) for match in islice(_matches(output), MOST_HINTS)]
+    found = matches_in(output)[:MOST_HINTS]
+    return [Message.of("{}: {}", printable(match.text)[:LONGEST_MATCH], match.hint) for match in found]
 
 
 def first_hint(output: str) -> str:
     """Returns the first hint for an output; empty without one."""
-    return next((hint for _, hint in _matches(output)), "")
-
-
-def _matches(output: str) -> Iterator[tuple[str, Message]]:
-    """Yields the known texts in an output, each with its hint."""
-    if output:  # most of the time it is empty, and the patterns take some milliseconds to be compiled
-        matches = ((re.search(pattern, output), hint) for pattern, hint in OUTPUT_HINTS)
-        yield from ((match.group(0), Message(hint)) for match, hint in matches if match)
+    return next((match.hint for match in matches_in(output)), "")
 
 
 def with_store_hint(message: str) -> str:
     """Appends a hint to an error message of OBS or of the network, if one matches."""
-    hint = next((Message(hint) for pattern, hint in STORE_HINTS if re.search(pattern, message)), None)
+    hint = next((match.hint for match in _matches(message, {OBS: 0})), None)
     return message if hint is None else in_lines([message, Message.of("  -> {}", hint)])
+
+
+def matches_in(output: str) -> list[Match]:
+    """Returns the known errors of an output: special ones in the order of the table, else general ones."""
+    if not output:
+        return []
+    text, start = _end_with_error(output)
+    found = _matches(text, {END: 0, ERROR: start})
+    return [match for match in found if not match.row.is_general] or found
+
+
+def _matches(text: str, starts: Mapping[str, int]) -> list[Match]:
+    """Returns the rows that match from the start of their place on; each piece of the text has one hint."""
+    found: list[Match] = []
+    for row, expression in rows_for(starts):
+        match = expression.search(text, starts[row.where])
+        if match and not any(match.start() < other.end and other.start < match.end() for other in found):
+            groups = tuple(printable(group or "?") for group in match.groups())
+            found.append(Match(row, match.group(0), groups, start=match.start(), end=match.end()))
+    return found
+
+
+def _end_with_error(output: str) -> tuple[str, int]:
+    """Returns the last lines of an output without ordinary ones, and the offset at which the error begins."""
+    lines = output_lines(output)
+    start = _first_line_of_error(output, lines)
+    first = max(0, min(start, len(lines) - MOST_LINES_AT_END))
+    before = _without_ordinary(lines[first:start])
+    text = "".join(f"{line}\n" for line in before)
+    return text + "\n".join(_without_ordinary(lines[start:])), len(text)
+
+
+def _first_line_of_error(output: str, lines: Sequence[str]) -> int:
+    """Returns the first line of the exception at the end, with those that led to it.
+
+    Without an exception the last lines count.
+    """
+    starts = [number for number, line in enumerate(lines) if _TRACEBACK in line]
+    if not starts or exception_at_end(output) is None:
+        return max(0, len(lines) - MOST_LINES_AFTER)
+    while len(starts) > 1 and any(re.match(_CHAINED, line) for line in lines[starts[-2] : starts[-1]]):
+        starts.pop()
+    return starts[-1]
+
+
+def _without_ordinary(lines: Sequence[str]) -> list[str]:
+    """Removes what is no error: frames with their source lines, information, echoed commands."""
+    kept, in_frame = [], False
+    for line in lines:
+        shown = re.sub(_RAY_PREFIX, "", line[:LONGEST_LINE])
+        in_frame = re.match(_FRAME, shown) is not None or (in_frame and shown.startswith("    "))
+        if not in_frame and not re.match(_ORDINARY, shown):
+            kept.append(shown)
+    return kept

@@ -25,7 +25,6 @@ from ma_boot.wording import Message, duration, in_lines, lines_of, size
 MOST_NAMED = 8
 # Characters of the cause, of a hint, and of a line of output.
 LONGEST_CAUSE = 400
-LONGEST_HINT = 600
 LONGEST_LINE = 300
 # A job of more nodes than these is not checked for nodes without events.
 MOST_NODES = 4096
@@ -129,7 +128,7 @@ def head_of(timeline: Timeline, tails: Mapping[str, str]) -> Head:
         reason=_rest_of_cause(outcome, why.en),
         last_words_of=_LAST_OUTPUT.filled(who=failed.label if failed else ""),
         last_words="\n".join(line[:LONGEST_LINE] for line in last_words(tail)),
-        hints=[in_both(hint).cut(LONGEST_HINT) for hint in _hints(outcome, tail)],
+        hints=[in_both(hint) for hint in _hints(outcome, tail)],
         boot_command=timeline.boot_command or next(commands, ""),
     )
 

@@ -1,10 +1,12 @@
 """Texts of the page, and translations of ma_boot's own messages in events, in English and Chinese.
 
-`templates/chinese.txt` has a Chinese template for each English template of a `Message`.
+`templates/chinese.txt` has a Chinese template for each English template of a `Message`, except hints, whose
+table has both languages.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -15,6 +17,7 @@ from markupsafe import Markup, escape
 
 from ma_boot import wording
 from ma_boot.errors import signal_name
+from ma_boot.report.hint_table import hint_table
 from ma_boot.wording import Message
 
 _BOTH = Markup('<span class="en">{}</span><span class="zh" lang="zh-CN">{}</span>')
@@ -130,12 +133,22 @@ def _in_chinese(text: str) -> str:
     if not isinstance(text, Message):
         return text
     args = [_in_chinese(arg) for arg in text.args]
-    template = catalogue().get(text.template)
+    template = chinese_template(text.template)
     if template is not None:
         # An event of another version may have fewer arguments than the template has gaps.
         with suppress(IndexError):
             return template.format(*args)
     return Message(text.template, tuple(args))
+
+
+def chinese_template(english: str) -> str | None:
+    """Returns the Chinese template of a message or a hint; None if there is none.
+
+    The table of hints is read only for a template with words that is no message of ma_boot's own: few pages
+    have a hint.
+    """
+    known = catalogue().get(english)
+    return hints_in_chinese().get(english) if known is None and re.search(r"\w", english) else known
 
 
 @cache
@@ -144,3 +157,9 @@ def catalogue() -> Mapping[str, str]:
     text = (Path(__file__).with_name("templates") / "chinese.txt").read_text(encoding="utf-8")
     entries = (entry.partition("\n") for entry in text.rstrip("\n").split("\n\n")[1:])
     return {english: chinese for english, _, chinese in entries}
+
+
+@cache
+def hints_in_chinese() -> Mapping[str, str]:
+    """Returns the Chinese templates of hints; the keys are the English ones."""
+    return {row.english: row.chinese for row in hint_table()}

@@ -20,8 +20,9 @@ from ma_boot.node.observe.suspect import suspect
 from ma_boot.redact import masked, without_secrets
 from ma_boot.report.cause import Cause, cause_of, causes_of
 from ma_boot.report.explain import EXIT_CODES, meaning_of
-from ma_boot.report.hints import OUTPUT_HINTS, STORE_HINTS, hints_for, with_store_hint
-from ma_boot.report.page.language import catalogue, in_both
+from ma_boot.report.hint_table import hint_table
+from ma_boot.report.hints import hints_for, with_store_hint
+from ma_boot.report.page.language import catalogue, chinese_template, hints_in_chinese, in_both
 from ma_boot.report.page.read import page_of
 from ma_boot.report.result import HangSuspect, WorkerExit, node_and_rank
 from ma_boot.wording import MOST_NESTED, Message, coded, in_lines, lines_of, text_in
@@ -45,7 +46,7 @@ def literals(node: ast.expr) -> Iterator[str]:
 
 def templates() -> set[str]:
     """Every template in the sources; those that are no literals where the message is made are listed here."""
-    of_tables = {text for table in (OUTPUT_HINTS, STORE_HINTS, OWN_WORK) for _, text in table}
+    of_tables = {*(text for _, text in OWN_WORK), *(row.english for row in hint_table())}
     templates: set[str] = {*of_tables, *EXIT_CODES.values(), "in {}", "waiting for the device in {}"}
     for path in SOURCES:
         names: dict[str, list[str]] = {}
@@ -65,7 +66,7 @@ def gaps(template: str) -> set[int]:
 
 
 def test_every_message_is_there_in_chinese_with_all_that_it_says() -> None:
-    known = catalogue()
+    known = {**catalogue(), **hints_in_chinese()}
     wanted = {template for template in templates() if any(map(str.isalpha, template))}
     assert len(wanted) > 100
     assert wanted - known.keys() == set()
@@ -109,7 +110,9 @@ def keeps(pieces: Sequence[str], shown: str) -> bool:
 def test_no_word_of_a_message_is_masked(fill: str) -> None:
     """`OBS_ACCESS_KEY_ID: not set` without its `not` says the opposite."""
     english = templates()
-    chinese = {re.sub(r"\{\d?\}", "{}", catalogue()[template]) for template in english & catalogue().keys()}
+    chinese = {
+        re.sub(r"\{\d?\}", "{}", found) for found in map(chinese_template, english) if found is not None
+    }
     for template in english | chinese:
         message = Message.of(template, *[fill] * template.count("{}"))
         outer = Message.of("{}: {}", "OBS_SECRET_ACCESS_KEY", message)
@@ -165,11 +168,11 @@ def test_a_secret_in_a_gap_is_masked_and_the_message_stays_one() -> None:
 
 
 def test_an_event_that_is_read_again_keeps_its_hint(tmp_path: Path) -> None:
-    hint = next(text for _, text in STORE_HINTS if "OBS_ACCESS_KEY_ID" in text)
+    hint = next(row.english for row in hint_table() if "OBS_ACCESS_KEY_ID" in row.english)
     fields = {"kind": "end", "cause": Message(hint), "exit_code": 69, "time": 5.0, "node": 0}
     (tmp_path / "a-events.jsonl").write_text(json.dumps(coded(masked(fields))) + "\n")
     page = page_of([tmp_path / "a-events.jsonl"]).text
-    assert catalogue()[hint] in html.unescape(page)
+    assert hints_in_chinese()[hint] in html.unescape(page)
     assert "******" not in page
 
 
