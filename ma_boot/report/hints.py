@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ma_boot.report.explain import MOST_LINES_AFTER, exception_at_end, output_lines
+from ma_boot.report.explain import output_lines
+from ma_boot.report.failure import MOST_LINES_AFTER, find_failure
 from ma_boot.report.hint_table import END, ERROR, OBS, Hint, rows_for
 from ma_boot.wording import Message, in_lines
 from path_mapping.errors import printable
@@ -93,7 +94,8 @@ def _first_line_of_error(output: str, lines: Sequence[str]) -> int:
     Without an exception the last lines count.
     """
     starts = [number for number, line in enumerate(lines) if _TRACEBACK in line]
-    if not starts or exception_at_end(output) is None:
+    failure = find_failure(output)
+    if not starts or failure is None or not failure.is_exception:
         return max(0, len(lines) - MOST_LINES_AFTER)
     while len(starts) > 1 and any(re.match(_CHAINED, line) for line in lines[starts[-2] : starts[-1]]):
         starts.pop()
