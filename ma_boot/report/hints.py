@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ma_boot.report.explain import output_lines
 from ma_boot.report.failure import MOST_LINES_AFTER, find_failure
 from ma_boot.report.hint_table import END, ERROR, OBS, Hint, rows_for
-from ma_boot.wording import Message, in_lines
+from ma_boot.wording import Message
 from path_mapping.errors import printable
 
 MOST_HINTS = 3
@@ -52,10 +52,9 @@ def first_hint(output: str) -> str:
     return next((match.hint for match in matches_in(output)), "")
 
 
-def with_store_hint(message: str) -> str:
-    """Appends a hint to an error message of OBS or of the network, if one matches."""
-    hint = next((match.hint for match in _matches(message, {OBS: 0})), None)
-    return message if hint is None else in_lines([message, Message.of("  -> {}", hint)])
+def store_hint(message: str) -> Message | None:
+    """Returns the hint for an error message of OBS or of the network; None without one."""
+    return next((match.hint for match in _matches(message, {OBS: 0})), None)
 
 
 def matches_in(output: str) -> list[Match]:
