@@ -2,7 +2,7 @@
 
 The rules are those of the HCCL documentation (rank_table_config_910, _a2, _a3), of its parser, and of
 MindSpore's guide to distributed training on Ascend. A rule that depends on the product is an error if the
-product is known, else a warning.
+product is known, else a warning; a rule of the 910A alone applies only if that product is named.
 """
 
 from __future__ import annotations
@@ -216,12 +216,12 @@ def _shape(table: RankTable, product: str | None) -> Iterator[TableFinding]:
             "server_list", f"{_sizes(sizes)} devices", "the same number on every server", "E_PARA",
             fatal=product is not None,
         )  # fmt: skip
-    if product in ("910b", "a3"):
-        return
-    yield from _shape_of_910a(servers, fatal=product is not None)
+    # A table of fewer than 8 devices per server is ordinary on the newer products.
+    if product == "910a":
+        yield from _shape_of_910a(servers)
 
 
-def _shape_of_910a(servers: Mapping[str, Sequence[Device]], fatal: bool) -> Iterator[TableFinding]:
+def _shape_of_910a(servers: Mapping[str, Sequence[Device]]) -> Iterator[TableFinding]:
     several = len(servers) > 1
     expected = "8 on each of several 910A servers" if several else "1, 2, 4 or 8 on a 910A"
     odd = {
@@ -230,12 +230,12 @@ def _shape_of_910a(servers: Mapping[str, Sequence[Device]], fatal: bool) -> Iter
         if len(devices) not in ((8,) if several else (1, 2, 4, 8))
     }
     if odd:
-        yield TableFinding("server_list", f"{_sizes(odd)} devices", expected, INVALID, fatal)
+        yield TableFinding("server_list", f"{_sizes(odd)} devices", expected, INVALID)
     for server, devices in servers.items():
         ids = sorted(int(device.device_id) for device in devices)
         if len(ids) in (2, 4) and len({device // 4 for device in ids}) > 1:
             group = "devices of one group of the 910A, 0-3 or 4-7"
-            yield TableFinding(f"server {server}", f"devices {_some(ids)}", group, INVALID, fatal)
+            yield TableFinding(f"server {server}", f"devices {_some(ids)}", group, INVALID)
 
 
 def _super_pods(table: RankTable, product: str | None) -> Iterator[TableFinding]:

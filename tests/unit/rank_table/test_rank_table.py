@@ -444,10 +444,13 @@ def test_rule_of_a_product_is_fatal_only_if_the_product_is_known(
 
 
 def test_rule_of_some_products_is_a_warning_on_an_unknown_one() -> None:
-    findings = validate(parse(on_910(3, 4, servers=2)))
-    assert ": 2 devices, expected 8 on each of several 910A servers" in text(findings)
-    assert "found devices 3, 4, expected devices of one group of the 910A" in text(findings)
+    findings = validate(parse(template_two([instance(0, "a", 8), instance(1, "b", 4)])))
+    assert "devices, expected the same number on every server" in text(findings)
     assert errors(findings) == []
+
+
+def test_rules_of_the_910a_apply_only_if_it_is_named() -> None:
+    assert validate(parse(on_910(3, 4, servers=2))) == []
 
 
 @pytest.mark.parametrize(
