@@ -34,7 +34,7 @@ from ma_boot.node.transfers.mapping import configured_store, load_mapping
 from ma_boot.node.transfers.options import TransferOptions
 from ma_boot.platform.modelarts.job import read_job
 from ma_boot.report.console import print_lines
-from ma_boot.report.store_hints import with_store_hint
+from ma_boot.report.hints import with_store_hint
 from ma_boot.wording import columns, size
 from path_mapping.errors import PathMappingError
 from path_mapping.mapping.routes import ObsUrl

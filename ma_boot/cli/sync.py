@@ -31,8 +31,8 @@ from ma_boot.node.transfers.uploads import (
 from ma_boot.platform.modelarts.job import read_job
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.report.console import Console, is_interactive, print_lines
+from ma_boot.report.hints import with_store_hint
 from ma_boot.report.journal import Journal
-from ma_boot.report.store_hints import with_store_hint
 from path_mapping.errors import (
     CredentialsMissing,
     MissingInputs,

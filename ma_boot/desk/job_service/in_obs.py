@@ -16,7 +16,7 @@ from ma_boot.desk.job.request import code_place
 from ma_boot.desk.rehearsal.platform.code_directory import NOT_CODE, code_directory, code_files
 from ma_boot.errors import BootError, ConfigError, InputMissing, StoreUnavailable
 from ma_boot.node.environment.command_words import read_command
-from ma_boot.report.store_hints import with_store_hint
+from ma_boot.report.hints import with_store_hint
 from path_mapping.errors import CredentialsMissing, MissingInputs, PathMappingError
 from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.mapping.selection import literal_pattern

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Callable, NamedTuple
 from ma_boot.errors import BootError, ConfigError, Stopped
 from ma_boot.node.boot.boot_state import Boot
 from ma_boot.node.boot.checkpoint_phase import CutFiles, NodeCheckpoints
-from ma_boot.node.boot.failure_advice import FailurePlace, failure_advice
 from ma_boot.node.boot.node_health import find_defect, wait_for_cards
 from ma_boot.node.boot.options import RunOptions
 from ma_boot.node.launch.launch_plan import LaunchPlan, WorkerSpec
@@ -84,8 +83,12 @@ def train(run: TrainingRun) -> RunResult:
     0 decides, and all run again or none.
     """
     result = _run_attempts(run)
+    if result.first_failure is None:
+        return result
     advice: tuple[str, ...] = ()
     with run.boot.journal.best_effort("no advice on the failure"):
+        from ma_boot.node.boot.failure_advice import FailurePlace, failure_advice
+
         cwd = run.boot.job.with_job_paths(run.plan.workers[0].cwd)
         advice = failure_advice(result, FailurePlace(run.plan.code, cwd, run.python))
     return result if result.advice else result._replace(advice=advice)

@@ -6,9 +6,7 @@ import math
 import os
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from ma_boot.node.scripts.leftovers import describe_process
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.processes.sockets import listening_sockets, sockets_of
 from ma_boot.report.explain import output_lines
@@ -76,7 +74,10 @@ def _holder_of(port: int) -> str:
     pid = next((pid for pid in pids if not inodes.isdisjoint(sockets_of(pid))), None)
     if pid is None:
         return ""
-    words = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").rstrip("\0").split("\0")
+    from ma_boot.node.scripts.job_processes import command_of
+    from ma_boot.node.scripts.leftovers import describe_process
+
+    words = command_of(pid)
     return Message.of(
         "port {} is held by {}: end it, or choose another port", port, describe_process(pid, words)
     )

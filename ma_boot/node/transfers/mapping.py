@@ -13,8 +13,8 @@ from ma_boot.errors import CommandNotFound, ConfigError
 from ma_boot.node.transfers.options import TransferOptions
 from ma_boot.platform.modelarts.job import JobEnvironment
 from ma_boot.redact import remember_secrets
+from ma_boot.report.hints import with_store_hint
 from ma_boot.report.journal import Journal
-from ma_boot.report.store_hints import with_store_hint
 from path_mapping import errors as mapping_errors
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ma_boot.errors import (
     listed,
 )
 from ma_boot.processes.control_group import limit_reached, no_more_processes
-from ma_boot.report.store_hints import with_store_hint
+from ma_boot.report.hints import with_store_hint
 from ma_boot.wording import Message, in_lines
 from path_mapping import errors as mapping_errors
 

@@ -29,8 +29,8 @@ from ma_boot.node.transfers.transfer_errors import explain_upload_error, find_mi
 from ma_boot.node.transfers.unsent import UnsentFiles
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.processes.task import Task
+from ma_boot.report.hints import with_store_hint
 from ma_boot.report.journal import Journal
-from ma_boot.report.store_hints import with_store_hint
 from ma_boot.wording import Message, ProgressLine, in_lines
 from path_mapping import errors as mapping_errors
 

@@ -10,9 +10,9 @@ import yaml
 
 from ma_boot.errors import StoreUnavailable
 from ma_boot.node.transfers.transfer_errors import to_boot_error
+from ma_boot.report.hint_search import MOST_HINTS, matches_in
 from ma_boot.report.hint_table import END, ERROR, OBS, Hint, hint_table
-from ma_boot.report.hints import MOST_HINTS, hints_for, matches_in
-from ma_boot.report.store_hints import with_store_hint
+from ma_boot.report.hints import hints_for, with_store_hint
 from path_mapping.errors import Failure, MissingInputs, NoSpace, Refused, TransferFailed, Unreachable
 from path_mapping.stores.responses import error_of_status
 

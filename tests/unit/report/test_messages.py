@@ -21,8 +21,7 @@ from ma_boot.redact import masked, without_secrets
 from ma_boot.report.cause import Cause, cause_of, causes_of
 from ma_boot.report.explain import EXIT_CODES, meaning_of
 from ma_boot.report.hint_table import hint_table
-from ma_boot.report.hints import hints_for
-from ma_boot.report.store_hints import with_store_hint
+from ma_boot.report.hints import hints_for, with_store_hint
 from ma_boot.report.page.language import catalogue, chinese_template, hints_in_chinese, in_both
 from ma_boot.report.page.read import page_of
 from ma_boot.report.result import HangSuspect, WorkerExit, node_and_rank

@@ -24,8 +24,7 @@ from ma_boot.report.explain import (
     tells_of_sigkill,
 )
 from ma_boot.report.failure import find_failure, last_words, own_words
-from ma_boot.report.hints import hints_for
-from ma_boot.report.store_hints import with_store_hint
+from ma_boot.report.hints import hints_for, with_store_hint
 from ma_boot.report.page.read import _plain
 from ma_boot.report.result import WorkerExit
 
