@@ -1,4 +1,4 @@
-"""Search for known errors in the output of a process or in an error of OBS. Pure, but for reading the table."""
+"""Search for known errors in the output of a process or in an error of OBS. Pure, but for the table file."""
 
 from __future__ import annotations
 
