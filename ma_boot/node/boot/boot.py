@@ -30,6 +30,7 @@ from ma_boot.node.boot.job_phase import (
     this_job,
 )
 from ma_boot.node.boot.launch_phase import (
+    find_hidden_devices,
     launch_text,
     make_directories,
     meeting_point,
@@ -142,6 +143,8 @@ def boot(request: BootRequest, context: ProcessContext) -> Ending:
             training = training._replace(environ=applied(training.environ, checkpoints.variables))
             with journal.phase("launch") as phase:
                 plan = _plan(state, training, placement)
+                for warning in find_hidden_devices(training.environ, len(placement.ranks)):
+                    journal.warn(warning)
                 _make_room(state, plan)
                 phase.detail = launch_text(plan, request, job.node_count)
                 reset = reached.reset = _reset(state, placement)

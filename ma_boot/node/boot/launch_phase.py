@@ -6,7 +6,7 @@ import glob
 import os
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable
 
@@ -27,12 +27,34 @@ from ma_boot.node.launch.worker_specs import (
 from ma_boot.platform.modelarts.cpu_affinity import assign_cores, read_machine
 from ma_boot.platform.modelarts.job import JobEnvironment
 from ma_boot.redact import masked
-from ma_boot.wording import counted
+from ma_boot.wording import Message, counted
 
 if TYPE_CHECKING:
     from path_mapping.mapping.routes import Route
 
 ENVIRONMENT_FILE = "env.log"
+
+
+# Variables by which CANN and CUDA show a process some of the cards, by their numbers in the container.
+VISIBLE_DEVICES = ("ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+
+
+def find_hidden_devices(environ: Mapping[str, str], ranks: int) -> list[Message]:
+    """Returns warnings about variables that leave a node with so many ranks fewer devices than it needs.
+
+    An empty value, and one that begins with -1, hide all devices from a job without any.
+    """
+    warnings = []
+    for name in VISIBLE_DEVICES:
+        value = environ.get(name, "").strip()
+        devices = [device for device in value.split(",") if device.strip()]
+        if value and not value.startswith("-") and len(devices) < ranks:
+            text = (
+                "{}={} shows {} of the {} devices that the ranks of this node need: unset it, or use fewer "
+                "devices (--devices)"
+            )
+            warnings.append(Message.of(text, name, value, len(devices), ranks))
+    return warnings
 
 
 def meeting_point(
