@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
@@ -159,6 +160,16 @@ def bucket_in_path(host: str) -> bool:
     except ValueError:
         return host == "localhost"
     return True
+
+
+def endpoint_without_bucket(host: str, bucket: str) -> str:
+    """Returns the host without the bucket before it; empty for an endpoint that does not begin with it.
+
+    OBS shows a bucket's own address beside its endpoint, so it is copied easily. A bucket may have the name
+    of a server, too (`minio` at `minio.local`), so the rest has to look like an endpoint.
+    """
+    rest = host[len(bucket) + 1 :] if host.startswith(f"{bucket}.") else ""
+    return rest if re.match(r"(?:obs|s3)[.-]|localhost$", rest) else ""
 
 
 def create_tls_context(bundle: str | None) -> ssl.SSLContext:

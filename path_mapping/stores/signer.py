@@ -25,6 +25,7 @@ from path_mapping.stores.access import (
     address_of,
     bucket_in_path,
     create_tls_context,
+    endpoint_without_bucket,
     redirect_target,
 )
 from path_mapping.stores.http_connection import Origin
@@ -244,6 +245,10 @@ class Signer:
         endpoint = self._endpoint(bucket)
         secure, host = endpoint.scheme == "https", endpoint.hostname or ""
         port, in_path = endpoint.port or (443 if secure else 80), bucket_in_path(host)
+        if rest := "" if in_path else endpoint_without_bucket(host, bucket):
+            raise Rejected(
+                f"OBS_ENDPOINT begins with the bucket ({host}): write it without the bucket, {rest}"
+            )
         host = host if in_path else f"{bucket}.{host}"
         shown = f"[{host}]" if ":" in host else host
         origin = Origin(host, port, secure)
