@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -94,7 +95,7 @@ class SimulatedNodes:
         ranks = range(node * self.case.each, (node + 1) * self.case.each)
         return [
             SimpleNamespace(
-                pid=FIRST_PID + rank, exit=None,
+                pid=FIRST_PID + rank, exit=None, started_ranks=[], ends=list,
                 spec=SimpleNamespace(rank=rank, local_rank=rank % self.case.each, label=f"rank {rank}", environ={}),
                 output=SimpleNamespace(last_output=time.monotonic(), tail=lambda: ""),
             )
@@ -156,7 +157,8 @@ class SimulatedNodes:
                 exits.append(
                     WorkerExit(f"rank {rank}", rank, 0, 1, code, None, at, 9.0, stopped, "log", output)
                 )
-            ended = [cast(Worker, SimpleNamespace(exit=exit)) for exit in exits if exit.code == 1]
+            failed = [exit for exit in exits if exit.code == 1]
+            ended = [cast(Worker, SimpleNamespace(exit=exit, ends=partial(list, [exit]))) for exit in failed]
             until = time.monotonic() + 3 + chance.random() * 0.2
             while time.monotonic() < until:
                 self.peers[node].check(ended, False)
