@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ma_boot.errors import BootError, signal_name
 from ma_boot.wording import Message, counted
@@ -35,6 +35,11 @@ class WorkerExit(NamedTuple):
     output: str = ""
     log_lost: int = 0
     oom: str | None = None
+
+    def event(self) -> dict[str, Any]:
+        """Returns the fields of the event `exit`."""
+        names = ("label", "rank", "pid", "code", "signal", "seconds", "ended_ns", "stopped", "oom")
+        return {name: getattr(self, name) for name in names}
 
     def how(self) -> str:
         """Describes the end without the process's name."""

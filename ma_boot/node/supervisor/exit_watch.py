@@ -125,7 +125,4 @@ class ExitWatch:
         if killed and not stopping:
             ended = ended._replace(oom=self._oom.evidence())
         self.exits.append(ended)
-        self._journal.event(
-            "exit", label=ended.label, rank=ended.rank, pid=ended.pid, code=ended.code, signal=ended.signal,
-            seconds=ended.seconds, ended_ns=ended.ended_ns, stopped=ended.stopped, oom=ended.oom,
-        )  # fmt: skip
+        self._journal.event("exit", **ended.event())

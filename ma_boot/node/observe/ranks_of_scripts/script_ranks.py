@@ -111,11 +111,8 @@ class ScriptRanks:
             ended = reported.get(ended.pid, ended._replace(stopped=end.stopping))
             is_known = end.code is not None or ended.pid in reported
             unknown = BY_SIGTERM if end.stopping else 0 if has_succeeded else None
-            self._journal.event(
-                "exit", label=ended.label, rank=ended.rank, pid=ended.pid,
-                code=ended.code if is_known else unknown, signal=ended.signal, seconds=ended.seconds,
-                ended_ns=ended.ended_ns, stopped=ended.stopped, oom=ended.oom,
-            )  # fmt: skip
+            code = ended.code if is_known else unknown
+            self._journal.event("exit", **{**ended.event(), "code": code})
 
     def _look(self, ranks: StartedRanks, now: float) -> None:
         found, new = ranks.look(self._state, now)
