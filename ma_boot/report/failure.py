@@ -44,7 +44,7 @@ _WENT_ON = (
     r"|\b100%\||\bre-?(?:start|try|tries|sum)|\battempt|\btry(?:ing)? again"
     r"|failed \(exitcode: -?\d{1,9}\) local_rank: \d"
 )
-_CHAINED = r"(During handling of the above exception|The above exception was the direct cause)"
+CHAINED = "During handling of the above exception|The above exception was the direct cause"
 # Between them, a pool of processes prints the traceback of its worker.
 _QUOTES = '"""'
 _TELLS_OF_AN_ERROR = (
@@ -220,7 +220,7 @@ def _shown(lines: Sequence[str], blocks: Sequence[FailureBlock], chosen: Failure
         return [*lines[max(start, chosen.end - TAIL_LINES) : chosen.end]]
     start, above = chosen.start, blocks[: blocks.index(chosen)]
     for block in reversed(above):
-        if not any(re.search(_CHAINED, line) for line in lines[block.start : start]):
+        if not any(re.search(CHAINED, line) for line in lines[block.start : start]):
             break
         start = block.start
     shown = [*lines[start : chosen.at], *(message_of(lines, blocks, chosen) or lines[chosen.at : chosen.end])]

@@ -388,7 +388,9 @@ def _read_shell(lines: Sequence[str], at: int) -> FailureBlock | None:
 
 def _read_pytest(lines: Sequence[str], at: int) -> FailureBlock | None:
     test = failed_test_at(lines, at)
-    return None if test is None else FailureBlock(test.start, test.end, test.end, test.words, test.place)
+    if test is None:
+        return None
+    return FailureBlock(test.start, test.end, test.end, test.words, short_path(test.place))
 
 
 def _read_not_started(lines: Sequence[str], at: int) -> FailureBlock | None:

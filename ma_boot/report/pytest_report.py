@@ -23,12 +23,6 @@ class TestFailure(NamedTuple):
     place: str
 
 
-def find_failed_test(lines: Sequence[str]) -> TestFailure | None:
-    """Returns the last report among the lines; None without one, or without its end."""
-    starts = [number for number, line in enumerate(lines) if re.match(FAILURES, line)]
-    return failed_test_at(lines, starts[-1]) if starts else None
-
-
 def failed_test_at(lines: Sequence[str], start: int) -> TestFailure | None:
     """Reads the report that begins in line `start`; None if its end is missing."""
     after = range(start + 1, len(lines))
@@ -39,5 +33,5 @@ def failed_test_at(lines: Sequence[str], start: int) -> TestFailure | None:
     first = lines[start : tests[1] if len(tests) > 1 else last]
     words = [match[1] for match in (re.match(_EXCEPTION, line) for line in first) if match]
     places = [match for match in (re.match(_PLACE, line) for line in first) if match]
-    place = f"{'/'.join(places[-1][1].split('/')[-2:])}:{places[-1][2]}" if places else ""
+    place = f"{places[-1][1]}:{places[-1][2]}" if places else ""
     return TestFailure(start, last + 1, words[0] if words else "a test has failed", place)
