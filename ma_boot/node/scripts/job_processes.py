@@ -13,9 +13,9 @@ from ma_boot.node.scripts.script_rank import NAMES, Process, read_number
 from ma_boot.processes.cpu_meter import usage_of
 from ma_boot.processes.orphan_guard import (
     MARKER_VARIABLE,
-    children_of,
+    descendants,
     process_stat,
-    process_stats,
+    running_processes,
     variables_of,
 )
 
@@ -87,17 +87,18 @@ class JobProcesses:
 
 def descendants_of(pid: int, given: Mapping[str, str]) -> list[Process]:
     """Returns the running descendants of a process that was started with the environment `given`."""
-    stats = process_stats()
-    children = children_of((child, int(fields[1])) for child, fields in stats.items())
-    found: list[Process] = []
-    waiting = list(children.get(pid, ()))
-    while waiting:
-        child = waiting.pop()
-        started, parent = stats[child][19], int(stats[child][1])
-        number = read_number(variables_of(child, NAMES), given)
-        found.append(Process(child, started, parent, is_python=is_python(child), number=number))
-        waiting += children.get(child, ())
-    return found
+    below, running = descendants(pid, {}), running_processes()
+    return [
+        Process(
+            child,
+            started,
+            running[child][0],
+            is_python=is_python(child),
+            number=read_number(variables_of(child, NAMES), given),
+        )
+        for child, started in below.items()
+        if child in running
+    ]
 
 
 def is_python(pid: int) -> bool:
