@@ -245,7 +245,8 @@ class Signer:
         endpoint = self._endpoint(bucket)
         secure, host = endpoint.scheme == "https", endpoint.hostname or ""
         port, in_path = endpoint.port or (443 if secure else 80), bucket_in_path(host)
-        if rest := "" if in_path else endpoint_without_bucket(host, bucket):
+        rest = "" if in_path else endpoint_without_bucket(host, bucket)
+        if rest:
             raise Rejected(
                 f"OBS_ENDPOINT begins with the bucket ({host}): write it without the bucket, {rest}"
             )

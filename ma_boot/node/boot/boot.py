@@ -143,8 +143,6 @@ def boot(request: BootRequest, context: ProcessContext) -> Ending:
             training = training._replace(environ=applied(training.environ, checkpoints.variables))
             with journal.phase("launch") as phase:
                 plan = _plan(state, training, placement)
-                for warning in find_hidden_devices(training.environ, len(placement.ranks)):
-                    journal.warn(warning)
                 _make_room(state, plan)
                 phase.detail = launch_text(plan, request, job.node_count)
                 reset = reached.reset = _reset(state, placement)
@@ -418,7 +416,9 @@ def _working_directory(boot: Boot) -> str:
 
 
 def _plan(boot: Boot, training: TrainingEnvironment, ranks: Placement, waits: bool = True) -> LaunchPlan:
-    """Returns the launch plan; unless it `waits` for the name server, the master stays a name."""
+    """Returns the launch plan and warns of its traps; unless it `waits` for the name server, the master
+    stays a name.
+    """
     request, context, job = boot.request, boot.context, boot.job
     command = training_command(request.command, training, context.cwd, job)
     # The platform's port is part of its place, or that of the torchrun which has started ma_boot.
@@ -439,6 +439,8 @@ def _plan(boot: Boot, training: TrainingEnvironment, ranks: Placement, waits: bo
         ),
         request.launch,
     )
+    for warning in find_hidden_devices(training.environ, len(ranks.ranks)):
+        boot.journal.warn(warning)
     unexpanded = explain_unexpanded(request.command.words, plan.workers[-1].argv, job.job_dir)
     # The words are the same on all nodes.
     if unexpanded is not None and job.node_rank == 0:

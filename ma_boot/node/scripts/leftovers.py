@@ -82,13 +82,13 @@ def _is_below(path: str, place: str) -> bool:
 class LeftState(NamedTuple):
     """Processes that a command has left since its end at `began` (monotonic, seconds).
 
-    `latest` are those of the last look at `looked`; `alive` is the last sign of life of each possible
-    training; `awaited` are those for which the job waits.
+    `latest` are those of the last look at `looked`, None before the first; `alive` is the last sign of life
+    of each possible training; `awaited` are those for which the job waits.
     """
 
     began: float
     places: tuple[str, ...] = ()
-    looked: float = 0.0
+    looked: float | None = None
     latest: Mapping[tuple[int, str], LeftProcess] = {}
     alive: Mapping[tuple[int, str], float] = {}
     awaited: tuple[LeftProcess, ...] = ()
@@ -101,8 +101,9 @@ class LeftState(NamedTuple):
             if not is_possible_training(left, self.places):
                 continue
             before = self.latest.get(key)
-            # A process that has appeared since the last look has been started meanwhile.
-            has_life = before is None or self._shows_life(before, left, now)
+            # A process that has appeared since the last look has been started meanwhile; at the first look
+            # it may be as old as the command.
+            has_life = self._shows_life(before, left, now) if before else self.looked is not None
             alive[key] = now if has_life else self.alive.get(key, self.began)
         is_first = now < self.began + LEFT_SECONDS
         seconds = LIFE_SECONDS if self.awaited else LEFT_SECONDS
@@ -119,7 +120,8 @@ class LeftState(NamedTuple):
         )
 
     def _shows_life(self, before: LeftProcess, left: LeftProcess, now: float) -> bool:
-        share = (left.cpu - before.cpu) / max(now - self.looked, 1e-3)
+        looked = self.began if self.looked is None else self.looked
+        share = (left.cpu - before.cpu) / max(now - looked, 1e-3)
         return share >= BUSY_SHARE or left.written > before.written
 
     def is_over(self, now: float) -> bool:

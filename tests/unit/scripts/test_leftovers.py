@@ -60,6 +60,10 @@ def test_every_process_is_awaited_for_five_seconds() -> None:
     assert not waits((0.0, []))
 
 
+def test_late_first_look_is_no_sign_of_life() -> None:
+    assert not waits((0.2, [left()]), (5.0, [left()])), "it is as old as the command"
+
+
 def test_rank_is_awaited_without_a_sign_of_life() -> None:
     assert waits(*((now, [left("sleep", log=None, rank=0)]) for now in (0.0, 5.0, 500.0)))
 
