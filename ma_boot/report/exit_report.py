@@ -11,7 +11,7 @@ from typing import Any, Callable, NamedTuple
 from ma_boot.errors import BootError, ExitCode, InternalError, OutputLost, Stopped, listed, signal_name
 from ma_boot.platform.modelarts.job import ChannelContent, JobEnvironment
 from ma_boot.redact import masked, without_secrets
-from ma_boot.report.cause import Cause, lost_its_peer, words_of
+from ma_boot.report.cause import Cause, lost_its_peer, plog_of, words_of
 from ma_boot.report.doubt import Doubt, doubt_of
 from ma_boot.report.explain import (
     explanation,
@@ -22,6 +22,7 @@ from ma_boot.report.explain import (
 from ma_boot.report.failure import find_failure, last_words
 from ma_boot.report.files import write_atomically
 from ma_boot.report.hints import hints_for
+from ma_boot.report.plog import coded_lines
 from ma_boot.report.result import ROLES, ExitStatus, RunResult, WorkerExit
 from ma_boot.wording import (
     Message,
@@ -45,6 +46,8 @@ MOST_OTHERS = 8
 MOST_OF_SUMMARY = 15
 # Characters.
 LONGEST_LINE = 300
+# Lines of CANN's log in the failure file.
+MOST_PLOG_LINES = 50
 # Characters; platforms that show the summary of a failure cut it there.
 SUMMARY_CHARACTERS = 1024
 
@@ -387,8 +390,9 @@ def _process_line(ending: Ending, ended: WorkerExit) -> str:
 def _output_lines(failure: WorkerExit) -> list[str]:
     """Returns the last words of a process, and hints for them."""
     output = output_of_failed_rank(failure.output)
-    lines = [f"  | {_shortened(line)}" for line in last_words(output)]
-    return [*lines, *(Message.of("{}: {}", "hint", hint) for hint in hints_for(output))]
+    plog = plog_of(failure)
+    lines = [f"  | {_shortened(line)}" for line in [*last_words(output), *coded_lines(plog)]]
+    return [*lines, *(Message.of("{}: {}", "hint", hint) for hint in hints_for(output, plog))]
 
 
 def _process_of(ending: Ending, run: RunResult) -> WorkerExit | None:
@@ -441,7 +445,7 @@ def failure_document(ending: Ending) -> dict[str, Any]:
     run, doubt = ending.run, doubt_about(ending)
     failure = run.first_failure if run else None
     told = failure or _process_in_doubt(ending)
-    output = output_of_failed_rank(told.output) if told else ""
+    output, plog = (output_of_failed_rank(told.output), plog_of(told)) if told else ("", "")
     code, _, cause = exit_status(ending)
     return {
         "exit_code": code,
@@ -449,7 +453,8 @@ def failure_document(ending: Ending) -> dict[str, Any]:
         "host": ending.job.host if ending.job else None,
         "first_failure": _as_json(run, failure) if run and failure else None,
         "last_words": last_words(output),
-        "advice": hints_for(output),
+        "plog": plog.splitlines()[-MOST_PLOG_LINES:],
+        "advice": hints_for(output, plog),
         "processes": [_as_json(run, ended) for ended in run.exits] if run else [],
         "output_lost": str(ending.lost) if ending.lost else None,
         "cause": ending.cause.fields() if ending.cause else None,
@@ -459,7 +464,7 @@ def failure_document(ending: Ending) -> dict[str, Any]:
 
 
 def _as_json(run: RunResult, ended: WorkerExit) -> dict[str, Any]:
-    values = {name: value for name, value in ended._asdict().items() if name != "output"}
+    values = {name: value for name, value in ended._asdict().items() if name not in ("output", "plog")}
     return {**values, "part": ROLES[run.role(ended)], "exception": _exception(ended)}
 
 

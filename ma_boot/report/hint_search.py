@@ -40,9 +40,9 @@ class Match(NamedTuple):
         return Message(self.row.english, self.groups)
 
 
-def find_hints(output: str) -> list[str]:
-    """Returns at most three hints for an output, each with the text that it is for."""
-    found = matches_in(output)[:MOST_HINTS]
+def find_hints(output: str, plog: str = "") -> list[str]:
+    """Returns at most three hints for an output and a plog, each with the text that it is for."""
+    found = matches_in(output, plog)[:MOST_HINTS]
     return [Message.of("{}: {}", printable(match.text)[:LONGEST_MATCH], match.hint) for match in found]
 
 
@@ -51,12 +51,17 @@ def store_hint(message: str) -> Message | None:
     return next((match.hint for match in _matches(message, {OBS: 0})), None)
 
 
-def matches_in(output: str) -> list[Match]:
-    """Returns the known errors of an output: special ones in the order of the table, else general ones."""
-    if not output:
-        return []
-    text, start = _end_with_error(output)
-    found = _matches(text, {END: 0, ERROR: start})
+def matches_in(output: str, plog: str = "") -> list[Match]:
+    """Returns the known errors of an output: special ones in the order of the table, else general ones.
+
+    Those of the errors of CANN's log (`plog`) follow: a special one there says more than a general one.
+    """
+    text, start = _end_with_error(output) if output else ("", 0)
+    found = _matches(text, {END: 0, ERROR: start}) if text else []
+    known = {match.row for match in found}
+    lines = "\n".join(line[:LONGEST_LINE] for line in plog.splitlines())
+    in_plog = _matches(lines, {END: 0, ERROR: 0}) if lines else []
+    found += [match for match in in_plog if match.row not in known]
     return [match for match in found if not match.row.is_general] or found
 
 

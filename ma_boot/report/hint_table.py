@@ -8,11 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ma_boot.report.failure import BEFORE_A_NUMBER
+
 FILE = Path(__file__).with_name("hints.yaml")
 # Places where a row may match.
 ERROR, END, OBS = "error", "end", "obs"
-# Texts before a numeric code: `error code is 507015`, `ret[107001]`, `failed : 507008`.
-_BEFORE_A_NUMBER = r"(?i:code|error|err|ret|result|failed|status)\b\W{0,3}(?:(?:is|value)\b\W{0,2})?"
 
 
 class Hint(NamedTuple):
@@ -37,7 +37,7 @@ class Hint(NamedTuple):
                 None,
                 [
                     rf"\b(?<!-)(?:{'|'.join(words)})(?!\w)" if words else "",
-                    rf"\b\w{{0,20}}{_BEFORE_A_NUMBER}(?:{'|'.join(numbers)})(?!\d)" if numbers else "",
+                    rf"\b\w{{0,20}}{BEFORE_A_NUMBER}(?:{'|'.join(numbers)})(?!\d)" if numbers else "",
                     self.pattern,
                 ],
             )

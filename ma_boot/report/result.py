@@ -19,7 +19,8 @@ class WorkerExit(NamedTuple):
     `ended_ns` is the monotonic clock in nanoseconds; processes that were found to have ended at the same time
     are in the order in which the kernel reported them. `stopped` means that ma_boot was already stopping all
     processes, so this one is not the cause. `output` is the end of what it printed, `log_lost` the number of
-    bytes that could not be written to its log file, `oom` the evidence that the kernel OOM-killed it.
+    bytes that could not be written to its log file, `oom` the evidence that the kernel OOM-killed it, and
+    `plog` the newest errors in CANN's logs of a process that failed.
     """
 
     label: str
@@ -35,6 +36,7 @@ class WorkerExit(NamedTuple):
     output: str = ""
     log_lost: int = 0
     oom: str | None = None
+    plog: str = ""
 
     def event(self) -> dict[str, Any]:
         """Returns the fields of the event `exit`."""

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from types import MappingProxyType
 from typing import NamedTuple
 
+from ma_boot.node.observe.plogs import PlogWriter, plog_ends
 from ma_boot.node.observe.stacks import UNKNOWN
 from ma_boot.node.scripts.job_processes import descendants_of
 from ma_boot.node.scripts.script_rank import find_ranks
 from ma_boot.node.supervisor.output import WorkerOutput
 from ma_boot.node.supervisor.worker_group import Worker
-
-# CANN's log files that are read of a rank; CANN begins a new one after some megabytes.
-MOST_PLOGS = 2
-PLOG_BYTES = 1 << 16  # read from the end of each
 
 
 class RankProcess(NamedTuple):
@@ -64,30 +59,7 @@ class RankProcess(NamedTuple):
         """The latest lines of its output and of CANN's logs."""
         if self.output is not None:
             return self.output.tail() + plog_ends(self.environ)
-        # CANN has the number of the process in the names of its files.
-        return plog_ends(self.environ, f"plog-{self.pid}_*.log")
-
-
-def plog_ends(environ: Mapping[str, str], names: str = "plog-*.log") -> str:
-    """Returns the ends of CANN's newest log files, which have more of HCCL than the output of a rank."""
-    place = environ.get("ASCEND_PROCESS_LOG_PATH")
-    if not place:
-        return ""
-    files = glob.glob(os.path.join(glob.escape(place), "debug", "plog", names))
-    texts: list[str] = []
-    for file in sorted(files, key=_modified)[-MOST_PLOGS:]:
-        with suppress(OSError), open(file, "rb") as log:  # CANN may have removed it meanwhile
-            log.seek(max(0, os.fstat(log.fileno()).st_size - PLOG_BYTES))
-            texts.append(log.read(PLOG_BYTES).decode("utf-8", "replace"))
-    return "\n".join(["", *texts])
-
-
-def _modified(file: str) -> float:
-    """Returns the modification time; 0 for a removed file, which sorts it before all others."""
-    try:
-        return os.path.getmtime(file)
-    except OSError:
-        return 0.0
+        return plog_ends(self.environ, PlogWriter(self.pid))
 
 
 def ranks_below(launcher: int, given: Mapping[str, str]) -> dict[int, int]:
