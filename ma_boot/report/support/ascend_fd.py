@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ma_boot.processes.tool import run_tool
+from ma_boot.processes.tool import GAVE_UP, NOT_STARTED, run_tool
 from ma_boot.redact import masked, without_secrets
 from ma_boot.report.explain import without_escapes
 from ma_boot.report.files import read_end
@@ -34,7 +34,7 @@ LONGEST_SHOWN = 300
 
 
 class SecondDiagnosis(NamedTuple):
-    """Findings of ascend-fd as lines, and its JSON report or None; `problem` is why there are none, or empty."""
+    """Findings of ascend-fd as lines, and its JSON report or None; `problem` says why there are none."""
 
     lines: tuple[str, ...]
     report: Any
@@ -92,8 +92,10 @@ def _run(argv: Sequence[str], environ: Mapping[str, str], until: float) -> tuple
     code, text = run_tool(argv, environ, with_stderr=True, seconds=seconds)
     if not code:
         return text, ""
+    if code in (GAVE_UP, NOT_STARTED):
+        return "", f"{argv[1]}: {text}"
     last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
-    return text, _line(f"{' '.join(argv[1:2])} ended with {code}: {last}")
+    return text, _line(f"{argv[1]} ended with {code}: {last}")
 
 
 def table_lines(text: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from ma_boot.report.support.log_tree import LogFile
+from ma_boot.report.support.log_tree import FoundFile
 from ma_boot.report.timeline.job_timeline import Timeline
 
 # Bytes of all contents; the limit of the file is 50 MB, which has also the names.
@@ -24,7 +24,7 @@ _PLOG = r"plog-(\d{1,9})_.*\.log"
 class BundledFile(NamedTuple):
     """A file of the bundle; `limit` is the number of bytes that are taken from its end."""
 
-    source: LogFile
+    source: FoundFile
     limit: int
 
     @property
@@ -37,11 +37,11 @@ class BundlePlan(NamedTuple):
     """Files of a bundle, and those for which it has no room."""
 
     files: tuple[BundledFile, ...]
-    left_out: tuple[LogFile, ...]
+    left_out: tuple[FoundFile, ...]
 
 
 def plan_bundle(
-    files: Iterable[LogFile],
+    files: Iterable[FoundFile],
     failed_logs: Collection[str],
     failed_pids: Collection[int],
     *,
@@ -58,7 +58,7 @@ def plan_bundle(
             order, limit = kind
             ranked.append(((order, -file.modified), BundledFile(file, limit)))
     taken: list[BundledFile] = []
-    left_out: list[LogFile] = []
+    left_out: list[FoundFile] = []
     for _, wanted in sorted(ranked, key=lambda one: (one[0], one[1].source.name)):
         fitting = wanted._replace(limit=min(wanted.limit, room))
         if len(taken) == MOST_FILES or (wanted.taken and not fitting.limit):

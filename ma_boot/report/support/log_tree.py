@@ -14,7 +14,7 @@ MOST_ENTRIES = 200_000
 MOST_LEVELS = 12
 
 
-class LogFile(NamedTuple):
+class FoundFile(NamedTuple):
     """A file below a directory of logs: its path, its name relative to that, size and time (Unix)."""
 
     path: Path
@@ -28,16 +28,16 @@ def log_roots(places: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(place if place.is_dir() else place.parent for place in places))
 
 
-def files_below(roots: Sequence[Path]) -> list[LogFile]:
+def files_below(roots: Sequence[Path]) -> list[FoundFile]:
     """Returns the regular files below the directories, those of several under numbered names."""
-    found: list[LogFile] = []
+    found: list[FoundFile] = []
     for number, root in enumerate(roots):
         prefix = "logs" if len(roots) == 1 else f"logs-{number}"
         for path, status in _walk(root):
             if len(found) == MOST_ENTRIES:
                 return found
             name = f"{prefix}/{path.relative_to(root)}"
-            found.append(LogFile(path, name, status.st_size, status.st_mtime))
+            found.append(FoundFile(path, name, status.st_size, status.st_mtime))
     return found
 
 
