@@ -95,13 +95,19 @@ def _second_diagnosis(
     """Returns the findings of ascend-fd on a job that did not succeed; None where it is not installed."""
     if made.timeline.outcome.exit_code == 0 and made.timeline.outcome.doubt is None:
         return None
-    from ma_boot.report.support.ascend_fd import DIAGNOSIS_SECONDS, PROGRAM, diagnose, find_ascend_fd
+    from ma_boot.report.support.ascend_fd import (
+        DIAGNOSIS_SECONDS,
+        PROGRAM,
+        diagnose,
+        find_ascend_fd,
+        log_directories,
+    )
 
     program = find_ascend_fd(environ)
     if program is None:
         return None
     print_lines(f"running {PROGRAM} on the logs, at most {DIAGNOSIS_SECONDS:.0f} s", 2)
-    return diagnose(program, [*dict.fromkeys(file.parent for file in files)], environ)
+    return diagnose(program, log_directories(files), environ)
 
 
 def _document(made: JobPage, page: Path, second: SecondDiagnosis | None) -> dict[str, Any]:

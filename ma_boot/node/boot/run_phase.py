@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Callable, NamedTuple
 from ma_boot.errors import BootError, ConfigError, Stopped
 from ma_boot.node.boot.boot_state import Boot
 from ma_boot.node.boot.checkpoint_phase import CutFiles, NodeCheckpoints
+from ma_boot.node.boot.failed_plogs import FailedPlogs
 from ma_boot.node.boot.node_health import find_defect, wait_for_cards
 from ma_boot.node.boot.options import RunOptions
 from ma_boot.node.launch.launch_plan import LaunchPlan, WorkerSpec
@@ -28,7 +29,7 @@ from ma_boot.node.peers.restart_coordinator import PeerOver
 from ma_boot.node.supervisor.supervise import Limits, Observer, supervise
 from ma_boot.platform.modelarts.job import JOB_TOKEN, JobEnvironment, instance_name
 from ma_boot.processes.orphan_guard import own_marker
-from ma_boot.report.result import RunResult, WorkerExit
+from ma_boot.report.result import RunResult
 from ma_boot.wording import Message
 
 if TYPE_CHECKING:
@@ -141,10 +142,11 @@ def _run_attempt(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) 
     environ = boot.context.environ
     container = instance_name(environ)
     script = _script_watch(run, workers, attempt)
-    ports = PortWatch()
+    ports, plogs = PortWatch(), FailedPlogs(workers, inbox)
     observers: list[Observer] = [
         ports,
         *(script.observers if script is not None else ()),
+        plogs,
         CutFiles(run.checkpoints.outputs),
         Metrics(sampling, inbox, journal),
         peers,
@@ -170,22 +172,10 @@ def _run_attempt(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) 
     # From here on, the paths of a rehearsal are those of the job, in causes and in the report.
     exits = (
         ended._replace(output=boot.job.with_job_paths(ended.output), plog=boot.job.with_job_paths(ended.plog))
-        for ended in _exits_with_plogs(result, workers, run)
+        for ended in plogs.with_plogs(result.exits)
     )
     advice = ports.advice(result.first_failure)
     return result._replace(exits=tuple(exits), hung=hangs.hung, suspect=hangs.suspect, advice=advice)
-
-
-def _exits_with_plogs(
-    result: RunResult, workers: Sequence[WorkerSpec], run: TrainingRun
-) -> Sequence[WorkerExit]:
-    """Returns the ends of the processes, failed ones with the errors of CANN's logs."""
-    if any(ended.code for ended in result.exits):
-        with run.boot.journal.best_effort("CANN's logs are not read"):
-            from ma_boot.node.boot.failed_plogs import with_plogs
-
-            return with_plogs(result.exits, workers, run.boot.inbox)
-    return result.exits
 
 
 def _script_watch(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) -> ScriptWatch | None:

@@ -59,15 +59,26 @@ def find_ascend_fd(environ: Mapping[str, str]) -> str | None:
     return shutil.which(PROGRAM, path=environ.get("PATH", os.defpath))
 
 
-def diagnose(program: str, nodes: Sequence[Path], environ: Mapping[str, str]) -> SecondDiagnosis:
+def log_directories(events: Sequence[Path]) -> dict[str, Path]:
+    """Returns the log directories of nodes by the names of ascend-fd, as `worker-0`.
+
+    A rehearsal's own events are beside no log of a rank; nodes with one common directory are one worker.
+    """
+    named = [(re.search(r"-node-(\d{1,6})-events", file.name), file.parent) for file in events]
+    found = {place: f"worker-{match[1]}" for match, place in reversed(named) if match is not None}
+    by_name = {name: place for place, name in found.items()}
+    return by_name if len(by_name) == len(found) else {f"worker-{n}": at for n, at in enumerate(found)}
+
+
+def diagnose(program: str, nodes: Mapping[str, Path], environ: Mapping[str, str]) -> SecondDiagnosis:
     """Runs ascend-fd on the log directories of the nodes; its output goes to a temporary directory."""
     until = time.monotonic() + DIAGNOSIS_SECONDS
     place = tempfile.mkdtemp(prefix="ma_boot-ascend-fd-")
     try:
         parsed, result = Path(place, "parsed"), Path(place, "result")
         result.mkdir()
-        for number, logs in enumerate(nodes):
-            of_node = parsed / f"worker-{number}"
+        for name, logs in nodes.items():
+            of_node = parsed / name
             of_node.mkdir(parents=True)
             argv = [program, "parse", "-i", str(logs.absolute()), "-o", str(of_node)]
             _, problem = _run(argv, environ, until)

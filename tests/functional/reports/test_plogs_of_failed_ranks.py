@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.functional.node import Node, events_in
+from tests.functional.rehearsal.jobs import rehearse
 
 # As CANN writes it beside an exception that has no code; `{}` is the message.
 WRITE = """
@@ -98,6 +99,20 @@ def test_hostile_plogs_delay_the_end_by_no_more_than_two_seconds(node: Node) -> 
     assert time.monotonic() - began < 20
     assert f"{WORDS}, at " in last_line(ended.output), ended.output
     assert ended.code == 1
+
+
+def test_all_nodes_name_the_code_of_the_plog(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        WRITE + "import time\n"
+        "if os.environ['RANK_ID'] == '1':\n"
+        "    plog('port 16666 is in use (EJ0003)')\n"
+        f"    {FAIL}"
+        "time.sleep(600)\n"
+    )
+    ended = rehearse(tmp_path, "--nodes", "2", "--devices-per-node", "1", "train.py")
+    named = [line for line in ended.output.splitlines() if "the job's cause: node 1, rank 1: " in line]
+    assert len(named) == 2, ended.output
+    assert all(f"{WORDS}; in CANN's log: port 16666 is in use (EJ0003), at " in line for line in named), named
 
 
 def test_job_without_a_failure_reads_no_plog(node: Node) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ma_boot.report.support import ascend_fd
-from ma_boot.report.support.ascend_fd import diagnose, table_lines
+from ma_boot.report.support.ascend_fd import diagnose, log_directories, table_lines
 from tests.functional.reports.logs import JOB, SECRET, STAND_INS, event, failed_job, plog, report
 
 KEYS = [
@@ -66,8 +66,19 @@ def test_findings_of_ascend_fd_stand_beside_ours(logs: Path, tmp_path: Path) -> 
 def test_logs_of_each_node_are_diagnosed_apart(logs: Path, tmp_path: Path) -> None:
     other = tmp_path / "node-1"
     plog(other, rank=2, pid=72, text="[ERROR] (EI0006)\n")
-    found = diagnose(str(STAND_INS / "ascend-fd"), [logs, other], {"PATH": os.environ["PATH"]})
+    found = diagnose(
+        str(STAND_INS / "ascend-fd"), {"worker-0": logs, "worker-1": other}, {"PATH": os.environ["PATH"]}
+    )
     assert found.report["worker-1"]["codes"] == ["EI0006"]
+
+
+def test_log_directories_have_the_names_of_their_nodes() -> None:
+    events = [Path("log/x-events.jsonl"), Path("b/x-node-1-events.jsonl"), Path("a/x-node-0-events.jsonl")]
+    assert log_directories(events) == {"worker-0": Path("a"), "worker-1": Path("b")}
+    together = [Path("log/x-node-0-events.jsonl"), Path("log/x-node-1-events.jsonl")]
+    assert log_directories(together) == {"worker-0": Path("log")}
+    starts = [Path("a/x-node-0-events.jsonl"), Path("b/x-node-0-events.jsonl")]
+    assert sorted(log_directories(starts)) == ["worker-0", "worker-1"]
 
 
 def test_failure_of_ascend_fd_is_one_line(logs: Path, tmp_path: Path) -> None:
@@ -85,7 +96,7 @@ def test_ascend_fd_that_does_not_answer_is_given_up(
     state = tmp_path / "state.json"
     state.write_text(json.dumps({"sleep": 600}))
     environ = {"PATH": os.environ["PATH"], "STAND_IN": str(state)}
-    found = diagnose(str(STAND_INS / "ascend-fd"), [logs], environ)
+    found = diagnose(str(STAND_INS / "ascend-fd"), {"worker-0": logs}, environ)
     assert found.problem == "parse: no answer within 0 s"
 
 
