@@ -21,7 +21,6 @@ from ma_boot.report.explain import (
 )
 from ma_boot.report.failure import FoundFailure, find_failure, own_words
 from ma_boot.report.hints import first_hint
-from ma_boot.report.plog import coded_lines, has_code, may_explain
 from ma_boot.report.result import STOP_CODES, WorkerExit, node_and_rank
 from ma_boot.wording import Message
 from path_mapping.errors import printable
@@ -111,7 +110,7 @@ def _failure(ended: WorkerExit, node: int, epoch: float) -> Cause | None:
     how = ended.how() if ended.rank is not None else Message.of("{} {}", ended.label, ended.how())
     words = out_of_memory(ended.oom) if ended.oom is not None else words_of(ended) or how
     plog = plog_of(ended)
-    coded = "\n".join(coded_lines(plog))
+    coded = "\n".join(coded_lines_of(plog))
     lost = ended.oom is None and _has_lost_peer(failure, output, coded)
     # SIGKILL and the kernel come from outside: what the process printed before explains nothing.
     known = failure if ended.oom is None and ended.signal != signal.SIGKILL else None
@@ -151,8 +150,12 @@ def words_of(ended: WorkerExit) -> str:
 
     The first line of CANN's log with a code follows it, if the account has no code itself.
     """
-    words, coded = _own_account(ended), coded_lines(plog_of(ended))
-    if not coded or has_code(words):
+    words, coded = _own_account(ended), coded_lines_of(plog_of(ended))
+    if not coded:
+        return words
+    from ma_boot.report.plog import has_code
+
+    if has_code(words):
         return words
     if not words:
         return Message.of("in CANN's log: {}", coded[0])
@@ -185,12 +188,23 @@ def plog_of(ended: WorkerExit) -> str:
     """
     if not ended.plog or ended.oom is not None or ended.code in KILLED or not ended.code:
         return ""
+    from ma_boot.report.plog import may_explain
+
     output = output_of_failed_rank(ended.output)
     failure = find_failure(output, ended.stopped, ended.signal in _FAULTS)
     if failure is None:
         return "" if ended.stopped else ended.plog
     is_stop = ended.stopped and re.match(_STOPPED, failure.words)
     return ended.plog if not is_stop and may_explain(failure.words, failure.text) else ""
+
+
+def coded_lines_of(plog: str) -> list[str]:
+    """Returns the lines of a plog with a code; most jobs have no plog, and do not import its reader."""
+    if not plog:
+        return []
+    from ma_boot.report.plog import coded_lines
+
+    return coded_lines(plog)
 
 
 def _early(ended: WorkerExit, node: int, epoch: float) -> Cause:

@@ -11,7 +11,7 @@ from typing import Any, Callable, NamedTuple
 from ma_boot.errors import BootError, ExitCode, InternalError, OutputLost, Stopped, listed, signal_name
 from ma_boot.platform.modelarts.job import ChannelContent, JobEnvironment
 from ma_boot.redact import masked, without_secrets
-from ma_boot.report.cause import Cause, lost_its_peer, plog_of, words_of
+from ma_boot.report.cause import Cause, coded_lines_of, lost_its_peer, plog_of, words_of
 from ma_boot.report.doubt import Doubt, doubt_of
 from ma_boot.report.explain import (
     explanation,
@@ -22,7 +22,6 @@ from ma_boot.report.explain import (
 from ma_boot.report.failure import find_failure, last_words
 from ma_boot.report.files import write_atomically
 from ma_boot.report.hints import hints_for
-from ma_boot.report.plog import coded_lines
 from ma_boot.report.result import ROLES, ExitStatus, RunResult, WorkerExit
 from ma_boot.wording import (
     Message,
@@ -391,7 +390,7 @@ def _output_lines(failure: WorkerExit) -> list[str]:
     """Returns the last words of a process, and hints for them."""
     output = output_of_failed_rank(failure.output)
     plog = plog_of(failure)
-    lines = [f"  | {_shortened(line)}" for line in [*last_words(output), *coded_lines(plog)]]
+    lines = [f"  | {_shortened(line)}" for line in [*last_words(output), *coded_lines_of(plog)]]
     return [*lines, *(Message.of("{}: {}", "hint", hint) for hint in hints_for(output, plog))]
 
 

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Callable, NamedTuple
 from ma_boot.errors import BootError, ConfigError, Stopped
 from ma_boot.node.boot.boot_state import Boot
 from ma_boot.node.boot.checkpoint_phase import CutFiles, NodeCheckpoints
-from ma_boot.node.boot.failed_plogs import FailedPlogs
 from ma_boot.node.boot.node_health import find_defect, wait_for_cards
 from ma_boot.node.boot.options import RunOptions
 from ma_boot.node.launch.launch_plan import LaunchPlan, WorkerSpec
+from ma_boot.node.observe.failure_evidence import FailedPlogs, PortWatch
 from ma_boot.node.observe.hang_detector import HangDetector
 from ma_boot.node.observe.metrics.progress import has_step
 from ma_boot.node.observe.metrics.sampler import Metrics, Sampling
-from ma_boot.node.observe.port_watch import PortWatch
 from ma_boot.node.observe.reset import ResetWatch
 from ma_boot.node.observe.saving.save_agreement import SaveAgreement
 from ma_boot.node.observe.saving.save_requests import SaveOptions, SaveRequests

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ma_boot.node.observe.plogs import PlogWriter, plog_ends
 from ma_boot.node.observe.stacks import UNKNOWN
 from ma_boot.node.scripts.job_processes import descendants_of
 from ma_boot.node.scripts.script_rank import find_ranks
@@ -57,6 +56,8 @@ class RankProcess(NamedTuple):
 
     def logged(self) -> str:
         """The latest lines of its output and of CANN's logs."""
+        from ma_boot.node.observe.plogs import PlogWriter, plog_ends  # needed for a hang only
+
         if self.output is not None:
             return self.output.tail() + plog_ends(self.environ)
         return plog_ends(self.environ, PlogWriter(self.pid))

@@ -1,28 +1,99 @@
-"""Errors in CANN's logs of the ranks that failed: their code and reason may stand in them alone."""
+"""Evidence that is read as a rank fails: the holder of a port that it could not bind, and CANN's errors."""
 
 from __future__ import annotations
 
 import math
+import os
+import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from ma_boot.node.launch.launch_plan import WorkerSpec
-from ma_boot.node.observe.plogs import LOG_PATH, PlogWriter, plog_ends
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.processes.signals import SignalInbox
+from ma_boot.processes.sockets import listening_sockets, sockets_of
 from ma_boot.processes.task import Task
-from ma_boot.report.plog import error_lines
+from ma_boot.report.explain import output_lines
 from ma_boot.report.result import WorkerExit
+from ma_boot.wording import Message
 
+_IN_USE = r"EADDRINUSE|[Aa]ddress already in use|already been bound|EJ0003|EI0019"
+# Of PyTorch, Gloo, sockets, HCCL and servers.
+_PORT = r"(?i)(?:\bport(?: number)?[ :=]{1,3}|\]:|\d:|', |localhost:)(\d{1,5})\b"
+_LAST_LINES = 60
+# Source lines in a traceback: Python's own exception does not name the port.
+_BINDS = r"\b(?:bind|listen|create_server|\w{0,40}Server)\(.{0,200}?\b(\d{4,5})\b"
 # Seconds for all ranks of an attempt together: a failure must not wait for a stalled file system.
 PLOG_SECONDS = 2.0
 # Seconds; a file system may round the times of its files down.
 CLOCK_SECONDS = 2.0
 # Ranks whose logs are read, the first to fail first.
 MOST_RANKS = 64
+
+
+class PortWatch:
+    """Looks for the holder as soon as a rank has failed: the stop of all ranks may free the port."""
+
+    without = "the holder of a port in use is not named"
+
+    def __init__(self) -> None:
+        self._advice: dict[str, str] = {}
+        self._seen: set[str] = set()
+
+    def patience(self) -> float:
+        """Never asks to be called: each end of a rank calls `check`."""
+        return math.inf
+
+    def check(self, workers: Sequence[Worker], stopping: bool) -> str:
+        """Looks at the ranks that have failed since the last call; never stops a run."""
+        of_ranks = [ended for worker in workers for ended in worker.failed_ranks]
+        ends = [*of_ranks, *(worker.exit for worker in workers if worker.exit is not None)]
+        for ended in ends:
+            if ended.code and ended.label not in self._seen:
+                self._seen.add(ended.label)
+                advice = next(filter(None, map(_holder_of, _ports_in_use(ended.output))), "")
+                if advice:
+                    self._advice[ended.label] = advice
+        return ""
+
+    def advice(self, failure: WorkerExit | None) -> tuple[str, ...]:
+        """Returns what is known of the port that this process could not bind."""
+        known = self._advice.get(failure.label) if failure is not None else None
+        return (known,) if known is not None else ()
+
+    def close(self) -> None:
+        """Has no resources."""
+
+
+def _ports_in_use(output: str) -> Iterator[int]:
+    """Yields the ports in lines about an address in use, the last line first, then those of source lines."""
+    if not re.search(_IN_USE, output):
+        return
+    lines = output_lines(output)[: -_LAST_LINES - 1 : -1]
+    named = [line for line in lines if re.search(_IN_USE, line)]
+    for pattern, searched in ((_PORT, named), (_BINDS, lines)):
+        yield from (int(port) for line in searched for port in re.findall(pattern, line))
+
+
+def _holder_of(port: int) -> str:
+    """Names the process that listens on a port; empty if it is none of this user, or has ended."""
+    inodes = listening_sockets(port)
+    if not inodes:
+        return ""
+    pids = (int(name) for name in os.listdir("/proc") if name.isdecimal() and int(name) != os.getpid())
+    pid = next((pid for pid in pids if not inodes.isdisjoint(sockets_of(pid))), None)
+    if pid is None:
+        return ""
+    from ma_boot.node.scripts.job_processes import command_of
+    from ma_boot.node.scripts.leftovers import describe_process
+
+    words = command_of(pid)
+    return Message.of(
+        "port {} is held by {}: end it, or choose another port", port, describe_process(pid, words)
+    )
 
 
 class FailedPlogs:
@@ -85,6 +156,9 @@ class FailedPlogs:
 
 def _errors_of(ended: WorkerExit, workers: Sequence[WorkerSpec]) -> str:
     """Reads the plogs of a process: of one that ma_boot started, or of a rank that such a command started."""
+    from ma_boot.node.observe.plogs import LOG_PATH, PlogWriter, plog_ends
+    from ma_boot.report.plog import error_lines
+
     spec = next((worker for worker in workers if worker.label == ended.label), None)
     places = Counter(worker.environ.get(LOG_PATH) for worker in workers)
     is_alone = spec is not None and places[spec.environ.get(LOG_PATH)] == 1
