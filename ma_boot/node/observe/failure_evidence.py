@@ -16,7 +16,8 @@ from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.processes.sockets import listening_sockets, sockets_of
 from ma_boot.processes.task import Task
-from ma_boot.report.explain import output_lines
+from ma_boot.report.explain import output_lines, output_of_failed_rank
+from ma_boot.report.failure import find_failure
 from ma_boot.report.result import WorkerExit
 from ma_boot.wording import Message
 
@@ -130,11 +131,11 @@ class FailedPlogs:
 
     def with_plogs(self, exits: Sequence[WorkerExit]) -> list[WorkerExit]:
         """Returns the ends of processes, failed ones with the newest errors of their plogs."""
-        new = [ended for ended in exits if ended.code and ended.pid not in self._errors]
+        new = [ended for ended in exits if ended.pid not in self._errors and _has_failed(ended)]
         if new and len(self._errors) < MOST_RANKS and self._seconds > 0:
             self._read(new[:MOST_RANKS])
         self._errors.update((ended.pid, "") for ended in new if ended.pid not in self._errors)
-        return [ended._replace(plog=self._errors[ended.pid]) if ended.code else ended for ended in exits]
+        return [ended._replace(plog=self._errors.get(ended.pid, "")) for ended in exits]
 
     def _read(self, failed: Sequence[WorkerExit]) -> None:
         found: dict[int, str] = {}
@@ -152,6 +153,13 @@ class FailedPlogs:
             task.cancel()
         self._seconds -= time.monotonic() - began
         self._errors.update(dict(found))  # a copy, as the thread may still run
+
+
+def _has_failed(ended: WorkerExit) -> bool:
+    """Returns whether a process has failed, also one that had raised when it was stopped."""
+    if not ended.code or not ended.stopped:
+        return bool(ended.code)
+    return find_failure(output_of_failed_rank(ended.output), True) is not None
 
 
 def _errors_of(ended: WorkerExit, workers: Sequence[WorkerSpec]) -> str:
