@@ -15,6 +15,7 @@ PathMappingError
     ├── NotFound          404: no such bucket or object
     ├── Replaced          412: the object has changed since it was listed
     ├── Refused           401, 403: wrong credentials, or no permission
+    │   ├── Forbidden     403: the credentials are valid, but do not permit this
     │   └── Expired       403: credentials that have expired; new ones may help
     ├── Rejected          400, 405, 409, 416, ...: not possible as it is, or not to be sent
     └── Unreachable       network, timeout, 408, 5xx, a corrupt response: a retry may help
@@ -128,6 +129,10 @@ class NotFound(StoreError):
 
 class Refused(StoreError):
     """The credentials are wrong, or do not permit this."""
+
+
+class Forbidden(Refused):
+    """The credentials are valid, but a policy does not permit this."""
 
 
 class Expired(Refused):
