@@ -55,7 +55,17 @@ class MappingInvalid(PathMappingError):
 
 
 class CredentialsMissing(PathMappingError):
-    """Environment variables that are needed to reach OBS are missing or wrong."""
+    """Environment variables that are needed to reach OBS are missing or wrong; `problems` has all of them."""
+
+    def __init__(self, *problems: str) -> None:
+        single = len(problems) == 1
+        super().__init__(
+            problems[0] if single else _listed("settings for OBS that cannot be used:", problems)
+        )
+        self.problems = problems
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CredentialsMissing, self.problems
 
 
 class MissingInputs(PathMappingError):

@@ -12,6 +12,7 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from path_mapping.defaults import STALL_SECONDS
 from path_mapping.errors import CredentialsMissing
+from path_mapping.stores.value_faults import fault_of_endpoint, faults_of_key
 
 if TYPE_CHECKING:
     import ssl
@@ -31,6 +32,7 @@ WAIT_VARIABLE = "OBS_CREDENTIALS_WAIT"
 WAIT_SECONDS = 60.0
 LONGEST_WAIT_SECONDS = 86400
 KEY_VARIABLES = ("OBS_ACCESS_KEY_ID", "OBS_SECRET_ACCESS_KEY")
+TOKEN_VARIABLE = "OBS_SECURITY_TOKEN"
 _FIELDS = ("access", "secret", "securitytoken")
 
 
@@ -86,32 +88,40 @@ def endpoint_of(environ: Mapping[str, str]) -> str | None:
     return f"{'http' if environ.get('S3_USE_HTTPS') == '0' else 'https'}://{platform}"
 
 
-def address_of(endpoint: str) -> SplitResult:
-    """Returns the endpoint as a URL, with https as the default scheme.
+def address_of(endpoint: str, name: str = "OBS_ENDPOINT") -> SplitResult:
+    """Returns the endpoint in the variable `name` as a URL, with https as the default scheme.
 
     Raises `CredentialsMissing` if the endpoint is not a URL of a server.
     """
-    address = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
-    if not address.hostname or address.scheme not in ("http", "https"):
-        raise CredentialsMissing(f"OBS_ENDPOINT: found {endpoint!r}, expected https://obs.REGION.example.com")
-    try:
-        valid = address.port is None or address.port > 0
-    except ValueError:
-        valid = False
-    if not valid:
-        raise CredentialsMissing(f"OBS_ENDPOINT: found {endpoint!r}, expected a port from 1 to 65535")
-    return address
+    fault = fault_of_endpoint(endpoint)
+    if fault:
+        raise CredentialsMissing(f"{name}: {fault}")
+    return urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
 
 
 def credentials_of(environ: Mapping[str, str]) -> Credentials | None:
     """Reads OBS_ACCESS_KEY_ID, OBS_SECRET_ACCESS_KEY and, if set, OBS_SECURITY_TOKEN.
 
-    None if one of the first two is missing.
+    None if one of the first two is missing. Raises `CredentialsMissing` for values with characters of a wrong
+    copy.
     """
+    problems = key_problems({name: environ.get(name, "") for name in (*KEY_VARIABLES, TOKEN_VARIABLE)})
+    if problems:
+        raise CredentialsMissing(*problems)
     access_key, secret_key = (environ.get(name) for name in KEY_VARIABLES)
     if not (access_key and secret_key):
         return None
-    return Credentials(access_key, secret_key, environ.get("OBS_SECURITY_TOKEN"))
+    return Credentials(access_key, secret_key, environ.get(TOKEN_VARIABLE))
+
+
+def key_problems(values: Mapping[str, str]) -> list[str]:
+    """Returns a message for each key or token, by its name, that was copied wrongly; none has its value."""
+    faults = {name: faults_of_key(value) for name, value in values.items()}
+    return [
+        f"{name}: found {' and '.join(found)}, expected the value alone: copy it again"
+        for name, found in faults.items()
+        if found
+    ]
 
 
 def patience_of(environ: Mapping[str, str]) -> float:
@@ -150,6 +160,9 @@ def read_credentials(file: Path) -> Credentials:
     missing = [name for name, value in zip(_FIELDS, values) if not (isinstance(value, str) and value)]
     if missing:
         raise CredentialsMissing(f"OBS_CREDENTIALS_FILE: {file} has no {', '.join(missing)}; {expected}")
+    problems = key_problems(dict(zip(_FIELDS, map(str, values))))
+    if problems:
+        raise CredentialsMissing(*(f"OBS_CREDENTIALS_FILE: {file}: {problem}" for problem in problems))
     return Credentials(*map(str, values))
 
 
