@@ -23,10 +23,10 @@ from path_mapping.stores.access import (
     address_of,
     create_tls_context,
     endpoint_of,
+    fault_of_endpoint,
     key_problems,
     read_credentials,
 )
-from path_mapping.stores.value_faults import fault_of_endpoint
 
 # Seconds; max. wait for an answer of OBS.
 SECONDS = 10.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from path_mapping.stores.value_faults import fault_of_endpoint, faults_of_key
+from path_mapping.stores.access import fault_of_endpoint, faults_of_key
 
 
 @pytest.mark.parametrize(
