@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Callable, TypeVar
 
-from path_mapping.errors import NotFound, Refused, Unreachable
+from path_mapping.errors import Forbidden, NotFound, Refused, Unreachable
 from path_mapping.localfs.source_file import chunks, md5_of
 from path_mapping.stores.access import Access, Credentials
 from path_mapping.stores.contents import RIGHT, ContentSum, Piece, base64_of_md5, etag_of_parts
@@ -42,6 +42,10 @@ LARGEST_COPY = 5 << 30
 # are no faster, and take up to twice as long on a virtual machine: they become large folios, of memory that
 # the host has yet to give.
 DATA_BUFFER = 1 << 19
+# OBS and S3 do not tell a client that must not list whether an object exists.
+_MISSING_OR_FORBIDDEN = (
+    "it does not exist, or may not be read (permissions GetObject, and ListBucket to tell)"
+)
 
 Answer = TypeVar("Answer")
 
@@ -133,6 +137,8 @@ class ObsStore(Store):
             response = self._by_request(lambda exchange: exchange.head(request))
         except NotFound:
             return None
+        except Forbidden as error:
+            raise Forbidden(f"{error}: {_MISSING_OR_FORBIDDEN}") from error
         return object_state(doing, response.length, response.headers)
 
     def read(self, bucket: str, key: str) -> Generator[bytes, None, bool]:

@@ -93,6 +93,8 @@ def test_the_text_has_a_remedy_below_each_finding(node: Node) -> None:
         ({"OBS_ENDPOINT": "http://127.0.0.1:1"}, "OBS", "does not answer"),
         ({"S3_ENDPOINT": "127.0.0.1:1", "S3_USE_HTTPS": "0"}, "OBS", "http://127.0.0.1:1 does not answer"),
         ({"OBS_CREDENTIALS_FILE": "/no/such"}, "credentials", "/no/such: No such file"),
+        ({"OBS_ACCESS_KEY_ID": "AK\n"}, "credentials", "OBS_ACCESS_KEY_ID: found a line break at its end"),
+        ({"OBS_ENDPOINT": "https://obs.example.com/bkt"}, "OBS", "expected no path '/bkt' after the server"),
     ],
 )
 def test_wrong_variables_are_errors(node: Node, variables: dict[str, str], check: str, evidence: str) -> None:
