@@ -23,7 +23,6 @@ from ma_boot.report.failure import find_failure, last_words
 from ma_boot.report.files import write_atomically
 from ma_boot.report.hints import hints_for
 from ma_boot.report.result import ROLES, ExitStatus, RunResult, WorkerExit
-from ma_boot.report.same_failure import common_form
 from ma_boot.wording import (
     Message,
     ProgressLine,
@@ -440,7 +439,11 @@ def _exception(ended: WorkerExit) -> str | None:
 
 def _common_exception(ended: WorkerExit, exception: str | None) -> str | None:
     """Returns an exception in the form that is equal for all ranks."""
-    return None if exception is None else common_form(exception, (ended.rank, ended.device))
+    if exception is None:
+        return None
+    from ma_boot.report.same_failure import common_form  # most jobs have no exception
+
+    return common_form(exception, (ended.rank, ended.device))
 
 
 def failure_document(ending: Ending) -> dict[str, Any]:
