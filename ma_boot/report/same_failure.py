@@ -6,13 +6,14 @@ import re
 from collections.abc import Collection
 
 # Addresses in memory and of hosts, process ids, and times of records differ in each process. The number of a
-# rank or a device counts as the same only where it is the process's own: "tensor has rank 3" is a fact.
+# rank or a device counts as the same only where it is the process's own: "tensor has rank 3" is a fact,
+# and -1 stands for none.
 _OF_A_PROCESS = re.compile(
     r"0x[0-9a-fA-F]{4,16}"
     r"|(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?:\]?:\d{1,5})?(?![\w.])"
     r"|(?<![A-Za-z])(?i:pid|process)\W{0,3}\d{1,10}(?!\w)"
     r"|\d{4}-\d\d-\d\d[-T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
-    r"|(?<![A-Za-z])(?i:rank|device|cuda|npu|gpu|card)(?:_?id)?[\W_]{0,3}(?P<own>\d{1,6})(?!\w)",
+    r"|(?<![A-Za-z])(?i:rank|device|cuda|npu|gpu|card)(?:_?id)?[\W_]{0,3}(?<![:= ]-)(?P<own>\d{1,6})(?!\w)",
     re.IGNORECASE,
 )
 
