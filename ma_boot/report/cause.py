@@ -45,6 +45,8 @@ _LOST_PEER = (
 )
 # HCCL has its code below the exception, in the message of several lines.
 _LOST_PEER_BY_HCCL = r"\bEI000[26]\b|\bEI0013\b"
+# Errors of HCCL and NCCL whose reason is this rank itself, though their words name the others.
+_OF_THIS_RANK = r"\bEI00(?:0[13457]|11|14|17)\b|ncclInvalid(?:Usage|Argument)\b|ncclUnhandledCudaError\b"
 _STOPPED = r"KeyboardInterrupt|SystemExit"
 # Beginnings of the words of a failure without an exception: they follow the rank without a colon.
 _ENDS = ("was killed by ", "ended with ")
@@ -141,6 +143,8 @@ def _has_lost_peer(failure: FoundFailure | None, output: str, coded: str) -> boo
         return True
     if failure is None or not failure.is_exception:
         return re.search(_LOST_PEER, output[-4000:]) is not None
+    if re.search(_OF_THIS_RANK, failure.text):
+        return False
     found = re.search(_LOST_PEER, failure.words) or re.search(_LOST_PEER_BY_HCCL, failure.text)
     return found is not None
 

@@ -408,8 +408,12 @@ def _lines_of_others(run: RunResult, failed: WorkerExit | None) -> list[str]:
     If no process failed on its own, only those with an exception are listed.
     """
     ends = [(ended, _exception(ended)) for ended in run.exits if ended is not failed]
-    words = _exception(failed) if failed is not None else None
-    same = [ended for ended, exception in ends if words is not None and exception == words]
+    words = _common_exception(failed, _exception(failed)) if failed is not None else None
+    same = [
+        ended
+        for ended, exception in ends
+        if words is not None and _common_exception(ended, exception) == words
+    ]
     ends = [(ended, exception) for ended, exception in ends if ended not in same]
     shown = sorted((end for end in ends if run.first_failure or end[1]), key=lambda end: end[1] is None)
     lines = [_same_line(same)] if same else []
@@ -434,6 +438,15 @@ def _exception(ended: WorkerExit) -> str | None:
     """Returns the last exception in the output of a process that failed."""
     failure = find_failure(output_of_failed_rank(ended.output), ended.stopped) if ended.code else None
     return failure.words if failure is not None else None
+
+
+def _common_exception(ended: WorkerExit, exception: str | None) -> str | None:
+    """Returns an exception in the form that is equal for all ranks."""
+    if exception is None:
+        return None
+    from ma_boot.report.same_failure import common_form  # most jobs have no exception
+
+    return common_form(exception, (ended.rank, ended.device))
 
 
 def failure_document(ending: Ending) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from ma_boot.redact import without_secrets
 from ma_boot.report.explain import output_lines
 from ma_boot.report.failure_blocks import (
     AFTER_DEATH,
+    CHAINED,
     HANDLED,
     LAUNCHER,
     OWN,
@@ -44,7 +45,6 @@ _WENT_ON = (
     r"|\b100%\||\bre-?(?:start|try|tries|sum)|\battempt|\btry(?:ing)? again"
     r"|failed \(exitcode: -?\d{1,9}\) local_rank: \d"
 )
-CHAINED = "During handling of the above exception|The above exception was the direct cause"
 # Between them, a pool of processes prints the traceback of its worker.
 _QUOTES = '"""'
 _TELLS_OF_AN_ERROR = (

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ma_boot.report.explain import output_lines
-from ma_boot.report.failure import CHAINED, MOST_LINES_AFTER, find_failure
+from ma_boot.report.explain import TRACEBACK, output_lines
+from ma_boot.report.failure import MOST_LINES_AFTER, find_failure
+from ma_boot.report.failure_blocks import CHAINED
 from ma_boot.report.hint_table import END, ERROR, OBS, Hint, rows_for
 from ma_boot.wording import Message
 from path_mapping.errors import printable
@@ -16,7 +17,6 @@ MOST_HINTS = 3
 MOST_LINES_AT_END = 100
 LONGEST_LINE = 2000  # characters that are searched
 LONGEST_MATCH = 80  # characters of a known text that are shown
-_TRACEBACK = "Traceback (most recent call last):"
 # Ray's prefix of the lines of its workers.
 _RAY_PREFIX = r"^\(\w[\w.:<>() -]{0,100}\bpid=\d{1,9}(?:, ip=[\d.]{1,15})?\) "
 # A frame of a traceback; the lines of its source are indented further.
@@ -91,7 +91,7 @@ def _first_line_of_error(output: str, lines: Sequence[str]) -> int:
 
     Without an exception the last lines count.
     """
-    starts = [number for number, line in enumerate(lines) if _TRACEBACK in line]
+    starts = [number for number, line in enumerate(lines) if TRACEBACK in line]
     failure = find_failure(output)
     if not starts or failure is None or not failure.is_exception:
         return max(0, len(lines) - MOST_LINES_AFTER)

@@ -11,6 +11,8 @@ CAUSE, FOLLOWED, STOPPED, WELL = "cause", "followed", "stopped", "well"
 ROLES = {CAUSE: "the cause", FOLLOWED: "failed after it", STOPPED: "stopped by ma_boot", WELL: "ended with 0"}
 # Codes of SIGTERM and SIGKILL: as shells show them, and as launchers pass on -15 and -9.
 STOP_CODES = frozenset({143, 137, 241, 247})
+# Codes of SIGHUP and SIGINT, which stop a process, too: scripts end their own children so.
+HANGUP_CODES = frozenset({129, 130})
 
 
 class WorkerExit(NamedTuple):
@@ -20,7 +22,8 @@ class WorkerExit(NamedTuple):
     are in the order in which the kernel reported them. `stopped` means that ma_boot was already stopping all
     processes, so this one is not the cause. `output` is the end of what it printed, `log_lost` the number of
     bytes that could not be written to its log file, `oom` the evidence that the kernel OOM-killed it, and
-    `plog` the newest errors in CANN's logs of a process that failed.
+    `plog` the newest errors in CANN's logs of a process that failed. `hidden` is the exit code of a rank
+    whose command has ended with 0 all the same: then `code` is 0.
     """
 
     label: str
@@ -37,6 +40,7 @@ class WorkerExit(NamedTuple):
     log_lost: int = 0
     oom: str | None = None
     plog: str = ""
+    hidden: int = 0
 
     def event(self) -> dict[str, Any]:
         """Returns the fields of the event `exit`."""
