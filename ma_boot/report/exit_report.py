@@ -476,7 +476,8 @@ def failure_document(ending: Ending) -> dict[str, Any]:
 
 
 def _as_json(run: RunResult, ended: WorkerExit) -> dict[str, Any]:
-    values = {name: value for name, value in ended._asdict().items() if name not in ("output", "plog")}
+    left_out = {"output", "plog"} if ended.hidden else {"output", "plog", "hidden"}
+    values = {name: value for name, value in ended._asdict().items() if name not in left_out}
     return {**values, "part": ROLES[run.role(ended)], "exception": _exception(ended)}
 
 
