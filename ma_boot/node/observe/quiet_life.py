@@ -118,7 +118,7 @@ class QuietLife:
         of_sockets = socket_bytes()
         for worker, members in quiet.items():
             runnable = {thread: spent for pid in members for thread, spent in runnable_seconds(pid).items()}
-            sample = DataSample(now, _moved_by(members, of_sockets), runnable)
+            sample = DataSample(now, moved_by(members, of_sockets), runnable)
             self._samples[worker] = sample
             if worker in before and sample.shows_life_since(before[worker]):
                 self._moved[worker] = now
@@ -162,7 +162,7 @@ class QuietLife:
                 return readings
 
 
-def _moved_by(members: Iterable[int], of_sockets: Mapping[int, int]) -> dict[str, int]:
+def moved_by(members: Iterable[int], of_sockets: Mapping[int, int]) -> dict[str, int]:
     """Returns the bytes that these processes, and each of their sockets, have moved so far."""
     moved: dict[str, int] = {}
     for pid in members:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
-from ma_boot.node.observe.hang_detector import HangDetector
+from ma_boot.node.observe.hang_detector import HangDetector, HangOptions
 from ma_boot.node.observe.rank_processes import RankProcess
 from ma_boot.node.peers.job_peers import JobPeers
 from ma_boot.node.supervisor.supervise import Observer
@@ -125,7 +125,7 @@ class SimulatedNodes:
         observers: list[tuple[Observer, list[Worker]]] = []
         for node in alive:
             timeout = 0.05 if node == alive[self.case.seed % len(alive)] else None
-            detector = HangDetector(timeout, "report", inbox, self.journals[node], self.peers[node])
+            detector = HangDetector(HangOptions(timeout), inbox, self.journals[node], self.peers[node])
             workers = self.workers(node)
             observers += [(self.peers[node], workers), (detector, workers)]
         until = time.monotonic() + 30

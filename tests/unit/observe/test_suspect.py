@@ -116,7 +116,7 @@ def test_there_is_no_hang_while_the_rank_prints_that_all_wait_for(
     ranks: list[RankAtHang], working: list[int]
 ) -> None:
     printing = [rank._replace(printed=rank.quiet) for rank in ranks]
-    assert [rank.rank for rank in at_work(printing)] == working
+    assert [rank.rank for rank in at_work(printing, False)] == working
 
 
 def test_a_node_that_does_not_answer_is_suspected_before_any_rank() -> None:
