@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,6 +27,9 @@ ROUND_SECONDS = 1.0
 DEVICES_SHARE = 0.8
 # Seconds; a rank that was active so recently may be at work, at most: half of a longer timeout says little.
 BUSY_SECONDS = 30.0
+# Seconds after a hang was found in which ranks that lose their peers do so because it is stopped: the longest
+# common stop time-out, and the time until a lost connection is noticed.
+RECENT_SECONDS = 60.0
 
 
 class HangOptions(NamedTuple):
@@ -61,7 +65,7 @@ class HangDetector:
 
     def __init__(self, options: HangOptions, inbox: SignalInbox, journal: Journal, peers: Peers) -> None:
         self.hung = ""
-        self.suspect: HangSuspect | None = None
+        self._suspected: tuple[float, HangSuspect | None] = (-math.inf, None)
         self.state = HangState.initial(options.timeout, time.monotonic())
         self.activity = WorkerActivity(inbox)
         self.progress = ProgressWatch(self.state.timeout, options.patterns, journal)
@@ -73,6 +77,12 @@ class HangDetector:
         self._question = _Question()
         # The last messages of each peer, also from before the round: an ended peer sends no stacks.
         self._heard: dict[tuple[bool, int], PeerMessage] = {}
+
+    @property
+    def suspect(self) -> HangSuspect | None:
+        """The suspect of the latest hang, on any node; None for one from which the job has recovered."""
+        when, suspect = self._suspected
+        return suspect if self.hung or time.monotonic() < when + RECENT_SECONDS else None
 
     def close(self) -> None:
         """Ends a running device tool."""
@@ -107,11 +117,11 @@ class HangDetector:
         if now < self.state.next_check:
             return []
         watched = _watched(workers)
-        hanging = self._measure(watched, now)
+        hanging, spinning = self._measure(watched, now)
         self.state, judgement = self.state.judged([worker.pid for worker in hanging], now)
         new = [worker.spec.label for worker in hanging if worker.pid in judgement.new]
         if not new:
-            why = self.progress.overdue(watched, now)
+            why = self.progress.overdue(watched, spinning, now)
             question = _Question(why=why, is_reported=self.progress.reports_next)
             return self._start_round(question, workers) if why else []
         self._journal.warn(f"{', '.join(new)}: no output and no CPU time for {self.state.timeout:.0f} s")
@@ -120,18 +130,32 @@ class HangDetector:
             return new
         return self._start_round(_Question(new), workers)
 
-    def _measure(self, running: Sequence[Worker], now: float) -> list[Worker]:
-        """Updates the state; returns the workers that were idle for the whole timeout."""
+    def _measure(self, running: Sequence[Worker], now: float) -> tuple[list[Worker], list[Worker]]:
+        """Updates the state; returns the workers that were idle for the whole timeout.
+
+        The second list are those of which nothing but CPU time was seen for the timeout.
+        """
         self.state = self.state.checked(self.activity.measure(running), now)
+        silent = [
+            worker
+            for worker in running
+            if self.state.idle_seconds(worker.pid, now) <= 0
+            and worker.output.last_output < now - self.state.timeout / 2
+        ]
         if self.progress.read(running):
             self._peers.tell(STEPS, {})
-        quiet = self._idle_for(self.state.interval, running, now)
+        quiet = [*silent, *self._idle_for(self.state.interval, running, now)]
         self.state = self.state.seen_alive(self.activity.find_life(quiet))
         # Reading the devices costs CPU time, so it begins at half the timeout.
-        long_quiet = self._idle_for(self.state.timeout / 2, quiet, now)
+        long_quiet = [*silent, *self._idle_for(self.state.timeout / 2, running, now)]
         self.activity.read_devices(long_quiet, self.state.interval * DEVICES_SHARE)
         idle = self._idle_for(self.state.timeout, running, now)
-        return [worker for worker in idle if not self.activity.is_undecided(worker)]
+        since = now - self.state.timeout
+        spinning = [worker for worker in silent if self.activity.device_seen(worker) < since]
+        return (
+            [worker for worker in idle if not self.activity.is_undecided(worker)],
+            [worker for worker in spinning if not self.activity.is_undecided(worker)],
+        )
 
     def _idle_for(self, seconds: float, workers: Sequence[Worker], now: float) -> list[Worker]:
         return [worker for worker in workers if self.state.idle_seconds(worker.pid, now) >= seconds]
@@ -195,6 +219,7 @@ class HangDetector:
         self._round = None
         self._heard = {key: message for key, message in self._heard.items() if message.kind == ENDED}
         lines, report = done.report()
+        self._suspected = time.monotonic(), report.suspect
         if self._question.why:
             return self._finish_look(done, lines, report, workers)
         ranks_at_work = bool(report.working)
@@ -228,11 +253,9 @@ class HangDetector:
         labels = [worker.spec.label for worker in _watched(workers)]
         if question.is_reported:
             self._journal.event("hang", labels=labels)
-        self.suspect = report.suspect
         return labels if looks and verdict.ends_run(looks) else []
 
     def _show(self, lines: Sequence[str], report: StacksReport) -> None:
-        self.suspect = report.suspect
         for line in lines:
             self._journal.say(line)
         self._journal.event("stacks", **report.fields())

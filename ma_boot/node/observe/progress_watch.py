@@ -56,14 +56,17 @@ class ProgressWatch:
                 self._printed = printed
         return not had_steps
 
-    def overdue(self, running: Sequence[Worker], now: float) -> str:
-        """Returns why a look at the stacks is due, or an empty text."""
+    def overdue(self, running: Sequence[Worker], spinning: Sequence[Worker], now: float) -> str:
+        """Returns why a look at the stacks is due, or an empty text.
+
+        `spinning` are those of the `running` workers of which nothing but CPU time was seen.
+        """
         if self.clock.is_overdue(self._timeout, self._printed, now):
             text = "no new step for {} s; before, a step took {} s"
             return Message.of(text, f"{now - self.clock.stepped:.0f}", f"{self.clock.median:.3g}")
         if self.clock.runs or self.elsewhere or now < self._silent.due:
             return ""
-        if not running or any(now - worker.output.last_output < self._timeout for worker in running):
+        if not spinning or any(now - worker.output.last_output < self._timeout for worker in running):
             return ""
         return Message.of("no output for {} s, but CPU time is used", f"{self._timeout:.0f}")
 

@@ -100,10 +100,13 @@ class QuietLife:
                 # The tool has stopped answering: its earlier readings say nothing about the present.
                 self._reading_times.clear()
             self._reading_times.extend(reading.when for reading in readings)
-        moved = self._moved.get(worker.pid, -math.inf)
+        return max(self._moved.get(worker.pid, -math.inf), self.device_seen(worker))
+
+    def device_seen(self, worker: Worker) -> float:
+        """Returns when the worker's device last computed, by the results so far."""
         if worker.spec.local_rank is None:
-            return max([moved, *self._busy.values()])
-        return max(moved, self._busy.get(_device_of(worker), -math.inf))
+            return max(self._busy.values(), default=-math.inf)
+        return self._busy.get(_device_of(worker), -math.inf)
 
     def is_undecided(self, worker: Worker) -> bool:
         """Returns whether there are device readings, but too few to call the worker's device idle."""

@@ -97,7 +97,9 @@ class SimulatedNodes:
             SimpleNamespace(
                 pid=FIRST_PID + rank, exit=None, started_ranks=[], ends=list,
                 spec=SimpleNamespace(rank=rank, local_rank=rank % self.case.each, label=f"rank {rank}", environ={}),
-                output=SimpleNamespace(last_output=time.monotonic(), tail=lambda: ""),
+                output=SimpleNamespace(
+                    last_output=time.monotonic(), tail=lambda: "", since=lambda position: (0, b"", 0.0)
+                ),
             )
             for rank in ranks
         ]  # fmt: skip

@@ -63,7 +63,9 @@ def test_node_0_asks_all_others_for_their_stacks_and_tells_them_what_follows(
         "folded": [{"ranks": (2,), "stack": "of 1"}, {"ranks": (4,), "stack": "of 2"}],
         "suspect": None,
     }
-    assert peers.sent[1:] == [("stacks_report", {**report, "waits": [], "silent": [], "working": []})]
+    assert peers.sent[1:] == [
+        ("stacks_report", {**report, "waits": [], "silent": [], "working": [], "busy": []})
+    ]
     (event,) = journal.events("stacks")
     decoded = decode_report(json.loads(json.dumps(peers.sent[1][1])))
     assert decoded is not None
