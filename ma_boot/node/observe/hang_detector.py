@@ -135,11 +135,13 @@ class HangDetector:
 
         The second list are those of which nothing but CPU time was seen for the timeout.
         """
+        known = self.state.activities.keys()
         self.state = self.state.checked(self.activity.measure(running), now)
         silent = [
             worker
             for worker in running
-            if self.state.idle_seconds(worker.pid, now) <= 0
+            if worker.pid in known
+            and self.state.idle_seconds(worker.pid, now) <= 0
             and worker.output.last_output < now - self.state.timeout / 2
         ]
         if self.progress.read(running):
@@ -200,7 +202,10 @@ class HangDetector:
         now = time.monotonic()
         active = {pid: activity.when for pid, activity in self.state.activities.items()}
         quiet = {worker.pid: now - active.get(worker.pid, worker.output.last_output) for worker in workers}
-        seconds, busy = look_seconds(self.state.timeout), min(BUSY_SECONDS, self.state.timeout / 2)
+        # Without a timeout nothing has been measured, so nothing is known to be active.
+        is_on = math.isfinite(self.state.timeout)
+        busy = min(BUSY_SECONDS, self.state.timeout / 2) if is_on else 0.0
+        seconds = look_seconds(self.state.timeout)
         self._question = question
         try:
             look = Look(seconds, busy, is_all=bool(question.why))
@@ -210,7 +215,8 @@ class HangDetector:
             if question.labels:
                 self._journal.event("hang", labels=question.labels)
             return list(question.labels)
-        for message in self._heard.values():
+        # Ends first: an ended peer sends no stacks any more.
+        for _, message in sorted(self._heard.items(), reverse=True):
             self._round.receive(message)
         return []
 
