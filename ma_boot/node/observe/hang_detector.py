@@ -197,7 +197,7 @@ class HangDetector:
     def _begin(self, question: _Question, workers: Sequence[Worker]) -> list[str]:
         """Starts to collect stacks; returns the labels to report at once if no thread can be started."""
         from ma_boot.node.observe.sampled_stacks import look_seconds
-        from ma_boot.node.observe.stacks_round import Look, StacksRound  # few jobs hang
+        from ma_boot.node.observe.stacks_round import StackLook, StacksRound  # few jobs hang
 
         now = time.monotonic()
         active = {pid: activity.when for pid, activity in self.state.activities.items()}
@@ -208,7 +208,7 @@ class HangDetector:
         seconds = look_seconds(self.state.timeout)
         self._question = question
         try:
-            look = Look(seconds, busy, is_all=bool(question.why))
+            look = StackLook(seconds, busy, is_all=bool(question.why))
             self._round = StacksRound(workers, quiet, self._peers, self._inbox, look=look)
         except RuntimeError as error:  # the limit of threads
             self._journal.warn(f"no stacks: {error}")

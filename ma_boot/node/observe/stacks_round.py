@@ -32,7 +32,7 @@ class OwnStacks(NamedTuple):
     progress: list[str]
 
 
-class Look(NamedTuple):
+class StackLook(NamedTuple):
     """Processes whose stacks are taken several times within `seconds`, since they may be at work.
 
     These are all ranks if they have missed their steps or their output (`is_all`), else those that were
@@ -48,7 +48,7 @@ class Look(NamedTuple):
         return self.is_all or quiet < self.busy
 
 
-NO_LOOK = Look()
+NO_LOOK = StackLook()
 
 
 class StacksRound:
@@ -67,7 +67,7 @@ class StacksRound:
         peers: Peers,
         inbox: SignalInbox,
         *,
-        look: Look = NO_LOOK,
+        look: StackLook = NO_LOOK,
     ):
         running = [worker for worker in workers if worker.exit is None]
         ended = [worker for worker in workers if worker.exit is not None]
@@ -124,7 +124,7 @@ def own_stacks(
     quiet: Mapping[int, float],
     *,
     node: int,
-    look: Look,
+    look: StackLook,
     cancel: threading.Event,
 ) -> OwnStacks:
     """Reads the stacks of this node's processes; ended ranks are added with their exit codes."""
@@ -163,7 +163,7 @@ def own_stacks(
 
 
 def _stacks_and_progress(
-    processes: Sequence[RankProcess], look: Look, cancel: threading.Event
+    processes: Sequence[RankProcess], look: StackLook, cancel: threading.Event
 ) -> tuple[list[str], dict[int, str]]:
     """Returns the stacks of processes, and the progress of those of the look by their pids."""
     try:
