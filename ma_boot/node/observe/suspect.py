@@ -139,11 +139,14 @@ def _odd(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
         key=lambda rank: (
             _ORDER.index(does[rank].kind),
             rank.state != "D",
+            rank.progress == WAITS,
             len(groups[does[rank].key]),
             -rank.quiet if does[rank].kind == OWN else 0,
             rank.rank,
         ),
     )
+    if any(_is_as_odd(rank, chosen, does) for rank in others):
+        return None
     usual = max((groups[does[rank].key] for rank in waiting), key=len)
     return HangSuspect(chosen.node, chosen.rank, _difference(chosen, does, groups, usual))
 
@@ -158,6 +161,15 @@ def _busy(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
     doing = activity(threads_of(busy[0].stack)).doing()
     template = "uses CPU {}, while {} waits" if len(waiting) == 1 else "uses CPU {}, while {} wait"
     return HangSuspect(busy[0].node, busy[0].rank, Message.of(template, doing, ranks_text(waiting)))
+
+
+def _is_as_odd(rank: RankAtHang, chosen: RankAtHang, does: Mapping[RankAtHang, Activity]) -> bool:
+    """Returns whether two ranks stay in their own code at different places, with the same evidence."""
+    return (
+        does[rank].kind == does[chosen].kind == OWN
+        and does[rank].key != does[chosen].key
+        and rank.progress == chosen.progress != UNKNOWN
+    )
 
 
 def _at_device(does: Mapping[RankAtHang, Activity]) -> list[RankAtHang]:
