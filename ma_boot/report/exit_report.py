@@ -155,7 +155,7 @@ def _by_hang(ending: Ending) -> ExitStatus | None:
     run = ending.run
     if run is None or not run.hung:
         return None
-    text = Message.of("{} hung, and ma_boot stopped the run (--hang-action stop)", ", ".join(run.hung))
+    text = Message.of("{} hung, and ma_boot stopped the run (--hang-action stop)", run.hung)
     suspected = run.suspect and Message.of("suspected: {}: {}", run.suspect, run.suspect.in_words())
     return ExitStatus(int(ExitCode.HUNG), "ma_boot", in_lines([text, *filter(None, [suspected])]))
 

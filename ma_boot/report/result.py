@@ -100,8 +100,8 @@ class ExitStatus(NamedTuple):
 class RunResult(NamedTuple):
     """Ends of all processes, in order of time.
 
-    `not_started`: error that prevented the start. `hung`: labels of the processes whose hang ended the run.
-    `left`: labels of those that survived SIGKILL. `advice`: remedies for the first failure. `suspect`:
+    `not_started`: error that prevented the start. `hung`: the suspect of the hang that ended the run, or the
+    job. `left`: labels of those that survived SIGKILL. `advice`: remedies for the first failure. `suspect`:
     suspect of the last hang. `stopped_for`: failure for which the job was given up before any stop signal;
     then no node starts another attempt. `is_released`: the processes only worked for node 0's command, and
     were stopped when that had ended with 0.
@@ -109,7 +109,7 @@ class RunResult(NamedTuple):
 
     exits: tuple[WorkerExit, ...]
     not_started: BootError | None = None
-    hung: tuple[str, ...] = ()
+    hung: str = ""
     left: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
     suspect: HangSuspect | None = None

@@ -16,7 +16,7 @@ from ma_boot.node.boot.node_health import find_defect, wait_for_cards
 from ma_boot.node.boot.options import RunOptions
 from ma_boot.node.launch.launch_plan import LaunchPlan, WorkerSpec
 from ma_boot.node.observe.failure_evidence import FailedPlogs, PortWatch
-from ma_boot.node.observe.hang_detector import HangDetector
+from ma_boot.node.observe.hang_detector import HangDetector, HangOptions
 from ma_boot.node.observe.metrics.progress import has_step
 from ma_boot.node.observe.metrics.sampler import Metrics, Sampling
 from ma_boot.node.observe.reset import ResetWatch
@@ -134,7 +134,8 @@ def _run_attempt(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) 
     """Runs the processes once, with all their observers."""
     boot, options, peers = run.boot, run.options, run.boot.peers
     inbox, journal = boot.inbox, boot.journal
-    hangs = HangDetector(options.hang_timeout, options.hang_action, inbox, journal, peers)
+    detection = HangOptions(options.hang_timeout, options.hang_action, options.metric)
+    hangs = HangDetector(detection, inbox, journal, peers)
     sampling = Sampling(
         options.metrics, options.metric, options.metrics_port or "", run.plan.node_rank, journal.path
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-# Kinds of messages about hangs: the ranks of a node, the exit codes of its ranks, the report of node 0.
-STACKS, ENDED, REPORT = "stacks", "ended", "stacks_report"
+# Kinds of messages about hangs: the ranks of a node, the exit codes of its ranks, the report of node 0; that
+# the stacks of a node take longer, since its ranks may be at work; that a node has shown steps.
+STACKS, ENDED, REPORT, LOOKING, STEPS = "stacks", "ended", "stacks_report", "looking", "steps"
 
 
 class PeerMessage(NamedTuple):

@@ -21,7 +21,7 @@ from ma_boot.redact import without_secret_variables
 
 # seconds; for py-spy on all processes together
 PYTHON_SECONDS = 4.0
-# seconds; for processes in uninterruptible sleep
+# seconds; for processes in uninterruptible sleep, or stopped by a signal
 ASLEEP_SECONDS = 0.5
 # seconds; for the second call with native frames, whose symbols py-spy has to look up
 NATIVE_SECONDS = 3.0
@@ -36,15 +36,15 @@ DUMP_QUIET_SECONDS = 0.15
 def stacks_of(processes: Sequence[RankProcess]) -> list[str]:
     """Returns the stacks of each process, or the reason why there are none.
 
-    A process in uninterruptible sleep cannot be stopped, so py-spy reads it while it may run. Without py-spy,
-    SIGUSR1 makes faulthandler print the stacks to the rank's own output; it is only sent to a process that
-    catches it, since it would end any other.
+    A process in uninterruptible sleep cannot be stopped, and one that a signal has stopped confuses py-spy,
+    so both are read while they may run. Without py-spy, SIGUSR1 makes faulthandler print the stacks to the
+    rank's own output; it is only sent to a process that catches it, since it would end any other.
     """
     paths = {process.pid: shutil.which("py-spy", path=process.path) for process in processes}
     spies = {pid: path for pid, path in paths.items() if path}
     failed = {process.pid: "py-spy is not installed" for process in processes if process.pid not in spies}
     environs = {process.pid: without_secret_variables(process.environ) for process in processes}
-    asleep = {pid: spy for pid, spy in spies.items() if (process_stat(pid) or [""])[0] == "D"}
+    asleep = {pid: spy for pid, spy in spies.items() if (process_stat(pid) or [""])[0] in ("D", "T", "t")}
     others = {pid: spy for pid, spy in spies.items() if pid not in asleep}
     dumps = _dumped(others, environs, (), PYTHON_SECONDS, failed)
     with_native = {pid: spies[pid] for pid in dumps}
@@ -93,7 +93,8 @@ def _dumped(
             elif process.returncode == 0 and (text := contents(output)).strip():
                 dumps[pid] = text
             else:
-                failed[pid] = f"py-spy failed: {contents(errors).strip()}"
+                # A backtrace of py-spy itself may follow.
+                failed[pid] = f"py-spy failed: {(contents(errors).strip().splitlines() or ['no reason'])[0]}"
     return dumps
 
 

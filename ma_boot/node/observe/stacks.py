@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from ma_boot.wording import Message
 
-_THREAD = r'^Thread \S+(?: \([\w+]+\))?(?:: "(?P<name>.*)")?$'
-_DUMPED = r"^(?:Current thread|Thread) 0x[0-9a-f]{1,16}\b.*\(most recent call first\):$"
+_THREAD = r'^Thread (?P<number>\S+)(?: \([\w+]+\))?(?:: "(?P<name>.*)")?$'
+_DUMPED = r"^(?:Current thread|Thread) (?P<number>0x[0-9a-f]{1,16})\b.*\(most recent call first\):$"
 _SPY_FRAME = r"^ +(?P<function>\S.*) \((?P<place>[^()]+)\)$"
 _DUMPED_FRAME = r'^ +File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$'
 _LIBRARY_ROOT = r"^.*/(?:site-packages|dist-packages|python3(?:\.\d+)?)/"
@@ -55,17 +55,27 @@ Calls = tuple[Frame, ...]  # of a thread, the innermost first
 
 def threads_of(text: str) -> tuple[Calls, ...]:
     """The threads of one process, its main thread first; nothing for a text that has none."""
-    threads: list[tuple[str, list[Frame]]] = []
+    named = [(name, calls) for _, name, calls in _threads(text)]
+    return tuple(calls for _, calls in sorted(named, key=lambda thread: not _is_main(*thread)))
+
+
+def numbered_threads(text: str) -> dict[str, Calls]:
+    """The threads of one process by the number that the tool has printed."""
+    return {number: calls for number, _, calls in _threads(text)}
+
+
+def _threads(text: str) -> list[tuple[str, str, Calls]]:
+    """The number, name and calls of each thread that has calls."""
+    threads: list[tuple[str, str, list[Frame]]] = []
     for line in text.splitlines():
         frame = _frame(line)
         if frame is None:
             head = re.match(_DUMPED, line) or re.match(_THREAD, line)
             if head:
-                threads.append((head.groupdict().get("name") or "", []))
+                threads.append((head.group("number"), head.groupdict().get("name") or "", []))
         elif threads:
-            threads[-1][1].append(frame)
-    named = [(name, tuple(calls)) for name, calls in threads if calls]
-    return tuple(calls for _, calls in sorted(named, key=lambda thread: not _is_main(*thread)))
+            threads[-1][2].append(frame)
+    return [(number, name, tuple(calls)) for number, name, calls in threads if calls]
 
 
 @lru_cache(maxsize=MOST_LINES)
@@ -113,10 +123,11 @@ COLLECTIVE, GRADIENT, DEVICE, MESSAGE, OWN = "collective", "gradient", "device",
 _COLLECTIVE = (
     r"(?i)(monitored_)?barrier$|_?all_?(reduce|gather|to_?all)|alltoall|reduce_?scatter|broadcast(_|$)|bcast$"
     r"|(hccl|hcom|nccl)_?(all|reduce|broadcast|barrier|scatter|gather)|gloo::(all|barrier|broadcast|reduce)"
+    r"|P?MPI_I?(barrier|all|bcast|reduce|gather|scatter)"
 )
 _COLLECTIVE_THERE = r"(?i)_?(gather|scatter|reduce|wait|join)(_|$)"
 _MESSAGE_THERE = r"(?i)_?(i?send|i?recv|batch_isend_irecv|sendrecv)(_|$)"
-_MESSAGE = r"(?i)(hccl|hcom|nccl)_?(send|recv|receive)"
+_MESSAGE = r"(?i)(hccl|hcom|nccl)_?(send|recv|receive)|P?MPI_[ibrs]*(send|recv)"
 _THERE = r"(?i)distributed|communication|collective|hccl|nccl|gloo|mpi4py|horovod|comm_func|p2p"
 _DEVICE = r"(?i)synchronize$|asnumpy$|_?sync_?stream|stream_?sync|rtStreamSynchronize|aclrtSynchronize"
 # Where a rank of torch waits for others without a word of it: DDP's gradients, a value of the device.
@@ -216,7 +227,8 @@ class RankAtHang(NamedTuple):
 
     `quiet` are the seconds without output and CPU time, `waits_for` the ranks that HCCL says it waits for,
     `ended` its exit code if it has ended (or `UNKNOWN_CODE`), `state` the letter of proc(5) for its main
-    thread, and `printed` the seconds since its last output.
+    thread, and `printed` the seconds since its last output. `progress` is that between several stacks
+    (`stack_samples`), empty for a rank whose stacks were taken once.
     """
 
     rank: int
@@ -227,6 +239,7 @@ class RankAtHang(NamedTuple):
     ended: int | None = None
     state: str = ""
     printed: float = UNKNOWN
+    progress: str = ""
 
 
 class Fold(NamedTuple):

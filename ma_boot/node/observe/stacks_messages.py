@@ -22,6 +22,7 @@ LONGEST_TEXT = 150_000  # characters of a message's stacks, of up to six bytes e
 MOST_RANKS = 64  # of a node
 MOST_FOLDS = 256  # of a report
 LONGEST_LINE = 1000  # characters
+LONGEST_WORD = 16  # characters
 
 
 def encode_ranks(ranks: Sequence[RankAtHang]) -> dict[str, Any]:
@@ -50,6 +51,7 @@ def decode_ranks(message: PeerMessage, peers: Peers) -> list[RankAtHang] | None:
                 ended=None if row["ended"] is None else int(row["ended"]),
                 state=_plain(row["state"])[:1],
                 printed=float(row["printed"]),
+                progress=_plain(row["progress"])[:LONGEST_WORD],
             )
             for row in message.body["ranks"][:MOST_RANKS]
         ]
@@ -94,6 +96,7 @@ def decode_report(body: Mapping[str, Any]) -> StacksReport | None:
             waits=tuple(_line(line) for line in body["waits"][:MOST_SHOWN_LINES]),
             silent=tuple(map(int, body["silent"])),
             working=tuple(map(int, body["working"])),
+            busy=tuple(map(int, body["busy"])),
         )
     except (KeyError, TypeError, ValueError, OverflowError):
         return None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ma_boot.node.environment.extras import install_command
+from ma_boot.node.observe.stack_samples import STAYS, UNKNOWN
 from ma_boot.node.observe.stacks import Fold, RankAtHang, folded
 from ma_boot.node.observe.suspect import at_work, suspect, waits_text
 from ma_boot.report.result import HangSuspect
@@ -21,6 +22,7 @@ class StacksReport(NamedTuple):
 
     `waits` are lines on the waits between ranks that HCCL has logged; `silent` the nodes that did not answer;
     `working` the ranks at work for which the others wait, in which case there is no hang and no suspect.
+    `busy` are the ranks besides the suspect that use CPU, and are not seen to wait.
     """
 
     folded: tuple[Fold, ...] = ()
@@ -28,17 +30,29 @@ class StacksReport(NamedTuple):
     waits: tuple[str, ...] = ()
     silent: tuple[int, ...] = ()
     working: tuple[int, ...] = ()
+    busy: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, ranks: Sequence[RankAtHang], silent: Sequence[int]) -> StacksReport:
-        """Draws the conclusion; `silent` are the nodes that did not answer and are unreachable."""
-        working = () if silent else at_work(ranks)
+    def of(cls, ranks: Sequence[RankAtHang], silent: Sequence[int], is_look: bool = False) -> StacksReport:
+        """Draws the conclusion; `silent` are the nodes that did not answer and are unreachable.
+
+        `is_look` is true if all ranks have missed their steps or their output, whether idle or not.
+        """
+        working = () if silent else at_work(ranks, is_look)
+        named = None if working else suspect(ranks, silent)
         return cls(
             folded=tuple(Fold(fold.ranks, fold.stack[:LONGEST_STACK]) for fold in folded(ranks)),
-            suspect=None if working else suspect(ranks, silent),
+            suspect=named,
             waits=tuple(waits_text({rank.rank: rank.waits_for for rank in ranks})),
             silent=tuple(silent),
             working=tuple(rank.rank for rank in working),
+            busy=tuple(
+                rank.rank
+                for rank in sorted(ranks)
+                if rank.ended is None
+                and (rank.progress == STAYS or (is_look and rank.progress == UNKNOWN))
+                and (named is None or rank.rank != named.rank)
+            ),
         )
 
     def fields(self) -> dict[str, Any]:
@@ -49,7 +63,12 @@ class StacksReport(NamedTuple):
             "waits": list(self.waits),
             "silent": list(self.silent),
             "working": list(self.working),
+            "busy": list(self.busy),
         }
+
+    def rank_count(self) -> int:
+        """Returns the number of ranks whose stacks, or ends, are known."""
+        return sum(len(fold.ranks) for fold in self.folded)
 
     def lines(self, unranked: Sequence[tuple[str, str]] = ()) -> list[str]:
         """Formats the report for people; `unranked` are labels and stacks of processes that are no rank."""
@@ -64,7 +83,7 @@ class StacksReport(NamedTuple):
 
     def _conclusion(self) -> str:
         if self.working:
-            return f"no hang: {ranks_text(self.working)} prints and waits for no rank; the others wait for it"
+            return f"no hang: {ranks_text(self.working)} at work; the others wait"
         if self.suspect:
             return f"suspected: {self.suspect}: {self.suspect.in_words()}"
         without = [rank for fold in self.folded if fold.stack.startswith("no stacks") for rank in fold.ranks]

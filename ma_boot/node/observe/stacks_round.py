@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ma_boot.errors import described
-from ma_boot.node.observe.peers import REPORT, STACKS, PeerMessage, Peers
+from ma_boot.node.observe.peers import LOOKING, REPORT, STACKS, PeerMessage, Peers
 from ma_boot.node.observe.rank_processes import RankProcess
+from ma_boot.node.observe.sampled_stacks import sample_again
+from ma_boot.node.observe.stack_samples import MOVES, UNKNOWN as UNKNOWN_PROGRESS, WAITS
 from ma_boot.node.observe.stack_tools import stacks_of
 from ma_boot.node.observe.stacks import RankAtHang
 from ma_boot.node.observe.stacks_messages import encode_ranks, encode_report
@@ -22,10 +25,30 @@ from ma_boot.processes.task import Task
 
 
 class OwnStacks(NamedTuple):
-    """Stacks of this node: of its ranks, and by label of processes that are no rank."""
+    """Stacks of this node: of its ranks, and of processes that are no rank, by label; their progress."""
 
     ranks: list[RankAtHang]
     unranked: list[tuple[str, str]]
+    progress: list[str]
+
+
+class StackLook(NamedTuple):
+    """Processes whose stacks are taken several times within `seconds`, since they may be at work.
+
+    These are all ranks if they have missed their steps or their output (`is_all`), else those that were
+    active in the last `busy` seconds.
+    """
+
+    seconds: float = 0.0
+    busy: float = 0.0
+    is_all: bool = False
+
+    def takes(self, quiet: float) -> bool:
+        """Returns whether a process is one of them, after so many `quiet` seconds."""
+        return self.is_all or quiet < self.busy
+
+
+NO_LOOK = StackLook()
 
 
 class StacksRound:
@@ -38,15 +61,31 @@ class StacksRound:
     """
 
     def __init__(
-        self, workers: Sequence[Worker], quiet: Mapping[int, float], peers: Peers, inbox: SignalInbox
+        self,
+        workers: Sequence[Worker],
+        quiet: Mapping[int, float],
+        peers: Peers,
+        inbox: SignalInbox,
+        *,
+        look: StackLook = NO_LOOK,
     ):
-        self.state = StacksExchange(peers.node, time.monotonic(), frozenset(peers.others))
-        self._peers = peers
-        self._unranked: list[tuple[str, str]] = []
         running = [worker for worker in workers if worker.exit is None]
         ended = [worker for worker in workers if worker.exit is not None]
+        is_looking = any(look.takes(quiet.get(worker.pid, 0.0)) for worker in running)
+        others = frozenset(peers.others)
+        self.state = StacksExchange(
+            peers.node, time.monotonic(), others, is_look=look.is_all, looking=is_looking
+        )
+        if is_looking:
+            peers.tell(LOOKING, {})
+        self._peers = peers
+        self._own = OwnStacks([], [], [])
         self._labels = [worker.spec.label for worker in running]
-        self._task = Task("stacks", lambda cancel: own_stacks(running, ended, quiet, node=peers.node), inbox)
+        self._task = Task(
+            "stacks",
+            lambda cancel: own_stacks(running, ended, quiet, node=peers.node, look=look, cancel=cancel),
+            inbox,
+        )
 
     def receive(self, message: PeerMessage) -> None:
         """Adds a message of a peer."""
@@ -60,11 +99,10 @@ class StacksRound:
         """Sends the own stacks once they are known; returns whether the collection has ended."""
         if not self.state.own_done and (self._task.finished or self.patience() == 0):
             no_stacks = [(", ".join(self._labels), f"no stacks within {OWN_SECONDS:.0f} s")]
-            own = self._task.result() if self._task.finished else OwnStacks([], no_stacks)
-            self._unranked = own.unranked
-            self.state = self.state.with_own(own.ranks)
+            self._own = self._task.result() if self._task.finished else OwnStacks([], no_stacks, [])
+            self.state = self.state.with_own(self._own.ranks)
             if self._peers.node:
-                self._peers.tell(STACKS, encode_ranks(own.ranks))
+                self._peers.tell(STACKS, encode_ranks(self._own.ranks))
         return self.state.is_finished(time.monotonic(), self._peers.unreached)
 
     def report(self) -> tuple[list[str], StacksReport]:
@@ -72,11 +110,22 @@ class StacksRound:
         report = self.state.conclusion(self._peers.unreached)
         if self.state.report is None and not self._peers.node:
             self._peers.tell(REPORT, encode_report(report))
-        return report.lines(self._unranked), report
+        return report.lines(self._own.unranked), report
+
+    @property
+    def progress_of_unranked(self) -> Sequence[str]:
+        """The progress of processes of this node that are no rank."""
+        return self._own.progress
 
 
 def own_stacks(
-    running: Sequence[Worker], ended: Sequence[Worker], quiet: Mapping[int, float], *, node: int
+    running: Sequence[Worker],
+    ended: Sequence[Worker],
+    quiet: Mapping[int, float],
+    *,
+    node: int,
+    look: StackLook,
+    cancel: threading.Event,
 ) -> OwnStacks:
     """Reads the stacks of this node's processes; ended ranks are added with their exit codes."""
     processes = [
@@ -84,14 +133,12 @@ def own_stacks(
     ]
     # Before the stacks are read: py-spy stops a process meanwhile.
     states = [(process_stat(process.pid) or [""])[0] for process in processes]
-    try:
-        texts = stacks_of(processes)
-    except Exception as error:  # the hang is reported even if the stacks cannot be read
-        texts = [f"no stacks: {described(error)}"] * len(processes)
-    own = OwnStacks([], [])
+    texts, progress = _stacks_and_progress(processes, look, cancel)
+    own = OwnStacks([], [], [])
     for process, state, text in zip(processes, states, texts):
         if process.rank is None:
             own.unranked.append((process.label, text))
+            own.progress.append(progress.get(process.pid, UNKNOWN_PROGRESS))
             continue
         own.ranks.append(
             RankAtHang(
@@ -102,6 +149,7 @@ def own_stacks(
                 waits_for=waited_for(process.logged(), process.rank),
                 state=state,
                 printed=round(process.printed, 1),
+                progress=progress.get(process.pid, UNKNOWN_PROGRESS),
             )
         )
     for worker in ended:
@@ -112,3 +160,21 @@ def own_stacks(
         if started.rank not in known:
             own.ranks.append(RankAtHang(started.rank, node, ended=started.code))
     return own
+
+
+def _stacks_and_progress(
+    processes: Sequence[RankProcess], look: StackLook, cancel: threading.Event
+) -> tuple[list[str], dict[int, str]]:
+    """Returns the stacks of processes, and the progress of those of the look by their pids."""
+    try:
+        texts = stacks_of(processes)
+        again = [at for at, process in enumerate(processes) if look.takes(process.quiet)]
+        looked = [processes[at] for at in again]
+        found = sample_again(looked, [texts[at] for at in again], look.seconds, cancel) if looked else []
+    except Exception as error:  # the hang is reported even if the stacks cannot be read
+        return [f"no stacks: {described(error)}"] * len(processes), {}
+    # A process that uses no CPU waits, whatever its stacks are.
+    return texts, {
+        process.pid: WAITS if progress != MOVES and process.quiet >= look.busy else progress
+        for process, progress in zip(looked, found)
+    }

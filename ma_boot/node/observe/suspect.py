@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from ma_boot.node.observe.stack_samples import MOVES, STAYS, UNKNOWN, WAITS
 from ma_boot.node.observe.stacks import (
     COLLECTIVE,
     DEVICE,
@@ -28,6 +29,8 @@ from ma_boot.report.result import HangSuspect
 from ma_boot.wording import Message, ranks_text
 
 SOONER_SECONDS = 2.0  # a rank that stopped so much before all others did not wait for them
+# Libraries of device drivers in a stack with native calls.
+_DEVICE_LIBRARY = r"\(lib(cuda|cudart|nccl|ascendcl|runtime|hccl)[.-]"
 _ORDER = (OWN, MESSAGE, DEVICE, GRADIENT, COLLECTIVE)  # who is in one of the first ones is likelier the cause
 
 
@@ -39,7 +42,8 @@ def suspect(ranks: Sequence[RankAtHang], silent: Sequence[int] = ()) -> HangSusp
         if len(silent) > 1:
             why = Message.of("{}; neither do nodes {}", why, ", ".join(map(str, silent[1:])))
         return HangSuspect(silent[0], None, why)
-    return _gone(ranks) or _by_hccl(ranks) or _odd(ranks) or _other_threads(ranks) or _first_quiet(ranks)
+    rules = (_gone, _by_hccl, _odd, _busy, _other_threads, _first_quiet)
+    return next(filter(None, (rule(ranks) for rule in rules)), None)
 
 
 def _gone(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
@@ -54,6 +58,10 @@ def _gone(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
         else:
             why = Message.of("has ended with exit code {}, and {} run on", gone.ended, others)
         return HangSuspect(gone.node, gone.rank, why)
+    if len(running) == 1 and ended and all(rank.ended in (0, UNKNOWN_CODE) for rank in ended):
+        template = "still runs, while {} has ended" if len(ended) == 1 else "still runs, while {} have ended"
+        why = Message.of(template, ranks_text([rank.rank for rank in ended]))
+        return HangSuspect(running[0].node, running[0].rank, why)
     stopped = [rank for rank in running if rank.state in ("T", "t")]
     if stopped and len(stopped) < len(running):
         why = Message.of("is stopped by a signal (SIGSTOP, or a debugger)")
@@ -81,15 +89,19 @@ def _by_hccl(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
     return None
 
 
-def at_work(ranks: Sequence[RankAtHang]) -> list[RankAtHang]:
-    """Returns the ranks that print while others are quiet, and wait for no rank: the others wait for them.
+def at_work(ranks: Sequence[RankAtHang], is_look: bool) -> list[RankAtHang]:
+    """Returns the ranks that make progress, or print and wait for no rank: the others wait for them.
 
-    The quiet ranks are in a wait for other ranks; or they are the majority, all at one place or without
-    stacks.
+    The others are in a wait for other ranks; or they are the majority, all at one place or without stacks. In
+    a look at ranks that have missed their steps, output alone is no work.
     """
     running, longest = _running(ranks)
+    moving = [rank for rank in running if rank.progress == MOVES]
+    if is_look:
+        return moving
     does = {rank: activity(threads_of(rank.stack)) for rank in running}
-    working = [rank for rank in running if does[rank].kind == OWN and rank.printed * 2 < longest]
+    printing = [rank for rank in running if does[rank].kind == OWN and rank.printed * 2 < longest]
+    working = list(dict.fromkeys([*printing, *moving]))
     busy = set(working)
     others = [rank for rank in running if rank not in busy]
     most = len(others) * 2 > len(running) and len({does[rank].key for rank in others}) == 1
@@ -114,6 +126,9 @@ def _odd(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
     waiting = [rank for rank, what in does.items() if what.kind != OWN]
     if len(usual) * 2 > len(does) and not (does[usual[0]].loads and len(usual) + len(waiting) == len(does)):
         waiting = usual
+    at_device = _at_device(does)
+    if at_device and len(waiting) == len(does):
+        waiting = [rank for rank in waiting if rank not in at_device]
     waits = set(waiting)
     others = [rank for rank in does if rank not in waits]
     alive = {rank for rank in _alive(does) if does[rank].kind == OWN}
@@ -124,19 +139,57 @@ def _odd(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
         key=lambda rank: (
             _ORDER.index(does[rank].kind),
             rank.state != "D",
+            rank.progress == WAITS,
             len(groups[does[rank].key]),
             -rank.quiet if does[rank].kind == OWN else 0,
             rank.rank,
         ),
     )
+    if any(_is_as_odd(rank, chosen, does) for rank in others):
+        return None
     usual = max((groups[does[rank].key] for rank in waiting), key=len)
     return HangSuspect(chosen.node, chosen.rank, _difference(chosen, does, groups, usual))
 
 
+def _busy(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
+    """A rank that uses CPU at one place of its own code, while at least as many wait."""
+    running, _ = _running(ranks)
+    busy = [rank for rank in running if rank.progress == STAYS]
+    waiting = [rank.rank for rank in running if rank.progress == WAITS]
+    if not busy or len(busy) > len(waiting) or len(busy) + len(waiting) < len(running):
+        return None
+    doing = activity(threads_of(busy[0].stack)).doing()
+    template = "uses CPU {}, while {} waits" if len(waiting) == 1 else "uses CPU {}, while {} wait"
+    return HangSuspect(busy[0].node, busy[0].rank, Message.of(template, doing, ranks_text(waiting)))
+
+
+def _is_as_odd(rank: RankAtHang, chosen: RankAtHang, does: Mapping[RankAtHang, Activity]) -> bool:
+    """Returns whether two ranks stay in their own code at different places, with the same evidence."""
+    return (
+        does[rank].kind == does[chosen].kind == OWN
+        and does[rank].key != does[chosen].key
+        and rank.progress == chosen.progress != UNKNOWN
+    )
+
+
+def _at_device(does: Mapping[RankAtHang, Activity]) -> list[RankAtHang]:
+    """The ranks that wait for their device, while at least as many wait for others on the host.
+
+    Those are in a collective of another library than the device's, so they wait for the former.
+    """
+    at_device = [rank for rank, what in does.items() if what.kind == DEVICE]
+    on_host = [
+        rank
+        for rank, what in does.items()
+        if what.kind == COLLECTIVE and not re.search(_DEVICE_LIBRARY, rank.stack)
+    ]
+    return at_device if len(at_device) <= len(on_host) else []
+
+
 def _alive(ranks: Iterable[RankAtHang]) -> list[RankAtHang]:
-    """The ranks that have shown life long after others have stopped."""
+    """The ranks that have shown life long after others have stopped; CPU time without progress is none."""
     running, longest = _running(ranks)
-    return [rank for rank in running if rank.quiet * 2 < longest]
+    return [rank for rank in running if rank.progress in (UNKNOWN, MOVES) and rank.quiet * 2 < longest]
 
 
 def _running(ranks: Iterable[RankAtHang]) -> tuple[list[RankAtHang], float]:
@@ -181,6 +234,9 @@ def _other_threads(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
 def _first_quiet(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
     quiet = sorted((rank for rank in ranks if rank.ended is None), key=lambda rank: -rank.quiet)
     if _alive(ranks) or not all(threads_of(rank.stack) for rank in quiet):
+        return None
+    # One that polls is never quiet, and may have stopped first.
+    if any(rank.progress for rank in quiet):
         return None
     if len(quiet) < 2 or quiet[0].quiet - quiet[1].quiet < SOONER_SECONDS:
         return None

@@ -145,7 +145,15 @@ def decided(**more: Any) -> dict[str, Any]:
     """The fields of a right report, changed by `more`."""
     suspect = {"node": 1, "rank": None, "why": "is\n\x1b[2J late"}
     folds = [{"ranks": [1], "stack": "s"}]
-    return {"folded": folds, "suspect": suspect, "waits": ["a"], "silent": [1], "working": [], **more}
+    return {
+        "folded": folds,
+        "suspect": suspect,
+        "waits": ["a"],
+        "silent": [1],
+        "working": [],
+        "busy": [],
+        **more,
+    }
 
 
 def test_report_of_a_peer_loses_control_characters() -> None:
