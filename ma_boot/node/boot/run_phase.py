@@ -16,7 +16,7 @@ from ma_boot.node.boot.node_health import find_defect, wait_for_cards
 from ma_boot.node.boot.options import RunOptions
 from ma_boot.node.launch.launch_plan import LaunchPlan, WorkerSpec
 from ma_boot.node.observe.failure_evidence import FailedPlogs, PortWatch
-from ma_boot.node.observe.hang_detector import HangDetector, HangOptions
+from ma_boot.node.observe.hangs.hang_detector import HangDetector, HangOptions
 from ma_boot.node.observe.metrics.progress import has_step
 from ma_boot.node.observe.metrics.sampler import Metrics, Sampling
 from ma_boot.node.observe.reset import ResetWatch

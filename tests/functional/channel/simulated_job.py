@@ -17,8 +17,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
-from ma_boot.node.observe.hang_detector import HangDetector, HangOptions
-from ma_boot.node.observe.rank_processes import RankProcess
+from ma_boot.node.observe.hangs.hang_detector import HangDetector, HangOptions
+from ma_boot.node.observe.rank_stacks.rank_processes import RankProcess
 from ma_boot.node.peers.job_peers import JobPeers
 from ma_boot.node.supervisor.supervise import Observer
 from ma_boot.node.supervisor.worker_group import Worker

@@ -8,10 +8,10 @@ from typing import Any, Callable
 
 import pytest
 
-from ma_boot.node.observe.hang_detector import HangDetector, HangOptions
+from ma_boot.node.observe.hangs.hang_detector import HangDetector, HangOptions
 from ma_boot.node.observe.peers import PeerMessage
 from ma_boot.node.observe.quiet_life import QuietLife
-from ma_boot.node.observe.stacks import RankAtHang
+from ma_boot.node.observe.rank_stacks.stacks import RankAtHang
 from ma_boot.processes.signals import SignalInbox
 from tests.functional.supervisor.conftest import (
     EventLog,

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from ma_boot.node.observe.peers import PeerMessage
-from ma_boot.node.observe.stacks_messages import decode_report
+from ma_boot.node.observe.rank_stacks.stacks_messages import decode_report
 from tests.functional.node import eventually
 from tests.functional.observe.conftest import Detecting, Others, row, set_last_round
 from tests.functional.supervisor.conftest import EventLog, Started

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from ma_boot.node.environment.extras import install_command
-from ma_boot.node.observe import stacks_protocol, stacks_round
 from ma_boot.node.observe.peers import PeerMessage
-from ma_boot.node.observe.stacks import RankAtHang
-from ma_boot.node.observe.stacks_messages import decode_ends, decode_ranks
-from ma_boot.node.observe.stacks_report import StacksReport
-from ma_boot.node.observe.stacks_round import StacksRound
+from ma_boot.node.observe.rank_stacks import stacks_protocol, stacks_round
+from ma_boot.node.observe.rank_stacks.stacks import RankAtHang
+from ma_boot.node.observe.rank_stacks.stacks_messages import decode_ends, decode_ranks
+from ma_boot.node.observe.rank_stacks.stacks_report import StacksReport
+from ma_boot.node.observe.rank_stacks.stacks_round import StacksRound
 from ma_boot.processes.orphan_guard import process_stat
 from ma_boot.processes.signals import SignalInbox
 from tests.functional.node import eventually

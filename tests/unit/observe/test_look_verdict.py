@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ma_boot.node.observe.look_verdict import LookVerdict
-from ma_boot.node.observe.stack_samples import MOVES, STAYS, UNKNOWN, WAITS
-from ma_boot.node.observe.stacks import RankAtHang
-from ma_boot.node.observe.stacks_report import StacksReport
+from ma_boot.node.observe.hangs.look_verdict import LookVerdict
+from ma_boot.node.observe.rank_stacks.stack_samples import MOVES, STAYS, UNKNOWN, WAITS
+from ma_boot.node.observe.rank_stacks.stacks import RankAtHang
+from ma_boot.node.observe.rank_stacks.stacks_report import StacksReport
 
 REDUCE = 'Thread 7 (idle): "MainThread"\n    all_reduce (torch/distributed/c10d.py:9)\n    f (train.py:9)\n'
 OWN = 'Thread 7 (active): "MainThread"\n    load (train.py:60)\n    f (train.py:8)\n'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ma_boot.node.observe.new_words import MOST_LINES, NewWords
+from ma_boot.node.observe.hangs.new_words import MOST_LINES, NewWords
 
 
 def read(*texts: str) -> list[bool]:

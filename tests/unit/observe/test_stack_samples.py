@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.node.observe.stack_samples import MOVES, STAYS, UNKNOWN, WAITS, compare_samples
+from ma_boot.node.observe.rank_stacks.stack_samples import MOVES, STAYS, UNKNOWN, WAITS, compare_samples
 
 MAIN = 'Thread 7 (active): "MainThread"\n'
 REDUCE = "    all_reduce (torch/distributed/distributed_c10d.py:3252)\n    step (train.py:34)\n"

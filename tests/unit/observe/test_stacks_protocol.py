@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ma_boot.node.observe.peers import PeerMessage
-from ma_boot.node.observe.stacks import Fold, RankAtHang
-from ma_boot.node.observe.stacks_messages import decode_report, encode_ranks, encode_report
-from ma_boot.node.observe.stacks_protocol import StacksExchange
-from ma_boot.node.observe.stacks_report import StacksReport
+from ma_boot.node.observe.rank_stacks.stacks import Fold, RankAtHang
+from ma_boot.node.observe.rank_stacks.stacks_messages import decode_report, encode_ranks, encode_report
+from ma_boot.node.observe.rank_stacks.stacks_protocol import StacksExchange
+from ma_boot.node.observe.rank_stacks.stacks_report import StacksReport
 from ma_boot.report.result import HangSuspect
 
 BEGAN = 1000.0

@@ -7,8 +7,8 @@ import math
 import pytest
 from hypothesis import given, strategies as st
 
+from ma_boot.node.observe.hangs.step_clock import SilentState, StepClock
 from ma_boot.node.observe.metrics.progress import Reading
-from ma_boot.node.observe.step_clock import SilentState, StepClock
 
 TIMEOUT = 100.0
 

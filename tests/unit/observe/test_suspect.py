@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ma_boot.node.observe.stacks import RankAtHang, folded, last_dump
-from ma_boot.node.observe.suspect import at_work, suspect
+from ma_boot.node.observe.rank_stacks.stacks import RankAtHang, folded, last_dump
+from ma_boot.node.observe.rank_stacks.suspect import at_work, suspect
 from tests.unit.observe.suspected import suspected
 
 HEAD = (

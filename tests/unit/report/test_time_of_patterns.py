@@ -11,8 +11,8 @@ from typing import Callable
 import pytest
 
 from ma_boot.node.observe.metrics.card_tables import parse_link, parse_npu_rows
-from ma_boot.node.observe.stacks import last_dump, threads_of
-from ma_boot.node.observe.suspect import waited_for
+from ma_boot.node.observe.rank_stacks.stacks import last_dump, threads_of
+from ma_boot.node.observe.rank_stacks.suspect import waited_for
 from ma_boot.redact import without_secrets
 from ma_boot.report.cause import causes_of
 from ma_boot.report.console import painted

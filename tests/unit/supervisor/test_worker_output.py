@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.node.observe import stack_tools
-from ma_boot.node.observe.rank_processes import RankProcess
-from ma_boot.node.observe.stack_tools import stacks_of, wait_for_dump
+from ma_boot.node.observe.rank_stacks import stack_tools
+from ma_boot.node.observe.rank_stacks.rank_processes import RankProcess
+from ma_boot.node.observe.rank_stacks.stack_tools import stacks_of, wait_for_dump
 from ma_boot.node.supervisor.console_lines import PROGRESS_SECONDS
 from ma_boot.node.supervisor.output import OutputTail
 from ma_boot.node.supervisor.supervise import Limits, stop_reason

@@ -7,12 +7,11 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ma_boot.node.observe.hang_state import IDLE_SHARE
 from ma_boot.node.observe.quiet_life import DataSample, moved_by
-from ma_boot.node.observe.rank_processes import RankProcess
-from ma_boot.node.observe.stack_samples import MOVES, UNKNOWN, compare_samples
-from ma_boot.node.observe.stack_tools import stacks_of
-from ma_boot.processes.cpu_meter import ProcessUsage, process_usages
+from ma_boot.node.observe.rank_stacks.rank_processes import RankProcess
+from ma_boot.node.observe.rank_stacks.stack_samples import MOVES, UNKNOWN, compare_samples
+from ma_boot.node.observe.rank_stacks.stack_tools import stacks_of
+from ma_boot.processes.cpu_meter import IDLE_SHARE, ProcessUsage, process_usages
 from ma_boot.processes.orphan_guard import children_of
 from ma_boot.processes.sockets import socket_bytes
 

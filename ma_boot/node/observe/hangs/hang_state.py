@@ -21,14 +21,14 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from ma_boot.processes.cpu_meter import IDLE_SHARE
+
 # Checks within one timeout: a hang is noticed at most an eighth of the timeout late.
 CHECKS_PER_TIMEOUT = 8
 # seconds; longest time between two checks
 LONGEST_INTERVAL = 30.0
 # seconds between two collections: py-spy stops each process for a moment
 ROUND_PAUSE = 60.0
-# Share of a core. A process that polls 100 times a second stays below it, even on a slow machine.
-IDLE_SHARE = 0.05
 # The kernel counts CPU time in whole ticks, separately for user and system time: each may be one tick off.
 UNSURE_TICKS = 2
 # seconds; clock tick of the kernel's CPU accounting (proc(5))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ma_boot.node.observe.stacks import UNKNOWN
+from ma_boot.node.observe.rank_stacks.stacks import UNKNOWN
 from ma_boot.node.scripts.job_processes import descendants_of
 from ma_boot.node.scripts.script_rank import find_ranks
 from ma_boot.node.supervisor.output import WorkerOutput

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ma_boot.node.observe.hang_state import HangState
+from ma_boot.node.observe.hangs.hang_state import HangState
 from ma_boot.node.observe.peers import ENDED, LOOKING, REPORT, STACKS, STEPS, PeerMessage, Peers
 from ma_boot.node.observe.worker_activity import WorkerActivity
 from ma_boot.node.supervisor.worker_group import Worker
@@ -17,9 +17,9 @@ from ma_boot.report.result import HangSuspect
 from ma_boot.wording import Message
 
 if TYPE_CHECKING:
-    from ma_boot.node.observe.progress_watch import ProgressWatch
-    from ma_boot.node.observe.stacks_report import StacksReport
-    from ma_boot.node.observe.stacks_round import StacksRound
+    from ma_boot.node.observe.hangs.progress_watch import ProgressWatch
+    from ma_boot.node.observe.rank_stacks.stacks_report import StacksReport
+    from ma_boot.node.observe.rank_stacks.stacks_round import StacksRound
 
 # seconds between two checks of a round: peers may become unreachable meanwhile, which wakes no inbox
 ROUND_SECONDS = 1.0
@@ -197,8 +197,8 @@ class HangDetector:
 
     def _begin(self, question: _Question, workers: Sequence[Worker]) -> list[str]:
         """Starts to collect stacks; returns the labels to report at once if no thread can be started."""
-        from ma_boot.node.observe.sampled_stacks import look_seconds
-        from ma_boot.node.observe.stacks_round import StackLook, StacksRound  # few jobs hang
+        from ma_boot.node.observe.rank_stacks.sampled_stacks import look_seconds
+        from ma_boot.node.observe.rank_stacks.stacks_round import StackLook, StacksRound  # few jobs hang
 
         now = time.monotonic()
         active = {pid: activity.when for pid, activity in self.state.activities.items()}
@@ -243,7 +243,7 @@ class HangDetector:
         """Reports a look at ranks without progress: a hang the first time only."""
         question, now = self._question, time.monotonic()
         # Few jobs get here.
-        from ma_boot.node.observe.look_verdict import LookVerdict
+        from ma_boot.node.observe.hangs.look_verdict import LookVerdict
 
         progress = self.progress
         has_steps = progress is not None and (progress.clock.runs or progress.elsewhere)
@@ -274,7 +274,7 @@ def _progress_watch(options: HangOptions, journal: Journal) -> ProgressWatch | N
     """The watch of a detection that is on; most jobs have none."""
     if options.timeout is None:
         return None
-    from ma_boot.node.observe.progress_watch import ProgressWatch
+    from ma_boot.node.observe.hangs.progress_watch import ProgressWatch
 
     return ProgressWatch(options.timeout, options.patterns, journal)
 

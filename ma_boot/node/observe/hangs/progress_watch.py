@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from ma_boot.node.observe.hangs.new_words import NewWords
+from ma_boot.node.observe.hangs.step_clock import SilentState, StepClock
 from ma_boot.node.observe.metrics.output_reader import OutputReader
 from ma_boot.node.observe.metrics.source import Source, Sources
-from ma_boot.node.observe.new_words import NewWords
-from ma_boot.node.observe.step_clock import SilentState, StepClock
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.report.journal import Journal
 from ma_boot.wording import Message

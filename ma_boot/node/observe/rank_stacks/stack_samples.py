@@ -13,7 +13,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ma_boot.node.observe.stacks import COLLECTIVE, DEVICE, MESSAGE, Calls, Frame, activity, numbered_threads
+from ma_boot.node.observe.rank_stacks.stacks import (
+    COLLECTIVE,
+    DEVICE,
+    MESSAGE,
+    Calls,
+    Frame,
+    activity,
+    numbered_threads,
+)
 
 MOVES, WAITS, STAYS, UNKNOWN = "moves", "waits", "stays", ""
 # Lines that a loop without progress may have.

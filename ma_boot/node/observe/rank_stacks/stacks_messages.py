@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ma_boot.node.observe.peers import PeerMessage, Peers
-from ma_boot.node.observe.stacks import Fold, RankAtHang
-from ma_boot.node.observe.stacks_report import LONGEST_STACK, MOST_SHOWN_LINES, StacksReport
-from ma_boot.node.observe.suspect import MOST_WAITS
+from ma_boot.node.observe.rank_stacks.stacks import Fold, RankAtHang
+from ma_boot.node.observe.rank_stacks.stacks_report import LONGEST_STACK, MOST_SHOWN_LINES, StacksReport
+from ma_boot.node.observe.rank_stacks.suspect import MOST_WAITS
 from ma_boot.report.result import HangSuspect
 from ma_boot.wording import text_in
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import BinaryIO
 
-from ma_boot.node.observe.rank_processes import RankProcess
-from ma_boot.node.observe.stacks import last_dump
+from ma_boot.node.observe.rank_stacks.rank_processes import RankProcess
+from ma_boot.node.observe.rank_stacks.stacks import last_dump
 from ma_boot.node.supervisor.output import WorkerOutput
 from ma_boot.processes.orphan_guard import process_stat
 from ma_boot.processes.signals import catches_signal, signal_group

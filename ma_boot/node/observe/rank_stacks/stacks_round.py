@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 from ma_boot.errors import described
 from ma_boot.node.observe.peers import LOOKING, REPORT, STACKS, PeerMessage, Peers
-from ma_boot.node.observe.rank_processes import RankProcess
-from ma_boot.node.observe.sampled_stacks import sample_again
-from ma_boot.node.observe.stack_samples import MOVES, UNKNOWN as UNKNOWN_PROGRESS, WAITS
-from ma_boot.node.observe.stack_tools import stacks_of
-from ma_boot.node.observe.stacks import RankAtHang
-from ma_boot.node.observe.stacks_messages import encode_ranks, encode_report
-from ma_boot.node.observe.stacks_protocol import OWN_SECONDS, StacksExchange
-from ma_boot.node.observe.stacks_report import LONGEST_STACK, StacksReport
-from ma_boot.node.observe.suspect import waited_for
+from ma_boot.node.observe.rank_stacks.rank_processes import RankProcess
+from ma_boot.node.observe.rank_stacks.sampled_stacks import sample_again
+from ma_boot.node.observe.rank_stacks.stack_samples import MOVES, UNKNOWN as UNKNOWN_PROGRESS, WAITS
+from ma_boot.node.observe.rank_stacks.stack_tools import stacks_of
+from ma_boot.node.observe.rank_stacks.stacks import RankAtHang
+from ma_boot.node.observe.rank_stacks.stacks_messages import encode_ranks, encode_report
+from ma_boot.node.observe.rank_stacks.stacks_protocol import OWN_SECONDS, StacksExchange
+from ma_boot.node.observe.rank_stacks.stacks_report import LONGEST_STACK, StacksReport
+from ma_boot.node.observe.rank_stacks.suspect import waited_for
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.processes.orphan_guard import process_stat
 from ma_boot.processes.signals import SignalInbox

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ma_boot.node.observe.stack_samples import MOVES, STAYS, WAITS
-from ma_boot.node.observe.stacks_report import StacksReport
+from ma_boot.node.observe.rank_stacks.stack_samples import MOVES, STAYS, WAITS
+from ma_boot.node.observe.rank_stacks.stacks_report import StacksReport
 from ma_boot.wording import Message, ranks_text
 
 # Looks in a row after which ranks that stay at one place have hung.

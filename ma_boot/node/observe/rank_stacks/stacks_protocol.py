@@ -20,13 +20,13 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from ma_boot.node.observe.peers import ENDED, LOOKING, REPORT, STACKS, PeerMessage, Peers
-from ma_boot.node.observe.stacks import RankAtHang
-from ma_boot.node.observe.stacks_messages import (
+from ma_boot.node.observe.rank_stacks.stacks import RankAtHang
+from ma_boot.node.observe.rank_stacks.stacks_messages import (
     decode_ends,
     decode_ranks,
     decode_report,
 )
-from ma_boot.node.observe.stacks_report import StacksReport
+from ma_boot.node.observe.rank_stacks.stacks_report import StacksReport
 
 # seconds; py-spy's time on the other node, and a second for the network
 ANSWER_SECONDS = 9.0

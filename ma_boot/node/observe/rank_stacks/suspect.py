@@ -12,8 +12,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from ma_boot.node.observe.stack_samples import MOVES, STAYS, UNKNOWN, WAITS
-from ma_boot.node.observe.stacks import (
+from ma_boot.node.observe.rank_stacks.stack_samples import MOVES, STAYS, UNKNOWN, WAITS
+from ma_boot.node.observe.rank_stacks.stacks import (
     COLLECTIVE,
     DEVICE,
     GRADIENT,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ma_boot.node.environment.extras import install_command
-from ma_boot.node.observe.stack_samples import STAYS, UNKNOWN
-from ma_boot.node.observe.stacks import Fold, RankAtHang, folded
-from ma_boot.node.observe.suspect import at_work, suspect, waits_text
+from ma_boot.node.observe.rank_stacks.stack_samples import STAYS, UNKNOWN
+from ma_boot.node.observe.rank_stacks.stacks import Fold, RankAtHang, folded
+from ma_boot.node.observe.rank_stacks.suspect import at_work, suspect, waits_text
 from ma_boot.report.result import HangSuspect
 from ma_boot.wording import ranks_text
 
