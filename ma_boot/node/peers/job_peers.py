@@ -13,6 +13,7 @@ from ma_boot.node.peers.mailbox import HANGS, RANKS, SAVES, UPLOADS
 from ma_boot.node.peers.peer_channel import FLUSH_SECONDS, PeerChannel
 from ma_boot.node.peers.peer_exchange import PeerExchange
 from ma_boot.node.peers.restart_coordinator import POLL_SECONDS, RestartCoordinator
+from ma_boot.node.peers.start_barrier import StartBarrier
 from ma_boot.node.peers.upload_barrier import UploadBarrier
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.platform.modelarts.job import JobEnvironment
@@ -57,6 +58,7 @@ class JobPeers:
         self._channel = PeerChannel(token, inbox, journal, connect)
         self._exchange = PeerExchange(self._channel)
         self.restarts = RestartCoordinator(self._exchange, inbox)
+        self.start = StartBarrier(self._exchange, inbox, journal)
         self._workers: Sequence[Worker] = ()
         # True once a process of `_workers` has failed by itself.
         self._has_failed = False
