@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ma_boot.node.doctor.container import System
+from ma_boot.node.environment.extras import install_command
 from ma_boot.node.observe.metrics.gpus import Gpu, GpuReading, defects
 from ma_boot.node.observe.metrics.nvml import LIBRARY, has_driver, has_package, read_within
 from ma_boot.platform.modelarts.findings import ERROR, OK, WARNING, Finding
@@ -44,7 +45,7 @@ def check_gpus(system: System, job: JobEnvironment, python: str | None) -> Itera
     if not has_package():
         yield Finding(
             "GPU", WARNING, "GPUs cannot be read: nvidia-ml-py is not installed",
-            "install ma_boot with its extra: pip install 'ma_boot[gpu]'",
+            f"install it: {install_command('gpu')}",
         )  # fmt: skip
         return
     reading = read_within()

@@ -15,8 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ma_boot.report.timeline.time_spent import OPEN, PARTS
 from tests.functional.boot.stand_ins import stand_in
+from tests.functional.gpus.fake_gpus import FakeGpus
 from tests.functional.node import Booting, Node, eventually
-from tests.functional.stand_ins.gpus import FakeGpus
 from tests.unit.observe.card_outputs import NPU_910B
 
 STEPS = """

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ma_boot.node.environment.extras import install_command
 from ma_boot.node.observe.metrics.card_poller import CardPoller
 from ma_boot.node.observe.metrics.cards import CardTools
 from ma_boot.node.observe.metrics.nvml import has_driver, has_package
@@ -102,7 +103,7 @@ class Sampler:
             self._serve()
             if has_driver() and not has_package():
                 self._journal.warn(
-                    "no values of the GPUs: nvidia-ml-py is missing (pip install 'ma_boot[gpu]')"
+                    f"no values of the GPUs: nvidia-ml-py is missing: {install_command('gpu')}"
                 )
             due = self._started + self._options.interval
             while not cancel.wait(max(0.0, due - time.monotonic())):

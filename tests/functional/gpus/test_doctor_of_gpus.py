@@ -8,8 +8,8 @@ import pytest
 
 from ma_boot.node.doctor.gpu import judge_nccl, judge_torch
 from tests.functional.cli.test_doctor import doctor, only
+from tests.functional.gpus.fake_gpus import FakeGpus
 from tests.functional.node import RANK, Node
-from tests.functional.stand_ins.gpus import FakeGpus
 
 # A card without processes.
 IDLE = {"memory": 600 << 20}
