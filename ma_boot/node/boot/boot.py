@@ -416,7 +416,7 @@ def _given_up(boot: Boot) -> RunResult | None:
     if not (boot.request.launch.meets_at_address and boot.peers.is_connected):
         return None
     with boot.journal.phase("peers") as phase:
-        failure = boot.peers.start.wait()
+        failure = boot.peers.await_start()
         phase.outcome = "done" if failure is None else "stopped"
         phase.detail = "" if failure is None else failure.cause
     return None if failure is None else RunResult((), stopped_for=failure)

@@ -8,15 +8,18 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Callable
+from typing import TYPE_CHECKING, Callable
 
 from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.observe.metrics.card_tables import NpuState
 from ma_boot.node.observe.metrics.cards import CardTools
-from ma_boot.node.observe.metrics.gpus import GpuReading, defects
-from ma_boot.node.observe.metrics.nvml import READ_SECONDS, can_read, read_gpus
 from ma_boot.processes.task import Task
 from ma_boot.wording import Message
+
+if TYPE_CHECKING:
+    from ma_boot.node.observe.metrics.gpus import GpuReading
+
+# The modules of GPUs are imported between two attempts: a start needs none of them.
 
 NPU = Path("/dev/davinci_manager")
 # Seconds; the driver releases an NPU some time after the process that used it has ended.
@@ -38,6 +41,8 @@ def wait_for_cards(context: ProcessContext, check: Callable[[], None]) -> None:
 
     Where npu-smi does not show the processes, waits for the time that the driver needs.
     """
+    from ma_boot.node.observe.metrics.nvml import can_read
+
     began = time.monotonic()
     if can_read():
         _wait_for_memory(context, began + MEMORY_SECONDS, check)
@@ -82,6 +87,8 @@ def find_defect(context: ProcessContext, cards: int, directories: Iterable[str])
 
     Its processes use `cards` devices, and write to the `directories`. Raises `Stopped`.
     """
+    from ma_boot.node.observe.metrics.nvml import can_read
+
     check = context.inbox.check
     if can_read():
         reading = _gpus(context, check)
@@ -105,6 +112,8 @@ def broken_cards(state: NpuState | None, cards: int) -> Iterator[str]:
 
 def broken_gpus(reading: GpuReading | None, cards: int) -> Iterator[str]:
     """Yields the defects of GPUs, and the number of missing ones. Pure."""
+    from ma_boot.node.observe.metrics.gpus import defects
+
     if reading is None:
         return
     for gpu in reading.gpus:
@@ -122,6 +131,8 @@ def _full_disks(directories: Iterable[str]) -> Iterator[str]:
 
 def _gpus(context: ProcessContext, check: Callable[[], None]) -> GpuReading | None:
     """Returns the GPUs; None if the driver fails or does not answer in time. Raises the errors of `check`."""
+    from ma_boot.node.observe.metrics.nvml import READ_SECONDS, read_gpus
+
     task = Task("nvml", lambda cancel: read_gpus(), context.inbox)
     return task.result() if task.wait(check, time.monotonic() + READ_SECONDS) else None
 

@@ -13,7 +13,6 @@ from ma_boot.node.peers.mailbox import HANGS, RANKS, SAVES, UPLOADS
 from ma_boot.node.peers.peer_channel import FLUSH_SECONDS, PeerChannel
 from ma_boot.node.peers.peer_exchange import PeerExchange
 from ma_boot.node.peers.restart_coordinator import POLL_SECONDS, RestartCoordinator
-from ma_boot.node.peers.start_barrier import StartBarrier
 from ma_boot.node.peers.upload_barrier import UploadBarrier
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.platform.modelarts.job import JobEnvironment
@@ -58,7 +57,6 @@ class JobPeers:
         self._channel = PeerChannel(token, inbox, journal, connect)
         self._exchange = PeerExchange(self._channel)
         self.restarts = RestartCoordinator(self._exchange, inbox)
-        self.start = StartBarrier(self._exchange, inbox, journal)
         self._workers: Sequence[Worker] = ()
         # True once a process of `_workers` has failed by itself.
         self._has_failed = False
@@ -120,6 +118,12 @@ class JobPeers:
             job.node_rank, job.node_count, placement.ranks, placement.world_size
         )
         self._channel.meet(job, table, port)
+
+    def await_start(self) -> ExitStatus | None:
+        """Waits until all nodes are ready to start their ranks; see `StartBarrier`."""
+        from ma_boot.node.peers.start_barrier import StartBarrier
+
+        return StartBarrier(self._exchange, self._inbox, self._journal).wait()
 
     def has_rank(self, node: int, rank: int) -> bool:
         """Returns whether a peer may report this rank as its own."""

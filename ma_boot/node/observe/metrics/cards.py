@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from threading import Event
 
 from ma_boot.node.observe.metrics.card_tables import NpuState, parse_link, parse_npu_rows, parse_npu_state
-from ma_boot.node.observe.metrics.nvml import can_read, read_gpus
 from ma_boot.node.observe.metrics.record import CardSample
 from ma_boot.processes.tool import run_tool
 
@@ -34,7 +33,7 @@ class CardTools:
         self._environ = environ
         path = f"{environ.get('PATH', '')}:{_DIRECTORIES}"
         self._npu = shutil.which("npu-smi", path=path)
-        self._has_gpus = not self._npu and can_read()
+        self._has_gpus = not self._npu and _can_read_gpus()
         self._link = shutil.which("hccn_tool", path=path) if self._npu else None
         self._due = 0.0
         self._failures = 0
@@ -64,7 +63,11 @@ class CardTools:
     def read(self, cancel: Event) -> tuple[CardSample, ...]:
         """Returns the cards now, at any cost; empty if the driver fails."""
         if not self._npu:
-            reading = read_gpus() if self._has_gpus else None
+            if not self._has_gpus:
+                return ()
+            from ma_boot.node.observe.metrics.nvml import read_gpus
+
+            reading = read_gpus()
             return tuple(gpu.sample() for gpu in reading.gpus) if reading is not None else ()
         rows = parse_npu_rows(self._output_of([self._npu, "info"], cancel) or "")
         return tuple(row.sample._replace(link=self._link_of(row.physical, cancel)) for row in rows)
@@ -87,6 +90,13 @@ class CardTools:
         """Returns the output of a tool; None if it fails or is cancelled."""
         code, text = run_tool(argv, self._environ, cancel)
         return text if code == 0 else None
+
+
+def _can_read_gpus() -> bool:
+    # Imported once cards are read: a start needs neither ctypes nor NVML.
+    from ma_boot.node.observe.metrics.nvml import can_read
+
+    return can_read()
 
 
 def _children_cpu() -> float:

@@ -20,10 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ma_boot.node.environment.extras import install_command
 from ma_boot.node.observe.metrics.card_poller import CardPoller
 from ma_boot.node.observe.metrics.cards import CardTools
-from ma_boot.node.observe.metrics.nvml import has_driver, has_package
 from ma_boot.node.observe.metrics.output_reader import OutputReader
 from ma_boot.node.observe.metrics.progress import Reading
 from ma_boot.node.observe.metrics.record import HostSample, RankSample, RankUsage, Sample, event_of
@@ -101,10 +99,7 @@ class Sampler:
         """
         try:
             self._serve()
-            if has_driver() and not has_package():
-                self._journal.warn(
-                    f"no values of the GPUs: nvidia-ml-py is missing: {install_command('gpu')}"
-                )
+            self._report_missing_package()
             due = self._started + self._options.interval
             while not cancel.wait(max(0.0, due - time.monotonic())):
                 before = time.thread_time()
@@ -192,6 +187,15 @@ class Sampler:
         self._watch, slow = self._watch.compared()
         for rank in slow:
             self._report_slow(rank)
+
+    def _report_missing_package(self) -> None:
+        """Reports that the GPUs of this container cannot be read."""
+        from ma_boot.node.observe.metrics.nvml import has_driver, has_package
+
+        if has_driver() and not has_package():
+            from ma_boot.node.environment.extras import install_command
+
+            self._journal.warn(f"no values of the GPUs: {install_command('gpu')} adds them")
 
     def _report_defects(self) -> None:
         """Reports each defect of a GPU once; those of NPUs are states that may pass."""
