@@ -120,7 +120,8 @@ def judge_visible(environ: Mapping[str, str], cards: int, needed: int | None) ->
     if absent or len(names) < (needed or 0):
         reason = f"GPU {absent[0]} does not exist" if absent else f"MA_NUM_GPUS is {needed}"
         yield Finding(
-            "CUDA", ERROR, f"CUDA_VISIBLE_DEVICES={value}, but {reason}",
+            # With --devices fewer ones may be right.
+            "CUDA", ERROR if absent else WARNING, f"CUDA_VISIBLE_DEVICES={value}, but {reason}",
             "unset it in the image and in the job's environment variables: ma_boot gives each rank its card",
         )  # fmt: skip
     else:

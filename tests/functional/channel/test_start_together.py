@@ -12,8 +12,14 @@ from typing import Any
 import pytest
 
 from ma_boot.node.peers import start_barrier
+from ma_boot.node.peers.job_peers import JobPeers
+from ma_boot.platform.modelarts.job import read_job
+from ma_boot.platform.modelarts.network import free_port
+from ma_boot.processes.signals import SignalInbox
 from tests.functional.channel.job_by_hand import JobByHand
+from tests.functional.channel.nodes import TOKEN
 from tests.functional.node import eventually
+from tests.functional.supervisor.conftest import EventLog
 
 WORKS = ["print('step: 1', flush=True)"]
 # Stands in for inputs that take long, up to the end that the test chooses.
@@ -117,3 +123,15 @@ def test_ranks_that_do_not_meet_at_an_address_do_not_wait(tmp_path: Path) -> Non
     with closing(UnlikeNodes(tmp_path)) as job:
         job.running = [node.start("--rendezvous", "none", "train.py") for node in job.nodes]
         eventually(lambda: job.has_started(0), "the ranks of node 0 run, while node 1 is not ready")
+
+
+def test_node_that_never_connects_is_waited_for_for_a_limited_time(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start_barrier, "CONNECT_SECONDS", 0.3)
+    environ = {"MA_NUM_HOSTS": "3", "VC_TASK_INDEX": "0", "VC_WORKER_HOSTS": "127.80.0.1,127.80.0.2,127.80.0.3",
+               "MA_VJ_NAME": "ma-job", "HOME": str(tmp_path)}  # fmt: skip
+    with JobPeers(TOKEN, inbox, journal) as peers:
+        peers.open(read_job(environ, "host"), free_port())
+        assert peers.await_start() is None
+    assert "warning: the ranks start, though nodes 1, 2 are not ready after" in journal.screen()

@@ -61,10 +61,14 @@ def test_gpus_in_use_and_links_that_are_down_are_warnings(node: Node, gpus: Fake
     assert only(findings, "NVLink")["evidence"] == "GPU 0: 12 of 18 links are up"
 
 
-@pytest.mark.parametrize(("value", "reason"), [("0,2", "GPU 2 does not exist"), ("1", "MA_NUM_GPUS is 2")])
-def test_hidden_gpus_are_an_error(node: Node, value: str, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("value", "reason", "severity"),
+    [("0,2", "GPU 2 does not exist", "error"), ("1", "MA_NUM_GPUS is 2", "warning")],
+)
+def test_hidden_gpus_are_named(node: Node, value: str, reason: str, severity: str) -> None:
     node.variables["CUDA_VISIBLE_DEVICES"] = value
-    assert only(doctor(node, code=78), "CUDA")["evidence"] == f"CUDA_VISIBLE_DEVICES={value}, but {reason}"
+    row = only(doctor(node, code=78 if severity == "error" else 0), "CUDA")
+    assert (row["severity"], row["evidence"]) == (severity, f"CUDA_VISIBLE_DEVICES={value}, but {reason}")
 
 
 def test_torch_for_a_newer_cuda_than_the_drivers_is_an_error(node: Node, gpus: FakeGpus) -> None:
