@@ -1,4 +1,4 @@
-"""Runs tools of drivers (npu-smi, hccn_tool, nvidia-smi), which may hang or print without end."""
+"""Runs tools of drivers (npu-smi, hccn_tool), which may hang or print without end."""
 
 from __future__ import annotations
 

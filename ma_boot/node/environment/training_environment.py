@@ -203,13 +203,16 @@ def own_prefix() -> str | None:
     return sys.prefix if sys.prefix != sys.base_prefix else None
 
 
-def explain_python(python: str | None, conda_env: str | None, environ: Mapping[str, str], home: str) -> str:
-    """Returns the python that `select_environment` would select without a file to source, with the reason.
+def explain_python(
+    python: str | None, conda_env: str | None, environ: Mapping[str, str], home: str
+) -> tuple[str, str]:
+    """Returns the python that `select_environment` would select without a file to source, and its origin.
 
     Raises `ConfigError` if there is none.
     """
     outside = outside_of(own_prefix(), environ)
-    return outside.origin_of(find_environment(python, conda_env, outside.environ, home))
+    chosen = find_environment(python, conda_env, outside.environ, home)
+    return chosen.python, outside.origin_of(chosen)
 
 
 def outside_of(prefix: str | None, environ: Mapping[str, str]) -> Outside:
