@@ -14,6 +14,7 @@ from ma_boot.node.boot.boot_state import Boot
 from ma_boot.node.boot.checkpoint_phase import CutFiles, NodeCheckpoints
 from ma_boot.node.boot.node_health import find_defect, wait_for_cards
 from ma_boot.node.boot.options import RunOptions
+from ma_boot.node.boot.recorder_phase import recording
 from ma_boot.node.launch.launch_plan import LaunchPlan, WorkerSpec
 from ma_boot.node.observe.hang_detector import HangDetector, HangOptions
 from ma_boot.node.observe.metrics.progress import has_step
@@ -158,15 +159,16 @@ def _run_attempt(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) 
     if saving is not None:
         observers.append(saving)
         workers = [_with_variable(worker, SAVE_FILE, saving.path) for worker in workers]
-    result = supervise(
-        workers,
-        Limits(options.stop_timeout),
-        inbox,
-        journal=journal,
-        environ=environ,
-        container=container,
-        observers=observers,
-    )
+    with recording(boot, workers, attempt) as workers:
+        result = supervise(
+            workers,
+            Limits(options.stop_timeout),
+            inbox,
+            journal=journal,
+            environ=environ,
+            container=container,
+            observers=observers,
+        )
     result = result if script is None else script.result(result)
     # From here on, the paths of a rehearsal are those of the job, in causes and in the report.
     exits = (ended._replace(output=boot.job.with_job_paths(ended.output)) for ended in result.exits)
