@@ -84,7 +84,7 @@ def write_record():
     import json
 
     dump = getattr(sys.modules.get("torch._C._distributed_c10d"), "_dump_fr_trace_json", None)
-    if dump is None:  # before PyTorch 2.6
+    if dump is None:  # an older PyTorch, which does not record gloo
         return
     text = dump()
     text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text

@@ -159,9 +159,9 @@ def _run_attempt(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) 
     if saving is not None:
         observers.append(saving)
         workers = [_with_variable(worker, SAVE_FILE, saving.path) for worker in workers]
-    with recording(boot, workers, attempt) as workers:
+    with recording(boot, workers, attempt) as recorded:
         result = supervise(
-            workers,
+            recorded.workers,
             Limits(options.stop_timeout),
             inbox,
             journal=journal,
@@ -169,6 +169,7 @@ def _run_attempt(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) 
             container=container,
             observers=observers,
         )
+        recorded.report(result, hangs.hung)
     result = result if script is None else script.result(result)
     # From here on, the paths of a rehearsal are those of the job, in causes and in the report.
     exits = (ended._replace(output=boot.job.with_job_paths(ended.output)) for ended in result.exits)

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ma_boot.errors import described
-from ma_boot.node.observe.collectives.dump_files import Question
+from ma_boot.node.observe.collectives.dump_files import DIRECTORY, Question
+from ma_boot.node.observe.collectives.ras import ask_ras
 from ma_boot.node.observe.collectives.records import RankRecord, with_place
 from ma_boot.node.observe.peers import LOOKING, REPORT, STACKS, PeerMessage, Peers
 from ma_boot.node.observe.rank_processes import RankProcess
@@ -141,7 +142,7 @@ def own_stacks(
     texts, progress = _stacks_and_progress(processes, look, cancel)
     texts = [without_helper(text) for text in texts]
     answers = question.answers(cancel)
-    own = OwnStacks([], [], [])
+    own = OwnStacks([], _ras_report(processes), [])
     for process, state, text in zip(processes, states, texts):
         if process.rank is None:
             own.unranked.append((process.label, text))
@@ -168,6 +169,13 @@ def own_stacks(
         if started.rank not in known:
             own.ranks.append(RankAtHang(started.rank, node, ended=started.code))
     return own
+
+
+def _ras_report(processes: Sequence[RankProcess]) -> list[tuple[str, str]]:
+    """Returns the report of NCCL's RAS with its heading, for ranks of `--rendezvous torch`."""
+    environ = next((process.environ for process in processes if DIRECTORY in process.environ), None)
+    report = ask_ras(environ) if environ is not None else ""
+    return [("NCCL RAS", report)] if report else []
 
 
 def _with_place(record: RankRecord | None, stack: str) -> RankRecord | None:

@@ -101,6 +101,9 @@ def _by_collectives(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
         return None
     named = next(at for at in ranks if at.rank == accused.rank)
     threads = threads_of(named.stack)
+    # gloo records no messages, NCCL no collective that connects its group; other libraries record nothing.
+    if threads and accused.is_missing and activity(threads).kind in (MESSAGE, COLLECTIVE):
+        return None
     why = Message.of("{}; it is {}", accused.why, activity(threads).doing()) if threads else accused.why
     return HangSuspect(named.node, named.rank, why)
 

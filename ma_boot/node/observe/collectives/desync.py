@@ -47,10 +47,14 @@ class StuckGroup(NamedTuple):
 
 
 class Accused(NamedTuple):
-    """The rank for which all others wait, by their collectives, and why."""
+    """The rank for which all others wait, by their collectives, and why.
+
+    `is_missing` is false for one that has entered another collective than the others.
+    """
 
     rank: int
     why: str
+    is_missing: bool = True
 
 
 class Desync(NamedTuple):
@@ -151,7 +155,7 @@ def _odd(group: StuckGroup) -> Accused | None:
     odd, usual = group.differs
     template = "entered {} as collective {} of group {}, and {} entered {}"
     why = Message.of(template, odd.what, group.seq, group.label, ranks_text(usual.ranks), usual.what)
-    return Accused(odd.ranks[0], why)
+    return Accused(odd.ranks[0], why, is_missing=False)
 
 
 def lines_of(groups: Sequence[StuckGroup]) -> list[str]:

@@ -59,13 +59,21 @@ def parse_dump(data: bytes) -> RecordRead:
         return RecordRead(refused=type(error).__name__)
 
 
+def read_dump(file: str, since: float = 0.0) -> RecordRead:
+    """Reads a file; the result is empty if it is missing, or older than `since` (Unix time)."""
+    data = _contents(file, since)
+    return parse_dump(data) if data else RecordRead()
+
+
 def read_dumps(ranks: Mapping[int, tuple[int, Mapping[str, str]]], since: float) -> dict[int, RecordRead]:
     """Reads the dumps of these ranks that were written after `since` (Unix time)."""
     found: dict[int, RecordRead] = {}
     for rank, (pid, environ) in ranks.items():
-        reads = [parse_dump(data) for file in _files(rank, pid, environ) if (data := _contents(file, since))]
+        reads = [
+            read for file in _files(rank, pid, environ) if (read := read_dump(file, since)) != RecordRead()
+        ]
         if reads:
-            found[rank] = _merged(reads)
+            found[rank] = merged(reads)
     return found
 
 
@@ -99,7 +107,7 @@ class Question(NamedTuple):
             cancel.wait(LOOK_SECONDS)
 
 
-def _merged(reads: list[RecordRead]) -> RecordRead:
+def merged(reads: list[RecordRead]) -> RecordRead:
     """Returns the groups of all backends of a rank together."""
     records = [read.record for read in reads if read.record is not None]
     refused = next((read.refused for read in reads if read.refused), "")

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import ma_boot
-from ma_boot.node.observe.collectives.dump_files import DIRECTORY
+from ma_boot.node.observe.collectives.dump_files import DIRECTORY, RecordRead, merged, read_dump
 
 # Collectives that a rank keeps, as PyTorch since 2.9; some hundred bytes each.
 ENTRIES = "2000"
@@ -77,6 +77,15 @@ class Recorder(NamedTuple):
     def of_rank(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Returns the environment of a rank with the variables added."""
         return {**environ, **variables(self.dumps, self.pipes, environ)}
+
+    def failed_ranks(self) -> dict[int, RecordRead]:
+        """Reads what ranks of this node have dumped on a failure."""
+        found: dict[int, list[RecordRead]] = {}
+        for file in sorted(os.listdir(self.dumps)):
+            rank = file.rpartition("_")[2]
+            if rank.isdecimal() and len(rank) < 10:
+                found.setdefault(int(rank), []).append(read_dump(os.path.join(self.dumps, file)))
+        return {rank: merged(reads) for rank, reads in found.items()}
 
     def close(self) -> None:
         """Removes the pipes, and the directory of the dumps if there are none."""

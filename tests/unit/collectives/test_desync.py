@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import given, strategies as st
 
 from ma_boot.node.observe.collectives.desync import Desync, Difference, StuckGroup, lines_of
@@ -17,6 +18,8 @@ from ma_boot.node.observe.collectives.record_messages import (
     numbers_in,
 )
 from ma_boot.node.observe.collectives.records import RankRecord, decode_dump, with_place
+from ma_boot.node.observe.stacks import RankAtHang
+from ma_boot.node.observe.suspect import suspect
 
 
 class Call(NamedTuple):
@@ -256,3 +259,16 @@ def test_stuck_groups_survive_a_message() -> None:
     assert decode_stuck(encode_stuck([group])) == (group,)
     assert numbers_in("") == ()
     assert len(numbers_in("0-999999999")) == 4096
+
+
+@pytest.mark.parametrize(
+    ("function", "named"),
+    [("load (data.py:3)", True), ("recv (torch/distributed/distributed_c10d.py:9)", False)],
+)
+def test_missing_rank_that_receives_is_not_suspected(function: str, named: bool) -> None:
+    stacks = {3: f'Thread 1 (idle): "MainThread"\n    {function}\n', 2: ""}
+    ranks = [
+        RankAtHang(rank, 0, stacks.get(rank, ""), record=record) for rank, record in of_four(FOUR[:3]).items()
+    ]
+    found = suspect(ranks)
+    assert (found is not None and "never entered" in found.why) == named
