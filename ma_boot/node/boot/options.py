@@ -161,6 +161,12 @@ class RunOptions(NamedTuple):
     hang_action: str = _running(
         "report", "What to do if they hang; stop ends the run with 124.", kind=choice("report", "stop")
     )
+    collectives: str = _running(
+        "read",
+        "Collectives of --rendezvous torch: read those in which ranks hang, or off.",
+        kind=choice("read", "off"),
+        variable_only=True,
+    )
     metrics: float = _running(
         10.0,
         "Time between samples of CPU, memory, cards, step and loss, or off.",

@@ -14,6 +14,7 @@ from ma_boot.node.boot.boot_state import Boot
 from ma_boot.node.boot.checkpoint_phase import CutFiles, NodeCheckpoints
 from ma_boot.node.boot.node_health import find_defect, wait_for_cards
 from ma_boot.node.boot.options import RunOptions
+from ma_boot.node.boot.recorder_phase import recording
 from ma_boot.node.launch.launch_plan import LaunchPlan, WorkerSpec
 from ma_boot.node.observe.failure_evidence import FailedPlogs, PortWatch
 from ma_boot.node.observe.hangs.hang_detector import HangDetector, HangOptions
@@ -159,15 +160,17 @@ def _run_attempt(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) 
     if saving is not None:
         observers.append(saving)
         workers = [_with_variable(worker, SAVE_FILE, saving.path) for worker in workers]
-    result = supervise(
-        workers,
-        Limits(options.stop_timeout),
-        inbox,
-        journal=journal,
-        environ=environ,
-        container=container,
-        observers=observers,
-    )
+    with recording(boot, workers, attempt) as recorded:
+        result = supervise(
+            recorded.workers,
+            Limits(options.stop_timeout),
+            inbox,
+            journal=journal,
+            environ=environ,
+            container=container,
+            observers=observers,
+        )
+        recorded.report(result, hangs.hung)
     result = result if script is None else script.result(result)
     # From here on, the paths of a rehearsal are those of the job, in causes and in the report.
     exits = (

@@ -64,7 +64,7 @@ def test_node_0_asks_all_others_for_their_stacks_and_tells_them_what_follows(
         "suspect": None,
     }
     assert peers.sent[1:] == [
-        ("stacks_report", {**report, "waits": [], "silent": [], "working": [], "busy": []})
+        ("stacks_report", {**report, "waits": [], "silent": [], "working": [], "busy": [], "stuck": []})
     ]
     (event,) = journal.events("stacks")
     decoded = decode_report(json.loads(json.dumps(peers.sent[1][1])))

@@ -152,6 +152,7 @@ def decided(**more: Any) -> dict[str, Any]:
         "silent": [1],
         "working": [],
         "busy": [],
+        "stuck": [],
         **more,
     }
 

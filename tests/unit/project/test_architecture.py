@@ -73,7 +73,7 @@ def test_class_names_are_unique() -> None:
 
 def test_only_the_command_line_reads_the_environment_and_the_arguments() -> None:
     own_programs = {"attach.py", "guard.py", "sandbox.py", "__main__.py"}
-    in_the_training = {"file_tree.py"}
+    in_the_training = {"file_tree.py", "sitecustomize.py"}
     reads = {
         str(path.relative_to(ROOT))
         for path in SOURCES

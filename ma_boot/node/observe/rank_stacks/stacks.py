@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from ma_boot.node.observe.collectives.records import RankRecord
 from ma_boot.wording import Message
 
 _THREAD = r'^Thread (?P<number>\S+)(?: \([\w+]+\))?(?:: "(?P<name>.*)")?$'
@@ -97,6 +98,12 @@ def _is_main(name: str, calls: Calls) -> bool:
 def without_head(text: str) -> str:
     """The stacks without py-spy's lines on the process, which differ in each rank."""
     return re.sub(_HEAD, "", text).strip("\n")
+
+
+def without_helper(text: str) -> str:
+    """Removes the thread that waits for ma_boot in each rank (`sitecustomize`), which is no work of it."""
+    threads = re.split(r"(?m)^(?=(?:Current thread|Thread) )", text)
+    return "".join(thread for thread in threads if not re.search(r"\bwait_for_ma_boot\b", thread))
 
 
 def last_dump(output: str) -> str:
@@ -228,7 +235,8 @@ class RankAtHang(NamedTuple):
     `quiet` are the seconds without output and CPU time, `waits_for` the ranks that HCCL says it waits for,
     `ended` its exit code if it has ended (or `UNKNOWN_CODE`), `state` the letter of proc(5) for its main
     thread, and `printed` the seconds since its last output. `progress` is that between several stacks
-    (`stack_samples`), empty for a rank whose stacks were taken once.
+    (`stack_samples`), empty for a rank whose stacks were taken once. `record` are its collectives, None if
+    they are not known.
     """
 
     rank: int
@@ -240,6 +248,7 @@ class RankAtHang(NamedTuple):
     state: str = ""
     printed: float = UNKNOWN
     progress: str = ""
+    record: RankRecord | None = None
 
 
 class Fold(NamedTuple):

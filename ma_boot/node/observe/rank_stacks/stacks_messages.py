@@ -11,6 +11,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ma_boot.node.observe.collectives.record_messages import (
+    decode_record,
+    decode_stuck,
+    encode_record,
+)
 from ma_boot.node.observe.peers import PeerMessage, Peers
 from ma_boot.node.observe.rank_stacks.stacks import Fold, RankAtHang
 from ma_boot.node.observe.rank_stacks.stacks_report import LONGEST_STACK, MOST_SHOWN_LINES, StacksReport
@@ -21,6 +26,7 @@ from ma_boot.wording import text_in
 LONGEST_TEXT = 150_000  # characters of a message's stacks, of up to six bytes each
 MOST_RANKS = 64  # of a node
 MOST_FOLDS = 256  # of a report
+MOST_GROUPS = 256  # process groups of all ranks of a message, of some 400 bytes each
 LONGEST_LINE = 1000  # characters
 LONGEST_WORD = 16  # characters
 
@@ -28,7 +34,16 @@ LONGEST_WORD = 16  # characters
 def encode_ranks(ranks: Sequence[RankAtHang]) -> dict[str, Any]:
     """Encodes the ranks of this node; stacks are cut so that the message keeps its limit."""
     longest = LONGEST_TEXT // max(1, len(ranks))
-    return {"ranks": [rank._replace(stack=rank.stack[:longest])._asdict() for rank in ranks[:MOST_RANKS]]}
+    groups = max(1, MOST_GROUPS // max(1, len(ranks)))
+    return {
+        "ranks": [
+            {
+                **rank._replace(stack=rank.stack[:longest])._asdict(),
+                "record": rank.record and encode_record(rank.record, groups),
+            }
+            for rank in ranks[:MOST_RANKS]
+        ]
+    }
 
 
 def encode_report(report: StacksReport) -> dict[str, Any]:
@@ -52,6 +67,7 @@ def decode_ranks(message: PeerMessage, peers: Peers) -> list[RankAtHang] | None:
                 state=_plain(row["state"])[:1],
                 printed=float(row["printed"]),
                 progress=_plain(row["progress"])[:LONGEST_WORD],
+                record=row["record"] and decode_record(row["record"]),
             )
             for row in message.body["ranks"][:MOST_RANKS]
         ]
@@ -97,6 +113,7 @@ def decode_report(body: Mapping[str, Any]) -> StacksReport | None:
             silent=tuple(map(int, body["silent"])),
             working=tuple(map(int, body["working"])),
             busy=tuple(map(int, body["busy"])),
+            stuck=decode_stuck(body["stuck"]),
         )
     except (KeyError, TypeError, ValueError, OverflowError):
         return None

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ma_boot.node.environment.extras import install_command
+from ma_boot.node.observe.collectives.desync import StuckGroup, lines_of
+from ma_boot.node.observe.collectives.record_messages import encode_stuck
 from ma_boot.node.observe.rank_stacks.stack_samples import STAYS, UNKNOWN
 from ma_boot.node.observe.rank_stacks.stacks import Fold, RankAtHang, folded
-from ma_boot.node.observe.rank_stacks.suspect import at_work, suspect, waits_text
+from ma_boot.node.observe.rank_stacks.suspect import at_work, compare_records, suspect, waits_text
 from ma_boot.report.result import HangSuspect
 from ma_boot.wording import ranks_text
 
@@ -22,7 +24,8 @@ class StacksReport(NamedTuple):
 
     `waits` are lines on the waits between ranks that HCCL has logged; `silent` the nodes that did not answer;
     `working` the ranks at work for which the others wait, in which case there is no hang and no suspect.
-    `busy` are the ranks besides the suspect that use CPU, and are not seen to wait.
+    `busy` are the ranks besides the suspect that use CPU, and are not seen to wait. `stuck` are the
+    collectives of PyTorch in which ranks wait.
     """
 
     folded: tuple[Fold, ...] = ()
@@ -31,6 +34,7 @@ class StacksReport(NamedTuple):
     silent: tuple[int, ...] = ()
     working: tuple[int, ...] = ()
     busy: tuple[int, ...] = ()
+    stuck: tuple[StuckGroup, ...] = ()
 
     @classmethod
     def of(cls, ranks: Sequence[RankAtHang], silent: Sequence[int], is_look: bool = False) -> StacksReport:
@@ -53,6 +57,7 @@ class StacksReport(NamedTuple):
                 and (rank.progress == STAYS or (is_look and rank.progress == UNKNOWN))
                 and (named is None or rank.rank != named.rank)
             ),
+            stuck=compare_records(ranks).groups,
         )
 
     def fields(self) -> dict[str, Any]:
@@ -64,6 +69,7 @@ class StacksReport(NamedTuple):
             "silent": list(self.silent),
             "working": list(self.working),
             "busy": list(self.busy),
+            "stuck": encode_stuck(self.stuck),
         }
 
     def rank_count(self) -> int:
@@ -79,6 +85,7 @@ class StacksReport(NamedTuple):
                 f"and {len(self.folded) - MOST_SHOWN} other stacks, all of them in the events of node 0"
             )
         lines += [f"HCCL: {line}" for line in self.waits[:MOST_SHOWN_LINES]]
+        lines += lines_of(self.stuck)[:MOST_SHOWN_LINES]
         return [*lines, self._conclusion()]
 
     def _conclusion(self) -> str:

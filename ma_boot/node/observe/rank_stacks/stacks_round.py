@@ -8,12 +8,15 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ma_boot.errors import described
+from ma_boot.node.observe.collectives.dump_files import DIRECTORY, Question
+from ma_boot.node.observe.collectives.ras import ask_ras
+from ma_boot.node.observe.collectives.records import RankRecord, with_place
 from ma_boot.node.observe.peers import LOOKING, REPORT, STACKS, PeerMessage, Peers
 from ma_boot.node.observe.rank_stacks.rank_processes import RankProcess
 from ma_boot.node.observe.rank_stacks.sampled_stacks import sample_again
 from ma_boot.node.observe.rank_stacks.stack_samples import MOVES, UNKNOWN as UNKNOWN_PROGRESS, WAITS
 from ma_boot.node.observe.rank_stacks.stack_tools import stacks_of
-from ma_boot.node.observe.rank_stacks.stacks import RankAtHang
+from ma_boot.node.observe.rank_stacks.stacks import RankAtHang, activity, threads_of, without_helper
 from ma_boot.node.observe.rank_stacks.stacks_messages import encode_ranks, encode_report
 from ma_boot.node.observe.rank_stacks.stacks_protocol import OWN_SECONDS, StacksExchange
 from ma_boot.node.observe.rank_stacks.stacks_report import LONGEST_STACK, StacksReport
@@ -133,8 +136,13 @@ def own_stacks(
     ]
     # Before the stacks are read: py-spy stops a process meanwhile.
     states = [(process_stat(process.pid) or [""])[0] for process in processes]
+    question = Question.ask(
+        {process.rank: (process.pid, process.environ) for process in processes if process.rank is not None}
+    )
     texts, progress = _stacks_and_progress(processes, look, cancel)
-    own = OwnStacks([], [], [])
+    texts = [without_helper(text) for text in texts]
+    answers = question.answers(cancel)
+    own = OwnStacks([], _ras_report(processes), [])
     for process, state, text in zip(processes, states, texts):
         if process.rank is None:
             own.unranked.append((process.label, text))
@@ -150,6 +158,7 @@ def own_stacks(
                 state=state,
                 printed=round(process.printed, 1),
                 progress=progress.get(process.pid, UNKNOWN_PROGRESS),
+                record=_with_place(answer.record, text) if (answer := answers.get(process.rank)) else None,
             )
         )
     for worker in ended:
@@ -160,6 +169,19 @@ def own_stacks(
         if started.rank not in known:
             own.ranks.append(RankAtHang(started.rank, node, ended=started.code))
     return own
+
+
+def _ras_report(processes: Sequence[RankProcess]) -> list[tuple[str, str]]:
+    """Returns the report of NCCL's RAS with its heading, for ranks of `--rendezvous torch`."""
+    environ = next((process.environ for process in processes if DIRECTORY in process.environ), None)
+    report = ask_ras(environ) if environ is not None else ""
+    return [("NCCL RAS", report)] if report else []
+
+
+def _with_place(record: RankRecord | None, stack: str) -> RankRecord | None:
+    """Adds the training's line to the collective in which a rank waits, by its stack."""
+    by = activity(threads_of(stack)).by
+    return record if record is None or by is None else with_place(record, by.place)
 
 
 def _stacks_and_progress(

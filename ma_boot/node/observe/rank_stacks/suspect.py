@@ -1,9 +1,9 @@
 """Names the suspect of a hang, a rank or a node, with the evidence. Pure.
 
 The rules are ordered by the strength of their evidence: a node that does not answer; a rank that has ended or
-was stopped; waits between ranks as HCCL reports them; a rank that does something else than most others, or
-than the waiting ones; a rank that stopped before the others. Without evidence no rank is suspected: naming no
-rank is better than naming the wrong one.
+was stopped; waits between ranks as HCCL reports them; collectives as PyTorch records them; a rank that does
+something else than most others, or than the waiting ones; a rank that stopped before the others. Without
+evidence no rank is suspected: naming no rank is better than naming the wrong one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from ma_boot.node.observe.collectives.desync import Desync
 from ma_boot.node.observe.rank_stacks.stack_samples import MOVES, STAYS, UNKNOWN, WAITS
 from ma_boot.node.observe.rank_stacks.stacks import (
     COLLECTIVE,
@@ -42,7 +43,7 @@ def suspect(ranks: Sequence[RankAtHang], silent: Sequence[int] = ()) -> HangSusp
         if len(silent) > 1:
             why = Message.of("{}; neither do nodes {}", why, ", ".join(map(str, silent[1:])))
         return HangSuspect(silent[0], None, why)
-    rules = (_gone, _by_hccl, _odd, _busy, _other_threads, _first_quiet)
+    rules = (_gone, _by_hccl, _by_collectives, _odd, _busy, _other_threads, _first_quiet)
     return next(filter(None, (rule(ranks) for rule in rules)), None)
 
 
@@ -87,6 +88,24 @@ def _by_hccl(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
         why = Message.of("is in a circle: by HCCL, {} wait for each other", ranks_text(ring))
         return HangSuspect(node[ring[0]], ring[0], why)
     return None
+
+
+def compare_records(ranks: Sequence[RankAtHang]) -> Desync:
+    """Compares the collectives that the running ranks have recorded."""
+    return Desync.of({at.rank: at.record for at in ranks if at.ended is None and at.record is not None})
+
+
+def _by_collectives(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
+    accused = compare_records(ranks).accused
+    if accused is None:
+        return None
+    named = next(at for at in ranks if at.rank == accused.rank)
+    threads = threads_of(named.stack)
+    # gloo records no messages, NCCL no collective that connects its group; other libraries record nothing.
+    if threads and accused.is_missing and activity(threads).kind in (MESSAGE, COLLECTIVE):
+        return None
+    why = Message.of("{}; it is {}", accused.why, activity(threads).doing()) if threads else accused.why
+    return HangSuspect(named.node, named.rank, why)
 
 
 def at_work(ranks: Sequence[RankAtHang], is_look: bool) -> list[RankAtHang]:
