@@ -54,7 +54,8 @@ def store_hint(message: str) -> Message | None:
 def matches_in(output: str, plog: str = "") -> list[Match]:
     """Returns the known errors of an output: special ones in the order of the table, else general ones.
 
-    Those of the errors of CANN's log (`plog`) follow: a special one there says more than a general one.
+    Last resorts count where nothing else matches. Those of the errors of CANN's log (`plog`) follow: a
+    special one there says more than a general one.
     """
     text, start = _end_with_error(output) if output else ("", 0)
     found = _matches(text, {END: 0, ERROR: start}) if text else []
@@ -62,7 +63,8 @@ def matches_in(output: str, plog: str = "") -> list[Match]:
     lines = "\n".join(line[:LONGEST_LINE] for line in plog.splitlines())
     in_plog = _matches(lines, {END: 0, ERROR: 0}) if lines else []
     found += [match for match in in_plog if match.row not in known]
-    return [match for match in found if not match.row.is_general] or found
+    level = min((match.row.level for match in found), default=0)
+    return [match for match in found if match.row.level == level]
 
 
 def _matches(text: str, starts: Mapping[str, int]) -> list[Match]:

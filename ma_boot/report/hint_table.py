@@ -13,6 +13,8 @@ from ma_boot.report.failure import BEFORE_A_NUMBER
 FILE = Path(__file__).with_name("hints.yaml")
 # Places where a row may match.
 ERROR, END, OBS = "error", "end", "obs"
+# Levels of rows: one counts where none of a lower level matches.
+SPECIAL, GENERAL, LAST = 0, 1, 2
 
 
 class Hint(NamedTuple):
@@ -22,7 +24,7 @@ class Hint(NamedTuple):
     codes: tuple[str, ...]
     pattern: str
     where: str
-    is_general: bool
+    level: int
     english: str
     chinese: str
     source: str
@@ -60,7 +62,7 @@ def _hint(row: Mapping[str, Any]) -> Hint:
         codes=tuple(row.get("codes", ())),
         pattern=row.get("pattern", ""),
         where=row.get("where", ERROR),
-        is_general=row.get("general", False),
+        level=LAST if row.get("last") else GENERAL if row.get("general") else SPECIAL,
         english=row["en"],
         chinese=row["zh"],
         source=row["source"],
