@@ -12,7 +12,7 @@ import pytest
 
 import ma_boot
 from tests.functional.frameworks.pythons import WITH_TORCH
-from tests.functional.frameworks.test_torch import events, rehearse
+from tests.functional.frameworks.torch_jobs import events, rehearse
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 AT_START = Path(ma_boot.__file__).parent / "for_training" / "at_start"

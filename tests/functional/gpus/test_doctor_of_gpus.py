@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ma_boot.node.doctor.gpu import judge_nccl, judge_torch
-from tests.functional.cli.test_doctor import doctor, only
+from tests.functional.cli.findings import doctor, only
 from tests.functional.gpus.fake_gpus import FakeGpus
 from tests.functional.node import RANK, Node
 

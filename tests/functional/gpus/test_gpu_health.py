@@ -9,9 +9,10 @@ import pytest
 
 from ma_boot.node.boot.node_health import broken_gpus
 from ma_boot.node.observe.metrics.gpus import Gpu, GpuReading
-from tests.functional.boot.test_node_health import FAILS
 from tests.functional.gpus.fake_gpus import FakeGpus
 from tests.functional.node import Node, eventually
+
+FAILS = "import os, sys, time; time.sleep(0.2); sys.exit(0 if os.environ['MABOOT_ATTEMPT'] == '2' else 7)"
 
 FREE = 600 << 20
 RESTARTS = ("--rendezvous", "none", "--max-restarts", "3", "--metrics")

@@ -166,7 +166,7 @@ def test_whole_exception_is_folded(ranks: Ranks, text: str) -> None:
     assert ranks.end(1) == shown(0, text)
 
 
-def test_what_follows_a_folded_traceback_is_printed_in_order(ranks: Ranks) -> None:
+def test_output_after_a_folded_traceback_is_printed_in_order(ranks: Ranks) -> None:
     ranks.print(0, ERROR + "step 2\nstep 3\n")
     assert ranks.print(1, ERROR + "step 2\nstep 4\nstep 5\n").endswith(shown(1, "step 2\nstep 4\nstep 5\n"))
 

@@ -20,7 +20,7 @@ _Key = tuple[str, tuple[int, ...]]
 
 
 class Difference(NamedTuple):
-    """What some ranks have entered at a place where others have entered something else."""
+    """Operation that some ranks have entered at a place where others have entered another one."""
 
     ranks: tuple[int, ...]
     what: str

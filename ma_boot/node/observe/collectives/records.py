@@ -1,4 +1,4 @@
-"""What a rank has recorded of its collectives: decoding of PyTorch's flight recorder. Pure.
+"""Records that a rank has of its collectives: decoding of PyTorch's flight recorder. Pure.
 
 The keys are those of `FlightRecorder.hpp` (versions 2.x of the dump), of which torch_npu's are a copy. A dump
 may be torn or made by other code, so whatever does not fit is left out.

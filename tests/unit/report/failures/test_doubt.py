@@ -158,7 +158,7 @@ FALSE_ALARMS = {
 
 
 @pytest.mark.parametrize("output", FALSE_ALARMS.values(), ids=FALSE_ALARMS)
-def test_what_is_no_failure_at_the_end_is_not_doubted(output: str) -> None:
+def test_output_without_a_failure_at_the_end_is_not_doubted(output: str) -> None:
     assert doubt(output) is None
 
 
