@@ -70,7 +70,6 @@ SEEDS = 32
 
 
 @pytest.mark.hangs
-@pytest.mark.torch
 @pytest.mark.timeout(3600)
 def test_cause_of_32_hangs_that_spin_is_named(tmp_path: Path) -> None:
     """Of 2 to 16 ranks of PyTorch, one loops, polls or prints; the others sleep in a collective or poll it."""
