@@ -34,7 +34,7 @@ def test_of_another_nodes_hang_the_stacks_are_taken_once_a_minute(
         assert hears("hanging") == line, "they are being taken"
         eventually(lambda: detector.check(group.workers, False) or peers.sent, "the own stacks")
         folds = [{"ranks": [4], "stack": "a"}, {"ranks": [0, 5], "stack": "b"}]
-        hears("stacks_report", folded=folds, suspect=None, waits=[], silent=[], working=[], busy=[])
+        hears("stacks_report", folded=folds, suspect=None, waits=[], silent=[], working=[], busy=[], stuck=[])
         eventually(lambda: detector.check(group.workers, False) or journal.events("stacks"), "the report")
         assert [len(event["folded"]) for event in journal.events("stacks")] == [2]
         assert journal.events("hang") == [], "nobody hangs here"
