@@ -12,7 +12,7 @@ from ma_boot.node.observe.rank_stacks.rank_processes import RankProcess
 from ma_boot.node.observe.rank_stacks.stack_samples import MOVES, UNKNOWN, compare_samples
 from ma_boot.node.observe.rank_stacks.stack_tools import stacks_of
 from ma_boot.processes.cpu_meter import IDLE_SHARE, ProcessUsage, process_usages
-from ma_boot.processes.orphan_guard import children_of
+from ma_boot.processes.orphan_guard import below, children_of
 from ma_boot.processes.sockets import socket_bytes
 
 # Samples of a look, the first one included.
@@ -67,18 +67,11 @@ def _signs_of(processes: Sequence[RankProcess]) -> list[_Signs]:
     children = children_of((pid, usage.parent) for pid, usage in usages.items())
     signs = []
     for process in processes:
-        below = _below(process.pid, children)
-        cpu = sum(usages[pid].cpu for pid in below) + _reaped(usages.get(process.pid))
-        signs.append(_Signs(DataSample(now, moved_by([process.pid, *below], of_sockets), {}), cpu))
+        members = below([process.pid], children)
+        cpu = sum(usages[pid].cpu for pid in members) + _reaped(usages.get(process.pid))
+        signs.append(_Signs(DataSample(now, moved_by([process.pid, *members], of_sockets), {}), cpu))
     return signs
 
 
 def _reaped(usage: ProcessUsage | None) -> float:
     return usage.of_reaped if usage is not None else 0.0
-
-
-def _below(pid: int, children: dict[int, list[int]]) -> list[int]:
-    found = list(children.get(pid, ()))
-    for child in found:
-        found += children.get(child, ())
-    return found
