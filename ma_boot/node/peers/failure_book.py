@@ -101,16 +101,14 @@ class FailureBook(NamedTuple):
         reported = [*own, *self.of_peers(attempt)]
         # A node that stopped its ranks for a hang reports that without a rank: the suspect says more.
         failures = [cause for cause in reported if (cause.code, cause.rank) != (ExitCode.HUNG, None)]
-        is_known = is_hung or len(failures) < len(reported) or ExitCode.HUNG in self.exit_codes.values()
-        if hang is not None or is_known:
+        has_ended = is_hung or len(failures) < len(reported) or ExitCode.HUNG in self.exit_codes.values()
+        if hang is not None or has_ended:
             # The first node that stops its ranks for a hang takes their peers from all others.
             failures = [cause for cause in failures if cause.evidence != LOST_PEER]
-        is_hung = is_hung or bool(reported) or ExitCode.HUNG in self.exit_codes.values()
-        if hang is not None and not failures and is_hung:
+        if hang is not None and not failures and (has_ended or reported):
             return hang
-        if is_known and not failures:
-            reported = [cause for cause in reported if cause.code == ExitCode.HUNG] or reported
-        return cause_of(failures or reported, sorted(lost))
+        of_hang = [cause for cause in reported if cause.code == ExitCode.HUNG] if has_ended else []
+        return cause_of(failures or of_hang or reported, sorted(lost))
 
 
 def reports_failure(message: PeerMessage, attempt: int) -> bool:

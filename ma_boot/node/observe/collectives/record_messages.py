@@ -17,6 +17,7 @@ from ma_boot.node.observe.collectives.records import (
     Collective,
     GroupRecord,
     RankRecord,
+    ascii_line,
 )
 from ma_boot.wording import ranges
 
@@ -122,4 +123,4 @@ def _number(value: Any) -> int:
 def _text(value: Any, longest: int = LONGEST_TEXT) -> str:
     if not isinstance(value, str):
         raise TypeError(value)
-    return "".join(letter for letter in value[:longest] if letter.isascii() and letter.isprintable())
+    return ascii_line(value[:longest])

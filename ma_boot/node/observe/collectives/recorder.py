@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import ma_boot
+from ma_boot.node.environment.training_environment import FOR_TRAINING
 from ma_boot.node.observe.collectives.dump_files import DIRECTORY, RecordRead, merged, read_dump
 
 # Collectives that a rank keeps, as PyTorch since 2.9; some hundred bytes each.
@@ -48,7 +48,7 @@ def variables(dumps: str, pipes: str, environ: Mapping[str, str]) -> dict[str, s
         for name, value in wanted.items()
         if name not in environ and _ALSO.get(name, name) not in environ
     }
-    start = os.path.join(os.path.dirname(ma_boot.__file__), "for_training", "at_start")
+    start = os.path.join(FOR_TRAINING, "at_start")
     path = os.pathsep.join(filter(None, [environ.get("PYTHONPATH", ""), start]))
     return {**missing, DIRECTORY: pipes, "PYTHONPATH": path}
 

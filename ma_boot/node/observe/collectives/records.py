@@ -193,8 +193,12 @@ def _number(value: object) -> int | None:
 
 
 def _name(value: object) -> str:
-    """Returns a text in one line of ASCII; empty for another value."""
-    text = value[:LONGEST_NAME] if isinstance(value, str) else ""
+    """Returns a short text in one line of ASCII; empty for another value."""
+    return ascii_line(value[:LONGEST_NAME]) if isinstance(value, str) else ""
+
+
+def ascii_line(text: str) -> str:
+    """Removes all characters but printable ones of ASCII: names come from a dump or another node."""
     return "".join(letter for letter in text if letter.isascii() and letter.isprintable())
 
 
