@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ma_boot.node.observe.hangs.hang_state import HangState
-from ma_boot.node.observe.peers import ENDED, LOOKING, REPORT, STACKS, STEPS, PeerMessage, Peers
+from ma_boot.node.observe.peers import ENDED, HANGING, LOOKING, REPORT, STACKS, STEPS, PeerMessage, Peers
 from ma_boot.node.observe.worker_activity import WorkerActivity
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.processes.signals import SignalInbox
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 ROUND_SECONDS = 1.0
 # Share of the time between two checks for which the devices are read: the result is there at the next check.
 DEVICES_SHARE = 0.8
-# Seconds; a rank that was active so recently may be at work, at most: half of a longer timeout says little.
-BUSY_SECONDS = 30.0
 # Seconds after a hang was found in which ranks that lose their peers do so because it is stopped: the longest
 # common stop time-out, and the time until a lost connection is noticed.
 RECENT_SECONDS = 60.0
@@ -164,52 +162,51 @@ class HangDetector:
 
     def _receive(self, message: PeerMessage, workers: Sequence[Worker]) -> None:
         """Processes a message about a hang; other kinds are ignored."""
-        if message.kind in (STACKS, REPORT, ENDED):
-            self._heard[message.kind == ENDED, message.node] = message
-            if self._round is not None:
-                self._round.receive(message)
-        elif message.kind in (STEPS, LOOKING):
-            if self.progress is not None:
-                self.progress.elsewhere |= message.kind == STEPS
-            if message.kind == LOOKING and self._round is not None:
-                self._round.receive(message)
-            self._pass_on(message)
-        elif message.kind != "hanging" or self._round is not None:
-            return
-        elif message.body.get("look") or self.state.may_collect(time.monotonic()):
-            why = Message.of("ranks of another node make no progress") if message.body.get("look") else ""
-            if not why:
-                self._journal.say("ranks hang on another node: collecting the stacks of this node")
-            self._pass_on(message)
-            is_reported = message.body.get("report") is True
-            self._begin(_Question((), why, is_own=False, is_reported=is_reported), workers)
+        kind = message.kind
+        if kind in (STACKS, REPORT, ENDED):
+            self._heard[kind == ENDED, message.node] = message
+        if kind in (STACKS, REPORT, ENDED, LOOKING) and self._round is not None:
+            self._round.receive(message)
+        if kind == STEPS and self.progress is not None:
+            self.progress.elsewhere = True
+        if kind in (LOOKING, STEPS):
+            self._pass_on(kind, {})
+        if kind == HANGING and self._round is None:
+            self._answer(message, workers)
 
-    def _pass_on(self, message: PeerMessage) -> None:
+    def _answer(self, message: PeerMessage, workers: Sequence[Worker]) -> None:
+        """Starts to collect stacks for another node; for an idle rank only some time after the last round."""
+        is_look = bool(message.body.get("look"))
+        if not is_look and not self.state.may_collect(time.monotonic()):
+            return
+        if not is_look:
+            self._journal.say("ranks hang on another node: collecting the stacks of this node")
+        self._pass_on(HANGING, message.body)
+        why = Message.of("ranks of another node make no progress") if is_look else ""
+        is_reported = message.body.get("report") is True
+        self._begin(_Question((), why, is_own=False, is_reported=is_reported), workers)
+
+    def _pass_on(self, kind: str, body: Mapping[str, Any]) -> None:
         """Sends a message on as the leader: the nodes are connected to it only."""
         if not self._peers.node:
-            self._peers.tell(message.kind, message.body if message.kind == "hanging" else {})
+            self._peers.tell(kind, body)
 
     def _start_round(self, question: _Question, workers: Sequence[Worker]) -> list[str]:
         """Starts to collect stacks on all nodes; returns the labels of `_begin`."""
         body = {"labels": list(question.labels), "look": bool(question.why), "report": question.is_reported}
-        self._peers.tell("hanging", body)
+        self._peers.tell(HANGING, body)
         return self._begin(question, workers)
 
     def _begin(self, question: _Question, workers: Sequence[Worker]) -> list[str]:
         """Starts to collect stacks; returns the labels to report at once if no thread can be started."""
-        from ma_boot.node.observe.rank_stacks.sampled_stacks import look_seconds
         from ma_boot.node.observe.rank_stacks.stacks_round import StackLook, StacksRound  # few jobs hang
 
         now = time.monotonic()
         active = {pid: activity.when for pid, activity in self.state.activities.items()}
         quiet = {worker.pid: now - active.get(worker.pid, worker.output.last_output) for worker in workers}
-        # Without a timeout nothing has been measured, so nothing is known to be active.
-        is_on = math.isfinite(self.state.timeout)
-        busy = min(BUSY_SECONDS, self.state.timeout / 2) if is_on else 0.0
-        seconds = look_seconds(self.state.timeout)
+        look = StackLook.of(self.state.timeout, is_all=bool(question.why))
         self._question = question
         try:
-            look = StackLook(seconds, busy, is_all=bool(question.why))
             self._round = StacksRound(workers, quiet, self._peers, self._inbox, look=look)
         except RuntimeError as error:  # the limit of threads
             self._journal.warn(f"no stacks: {error}")

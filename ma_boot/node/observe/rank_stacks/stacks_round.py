@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from ma_boot.node.observe.collectives.ras import ask_ras
 from ma_boot.node.observe.collectives.records import RankRecord, with_place
 from ma_boot.node.observe.peers import LOOKING, REPORT, STACKS, PeerMessage, Peers
 from ma_boot.node.observe.rank_stacks.rank_processes import RankProcess
-from ma_boot.node.observe.rank_stacks.sampled_stacks import sample_again
+from ma_boot.node.observe.rank_stacks.sampled_stacks import look_seconds, sample_again
 from ma_boot.node.observe.rank_stacks.stack_samples import MOVES, UNKNOWN as UNKNOWN_PROGRESS, WAITS
 from ma_boot.node.observe.rank_stacks.stack_tools import stacks_of
 from ma_boot.node.observe.rank_stacks.stacks import RankAtHang, activity, threads_of, without_helper
@@ -25,6 +26,9 @@ from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.processes.orphan_guard import process_stat
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.processes.task import Task
+
+# Seconds; a rank that was active so recently may be at work, at most: half of a longer timeout says little.
+BUSY_SECONDS = 30.0
 
 
 class OwnStacks(NamedTuple):
@@ -45,6 +49,15 @@ class StackLook(NamedTuple):
     seconds: float = 0.0
     busy: float = 0.0
     is_all: bool = False
+
+    @classmethod
+    def of(cls, timeout: float, is_all: bool) -> StackLook:
+        """Returns the look of a node with this timeout for hangs; infinite without a detection.
+
+        Without a timeout nothing has been measured, so no process is known to be active.
+        """
+        busy = min(BUSY_SECONDS, timeout / 2) if math.isfinite(timeout) else 0.0
+        return cls(look_seconds(timeout), busy, is_all)
 
     def takes(self, quiet: float) -> bool:
         """Returns whether a process is one of them, after so many `quiet` seconds."""
