@@ -59,10 +59,12 @@ def by_liblzma() -> Update | None:
     def by_address(data: Buffer, before: int) -> int:
         if isinstance(data, bytes):
             return int(native(data, len(data), before))
-        size = len(data)
-        if not size:
+        view = memoryview(data)
+        if view.readonly or not view.contiguous:  # ctypes gives no address of these: a copy
+            return by_address(view.tobytes(), before)
+        if not view.nbytes:
             return before
-        return int(native(ctypes.addressof(ctypes.c_char.from_buffer(data)), size, before))
+        return int(native(ctypes.addressof(ctypes.c_char.from_buffer(view)), view.nbytes, before))
 
     return by_address
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from path_mapping.errors import Unreachable
 from path_mapping.localfs.atomic_file import PartJournal
-from path_mapping.localfs.source_file import by_crcmod, by_liblzma, crc64, crc64_of_parts, md5_of
+from path_mapping.localfs.source_file import Buffer, by_crcmod, by_liblzma, crc64, crc64_of_parts, md5_of
 from path_mapping.stores.contents import (
     RIGHT,
     UNKNOWN,
@@ -122,6 +122,13 @@ def test_liblzma_and_crcmod_agree(data: bytes, before: int) -> None:
     assert native is not None
     assert native(data, before) == by_crcmod()(data, before) == native(memoryview(bytearray(data)), before)
     assert crc64(b"123456789") == 0x995DC9BBDF1939FA  # the check value of CRC-64/XZ
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, lambda data: memoryview(bytearray(data))])
+@pytest.mark.parametrize("data", [b"", b"123456789"])
+def test_crc_of_any_buffer(kind: Callable[[bytes], Buffer], data: bytes) -> None:
+    assert crc64(kind(data)) == (0x995DC9BBDF1939FA if data else 0)
+    assert crc64(memoryview(b"1_2_3_4_5_6_7_8_9")[::2]) == 0x995DC9BBDF1939FA  # not contiguous
 
 
 @given(st.binary(max_size=200))
