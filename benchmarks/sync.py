@@ -34,7 +34,7 @@ from urllib.parse import urlsplit
 
 import tables
 from summary import AS_INPUTS, NO_PEERS
-from sync_tools import TOOLS, Job, aws, rclone
+from sync_tools import TOOLS, VERIFIES, Job, aws, rclone
 from tls_end import TlsEnd, tls_before
 
 HERE = Path(__file__).parent
@@ -99,11 +99,16 @@ def measured(argv: list[str], environ: Mapping[str, str]) -> Measured:
     with process:
         peak = [0.0]
         over = threading.Event()
-        watch = threading.Thread(target=_watch, args=(process.pid, peak, over))
+        watch = threading.Thread(target=_watch, args=(process.pid, peak, over), daemon=True)
         watch.start()
-        code = process.wait()
+        try:
+            code = process.wait()
+        except BaseException:  # SIGTERM or Ctrl-C: leaving the block waits for the tool
+            process.kill()
+            raise
+        finally:
+            over.set()
     seconds = time.monotonic() - started
-    over.set()
     watch.join()
     if code != 0:
         raise ToolFailed(code)
@@ -154,7 +159,7 @@ class Row(NamedTuple):
 
 
 UPLOADING = tuple(tool for tool in TOOLS if tool not in ("curl", AS_INPUTS))
-FASTEST = ("ours", "rclone", "obstore", "opendal", "s5cmd", "awscrt")
+FASTEST = ("ours", "rclone", "obstore", "obstore + MD5", "opendal", "opendal + MD5", "s5cmd", "awscrt")
 PLAN = "plan"
 TLS, RADOSGW = " TLS", " radosgw"
 PLAIN: dict[str, Row] = {
@@ -289,7 +294,7 @@ def transfer(tree: Path, out: Path, what: Row, tools: Sequence[str], runs: int) 
 def table(runs_of: RunsByTool, count: int, size: int, tls: bool = False) -> str:
     """One Markdown table: medians, and ratios to ours."""
     cpu = "CPU s | TLS end's CPU s" if tls else "CPU s"
-    lines = [f"| tool | s | spread | runs | objects/s | MB/s | {cpu} | MB | time / ours |"]
+    lines = [f"| tool | s | spread | runs | objects/s | MB/s | {cpu} | MB | time / ours | verifies |"]
     lines.append("|---" * (lines[0].count("|") - 1) + "|")
     middle = {tool: statistics.median(run.seconds for run in runs) for tool, runs in runs_of.items() if runs}
     for tool, seconds in middle.items():
@@ -304,7 +309,8 @@ def table(runs_of: RunsByTool, count: int, size: int, tls: bool = False) -> str:
         peak = f"{max(run.peak for run in runs_of[tool]):.0f}"
         shown = f"**{tool}**" if seconds < middle.get("ours", 0.0) and tool not in NO_PEERS else tool
         lines.append(
-            f"| {shown} | {seconds:.2f} | {spread} | {len(times)} | {rates} | {used} | {peak} | {ratio} |"
+            f"| {shown} | {seconds:.2f} | {spread} | {len(times)} | {rates} | {used} | {peak} | {ratio} "
+            f"| {VERIFIES[tool]} |"
         )
     return "\n".join(lines)
 

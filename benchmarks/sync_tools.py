@@ -113,6 +113,66 @@ async def main():
         await asyncio.gather(*[put(path) for path in Path(local).rglob("*") if path.is_file()])
 asyncio.run(main())
 """
+# The cost of a verification, before the same programs: what arrives, or is to be sent, is hashed, in threads
+# if it is large, as Python then releases the GIL. Neither library can send or compare an MD5 itself.
+HASHING = """
+import asyncio, hashlib
+async def hashed(piece, digest=None):
+    digest = digest or hashlib.md5()
+    if len(piece) > 1 << 20:
+        await asyncio.to_thread(digest.update, piece)
+    else:
+        digest.update(piece)
+    return piece
+"""
+HASHING_OBSTORE = """
+import obstore
+class Hashed:
+    def __init__(self, result):
+        self.result = result
+    async def bytes_async(self):
+        return await hashed(await self.result.bytes_async())
+    async def stream(self, min_chunk_size):
+        digest = hashlib.md5()
+        async for piece in self.result.stream(min_chunk_size=min_chunk_size):
+            yield await hashed(piece, digest)
+get_async, put_async = obstore.get_async, obstore.put_async
+async def get_hashed(store, name):
+    return Hashed(await get_async(store, name))
+async def put_hashed(store, name, path):
+    digest = hashlib.md5()
+    with path.open("rb") as file:
+        while piece := file.read(16 << 20):
+            await hashed(piece, digest)
+    await put_async(store, name, path)
+obstore.get_async, obstore.put_async = get_hashed, put_hashed
+"""
+HASHING_OPENDAL = """
+import opendal
+class Hashed:
+    def __init__(self, *service, **settings):
+        self.real = Real(*service, **settings)
+        self.list = self.real.list
+    async def read(self, name):
+        return await hashed(await self.real.read(name))
+    async def write(self, name, content):
+        await self.real.write(name, await hashed(content))
+    async def open(self, name, mode):
+        return HashedFile(await self.real.open(name, mode))
+class HashedFile:
+    def __init__(self, file):
+        self.file, self.digest = file, hashlib.md5()
+    async def __aenter__(self):
+        await self.file.__aenter__()
+        return self
+    async def __aexit__(self, *error):
+        await self.file.__aexit__(*error)
+    async def read(self, size):
+        return await hashed(await self.file.read(size), self.digest)
+    async def write(self, piece):
+        await self.file.write(await hashed(piece, self.digest))
+Real, opendal.AsyncOperator = opendal.AsyncOperator, Hashed
+"""
 AWSCRT = """
 import os, sys
 from pathlib import Path
@@ -279,10 +339,23 @@ TOOLS: dict[str, Callable[[Job], list[str]]] = {
     AS_INPUTS: as_inputs,
     "rclone": rclone,
     "obstore": python(OBSTORE),
+    "obstore + MD5": python(HASHING + HASHING_OBSTORE + OBSTORE),
     "opendal": python(OPENDAL),
+    "opendal + MD5": python(HASHING + HASHING_OPENDAL + OPENDAL),
     "awscrt": python(AWSCRT),
     "s5cmd": s5cmd,
     "aws": aws,
     "boto3": python(BOTO3),
     "sdk": python(SDK),
+}
+# By tool: what it compares of the content with this store, which states the CRC-64 of objects and parts.
+_OURS = "length and CRC-64 of each object and part"
+VERIFIES = {
+    **dict.fromkeys(
+        ("cp", "curl", "obstore", "opendal", "awscrt", "s5cmd", "aws", "boto3", "sdk"), "nothing"
+    ),
+    **dict.fromkeys(("ours", AS_INPUTS), _OURS),
+    "rclone": "length; sends the MD5 of uploads",
+    "obstore + MD5": "the cost of an MD5, compared with nothing",
+    "opendal + MD5": "the cost of an MD5, compared with nothing",
 }
