@@ -233,7 +233,7 @@ class DataPath(UnitRunner):
             raise
         finally:
             os.close(file)
-        return stored._replace(compared=stored.compared or unit.checked)
+        return stored._replace(compared=True) if unit.checked else stored
 
     async def _put_part(self, unit: PutPart, moved: Moved, room: bytearray) -> StoredContent:
         doing = f"writing obs://{unit.bucket}/{unit.key}, part {unit.part}"
@@ -247,7 +247,7 @@ class DataPath(UnitRunner):
             request = await self._put_request(doing, unit, file, offset=offset, size=size, room=room)
             request = request._replace(query={"partNumber": str(unit.part), "uploadId": unit.upload})
             body = partial(_body, reader, file, offset=offset, size=size, before=None)
-            stored = await self._exchange.put(request, body, unit.length, moved)
+            stored = await self._exchange.put(request, body, moved)
         except FileChanged:
             # The comparison of the file's state at the end of the upload notices the change.
             return StoredContent("", True)
@@ -255,7 +255,7 @@ class DataPath(UnitRunner):
             os.close(file)
         if not stored.etag:
             raise Unreachable(f"{doing}: the response has no ETag")
-        return stored._replace(compared=stored.compared or unit.checked)
+        return stored._replace(compared=True) if unit.checked else stored
 
     async def _put_request(
         self, doing: str, unit: PutFile | PutPart, file: int, *, offset: int, size: int, room: bytearray
@@ -264,7 +264,8 @@ class DataPath(UnitRunner):
         if unit.checked:
             md5_of = partial(self._reader(room).md5_of, file, offset, size)
             headers = {"Content-MD5": base64_of_md5(await elsewhere(md5_of) if size > ROOM else md5_of())}
-        return Request(doing, "PUT", unit.bucket, unit.key, headers=headers)
+        plain = {"Content-Length": str(size)}
+        return Request(doing, "PUT", unit.bucket, unit.key, headers=headers, plain=plain)
 
     async def _begin_parts(self, unit: BeginParts, moved: Moved, room: bytearray) -> MultipartUpload:
         return await object_requests.begin_parts(self._exchange, unit.bucket, unit.key, unit.left)

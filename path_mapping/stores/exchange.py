@@ -162,12 +162,13 @@ class Exchange:
             return answer.response
 
     async def put(
-        self, request: Request, body: Callable[[], Iterable[Piece]], size: int, sent: Callable[[int], None]
+        self, request: Request, body: Callable[[], Iterable[Piece]], sent: Callable[[int], None]
     ) -> StoredContent:
-        """Sends a body of `size` bytes, and compares it with the checksum in the response, if that has one.
+        """Sends a body, and compares it with the checksum in the response, if that has one.
 
-        `body` returns its pieces: again if the server had closed the connection, and if the response has a
-        checksum of another kind than the last one had. `sent` is called with the size of each piece.
+        The request has its Content-Length. `body` returns the pieces: again if the server had closed the
+        connection, and if the response has a checksum of another kind than the last one had. `sent` is called
+        with the size of each piece.
 
         Raises the errors of `ask` and `body`, and `Corrupted`, with the ETag of the wrong object as `stored`.
         """
@@ -188,7 +189,6 @@ class Exchange:
             if head:  # the body is empty
                 await connection.send(head)
 
-        request = request._replace(plain={**request.plain, "Content-Length": str(size)})
         with await self.ask(request, send) as answer:
             answer.most = LONGEST_ERROR
             await answer.content()  # so that the connection can be used again
@@ -225,7 +225,7 @@ class Exchange:
         The response may be that of a proxy, which has not read the body. With credentials that permit no
         reads, the response is trusted.
         """
-        stored = await self.put(request, body, size, sent)
+        stored = await self.put(request, body, sent)
         if stored.compared:
             return stored
         try:

@@ -197,7 +197,8 @@ class ObsStore(Store):
     ) -> str:
         """Stores an object by one request; returns its ETag."""
         headers = {"Content-MD5": base64_of_md5(md5)}
-        request = Request(f"writing obs://{bucket}/{key}", "PUT", bucket, key, headers=headers)
+        plain = {"Content-Length": str(size)}
+        request = Request(f"writing obs://{bucket}/{key}", "PUT", bucket, key, headers=headers, plain=plain)
         return self._run(lambda exchange: exchange.put_object(request, body, size, sent)).etag
 
     def begin_parts(self, bucket: str, key: str, left: tuple[str, ...] = ()) -> MultipartUpload:
