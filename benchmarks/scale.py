@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the made-up events of 
 
 from ma_boot.node.observe.channel.channel import NodeChannel
 from ma_boot.node.observe.channel.protocol import Address
-from ma_boot.node.observe.stacks import RankAtHang
-from ma_boot.node.observe.stacks_round import StacksRound
+from ma_boot.node.observe.rank_stacks.stacks import RankAtHang
+from ma_boot.node.observe.rank_stacks.stacks_round import StacksRound
 from ma_boot.node.peers.failure_message import failures_body
 from ma_boot.node.peers.job_peers import JobPeers
 from ma_boot.node.peers.job_restart import AttemptEnd, RestartPolicy

@@ -15,6 +15,7 @@ PathMappingError
     ├── NotFound          404: no such bucket or object
     ├── Replaced          412: the object has changed since it was listed
     ├── Refused           401, 403: wrong credentials, or no permission
+    │   ├── Forbidden     403: the credentials are valid, but do not permit this
     │   └── Expired       403: credentials that have expired; new ones may help
     ├── Rejected          400, 405, 409, 416, ...: not possible as it is, or not to be sent
     └── Unreachable       network, timeout, 408, 5xx, a corrupt response: a retry may help
@@ -54,7 +55,17 @@ class MappingInvalid(PathMappingError):
 
 
 class CredentialsMissing(PathMappingError):
-    """Environment variables that are needed to reach OBS are missing or wrong."""
+    """Environment variables that are needed to reach OBS are missing or wrong; `problems` has all of them."""
+
+    def __init__(self, *problems: str) -> None:
+        single = len(problems) == 1
+        super().__init__(
+            problems[0] if single else _listed("settings for OBS that cannot be used:", problems)
+        )
+        self.problems = problems
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CredentialsMissing, self.problems
 
 
 class MissingInputs(PathMappingError):
@@ -128,6 +139,10 @@ class NotFound(StoreError):
 
 class Refused(StoreError):
     """The credentials are wrong, or do not permit this."""
+
+
+class Forbidden(Refused):
+    """The credentials are valid, but a policy does not permit this."""
 
 
 class Expired(Refused):

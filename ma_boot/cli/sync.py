@@ -130,16 +130,16 @@ def plan(request: StoreRequest, shard: Shard | None, checksum: bool, as_json: bo
     transfers = _open_transfers(request, shard, checksum)
     mapping, store = transfers.mapping, transfers.store
     patience = _policy_of_plan(request)
-    lister = RetriedStore(store, patience=patience).listing
+    retried = RetriedStore(store, patience=patience)
     notices: list[str] = []
     try:
         inputs = [
-            (route, scan_download(route, Path.cwd(), lister, shard=transfers.shard))
+            (route, scan_download(route, Path.cwd(), retried.input_objects, shard=transfers.shard))
             for route in mapping.inputs
         ]
         belongs = ordinary_by_mapping(transfers)
         outputs = [
-            (route, scan_upload(route, Path.cwd(), lister, notice=notices.append, belongs=belongs))
+            (route, scan_upload(route, Path.cwd(), retried.listing, notice=notices.append, belongs=belongs))
             for route in upload_routes(transfers)
         ]
         set_lines = partial(_set_lines, store, patience, as_json)

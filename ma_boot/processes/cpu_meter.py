@@ -11,6 +11,8 @@ from ma_boot.processes.orphan_guard import children_of, process_stats
 
 # Seconds.
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
+# Share of a core. A process that polls 100 times a second stays below it, even on a slow machine.
+IDLE_SHARE = 0.05
 # Bytes.
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 

@@ -23,7 +23,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 # Parents and start times (clock ticks after boot, as text) by pid.
 RunningProcesses = dict[int, tuple[int, str]]
@@ -89,6 +89,20 @@ def children_of(parents: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
     for pid, parent in parents:
         children.setdefault(parent, []).append(pid)
     return children
+
+
+def below(roots: Iterable[int], children: Mapping[int, Sequence[int]]) -> list[int]:
+    """Returns all descendants of the roots, each once.
+
+    `/proc` is no snapshot, so a reused pid may close a circle of parents.
+    """
+    found: dict[int, None] = {}
+    waiting = list(roots)
+    while waiting:
+        new = [pid for pid in children.get(waiting.pop(), ()) if pid not in found]
+        found.update(dict.fromkeys(new))
+        waiting += new
+    return list(found)
 
 
 def running_processes() -> RunningProcesses:
@@ -220,17 +234,13 @@ def _newest_process() -> bytes:
     return _contents("/proc/loadavg").rpartition(b" ")[2]
 
 
-def descendants(owner: int, known: Mapping[int, str]) -> dict[int, str]:
+def descendants(owner: int, known: Mapping[int, str], at: RunningProcesses | None = None) -> dict[int, str]:
     """Returns all running descendants of a process and of the known ones, with their start times.
 
-    This process is not included.
+    `at` are the running processes, read now by default. This process is not included.
     """
-    running = running_processes()
+    running = running_processes() if at is None else at
     starts = {pid: start for pid, start in known.items() if _same(running, pid, start)}
-    children = children_of((pid, parent) for pid, (parent, _) in running.items())
-    waiting = [owner, *starts]
-    while waiting:
-        new = [pid for pid in children.get(waiting.pop(), ()) if pid not in starts and pid != os.getpid()]
-        starts.update((pid, running[pid][1]) for pid in new)
-        waiting += new
-    return starts
+    own = os.getpid()
+    children = children_of((pid, parent) for pid, (parent, _) in running.items() if pid != own)
+    return {**starts, **{pid: running[pid][1] for pid in below([owner, *starts], children)}}

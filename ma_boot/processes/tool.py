@@ -1,4 +1,4 @@
-"""Runs tools of drivers (npu-smi, hccn_tool, nvidia-smi), which may hang or print without end."""
+"""Runs tools of drivers (npu-smi, hccn_tool), which may hang or print without end."""
 
 from __future__ import annotations
 
@@ -36,13 +36,15 @@ def run_tool(
     argv: Sequence[str],
     environ: Mapping[str, str] | None = None,
     cancel: Event | None = None,
+    *,
     with_stderr: bool = False,
+    seconds: float = TOOL_SECONDS,
 ) -> ToolResult:
     """Runs a tool and returns its standard output, with `with_stderr` also its standard error.
 
-    It gets the variables in `environ` that are no secrets, without `environ` those of this process.
-    `GAVE_UP` is returned for a tool that times out, prints too much, or is cancelled. It is killed but not
-    reaped, as it may be stuck in the driver.
+    It has `seconds` for its answer, and gets the variables in `environ` that are no secrets, without
+    `environ` those of this process. `GAVE_UP` is returned for a tool that times out, prints too much, or is
+    cancelled. It is killed but not reaped, as it may be stuck in the driver.
     """
     with memory_file() as output:
         try:
@@ -56,16 +58,16 @@ def run_tool(
             )
         except OSError as error:
             return ToolResult(NOT_STARTED, str(error.strerror))
-        if not _has_ended(process, cancel or Event()):
-            return ToolResult(GAVE_UP, f"no answer within {TOOL_SECONDS:.0f} s")
+        if not _has_ended(process, cancel or Event(), seconds):
+            return ToolResult(GAVE_UP, f"no answer within {seconds:.0f} s")
         if output.tell() >= LONGEST_ANSWER:
             return ToolResult(GAVE_UP, f"it prints more than {LONGEST_ANSWER} bytes")
         return ToolResult(process.returncode, contents(output))
 
 
-def _has_ended(process: subprocess.Popen[bytes], cancel: Event) -> bool:
+def _has_ended(process: subprocess.Popen[bytes], cancel: Event, seconds: float) -> bool:
     """Waits for the end of a process; kills it, with its children, at the timeout."""
-    until = time.monotonic() + TOOL_SECONDS
+    until = time.monotonic() + seconds
     while not cancel.is_set() and time.monotonic() < until:
         with suppress(subprocess.TimeoutExpired):
             process.wait(_POLL_SECONDS)

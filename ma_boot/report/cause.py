@@ -27,8 +27,9 @@ from path_mapping.errors import printable
 
 # Failures of a node that are reported; the event of the end has all processes.
 MOST_FAILURES = 16
-# Characters of the words, and of the whole message.
+# Characters of the words, of those before a line of a plog, and of the whole message.
 LONGEST_WORDS = 300
+LONGEST_BEFORE_PLOG = 140
 LONGEST_TEXT = 2000
 # Evidence, the best one first: the rank failed by itself; it raised, and was stopped before it ended; it
 # ended with 0 before others lost it; it failed because it lost a peer.
@@ -44,6 +45,8 @@ _LOST_PEER = (
 )
 # HCCL has its code below the exception, in the message of several lines.
 _LOST_PEER_BY_HCCL = r"\bEI000[26]\b|\bEI0013\b"
+# Errors of HCCL and NCCL whose reason is this rank itself, though their words name the others.
+_OF_THIS_RANK = r"\bEI00(?:0[13457]|11|14|17)\b|ncclInvalid(?:Usage|Argument)\b|ncclUnhandledCudaError\b"
 _STOPPED = r"KeyboardInterrupt|SystemExit"
 # Beginnings of the words of a failure without an exception: they follow the rank without a colon.
 _ENDS = ("was killed by ", "ended with ")
@@ -108,10 +111,12 @@ def _failure(ended: WorkerExit, node: int, epoch: float) -> Cause | None:
         return None
     how = ended.how() if ended.rank is not None else Message.of("{} {}", ended.label, ended.how())
     words = out_of_memory(ended.oom) if ended.oom is not None else words_of(ended) or how
-    lost = ended.oom is None and _has_lost_peer(failure, output)
+    plog = plog_of(ended)
+    coded = "\n".join(coded_lines_of(plog))
+    lost = ended.oom is None and _has_lost_peer(failure, output, coded)
     # SIGKILL and the kernel come from outside: what the process printed before explains nothing.
     known = failure if ended.oom is None and ended.signal != signal.SIGKILL else None
-    shown, text = readable(words), readable_text(known.text) if known is not None else ""
+    shown, text = readable(words), readable_text(known.text, coded) if known is not None else coded
     # A rank that had raised would have ended with 1: 143 is only our SIGTERM, which came before its end.
     code = 1 if ended.stopped and ended.code in STOP_CODES else ended.code
     return Cause(
@@ -122,7 +127,7 @@ def _failure(ended: WorkerExit, node: int, epoch: float) -> Cause | None:
         at=_moment(ended, epoch),
         evidence=LOST_PEER if lost else RAISED if ended.stopped else OWN,
         place=readable(known.place) if known is not None else "",
-        hint=first_hint(output) if known is not None and not lost else "",
+        hint=first_hint(output if known is not None else "", plog) if not lost else "",
         text=text if text != shown else "",
     )
 
@@ -133,15 +138,38 @@ def lost_its_peer(ended: WorkerExit) -> bool:
     return failure is not None and failure.evidence == LOST_PEER
 
 
-def _has_lost_peer(failure: FoundFailure | None, output: str) -> bool:
+def _has_lost_peer(failure: FoundFailure | None, output: str, coded: str) -> bool:
+    if re.search(_LOST_PEER_BY_HCCL, coded):
+        return True
     if failure is None or not failure.is_exception:
         return re.search(_LOST_PEER, output[-4000:]) is not None
+    if re.search(_OF_THIS_RANK, failure.text):
+        return False
     found = re.search(_LOST_PEER, failure.words) or re.search(_LOST_PEER_BY_HCCL, failure.text)
     return found is not None
 
 
 def words_of(ended: WorkerExit) -> str:
     """Returns a process's own account of its failure, without secrets; empty if there is none.
+
+    The first line of CANN's log with a code follows it, if the account has no code itself.
+    """
+    words, coded = _own_account(ended), coded_lines_of(plog_of(ended))
+    if not coded:
+        return words
+    from ma_boot.report.plog import has_code
+
+    if has_code(words):
+        return words
+    if not words:
+        return Message.of("in CANN's log: {}", coded[0])
+    # A `Message` is short, and would lose its Chinese line.
+    before = words if isinstance(words, Message) else words[:LONGEST_BEFORE_PLOG]
+    return Message.of("{}; in CANN's log: {}", before, coded[0])
+
+
+def _own_account(ended: WorkerExit) -> str:
+    """Returns the account of the output alone.
 
     SIGKILL comes from outside, so the output before it does not explain it; nor does a Python traceback
     explain a segmentation fault. With exit code 1 and no error in the output, the last line counts, as
@@ -155,6 +183,32 @@ def words_of(ended: WorkerExit) -> str:
         last = printable(without_secrets(last_line(output)))[:LONGEST_WORDS]
         return Message.of("{}; its last line: {}", ended.how(), last)
     return printable(without_secrets(words or ""))[:LONGEST_WORDS]
+
+
+def plog_of(ended: WorkerExit) -> str:
+    """Returns the errors in CANN's log of a process, if they may explain its failure; else an empty text.
+
+    They explain neither SIGKILL, nor Python's own exceptions, nor the stop of a rank that had not failed.
+    """
+    if not ended.plog or ended.oom is not None or ended.code in KILLED or not ended.code:
+        return ""
+    from ma_boot.report.plog import may_explain
+
+    output = output_of_failed_rank(ended.output)
+    failure = find_failure(output, ended.stopped, ended.signal in _FAULTS)
+    if failure is None:
+        return "" if ended.stopped else ended.plog
+    is_stop = ended.stopped and re.match(_STOPPED, failure.words)
+    return ended.plog if not is_stop and may_explain(failure.words, failure.text) else ""
+
+
+def coded_lines_of(plog: str) -> list[str]:
+    """Returns the lines of a plog with a code; most jobs have no plog, and do not import its reader."""
+    if not plog:
+        return []
+    from ma_boot.report.plog import coded_lines
+
+    return coded_lines(plog)
 
 
 def _early(ended: WorkerExit, node: int, epoch: float) -> Cause:
@@ -211,6 +265,10 @@ def readable(text: str) -> str:
     return printable(next(iter(text.strip().splitlines()), ""))[:LONGEST_WORDS]
 
 
-def readable_text(text: str) -> str:
-    """Masks the secrets of a text, and cuts it to its first lines without control characters."""
-    return "\n".join(map(printable, without_secrets(text).splitlines()))[:LONGEST_TEXT]
+def readable_text(text: str, coded: str = "") -> str:
+    """Masks the secrets of a text, and cuts it to its first lines without control characters.
+
+    The lines `coded` of a plog are appended; they are never cut.
+    """
+    lines = "\n".join(map(printable, without_secrets(text).splitlines()))
+    return "\n".join(filter(None, [lines[: LONGEST_TEXT - len(coded)], coded]))

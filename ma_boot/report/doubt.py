@@ -1,5 +1,7 @@
 """Doubt about a success: a command ended with 0, but its output ends in the failure of a process. Pure.
 
+A rank that a script started is in doubt by its exit code, too, where that is known.
+
 `python train.py | tee log`, `python train.py; echo done` and `os.system` hide an exit code. The evidence has
 to be the last thing that the command printed: what continues after a failure has survived it.
 """
@@ -57,12 +59,21 @@ class Doubt(NamedTuple):
 
 
 def doubt_of(exits: Sequence[WorkerExit]) -> Doubt | None:
-    """Returns the first doubt among the processes that ended with 0 by themselves; None if there is none."""
-    well = (ended for ended in exits if ended.code == 0 and not ended.stopped)
-    return next(filter(None, map(_doubt_about, well)), None)
+    """Returns the first doubt among the processes that ended with 0 by themselves; None if there is none.
+
+    The words of a failure explain more than an exit code.
+    """
+    well = [ended for ended in exits if ended.code == 0 and not ended.stopped]
+    by_words = next(filter(None, map(_doubt_by_words, well)), None)
+    return by_words or next((_doubt_by_code(ended) for ended in well if ended.hidden), None)
 
 
-def _doubt_about(ended: WorkerExit) -> Doubt | None:
+def _doubt_by_code(ended: WorkerExit) -> Doubt:
+    words = Message.of("{} {}", ended.label, Message.of("ended with exit code {}", ended.hidden))
+    return Doubt(ended.label, ended.rank, words, "", ended.log_file)
+
+
+def _doubt_by_words(ended: WorkerExit) -> Doubt | None:
     found = failure_at_end(ended.output)
     if found is None:
         return None

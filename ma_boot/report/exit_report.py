@@ -11,7 +11,7 @@ from typing import Any, Callable, NamedTuple
 from ma_boot.errors import BootError, ExitCode, InternalError, OutputLost, Stopped, listed, signal_name
 from ma_boot.platform.modelarts.job import ChannelContent, JobEnvironment
 from ma_boot.redact import masked, without_secrets
-from ma_boot.report.cause import Cause, lost_its_peer, words_of
+from ma_boot.report.cause import Cause, coded_lines_of, lost_its_peer, plog_of, words_of
 from ma_boot.report.doubt import Doubt, doubt_of
 from ma_boot.report.explain import (
     explanation,
@@ -45,6 +45,8 @@ MOST_OTHERS = 8
 MOST_OF_SUMMARY = 15
 # Characters.
 LONGEST_LINE = 300
+# Lines of CANN's log in the failure file.
+MOST_PLOG_LINES = 50
 # Characters; platforms that show the summary of a failure cut it there.
 SUMMARY_CHARACTERS = 1024
 
@@ -153,7 +155,7 @@ def _by_hang(ending: Ending) -> ExitStatus | None:
     run = ending.run
     if run is None or not run.hung:
         return None
-    text = Message.of("{} hung, and ma_boot stopped the run (--hang-action stop)", ", ".join(run.hung))
+    text = Message.of("{} hung, and ma_boot stopped the run (--hang-action stop)", run.hung)
     suspected = run.suspect and Message.of("suspected: {}: {}", run.suspect, run.suspect.in_words())
     return ExitStatus(int(ExitCode.HUNG), "ma_boot", in_lines([text, *filter(None, [suspected])]))
 
@@ -387,8 +389,9 @@ def _process_line(ending: Ending, ended: WorkerExit) -> str:
 def _output_lines(failure: WorkerExit) -> list[str]:
     """Returns the last words of a process, and hints for them."""
     output = output_of_failed_rank(failure.output)
-    lines = [f"  | {_shortened(line)}" for line in last_words(output)]
-    return [*lines, *(Message.of("{}: {}", "hint", hint) for hint in hints_for(output))]
+    plog = plog_of(failure)
+    lines = [f"  | {_shortened(line)}" for line in [*last_words(output), *coded_lines_of(plog)]]
+    return [*lines, *(Message.of("{}: {}", "hint", hint) for hint in hints_for(output, plog))]
 
 
 def _process_of(ending: Ending, run: RunResult) -> WorkerExit | None:
@@ -405,8 +408,12 @@ def _lines_of_others(run: RunResult, failed: WorkerExit | None) -> list[str]:
     If no process failed on its own, only those with an exception are listed.
     """
     ends = [(ended, _exception(ended)) for ended in run.exits if ended is not failed]
-    words = _exception(failed) if failed is not None else None
-    same = [ended for ended, exception in ends if words is not None and exception == words]
+    words = _common_exception(failed, _exception(failed)) if failed is not None else None
+    same = [
+        ended
+        for ended, exception in ends
+        if words is not None and _common_exception(ended, exception) == words
+    ]
     ends = [(ended, exception) for ended, exception in ends if ended not in same]
     shown = sorted((end for end in ends if run.first_failure or end[1]), key=lambda end: end[1] is None)
     lines = [_same_line(same)] if same else []
@@ -433,6 +440,15 @@ def _exception(ended: WorkerExit) -> str | None:
     return failure.words if failure is not None else None
 
 
+def _common_exception(ended: WorkerExit, exception: str | None) -> str | None:
+    """Returns an exception in the form that is equal for all ranks."""
+    if exception is None:
+        return None
+    from ma_boot.report.same_failure import common_form  # most jobs have no exception
+
+    return common_form(exception, (ended.rank, ended.device))
+
+
 def failure_document(ending: Ending) -> dict[str, Any]:
     """Returns the failure or the doubt as a JSON value for programs.
 
@@ -441,7 +457,7 @@ def failure_document(ending: Ending) -> dict[str, Any]:
     run, doubt = ending.run, doubt_about(ending)
     failure = run.first_failure if run else None
     told = failure or _process_in_doubt(ending)
-    output = output_of_failed_rank(told.output) if told else ""
+    output, plog = (output_of_failed_rank(told.output), plog_of(told)) if told else ("", "")
     code, _, cause = exit_status(ending)
     return {
         "exit_code": code,
@@ -449,7 +465,8 @@ def failure_document(ending: Ending) -> dict[str, Any]:
         "host": ending.job.host if ending.job else None,
         "first_failure": _as_json(run, failure) if run and failure else None,
         "last_words": last_words(output),
-        "advice": hints_for(output),
+        "plog": plog.splitlines()[-MOST_PLOG_LINES:],
+        "advice": hints_for(output, plog),
         "processes": [_as_json(run, ended) for ended in run.exits] if run else [],
         "output_lost": str(ending.lost) if ending.lost else None,
         "cause": ending.cause.fields() if ending.cause else None,
@@ -459,7 +476,8 @@ def failure_document(ending: Ending) -> dict[str, Any]:
 
 
 def _as_json(run: RunResult, ended: WorkerExit) -> dict[str, Any]:
-    values = {name: value for name, value in ended._asdict().items() if name != "output"}
+    left_out = {"output", "plog"} if ended.hidden else {"output", "plog", "hidden"}
+    values = {name: value for name, value in ended._asdict().items() if name not in left_out}
     return {**values, "part": ROLES[run.role(ended)], "exception": _exception(ended)}
 
 

@@ -27,7 +27,7 @@ EXIT_CODES: Mapping[int, Message] = {
 }
 # Escape sequences: CSI (colours), OSC (titles), and single characters.
 _ESCAPES = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])"
-_TRACEBACK = "Traceback (most recent call last):"
+TRACEBACK = "Traceback (most recent call last):"
 _GROUP = "Exception Group Traceback"
 # PyTorch begins each line of a traceback within a process group so, and torchrun --tee each line of a rank.
 _TORCH_PREFIX = r"^(?:\[default\d{1,9}\]:)?(?:\[rank\d+\]: ?)?"
@@ -126,7 +126,7 @@ def output_of_failed_rank(output: str) -> str:
     """
     rank = failed_mpi_rank(output)
     if rank is None and some_mpi_rank_failed(output):
-        raised = re.search(_MPIRUN_TAG.format(r"(\d{1,9})") + re.escape(_TRACEBACK), output)
+        raised = re.search(_MPIRUN_TAG.format(r"(\d{1,9})") + re.escape(TRACEBACK), output)
         rank = int(raised.group(1)) if raised else None
     if rank is None:
         return output
@@ -137,6 +137,11 @@ def output_of_failed_rank(output: str) -> str:
 def without_escapes(text: str) -> str:
     """Removes escape sequences for colours and titles, which Ray, rich and loguru print everywhere."""
     return re.sub(_ESCAPES, "", text) if "\x1b" in text else text
+
+
+def without_rank_prefix(line: str) -> str:
+    """Removes the prefix with which PyTorch and torchrun begin the lines of a rank."""
+    return re.sub(_TORCH_PREFIX, "", line)
 
 
 def output_lines(text: str) -> list[str]:

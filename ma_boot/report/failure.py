@@ -15,6 +15,7 @@ from ma_boot.redact import without_secrets
 from ma_boot.report.explain import output_lines
 from ma_boot.report.failure_blocks import (
     AFTER_DEATH,
+    CHAINED,
     HANDLED,
     LAUNCHER,
     OWN,
@@ -44,7 +45,6 @@ _WENT_ON = (
     r"|\b100%\||\bre-?(?:start|try|tries|sum)|\battempt|\btry(?:ing)? again"
     r"|failed \(exitcode: -?\d{1,9}\) local_rank: \d"
 )
-CHAINED = "During handling of the above exception|The above exception was the direct cause"
 # Between them, a pool of processes prints the traceback of its worker.
 _QUOTES = '"""'
 _TELLS_OF_AN_ERROR = (
@@ -52,7 +52,9 @@ _TELLS_OF_AN_ERROR = (
     r"|terminate called|no such file|not found$|permission denied|cannot |no module named)"
 )
 # Codes of CANN and HCCL; those of its inner errors tell nothing.
-_CODE = r"\bE(?!Z9999|19999|E9999)[A-Z0-9]\d{4}\b"
+CODE = r"\bE(?!Z9999|19999|E9999)[A-Z0-9]\d{4}\b"
+# Texts before a numeric code: `error code is 507015`, `ret[107001]`, `failed : 507008`.
+BEFORE_A_NUMBER = r"(?i:code|error|err|ret|result|failed|status)\b\W{0,3}(?:(?:is|value)\b\W{0,2})?"
 _REASON = r"(?i)\b(?:reason|caused by|root cause)\b ?[:=]"
 # Process and time before a line of CANN.
 _STAMP = r"^(?:\[[^\]]{1,200}\] ?)?(?:\d{4}-\d\d-\d\d[-\d:.]{1,40} )?"
@@ -171,8 +173,8 @@ def in_one_line(message: Sequence[str], words: str) -> str:
     """
     below = [text for text in (re.sub(_STAMP, "", line.strip()) for line in message[1:]) if text]
     below = [text for text in below if not re.match(_NO_CONTENT, text)]
-    named = next((text for text in below if re.search(_CODE, text)), None)
-    if re.search(_CODE, words):
+    named = next((text for text in below if re.search(CODE, text)), None)
+    if re.search(CODE, words):
         named = words
     if named is None and (re.match(_FIRST_OF_NOTHING, words) or words.endswith(":")):
         named = next(iter(below), None)

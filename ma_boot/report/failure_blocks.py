@@ -122,6 +122,8 @@ _RAISED_BY_LAUNCHER = (
     r"|subprocess\.CalledProcessError\b|torch\.multiprocessing\.spawn\.ProcessExitedException\b"
     r"|concurrent\.futures\.process\.BrokenProcessPool\b|RuntimeError: DataLoader worker \(pid"
 )
+# Between two tracebacks, the second of which explains the end.
+CHAINED = "During handling of the above exception|The above exception was the direct cause"
 _RULE = r"={10,}$"
 _SIGNAL_OF_RANK = r"Signal \d{1,3} \(\w{1,20}\) received by PID \d{1,9}"
 _EXIT_OF_RANK = r"  rank +: (\d{1,9}) .*\n  exitcode +: (-?\d{1,9}) "
@@ -206,17 +208,25 @@ def end_of_message(lines: Sequence[str], start: int) -> int:
     lines, too, but less.
     """
     end = start + 1
-    while end < min(len(lines), start + MOST_MESSAGE_LINES):
-        is_below = re.match(_BELOW, lines[end]) and lines[end - 1].strip()
-        if not is_below and not re.match(_MESSAGE, lines[end]):
-            break
+    while end < min(len(lines), start + MOST_MESSAGE_LINES) and continues_message(lines[end], lines[end - 1]):
         end += 1
     return end
 
 
+def continues_message(line: str, before: str) -> bool:
+    """Returns whether a line belongs to the message of which `before` is the line above it."""
+    is_below = re.match(_BELOW, line) is not None and bool(before.strip())
+    return is_below or re.match(_MESSAGE, line) is not None
+
+
+def is_exception(line: str) -> bool:
+    """Returns whether a line can be the exception below the frames of a traceback."""
+    return re.match(_EXCEPTION, line) is not None
+
+
 def _read_traceback(lines: Sequence[str], at: int) -> FailureBlock | None:
     last = _end_of_frames(lines, at)
-    if last == at or not re.match(_EXCEPTION, lines[last]):
+    if last == at or not is_exception(lines[last]):
         return _read_any_traceback(lines, at)
     frames, first = lines[at:last], last
     last = _end_of_ray_worker(lines, last)

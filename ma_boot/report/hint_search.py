@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ma_boot.report.explain import output_lines
-from ma_boot.report.failure import CHAINED, MOST_LINES_AFTER, find_failure
+from ma_boot.report.explain import TRACEBACK, output_lines
+from ma_boot.report.failure import MOST_LINES_AFTER, find_failure
+from ma_boot.report.failure_blocks import CHAINED
 from ma_boot.report.hint_table import END, ERROR, OBS, Hint, rows_for
 from ma_boot.wording import Message
 from path_mapping.errors import printable
@@ -16,7 +17,6 @@ MOST_HINTS = 3
 MOST_LINES_AT_END = 100
 LONGEST_LINE = 2000  # characters that are searched
 LONGEST_MATCH = 80  # characters of a known text that are shown
-_TRACEBACK = "Traceback (most recent call last):"
 # Ray's prefix of the lines of its workers.
 _RAY_PREFIX = r"^\(\w[\w.:<>() -]{0,100}\bpid=\d{1,9}(?:, ip=[\d.]{1,15})?\) "
 # A frame of a traceback; the lines of its source are indented further.
@@ -40,9 +40,9 @@ class Match(NamedTuple):
         return Message(self.row.english, self.groups)
 
 
-def find_hints(output: str) -> list[str]:
-    """Returns at most three hints for an output, each with the text that it is for."""
-    found = matches_in(output)[:MOST_HINTS]
+def find_hints(output: str, plog: str = "") -> list[str]:
+    """Returns at most three hints for an output and a plog, each with the text that it is for."""
+    found = matches_in(output, plog)[:MOST_HINTS]
     return [Message.of("{}: {}", printable(match.text)[:LONGEST_MATCH], match.hint) for match in found]
 
 
@@ -51,13 +51,20 @@ def store_hint(message: str) -> Message | None:
     return next((match.hint for match in _matches(message, {OBS: 0})), None)
 
 
-def matches_in(output: str) -> list[Match]:
-    """Returns the known errors of an output: special ones in the order of the table, else general ones."""
-    if not output:
-        return []
-    text, start = _end_with_error(output)
-    found = _matches(text, {END: 0, ERROR: start})
-    return [match for match in found if not match.row.is_general] or found
+def matches_in(output: str, plog: str = "") -> list[Match]:
+    """Returns the known errors of an output: special ones in the order of the table, else general ones.
+
+    Last resorts count where nothing else matches. Those of the errors of CANN's log (`plog`) follow: a
+    special one there says more than a general one.
+    """
+    text, start = _end_with_error(output) if output else ("", 0)
+    found = _matches(text, {END: 0, ERROR: start}) if text else []
+    known = {match.row for match in found}
+    lines = "\n".join(line[:LONGEST_LINE] for line in plog.splitlines())
+    in_plog = _matches(lines, {END: 0, ERROR: 0}) if lines else []
+    found += [match for match in in_plog if match.row not in known]
+    level = min((match.row.level for match in found), default=0)
+    return [match for match in found if match.row.level == level]
 
 
 def _matches(text: str, starts: Mapping[str, int]) -> list[Match]:
@@ -86,7 +93,7 @@ def _first_line_of_error(output: str, lines: Sequence[str]) -> int:
 
     Without an exception the last lines count.
     """
-    starts = [number for number, line in enumerate(lines) if _TRACEBACK in line]
+    starts = [number for number, line in enumerate(lines) if TRACEBACK in line]
     failure = find_failure(output)
     if not starts or failure is None or not failure.is_exception:
         return max(0, len(lines) - MOST_LINES_AFTER)

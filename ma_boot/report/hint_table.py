@@ -8,11 +8,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ma_boot.report.failure import BEFORE_A_NUMBER
+
 FILE = Path(__file__).with_name("hints.yaml")
 # Places where a row may match.
 ERROR, END, OBS = "error", "end", "obs"
-# Texts before a numeric code: `error code is 507015`, `ret[107001]`, `failed : 507008`.
-_BEFORE_A_NUMBER = r"(?i:code|error|err|ret|result|failed|status)\b\W{0,3}(?:(?:is|value)\b\W{0,2})?"
+# Levels of rows: one counts where none of a lower level matches.
+SPECIAL, GENERAL, LAST = 0, 1, 2
 
 
 class Hint(NamedTuple):
@@ -22,7 +24,7 @@ class Hint(NamedTuple):
     codes: tuple[str, ...]
     pattern: str
     where: str
-    is_general: bool
+    level: int
     english: str
     chinese: str
     source: str
@@ -37,7 +39,7 @@ class Hint(NamedTuple):
                 None,
                 [
                     rf"\b(?<!-)(?:{'|'.join(words)})(?!\w)" if words else "",
-                    rf"\b\w{{0,20}}{_BEFORE_A_NUMBER}(?:{'|'.join(numbers)})(?!\d)" if numbers else "",
+                    rf"\b\w{{0,20}}{BEFORE_A_NUMBER}(?:{'|'.join(numbers)})(?!\d)" if numbers else "",
                     self.pattern,
                 ],
             )
@@ -60,7 +62,7 @@ def _hint(row: Mapping[str, Any]) -> Hint:
         codes=tuple(row.get("codes", ())),
         pattern=row.get("pattern", ""),
         where=row.get("where", ERROR),
-        is_general=row.get("general", False),
+        level=LAST if row.get("last") else GENERAL if row.get("general") else SPECIAL,
         english=row["en"],
         chinese=row["zh"],
         source=row["source"],

@@ -5,20 +5,22 @@ from __future__ import annotations
 from ma_boot.wording import Message, in_lines
 
 
-def hints_for(output: str) -> list[str]:
-    """Returns at most three hints for an output, each with the text that it is for."""
-    if not output:
+def hints_for(output: str, plog: str = "") -> list[str]:
+    """Returns at most three hints for an output and a plog, each with the text that it is for."""
+    if not output and not plog:
         return []
     from ma_boot.report.hint_search import find_hints
 
-    return find_hints(output)
+    return find_hints(output, plog)
 
 
-def first_hint(output: str) -> str:
-    """Returns the first hint for an output; empty without one."""
+def first_hint(output: str, plog: str = "") -> str:
+    """Returns the first hint for an output and a plog; empty without one."""
+    if not output and not plog:
+        return ""
     from ma_boot.report.hint_search import matches_in
 
-    return next((match.hint for match in matches_in(output)), "")
+    return next((match.hint for match in matches_in(output, plog)), "")
 
 
 def with_store_hint(message: str) -> str:

@@ -11,6 +11,8 @@ CAUSE, FOLLOWED, STOPPED, WELL = "cause", "followed", "stopped", "well"
 ROLES = {CAUSE: "the cause", FOLLOWED: "failed after it", STOPPED: "stopped by ma_boot", WELL: "ended with 0"}
 # Codes of SIGTERM and SIGKILL: as shells show them, and as launchers pass on -15 and -9.
 STOP_CODES = frozenset({143, 137, 241, 247})
+# Codes of SIGHUP and SIGINT, which stop a process, too: scripts end their own children so.
+HANGUP_CODES = frozenset({129, 130})
 
 
 class WorkerExit(NamedTuple):
@@ -19,7 +21,9 @@ class WorkerExit(NamedTuple):
     `ended_ns` is the monotonic clock in nanoseconds; processes that were found to have ended at the same time
     are in the order in which the kernel reported them. `stopped` means that ma_boot was already stopping all
     processes, so this one is not the cause. `output` is the end of what it printed, `log_lost` the number of
-    bytes that could not be written to its log file, `oom` the evidence that the kernel OOM-killed it.
+    bytes that could not be written to its log file, `oom` the evidence that the kernel OOM-killed it, and
+    `plog` the newest errors in CANN's logs of a process that failed. `hidden` is the exit code of a rank
+    whose command has ended with 0 all the same: then `code` is 0.
     """
 
     label: str
@@ -35,6 +39,8 @@ class WorkerExit(NamedTuple):
     output: str = ""
     log_lost: int = 0
     oom: str | None = None
+    plog: str = ""
+    hidden: int = 0
 
     def event(self) -> dict[str, Any]:
         """Returns the fields of the event `exit`."""
@@ -94,8 +100,8 @@ class ExitStatus(NamedTuple):
 class RunResult(NamedTuple):
     """Ends of all processes, in order of time.
 
-    `not_started`: error that prevented the start. `hung`: labels of the processes whose hang ended the run.
-    `left`: labels of those that survived SIGKILL. `advice`: remedies for the first failure. `suspect`:
+    `not_started`: error that prevented the start. `hung`: the suspect of the hang that ended the run, or the
+    job. `left`: labels of those that survived SIGKILL. `advice`: remedies for the first failure. `suspect`:
     suspect of the last hang. `stopped_for`: failure for which the job was given up before any stop signal;
     then no node starts another attempt. `is_released`: the processes only worked for node 0's command, and
     were stopped when that had ended with 0.
@@ -103,7 +109,7 @@ class RunResult(NamedTuple):
 
     exits: tuple[WorkerExit, ...]
     not_started: BootError | None = None
-    hung: tuple[str, ...] = ()
+    hung: str = ""
     left: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
     suspect: HangSuspect | None = None

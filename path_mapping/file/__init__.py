@@ -6,6 +6,8 @@ at all, and files that are the same on both sides are skipped. A function that i
 `StoreError` (`MoxFileRespException` is the same class) when a request fails even after retries.
 """
 
+from typing import Any
+
 from path_mapping.file.copying import copy as copy, copy_parallel as copy_parallel, rename as rename
 from path_mapping.file.file_object import (
     File as File,
@@ -35,3 +37,12 @@ from path_mapping.file.file_tree import (
     walk as walk,
 )
 from path_mapping.file.os_patch import shift as shift
+
+
+def __getattr__(name: str) -> Any:
+    """Raises an error that names what there is: MoXing has more functions."""
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    own = [key for key, value in globals().items() if getattr(value, "__module__", "").startswith(__name__)]
+    present = ", ".join(sorted(key for key in own if not key.startswith("_")))
+    raise AttributeError(f"path_mapping.file, in place of moxing.file, has no {name!r}; it has {present}")

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
-from path_mapping.errors import Replaced, StoreError, TransferFailed
+from path_mapping.errors import Forbidden, Replaced, StoreError, TransferFailed
 from path_mapping.file.file_tree import (
     MoxFileNotExistsException,
     is_directory,
@@ -84,7 +84,7 @@ def copy_parallel(src_url: str, dst_url: str, file_list: Sequence[str] | None = 
     `TransferFailed` if some files could not be copied for local reasons, after all others were.
     """
     source, target = url_of(src_url), url_of(dst_url)
-    if file_list is None and not is_directory(src_url):
+    if file_list is None and not _is_directory(src_url):
         copy(src_url, dst_url)
         return
     names = None if file_list is None else {name.strip("/") for name in file_list}
@@ -110,6 +110,17 @@ def copy_parallel(src_url: str, dst_url: str, file_list: Sequence[str] | None = 
             partial(_is_chosen, names), list_directory(src_url, recursive=True, skip_dir=True)
         ):
             copy(os.path.join(src_url, name), os.path.join(dst_url, name))
+
+
+def _is_directory(src_url: str) -> bool:
+    """Tells whether everything below a path is to be copied; what must not be listed is a single object."""
+    try:
+        return is_directory(src_url)
+    except Forbidden as error:
+        source = url_of(src_url)
+        assert source is not None
+        store().only_object(source.bucket, source.key, error)
+        return False
 
 
 def _copy_within(source: ObsUrl, target: ObsUrl, names: set[str] | None) -> None:

@@ -30,7 +30,16 @@ WAIT_VARIABLE = "OBS_CREDENTIALS_WAIT"
 WAIT_SECONDS = 60.0
 LONGEST_WAIT_SECONDS = 86400
 KEY_VARIABLES = ("OBS_ACCESS_KEY_ID", "OBS_SECRET_ACCESS_KEY")
+TOKEN_VARIABLE = "OBS_SECURITY_TOKEN"
 _FIELDS = ("access", "secret", "securitytoken")
+# Characters of a wrong copy: OBS answers `SignatureDoesNotMatch`, or its name is not found, and neither
+# names the character. The SDK of Huawei removes blanks around a key; here a key is used as it is, or refused.
+_QUOTES = "\"'`\u201c\u201d\u2018\u2019\uff02\uff07"
+_PLURALS = {"a blank": "blanks", "a line break": "line breaks", "a quote": "quotes"}
+# An unexpanded variable of a shell or a template, or a text such as <AK>.
+_PLACEHOLDER = re.compile(r"<.*>|\$\w+|\$?\{.*\}|\$\(.*\)|%\w+%")
+_MASK = "***"
+_EXPECTED_ENDPOINT = "https://obs.REGION.example.com"
 
 
 class Credentials(NamedTuple):
@@ -85,32 +94,40 @@ def endpoint_of(environ: Mapping[str, str]) -> str | None:
     return f"{'http' if environ.get('S3_USE_HTTPS') == '0' else 'https'}://{platform}"
 
 
-def address_of(endpoint: str) -> SplitResult:
-    """Returns the endpoint as a URL, with https as the default scheme.
+def address_of(endpoint: str, name: str = "OBS_ENDPOINT") -> SplitResult:
+    """Returns the endpoint in the variable `name` as a URL, with https as the default scheme.
 
     Raises `CredentialsMissing` if the endpoint is not a URL of a server.
     """
-    address = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
-    if not address.hostname or address.scheme not in ("http", "https"):
-        raise CredentialsMissing(f"OBS_ENDPOINT: found {endpoint!r}, expected https://obs.REGION.example.com")
-    try:
-        valid = address.port is None or address.port > 0
-    except ValueError:
-        valid = False
-    if not valid:
-        raise CredentialsMissing(f"OBS_ENDPOINT: found {endpoint!r}, expected a port from 1 to 65535")
-    return address
+    fault = fault_of_endpoint(endpoint)
+    if fault:
+        raise CredentialsMissing(f"{name}: {fault}")
+    return urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
 
 
 def credentials_of(environ: Mapping[str, str]) -> Credentials | None:
     """Reads OBS_ACCESS_KEY_ID, OBS_SECRET_ACCESS_KEY and, if set, OBS_SECURITY_TOKEN.
 
-    None if one of the first two is missing.
+    None if one of the first two is missing. Raises `CredentialsMissing` for values with characters of a wrong
+    copy.
     """
+    problems = key_problems({name: environ.get(name, "") for name in (*KEY_VARIABLES, TOKEN_VARIABLE)})
+    if problems:
+        raise CredentialsMissing(*problems)
     access_key, secret_key = (environ.get(name) for name in KEY_VARIABLES)
     if not (access_key and secret_key):
         return None
-    return Credentials(access_key, secret_key, environ.get("OBS_SECURITY_TOKEN"))
+    return Credentials(access_key, secret_key, environ.get(TOKEN_VARIABLE))
+
+
+def key_problems(values: Mapping[str, str]) -> list[str]:
+    """Returns a message for each key or token, by its name, that was copied wrongly; none has its value."""
+    faults = {name: faults_of_key(value) for name, value in values.items()}
+    return [
+        f"{name}: found {' and '.join(found)}, expected the value alone: copy it again"
+        for name, found in faults.items()
+        if found
+    ]
 
 
 def patience_of(environ: Mapping[str, str]) -> float:
@@ -151,6 +168,9 @@ def read_credentials(file: Path) -> Credentials:
     missing = [name for name, value in zip(_FIELDS, values) if not (isinstance(value, str) and value)]
     if missing:
         raise CredentialsMissing(f"OBS_CREDENTIALS_FILE: {file} has no {', '.join(missing)}; {expected}")
+    problems = key_problems(dict(zip(_FIELDS, map(str, values))))
+    if problems:
+        raise CredentialsMissing(*(f"OBS_CREDENTIALS_FILE: {file}: {problem}" for problem in problems))
     return Credentials(*map(str, values))
 
 
@@ -267,3 +287,84 @@ def _domain(host: str) -> str:
     domain = labels[2:] if len(labels) > 3 else labels[1:] if len(labels) == 3 else labels
     is_public = len(domain) < 2 or (len(domain) == 2 and len(domain[1]) == 2 and len(domain[0]) <= 3)
     return ".".join(labels[1:] if is_public and len(labels) > 3 else labels if is_public else domain)
+
+
+def faults_of_key(text: str) -> list[str]:
+    """Returns the mistakes in a key or token, as nouns, which have no part of it but wrong characters."""
+    faults = _faults_of_characters(text)
+    if _MASK in text:
+        faults.append("the asterisks of a masked value")
+    elif _PLACEHOLDER.fullmatch(text.strip(_QUOTES + " \t\r\n")):
+        faults.append("a placeholder in its place")
+    return faults
+
+
+def fault_of_endpoint(text: str) -> str:
+    """Returns the mistake in an endpoint, `found ..., expected ...`; empty for the URL of a server.
+
+    A `/` at the end is none. The message never has a login.
+    """
+    wanted = ["no " + re.sub("^(?:a|the) ", "", fault) for fault in _faults_of_characters(text)]
+    clean = "".join(character for character in text if not _kind(character))
+    if not clean:
+        return _found(text, [_EXPECTED_ENDPOINT])
+    try:
+        address = urlsplit(clean if "://" in clean else f"https://{clean}")
+        port = address.port
+        is_server = bool(address.hostname) and address.scheme in ("http", "https")
+    except ValueError:
+        # The host has brackets without a pair, or the port is no number.
+        return _found(text, [*wanted, "a port from 1 to 65535" if "[" not in clean else _EXPECTED_ENDPOINT])
+    if not is_server:
+        wanted.append(_EXPECTED_ENDPOINT)
+    elif port == 0:
+        wanted.append("a port from 1 to 65535")
+    path = clean.partition("://")[2] if "://" in clean else clean
+    path = path[len(address.netloc) :]
+    if is_server and path.strip("/"):
+        wanted.append(f"no path {path!r} after the server")
+    if "@" in address.netloc:
+        wanted.append("no login before the server")
+    return _found(text, wanted) if wanted else ""
+
+
+def _found(text: str, wanted: list[str]) -> str:
+    return f"found {text.rpartition('@')[2]!r}, expected {', '.join(wanted)}"
+
+
+def _faults_of_characters(text: str) -> list[str]:
+    """Returns the wrong characters with their places, each once: `a blank at its end`, `quotes around it`."""
+    plain = [index for index, character in enumerate(text) if not _kind(character)]
+    if not plain:
+        return ["nothing but blanks and quotes"] if text else []
+    places: dict[str, list[str]] = {}
+    for index, character in enumerate(text):
+        kind = _kind(character)
+        if kind:
+            place = (
+                "at its beginning" if index < plain[0] else "at its end" if index > plain[-1] else "inside"
+            )
+            known = places.setdefault(kind, [])
+            if place not in known:
+                known.append(place)
+    faults = []
+    for kind, known in places.items():
+        if kind in _PLURALS and {"at its beginning", "at its end"} <= set(known):
+            faults.append(f"{_PLURALS[kind]} around it")
+            known = [place for place in known if place == "inside"]
+        faults += [f"{kind} {place}" for place in known]
+    return faults
+
+
+def _kind(character: str) -> str:
+    """Returns the kind of a character that no key and no endpoint has; empty for all others."""
+    if character in "\r\n":
+        return "a line break"
+    if character in _QUOTES:
+        return "a quote"
+    if character.isspace():
+        return "a blank"
+    if character.isprintable() and character.isascii():
+        return ""
+    name = "non-ASCII" if character.isprintable() else "invisible"
+    return f"the {name} character U+{ord(character):04X}"

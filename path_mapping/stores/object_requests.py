@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from path_mapping.errors import NotFound, Unreachable
+from path_mapping.errors import Forbidden, NotFound, Unreachable
 from path_mapping.stores.contents import etag_of_parts
 from path_mapping.stores.exchange import Exchange, Request
 from path_mapping.stores.objects import ObjectState
@@ -19,6 +19,10 @@ from path_mapping.stores.units import MultipartUpload
 
 # Entries of one page, the most that OBS returns (API reference, "Listing Objects in a Bucket").
 PAGE = 1000
+# OBS and S3 do not tell a client that must not list whether an object exists.
+_MISSING_OR_FORBIDDEN = (
+    "it does not exist, or may not be read (permissions GetObject, and ListBucket to tell)"
+)
 
 
 async def find(exchange: Exchange, bucket: str, key: str) -> ObjectState | None:
@@ -28,6 +32,8 @@ async def find(exchange: Exchange, bucket: str, key: str) -> ObjectState | None:
         response = await exchange.head(Request(doing, "HEAD", bucket, key))
     except NotFound:
         return None
+    except Forbidden as error:
+        raise Forbidden(f"{error}: {_MISSING_OR_FORBIDDEN}") from error
     return object_state(doing, response.length, response.headers)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Callable
+from typing import Callable, TypeVar
+from urllib.parse import SplitResult
 
 from path_mapping.defaults import STALL_SECONDS
 from path_mapping.errors import CredentialsMissing
@@ -22,6 +23,8 @@ from path_mapping.stores.access import (
 )
 from path_mapping.stores.signer import log_warning
 from path_mapping.stores.store import Store
+
+Value = TypeVar("Value")
 
 
 def open_store(
@@ -43,27 +46,48 @@ def open_store(
     `renew` returns new credentials after the current ones have expired, in place of that file. A request
     without progress for `stall_timeout` seconds fails. `announce` is called with a message when a wait for
     new credentials begins; without it, a warning is logged. `read_file` reads OBS_CREDENTIALS_FILE each time.
-    Raises `CredentialsMissing`, with all names, if variables are not set, or if a value is unusable.
+    Raises `CredentialsMissing` with all problems: variables that are not set, and unusable values.
     """
     if obs_root is not None:
         from path_mapping.stores.directory_store import DirectoryStore
 
         return DirectoryStore(obs_root)
-    endpoint = endpoint_of(environ)
     file = environ.get("OBS_CREDENTIALS_FILE")
-    keys = read_file(Path(file)) if file else credentials_of(environ)
-    if not endpoint or keys is None:
-        wanted = {"OBS_ENDPOINT (or S3_ENDPOINT)": endpoint}
-        if keys is None:
-            wanted.update({name: environ.get(name) for name in KEY_VARIABLES})
-        missing = ", ".join(name for name, value in wanted.items() if not value)
-        raise CredentialsMissing(f"the path mapping needs OBS, but the environment does not have {missing}")
-    proxy = proxy_for(address_of(endpoint), environ)
+    renewed = renew is None and bool(file)
+    problems = [*_missing(environ, file)]
+    keys = _read(problems, lambda: read_file(Path(file)) if file else credentials_of(environ))
+    endpoint = endpoint_of(environ) or ""
+    proxy = _read(problems, lambda: proxy_for(_address(endpoint, environ), environ) if endpoint else None)
+    patience = _read(problems, lambda: patience_of(environ)) if renewed else 0.0
+    if problems or keys is None or patience is None:
+        raise CredentialsMissing(*problems)
     access = Access(endpoint, keys, environ.get("SSL_CERT_FILE"), stall_timeout, proxy=proxy)
-    patience = 0.0
-    if renew is None and file:
-        renew, patience = partial(read_file, Path(file)), patience_of(environ)
+    if renewed and file:
+        renew = partial(read_file, Path(file))
     return open_store_of(access, renew, patience, announce or log_warning)
+
+
+def _missing(environ: Mapping[str, str], file: str | None) -> Iterator[str]:
+    """Yields the message about variables that are not set, if there are any."""
+    wanted = {"OBS_ENDPOINT (or S3_ENDPOINT)": endpoint_of(environ)}
+    if not file:
+        wanted.update({name: environ.get(name) for name in KEY_VARIABLES})
+    missing = ", ".join(name for name, value in wanted.items() if not value)
+    if missing:
+        yield f"the path mapping needs OBS, but the environment does not have {missing}"
+
+
+def _address(endpoint: str, environ: Mapping[str, str]) -> SplitResult:
+    return address_of(endpoint, "OBS_ENDPOINT" if environ.get("OBS_ENDPOINT") else "S3_ENDPOINT")
+
+
+def _read(problems: list[str], read: Callable[[], Value]) -> Value | None:
+    """Returns the result of `read`; with an error None, whose problems are added to the others."""
+    try:
+        return read()
+    except CredentialsMissing as error:
+        problems += error.problems
+        return None
 
 
 def open_store_of(

@@ -10,6 +10,7 @@ from urllib.parse import unquote_plus
 from path_mapping.errors import (
     Corrupted,
     Expired,
+    Forbidden,
     NotFound,
     Refused,
     Rejected,
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 # Codes of the OBS API reference, "Error Codes".
 NETWORK_CODES = {"IncompleteBody", "RequestTimeout"}  # status 400, but a fault of the network
 EXPIRED_CODES = {"ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "TokenRefreshRequired"}
+# A refusal without a code is that of a HEAD, or of a service with another kind of documents.
+FORBIDDEN_CODES = {None, "AccessDenied", "AccessForbidden"}
 # Meanings of a status that is caused by the request, not by the credentials.
 MEANINGS = {
     302: "redirected too often, or without a place: OBS_ENDPOINT must name the bucket's region",
@@ -58,6 +61,8 @@ def error_of_status(doing: str, status: int, code: str | None, after: float | No
         return Unreachable(message)
     if code in EXPIRED_CODES:
         return Expired(message)
+    if status == 403 and code in FORBIDDEN_CODES:
+        return Forbidden(message)
     if status in (401, 403):
         return Refused(message)
     meaning = MEANINGS.get(status, MEANINGS[302] if status < 400 else "")

@@ -216,7 +216,7 @@ def download(
         Cancelled: soon after `cancel` of the store is set.
     """
     started, store = time.monotonic(), to.store
-    plan = prepare_downloads(routes, base, to.listing, shard=part, check=to.check, recorded=recorded)
+    plan = prepare_downloads(routes, base, to.input_objects, shard=part, check=to.check, recorded=recorded)
     with closing(plan) as prepared:
         results = DownloadResults(prepared)
         _change_directories(prepared, results.failures)

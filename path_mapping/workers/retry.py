@@ -10,7 +10,16 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Callable, NamedTuple, TypeVar
 
-from path_mapping.errors import Cancelled, Corrupted, Expired, NotFound, SlowDown, TargetRemoved, Unreachable
+from path_mapping.errors import (
+    Cancelled,
+    Corrupted,
+    Expired,
+    Forbidden,
+    NotFound,
+    SlowDown,
+    TargetRemoved,
+    Unreachable,
+)
 from path_mapping.stores.blocking import run
 from path_mapping.stores.objects import ObjectState, StoredObject
 from path_mapping.stores.store import MOST_DELETED, Store
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
 ATTEMPTS = 5
 # Seconds between two attempts, unless the service asks for more.
 LONGEST_WAIT = 10.0
+_NEEDS_LISTING = "a directory needs the permission to list the bucket (ListBucket)"
 
 Result = TypeVar("Result")
 
@@ -195,6 +205,36 @@ class RetriedStore:
         if first is not None:
             yield first
             yield from entries
+
+    def input_objects(self, bucket: str, key: str) -> Iterator[StoredObject]:
+        """The objects of an input: see `listing`; where that is forbidden, the object of exactly this key.
+
+        Raises `Forbidden` if there is none, as a directory cannot be read without a listing.
+        """
+        entries = self.listing(bucket, key)
+        try:
+            first = next(entries, None)
+        except Forbidden as error:
+            yield self.only_object(bucket, key, error)
+            return
+        if first is not None:
+            yield first
+            yield from entries
+
+    def only_object(self, bucket: str, key: str, refusal: Forbidden) -> StoredObject:
+        """Returns the object of exactly this key, whose listing got the `refusal`.
+
+        Raises `Forbidden`, with the missing permission, for a directory and without such an object.
+        """
+        if not key or key.endswith("/"):
+            raise Forbidden(f"{refusal}: {_NEEDS_LISTING}") from refusal
+        try:
+            state = self.find(bucket, key)
+        except Forbidden as error:
+            raise Forbidden(f"{refusal}: {_NEEDS_LISTING}; {error}") from error
+        if state is None:
+            raise Forbidden(f"{refusal}: {_NEEDS_LISTING}, and no object has this key") from refusal
+        return StoredObject(key, state.size, state.sums.md5, state.version)
 
     def level(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
         """See `Store.level`."""

@@ -120,7 +120,8 @@ def test_every_rank_is_drawn_where_it_ran(rehearsed: str, opened: Open, window: 
         assert lane is not None
         assert name is not None
         assert bar is not None
-        assert bar["width"] > lane["width"] / 20, "a rank that slept has a visible bar"
+        # The last rank to start runs for a moment only: its start lets all others go on.
+        assert bar["width"] > lane["width"] / 100, "a rank that slept has a visible bar"
         assert lane["x"] - 8 <= bar["x"] <= bar["x"] + bar["width"] <= lane["x"] + lane["width"] + 8
         middles = [box["y"] + box["height"] / 2 for box in (name, bar)]
         assert abs(middles[0] - middles[1]) < 3, "beside its name"

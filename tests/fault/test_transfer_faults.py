@@ -18,6 +18,7 @@ import pytest
 from path_mapping.errors import (
     Cancelled,
     Corrupted,
+    Forbidden,
     NotFound,
     PathMappingError,
     Refused,
@@ -69,7 +70,7 @@ class TestUpload:
         assert content_of(store, "out/a") == CONTENT
 
     @pytest.mark.parametrize(
-        ("kind", "error"), [("403", Refused), ("503", SlowDown), ("wrong-etag", Corrupted)]
+        ("kind", "error"), [("403", Forbidden), ("503", SlowDown), ("wrong-etag", Corrupted)]
     )
     def test_a_permanent_fault_fails_this_file_only(
         self, store: ObsStore, obs: MemoryObs, tmp_path: Path, kind: str, error: type

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from ma_boot.errors import ConfigError, UsageError, listed
 from ma_boot.platform.modelarts.job import PLATFORM_UID
+from path_mapping.stores.access import KEY_VARIABLES, key_problems
 
 _ORGANIZATION = re.compile(r"[a-z][a-z0-9._-]*[a-z0-9]|[a-z]")
 _NAME = re.compile(r"[a-z0-9]+(?:[._/-]+[a-z0-9]+)*")
@@ -99,6 +100,9 @@ def push_login(
         return Login(name, secret, f"the docker config's entry for {host}")
     access_key, secret_key = environ.get("OBS_ACCESS_KEY_ID"), environ.get("OBS_SECRET_ACCESS_KEY")
     temporary = environ.get("OBS_SECURITY_TOKEN")
+    problems = key_problems({name: environ.get(name, "") for name in KEY_VARIABLES})
+    if problems:
+        raise ConfigError(listed(f"no credentials for {host}; of the variables", problems))
     if access_key and secret_key and not temporary:
         made = hmac.new(secret_key.encode(), access_key.encode(), hashlib.sha256).hexdigest()
         return Login(f"{region}@{access_key}", made, "OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY")

@@ -35,9 +35,10 @@ from ma_boot.errors import ConfigError, InputMissing, StoreUnavailable, listed
 from ma_boot.node.environment.extras import install_command
 from ma_boot.redact import without_secrets
 from path_mapping.errors import CredentialsMissing
-from path_mapping.stores.access import read_credentials
+from path_mapping.stores.access import key_problems, read_credentials
 
 _REGIONS = ("HUAWEICLOUD_SDK_REGION", "HW_REGION_NAME", "OS_REGION_NAME")
+_REGION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*(_[A-Za-z0-9-]+)?")  # with a subproject: cn-north-4_name
 _KEYS = (  # access key, secret key, token: of Huawei's SDK, of path_mapping, of Terraform's provider
     ("HUAWEICLOUD_SDK_AK", "HUAWEICLOUD_SDK_SK", "HUAWEICLOUD_SDK_SECURITY_TOKEN"),
     ("OBS_ACCESS_KEY_ID", "OBS_SECRET_ACCESS_KEY", "OBS_SECURITY_TOKEN"),
@@ -68,12 +69,13 @@ class ApiAccess:
 def api_access(environ: Mapping[str, str]) -> ApiAccess:
     """Reads the access from variables, and the keys also from `~/.huaweicloud/credentials`.
 
-    Variables have the names that Huawei's own tools use. Raises `ConfigError` that lists all missing values.
+    Variables have the names that Huawei's own tools use. Raises `ConfigError` that lists all missing and
+    wrong values.
     """
     problems: list[str] = []
     profile = _profile(environ, problems)
     own = environ.get("MODELARTS_ENDPOINT", "")
-    by_name = next((environ[name] for name in _REGIONS if environ.get(name)), "")
+    by_name = _region(environ, problems)
     where = by_name or _region_of(own) or _region_of(environ.get("OBS_ENDPOINT", ""))
     keys = _keys(environ, profile, problems)
     project = environ.get("HUAWEICLOUD_SDK_PROJECT_ID") or profile.get("project_id", "")
@@ -88,7 +90,7 @@ def api_access(environ: Mapping[str, str]) -> ApiAccess:
             f"project: set HUAWEICLOUD_SDK_PROJECT_ID, or {_REGIONS[0]} for a project of this name"
         )
     if problems or keys is None:
-        raise ConfigError(listed("ModelArts cannot be reached; missing", problems))
+        raise ConfigError(listed("ModelArts cannot be reached; missing or wrong", problems))
     # As in the table of regions of Huawei's SDK.
     domain = "cn" if where == "ap-southeast-1" else "com"
     address = own or f"modelarts.{where}.myhuaweicloud.{domain}"
@@ -100,6 +102,14 @@ def api_access(environ: Mapping[str, str]) -> ApiAccess:
         iam_endpoint=environ.get("HUAWEICLOUD_SDK_IAM_ENDPOINT") or profile.get("iam_endpoint", ""),
         workspace=environ.get("MODELARTS_WORKSPACE", ""),
     )
+
+
+def _region(environ: Mapping[str, str], problems: list[str]) -> str:
+    """Returns the region that a variable names; empty without one."""
+    name = next((name for name in _REGIONS if environ.get(name)), "")
+    if name and not _REGION.fullmatch(environ[name]):
+        problems.append(f"{name}: found {environ[name]!r}, expected a region such as cn-north-4")
+    return environ.get(name, "")
 
 
 def _region_of(endpoint: str) -> str:
@@ -117,13 +127,17 @@ def _keys(
         try:
             keys = read_credentials(Path(file))
         except CredentialsMissing as error:
-            problems.append(str(error))
+            problems += error.problems
             return None
         return keys.access_key, keys.secret_key, keys.token, "OBS_CREDENTIALS_FILE"
     for ak, sk, token in _KEYS:
         if environ.get(ak) and environ.get(sk):
+            problems += key_problems({name: environ.get(name, "") for name in (ak, sk, token)})
             return environ[ak], environ[sk], environ.get(token) or None, f"{ak} and {sk}"
     if profile.get("ak") and profile.get("sk"):
+        names = ("ak", "sk", "security_token")
+        faults = key_problems({name: profile.get(name, "") for name in names})
+        problems += [f"~/.huaweicloud/credentials: {fault}" for fault in faults]
         return profile["ak"], profile["sk"], profile.get("security_token") or None, "the credentials file"
     return None
 

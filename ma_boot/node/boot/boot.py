@@ -147,13 +147,10 @@ def boot(request: BootRequest, context: ProcessContext) -> Ending:
                 phase.detail = launch_text(plan, request, job.node_count)
                 reset = reached.reset = _reset(state, placement)
                 reached.look = planned_look(plan, job, state.transfers, state.context)
-            sending = sending_outputs(state.transfers, checkpoints, journal, inbox)
-            with sending, journal.phase("run") as phase:
+            reached.run = _given_up(state)
+            if reached.run is None:
                 renew = partial(_renew, state, placement)
-                run = reached.run = train(
-                    TrainingRun(state, plan, training.origin, checkpoints, reset, renew)
-                )
-                phase.outcome, phase.detail = run.outcome, run.summary()
+                reached.run = _run(TrainingRun(state, plan, training.origin, checkpoints, reset, renew))
         # Errors of ma_boot itself, too: the outputs are uploaded before they are reported.
         except Exception as caught:
             reached.error = limit_reached(caught) or caught
@@ -408,6 +405,31 @@ def _stop_leftovers(boot: Boot) -> None:
 
 def _find_ranks(boot: Boot, check: Callable[[], None]) -> tuple[Placement, RankTable | None, JobEnvironment]:
     return find_ranks(boot.request.ranks, boot.request.launch.rendezvous, boot.job, boot.context, check)
+
+
+def _given_up(boot: Boot) -> RunResult | None:
+    """Waits until the ranks of all nodes can start; returns the result if a node has failed before that.
+
+    Only for a rendezvous at an address: its timeout would end the ranks of the nodes that are ready first.
+    Without a channel no node waits. Raises `Stopped`.
+    """
+    if not (boot.request.launch.meets_at_address and boot.peers.is_connected):
+        return None
+    with boot.journal.phase("peers") as phase:
+        failure = boot.peers.await_start()
+        phase.outcome = "done" if failure is None else "stopped"
+        phase.detail = "" if failure is None else failure.cause
+    return None if failure is None else RunResult((), stopped_for=failure)
+
+
+def _run(run: TrainingRun) -> RunResult:
+    """Runs the processes, and uploads outputs meanwhile."""
+    boot = run.boot
+    sending = sending_outputs(boot.transfers, run.checkpoints, boot.journal, boot.inbox)
+    with sending, boot.journal.phase("run") as phase:
+        result = train(run)
+        phase.outcome, phase.detail = result.outcome, result.summary()
+    return result
 
 
 def _working_directory(boot: Boot) -> str:

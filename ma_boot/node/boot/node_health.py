@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Callable
+from typing import TYPE_CHECKING, Callable
 
 from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.observe.metrics.card_tables import NpuState
@@ -16,12 +16,19 @@ from ma_boot.node.observe.metrics.cards import CardTools
 from ma_boot.processes.task import Task
 from ma_boot.wording import Message
 
+if TYPE_CHECKING:
+    from ma_boot.node.observe.metrics.gpus import GpuReading
+
+# The modules of GPUs are imported between two attempts: a start needs none of them.
+
 NPU = Path("/dev/davinci_manager")
 # Seconds; the driver releases an NPU some time after the process that used it has ended.
 RELEASE_SECONDS = 15.0
 # Seconds; max. wait where npu-smi shows the processes that use an NPU.
 FREE_SECONDS = 30.0
-# Seconds between two calls of npu-smi.
+# Seconds; max. wait for the memory of GPUs: the driver frees it after the processes that used it have ended.
+MEMORY_SECONDS = 50.0
+# Seconds between two readings of the cards.
 _BETWEEN_LOOKS = 1.0
 # States of npu-smi's OK, Warning, Alarm and Critical in which a device is taken for broken.
 BROKEN = ("Alarm", "Critical")
@@ -30,11 +37,16 @@ LEAST_FREE = 1 << 20
 
 
 def wait_for_cards(context: ProcessContext, check: Callable[[], None]) -> None:
-    """Waits until no process uses an NPU any more, for at most half a minute; raises the errors of `check`.
+    """Waits until no process uses a card any more, for a limited time; raises the errors of `check`.
 
     Where npu-smi does not show the processes, waits for the time that the driver needs.
     """
+    from ma_boot.node.observe.metrics.nvml import can_read
+
     began = time.monotonic()
+    if can_read():
+        _wait_for_memory(context, began + MEMORY_SECONDS, check)
+        return
     while True:
         state = _npus(context, check)
         if state is None and not NPU.exists():
@@ -44,6 +56,22 @@ def wait_for_cards(context: ProcessContext, check: Callable[[], None]) -> None:
         if left <= 0 or (state is not None and state.processes == 0):
             return
         _sleep(context, min(left, _BETWEEN_LOOKS) if state is not None else left, check)
+
+
+def _wait_for_memory(context: ProcessContext, until: float, check: Callable[[], None]) -> None:
+    """Waits until the memory of all GPUs is free; warns if some is not by then."""
+    while True:
+        reading = _gpus(context, check)
+        used = [gpu for gpu in reading.gpus if not gpu.is_free] if reading is not None else []
+        left = until - time.monotonic()
+        if not used:
+            return
+        if left <= 0:
+            cards = ", ".join(str(gpu.card) for gpu in used)
+            text = "memory of GPU {} is still in use after {} s: the next attempt may lack it"
+            context.journal.warn(Message.of(text, cards, f"{MEMORY_SECONDS:.0f}"))
+            return
+        _sleep(context, min(left, _BETWEEN_LOOKS), check)
 
 
 def _sleep(context: ProcessContext, seconds: float, check: Callable[[], None]) -> None:
@@ -59,7 +87,15 @@ def find_defect(context: ProcessContext, cards: int, directories: Iterable[str])
 
     Its processes use `cards` devices, and write to the `directories`. Raises `Stopped`.
     """
-    problems = [*broken_cards(_npus(context, context.inbox.check), cards), *_full_disks(directories)]
+    from ma_boot.node.observe.metrics.nvml import can_read
+
+    check = context.inbox.check
+    if can_read():
+        reading = _gpus(context, check)
+        of_cards = list(broken_gpus(reading, cards))
+    else:
+        of_cards = list(broken_cards(_npus(context, check), cards))
+    problems = [*of_cards, *_full_disks(directories)]
     return problems[0] if problems else ""
 
 
@@ -74,11 +110,31 @@ def broken_cards(state: NpuState | None, cards: int) -> Iterator[str]:
         yield Message.of("npu-smi shows {} of {} NPUs", len(state.rows), cards)
 
 
+def broken_gpus(reading: GpuReading | None, cards: int) -> Iterator[str]:
+    """Yields the defects of GPUs, and the number of missing ones. Pure."""
+    from ma_boot.node.observe.metrics.gpus import defects
+
+    if reading is None:
+        return
+    for gpu in reading.gpus:
+        yield from defects(gpu)
+    if len(reading.gpus) < cards:
+        yield Message.of("the driver shows {} of {} GPUs", len(reading.gpus), cards)
+
+
 def _full_disks(directories: Iterable[str]) -> Iterator[str]:
     for directory in directories:
         with suppress(OSError):
             if shutil.disk_usage(directory).free < LEAST_FREE:
                 yield Message.of("the disk of {} is full", directory)
+
+
+def _gpus(context: ProcessContext, check: Callable[[], None]) -> GpuReading | None:
+    """Returns the GPUs; None if the driver fails or does not answer in time. Raises the errors of `check`."""
+    from ma_boot.node.observe.metrics.nvml import READ_SECONDS, read_gpus
+
+    task = Task("nvml", lambda cancel: read_gpus(), context.inbox)
+    return task.result() if task.wait(check, time.monotonic() + READ_SECONDS) else None
 
 
 def _npus(context: ProcessContext, check: Callable[[], None]) -> NpuState | None:

@@ -156,10 +156,14 @@ class RunOptions(NamedTuple):
         variable_only=True,
     )
     hang_timeout: float | None = _running(
-        None, "Detect processes that are idle for this long.", kind=SECONDS_ABOVE_0, common=True
+        None, "Time without progress: a hang.", kind=SECONDS_ABOVE_0, common=True
     )
-    hang_action: str = _running(
-        "report", "What to do if they hang; stop ends the run with 124.", kind=choice("report", "stop")
+    hang_action: str = _running("report", "stop ends the run with 124.", kind=choice("report", "stop"))
+    collectives: str = _running(
+        "read",
+        "Name the collective of a hang.",
+        kind=choice("read", "off"),
+        variable_only=True,
     )
     metrics: float = _running(
         10.0,

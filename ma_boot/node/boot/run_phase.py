@@ -14,11 +14,12 @@ from ma_boot.node.boot.boot_state import Boot
 from ma_boot.node.boot.checkpoint_phase import CutFiles, NodeCheckpoints
 from ma_boot.node.boot.node_health import find_defect, wait_for_cards
 from ma_boot.node.boot.options import RunOptions
+from ma_boot.node.boot.recorder_phase import recording
 from ma_boot.node.launch.launch_plan import LaunchPlan, WorkerSpec
-from ma_boot.node.observe.hang_detector import HangDetector
+from ma_boot.node.observe.failure_evidence import FailedPlogs, PortWatch
+from ma_boot.node.observe.hangs.hang_detector import HangDetector, HangOptions
 from ma_boot.node.observe.metrics.progress import has_step
 from ma_boot.node.observe.metrics.sampler import Metrics, Sampling
-from ma_boot.node.observe.port_watch import PortWatch
 from ma_boot.node.observe.reset import ResetWatch
 from ma_boot.node.observe.saving.save_agreement import SaveAgreement
 from ma_boot.node.observe.saving.save_requests import SaveOptions, SaveRequests
@@ -134,17 +135,19 @@ def _run_attempt(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) 
     """Runs the processes once, with all their observers."""
     boot, options, peers = run.boot, run.options, run.boot.peers
     inbox, journal = boot.inbox, boot.journal
-    hangs = HangDetector(options.hang_timeout, options.hang_action, inbox, journal, peers)
+    detection = HangOptions(options.hang_timeout, options.hang_action, options.metric)
+    hangs = HangDetector(detection, inbox, journal, peers)
     sampling = Sampling(
         options.metrics, options.metric, options.metrics_port or "", run.plan.node_rank, journal.path
     )
     environ = boot.context.environ
     container = instance_name(environ)
     script = _script_watch(run, workers, attempt)
-    ports = PortWatch()
+    ports, plogs = PortWatch(), FailedPlogs(workers, inbox)
     observers: list[Observer] = [
         ports,
         *(script.observers if script is not None else ()),
+        plogs,
         CutFiles(run.checkpoints.outputs),
         Metrics(sampling, inbox, journal),
         peers,
@@ -157,18 +160,23 @@ def _run_attempt(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) 
     if saving is not None:
         observers.append(saving)
         workers = [_with_variable(worker, SAVE_FILE, saving.path) for worker in workers]
-    result = supervise(
-        workers,
-        Limits(options.stop_timeout),
-        inbox,
-        journal=journal,
-        environ=environ,
-        container=container,
-        observers=observers,
-    )
+    with recording(boot, workers, attempt) as recorded:
+        result = supervise(
+            recorded.workers,
+            Limits(options.stop_timeout),
+            inbox,
+            journal=journal,
+            environ=environ,
+            container=container,
+            observers=observers,
+        )
+        recorded.report(result, hangs.hung)
     result = result if script is None else script.result(result)
     # From here on, the paths of a rehearsal are those of the job, in causes and in the report.
-    exits = (ended._replace(output=boot.job.with_job_paths(ended.output)) for ended in result.exits)
+    exits = (
+        ended._replace(output=boot.job.with_job_paths(ended.output), plog=boot.job.with_job_paths(ended.plog))
+        for ended in plogs.with_plogs(result.exits)
+    )
     advice = ports.advice(result.first_failure)
     return result._replace(exits=tuple(exits), hung=hangs.hung, suspect=hangs.suspect, advice=advice)
 

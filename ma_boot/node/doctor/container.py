@@ -25,6 +25,7 @@ class System:
     platform: str | None = None
     driver: str = "/usr/local/Ascend/driver"
     devices: str = "/dev"
+    sysfs: str = "/sys"
     places: tuple[tuple[str, int], ...] = (("/", 32), ("/cache", 32), ("/dev/shm", 1))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ma_boot.errors import ConfigError
-from ma_boot.node.doctor import ascend, container, network, platform
+from ma_boot.node.doctor import ascend, container, gpu, network, platform
 from ma_boot.node.doctor.container import System
 from ma_boot.node.environment.conda import existing_environments
 from ma_boot.node.environment.training_environment import explain_python
@@ -33,24 +33,33 @@ def examine(
         own = own_pod(table, with_machine(job.identity)) if table is not None and table.pods else None
     except ConfigError as error:
         not_found = str(error)
+    chosen, of_environment = _environment(system, job, python, conda_env)
     return [
         platform.describe_platform(system.environ, job),
         *_container(system, job),
-        *_environment(system, job, python, conda_env),
+        *of_environment,
         *platform.list_channels(system.environ),
         *findings,
         *platform.check_table(job, table, own, not_found),
         *network.check_names(system, job),
         *network.check_ports(system, job),
         *network.check_obs(system, job),
-        *ascend.check_devices(system, job),
+        *gpu.check_gpus(system, job, chosen),
+        *([] if gpu.has_gpus(system) else ascend.check_devices(system, job)),
         *ascend.check_card_network(system, own, table, configure),
     ]
 
 
 def quick_findings(system: System, job: JobEnvironment) -> list[Finding]:
-    """Returns the findings of the checks without programs and network, for the start of a job."""
-    return [*_container(system, job), *network.check_ports(system, job)]
+    """Returns the findings of the checks without programs and network, for the start of a job.
+
+    The environment of the training is not selected yet, so its torch is not checked.
+    """
+    return [
+        *_container(system, job),
+        *network.check_ports(system, job),
+        *gpu.check_gpus(system, job, None),
+    ]
 
 
 def format_findings(findings: Sequence[Finding]) -> str:
@@ -87,13 +96,15 @@ def _container(system: System, job: JobEnvironment) -> Iterator[Finding]:
 
 def _environment(
     system: System, job: JobEnvironment, python: str | None, conda_env: str | None
-) -> Iterator[Finding]:
+) -> tuple[str | None, list[Finding]]:
+    """Returns the training's python, None without one, and the findings."""
     try:
-        chosen = explain_python(python, conda_env, system.environ, job.home)
+        chosen, origin = explain_python(python, conda_env, system.environ, job.home)
     except ConfigError as error:
-        yield Finding("python", ERROR, str(error), "select one that exists with --conda-env or --python")
-        return
-    yield Finding("python", OK, f"{chosen}; {existing_environments(system.environ, job.home)}")
+        remedy = "select one that exists with --conda-env or --python"
+        return None, [Finding("python", ERROR, str(error), remedy)]
+    others = existing_environments(system.environ, job.home)
+    return chosen, [Finding("python", OK, f"{origin}; {others}")]
 
 
 def _rank_table(system: System, job: JobEnvironment) -> tuple[RankTable | None, list[Finding]]:

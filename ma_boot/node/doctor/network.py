@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from ma_boot.errors import ConfigError
 from ma_boot.node.doctor.container import System
@@ -18,7 +17,16 @@ from ma_boot.platform.modelarts.findings import ERROR, OK, WARNING, Finding
 from ma_boot.platform.modelarts.job import JobEnvironment
 from ma_boot.platform.modelarts.network import check_free
 from path_mapping.errors import CredentialsMissing
-from path_mapping.stores.access import KEY_VARIABLES, create_tls_context, endpoint_of, read_credentials
+from path_mapping.stores.access import (
+    KEY_VARIABLES,
+    TOKEN_VARIABLE,
+    address_of,
+    create_tls_context,
+    endpoint_of,
+    fault_of_endpoint,
+    key_problems,
+    read_credentials,
+)
 
 # Seconds; max. wait for an answer of OBS.
 SECONDS = 10.0
@@ -79,11 +87,13 @@ def check_obs(system: System, job: JobEnvironment) -> Iterator[Finding]:
     """Checks the credentials, the connection to OBS, and the difference of the clocks."""
     environ, file = system.environ, system.environ.get("OBS_CREDENTIALS_FILE")
     missing = [name for name in KEY_VARIABLES if not environ.get(name)]
+    problems = key_problems({name: environ.get(name, "") for name in (*KEY_VARIABLES, TOKEN_VARIABLE)})
     if file:
         yield _credentials_file(file)
-    elif missing:
+    elif missing or problems:
+        unset = [f"{' and '.join(missing)} not set"] if missing else []
         yield Finding(
-            "credentials", WARNING, f"{' and '.join(missing)} not set",
+            "credentials", ERROR if problems else WARNING, "\n".join([*problems, *unset]),
             "for a path mapping, set them in the job's environment variables",
         )  # fmt: skip
     else:
@@ -96,6 +106,12 @@ def check_obs(system: System, job: JobEnvironment) -> Iterator[Finding]:
             WARNING,
             "neither OBS_ENDPOINT nor S3_ENDPOINT is set",
             "for a path mapping, set one of them",
+        )
+        return
+    fault = fault_of_endpoint(endpoint)
+    if fault:
+        yield Finding(
+            "OBS", ERROR, f"the endpoint: {fault}", "set OBS_ENDPOINT to the endpoint of the job's region"
         )
         return
     try:
@@ -133,16 +149,15 @@ def judge_clock(skew: float) -> Finding:
 
 def _skew(endpoint: str, bundle: str | None) -> float | None:
     """Returns the seconds by which this clock is ahead of the server's; None if the response has no date."""
-    address = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
-    if not address.hostname:
-        raise ValueError("expected https://obs.REGION.example.com")
+    address = address_of(endpoint)
+    host = address.hostname or ""
     connection: http.client.HTTPConnection
     if address.scheme == "https":
         connection = http.client.HTTPSConnection(
-            address.hostname, address.port, timeout=SECONDS, context=create_tls_context(bundle or None)
+            host, address.port, timeout=SECONDS, context=create_tls_context(bundle or None)
         )
     else:
-        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=SECONDS)
+        connection = http.client.HTTPConnection(host, address.port, timeout=SECONDS)
     try:
         connection.request("HEAD", "/")
         date = connection.getresponse().getheader("Date")

@@ -26,6 +26,8 @@ from ma_boot.processes.children import run_child
 from ma_boot.processes.signals import SignalInbox
 
 PACKAGE_DIR = os.path.dirname(os.path.abspath(ma_boot.__file__))
+# The only directory of ma_boot on the training's path.
+FOR_TRAINING = os.path.join(PACKAGE_DIR, "for_training")
 _NO_ENVIRONMENT = Activation((), {"PYTHONHOME": None, "VIRTUAL_ENV": None}, ())
 
 # Bytes of a file to source in which Windows line ends are searched for.
@@ -183,7 +185,7 @@ def _training_path(pythonpath: str) -> str:
     `for_training` makes `ma_boot` and `path_mapping` importable, and nothing else of the toolkit.
     """
     users = without(pythonpath, {os.path.dirname(PACKAGE_DIR)})
-    return os.pathsep.join([*users, os.path.join(PACKAGE_DIR, "for_training")])
+    return os.pathsep.join([*users, FOR_TRAINING])
 
 
 class Outside(NamedTuple):
@@ -203,13 +205,16 @@ def own_prefix() -> str | None:
     return sys.prefix if sys.prefix != sys.base_prefix else None
 
 
-def explain_python(python: str | None, conda_env: str | None, environ: Mapping[str, str], home: str) -> str:
-    """Returns the python that `select_environment` would select without a file to source, with the reason.
+def explain_python(
+    python: str | None, conda_env: str | None, environ: Mapping[str, str], home: str
+) -> tuple[str, str]:
+    """Returns the python that `select_environment` would select without a file to source, and its origin.
 
     Raises `ConfigError` if there is none.
     """
     outside = outside_of(own_prefix(), environ)
-    return outside.origin_of(find_environment(python, conda_env, outside.environ, home))
+    chosen = find_environment(python, conda_env, outside.environ, home)
+    return chosen.python, outside.origin_of(chosen)
 
 
 def outside_of(prefix: str | None, environ: Mapping[str, str]) -> Outside:

@@ -85,3 +85,8 @@ class LaunchOptions(NamedTuple):
     def starts_ranks(self) -> bool:
         """True if ma_boot starts each rank itself; if not, the command or `mpirun` does."""
         return not self.per_node and self.rendezvous != "mpi"
+
+    @property
+    def meets_at_address(self) -> bool:
+        """True if the ranks of all nodes meet at the first node's address, by a framework's timeout."""
+        return self.rendezvous in ("torch", "mindspore", "launcher")

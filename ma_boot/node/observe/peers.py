@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-# Kinds of messages about hangs: the ranks of a node, the exit codes of its ranks, the report of node 0.
-STACKS, ENDED, REPORT = "stacks", "ended", "stacks_report"
+# Kinds of messages about hangs: that all nodes are to take their stacks; the ranks of a node, the exit codes
+# of its ranks, the report of node 0; that the stacks of a node take longer, since its ranks may be at work;
+# that a node has shown steps.
+HANGING, STACKS, ENDED, REPORT = "hanging", "stacks", "ended", "stacks_report"
+LOOKING, STEPS = "looking", "steps"
 
 
 class PeerMessage(NamedTuple):

@@ -100,10 +100,13 @@ class QuietLife:
                 # The tool has stopped answering: its earlier readings say nothing about the present.
                 self._reading_times.clear()
             self._reading_times.extend(reading.when for reading in readings)
-        moved = self._moved.get(worker.pid, -math.inf)
+        return max(self._moved.get(worker.pid, -math.inf), self.device_seen(worker))
+
+    def device_seen(self, worker: Worker) -> float:
+        """Returns when the worker's device last computed, by the results so far."""
         if worker.spec.local_rank is None:
-            return max([moved, *self._busy.values()])
-        return max(moved, self._busy.get(_device_of(worker), -math.inf))
+            return max(self._busy.values(), default=-math.inf)
+        return self._busy.get(_device_of(worker), -math.inf)
 
     def is_undecided(self, worker: Worker) -> bool:
         """Returns whether there are device readings, but too few to call the worker's device idle."""
@@ -118,7 +121,7 @@ class QuietLife:
         of_sockets = socket_bytes()
         for worker, members in quiet.items():
             runnable = {thread: spent for pid in members for thread, spent in runnable_seconds(pid).items()}
-            sample = DataSample(now, _moved_by(members, of_sockets), runnable)
+            sample = DataSample(now, moved_by(members, of_sockets), runnable)
             self._samples[worker] = sample
             if worker in before and sample.shows_life_since(before[worker]):
                 self._moved[worker] = now
@@ -162,7 +165,7 @@ class QuietLife:
                 return readings
 
 
-def _moved_by(members: Iterable[int], of_sockets: Mapping[int, int]) -> dict[str, int]:
+def moved_by(members: Iterable[int], of_sockets: Mapping[int, int]) -> dict[str, int]:
     """Returns the bytes that these processes, and each of their sockets, have moved so far."""
     moved: dict[str, int] = {}
     for pid in members:

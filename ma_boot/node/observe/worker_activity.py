@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 
@@ -53,6 +54,10 @@ class WorkerActivity:
     def is_undecided(self, worker: Worker) -> bool:
         """Returns whether more device readings are needed to call the worker idle."""
         return self.quiet_life is not None and self.quiet_life.is_undecided(worker)
+
+    def device_seen(self, worker: Worker) -> float:
+        """Returns when the worker's device last computed; monotonic seconds, or -inf."""
+        return self.quiet_life.device_seen(worker) if self.quiet_life is not None else -math.inf
 
     def _adopt_orphans(self, workers: Sequence[Worker], processes: Mapping[int, ProcessUsage]) -> None:
         """Counts orphans with sessions of their own for the worker whose LOCAL_RANK they have inherited.

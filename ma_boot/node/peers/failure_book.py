@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ma_boot.errors import ExitCode
 from ma_boot.node.observe.peers import PeerMessage
 from ma_boot.node.peers.failure_message import read_failures
-from ma_boot.report.cause import Cause, cause_of
+from ma_boot.report.cause import LOST_PEER, Cause, cause_of
 
 _WITH_FAILURES = ("failed", "cause", "go")
 
@@ -101,10 +101,14 @@ class FailureBook(NamedTuple):
         reported = [*own, *self.of_peers(attempt)]
         # A node that stopped its ranks for a hang reports that without a rank: the suspect says more.
         failures = [cause for cause in reported if (cause.code, cause.rank) != (ExitCode.HUNG, None)]
-        is_hung = is_hung or bool(reported) or ExitCode.HUNG in self.exit_codes.values()
-        if hang is not None and not failures and is_hung:
+        has_ended = is_hung or len(failures) < len(reported) or ExitCode.HUNG in self.exit_codes.values()
+        if hang is not None or has_ended:
+            # The first node that stops its ranks for a hang takes their peers from all others.
+            failures = [cause for cause in failures if cause.evidence != LOST_PEER]
+        if hang is not None and not failures and (has_ended or reported):
             return hang
-        return cause_of(failures or reported, sorted(lost))
+        of_hang = [cause for cause in reported if cause.code == ExitCode.HUNG] if has_ended else []
+        return cause_of(failures or of_hang or reported, sorted(lost))
 
 
 def reports_failure(message: PeerMessage, attempt: int) -> bool:

@@ -119,6 +119,12 @@ class JobPeers:
         )
         self._channel.meet(job, table, port)
 
+    def await_start(self) -> ExitStatus | None:
+        """Waits until all nodes are ready to start their ranks; see `StartBarrier`."""
+        from ma_boot.node.peers.start_barrier import StartBarrier
+
+        return StartBarrier(self._exchange, self._inbox, self._journal).wait()
+
     def has_rank(self, node: int, rank: int) -> bool:
         """Returns whether a peer may report this rank as its own."""
         return self._exchange.owners.has_rank(node, rank)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Callable, NamedTuple
 
-from ma_boot.report.cause import LOST_PEER, Cause, readable
+from ma_boot.report.cause import LONGEST_WORDS, LOST_PEER, Cause, readable
 from ma_boot.wording import Message, text_in
 
 
@@ -98,7 +98,10 @@ def signature_of(ends: Mapping[int, AttemptEnd], cause: Cause | None) -> Failure
     whole = max((end.whole for end in ends.values()), key=_natural_order, default="")
     if cause is None:
         return FailureSignature("", "", whole)
-    return FailureSignature(_VARYING.sub("#", cause.words), cause.place, whole)
+    words = cause.words
+    # The words may be cut in the middle of a number.
+    words = words.rstrip("0123456789.:") if len(words) == LONGEST_WORDS else words
+    return FailureSignature(_VARYING.sub("#", words), cause.place, whole)
 
 
 def _broken_node(evidence: Evidence) -> str:
@@ -122,7 +125,9 @@ def _configuration(evidence: Evidence) -> str:
     if cause is None:
         return ""
     meaning: str = CONFIGURATION_CODES.get(cause.code, "")
-    is_known = re.match(_CONFIGURATION, cause.words) or re.search(_CONFIGURATION_OF_HCCL, evidence.text)
+    is_known = re.match(_CONFIGURATION, cause.words) or re.search(
+        _CONFIGURATION_OF_COLLECTIVES, evidence.text
+    )
     if not meaning and is_known:
         meaning = Message("it fails in the same way again")
     # After the first step a missing file may be a shard on a shared file system, which comes back.
@@ -182,7 +187,8 @@ CONFIGURATION_CODES = {
     127: Message("a command that does not exist"),
 }
 _CONFIGURATION = r"(ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b"
-_CONFIGURATION_OF_HCCL = r"\bEI00(04|14|17)\b"
+# Of HCCL: values of variables, and the rank table; of NCCL: several ranks on one card.
+_CONFIGURATION_OF_COLLECTIVES = r"\bEI00(01|04|14|17)\b|Duplicate GPU detected"
 _MISSING_FILE = r"\bFileNotFoundError\b|No such file or directory|\bdoes not exist\b"
 # Errors of CUDA, of torch_npu and CANN (507053, 507054), and of any disk.
 _HARDWARE = (

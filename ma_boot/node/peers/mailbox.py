@@ -11,8 +11,8 @@ from ma_boot.node.observe.peers import PeerMessage
 MOST_UNREAD = 4096
 SAVES, UPLOADS, HANGS, RANKS = "saves", "uploads", "hangs", "ranks"
 _TOPICS = {"save": SAVES, "uploads": UPLOADS, "ranks": RANKS}
-# Kinds that `Agreement` and `FailureBook` read at once.
-_NOT_QUEUED = frozenset({"failed", "cause", "go", "left", "stopped", "over", "here"})
+# Kinds that `Agreement`, `FailureBook` and `Readiness` read at once.
+_NOT_QUEUED = frozenset({"failed", "cause", "go", "left", "stopped", "over", "here", "ready"})
 
 
 class Mailbox:

@@ -2,6 +2,7 @@
 
 PeerChannel --messages--> PeerExchange.receive --> Agreement    facts about each node, the verdict
                                                --> FailureBook  failures of all nodes
+                                               --> Readiness    nodes whose ranks may start
                                                --> Mailbox      saves, uploads, hangs: until polled
 """
 
@@ -15,19 +16,24 @@ from ma_boot.node.peers.failure_message import failures_body
 from ma_boot.node.peers.mailbox import Mailbox
 from ma_boot.node.peers.own_causes import OwnCauses
 from ma_boot.node.peers.peer_channel import PeerChannel
+from ma_boot.node.peers.readiness import Readiness
 from ma_boot.node.peers.restart_protocol import Agreement, over_body
 from ma_boot.report.cause import Cause
 from ma_boot.report.result import RunResult
 
 
 class PeerExchange:
-    """State of a node's peers as received over the channel, in `agreement`, `book` and `mailbox`."""
+    """State of a node's peers as received over the channel.
+
+    It is in `agreement`, `book`, `readiness` and `mailbox`.
+    """
 
     def __init__(self, channel: PeerChannel) -> None:
         self.channel = channel
         self.mailbox = Mailbox()
         self.agreement = Agreement()
         self.book = FailureBook()
+        self.readiness = Readiness()
         self.owners = RankOwners()
         self.own_causes = OwnCauses(0, time.time() - time.monotonic())
         self._reported: list[tuple[int, int, int | None, str]] = []
@@ -41,7 +47,7 @@ class PeerExchange:
     def identify(self, node: int, nodes: int) -> None:
         """Sets the number of this node, and forgets facts about the nodes of another numbering."""
         if (node, nodes) != (self.agreement.node, self.agreement.nodes):
-            self.agreement = Agreement(node, nodes)
+            self.agreement, self.readiness = Agreement(node, nodes), Readiness()
         self.book = self.book._replace(node=node)
         self.own_causes = self.own_causes._replace(node=node)
 
@@ -52,6 +58,7 @@ class PeerExchange:
             for message in self.channel.messages():
                 self.agreement = self.agreement.with_message(message.node, message.kind, message.body)
                 self.book = self.book.with_message(message, self.attempt, self.owners)
+                self.readiness = self.readiness.with_message(message.node, message.kind, message.body)
                 self.mailbox.put(message)
                 peer_has_failed = peer_has_failed or reports_failure(message, self.attempt)
             # After the messages: a peer that sent its end before it died has ended, and is not lost.

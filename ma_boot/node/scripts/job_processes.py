@@ -87,7 +87,7 @@ class JobProcesses:
 
 def descendants_of(pid: int, given: Mapping[str, str]) -> list[Process]:
     """Returns the running descendants of a process that was started with the environment `given`."""
-    below, running = descendants(pid, {}), running_processes()
+    running = running_processes()
     return [
         Process(
             child,
@@ -96,8 +96,7 @@ def descendants_of(pid: int, given: Mapping[str, str]) -> list[Process]:
             is_python=is_python(child),
             number=read_number(variables_of(child, NAMES), given),
         )
-        for child, started in below.items()
-        if child in running
+        for child, started in descendants(pid, {}, running).items()
     ]
 
 

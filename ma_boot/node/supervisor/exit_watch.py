@@ -69,6 +69,7 @@ class ExitWatch:
                 self._inbox.drain()
             else:
                 self._pump.pump()
+        self._pump.print_held()
         # Workers without a pidfd (before Linux 5.3) are polled; SIGCHLD has ended the sleep.
         ended += [
             worker for worker in self._running if worker.pidfd is None and worker.process.returncode is None
@@ -113,7 +114,9 @@ class ExitWatch:
         elif not pause and not self._reading:
             self._selector.register(self._pump, selectors.EVENT_READ)
         self._reading = not pause
-        soonest = min(seconds, pause or math.inf, *(left.patience() for left in self._background))
+        soonest = min(
+            seconds, pause or math.inf, self._pump.patience(), *(left.patience() for left in self._background)
+        )
         return None if soonest == math.inf else soonest
 
     def _record(self, worker: Worker, now_ns: int, stopping: bool) -> None:

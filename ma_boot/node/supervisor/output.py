@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import selectors
 import threading
 import time
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Callable
 
 from ma_boot.errors import CannotCreate
 from ma_boot.node.launch.launch_plan import WorkerSpec
 from ma_boot.node.supervisor.console_lines import ConsoleLines
 from ma_boot.processes.signals import SignalInbox
+from ma_boot.report.explain import TRACEBACK
 from ma_boot.report.files import keep_earlier
 from ma_boot.report.journal import Journal
 from ma_boot.report.log_writer import LogFile
 from ma_boot.wording import Message
+
+if TYPE_CHECKING:
+    from ma_boot.node.supervisor.traceback_folds import RankTracebacks, TracebackFolds
 
 # Bytes of one read. Larger pieces do not stay in the CPU's cache: each byte takes ten times as long.
 READ_BYTES = 1 << 18
@@ -32,6 +37,7 @@ PAUSE_SECONDS = 0.002
 PIPE_READS = 32
 # Bytes of a worker's last output for reports.
 TAIL_BYTES = 1 << 16
+_TRACEBACK = TRACEBACK.encode()
 # linux/fcntl.h; Python has the name since 3.10.
 _F_SETPIPE_SZ = 1031
 
@@ -72,7 +78,8 @@ class OutputTail:
 class WorkerOutput:
     """Pipe of a worker; reading never blocks, and neither the output nor a full disk makes it fail.
 
-    `shown` is True while the console gets the output; the log file always gets it, byte for byte.
+    `shown` is True while the console gets the output; the log file always gets it, byte for byte. `folds`
+    returns the tracebacks of all ranks, None if those of this output are always printed.
     """
 
     def __init__(self, source: BinaryIO, spec: WorkerSpec, journal: Journal) -> None:
@@ -82,12 +89,14 @@ class WorkerOutput:
             CannotCreate: the log file cannot be created.
         """
         self.shown = spec.shown
+        self.folds: Callable[[], TracebackFolds] | None = None
         self._source = source
         self._spec = spec
         self._journal = journal
         self._is_silent = True
         self._tail = OutputTail()
-        self._lines = ConsoleLines(f"[{spec.label}] ".encode(), journal.console.write)
+        self._tracebacks: RankTracebacks | None = None
+        self._lines = ConsoleLines(f"[{spec.label}] ".encode(), self._print)
         os.set_blocking(source.fileno(), False)
         # Beyond this user's limit (pipe(7)) the pipe keeps its 64 KiB.
         with contextlib.suppress(OSError):
@@ -99,6 +108,11 @@ class WorkerOutput:
     def last_output(self) -> float:
         """Time of the last output, or of the start if there is none, in monotonic seconds."""
         return self._tail.updated_at
+
+    @property
+    def rank(self) -> int | None:
+        """The rank whose output it is; None for a command."""
+        return self._spec.rank
 
     @property
     def lost(self) -> int:
@@ -161,6 +175,18 @@ class WorkerOutput:
     def _end_line(self) -> None:
         if self.shown:
             self._lines.end()
+        if self._tracebacks is not None:
+            self._tracebacks.end()
+
+    def _print(self, lines: bytes) -> None:
+        """Prints lines; those of a traceback only if no other rank of the node has printed the same."""
+        has_traceback = _TRACEBACK in lines
+        if self._tracebacks is None and self.folds is not None and has_traceback:
+            self._tracebacks = self.folds().of_rank(self._spec)
+        if self._tracebacks is None or (self._tracebacks.is_idle and not has_traceback):
+            self._journal.console.write(lines)
+        else:
+            self._tracebacks.write(lines)
 
 
 def _new_log(path: Path) -> BinaryIO:
@@ -188,6 +214,7 @@ class OutputPump:
         self._epoll = selectors.EpollSelector()
         self._read_again = 0.0
         self._thresholds = [silent_bytes, quiet_bytes]
+        self._folds: TracebackFolds | None = None
         self._console.room_again = journal.logs.room_again = inbox.wake
 
     def __enter__(self) -> OutputPump:
@@ -196,6 +223,8 @@ class OutputPump:
     def __exit__(self, *exc: object) -> None:
         self._console.room_again = self._journal.logs.room_again = lambda: None
         self._epoll.close()
+        if self._folds is not None:
+            self._folds.pass_time(is_over=True)
         if self._console.dropped_lines:
             self._journal.event("dropped", lines=self._console.dropped_lines)
 
@@ -206,6 +235,8 @@ class OutputPump:
     def add(self, output: WorkerOutput) -> None:
         """Starts to read this output, too."""
         self._outputs.append(output)
+        if output.rank is not None:
+            output.folds = self._folds_of_node
         self._epoll.register(output, selectors.EVENT_READ, output)
 
     def pause(self) -> float:
@@ -215,6 +246,15 @@ class OutputPump:
         """
         room = self._console.pause() or self._journal.logs.pause()
         return room or max(0.0, self._read_again - time.monotonic())
+
+    def patience(self) -> float:
+        """Returns the seconds until `print_held` has something to print."""
+        return math.inf if self._folds is None else self._folds.patience()
+
+    def print_held(self) -> None:
+        """Prints tracebacks that were held long enough, and the ranks with the same ones."""
+        if self._folds is not None:
+            self._folds.pass_time()
 
     def pump(self) -> None:
         """Reads each output that has any, at most as much as a pipe holds."""
@@ -227,6 +267,14 @@ class OutputPump:
         self._read_again = time.monotonic() + PAUSE_SECONDS
         if self._thresholds and self._console.accepted >= self._thresholds[-1]:
             self._hide(self._thresholds.pop())
+
+    def _folds_of_node(self) -> TracebackFolds:
+        """Returns the tracebacks of the ranks; imported for the first one only, as most jobs have none."""
+        if self._folds is None:
+            from ma_boot.node.supervisor.traceback_folds import TracebackFolds
+
+            self._folds = TracebackFolds(self._journal)
+        return self._folds
 
     def _hide(self, size: int) -> None:
         """Hides outputs from the console and logs why.

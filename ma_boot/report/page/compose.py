@@ -14,6 +14,7 @@ from ma_boot.report.page.data import data_of
 from ma_boot.report.page.head import facts_of, head_of, notices_of
 from ma_boot.report.page.lanes import axis_of, lanes_of, legend_of
 from ma_boot.report.page.tables import (
+    COLLECTIVE_NAMES,
     INCIDENT_NAMES,
     PROCESS_NAMES,
     commands_of,
@@ -56,6 +57,7 @@ def page_text(timeline: Timeline, tails: Mapping[str, str], links: Mapping[str, 
         incidents=incidents,
         incidents_left=incidents_left,
         process_names=PROCESS_NAMES,
+        collective_names=COLLECTIVE_NAMES,
         processes=processes,
         each_process=each_process,
         logs=logs,

@@ -85,6 +85,7 @@ PHASES: dict[str, Text] = {
     "run": Text("run", "运行"),
     "outputs": Text("outputs", "输出"),
     "checkpoints": Text("checkpoints", "检查点"),
+    "peers": Text("other nodes", "其他节点"),
 }
 INCIDENTS: dict[str, Text] = {
     "restart": Text("restart", "重启"),

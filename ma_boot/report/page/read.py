@@ -36,13 +36,15 @@ LOGS = (".txt", ".log")
 
 class JobPage(NamedTuple):
     """The page of a job; `end` and `time` are its end and its useful node time in one line each, `restarts`
-    has a line for each restart.
+    has a line for each restart. `tail` is the end of the log of the process that failed first.
     """
 
     text: str
     end: str
     time: str
     restarts: tuple[str, ...]
+    timeline: Timeline
+    tail: str
 
 
 def page_of(events: Sequence[Path], page: Path | None = None, own: bool = False) -> JobPage:
@@ -59,13 +61,14 @@ def page_of(events: Sequence[Path], page: Path | None = None, own: bool = False)
     links = {file: relative_url(place, page) for file, place in places.items()} if page else {}
     ends_of_logs = tails(timeline, places)
     failed = timeline.outcome.process
-    why = cause_in_own_words(timeline, ends_of_logs.get(failed.log_file, "") if failed else "").en
+    tail = ends_of_logs.get(failed.log_file, "") if failed else ""
+    why = cause_in_own_words(timeline, tail).en
     remedy = "" if timeline.outcome.doubt is None else REMEDY
     end = " ".join(filter(None, [headline(timeline).en, f"{why}." if remedy else why, remedy]))
     reasons = (printable(incident.text) for incident in timeline.restarts)
     restarts = tuple(f"restart {number}: {reason}" for number, reason in enumerate(reasons, 1))
     text, time_spent = page_text(timeline, ends_of_logs, links), useful_time(timeline).en
-    return JobPage(text, printable(end), time_spent, restarts)
+    return JobPage(text, printable(end), time_spent, restarts, timeline=timeline, tail=tail)
 
 
 def _hidden(text: str) -> str:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from ma_boot.report.page.language import INCIDENTS, ROLES, Text, code_shown, in_both, ranges, same
 from ma_boot.report.result import STOPPED, WELL
-from ma_boot.report.timeline.job_timeline import Incident, ProcessSpan, StackGroup, Timeline
+from ma_boot.report.timeline.job_timeline import Incident, ProcessSpan, StackGroup, StuckCollective, Timeline
 from ma_boot.wording import duration
 
 MOST_INCIDENTS = 60
@@ -27,6 +27,15 @@ MOST_STACKS = 24
 # Stacks that are unfolded: the odd ones come first.
 OPEN_STACKS = 2
 INCIDENT_NAMES = (Text("time", "时间"), Text("node", "节点"), Text("event", "事件"), Text("details", "说明"))
+COLLECTIVE_NAMES = (
+    Text("group", "通信组"),
+    Text("number", "序号"),
+    Text("collective", "集合通信"),
+    Text("ranks in it", "已进入的 rank"),
+    Text("ranks not in it", "未进入的 rank"),
+    Text("line", "代码行"),
+    Text("differences", "差异"),
+)
 PROCESS_NAMES = (
     Text("processes", "进程"),
     Text("nodes", "节点"),
@@ -52,6 +61,7 @@ class Stacks(NamedTuple):
 
     suspect: Text
     why: Text
+    collectives: list[Row]
     groups: list[Stack]
     open: int
     left: int
@@ -133,6 +143,11 @@ def _spread(seconds: Sequence[float]) -> str:
     return low if low == high else f"{low} – {high}"
 
 
+def _collective_row(stuck: StuckCollective) -> Row:
+    differs = " · ".join(f"{ranks}: {what}" for ranks, what in stuck.differs)[:MOST_CHARACTERS]
+    return stuck.group, stuck.seq, stuck.op, stuck.inside, stuck.outside or "–", stuck.place, differs
+
+
 def stacks_of(timeline: Timeline) -> Stacks | None:
     """Returns the stacks of the hang with most processes, of several the latest; None without a hang."""
     every = [stacks for _, run in timeline.all_runs() for stacks in run.stacks]
@@ -142,6 +157,7 @@ def stacks_of(timeline: Timeline) -> Stacks | None:
     return Stacks(
         suspect=in_both(widest.suspect),
         why=in_both(widest.why),
+        collectives=[_collective_row(stuck) for stuck in widest.stuck],
         groups=[_stack(group) for group in widest.groups[:MOST_STACKS]],
         open=OPEN_STACKS,
         left=len(widest.groups) - MOST_STACKS,

@@ -23,12 +23,17 @@ from ma_boot.report.timeline.job_timeline import (
     PlaceOfData,
     ProcessSpan,
     StackGroup,
+    StuckCollective,
     TransferSpan,
 )
 from ma_boot.wording import Message, duration
 
 # Limits of what is kept of one run, whatever its events have.
 MOST_GROUPS = 64
+# Different operations at one place of a sequence of collectives.
+MOST_DIFFERENCES = 8
+# Characters of a name, or of ranks.
+MOST_NAME = 200
 # Characters of a stack.
 MOST_STACK = 4000
 # With restarts a node has more processes than ranks.
@@ -50,7 +55,21 @@ def hang_stacks(at: float, event: Event) -> HangStacks:
     groups = (_group(group) for group in items(event, "folded")[:MOST_GROUPS] if isinstance(group, dict))
     node = whole(named, "node")
     who = "" if node is None else node_and_rank(node, whole(named, "rank"))
-    return HangStacks(at, tuple(groups), who, words(named, "why", 600))
+    stuck = (_stuck(row) for row in items(event, "stuck")[:MOST_GROUPS] if isinstance(row, dict))
+    return HangStacks(at, tuple(groups), who, words(named, "why", 600), tuple(stuck))
+
+
+def _stuck(row: Event) -> StuckCollective:
+    differs = (some for some in items(row, "differs")[:MOST_DIFFERENCES] if isinstance(some, dict))
+    return StuckCollective(
+        group=words(row, "label", MOST_NAME),
+        seq=whole(row, "seq") or 0,
+        op=words(row, "op", MOST_NAME),
+        inside=words(row, "inside", MOST_NAME),
+        outside=words(row, "outside", MOST_NAME),
+        place=words(row, "place", MOST_NAME),
+        differs=tuple((words(some, "ranks", MOST_NAME), words(some, "what", MOST_NAME)) for some in differs),
+    )
 
 
 def job_cause(event: Event) -> Cause | None:

@@ -101,13 +101,29 @@ class StackGroup(NamedTuple):
     stack: str
 
 
+class StuckCollective(NamedTuple):
+    """A collective at a hang: the ranks that wait in it, those that have not entered it, and differences."""
+
+    group: str
+    seq: int
+    op: str
+    inside: str
+    outside: str
+    place: str
+    differs: tuple[tuple[str, str], ...] = ()
+
+
 class HangStacks(NamedTuple):
-    """Stacks of all ranks at a hang, the odd ones first, and the suspect with its evidence (`why`)."""
+    """Stacks of all ranks at a hang, the odd ones first, and the suspect with its evidence (`why`).
+
+    `stuck` are the collectives of PyTorch in which ranks wait.
+    """
 
     at: float
     groups: tuple[StackGroup, ...]
     suspect: str
     why: str
+    stuck: tuple[StuckCollective, ...] = ()
 
 
 class Measurement(NamedTuple):

@@ -33,7 +33,7 @@ def booted(node: Node, broken: str, code: int) -> Ended:
         MABOOT_JOB_TOKEN="9f1c0a2e55d04c7fa3c1",
     )  # fmt: skip
     (node.home / "out").mkdir()
-    options = [*node.mapping({}, {"out": "obs://bucket/out/"}), "--rendezvous", "torch"]
+    options = [*node.mapping({}, {"out": "obs://bucket/out/"}), "--rendezvous", "none"]
     process = subprocess.Popen(
         [sys.executable, "-c", BROKEN, broken, *options, RANK, "write:out/file:x", f"exit:{code}:-"],
         cwd=node.home, env=node.environ(), stdin=subprocess.DEVNULL,

@@ -15,8 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ma_boot.report.timeline.time_spent import OPEN, PARTS
 from tests.functional.boot.stand_ins import stand_in
+from tests.functional.gpus.fake_gpus import FakeGpus
 from tests.functional.node import Booting, Node, eventually
-from tests.unit.observe.card_outputs import GPUS, NPU_910B
+from tests.unit.observe.card_outputs import NPU_910B
 
 STEPS = """
 import os, sys, time
@@ -203,12 +204,51 @@ def test_npus_are_sampled_by_npu_smi(node: Node, tmp_path: Path) -> None:
     assert (tools / "hccn_tool.asked").read_text() == "-i 4 -link -g\n-i 5 -link -g\n"
 
 
-def test_gpus_are_sampled_by_nvidia_smi(node: Node, tmp_path: Path) -> None:
-    tools = tmp_path / "tools"
-    stand_in(tools, "nvidia-smi", GPUS)
-    node.variables["PATH"] = f"{tools}:{node.environ()['PATH']}"
-    assert node.boot("--metrics", "1", "--", "sleep", "2.5").code == 0
-    assert metrics(node)[0]["cards"]["utilisation"] == [97.0, 100.0, None]
+@pytest.fixture
+def gpus(node: Node, tmp_path: Path) -> FakeGpus:
+    gpus = FakeGpus(tmp_path)
+    gpus.set(count=2, gpu_1_memory=1 << 30)
+    node.variables.update(gpus.variables)
+    return gpus
+
+
+def test_gpus_are_in_every_sample(node: Node, gpus: FakeGpus) -> None:
+    assert node.boot("--metrics", "1", "--", "sleep", "4.5").code == 0
+    with_cards = [event["cards"] for event in metrics(node) if "cards" in event]
+    assert len(with_cards) >= 3, "not one in half a minute, as of a tool that is a process"
+    assert with_cards[0] == {
+        "card": [0, 1], "kind": "gpu", "utilisation": [100.0, 100.0], "memory": [5107, 1024],
+        "memory_total": [81559, 81559], "temperature": [65, 65], "power": [688.0, 688.0], "health": ["OK", "OK"],
+        "link": ["gen5 x16", "gen5 x16"], "clock": [1755, 1755], "throttled": ["power", "power"],
+        "nvlink": ["18 of 18", "18 of 18"], "ecc": [0, 0], "remapped": [0, 0],
+    }  # fmt: skip
+
+
+def test_error_of_a_gpu_is_reported_once(node: Node, gpus: FakeGpus) -> None:
+    booting = node.start("--metrics", "1", "--", "sleep", "5")
+    eventually(lambda: metrics(node), "a sample")
+    gpus.set(gpu_1_xid=79)
+    ended = booting.end()
+    assert ended.output.count("warning: GPU 1: Xid 79 (the GPU has fallen off the bus)") == 1, ended.output
+    assert metrics(node)[-1]["cards"]["xid"] == [None, 79]
+
+
+@pytest.mark.parametrize("call", ["init", "utilisation"])
+def test_driver_that_hangs_delays_neither_samples_nor_the_end(node: Node, gpus: FakeGpus, call: str) -> None:
+    gpus.set(**{call: "hang"})
+    assert node.boot("--metrics", "1", "--", "sleep", "3.5").code == 0
+    assert len(metrics(node)) >= 2
+    run = next(event for event in node.events() if event["kind"] == "phase-end" and event["phase"] == "run")
+    assert run["seconds"] < 6
+
+
+def test_driver_that_fails_leaves_the_other_samples(node: Node, gpus: FakeGpus) -> None:
+    gpus.set(init="unsupported")
+    ended = node.boot("--metrics", "1", "--", "sleep", "3.5")
+    assert ended.code == 0
+    assert "warning: a sample" not in ended.output
+    assert metrics(node)
+    assert not any("cards" in event for event in metrics(node))
 
 
 def test_hanging_tool_does_not_delay_the_end(node: Node, tmp_path: Path) -> None:

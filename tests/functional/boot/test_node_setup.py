@@ -169,3 +169,15 @@ def test_operators_without_credentials_are_a_configuration_error(node: Node) -> 
     ended = node.boot("code/train.py")
     assert ended.code == 78, ended.output
     assert "OBS_ACCESS_KEY_ID" in ended.output
+
+
+def test_training_that_imports_moxing_gets_the_functions_of_path_mapping_once_announced(node: Node) -> None:
+    (node.obs / "bucket").mkdir(parents=True)
+    (node.obs / "bucket" / "a").write_text("words")
+    (node.home / "code" / "train.py").write_text(
+        "import moxing as mox\nprint('seen', mox.file.read('obs://bucket/a'))\n"
+    )
+    ended = node.boot("--obs-root", str(node.obs), "code/train.py")
+    assert ended.code == 0, ended.output
+    assert ended.output.count("seen words") == 2
+    assert ended.output.count("[ma_boot] this Python has no MoXing") == 1

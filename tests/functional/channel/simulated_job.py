@@ -17,8 +17,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
-from ma_boot.node.observe.hang_detector import HangDetector
-from ma_boot.node.observe.rank_processes import RankProcess
+from ma_boot.node.observe.hangs.hang_detector import HangDetector, HangOptions
+from ma_boot.node.observe.rank_stacks.rank_processes import RankProcess
 from ma_boot.node.peers.job_peers import JobPeers
 from ma_boot.node.supervisor.supervise import Observer
 from ma_boot.node.supervisor.worker_group import Worker
@@ -97,7 +97,9 @@ class SimulatedNodes:
             SimpleNamespace(
                 pid=FIRST_PID + rank, exit=None, started_ranks=[], ends=list,
                 spec=SimpleNamespace(rank=rank, local_rank=rank % self.case.each, label=f"rank {rank}", environ={}),
-                output=SimpleNamespace(last_output=time.monotonic(), tail=lambda: ""),
+                output=SimpleNamespace(
+                    last_output=time.monotonic(), tail=lambda: "", since=lambda position: (0, b"", 0.0)
+                ),
             )
             for rank in ranks
         ]  # fmt: skip
@@ -125,7 +127,7 @@ class SimulatedNodes:
         observers: list[tuple[Observer, list[Worker]]] = []
         for node in alive:
             timeout = 0.05 if node == alive[self.case.seed % len(alive)] else None
-            detector = HangDetector(timeout, "report", inbox, self.journals[node], self.peers[node])
+            detector = HangDetector(HangOptions(timeout), inbox, self.journals[node], self.peers[node])
             workers = self.workers(node)
             observers += [(self.peers[node], workers), (detector, workers)]
         until = time.monotonic() + 30

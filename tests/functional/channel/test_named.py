@@ -27,7 +27,7 @@ def named(case: Case, place: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[flo
             right = f"node {case.node}, rank {case.ranks[0]}: ValueError: in {case.ranks[0]}, at train.py:1"
             wrong = [str(cause) for cause in nodes.fail() if cause != right]
             return time.monotonic() - began, wrong
-        monkeypatch.setattr("ma_boot.node.observe.stacks_round.stacks_of", nodes.stacks_of)
+        monkeypatch.setattr("ma_boot.node.observe.rank_stacks.stacks_round.stacks_of", nodes.stacks_of)
         with SignalInbox() as inbox:
             suspects = nodes.hang(inbox)
     ranks = [None] if case.kind == "dead node" else list(case.ranks)

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -23,6 +22,7 @@ from ma_boot.platform.modelarts.job import read_job
 from ma_boot.platform.rank_table import fake
 from ma_boot.platform.recognition.place import Surroundings
 from tests.conftest import CREDENTIALS
+from tests.functional.cli.findings import doctor, only
 from tests.functional.node import RANK, Node, template_two
 from tests.obs import MemoryObs
 
@@ -32,30 +32,6 @@ STAND_INS = Path(__file__).parents[1] / "stand_ins"
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
     return Node(tmp_path, variables={"RANK_TABLE_FILE": ""})
-
-
-def doctor(node: Node, *arguments: str, code: int = 0) -> dict[str, list[dict[str, str]]]:
-    """Returns the findings by their check."""
-    done = subprocess.run(
-        [sys.executable, "-m", "ma_boot", "doctor", "--json", *arguments],
-        cwd=node.home, env=node.environ(), capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
-    assert done.returncode == code, done.stdout + done.stderr
-    document = json.loads(done.stdout)
-    assert document["healthy"] is (code == 0)
-    findings: dict[str, list[dict[str, str]]] = {}
-    for finding in document["findings"]:
-        assert finding["evidence"], finding
-        assert finding["severity"] == "ok" or finding["remedy"] or finding["check"].startswith("space"), (
-            finding
-        )
-        findings.setdefault(finding["check"], []).append(finding)
-    return findings
-
-
-def only(findings: dict[str, list[dict[str, str]]], check: str) -> dict[str, str]:
-    assert len(findings[check]) == 1, findings[check]
-    return findings[check][0]
 
 
 def test_a_healthy_container_has_no_errors(node: Node) -> None:
@@ -93,6 +69,8 @@ def test_the_text_has_a_remedy_below_each_finding(node: Node) -> None:
         ({"OBS_ENDPOINT": "http://127.0.0.1:1"}, "OBS", "does not answer"),
         ({"S3_ENDPOINT": "127.0.0.1:1", "S3_USE_HTTPS": "0"}, "OBS", "http://127.0.0.1:1 does not answer"),
         ({"OBS_CREDENTIALS_FILE": "/no/such"}, "credentials", "/no/such: No such file"),
+        ({"OBS_ACCESS_KEY_ID": "AK\n"}, "credentials", "OBS_ACCESS_KEY_ID: found a line break at its end"),
+        ({"OBS_ENDPOINT": "https://obs.example.com/bkt"}, "OBS", "expected no path '/bkt' after the server"),
     ],
 )
 def test_wrong_variables_are_errors(node: Node, variables: dict[str, str], check: str, evidence: str) -> None:

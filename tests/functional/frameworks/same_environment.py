@@ -9,7 +9,9 @@ from typing import Any
 PLATFORMS = ("modelarts", "volcano", "mindcluster")
 # What a platform tells its nodes, by its own names; a training that reads these runs on that platform alone.
 _OF_A_PLATFORM = re.compile(r"(MA|VC|VK|MINDX)_|(WORKSPACE|HOST_IP|XDL_IP|POD_UID)$")
-_NEW_EACH_TIME = re.compile(r"(MASTER|MS_SCHED|MABOOT_MASTER|MABOOT_CHANNEL)_PORT$|MABOOT_(RUN|SAVE_FILE)$")
+_NEW_EACH_TIME = re.compile(
+    r"(MASTER|MS_SCHED|MABOOT_MASTER|MABOOT_CHANNEL)_PORT$|MABOOT_(RUN|SAVE_FILE|RECORDS)$|TORCH_\w+_(TEMP|PIPE)_FILE$"
+)
 _NAMES = re.compile(r"/ma-job-[0-9a-f]{8}/|/log/[^/]+(?=-node-\d)")  # of the rehearsal, and of its job
 
 

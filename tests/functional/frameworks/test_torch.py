@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.functional.frameworks.pythons import WITH_TORCH
 from tests.functional.frameworks.same_environment import PLATFORMS, differences, same_everywhere
-from tests.functional.node import PROGRAMS, Ended, events_in
+from tests.functional.frameworks.torch_jobs import events, rehearse
+from tests.functional.node import PROGRAMS, Ended
 
 DDP = PROGRAMS / "ddp.py"
-REHEARSAL = ["--local", "-v", "--nodes", "2", "--devices-per-node", "2"]
 IN_CODE = f"$MA_JOB_DIR/{PROGRAMS.name}/{DDP.name}"
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
-
-
-def rehearse(directory: Path, *arguments: str, **variables: str) -> Ended:
-    done = subprocess.run(
-        [sys.executable, "-m", "ma_boot", *REHEARSAL, "--python", str(WITH_TORCH), *arguments],
-        cwd=directory, env={**os.environ, **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        check=False,
-    )  # fmt: skip
-    return Ended(done.returncode, done.stdout)
 
 
 def trained(ended: Ended, ranks: int = 4) -> list[dict[str, Any]]:
@@ -140,12 +127,6 @@ def test_step_loss_and_step_time_of_the_trainer_of_transformers_are_in_the_event
     assert last["step"][0] == 60, "only the first rank prints"
     assert 0.1 < last["step_time"][0] < 1
     assert last["loss"][0] < first["loss"][0]
-
-
-def events(directory: Path, node: int, kind: str) -> list[dict[str, Any]]:
-    """The events of a node of the only rehearsal in this directory."""
-    (file,) = directory.glob(f"ma_boot-rehearsal/*/node-{node}/home/ma-user/modelarts/log/*-events.jsonl")
-    return [event for event in events_in(file) if event["kind"] == kind]
 
 
 HANGS = """

@@ -308,6 +308,20 @@ def test_missing_settings_are_reported_together(desk: Desk) -> None:
     assert "region: set HUAWEICLOUD_SDK_REGION" in done.err
 
 
+def test_wrongly_copied_keys_and_region_are_reported_together(desk: Desk) -> None:
+    more = {
+        "HUAWEICLOUD_SDK_AK": " AKPLANTED",
+        "HUAWEICLOUD_SDK_SK": "SKPLANTED\n",
+        "HUAWEICLOUD_SDK_REGION": "'cn'",
+    }
+    done = desk.job("list", more=more)
+    assert done.code == 78
+    assert "HUAWEICLOUD_SDK_AK: found a blank at its beginning" in done.err
+    assert "HUAWEICLOUD_SDK_SK: found a line break at its end" in done.err
+    assert """HUAWEICLOUD_SDK_REGION: found "'cn'", expected a region such as cn-north-4""" in done.err
+    assert "PLANTED" not in done.err
+
+
 def test_keys_of_the_sdks_file_and_the_project_by_the_region(desk: Desk) -> None:
     file = Path(desk.environ["HOME"], ".huaweicloud", "credentials")
     file.parent.mkdir()

@@ -8,10 +8,10 @@ from typing import Any, Callable
 
 import pytest
 
-from ma_boot.node.observe.hang_detector import HangDetector
+from ma_boot.node.observe.hangs.hang_detector import HangDetector, HangOptions
 from ma_boot.node.observe.peers import PeerMessage
 from ma_boot.node.observe.quiet_life import QuietLife
-from ma_boot.node.observe.stacks import RankAtHang
+from ma_boot.node.observe.rank_stacks.stacks import RankAtHang
 from ma_boot.processes.signals import SignalInbox
 from tests.functional.supervisor.conftest import (
     EventLog,
@@ -84,6 +84,6 @@ def detecting(inbox: SignalInbox, journal: EventLog) -> Detecting:
     """A detector that asks for a stop after a timeout; without `peers` there is no way to other nodes."""
 
     def detect(timeout: float | None, peers: Others | None = None) -> AbstractContextManager[HangDetector]:
-        return closing(HangDetector(timeout, "stop", inbox, journal, peers or alone()))
+        return closing(HangDetector(HangOptions(timeout, "stop"), inbox, journal, peers or alone()))
 
     return detect

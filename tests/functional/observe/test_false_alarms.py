@@ -123,7 +123,8 @@ def alarms(seed: int, place: Path, ways: list[str], timeouts: int = TIMEOUTS) ->
     node.variables["PATH"] = f"{place / 'tools'}:{node.environ()['PATH']}"
     program = [str(PROGRAMS / "healthy.py"), str(TIMEOUT), ",".join(ways), str(seed)]
     booting = node.start("--hang-timeout", str(TIMEOUT), "--metrics", "1", *program)
-    eventually(lambda: samples(node) >= TIMEOUT * (timeouts + 1), "all timeouts")
+    # The other ranks are looked at before one is named, which takes long on a busy machine.
+    eventually(lambda: samples(node) >= TIMEOUT * (timeouts + 1) and hung(node), "all timeouts")
     booting.signal()
     ended = booting.end()
     assert ended.code == 143, ended.output

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from ma_boot.node.observe.peers import PeerMessage
-from ma_boot.node.observe.stacks_messages import decode_report
+from ma_boot.node.observe.rank_stacks.stacks_messages import decode_report
 from tests.functional.node import eventually
 from tests.functional.observe.conftest import Detecting, Others, row, set_last_round
 from tests.functional.supervisor.conftest import EventLog, Started
@@ -34,7 +34,7 @@ def test_of_another_nodes_hang_the_stacks_are_taken_once_a_minute(
         assert hears("hanging") == line, "they are being taken"
         eventually(lambda: detector.check(group.workers, False) or peers.sent, "the own stacks")
         folds = [{"ranks": [4], "stack": "a"}, {"ranks": [0, 5], "stack": "b"}]
-        hears("stacks_report", folded=folds, suspect=None, waits=[], silent=[], working=[])
+        hears("stacks_report", folded=folds, suspect=None, waits=[], silent=[], working=[], busy=[], stuck=[])
         eventually(lambda: detector.check(group.workers, False) or journal.events("stacks"), "the report")
         assert [len(event["folded"]) for event in journal.events("stacks")] == [2]
         assert journal.events("hang") == [], "nobody hangs here"
@@ -63,7 +63,9 @@ def test_node_0_asks_all_others_for_their_stacks_and_tells_them_what_follows(
         "folded": [{"ranks": (2,), "stack": "of 1"}, {"ranks": (4,), "stack": "of 2"}],
         "suspect": None,
     }
-    assert peers.sent[1:] == [("stacks_report", {**report, "waits": [], "silent": [], "working": []})]
+    assert peers.sent[1:] == [
+        ("stacks_report", {**report, "waits": [], "silent": [], "working": [], "busy": [], "stuck": []})
+    ]
     (event,) = journal.events("stacks")
     decoded = decode_report(json.loads(json.dumps(peers.sent[1][1])))
     assert decoded is not None
@@ -83,7 +85,7 @@ def test_stacks_that_were_taken_just_now_are_not_taken_again_for_an_own_hang(
         with detecting(0.4, peers) as detector:
             set_last_round(detector, time.monotonic() - 90)
             eventually(lambda: detector.check(group.workers, False) or peers.sent, "the hang")
-            assert peers.sent[0] == ("hanging", {"labels": ["rank 0"]})
+            assert peers.sent[0] == ("hanging", {"labels": ["rank 0"], "look": False, "report": True})
 
 
 def test_a_node_that_ended_before_the_hang_is_not_waited_for(

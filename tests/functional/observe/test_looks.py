@@ -15,8 +15,9 @@ from typing import cast
 import pytest
 
 from ma_boot.node.launch.launch_plan import WorkerSpec
-from ma_boot.node.observe import hang_detector, quiet_life
-from ma_boot.node.observe.hang_detector import HangDetector
+from ma_boot.node.observe import quiet_life
+from ma_boot.node.observe.hangs import hang_detector
+from ma_boot.node.observe.hangs.hang_detector import HangDetector
 from ma_boot.node.observe.peers import PeerMessage
 from ma_boot.node.observe.quiet_life import QuietLife
 from ma_boot.node.supervisor.worker_group import Worker

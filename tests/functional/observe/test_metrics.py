@@ -76,8 +76,8 @@ def test_failed_samples_are_dropped_and_reported_once(journal: EventLog) -> None
 
 @pytest.mark.parametrize("tool", ["sleep 60", "exec yes '| 0 |'"], ids=["hangs", "without end"])
 def test_a_hanging_card_tool_delays_no_other_samples(tmp_path: Path, journal: EventLog, tool: str) -> None:
-    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{tool}\n")
-    (tmp_path / "nvidia-smi").chmod(0o755)
+    (tmp_path / "npu-smi").write_text(f"#!/bin/sh\n{tool}\n")
+    (tmp_path / "npu-smi").chmod(0o755)
     with sampled(Output(), journal, 0.1, PATH=f"{tmp_path}:{os.environ['PATH']}"):
         eventually(lambda: len(journal.events("metrics")) > 3, "samples", seconds=5)
 

@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from ma_boot.node.environment.extras import install_command
-from ma_boot.node.observe import stacks_protocol, stacks_round
 from ma_boot.node.observe.peers import PeerMessage
-from ma_boot.node.observe.rank_processes import plog_ends
-from ma_boot.node.observe.stacks import RankAtHang
-from ma_boot.node.observe.stacks_messages import decode_ends, decode_ranks
-from ma_boot.node.observe.stacks_report import StacksReport
-from ma_boot.node.observe.stacks_round import StacksRound
+from ma_boot.node.observe.rank_stacks import stacks_protocol, stacks_round
+from ma_boot.node.observe.rank_stacks.stacks import RankAtHang
+from ma_boot.node.observe.rank_stacks.stacks_messages import decode_ends, decode_ranks
+from ma_boot.node.observe.rank_stacks.stacks_report import StacksReport
+from ma_boot.node.observe.rank_stacks.stacks_round import StacksRound
 from ma_boot.processes.orphan_guard import process_stat
 from ma_boot.processes.signals import SignalInbox
 from tests.functional.node import eventually
@@ -43,19 +42,20 @@ def message(body: Any, kind: str = "stacks", node: int = 2) -> PeerMessage:
 def test_own_stacks_that_do_not_come_are_given_up(
     tmp_path: Path, started: Started, inbox: SignalInbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A log of CANN that does not answer, here a FIFO: the hang is what counts."""
+    """A py-spy that does not answer: the hang is what counts."""
     monkeypatch.setattr(stacks_round, "OWN_SECONDS", 1.0)
     monkeypatch.setattr(stacks_protocol, "OWN_SECONDS", 1.0)
-    plogs = tmp_path / "debug" / "plog"
-    plogs.mkdir(parents=True)
-    os.mkfifo(plogs / "plog-1.log")
+    spy = tmp_path / "py-spy"
+    spy.write_text("#!/bin/sh\nexec sleep 600\n")
+    spy.chmod(0o755)
     spec = shell(tmp_path, 0, "exec sleep 600")
-    spec = spec._replace(environ={**spec.environ, "ASCEND_PROCESS_LOG_PATH": str(tmp_path)})
+    spec = spec._replace(
+        environ={**spec.environ, "PATH": f"{tmp_path}:{spec.environ.get('PATH', os.defpath)}"}
+    )
     with started(spec) as group:
         taken = StacksRound(group.workers, {}, alone(), inbox)
         eventually(taken.finished, "the time of the own stacks is over")
         lines, report = taken.report()
-        os.close(os.open(plogs / "plog-1.log", os.O_RDWR | os.O_NONBLOCK))  # ends the thread
     assert lines[0] == "rank 0:\n  no stacks within 1 s"
     assert report.suspect is None
 
@@ -169,21 +169,6 @@ def test_a_rank_of_another_node_has_all_that_was_told() -> None:
     rows = [row(4, stack="a\x1b[31m\nb\x07", waits_for=list(range(20_000))), *map(row, range(5, 70))]
     first, *others = decode_ranks(message({"ranks": rows}), Others()) or []
     assert (first.stack, len(first.waits_for), len(others)) == ("a[31m\nb", 64, 63), "it moves no cursor"
-
-
-def test_the_ends_of_the_two_newest_logs_of_cann_are_read(tmp_path: Path) -> None:
-    place = tmp_path / "a[1]"
-    logs = place / "debug" / "plog"
-    logs.mkdir(parents=True)
-    for number, text in enumerate(("oldest", "older", "x" * 70_000 + "old", "new\xff")):
-        (logs / f"plog-{9 - number}.log").write_bytes(text.encode("latin-1"))
-        os.utime(logs / f"plog-{9 - number}.log", (1000 + number, 1000 + number))
-    (logs / "other.log").write_text("other")
-    (logs / "plog-gone.log").symlink_to("nothing")
-    os.utime(logs / "plog-gone.log", (1000, 1000), follow_symlinks=False)
-    assert plog_ends({"ASCEND_PROCESS_LOG_PATH": str(place)}) == "\n" + "x" * (65_536 - 3) + "old\nnew\ufffd"
-    assert plog_ends({"ASCEND_PROCESS_LOG_PATH": str(tmp_path)}) == ""
-    assert plog_ends({}) == ""
 
 
 def test_the_ranks_of_a_node_are_told_with_their_states(

@@ -131,6 +131,39 @@ def test_script_that_hides_the_failure_of_its_last_rank_ends_with_its_own_code(n
     assert ended.code == 0, ended.output
 
 
+# The launcher waits for rank 0 first, so rank 1 stays a zombie, whose code is read; it ignores all codes.
+HIDES_CODES = """
+import os, subprocess, sys
+ranks = [
+    subprocess.Popen([sys.executable, "-c", code], env={{**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank)}})
+    for rank, code in enumerate(["import time; time.sleep(4)", "import os, time; time.sleep(1); {}"])
+]
+for rank in ranks: rank.wait()
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "is_doubtful"),
+    [
+        ("os._exit(3)", True),
+        ("os.abort()", True),
+        ("os._exit(0)", False),
+        ("os.kill(os.getpid(), 15)", False),
+    ],
+    ids=["code", "abort", "success", "stopped by the script"],
+)
+def test_code_of_a_silent_rank_that_its_command_hides_is_doubtful(
+    node: Node, end: str, is_doubtful: bool
+) -> None:
+    (node.home / "launch.py").write_text(HIDES_CODES.format(end))
+    ended = node.boot("--per-node", "launch.py")
+    assert ended.code == 0, ended.output
+    last = ended.output.splitlines()[-1]
+    code = 134 if "abort" in end else 3
+    doubt = f"exit code 0, but a process of the training failed: rank 1 ended with exit code {code}. "
+    assert (doubt in last) is is_doubtful, ended.output
+
+
 WAITS_IN_ORDER = """
 import os, subprocess, sys
 ranks = [

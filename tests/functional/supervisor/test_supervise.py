@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.node.observe.rank_processes import RankProcess
-from ma_boot.node.observe.stack_tools import stacks_of
+from ma_boot.node.observe.rank_stacks.rank_processes import RankProcess
+from ma_boot.node.observe.rank_stacks.stack_tools import stacks_of
 from ma_boot.processes.children import reap_orphans
 from ma_boot.processes.cpu_meter import process_usages
 from ma_boot.processes.orphan_guard import process_stat

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 import re
 import socket
 import ssl
@@ -400,6 +402,43 @@ def test_missing_credentials_are_all_reported_at_once() -> None:
         open_store({"OBS_ACCESS_KEY_ID": "AKPLANTED"}, None)
     assert "OBS_ENDPOINT (or S3_ENDPOINT), OBS_SECRET_ACCESS_KEY" in str(raised.value)
     assert "PLANTED" not in str(raised.value)
+
+
+@pytest.mark.invariant("A key that was copied wrongly is named before the first request, without its value")
+def test_wrongly_copied_settings_are_all_reported_at_once_without_their_values(tmp_path: Path) -> None:
+    environ = {
+        "S3_ENDPOINT": "https://obs.example.com/bkt ",
+        "OBS_ACCESS_KEY_ID": " AKPLANTED",
+        "OBS_SECURITY_TOKEN": '"TOKENPLANTED"',
+    }
+    with pytest.raises(CredentialsMissing) as raised:
+        open_store(environ, None)
+    assert raised.value.problems == (
+        "the path mapping needs OBS, but the environment does not have OBS_SECRET_ACCESS_KEY",
+        "OBS_ACCESS_KEY_ID: found a blank at its beginning, expected the value alone: copy it again",
+        "OBS_SECURITY_TOKEN: found quotes around it, expected the value alone: copy it again",
+        "S3_ENDPOINT: found 'https://obs.example.com/bkt ', expected no blank at its end, no path '/bkt' after the server",
+    )
+    assert "PLANTED" not in str(raised.value)
+    assert pickle.loads(pickle.dumps(raised.value)).problems == raised.value.problems
+
+
+def test_wrongly_copied_keys_in_a_file_are_reported_with_their_fields(tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    file.write_text(
+        json.dumps({"access": "AKPLANTED\n", "secret": "SKPLANTED", "securitytoken": "TOKEN PLANTED"})
+    )
+    with pytest.raises(CredentialsMissing) as raised:
+        open_store({"OBS_CREDENTIALS_FILE": str(file), "OBS_CREDENTIALS_WAIT": "long"}, None)
+    text = str(raised.value)
+    for problem in (
+        "OBS_ENDPOINT (or S3_ENDPOINT)",
+        "keys.json: access: found a line break at its end",
+        "keys.json: securitytoken: found a blank inside",
+        "OBS_CREDENTIALS_WAIT: found 'long'",
+    ):
+        assert problem in text
+    assert "PLANTED" not in text
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,14 @@ def test_missing_login_lists_the_places_searched(environ: dict[str, str], reason
     assert "planted" not in str(raised.value)
 
 
+def test_wrongly_copied_keys_make_no_login() -> None:
+    with pytest.raises(ConfigError) as raised:
+        swr.push_login({name: f'"{value}"' for name, value in KEYS.items()}, None, REGION, HOST)
+    for name in KEYS:
+        assert f"{name}: found quotes around it" in str(raised.value)
+    assert "PLANTED" not in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [

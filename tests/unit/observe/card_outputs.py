@@ -1,4 +1,4 @@
-"""Output of npu-smi and nvidia-smi, for tools that are not on this machine."""
+"""Output of npu-smi, which is not on this machine."""
 
 from __future__ import annotations
 
@@ -47,9 +47,4 @@ NPU_310 = """
 +===================+=================+========================================+
 | 0       310       | OK              | 12.8              58                   |
 | 0       0         | NA              | 0                 5324 / 8192          |
-"""
-GPUS = """\
-97, 42, 30012, 81559, 61, 402.17, 4, 16
-100, 0, 30012, 81559, 41, 102.17, [N/A], [N/A]
-[N/A], [N/A], [N/A], [N/A], 38, [Not Supported], 1, 16
 """

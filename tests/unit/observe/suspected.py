@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ma_boot.node.observe.stacks import RankAtHang
-from ma_boot.node.observe.suspect import suspect
+from ma_boot.node.observe.rank_stacks.stacks import RankAtHang
+from ma_boot.node.observe.rank_stacks.suspect import suspect
 from ma_boot.report.result import HangSuspect
 
 

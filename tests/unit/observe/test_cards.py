@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ma_boot.node.observe.metrics.card_tables import is_busy, parse_gpu_samples, parse_link, parse_npu_rows
+from ma_boot.node.observe.metrics.card_tables import is_busy, parse_link, parse_npu_rows
+from ma_boot.node.observe.metrics.gpus import Gpu, defects
 from ma_boot.node.observe.metrics.record import CardSample
-from tests.unit.observe.card_outputs import GPUS, NPU_310, NPU_910A, NPU_910B, NPU_A3
+from tests.unit.observe.card_outputs import NPU_310, NPU_910A, NPU_910B, NPU_A3
 
 
 def test_cards_of_npu_smi_are_parsed() -> None:
@@ -56,21 +57,45 @@ def test_any_output_of_npu_smi_is_parsed(text: str) -> None:
     parse_npu_rows(text)
 
 
-def test_cards_of_nvidia_smi_are_parsed() -> None:
-    assert parse_gpu_samples(GPUS) == [
-        CardSample(0, 97.0, 30012, 81559, 61.0, 402.17, None, "gen4 x16", 42.0),
-        CardSample(1, 100.0, 30012, 81559, 41.0, 102.17, None, None, 0.0),
-        CardSample(2, None, None, None, 38.0, None, None, "gen1 x16", None),
-    ]
-    assert (
-        parse_gpu_samples("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n")
-        == []
-    )
+H100 = Gpu(
+    0, utilisation=100.0, memory_activity=42.0, memory=5107 << 20, memory_total=81559 << 20, temperature=65,
+    power=688.0, clock=1755, clock_reasons=0x45, pcie=(5, 16), links=(12, 18), ecc=0, remapped=1, recovery=0,
+)  # fmt: skip
+
+
+def test_values_of_a_gpu_are_a_sample() -> None:
+    assert H100.sample() == CardSample(
+        0, 100.0, 5107, 81559, 65, 688.0, "OK", "gen5 x16", clock=1755, throttled="power, heat (hardware)",
+        nvlink="12 of 18", ecc=0, remapped=1, memory_activity=42.0,
+    )  # fmt: skip
+    assert Gpu(3).sample() == CardSample(3, health="OK")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "words"),
+    [
+        (H100, []),
+        (H100._replace(xids=(13, 31, 43)), []),
+        (H100._replace(xids=(31, 48)), ["GPU 0: Xid 48 (uncorrectable ECC error)"]),
+        (H100._replace(recovery=1), ["GPU 0: the driver asks to reset the GPU"]),
+        (H100._replace(recovery=99), ["GPU 0: the driver asks to 99"]),
+        (Gpu(2, is_lost=True), ["GPU 2 does not answer its driver"]),
+    ],
+)
+def test_defects_of_a_gpu_are_those_of_the_hardware(gpu: Gpu, words: list[str]) -> None:
+    assert list(map(str, defects(gpu))) == words
+
+
+def test_gpu_is_free_once_only_the_driver_uses_its_memory() -> None:
+    sizes = (600 << 20, 5107 << 20)
+    assert [H100._replace(memory=size).is_free for size in sizes] == [True, False]
+    assert [Gpu(0, processes=processes).is_free for processes in (None, (), (7,))] == [True, True, False]
 
 
 def test_cards_in_use_are_busy() -> None:
     assert [is_busy(row.sample) for row in parse_npu_rows(NPU_910B)] == [True, False]
-    assert [is_busy(card) for card in parse_gpu_samples(GPUS)] == [True, False, False], (
+    spins = H100._replace(memory_activity=0.0)
+    assert [is_busy(gpu.sample()) for gpu in (H100, spins, Gpu(0))] == [True, False, False], (
         "a kernel that spins reads no memory"
     )
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ma_boot.node.observe.hang_state import ROUND_PAUSE, HangState, Judgement, LastActivity
+from ma_boot.node.observe.hangs.hang_state import ROUND_PAUSE, HangState, Judgement, LastActivity
 
 BEFORE = LastActivity(when=100.0, cpu=7.0, checked=100.0, checked_cpu=7.0)
 

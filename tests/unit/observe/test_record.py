@@ -57,7 +57,7 @@ def test_machine_and_cards_are_recorded() -> None:
     before = Sample(0.0, (), HostSample(10.0, 4, (GIB, 4 * GIB), {}, 0, 0))
     host = HostSample(12.0, 4, (2 * GIB, 4 * GIB), {"/cache": (GIB, 8 * GIB)}, 3_000_000, 1_000_000)
     cards = (
-        CardSample(0, 97.0, 30000, 32768, 55.0, 310.2, "OK", "UP", 40.0),
+        CardSample(0, 97.0, 30000, 32768, 55.0, 310.2, "OK", "UP", memory_activity=40.0),
         CardSample(1, 96.0, health="Alarm"),
     )
     event = event_of(before, Sample(10.0, (), host, "npu", cards))

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ma_boot.node.observe.peers import PeerMessage
-from ma_boot.node.observe.stacks import Fold, RankAtHang
-from ma_boot.node.observe.stacks_messages import decode_report, encode_ranks, encode_report
-from ma_boot.node.observe.stacks_protocol import StacksExchange
-from ma_boot.node.observe.stacks_report import StacksReport
+from ma_boot.node.observe.rank_stacks.stacks import Fold, RankAtHang
+from ma_boot.node.observe.rank_stacks.stacks_messages import decode_report, encode_ranks, encode_report
+from ma_boot.node.observe.rank_stacks.stacks_protocol import StacksExchange
+from ma_boot.node.observe.rank_stacks.stacks_report import StacksReport
 from ma_boot.report.result import HangSuspect
 
 BEGAN = 1000.0
@@ -145,7 +145,16 @@ def decided(**more: Any) -> dict[str, Any]:
     """The fields of a right report, changed by `more`."""
     suspect = {"node": 1, "rank": None, "why": "is\n\x1b[2J late"}
     folds = [{"ranks": [1], "stack": "s"}]
-    return {"folded": folds, "suspect": suspect, "waits": ["a"], "silent": [1], "working": [], **more}
+    return {
+        "folded": folds,
+        "suspect": suspect,
+        "waits": ["a"],
+        "silent": [1],
+        "working": [],
+        "busy": [],
+        "stuck": [],
+        **more,
+    }
 
 
 def test_report_of_a_peer_loses_control_characters() -> None:

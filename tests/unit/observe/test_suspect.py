@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ma_boot.node.observe.stacks import RankAtHang, folded, last_dump
-from ma_boot.node.observe.suspect import at_work, suspect
+from ma_boot.node.observe.rank_stacks.stacks import RankAtHang, folded, last_dump
+from ma_boot.node.observe.rank_stacks.suspect import at_work, suspect
 from tests.unit.observe.suspected import suspected
 
 HEAD = (
@@ -116,7 +116,36 @@ def test_there_is_no_hang_while_the_rank_prints_that_all_wait_for(
     ranks: list[RankAtHang], working: list[int]
 ) -> None:
     printing = [rank._replace(printed=rank.quiet) for rank in ranks]
-    assert [rank.rank for rank in at_work(printing)] == working
+    assert [rank.rank for rank in at_work(printing, False)] == working
+
+
+LOOPS = "    loops (train.py:9)\n    <module> (train.py:47)\n"
+POLLS = "    polls (train.py:19)\n    <module> (train.py:47)\n"
+
+
+@pytest.mark.parametrize(
+    ("polls", "rank"), [("waits", 2), ("stays", None)], ids=["seen to poll", "not seen to poll"]
+)
+def test_rank_that_loops_is_suspected_before_one_that_polls(polls: str, rank: int | None) -> None:
+    ranks = job(REDUCE, {1: POLLS, 2: LOOPS}, 4, progress="waits")
+    ranks[1:3] = [ranks[1]._replace(progress=polls), ranks[2]._replace(progress="stays")]
+    named = suspect(ranks[:3])
+    assert (named and named.rank) == rank
+
+
+def test_rank_that_waits_for_its_device_is_suspected_before_one_in_a_collective_on_the_host() -> None:
+    """As recorded on an H100: rank 0 in Gloo, rank 1 in an endless kernel."""
+    named = suspected(job(REDUCE, {1: SYNC}, 2, progress="waits"))
+    assert (named.rank, named.why.startswith("is waiting for the device in synchronize")) == (1, True)
+    most_at_device = suspected(job(SYNC, {1: REDUCE}, 4))
+    assert (most_at_device.rank, most_at_device.why.startswith("is in all_reduce")) == (1, True)
+
+
+def test_single_rank_that_still_runs_is_suspected() -> None:
+    ranks = [rank._replace(ended=0) for rank in job(REDUCE, {}, 4)]
+    ranks[2] = ranks[2]._replace(ended=None)
+    named = suspected(ranks)
+    assert (named.rank, str(named.why)) == (2, "still runs, while ranks 0-1, 3 have ended")
 
 
 def test_a_node_that_does_not_answer_is_suspected_before_any_rank() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from ma_boot.node.observe.stacks import RankAtHang
-from ma_boot.node.observe.suspect import circle, roots, suspect, waited_for, waits_text
+from ma_boot.node.observe.rank_stacks.stacks import RankAtHang
+from ma_boot.node.observe.rank_stacks.suspect import circle, roots, suspect, waited_for, waits_text
 from tests.unit.observe.suspected import suspected
 
 # As in MindSpore's errors (CANN 6), in newer ones, and in a plog (CANN 8); addresses are made up.

@@ -91,6 +91,16 @@ def test_exception_is_the_root_cause_before_a_hang() -> None:
     assert book_of(RAISED_ON_2).root_cause(1, [], hang=HANG, is_hung=True) == RAISED_ON_2
 
 
+def test_ranks_that_lose_their_peers_when_a_hang_is_stopped_are_consequences() -> None:
+    assert book_of(LOST_ON_1).root_cause(1, [], hang=HANG) == HANG
+    assert book_of(LOST_ON_1, STOPPED_FOR_HANG._replace(node=2)).root_cause(
+        1, []
+    ) == STOPPED_FOR_HANG._replace(node=2)
+    lost_here = LOST_ON_1._replace(node=0, rank=1)
+    assert book_of(STOPPED_FOR_HANG).root_cause(1, [lost_here], hang=HANG) == HANG
+    assert book_of(LOST_ON_1).root_cause(1, [], hang=HANG, is_hung=True) == HANG
+
+
 def test_failures_of_another_attempt_do_not_belong_to_this_one() -> None:
     book = FailureBook()
     for attempt in (1, 3, 4):

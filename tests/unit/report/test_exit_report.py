@@ -183,7 +183,7 @@ def test_the_summary_has_at_most_fifteen_lines() -> None:
         ),
         (RunResult((), CommandNotFound("x")), False, "failed", "0 processes ended with 0"),
         (
-            RunResult((ended(0, 143, True),), hung=("rank 0",)),
+            RunResult((ended(0, 143, True),), hung="rank 0"),
             False,
             "failed",
             "0 processes ended with 0, 1 stopped",

@@ -25,7 +25,7 @@ def test_stacks_are_those_of_known_ranks_each_cut() -> None:
     assert len(stacks.groups) == 63, "of 64, one of which is none"
     for nothing in ({}, {"folded": "x", "suspect": "y"}, {"folded": [{"ranks": "x"}], "suspect": {}}):
         assert [group.ranks for group in hang_stacks(7.0, nothing).groups] in ([], [()])
-        assert hang_stacks(7.0, nothing)[2:] == ("", "")
+        assert hang_stacks(7.0, nothing)[2:] == ("", "", ())
 
 
 @pytest.mark.parametrize(

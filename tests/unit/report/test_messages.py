@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ma_boot.errors import OutputLost, listed
-from ma_boot.node.observe.stacks import OWN_WORK
-from ma_boot.node.observe.suspect import suspect
+from ma_boot.node.observe.rank_stacks.stacks import OWN_WORK
+from ma_boot.node.observe.rank_stacks.suspect import suspect
 from ma_boot.redact import masked, without_secrets
 from ma_boot.report.cause import Cause, cause_of, causes_of
 from ma_boot.report.explain import EXIT_CODES, meaning_of

@@ -11,8 +11,8 @@ from typing import Callable
 import pytest
 
 from ma_boot.node.observe.metrics.card_tables import parse_link, parse_npu_rows
-from ma_boot.node.observe.stacks import last_dump, threads_of
-from ma_boot.node.observe.suspect import waited_for
+from ma_boot.node.observe.rank_stacks.stacks import last_dump, threads_of
+from ma_boot.node.observe.rank_stacks.suspect import waited_for
 from ma_boot.redact import without_secrets
 from ma_boot.report.cause import causes_of
 from ma_boot.report.console import painted
@@ -26,6 +26,7 @@ from ma_boot.report.explain import (
 from ma_boot.report.failure import find_failure, last_words, own_words
 from ma_boot.report.hints import hints_for, with_store_hint
 from ma_boot.report.page.read import _plain
+from ma_boot.report.plog import coded_lines, error_lines
 from ma_boot.report.result import WorkerExit
 
 KEPT = 1 << 16  # bytes of an output
@@ -45,10 +46,13 @@ READERS: dict[str, Callable[[str], object]] = {
     for reader in (
         doubts, failures, last_dump, threads_of, parse_link, parse_npu_rows, failed_mpi_rank, find_failure, last_words,
         missing_files, output_of_failed_rank, own_words, tells_of_sigkill, hints_for, with_store_hint, _plain,
+        error_lines,
     )
 }  # fmt: skip
 READERS["waited_for"] = lambda text: waited_for(text, 0)
 READERS["without_secrets"] = lambda text: without_secrets(text, ())
+READERS["coded_lines"] = lambda text: coded_lines(error_lines(f"[ERROR] {text}"))
+READERS["hints of a plog"] = lambda text: hints_for("", error_lines(f"[ERROR] {text}"))
 READERS["painted"] = lambda text: painted(text.encode())
 REPEATED = (
     " ", "a", ".a", "1", "|", "| 1(1) ", "(", "[", " (", "\x1b]", "\x1b[", "\r", "://", "obs://a.a", "token=", "token= ",

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.node.observe import stack_tools
-from ma_boot.node.observe.rank_processes import RankProcess
-from ma_boot.node.observe.stack_tools import stacks_of, wait_for_dump
+from ma_boot.node.observe.rank_stacks import stack_tools
+from ma_boot.node.observe.rank_stacks.rank_processes import RankProcess
+from ma_boot.node.observe.rank_stacks.stack_tools import stacks_of, wait_for_dump
 from ma_boot.node.supervisor.console_lines import PROGRESS_SECONDS
 from ma_boot.node.supervisor.output import OutputTail
 from ma_boot.node.supervisor.supervise import Limits, stop_reason
@@ -170,8 +170,8 @@ def sleepers(count: int) -> Iterator[Sequence[subprocess.Popen[bytes]]]:
     ("script", "shell", "answer"),
     [
         ("echo stack of $3", "/bin/sh", "stack of PID\n"),
-        ("echo half; exit 1", "/bin/sh", "no stacks: py-spy failed: , and the script does not"),
-        ("exit 0", "/bin/sh", "no stacks: py-spy failed: , and the script does not"),
+        ("echo half; exit 1", "/bin/sh", "no stacks: py-spy failed: no reason, and the script does not"),
+        ("exit 0", "/bin/sh", "no stacks: py-spy failed: no reason, and the script does not"),
         ("echo cannot >&2; exit 1", "/bin/sh", "no stacks: py-spy failed: cannot, and the script does not"),
         ("printf '\\377\\n'", "/bin/sh", "\ufffd\n"),
         ("", "/no/python", "no stacks: PLACE/py-spy cannot be executed: No such file"),

@@ -32,7 +32,7 @@ LONGEST_NUMBER = 40
 KINDS = frozenset(
     (
         *("here", "failed", "cause", "hanging", "stacks", "stacks_report"),
-        *("ended", "left", "stopped", "go", "over", "save", "uploads", "ranks"),
+        *("ended", "left", "stopped", "go", "over", "save", "uploads", "ranks", "ready"),
     )
 )
 # Characters; an eavesdropper of one exchange can find a shorter token by brute force.

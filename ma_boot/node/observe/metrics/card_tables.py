@@ -1,4 +1,4 @@
-"""Parsers of the output of `npu-smi`, `hccn_tool` and `nvidia-smi`. Pure.
+"""Parsers of the output of `npu-smi` and `hccn_tool`. Pure.
 
 The tables of `npu-smi info` differ between releases (21 to 26) in width and columns, so a row is split at its
 bars. A card has one row, and each of its chips another one:
@@ -14,10 +14,6 @@ from typing import NamedTuple
 
 from ma_boot.node.observe.metrics.record import CardSample
 
-GPU_QUERY = (
-    "utilization.gpu", "utilization.memory", "memory.used", "memory.total", "temperature.gpu", "power.draw",
-    "pcie.link.gen.current", "pcie.link.width.current",
-)  # fmt: skip
 # Percent of the time; a card that is used less is idle.
 BUSY_PERCENT = 5.0
 # `3161 / 65536`: used and total, of a memory.
@@ -101,30 +97,6 @@ def _npu_sample(index: int, card: _NpuCard, cell: str) -> CardSample:
     )
 
 
-def parse_gpu_samples(text: str) -> list[CardSample]:
-    """Parses the output of `nvidia-smi --query-gpu=<GPU_QUERY> --format=csv,noheader,nounits`."""
-    samples: list[CardSample] = []
-    for line in text.splitlines():
-        cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) != len(GPU_QUERY):
-            continue
-        values: dict[str, float | None] = {name: _number(cell) for name, cell in zip(GPU_QUERY, cells)}
-        generation, width = values["pcie.link.gen.current"], values["pcie.link.width.current"]
-        samples.append(
-            CardSample(
-                len(samples),
-                utilisation=values["utilization.gpu"],
-                memory=_whole(values["memory.used"]),
-                memory_total=_whole(values["memory.total"]),
-                temperature=values["temperature.gpu"],
-                power=values["power.draw"],
-                link=None if generation is None or width is None else f"gen{generation:.0f} x{width:.0f}",
-                memory_activity=values["utilization.memory"],
-            )
-        )
-    return samples
-
-
 def parse_link(text: str) -> str | None:
     """Returns `UP` or `DOWN` from the output of `hccn_tool -i N -link -g` (`link status: UP`)."""
     match = _LINK.search(text)
@@ -147,7 +119,3 @@ def _number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)

@@ -1,4 +1,4 @@
-"""Reads NPUs and GPUs by the tools of their drivers, at most every half minute."""
+"""Reads NPUs by the tools of their driver, at most every half minute, and GPUs by NVML."""
 
 from __future__ import annotations
 
@@ -8,18 +8,11 @@ import time
 from collections.abc import Mapping, Sequence
 from threading import Event
 
-from ma_boot.node.observe.metrics.card_tables import (
-    GPU_QUERY,
-    NpuState,
-    parse_gpu_samples,
-    parse_link,
-    parse_npu_rows,
-    parse_npu_state,
-)
+from ma_boot.node.observe.metrics.card_tables import NpuState, parse_link, parse_npu_rows, parse_npu_state
 from ma_boot.node.observe.metrics.record import CardSample
 from ma_boot.processes.tool import run_tool
 
-# Seconds between two calls of the tools.
+# Seconds between two calls of the tools, which start a process; NVML is asked for each sample.
 LEAST_PAUSE = 30.0
 LONGEST_PAUSE = 600.0
 # Share of a core that the tools may use.
@@ -31,7 +24,7 @@ _DIRECTORIES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/usr/local/Asc
 
 
 class CardTools:
-    """The cards by `npu-smi` (and `hccn_tool` for the link), or else by `nvidia-smi`.
+    """The cards by `npu-smi` (and `hccn_tool` for the link), or else by NVML.
 
     The tools are searched for on the PATH of `environ`, their environment, and in the drivers' directories.
     """
@@ -40,15 +33,15 @@ class CardTools:
         self._environ = environ
         path = f"{environ.get('PATH', '')}:{_DIRECTORIES}"
         self._npu = shutil.which("npu-smi", path=path)
-        self._gpu = None if self._npu else shutil.which("nvidia-smi", path=path)
+        self._has_gpus = not self._npu and _can_read_gpus()
         self._link = shutil.which("hccn_tool", path=path) if self._npu else None
         self._due = 0.0
         self._failures = 0
 
     @property
     def kind(self) -> str:
-        """`npu`, `gpu`, or empty without a tool."""
-        return "npu" if self._npu else "gpu" if self._gpu else ""
+        """`npu`, `gpu`, or empty without a driver."""
+        return "npu" if self._npu else "gpu" if self._has_gpus else ""
 
     @property
     def is_due(self) -> bool:
@@ -56,23 +49,26 @@ class CardTools:
         return bool(self.kind) and self._failures < MOST_FAILURES and time.monotonic() >= self._due
 
     def sample(self, cancel: Event) -> tuple[CardSample, ...]:
-        """Returns the cards now; empty if no call is due, or the tool fails."""
+        """Returns the cards now; empty if no call is due, or the driver fails."""
         if not self.is_due:
             return ()
         before = _children_cpu()
         samples = self.read(cancel)
         spent = _children_cpu() - before
-        self._due = time.monotonic() + min(LONGEST_PAUSE, max(LEAST_PAUSE, spent / CPU_SHARE))
+        if self._npu:
+            self._due = time.monotonic() + min(LONGEST_PAUSE, max(LEAST_PAUSE, spent / CPU_SHARE))
         self._failures = 0 if samples else self._failures + 1
         return samples
 
     def read(self, cancel: Event) -> tuple[CardSample, ...]:
-        """Returns the cards now, at any cost; empty if the tool fails."""
-        if self._gpu:
-            query = (f"--query-gpu={','.join(GPU_QUERY)}", "--format=csv,noheader,nounits")
-            return tuple(parse_gpu_samples(self._output_of([self._gpu, *query], cancel) or ""))
+        """Returns the cards now, at any cost; empty if the driver fails."""
         if not self._npu:
-            return ()
+            if not self._has_gpus:
+                return ()
+            from ma_boot.node.observe.metrics.nvml import read_gpus
+
+            reading = read_gpus()
+            return tuple(gpu.sample() for gpu in reading.gpus) if reading is not None else ()
         rows = parse_npu_rows(self._output_of([self._npu, "info"], cancel) or "")
         return tuple(row.sample._replace(link=self._link_of(row.physical, cancel)) for row in rows)
 
@@ -94,6 +90,13 @@ class CardTools:
         """Returns the output of a tool; None if it fails or is cancelled."""
         code, text = run_tool(argv, self._environ, cancel)
         return text if code == 0 else None
+
+
+def _can_read_gpus() -> bool:
+    # Imported once cards are read: a start needs neither ctypes nor NVML.
+    from ma_boot.node.observe.metrics.nvml import can_read
+
+    return can_read()
 
 
 def _children_cpu() -> float:

@@ -38,8 +38,10 @@ class RankSample(NamedTuple):
 class CardSample(NamedTuple):
     """A card, by its index in this container; None where its tool shows no value.
 
-    Units: percent, MiB, degrees Celsius, W. `memory_activity` is the share of time, in percent, in which the
-    card's memory was read or written.
+    Units: percent, MiB, degrees Celsius, W, MHz. `throttled` are the reasons for lower clocks, `nvlink` the
+    links that are up, `ecc` the number of uncorrectable errors, `remapped` that of replaced rows of the
+    memory, `xid` NVIDIA's number of the last error. `memory_activity` is the share of time, in percent, in
+    which the card's memory was read or written.
     """
 
     card: int
@@ -50,6 +52,12 @@ class CardSample(NamedTuple):
     power: float | None = None
     health: str | None = None
     link: str | None = None
+    clock: int | None = None
+    throttled: str | None = None
+    nvlink: str | None = None
+    ecc: int | None = None
+    remapped: int | None = None
+    xid: int | None = None
     memory_activity: float | None = None
 
 

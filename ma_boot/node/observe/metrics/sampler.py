@@ -4,7 +4,7 @@ Metrics (observer of the run)
   `- Sampler, in a thread: one sample per interval
        |- UsageReader     /proc: CPU, memory, I/O of the ranks; the machine
        |- OutputReader    output of the ranks: step, loss, values of `--metric`
-       |- CardPoller      npu-smi, nvidia-smi
+       |- CardPoller      npu-smi, NVML
        |- TrainingWatch   rules: slow ranks, loss that is not finite
        |- Endpoint        last sample for Prometheus (`--metrics-port`)
        `- journal         events `metrics`, `slow rank`, `loss not finite`
@@ -90,6 +90,7 @@ class Sampler:
         self._endpoint: Endpoint | None = None
         self._written = Sample(started, (), HostSample())
         self._has_failed = False
+        self._reported: set[str] = set()
 
     def run(self, cancel: threading.Event) -> None:
         """Takes samples until it is cancelled, then reads the last lines of the ranks.
@@ -98,6 +99,7 @@ class Sampler:
         """
         try:
             self._serve()
+            self._report_missing_package()
             due = self._started + self._options.interval
             while not cancel.wait(max(0.0, due - time.monotonic())):
                 before = time.thread_time()
@@ -140,6 +142,7 @@ class Sampler:
     def _sample(self, cancel: threading.Event) -> None:
         """Takes a sample, serves it, and writes an event if its period is over."""
         self._cards.poll(cancel)
+        self._report_defects()
         now, usages = time.monotonic(), self._usage.of_ranks(self._sources.all())
         host = self._usage.of_host()
         self._read_output()
@@ -184,6 +187,22 @@ class Sampler:
         self._watch, slow = self._watch.compared()
         for rank in slow:
             self._report_slow(rank)
+
+    def _report_missing_package(self) -> None:
+        """Reports that the GPUs of this container cannot be read."""
+        from ma_boot.node.observe.metrics.nvml import has_driver, has_package
+
+        if has_driver() and not has_package():
+            from ma_boot.node.environment.extras import install_command
+
+            self._journal.warn(f"no values of the GPUs: {install_command('gpu')} adds them")
+
+    def _report_defects(self) -> None:
+        """Reports each defect of a GPU once; those of NPUs are states that may pass."""
+        cards = self._cards.of_period if self._cards.kind == "gpu" else ()
+        for health in {card.health for card in cards if card.health not in (None, "OK")} - self._reported:
+            self._reported.add(str(health))
+            self._journal.warn(str(health))
 
     def _report_loss(self, found: LossNotFinite) -> None:
         at = "" if found.step is None else f" at step {found.step}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ma_boot.node.scripts.script_state import RankEnd
-from ma_boot.report.result import WorkerExit
+from ma_boot.report.result import HANGUP_CODES, STOP_CODES, WorkerExit
 
 # Nanoseconds between a rank's end and that of its command: causes are ordered by milliseconds.
 BEFORE_NS = 2_000_000
@@ -41,8 +41,8 @@ def with_failed_ranks(
     """Adds the ends of failed ranks to those of the processes, in order of time.
 
     `command` is the end of the command that has started them. Its exit code is its own word: after a success
-    the ranks have code 0, too, but their output shows the failure that the command hides. A rank of which the
-    code is unknown has that of the command.
+    the ranks have code 0, too, but their output, or their own code, shows the failure that the command hides.
+    A rank of which the code is unknown has that of the command.
     """
     known = {ended.pid for ended in exits}
     if command is None or command.stopped:
@@ -53,9 +53,22 @@ def with_failed_ranks(
         # The end may have been noticed after that of the command, which follows from it.
         ended = ended._replace(ended_ns=min(ended.ended_ns, command.ended_ns - BEFORE_NS))
         if command.code == 0:
-            # The command's own output is looked at anyway.
-            added += [ended._replace(code=0, signal=None)] if end.rank.log_file is not None else []
+            added += _behind_success(end, ended)
         else:
             added.append(ended if end.code is not None else ended._replace(code=command.code))
     new = [ended for ended in added if ended.pid not in known]
     return tuple(sorted([*exits, *new], key=lambda ended: ended.ended_ns))
+
+
+def _behind_success(end: RankEnd, ended: WorkerExit) -> list[WorkerExit]:
+    """Returns the end of a rank whose command has ended with 0; none if nothing of its own shows a failure.
+
+    A rank that was stopped by a signal has probably been stopped by the script, as it ends.
+    """
+    is_stopped = end.oom is None and end.code in STOP_CODES | HANGUP_CODES
+    hidden = 0 if end.code is None or is_stopped else end.code
+    if end.rank.log_file is None:
+        # The command's own output is looked at anyway.
+        ended = ended._replace(output="")
+    shows_failure = end.rank.log_file is not None or hidden
+    return [ended._replace(code=0, signal=None, hidden=hidden)] if shows_failure else []

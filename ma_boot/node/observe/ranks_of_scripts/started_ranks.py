@@ -7,7 +7,7 @@ import select
 import time
 from contextlib import suppress
 
-from ma_boot.node.observe.stacks import UNKNOWN_CODE
+from ma_boot.node.observe.rank_stacks.stacks import UNKNOWN_CODE
 from ma_boot.node.scripts.job_processes import JobProcesses, log_file_of
 from ma_boot.node.scripts.rank_output import RankOutput, read_tail
 from ma_boot.node.scripts.script_rank import find_ranks

@@ -66,9 +66,9 @@ ENDINGS = {
     "refused": Ending(None, None, InputMissing("inputs: not in OBS\n  - obs://b/k"), None, None, FORM[:1]),
     "hung": Ending(
         JOB, None, None,
-        RunResult((stopped(0), stopped(1)), hung=("rank 0", "rank 1"), suspect=HangSuspect(0, 1, "is in load")), LOST,
+        RunResult((stopped(0), stopped(1)), hung="node 0, rank 1", suspect=HangSuspect(0, 1, "is in load")), LOST,
     ),
-    "a node hung": Ending(None, None, None, RunResult((), hung=("rank 0",), suspect=HangSuspect(7, None, "is silent")), None),
+    "a node hung": Ending(None, None, None, RunResult((), hung="node 7", suspect=HangSuspect(7, None, "is silent")), None),
     "not killed": Ending(None, None, None, RunResult((stopped(0), ended(1)), left=("rank 0", "rank 2")), None),
     "output lost": Ending(JOB, None, None, RunResult((ended(0),)), LOST, FORM),
     "out of memory": Ending(

@@ -159,6 +159,22 @@ class TestStacks:
         assert re.findall("and .* more places", section) == more
         assert (">f23<" in section, ">f24<" in section) == (True, False)
 
+    def test_collectives_are_a_table(self) -> None:
+        differs = [{"ranks": "3", "what": "broadcast <b>"}, 7]
+        stuck = {
+            "label": "tp",
+            "seq": 4,
+            "op": "all_reduce",
+            "inside": "4, 6-7",
+            "outside": "5",
+            "place": "a.py:8",
+        }
+        section = self.page(folded=[], stuck=[{**stuck, "differs": differs}, {"seq": "x", "differs": 1}, 5])
+        assert re.findall("<td>(.*?)</td>", section) == [
+            "tp", "4", "all_reduce", "4, 6-7", "5", "a.py:8", "3: broadcast &lt;b&gt;", "", "0", "", "", "–", "", "",
+        ]  # fmt: skip
+        assert "<h3>Collectives that are not done</h3>" in section
+
 
 class TestLogs:
     """Ends of logs, and the commands that started the job."""

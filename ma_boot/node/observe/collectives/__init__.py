@@ -1,0 +1,1 @@
+"""Collectives in which ranks hang: PyTorch's flight recorder and NCCL's RAS, read and compared."""

@@ -1,0 +1,85 @@
+"""Watches the progress of ranks that use CPU: their steps, and their output in new words.
+
+CPU time is no sign of progress: a rank that waits in NCCL, Gloo or a device synchronisation may poll.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from ma_boot.node.observe.hangs.new_words import NewWords
+from ma_boot.node.observe.hangs.step_clock import SilentState, StepClock
+from ma_boot.node.observe.metrics.output_reader import OutputReader
+from ma_boot.node.observe.metrics.source import Source, Sources
+from ma_boot.node.supervisor.worker_group import Worker
+from ma_boot.report.journal import Journal
+from ma_boot.wording import Message
+
+# Patterns of the user that tell of steps; the others are read for the metrics only.
+_STEP_PATTERNS = ("step=", "step_time=", "step_time_ms=")
+
+
+class ProgressWatch:
+    """Decides when the stacks of ranks that are not idle must be looked at.
+
+    `patterns` are the user's (`--metric`). `elsewhere` is set once another node has shown steps: then only
+    that node's clock counts, since the ranks of most nodes print nothing.
+    """
+
+    def __init__(self, timeout: float, patterns: Sequence[str], journal: Journal) -> None:
+        self.clock = StepClock()
+        self.elsewhere = False
+        self._timeout = timeout
+        self._silent = SilentState()
+        self._printed = time.monotonic()
+        steps = [pattern for pattern in patterns if pattern.startswith(_STEP_PATTERNS)]
+        self._reader = OutputReader(steps, journal.warn)
+        self._sources: Sources | None = None
+        self._words: dict[Source, NewWords] = {}
+
+    def read(self, workers: Sequence[Worker]) -> bool:
+        """Reads the new output; returns whether it has the first step of this node."""
+        now, had_steps = time.monotonic(), self.clock.runs
+        self._sources = self._sources or Sources(workers)
+        sources = [source for source in self._sources.all() if not source.has_ended]
+        found = [(source.label, new) for source, new in self._reader.read(sources)]
+        self._reader.begin_period()
+        self.clock = self.clock.read(found, now)
+        if not self.clock.runs:
+            return False
+        for source in sources:
+            words = self._words.get(source, NewWords())
+            received, text, printed = source.since(words.position)
+            self._words[source], is_new = words.read(received, text)
+            if is_new:
+                self._printed = printed
+        return not had_steps
+
+    def overdue(self, running: Sequence[Worker], spinning: Sequence[Worker], now: float) -> str:
+        """Returns why a look at the stacks is due, or an empty text.
+
+        `spinning` are those of the `running` workers of which nothing but CPU time was seen.
+        """
+        if self.clock.is_overdue(self._timeout, self._printed, now):
+            text = "no new step for {} s; before, a step took {} s"
+            return Message.of(text, f"{now - self.clock.stepped:.0f}", f"{self.clock.median:.3g}")
+        if self.clock.runs or self.elsewhere or now < self._silent.due:
+            return ""
+        if not spinning or any(now - worker.output.last_output < self._timeout for worker in running):
+            return ""
+        return Message.of("no output for {} s, but CPU time is used", f"{self._timeout:.0f}")
+
+    @property
+    def reports_next(self) -> bool:
+        """True if the next look that finds no rank at work is to be reported."""
+        return self.clock.looks == 0 if self.clock.runs else self._silent.looks == 1
+
+    def looked(self, now: float, at_work: bool) -> int:
+        """Records a look; returns the looks in a row that found no rank at work."""
+        if self.clock.runs:
+            self.clock = self.clock.looked(now, at_work)
+            return self.clock.looks
+        self._silent = self._silent.looked(now, self._timeout, at_work)
+        # A healthy rank may be seen in the same wait twice.
+        return max(0, self._silent.looks - 1)

@@ -1,0 +1,1 @@
+"""Stacks of ranks: read, sampled, exchanged between nodes, folded, and the suspect by them."""
